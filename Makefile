@@ -64,7 +64,7 @@ BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
 C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
-GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o
+GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
 KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 support
@@ -123,6 +123,15 @@ $(B)/gen/prelude.c: grammar/prelude.fcp
 	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
 	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
+# The simulator's profiles, as strings, with their names.
+PROFILES = $(sort $(wildcard compiler/simulate/profiles/*.profile))
+$(B)/gen/profiles.c: $(PROFILES)
+	@mkdir -p $(B)/gen
+	@echo '  array $^'
+	$(Q)(echo 'extern const char *const sim_profile_names[], *const sim_profile_texts[]; extern const unsigned sim_profile_count;'; \
+	 echo 'const char *const sim_profile_names[] = {'; for f in $^; do echo "\"$$(basename $$f .profile)\","; done; echo '};'; \
+	 echo 'const char *const sim_profile_texts[] = {'; for f in $^; do sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo ','; done; echo '};'; \
+	 echo 'const unsigned sim_profile_count = $(words $(PROFILES));') > $@
 $(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
 	@mkdir -p $(B)/gen
 	@echo '  array $^'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs with apt what the build and the tests need and this machine lacks. Asks nothing; does nothing when all is there.
-# Where there is no apt, says at once what is missing and fails.
+# Installs with apt what the build and the tests need and this machine lacks. It asks no questions, and does nothing if nothing
+# is missing. Without apt, or without the rights to use it, it says what is missing and fails.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -19,8 +19,8 @@ header() { # header FILE PACKAGE: looked for where the compiler looks
     missing_packages="$missing_packages $2"
 }
 
-library() { # library FILE PACKAGE: one that is loaded when first needed
-    ldconfig -p 2> /dev/null | grep -q "$1" && return
+library() { # library FILE PACKAGE: loaded when the program first needs it; ldconfig is not in everybody's PATH
+    PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2> /dev/null | grep -q "$1" && return
     missing_tools="$missing_tools $1"
     missing_packages="$missing_packages $2"
 }

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/mask/parts.h"
+
 typedef __int128 wide;
 
 typedef struct range {
@@ -52,13 +54,11 @@ static range hull(wide lo, wide hi) {
     return (range){(int64_t)lo, (int64_t)hi, true};
 }
 
-static range hull4(wide a, wide b, wide c, wide d) {
-    wide lo = a, hi = a;
-    const wide more[3] = {b, c, d};
-    for (int i = 0; i < 3; i++) {
-        if (more[i] < lo) lo = more[i];
-        if (more[i] > hi) hi = more[i];
-    }
+/* The range that holds four numbers. */
+static range range_of_four(wide a, wide b, wide c, wide d) {
+    const wide v[4] = {a, b, c, d};
+    wide lo, hi;
+    mc_hull4(v, &lo, &hi);
     return hull(lo, hi);
 }
 
@@ -69,7 +69,7 @@ static range quotient(range x, range y) {
         return (range){-most - 1 < -INT64_MAX ? -INT64_MAX : -most - 1, most, true};
     }
     if (x.lo == INT64_MIN && y.lo <= -1 && y.hi >= -1) return everything;
-    return hull4(mc_div(x.lo, y.lo), mc_div(x.lo, y.hi), mc_div(x.hi, y.lo), mc_div(x.hi, y.hi));
+    return range_of_four(mc_div(x.lo, y.lo), mc_div(x.lo, y.hi), mc_div(x.hi, y.lo), mc_div(x.hi, y.hi));
 }
 
 static range remainder_of(range x, range y) {
@@ -101,7 +101,7 @@ static range range_of(const printer *p, const mc_node *x) {
     case MC_H: return (range){0, p->program->heads ? p->program->heads - 1 : 0, true};
     case MC_ADD: return hull((wide)a.lo + b.lo, (wide)a.hi + b.hi);
     case MC_SUB: return hull((wide)a.lo - b.hi, (wide)a.hi - b.lo);
-    case MC_MUL: return hull4((wide)a.lo * b.lo, (wide)a.lo * b.hi, (wide)a.hi * b.lo, (wide)a.hi * b.hi);
+    case MC_MUL: return range_of_four((wide)a.lo * b.lo, (wide)a.lo * b.hi, (wide)a.hi * b.lo, (wide)a.hi * b.hi);
     case MC_DIV: return quotient(a, b);
     case MC_MOD: return remainder_of(a, b);
     case MC_NEG: return hull(-(wide)a.hi, -(wide)a.lo);

@@ -12,11 +12,10 @@
  *       x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
  * Cost: expected O(1) for a node (hashing); extraction O(nodes).
  */
-#include "codegen/mask/code.h"
-
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "codegen/mask/parts.h"
 
 /* What is known about a node. The ends of a bool's range are 0 or 1. */
 typedef struct fact {
@@ -157,13 +156,7 @@ static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
 
 /* --- facts ------------------------------------------------------------------------------------------------------ */
 
-static wide wide_min(wide a, wide b) { return a < b ? a : b; }
 static wide wide_max(wide a, wide b) { return a > b ? a : b; }
-
-static void hull4(const wide v[4], wide *lo, wide *hi) {
-    *lo = wide_min(wide_min(v[0], v[1]), wide_min(v[2], v[3]));
-    *hi = wide_max(wide_max(v[0], v[1]), wide_max(v[2], v[3]));
-}
 
 /* The range of an operation that can fault, and whether an operand pair in the ranges of x and y could make it. When it
  * could, the range is everything. */
@@ -175,7 +168,7 @@ static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, in
     case MC_SUB: lo = (wide)x->lo - y->hi, hi = (wide)x->hi - y->lo; break;
     case MC_MUL: {
         const wide v[4] = {(wide)x->lo * y->lo, (wide)x->lo * y->hi, (wide)x->hi * y->lo, (wide)x->hi * y->hi};
-        hull4(v, &lo, &hi);
+        mc_hull4(v, &lo, &hi);
         break;
     }
     case MC_NEG: lo = -(wide)x->hi, hi = -(wide)x->lo; break;
@@ -190,7 +183,7 @@ static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, in
             risky = true;
         } else {
             const wide v[4] = {mc_div(x->lo, y->lo), mc_div(x->lo, y->hi), mc_div(x->hi, y->lo), mc_div(x->hi, y->hi)};
-            hull4(v, &lo, &hi);
+            mc_hull4(v, &lo, &hi);
         }
         break;
     case MC_MOD:

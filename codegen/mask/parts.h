@@ -22,6 +22,15 @@ typedef struct mc_point {
 /* The value of a node from those of earlier nodes, in the total meaning. Reals are kept as the bits of a double. */
 int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, const int64_t *v);
 
+/* The least and the greatest of four numbers: of the products of two ranges' ends, for example. */
+static inline void mc_hull4(const __int128 v[4], __int128 *out_lo, __int128 *out_hi) {
+    *out_lo = *out_hi = v[0];
+    for (int i = 1; i < 4; i++) {
+        if (v[i] < *out_lo) *out_lo = v[i];
+        if (v[i] > *out_hi) *out_hi = v[i];
+    }
+}
+
 static inline double real(int64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);

@@ -251,11 +251,15 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
 enum { LANES = 8 };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));
+typedef uint64_t quotient_vector __attribute__((vector_size(LANES * sizeof(uint64_t))));
 
 FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t width, bool rest, int64_t *out) {
-    const int64_t more = mc_div(step, b), by = mc_mod(step, b);
-    int64_t quotient = mc_div(first, b), left = mc_mod(first, b), quotient_ahead = 0, left_ahead = 0;
-    lane_vector quotients, rests;
+    const int64_t by = mc_mod(step, b);
+    const uint64_t more = (uint64_t)mc_div(step, b);
+    uint64_t quotient = (uint64_t)mc_div(first, b), quotient_ahead = 0; /* those beyond `width` may wrap */
+    int64_t left = mc_mod(first, b), left_ahead = 0;
+    quotient_vector quotients;
+    lane_vector rests;
     for (int l = 0; l < LANES; l++) {
         quotients[l] = quotient;
         rests[l] = left;
@@ -267,11 +271,12 @@ FCP_CLONES static void div_line(int64_t first, int64_t step, int64_t b, uint32_t
         left_ahead -= left_ahead >= b ? b : 0;
     }
     for (uint32_t j = 0; j < width; j += LANES) { /* a vector has room for all MC_ROW numbers */
-        memcpy(out + j, rest ? &rests : &quotients, sizeof rests);
+        if (rest) memcpy(out + j, &rests, sizeof rests);
+        else memcpy(out + j, &quotients, sizeof quotients);
         const lane_vector next = rests + left_ahead, past = next - b;
         const lane_vector below = past < 0; /* -1 where it is */
         rests = (next & below) | (past & ~below);
-        quotients += quotient_ahead + 1 + below;
+        quotients += quotient_ahead + 1 + (quotient_vector)below;
     }
 }
 

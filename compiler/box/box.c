@@ -449,11 +449,9 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
         }
         return true;
     }
-    default: return true;
+    default: return !mc_op_faults(x->op); /* nothing is known of it */
     }
 }
-
-static bool is_bool_op(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
 
 box_class box_evaluate(const box_program *program, const box *b, box_value *values, bool *out_simpler) {
     bool loose = false, simpler = program->unread;
@@ -471,7 +469,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
         box_value *v = &values[i];
         v->same = i;
         v->flags = x->flags;
-        if (is_bool_op(x->op)) {
+        if (box_is_bool(x->op)) {
             if (box_bands_leaf(x)) box_bands_evaluate(program, x, b, v);
             else evaluate_bool(v, x, program, values, b);
             if (x->op >= BOX_GE) simpler |= v->lo == v->hi;
@@ -523,11 +521,11 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
             y->f.c = x->imm;
             out->placed = true;
             /* fall through */
-        case MC_ADD: case MC_SUB: case MC_MUL: case MC_DIV: case MC_MOD: case MC_NEG: case MC_ABS:
-            y->flags = 0;
-            out->loose = true;
-            /* fall through */
         default:
+            if (mc_op_faults(x->op)) {
+                y->flags = 0;
+                out->loose = true;
+            }
             y->op = (uint8_t)x->op;
             y->a = x->a;
             y->b = x->b;
@@ -544,7 +542,7 @@ void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays,
 
 /* Is the node a leaf of the specialised program, because its value is known without its operands? */
 static bool is_leaf(const box_node *x, const box_value *v) {
-    if (is_bool_op(x->op)) return v->lo == v->hi || v->linear || x->op >= BOX_GE;
+    if (box_is_bool(x->op)) return v->lo == v->hi || v->linear || x->op >= BOX_GE;
     return v->linear && (v->flags & BOX_QUIET);
 }
 
@@ -594,7 +592,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         bool loose = !(v->flags & BOX_QUIET);
         *y = (box_node){.op = x->op, .flags = v->flags, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
         if (!loose && is_leaf(x, v)) {
-            if (is_bool_op(x->op)) {
+            if (box_is_bool(x->op)) {
                 bool decided = v->lo == v->hi;
                 y->op = decided ? MC_CONST_B : (uint8_t)form_op(x->op);
                 y->f = decided ? (form){.c = v->lo} : x->op >= BOX_GE ? x->f : v->f;
@@ -643,7 +641,7 @@ void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_
         for (int o = 0; o < 4; o++)
             if (*operand[o] != MC_NONE) *operand[o] = numbers[*operand[o]];
         if (y->op >= BOX_LINEAR) note_form(out, &y->f);
-        out->loose |= !is_bool_op(y->op) && !(y->flags & BOX_QUIET);
+        out->loose |= !box_is_bool(y->op) && !(y->flags & BOX_QUIET);
         numbers[i] = out->count++;
     }
     out->root = out->count - 1;

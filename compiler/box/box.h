@@ -23,6 +23,8 @@ enum box_op {
     BOX_NE                    /* bool: form != 0 */
 };
 
+static inline bool box_is_bool(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
+
 enum {
     BOX_SAFE = 1, /* it faults nowhere on the box, whatever its guard says */
     BOX_QUIET = 2 /* it is safe, or its guard is false all over the box: so it cannot fault there */

@@ -413,12 +413,10 @@ static unsigned depends_on(const lanes *l, const box_node *x) {
     return on;
 }
 
-static bool is_bool(unsigned op) { return op == MC_CONST_B || (op >= MC_EQ && op != BOX_LINEAR); }
-
 /* A node that depends on q alone or k alone, from its lane. */
 static bool plain_node(lanes *l, const box_node *x, cell_node *n, const int64_t *v) {
     const bool rows = n->on & Q;
-    if (!is_bool(x->op)) {
+    if (!box_is_bool(x->op)) {
         if (rows) n->x = (int64_t *)v;
         else n->y = (int64_t *)v;
         return near_zero(v, rows ? l->height : l->width);
@@ -448,7 +446,7 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
         return x->flags & BOX_SAFE;
     default: break;
     }
-    if (!is_bool(x->op)) return false;
+    if (!box_is_bool(x->op)) return false;
     n->rows = l->rows[l->rows_used++];
     switch (x->op) {
     case BOX_GE:

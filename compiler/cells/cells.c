@@ -284,7 +284,7 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
     int64_t *key = cells_keep_words(c, words);
     if (!key) return FCP_E_NO_MEMORY;
     c->entry_count = 0;
-    code = walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
+    code = cells_walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
     if (code == FCP_OK && words) code = keep_grid(c, key, words, hash);
     stack_back(&c->stack, mark);
     if (fault && is_fault(code)) *fault = c->fault;

@@ -197,9 +197,9 @@ bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 /* --- walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
 /* Adds the entries of all piece pairs to c->entries. */
-fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces);
+fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces);
 /* Makes the runs and the pairs of a box under program p, in c->row_runs and c->shape_pairs. */
-fcp_code walk_cells(cells *c, const box *b, const box_program *p);
+fcp_code cells_walk_cells(cells *c, const box *b, const box_program *p);
 /* Adds `count` cells of one class to c->row_runs. Together they have `area` elements, of which `pairs`, at least one, are
  * allowed. */
 fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);

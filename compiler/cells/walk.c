@@ -280,7 +280,7 @@ static bool are_even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
     return cuts[pieces] - cuts[pieces - 1] <= unit;
 }
 
-fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces) {
+fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces) {
     walk w = {.c = c, .rows = {.cuts = q_cuts, .start = c->env.q_first, .count = q_pieces},
               .cols = {.cuts = k_cuts, .count = k_pieces}, .pieces = true};
     if (q_pieces && k_pieces) {
@@ -290,7 +290,7 @@ fcp_code walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const 
     return walk_all(&w, c->base);
 }
 
-fcp_code walk_cells(cells *c, const box *b, const box_program *p) {
+fcp_code cells_walk_cells(cells *c, const box *b, const box_program *p) {
     walk w = {.c = c, .rows = cell_units(b->lo[BOX_Q], b->hi[BOX_Q]),
               .cols = cell_units(b->lo[BOX_K], b->hi[BOX_K]), .unit = FCP_CELL};
     c->row_run_count = c->row_run_open = 0;

@@ -5,8 +5,7 @@
  * last one counts; of -D and --field all count, in order. A position of `explain` may be negative, since no option is
  * a digit.
  *
- * Gives: a cmd_line whose strings point into argv; or E001, and E210 for a command that this version does not have
- *        yet.
+ * Gives: a cmd_line whose strings point into argv; or E001.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +25,6 @@ const cmd_option_row cmd_options[OPT_COUNT] = {
     CMD_OPTIONS(X)
 #undef X
 };
-
-static const char *const later[] = {"sim"};
 
 /* The option whose name is nearest to what was typed; NULL: none is near. */
 static const char *near_option(const char *name, size_t length) {
@@ -90,6 +87,7 @@ static fcp_code take_option(int argc, char **argv, int *i, cmd_line *out, fcp_er
     out->value[found] = value ? value : "";
     if (found == OPT_DEFINE) out->defines[out->define_count++] = value;
     if (found == OPT_FIELD) out->fields[out->field_count++] = value;
+    if (found == OPT_SWEEP) out->sweeps[out->sweep_count++] = value;
     return FCP_OK;
 }
 
@@ -101,9 +99,6 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
         out->help_topic = count > 1 ? words[1] : NULL;
         return count > 2 ? fcp_fail(err, FCP_E_USAGE, "help takes one command") : FCP_OK;
     }
-    for (size_t i = 0; count > 0 && i < sizeof later / sizeof *later; i++)
-        if (strcmp(words[0], later[i]) == 0)
-            return fcp_fail(err, FCP_E_UNSUPPORTED, "the command '%s' is not built into this version", later[i]);
     out->command = CMD_COMPILE;
     for (int c = 0; count > 0 && c < CMD_COUNT; c++)
         if (strcmp(words[0], cmd_commands[c].name) == 0) {
@@ -148,7 +143,8 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     const char **words = calloc(room, sizeof *words);
     out->defines = calloc(room, sizeof *out->defines);
     out->fields = calloc(room, sizeof *out->fields);
-    fcp_code code = words && out->defines && out->fields ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    out->sweeps = calloc(room, sizeof *out->sweeps);
+    fcp_code code = words && out->defines && out->fields && out->sweeps ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {
@@ -181,6 +177,8 @@ void cmd_line_free(cmd_line *line) {
     line->defines = NULL;
     free(line->fields);
     line->fields = NULL;
+    free(line->sweeps);
+    line->sweeps = NULL;
 }
 
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,

@@ -26,6 +26,8 @@
     X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a] [-o F] [--pass forward|backward] [--backward KERNELS]",    \
       "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin")                                 \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
+    X(SIM, "sim", cmd_sim, "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--profile F]",         \
+      "predict how long a plan takes, beside the bounds that no plan can beat; several strategies or settings side by side") \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
     X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]",                                           \
       "say why query q sees key k, or does not, and what a score makes of the pair's logit")
@@ -122,6 +124,16 @@ typedef enum cmd_kind {
       "(the default) is green where it works")                                                                         \
     X(TIMEOUT, "timeout", 0, CMD_WORD, "SECONDS", CMD_BIT(RUN),                                                        \
       "fail when a rank has waited this long for another; default 120")                                                \
+    X(STRATEGY, "strategy", 0, CMD_WORD, "A,B|all", CMD_BIT(SIM),                                                      \
+      "plan and predict each of these strategies: fcp,zigzag; all: every strategy there is")                           \
+    X(SWEEP, "sweep", 0, CMD_WORD, "NAME=V,V,..", CMD_BIT(SIM),                                                        \
+      "plan and predict with each of these values of a setting; several sweeps: every combination, at most 4096")      \
+    X(CSV, "csv", 0, CMD_WRITE, "FILE", CMD_BIT(SIM), "write one row a candidate and pass to this file")               \
+    X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BIT(SIM),                                                           \
+      "take the times of kernels from this profile: a name such as h200, or a file; the default is the program's gpu") \
+    X(NOISE, "noise", 0, CMD_WORD, "PERCENT", CMD_BIT(SIM),                                                            \
+      "let every kernel and transfer take up to this much longer, drawn at random, and print the range of times")      \
+    X(SEEDS, "seeds", 0, CMD_WORD, "N", CMD_BIT(SIM), "with --noise, draw this many times; default 16")                \
     X(JSON, "json", 0, CMD_FLAG, NULL, CMD_ALL, "print one JSON object on standard output")                            \
     X(QUIET, "quiet", 'q', CMD_FLAG, NULL, CMD_ALL, "print no summary and no progress")                                \
     X(HELP, "help", 'h', CMD_FLAG, NULL, CMD_ALL, "print this help")                                                   \
@@ -160,6 +172,8 @@ typedef struct cmd_line {
     size_t define_count;
     const char **fields;           /* of every --field, likewise */
     size_t field_count;
+    const char **sweeps;           /* of every --sweep, likewise */
+    size_t sweep_count;
     bool json, quiet;
 } cmd_line;
 

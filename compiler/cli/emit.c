@@ -107,8 +107,8 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
     json j = {0};
     json_object(&j, NULL);
     json_array(&j, "passes");
-    if (e->passes & 1u << FCP_FORWARD) json_string(&j, NULL, "forward");
-    if (e->passes & 1u << FCP_BACKWARD) json_string(&j, NULL, "backward");
+    for (int p = 0; p < FCP_PASSES; p++)
+        if (e->passes & 1u << p) json_string(&j, NULL, fcp_pass_names[p]);
     json_end(&j);
     for (int i = 0; i < BACKWARDS; i++)
         if (backwards[i].skeletons & e->backward) json_string(&j, "backward", backwards[i].name);

@@ -110,7 +110,10 @@ static void say_how_far(double seconds) {
     if (expected == 0 || done == 0) return;
     const double part = done < expected ? done / expected : 1;
     fprintf(stderr, ": %.0f %% of %.1f G pairs", 100 * part, expected / 1e9);
-    if (part < 1) fprintf(stderr, ", about %.0f s left", seconds / part * (1 - part));
+    const double left = seconds / part * (1 - part);
+    if (left < 120) fprintf(stderr, ", about %.0f s left", left);
+    else if (left < 7200) fprintf(stderr, ", about %.0f minutes left", left / 60);
+    else fprintf(stderr, ", about %.0f hours left", left / 3600);
 }
 
 static void *ticker(void *unused) {

@@ -1,15 +1,16 @@
-/* bands.c: from slices in any order, perhaps overlapping, to bands: a sweep over query positions.
+/* bands.c: from slices in any order, which may overlap, to bands, by a sweep over the rows (query positions).
  *
- * Requires: slices as bands.h has them. Gives: slices_union.
- * How: each slice is one band on a range of rows: its keys from an edge to an edge, either of which stands still or
- *      moves by one key a row. Between two rows at which a slice begins or ends, the bands under way are merged in
- *      order of their lower edges as they lie in the first row; the merge also tells until which row it stays right:
- *      until a moving edge passes, meets or leaves one that stands still. From there on it is made anew. Rows with the
- *      same bands become one record; single rows take the slopes of their neighbours where that makes them the same.
- * Cost: O(N log N + (events + crossings) x slices under way); at most WORK_MAX such steps.
- * Units: positions in tokens.
- * Method: plane sweep (Shamos and Hoey 1976) with the validity of the order kept as certificates that expire, as in
- *       kinetic data structures (Basch, Guibas, Hershberger 1997).
+ * Requires: slices as bands.h describes them. Gives: bands_of_slices.
+ * How: a slice is a band on a range of rows. In each row it allows the keys from a lower to an upper edge, and an edge either
+ *      stands still or moves by one key a row. The sweep goes through the rows at which slices begin or end. Between two of
+ *      them the bands under way are merged, in the order that their lower edges have in the first row. How long does that
+ *      order hold? Until a moving edge passes, meets or leaves one that stands still. The merge finds that row too, and from
+ *      there on bands are merged anew. Rows with the same bands become one record. A record of a single row could be said
+ *      with any slopes; it takes those of its neighbour if that makes the two one record.
+ * Cost: O(N log N + (events + crossings) * slices under way); at most WORK_MAX such steps.
+ * Units: positions count tokens.
+ * Method: plane sweep (Shamos and Hoey 1976); rows at which an order ceases to hold are the certificates of kinetic data
+ *      structures (Basch, Guibas, Hershberger 1997).
  */
 #include "compiler/expr/bands.h"
 
@@ -21,7 +22,7 @@
 
 const char *const bands_kinds[SLICE_KINDS] = {"full", "causal", "inverse", "both"};
 
-/* A slice that allows something: rows [first, end), its band not empty on any of them. */
+/* The rows [first, end) of a slice in which its band is not empty. */
 typedef struct piece {
     int64_t first, end;
     mc_band band;
@@ -75,7 +76,7 @@ static int by_first(const void *a, const void *b) {
     return c ? c : compare_numbers(x->slice, y->slice);
 }
 
-/* An end with its piece, to be sorted. */
+/* The end of a piece, for sorting. */
 typedef struct end_event {
     int64_t row;
     uint32_t piece;
@@ -108,7 +109,7 @@ static fcp_code make_pieces(sweep *w, const slice *slices, size_t count) {
 
 /* --- overlaps ----------------------------------------------------------------------------------------------------- */
 
-/* Narrows rows [*first, *end) to those with hi > lo. */
+/* Narrows rows [*first, *end) to those in which hi > lo. */
 static void rows_between(int64_t lo, uint32_t lo_slope, int64_t hi, uint32_t hi_slope, int64_t *first, int64_t *end) {
     int64_t apart = at_row(hi, hi_slope, *first) - at_row(lo, lo_slope, *first);
     if (hi_slope == lo_slope) {
@@ -146,7 +147,7 @@ static void note_overlaps(sweep *w, const piece *new) {
 
 /* --- bands under way ---------------------------------------------------------------------------------------------- */
 
-/* Where (lo, piece) stands in a list, or would. */
+/* The place of (lo, piece) in a list, or the place that it would have. */
 static size_t find_active(const active_list *l, int64_t lo, uint32_t number) {
     size_t first = 0, end = l->count;
     while (first < end) {
@@ -194,8 +195,8 @@ static fcp_code add_band(sweep *w, const mc_band *band) {
     return FCP_OK;
 }
 
-/* One edge for rows of two records, each of one row or more, if there is one. `row`: the first of the later record's;
- * `old_row`: the last of the earlier one's. */
+/* Finds one edge that is right for the rows of two records. `old_row` is the last row of the earlier record, `row` the first
+ * of the later one. False if there is none. */
 static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t new, int32_t new_slope,
                       bool new_single, int64_t row) {
     if (*old == new && *old_slope == new_slope) return true;
@@ -213,7 +214,7 @@ static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t
     return true;
 }
 
-/* Ends the record of rows [q, end) whose bands are those from `first` on; joins it to the one before where it can. */
+/* Ends the record of rows [q, end), whose bands are those from `first` on. Joins it to the record before it, if it can. */
 static fcp_code add_rows(sweep *w, int64_t q, int64_t end, size_t first) {
     size_t count = w->band_count - first;
     mc_band_rows *last = w->row_count ? &w->rows[w->row_count - 1] : NULL;
@@ -221,7 +222,7 @@ static fcp_code add_rows(sweep *w, int64_t q, int64_t end, size_t first) {
     if (last && last->count == count) {
         bool old_single = q - last->q == 1, new_single = end - q == 1, same = true;
         mc_band *old = w->bands + last->first;
-        for (size_t i = 0; i < count && same; i++) { /* on a copy: all bands must join, or none */
+        for (size_t i = 0; i < count && same; i++) { /* on a copy, because all bands must join or none */
             mc_band joined = old[i];
             const mc_band *b = &w->bands[first + i];
             same = join_edge(&joined.lo, &joined.lo_slope, old_single, b->lo, b->lo_slope, new_single, q) &&
@@ -245,14 +246,14 @@ static fcp_code add_rows(sweep *w, int64_t q, int64_t end, size_t first) {
 
 /* --- merging ------------------------------------------------------------------------------------------------------ */
 
-/* Bands that run into each other, as they lie in the row of the merge. */
+/* A component: bands that overlap or touch in the row of the merge. */
 typedef struct component {
     bool open;
     int64_t lo;         /* the least lower edge */
     bool lo_moves;
-    int64_t still_lo;   /* the least of those that stand still; where there are */
+    int64_t still_lo;   /* the least lower edge that stands still, if there is one */
     bool has_still_lo;
-    int64_t hi[2];      /* the greatest upper edge of those that stand still, of those that move */
+    int64_t hi[2];      /* the greatest upper edge that stands still, and the greatest that moves */
 } component;
 
 static int64_t top(const component *c) { return c->hi[1] >= c->hi[0] ? c->hi[1] : c->hi[0]; }
@@ -262,7 +263,7 @@ static void until(int64_t *end, int64_t row) {
     if (row < *end) *end = row;
 }
 
-/* Adds the band of a component and lowers *end to where it stops being right. */
+/* Adds the band of a component, and lowers *end to the row at which it is no longer right. */
 static fcp_code close(sweep *w, const component *c, int64_t row, int64_t *end) {
     bool moves = top_moves(c);
     if (c->lo_moves && c->has_still_lo) until(end, row + (c->still_lo - c->lo) + 1);
@@ -271,8 +272,7 @@ static fcp_code close(sweep *w, const component *c, int64_t row, int64_t *end) {
     return add_band(w, &band);
 }
 
-/* Merges the bands under way from `row` on: adds a record that is right to before *end, which may become an
- * earlier row. */
+/* Merges the bands under way from `row` on. Adds a record, and lowers *end to the row at which it is no longer right. */
 static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
     const active *x = w->list[0].at, *x_end = x + w->list[0].count;
     const active *y = w->list[1].at, *y_end = y + w->list[1].count;
@@ -286,10 +286,10 @@ static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
         const active *a = moves ? y++ : x++;
         int64_t lo = at_row(a->lo, moves, row), hi = at_row(a->hi, a->hi_slope, row);
         if (c.open && lo <= top(&c)) {
-            if (moves && c.hi[1] < lo) until(end, row + (c.hi[0] - lo) + 1); /* then it leaves what stands still */
+            if (moves && c.hi[1] < lo) until(end, row + (c.hi[0] - lo) + 1); /* there it leaves the edge that stands still */
         } else {
             if (c.open) {
-                if (top_moves(&c) && !moves) until(end, row + (lo - top(&c))); /* then they touch */
+                if (top_moves(&c) && !moves) until(end, row + (lo - top(&c))); /* there the two touch */
                 code = close(w, &c, row, end);
             }
             c = (component){.open = true, .lo = lo, .lo_moves = moves, .hi = {INT64_MIN, INT64_MIN}};

@@ -1,13 +1,13 @@
-/* derive.c: the derivative of a score by s, symbolically.
+/* derive.c: the derivative of a score by s, as code.
  *
- * Requires: a real node of mask code in a builder. Gives: a node of the same builder; code that shares what the score
- *      has (of tanh(x) the derivative is (1 - tanh(x)^2) x', with the tanh there is).
- * Method: forward through the nodes, by the rules of the calculus; every derivative is kept as num / den * node, so
- *      that constants on the way out and in meet (c * tanh(s / c) has c / c = 1). Constants are combined in double: the
- *      result is the derivative to rounding, not a transformation of the score's own rounding.
- * Meaning: min, max, abs and if are differentiated along the branch that they take; where branches meet the derivative
- *      is that of the branch taken there (abs at 0: that of +x), and a jump at a condition on s is not seen. floor has
- *      no useful derivative where s moves it.
+ * For example, c * tanh(s / c) gives 1 - tanh(s / c)^2, which uses the tanh that the score has computed anyway.
+ *
+ * Requires: a real node of mask code in a builder. Gives: a node in the same builder.
+ * Method: goes forward through the nodes by the rules of calculus. Each derivative is kept as num / den * node, so that
+ *      constants cancel: in the example the factors c and 1 / c do. Constants are combined in double, so the result is the
+ *      derivative up to rounding.
+ * Meaning: min, max, abs and if have the derivative of the branch that they take; abs at 0 has that of +x. A jump where a
+ *      condition on s changes has no influence. floor of something that depends on s has no useful derivative.
  * Cost: O(nodes).
  */
 #include <math.h>
@@ -16,7 +16,7 @@
 
 #include "compiler/expr/expr.h"
 
-/* num / den * node, or num / den where node is MC_NONE. den is not 0. */
+/* num / den * node; or num / den alone, if node is MC_NONE. den is not 0. */
 typedef struct slope {
     bool zero;
     double num, den;
@@ -67,11 +67,11 @@ static bool is_constant(const deriving *d, uint32_t i, double *out) {
     return x.op == MC_CONST_F;
 }
 
-/* Far from the ends of the doubles, so that num / den has all its bits. */
+/* Is x far enough from the ends of double that num / den loses no bits? */
 static bool is_tame(double x) { return fabs(x) > 0x1p-400 && fabs(x) < 0x1p400; }
 
-/* x by a factor or divisor that varies. Where x is a choice of 0 and something, it stays one: 0 by an infinity or by 0
- * would be NaN where the score does not move at all, as in sqrt(max(s, 0.0)). */
+/* x times, or divided by, a node that varies. If x is a choice between 0 and something, the choice stays outside: inside, 0
+ * times an infinity would give NaN where the derivative is 0, as in sqrt(max(s, 0.0)). */
 static slope combined(deriving *d, mc_op op, slope x, uint32_t by) {
     double c;
     const mc_node n = x.node == MC_NONE || d->failed ? (mc_node){.op = MC_S} : node_of(d, x.node);
@@ -130,7 +130,7 @@ static slope sum(deriving *d, slope x, slope y) {
     double c = x.num / x.den, e = y.num / y.den;
     if (x.node == y.node && is_tame(c + e)) return (slope){.num = c + e, .den = 1, .node = x.node};
     if (e < 0) y = negated(y);
-    const uint32_t right = made(d, &y), left = made(d, &x); /* one after the other: nodes come in the order they are made */
+    const uint32_t right = made(d, &y), left = made(d, &x); /* in two statements, because the order of nodes must not depend on the C compiler */
     return of_node(emit(d, e < 0 ? MC_SUB_F : MC_ADD_F, left, right, MC_NONE));
 }
 
@@ -172,7 +172,7 @@ static slope rule(deriving *d, const mc_node *x, uint32_t i, const slope *of) {
     }
 }
 
-bool derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad) {
+bool expr_derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad) {
     deriving d = {.b = b};
     slope *of = calloc((size_t)root + 1, sizeof *of);
     bool *needed = calloc((size_t)root + 1, sizeof *needed);
@@ -183,12 +183,12 @@ bool derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32
         const mc_node x = node_of(&d, i);
         if (!needed[i]) continue;
         const uint32_t operands[3] = {x.a, x.b, x.c};
-        for (int j = 0; j < 3; j++) /* of reals that come from reals: conditions have no slope */
+        for (int j = 0; j < 3; j++) /* only reals have a slope; conditions do not */
             if (operands[j] != MC_NONE && mc_op_type(node_of(&d, operands[j]).op) == 'f') needed[operands[j]] = true;
     }
     bool good = !d.failed;
     for (uint32_t i = 0; i <= root && good && !d.failed; i++) {
-        const mc_node x = node_of(&d, i); /* by value: the array moves as it grows */
+        const mc_node x = node_of(&d, i); /* a copy, because the array moves when it grows */
         of[i] = none;
         if (!needed[i] || mc_op_type(x.op) != 'f') continue;
         if (x.op == MC_FLOOR_F && !flat && !of[x.a].zero) {

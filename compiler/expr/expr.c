@@ -1,19 +1,19 @@
-/* expr.c: types and meaning of masks and scores: from typed expressions to mask code, by inlining. What reals add is in
- * score.c.
+/* expr.c: types and meaning of masks and scores: turns expressions into mask code, by inlining what they call.
  *
- * Names are those of sema/names.c. In the prelude's own masks a mask's name means the prelude's, whatever the program
- * defines.
+ * One function does two things. Without a builder it checks types: of every mask of the program, with its parameters as they
+ * are declared, and of every definition, with parameters of any type. With a builder it emits mask code, for one mask with
+ * constant arguments. Both remember what they have inlined (inline.c). What is special about reals is in score.c.
  *
- * Two walks with one function. Checking (no builder) computes types only: every mask of the program, with its
- * parameters as declared, and every definition once with parameters of any type. Building emits mask code for one mask
- * with constant arguments. Both remember what they inlined (inline.c).
+ * Names mean what sema/names.c says. Inside the masks of the prelude, a mask's name means the one of the prelude, even if the
+ * program defines another mask of that name.
  *
- * Meaning. Definitions without parameters are evaluated where they are used, arguments before the call. A node is
- * reached under its guard: the right side of `and` under the left, of `or` under its negation, branches under the
- * condition.
+ * Guards (codegen/mask/code.h): the right side of `and` is reached only if the left side is true, that of `or` only if it is
+ * false, and a branch of `if` only under its condition. A definition without parameters is evaluated where it is used, and
+ * arguments are evaluated before the call.
  *
- * Requires: trees from syntax/parse.c, NEST_MAX deep at most. Cost: O(size of the inlined expression); at most STEPS_MAX steps
- * and MC_MAX_NODES nodes, LOWER_MAX levels of C recursion, else an error.
+ * Requires: trees from syntax/parse.c, at most NEST_MAX deep.
+ * Cost: O(size of the inlined expression). More than STEPS_MAX steps, MC_MAX_NODES nodes, or LOWER_MAX levels of C recursion
+ *      are an error.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard);
 
 /* --- emitting ----------------------------------------------------------------------------------------------------- */
 
-/* Reports once that the builder cannot go on. */
+/* Reports, once, that the builder has failed. */
 static void builder_failed(sema *s, span at) {
     if (s->failed) return;
     uint32_t count;
@@ -89,7 +89,8 @@ static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32
     return emit(s, e, op, a, b, MC_NONE, 0, guard);
 }
 
-/* What of a condition no real decides: a guard that holds wherever the condition does. MC_NONE: nothing. */
+/* The part of a condition that involves no real numbers: a guard that is true wherever the condition is. MC_NONE: there is no
+ * such part. */
 static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     if (!mc_builder_real(s->builder, node)) return node;
     uint32_t count;
@@ -99,7 +100,7 @@ static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     return a == MC_NONE ? b : b == MC_NONE ? a : emit2(s, e, MC_AND, a, b, MC_NONE);
 }
 
-/* The guard of what is reached only where `guard` and `node` (negated: not node) hold. */
+/* The guard of code that is reached only if `guard` is true and `node` is true (negated: false). */
 static uint32_t both(sema *s, expr *e, uint32_t guard, value condition, bool negated) {
     if (!s->builder || s->failed || condition.type != TYPE_BOOL) return guard;
     uint32_t node = negated ? emit(s, e, MC_NOT, condition.node, MC_NONE, MC_NONE, 0, MC_NONE) : condition.node;
@@ -217,7 +218,7 @@ static value lower_if(sema *s, expr *e, const frame *f, uint32_t guard) {
                               c.node, a.node, b.node, 0, MC_NONE)};
 }
 
-/* What a name means from here; remembered in the node. */
+/* Finds what a name means here, and remembers it in the tree. */
 static int resolve(sema *s, expr *e, const frame *f) {
     if (e->ref != REF_NONE) return e->ref;
     span at = e->kind == EXPR_CALL ? e->name_at : e->at;
@@ -345,14 +346,14 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     good = needs(s, i, TYPE_INT, e->b, "an index") && good;
     good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
     if (good && a.type == TYPE_ARRAY) good = sema_index_array(s, a.node, e, f->m->score, &op);
-    /* what a table that is not known yet holds, only its values tell */
+    /* whether a table has integers or reals is not known before its values are */
     bool unknown = f->m->score && (!good || a.node == ARRAY_ANY);
     value_type type = unknown ? TYPE_ANY : mc_op_type(op) == 'f' ? TYPE_REAL : TYPE_INT;
     if (!good) return s->builder ? poison : (value){type, 0};
     return (value){type, emit(s, e, op, i.node, j.node, MC_NONE, a.node, guard)};
 }
 
-/* run(field, t): where the run of equal values that holds position t begins. */
+/* run(field, t): the position at which the run of equal values around position t begins. */
 static value lower_run(sema *s, expr *e, const frame *f, uint32_t guard) {
     const value result = {TYPE_INT, 0};
     if (e->arg_count != 2 || e->args->name || e->args->next->name) {
@@ -401,7 +402,7 @@ static value lower_builtin(sema *s, expr *e, const frame *f, uint32_t guard) {
     return good || s->builder ? result : (value){TYPE_INT, 0};
 }
 
-/* rect(...) is the comparisons it means; slices(...) an entry of the program's slices. */
+/* rect(...) becomes comparisons; slices(...) one of the program's bands. */
 static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
     const value result = {TYPE_BOOL, 0};
     if (e->index == BUILTIN_RECT) {
@@ -417,7 +418,7 @@ static value lower_piece(sema *s, expr *e, const frame *f, uint32_t guard) {
     return (value){TYPE_BOOL, emit(s, e, MC_BANDS, q, k, MC_NONE, from->number, MC_NONE)};
 }
 
-/* Lowers arguments into `out`, or into new memory when there are more than FEW. */
+/* Lowers arguments into `out`, or into new memory if there are more than FEW. */
 static value *lower_args(sema *s, const arg *first, uint32_t count, value *few, const frame *f, uint32_t guard) {
     value *out = count <= FEW ? few : ARENA_NEW(s->scratch, value, count);
     if (!out) {
@@ -458,7 +459,7 @@ static value lower_definition(sema *s, expr *e, const frame *f, uint32_t guard) 
     }
     if (d->broken) return poison;
     frame inner = {.m = f->m, .args = f->args, .def = d, .def_args = args, .s = f->s};
-    /* a definition means something else for other arguments of its mask: those are part of what is remembered */
+    /* a definition depends on the arguments of its mask too, so what is remembered goes by them as well */
     const void *what = d;
     if (s->builder && (f->m->param_count || f->m->score)) {
         uint32_t own = d->param_count, all = own + f->m->param_count + f->m->score;

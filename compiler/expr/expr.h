@@ -1,16 +1,17 @@
-/* expr.h: typed expressions on their way to mask code: what expr.c (masks) and score*.c (scores) share. */
+/* expr.h: typed expressions on their way to mask code: what the files of this room share. */
 #ifndef FCPC_EXPR_EXPR_H
 #define FCPC_EXPR_EXPR_H
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/names.h"
 
-/* TYPE_ARRAY: a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are known. */
+/* A value of TYPE_ARRAY is a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are
+ * known. */
 typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL, TYPE_ARRAY } value_type;
 typedef struct value {
     uint32_t type, node;
 } value;
 
-/* Where an expression stands: in mask or score m, perhaps in a definition of it, with these arguments. */
+/* Where an expression stands: in mask or score m, or in one of its definitions, with these arguments. */
 typedef struct frame {
     mask *m;
     const value *args;
@@ -22,13 +23,13 @@ typedef struct frame {
 /* --- expr.c ------------------------------------------------------------------------------------------------------- */
 
 value expr_lower(sema *s, expr *e, const frame *f, uint32_t guard);
-/* A node; 0 where there is no builder or it has failed. A constant that is not finite is reported (E330). */
+/* Emits a node; 0 if there is no builder or it has failed. A constant that is not finite is reported (E330). */
 uint32_t expr_emit(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm, uint32_t guard);
-/* Is v of `type`, or of one that is not known yet? If not, says so; poison passes silently as false. */
+/* Does v have this type, or one that is not known yet? If not, reports it, unless it was reported before (poison). */
 bool expr_needs(sema *s, value v, value_type type, const expr *e, const char *who);
-/* a / b, or a division by zero where that leaves a rest. */
+/* Emits exact(a, b): a / b, which divides by zero if there is a remainder. */
 uint32_t expr_exact(sema *s, expr *e, uint32_t a, uint32_t b, uint32_t guard);
-/* Begins and ends building code; false: no memory, reported. */
+/* Begins and ends building code. False: out of memory, which was reported. */
 bool expr_begin(sema *s);
 void expr_end(sema *s);
 const char *expr_type_text(uint32_t type); /* "a number", ... */
@@ -36,31 +37,31 @@ const char *expr_type_text(uint32_t type); /* "a number", ... */
 value_type expr_mask_param_type(const arg *p);
 bool expr_mask_constant(sema *s, const arg *param, const expr *e, int64_t *out);
 value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v);
-/* A number for a span, to attach to nodes; 0: no memory, reported. */
+/* A number for a span, to be attached to nodes; 0: out of memory, which was reported. */
 uint32_t expr_place(sema *s, span at);
-/* Copies what `root` needs into the program. False: no memory, reported. */
+/* Copies the code that `root` needs into the program. False: out of memory, which was reported. */
 bool expr_extract(sema *s, const mc_builder *b, uint32_t root, mc_code *out, const span **out_spans);
 
 /* --- inline.c ------------------------------------------------------------------------------------------------ */
 
-/* Inlines a body with its arguments in place. `what` names it, f is the body's own frame. */
+/* Inlines a body whose arguments are in f, its own frame. `what` is its name in messages. */
 value expr_inline(sema *s, const void *what, expr *body, const value *args, uint32_t count, const frame *f,
                   uint32_t guard);
-void expr_forget(sema *s); /* what was inlined */
+void expr_forget(sema *s); /* forgets what was inlined */
 
 /* --- score.c: expressions in a score ------------------------------------------------------------------------------ */
 
 value score_binary(sema *s, expr *e, value a, value b, uint32_t guard);
 value score_negate(sema *s, expr *e, value a, uint32_t guard);
-/* Makes the branches of an `if` of one type. */
+/* Gives both branches of an `if` one type. */
 void score_branches(sema *s, expr *e, value *a, value *b);
 value score_builtin(sema *s, expr *e, const frame *f, uint32_t guard);
 value score_literal(sema *s, expr *e);
-/* A score's name or call in a score. */
+/* Lowers the name or call of a score inside a score. */
 value score_call(sema *s, expr *e, const frame *f, uint32_t guard);
-/* Reports a constant that is not finite: `node` is op(a, b), its operands constant. */
+/* `node` is op(a, b), with constant operands: reports it if its value is not finite. */
 void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, uint32_t b, uint32_t guard);
-/* What type a parameter of a score has: its default's; TYPE_ANY without one. */
+/* The type of a score's parameter, which is that of its default; TYPE_ANY if it has none. */
 value_type score_param_type(const arg *p);
 
 /* --- number.c: constants ------------------------------------------------------------------------------------ */
@@ -68,28 +69,29 @@ value_type score_param_type(const arg *p);
 typedef struct figure {
     bool real;
     int64_t integer;
-    double value; /* of an integer as well */
+    double value; /* also if it is an integer */
 } figure;
-/* A constant number, whole or with a point; finite. `what` is its name in messages. */
+/* Evaluates a constant number, with or without a point. It must be finite. `what` is its name in messages. */
 bool expr_eval_number(sema *s, const expr *e, const char *what, figure *out);
-/* Does a constant expression have a point somewhere? */
+/* Does a constant expression contain a number with a point? */
 bool expr_has_point(const expr *e);
 
 /* --- derive.c ----------------------------------------------------------------------------------------------------- */
 
-/* The derivative by s of node `root`, a real, in the same builder. False: it has none, because of node *out_bad (a
- * floor of s; with `flat` that counts as constant), or the builder failed (*out_bad is MC_NONE). */
-bool derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad);
+/* Emits the derivative by s of the real node `root` into the same builder. False: node *out_bad, a floor of s, has none (with
+ * `flat` it counts as constant); or the builder failed, and *out_bad is MC_NONE. */
+bool expr_derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad);
 
 /* --- mask.c, score_plan.c: the plan's mask and score ---------------------------------------------------------------- */
 
-/* Checks names and types of a mask or score, once; errors are reported. */
+/* Checks the names and types of a mask or score, once. Errors are reported. */
 void expr_check_mask(sema *s, mask *m);
-/* Inlines the mask of a plan, its arguments constant. Fills mask, mask_spans, mask_name, mask_span of the program. */
+/* Lowers the mask of a plan, whose arguments are constants. Fills in mask, mask_spans, mask_name and mask_span of the
+ * program. */
 bool expr_lower_mask(sema *s, mask *m, const arg *args, span call);
-/* Inlines the score of a plan, its arguments constant, and derives it; after the plan's mask and passes. Fills score,
- * slope, check and what goes with them. */
+/* Lowers the score of a plan, whose arguments are constants, and its derivative. The plan's mask and passes must be known.
+ * Fills in score, slope, check and what belongs to them. */
 bool expr_lower_score(sema *s, mask *m, const arg *args, span call);
-/* The sinks of a plan. */
+/* Reads the sinks of a plan. */
 void expr_lower_sink(sema *s, const expr *value);
 #endif

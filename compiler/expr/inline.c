@@ -1,16 +1,16 @@
-/* inline.c: bodies of definitions and masks, inlined and remembered.
+/* inline.c: inlines the bodies of definitions and masks, and remembers what they became.
  *
- * Requires: arguments lowered, a frame for the body. Gives: its value, by expr_lower; the same value again for the same
- *           definition or mask, argument values and guard. Where nothing in a body depended on its guard, which is seen
- *           by the count of nodes that do (sema.guarded), one copy serves all guards.
- * Cost:     O(arguments) where it is remembered.
+ * Requires: lowered arguments, and a frame for the body.
+ * Gives: the value of the body. The same body with the same arguments under the same guard is lowered once. If no node of it
+ *      needed the guard (sema.guarded counts those that do), that one copy serves every guard.
+ * Cost: O(arguments) if it is remembered; else that of lowering it.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/expr/expr.h"
 
-#define ANY_GUARD (MC_NONE - 1) /* remembered for every guard */
+#define ANY_GUARD (MC_NONE - 1) /* in place of a guard: this copy serves every guard */
 
 static const value poison = {TYPE_POISON, 0};
 
@@ -82,7 +82,7 @@ value expr_inline(sema *s, const void *what, expr *body, const value *args, uint
     }
     uint64_t before = s->guarded;
     uint32_t in_index = s->in_index;
-    s->in_index = 0; /* which is a matter of where it is written */
+    s->in_index = 0; /* an index [ ] around the call is not one around the body */
     result = expr_lower(s, body, f, guard);
     s->in_index = in_index;
     if (s->failed) return poison;

@@ -1,7 +1,8 @@
-/* mask.c: masks and scores checked; and the mask of a plan: its code, its name, its parameters.
+/* mask.c: checks masks and scores, and makes the mask of a plan: its code, its name, its parameters.
  *
- * Requires: names declared. Gives: for each mask and score whether it is sound, its definitions too, whatever the
- *      program uses; of the program mask, mask_spans, mask_name, mask_span and mask_params.
+ * Requires: all names are declared.
+ * Gives: errors of every mask and score, and of their definitions, whether or not the plan uses them; for the plan's mask
+ *      mask, mask_spans, mask_name, mask_span and mask_params of the program.
  * Cost: O(size of the inlined expression).
  */
 #include <inttypes.h>
@@ -69,7 +70,7 @@ static const char *call_text(sema *s, const mask *m, const int64_t *values) {
     return copy;
 }
 
-/* What the parameters of the plan's mask are, for warnings of the batch. */
+/* Notes the parameters of the plan's mask, because the batch is warned of those that are too large for it. */
 static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t *values, span call) {
     struct program_param *kept = ARENA_NEW(&s->out->arena, struct program_param, m->param_count + 1);
     uint32_t i = 0;

@@ -1,7 +1,7 @@
-/* number.c: constant numbers, whole or with a point: the parameters of a score, sinks.
+/* number.c: evaluates constant numbers, with or without a point: sinks, and the parameters of a score.
  *
- * Requires: trees from syntax/parse.c. Gives: a number that is finite, or what is wrong with it, at its place.
- * Meaning: whole numbers stay whole under + - * and become reals where they meet one; `/` needs a real, as in a score.
+ * Requires: trees from syntax/parse.c. Gives: a finite number, or an error at its place.
+ * Meaning: as in a score. + - * of whole numbers are whole, and real with a real; `/` needs a real.
  * Cost: O(expression); recursion is bounded by NEST_MAX.
  */
 #include <inttypes.h>

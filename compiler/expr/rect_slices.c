@@ -1,12 +1,11 @@
 /* rect_slices.c: rect(...) and slices(...) in masks.
  *
- * rect(q0..q1, k0..k1, kind) means comparisons, and becomes them: k >= k0 is written with the bound on the right, so
- * that the bounds' trees can stand in several places. slices(...) is read from a file or from its arguments when the
- * mask of the plan is lowered, and becomes bands (bands.c) that the program owns and the code names by number. The
- * same file has one number.
+ * rect(q0..q1, k0..k1, causal) is short for comparisons, and becomes them: q >= q0 and q < q1 and so on. slices(...) may have
+ * millions of rectangles. They are read from the file or the arguments when the plan's mask is lowered, and become bands
+ * (bands.c), which the program owns and mask code names by number. A file that is named twice is read once.
  *
- * Requires: trees from syntax/parse.c. Cost: of rect O(1); of slices that of reading and of slices_union.
- * Units: positions in tokens of one sequence; the same slices hold for every sequence.
+ * Requires: trees from syntax/parse.c. Cost: of rect O(1); of slices that of reading them and of bands_of_slices.
+ * Units: positions count tokens in a sequence. The same slices hold for every sequence.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@ enum { FILE_MAX = 1 << 30, FIELDS = 5 };
 
 /* --- rect --------------------------------------------------------------------------------------------------------- */
 
-/* The kind that a name says; SLICE_KINDS: none, reported. */
+/* The kind that a name means; SLICE_KINDS: none, which was reported. */
 static uint32_t kind_of(sema *s, const expr *e) {
     int kind = e->kind == EXPR_NAME ? words_find(bands_kinds, SLICE_KINDS, e->name) : -1;
     if (kind >= 0) return (uint32_t)kind;
@@ -52,7 +51,7 @@ static expr *binary(sema *s, expr_op op, expr *a, expr *b, span at) {
     return e;
 }
 
-/* left and name >= range.a and name < range.b; left may be NULL. */
+/* Builds `left and name >= range.a and name < range.b`; left may be NULL. */
 static expr *within(sema *s, expr *left, const char *name, const expr *range, span at) {
     expr *lo = binary(s, OP_GE, variable(s, name, at), range->a, at),
          *hi = binary(s, OP_LT, variable(s, name, at), range->b, at);
@@ -60,7 +59,7 @@ static expr *within(sema *s, expr *left, const char *name, const expr *range, sp
     return binary(s, OP_AND, lo, hi, at);
 }
 
-/* k - k1 op q - q1 */
+/* Builds `k - k1 op q - q1`. */
 static expr *diagonal(sema *s, expr_op op, expr *k_bound, expr *q_bound, span at) {
     return binary(s, op, binary(s, OP_SUB, variable(s, "k", at), k_bound, at),
                   binary(s, OP_SUB, variable(s, "q", at), q_bound, at), at);
@@ -102,7 +101,7 @@ static bool add_slice(sema *s, slice_source *to, const slice *new) {
     return true;
 }
 
-/* What is wrong with five numbers, the last a kind; NULL: they are a slice. */
+/* Says what is wrong with q0, q1, k0, k1 and a kind; NULL: they are a slice. */
 static const char *make_slice(const int64_t v[FIELDS], uint32_t line, slice *out) {
     for (int i = 0; i < 4; i++) {
         if (v[i] < 0) return "a slice has no negative positions";
@@ -134,7 +133,7 @@ static span text_span(sema *s, const slice_text *t, size_t begin, size_t end, sp
 
 static bool is_separator(char c) { return c == ' ' || c == '\t' || c == '\r' || c == ','; }
 
-/* A whole number or the name of a kind, [begin, end). False: neither, or far too large. */
+/* Reads [begin, end) as a whole number or the name of a kind. False: it is neither, or far too large. */
 static bool read_word(const char *begin, const char *end, int64_t *out) {
     size_t size = (size_t)(end - begin);
     for (int i = 0; i < SLICE_KINDS; i++)
@@ -152,7 +151,7 @@ static bool read_word(const char *begin, const char *end, int64_t *out) {
     return true;
 }
 
-/* Is a word made of digits, but for a sign? */
+/* Does a word consist of digits, after an optional sign? */
 static bool is_number(const char *begin, const char *end) {
     begin += begin < end && *begin == '-';
     for (const char *c = begin; c < end; c++)
@@ -182,7 +181,7 @@ static bool word_error(sema *s, const slice_text *t, const char *begin, const ch
     return false;
 }
 
-/* One line, [i, end). */
+/* Reads one line, [i, end). */
 static bool read_line(sema *s, const slice_text *t, const char *i, const char *end, uint32_t line, span at,
                       slice_source *out) {
     int64_t v[FIELDS] = {0};
@@ -300,7 +299,7 @@ bool expr_check_slices_call(sema *s, const expr *e) {
 
 /* --- a source of slices ------------------------------------------------------------------------------------------- */
 
-/* Where line `number` of a text is. */
+/* Finds line `number` of a text. */
 static span line_span(sema *s, const slice_text *t, uint32_t number, span fallback) {
     const char *at = t->bytes, *end = t->bytes + t->size, *newline;
     for (uint32_t i = 1; i < number && (newline = memchr(at, '\n', (size_t)(end - at))); i++) at = newline + 1;
@@ -324,7 +323,7 @@ static void warn_overlaps(sema *s, const slice_source *from, const slices_overla
     diag_hint(s->d, "a pair that several slices allow counts once");
 }
 
-/* Gives the program the union of a source's slices, and the source its number. */
+/* Gives the program the bands of a source's slices, and the source their number. */
 static bool keep_union(sema *s, slice_source *from, const slice_text *t, span at) {
     struct fcpc_program *p = s->out;
     mc_bands *bands = ARENA_NEW(&p->arena, mc_bands, p->slices_count + (size_t)1);
@@ -377,7 +376,7 @@ static bool read_file(sema *s, slice_source *from, const expr *string) {
     return good;
 }
 
-/* A plan's own bands stand for what its source names; their slices are not known any more. */
+/* A plan that is read back has the bands of its slices, but no longer the slices. */
 static bool keep_plans(sema *s, slice_source *from) {
     struct fcpc_program *p = s->out;
     const uint32_t number = p->slices_count;
@@ -396,7 +395,7 @@ static bool keep_plans(sema *s, slice_source *from) {
     return true;
 }
 
-/* The source of a call's slices: one that was read before, or a new one. */
+/* The slices of a call: read before, or now. */
 static slice_source *source_of(sema *s, const expr *e) {
     bool file = e->args->value->kind == EXPR_CALL;
     char *path = file ? sema_path(s, e->args->value->args->value) : NULL;

@@ -1,10 +1,11 @@
 /* score.c: what scores have beyond masks: real numbers in expressions.
  *
- * Whole numbers become real where they meet one; nothing becomes whole again. + - * of two whole numbers are whole; `/`
- * and `%` of two are refused (a mask would round down, a reader would not), but inside an index [ ], where they are the
- * mask's. A condition that a real decides does not guard: what may fault under it must not be able to fault without it.
+ * A whole number that meets a real becomes real, and nothing becomes whole again. + - * of two whole numbers are whole. `/`
+ * and `%` of two whole numbers are refused, because a mask rounds down and readers of a score would not expect it; inside an
+ * index [ ] they are allowed, and mean what they mean in a mask. A condition on reals guards nothing: if something could
+ * fault without such a condition, it counts as reachable.
  *
- * Requires: operands lowered by expr.c. Gives: typed values; nodes where there is a builder. Cost: O(1) each.
+ * Requires: operands lowered by expr.c. Gives: typed values, and nodes if there is a builder. Cost: O(1) each.
  */
 #include <math.h>
 #include <string.h>
@@ -28,10 +29,10 @@ static value to_real(sema *s, expr *e, value v) {
 /* Is v a number, or not known yet? */
 static bool needs_number(sema *s, value v, const expr *e, const char *who) {
     if (is_number(v) || v.type == TYPE_ANY) return true;
-    return expr_needs(s, v, TYPE_INT, e, who); /* says so of a condition */
+    return expr_needs(s, v, TYPE_INT, e, who); /* reports that it is a condition */
 }
 
-/* The type of a number made from two. */
+/* The type of the sum or product of two numbers. */
 static uint32_t joined(value a, value b) {
     if (a.type == TYPE_REAL || b.type == TYPE_REAL) return TYPE_REAL;
     return a.type == TYPE_INT && b.type == TYPE_INT ? TYPE_INT : TYPE_ANY;
@@ -75,7 +76,7 @@ void score_finite(sema *s, const expr *e, mc_op op, uint32_t node, uint32_t a, u
         (b != MC_NONE && !is_constant(nodes, b, &y)))
         return;
     bool finite;
-    switch (op) { /* those that are not folded: where they leave the doubles, without computing them */
+    switch (op) { /* functions that are not folded: would the result be finite? */
     case MC_EXP_F: finite = x <= 0x1.62e42fefa39efp+9; break;
     case MC_EXP2_F: finite = x < 1024; break;
     case MC_LOG_F:
@@ -246,8 +247,8 @@ value_type score_param_type(const arg *p) {
     return p->value->kind == EXPR_BOOL ? TYPE_BOOL : expr_has_point(p->value) ? TYPE_REAL : TYPE_INT;
 }
 
-/* The value of parameter p: an argument where there is one, else its default. Whole numbers become real where the
- * default is; a real is taken where the default is whole. */
+/* The value of parameter p: its argument, or else its default. A whole argument becomes real if the default is real. A real
+ * argument may also stand for a whole default. */
 static bool argument(sema *s, const arg *p, const arg *given, const frame *f, uint32_t guard, value *out) {
     value_type type = score_param_type(p);
     expr *e = given ? given->value : p->value;

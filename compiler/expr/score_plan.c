@@ -1,14 +1,16 @@
-/* score_plan.c: the score of a plan: its code, the code that finds its faults, its derivative; and the plan's sinks.
+/* score_plan.c: the score of a plan: its code, its derivative, the code that finds its faults; and the plan's sinks.
  *
- * Requires: a checked score; the plan's mask lowered, its model and passes known. Gives: of the program,
- *      score    the score without guards; empty where it is s
+ * Requires: a checked score; the plan's mask is lowered, and its model and passes are known.
+ * Gives: these members of the program:
+ *      score    the code of the score, without guards; empty if the score is s itself
  *      slope    its derivative by s
- *      check    a condition that is the mask, and faults wherever the mask does or the score would, for a pair that the
- *               mask allows; the mask itself where the score cannot fault
+ *      check    a condition with the values of the mask, which faults wherever the mask does, and wherever the score would
+ *               for a pair that the mask allows. If the score cannot fault it is the mask itself
  *      sink     a logit for each head
- * Method: the mask's code is copied into a builder and the score lowered under it as its guard. Each of its nodes that
- *      may fault is then hung into the condition where it decides nothing: mask and (true or node == 0). An element of
- *      a table of reals is there an element of whole numbers: masks have no reals, and its index is what may fault.
+ * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must have every
+ *      node of the score that may fault, although masks have no reals. So each such node is added where it decides nothing:
+ *      mask and (true or node == 0). A load from a table of reals becomes a load of whole numbers, since only its index can
+ *      fault.
  * Cost: O(score + mask).
  */
 #include <float.h>
@@ -23,7 +25,7 @@
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
-/* The constant value of an argument or default; a condition's as an integer, of a field or table its number. */
+/* The constant value of an argument or default: of a condition 0 or 1, of a field or table its number. */
 static bool constant_argument(sema *s, const arg *p, const expr *e, figure *out) {
     value_type type = score_param_type(p);
     if (type == TYPE_ARRAY) {
@@ -81,7 +83,7 @@ static bool failed(sema *s, const mc_builder *b, span at) {
     return true;
 }
 
-/* Emits code into a builder; the place of node i is places[i], or that of spans[i]. Its root, or MC_NONE: failed. */
+/* Emits code into a builder; node i gets places[i], or a place for spans[i]. Returns the root; MC_NONE: it failed. */
 static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, bool guards, const uint32_t *places,
                           const span *spans) {
     uint32_t *map = calloc(code.count + (size_t)1, sizeof *map), root = MC_NONE;
@@ -99,7 +101,7 @@ static uint32_t copy_code(sema *s, mc_builder *b, mc_code code, bool guards, con
     return root;
 }
 
-/* Marks the nodes that `root` needs, guards apart. malloc'd; NULL: no memory. */
+/* Marks the nodes that `root` needs, without those that only guards need. malloc'd; NULL: out of memory. */
 static bool *reached(const mc_builder *b, uint32_t root) {
     uint32_t count;
     const mc_node *nodes = mc_builder_nodes(b, &count);
@@ -115,7 +117,7 @@ static bool *reached(const mc_builder *b, uint32_t root) {
     return marks;
 }
 
-/* Copies what the root needs without its guards: what is left of a score once it is known not to fault. */
+/* Copies the code of the root without guards, which a score does not need once it is known not to fault. */
 static uint32_t copy_plain(sema *s, const mc_builder *from, uint32_t root, mc_builder *to) {
     uint32_t count, *places = malloc(((size_t)root + 1) * sizeof *places),
                     *map = malloc(((size_t)root + 1) * sizeof *map);
@@ -143,7 +145,7 @@ static bool is_zero(const mc_node *x) {
     return x->op == MC_CONST_F && constant == 0;
 }
 
-/* The root without what softmax does not see: adding 0.0 turns -0.0 into 0.0 and changes nothing else. */
+/* The root without an addition of 0.0. That only turns -0.0 into 0.0, which softmax does not see. */
 static uint32_t without_zero(const mc_builder *b, uint32_t root) {
     uint32_t count;
     const mc_node *nodes = mc_builder_nodes(b, &count);
@@ -172,7 +174,7 @@ static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
     return true;
 }
 
-/* So must the tables that it reads. */
+/* So must the elements of the tables that it reads. */
 static bool check_tables(sema *s, mc_code code) {
     for (uint32_t i = 0; i < code.count; i++) {
         if (code.nodes[i].op != MC_LOAD_F && code.nodes[i].op != MC_LOAD2_F) continue;
@@ -195,7 +197,7 @@ static span place_at(const sema *s, uint32_t place, span otherwise) {
     return place && place < s->place_count ? s->places[place] : otherwise;
 }
 
-/* Adds to the condition `all` a node that may fault, where it decides nothing. MC_NONE: reported. */
+/* Adds a node that may fault to the condition `all`, in a place where it decides nothing. MC_NONE: reported. */
 static uint32_t hang(sema *s, mc_builder *b, uint32_t node, uint32_t all, span at) {
     uint32_t count;
     const mc_node x = mc_builder_nodes(b, &count)[node];
@@ -219,7 +221,7 @@ static uint32_t hang(sema *s, mc_builder *b, uint32_t node, uint32_t all, span a
     return mc_emit(b, MC_AND, all, test, MC_NONE, 0, MC_NONE, place);
 }
 
-/* The condition that faults where the mask does, or the score where the mask holds. */
+/* Makes `check`: the condition that faults where the mask does, or where the score does and the mask is true. */
 static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root, span at) {
     uint32_t count, all = mask_root;
     bool *marks = reached(b, root);
@@ -236,7 +238,7 @@ static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root
 
 /* --- the plan's score --------------------------------------------------------------------------------------------- */
 
-/* From the lowered score to what the program keeps; `plain` is an empty builder. */
+/* Makes of the lowered score what the program keeps. `plain` is an empty builder. */
 static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, span at) {
     struct fcpc_program *p = s->out;
     if (mc_builder_loose(s->builder, root) && !make_check(s, s->builder, mask_root, root, at)) return false;
@@ -247,7 +249,7 @@ static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, 
     const span *ignored;
     uint32_t slope, bad;
     if (!expr_extract(s, plain, own, &p->score, &p->score_spans)) return false;
-    if (!derive(plain, own, !p->passes[FCP_BACKWARD], &slope, &bad)) {
+    if (!expr_derive(plain, own, !p->passes[FCP_BACKWARD], &slope, &bad)) {
         if (bad == MC_NONE) return failed(s, plain, at) ? false : sema_no_memory(s);
         diag_error(s->d, FCP_E_SCORE, place_at(s, mc_builder_place(plain, bad), at),
                    "floor of what depends on s cannot be differentiated");
@@ -321,7 +323,7 @@ static bool sink_value(sema *s, const expr *e, double *out) {
     return false;
 }
 
-/* The elements of a list; as many as heads. */
+/* Reads a list of sinks, one for each head. */
 static bool sink_list(sema *s, const expr *list, double *out) {
     const uint32_t heads = s->out->heads;
     uint64_t count = 0;
@@ -348,14 +350,14 @@ static bool sink_list(sema *s, const expr *list, double *out) {
     return false;
 }
 
-/* file("sink.npy"): one dimension, as many as heads. */
+/* Reads file("sink.npy"), of one dimension, one element for each head. */
 static bool sink_file(sema *s, const expr *e, double *out) {
     const uint32_t heads = s->out->heads;
     if (e->arg_count != 1 || e->args->name || e->args->value->kind != EXPR_STRING) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "file takes a path: file(\"sink.npy\")");
         return false;
     }
-    if (s->plan && s->plan->sink_count == heads) { /* a plan has its sinks, whatever has become of the file */
+    if (s->plan && s->plan->sink_count == heads) { /* a plan that is read back has its sinks, whatever has become of the file */
         memcpy(out, s->plan->sink, heads * sizeof *out);
         return true;
     }

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Draws grammar/pictures/NAME.svg, one for each mask of the prelude and for rect and slices: `fcpc show --svg` of 4096 tokens in
-# blocks of 128, of which the mask is kept and the words, the ranks and the pipeline are left out. The same bytes every time.
-# $B is the build folder.
-# With --list it prints the calls; with --fields FOLDER it writes there what the fields of the calls hold, and prints their
-# declarations.
+# Draws grammar/pictures/NAME.svg, one for each mask of the prelude, and for rect and slices. Each is the mask of what
+# `fcpc show --svg` draws for 4096 tokens in blocks of 128; words, ranks and pipeline are left out. The bytes are the same
+# every time. $B is the build folder.
+# --list prints the calls that are drawn. --fields FOLDER writes the files of the fields that the calls read into FOLDER,
+# and prints the declarations of these fields.
 set -eu
 here=$PWD
 cd "$(dirname "$0")/../.."

@@ -64,13 +64,26 @@ void fcp_cuda_event_give(cuda_device *d, cu_event event) {
         }
 }
 
-fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu_stream to, fcp_error *err) {
-    const fcp_cuda_table *call = &s->cuda->call;
-    cu_event event = NULL;
-    fcp_code code = fcp_cuda_event_take(s, d, &event, err);
+fcp_code fcp_cuda_event_record(fcp_cuda_session *s, cuda_device *d, cu_stream stream, cu_event *out, fcp_error *err) {
+    fcp_code code = fcp_cuda_event_take(s, d, out, err);
     if (code) return code;
-    code = fcp_cuda_check(s->cuda, call->event_record(event, from), err, "cannot record an event");
-    if (!code) code = fcp_cuda_check(s->cuda, call->stream_wait_event(to, event, 0), err, "cannot wait for an event");
+    code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(*out, stream), err, "cannot record an event");
+    if (code) {
+        fcp_cuda_event_give(d, *out);
+        *out = NULL;
+    }
+    return code;
+}
+
+fcp_code fcp_cuda_event_await(fcp_cuda_session *s, cu_stream stream, cu_event event, fcp_error *err) {
+    return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, event, 0), err, "cannot wait for an event");
+}
+
+fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu_stream to, fcp_error *err) {
+    cu_event event = NULL;
+    fcp_code code = fcp_cuda_event_record(s, d, from, &event, err);
+    if (code) return code;
+    code = fcp_cuda_event_await(s, to, event, err);
     fcp_cuda_event_give(d, event);
     return code;
 }

@@ -13,6 +13,10 @@ bool fcp_cuda_is_sm_90a(const cuda_device *d);
  * been told so. The current context stays current. */
 fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out, fcp_error *err);
 void fcp_cuda_event_give(cuda_device *d, cu_event event);
+/* Records an event of device d in a stream: *out, which is taken for it. After an error it has been given back. */
+fcp_code fcp_cuda_event_record(fcp_cuda_session *s, cuda_device *d, cu_stream stream, cu_event *out, fcp_error *err);
+/* Work put into a stream from now on waits for an event. */
+fcp_code fcp_cuda_event_await(fcp_cuda_session *s, cu_stream stream, cu_event event, fcp_error *err);
 /* Work that is put into `to` from now on begins when all that is in `from` now has ended. `from` is a stream of
  * device d. */
 fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu_stream to, fcp_error *err);

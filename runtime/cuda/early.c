@@ -57,7 +57,7 @@ fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pas
     const fcp_cuda_table *call = &s->cuda->call;
     cu_stream stream = rank->streams[FCP_COMM];
     cuda_early *e = &rank->early[pass];
-    fcp_code code = fcp_cuda_check(s->cuda, call->stream_wait_event(stream, prepared, 0), err, "cannot wait for an event");
+    fcp_code code = fcp_cuda_event_await(s, stream, prepared, err);
     if (!code && pass == FCP_BACKWARD && e->slots) code = fcp_cuda_finish(s, rank, FCP_COMM, true, err);
     if (code || !s->capturing) return code;
     if (!e->event) code = fcp_cuda_event_take(s, rank->device, &e->event, err);
@@ -77,7 +77,7 @@ fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tenso
         if (!e->after) continue;
         code = fcp_cuda_use(s, rank->device, err);
         if (!code && graph)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, e->event, 0), err, "cannot wait for an event");
+            code = fcp_cuda_event_await(s, stream, e->event, err);
         if (!code && host && e->slots) code = fcp_cuda_follow(s, rank->device, stream, rank->device->stage.stream, err);
     }
     return code ? code : fcp_cuda_reshuffle(s, pass, FCP_OUT, true, tensors, err);

@@ -46,20 +46,6 @@ typedef struct recorder {
     walk *walks;
 } recorder;
 
-static fcp_code wait_event(recorder *x, cu_stream stream, cu_event event, fcp_error *err) {
-    return fcp_cuda_check(x->s->cuda, x->s->cuda->call.stream_wait_event(stream, event, 0), err, "cannot wait for an event");
-}
-static fcp_code record_event(recorder *x, cuda_device *d, cu_stream stream, cu_event *out, fcp_error *err) {
-    fcp_code code = fcp_cuda_event_take(x->s, d, out, err);
-    if (code) return code;
-    code = fcp_cuda_check(x->s->cuda, x->s->cuda->call.event_record(*out, stream), err, "cannot record an event");
-    if (code) {
-        fcp_cuda_event_give(d, *out);
-        *out = NULL;
-    }
-    return code;
-}
-
 /* --- walking ------------------------------------------------------------------------------------------------------ */
 
 /* Lets the device write that a queue has come to its next instruction, or to its end. */
@@ -105,7 +91,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
         *out_behind = other->at >= i->a;
         if (!*out_behind || !i->a) return FCP_OK;
         if (q == FCP_COMM) code = mark(x, rank, q, err);
-        return code ? code : wait_event(x, r->streams[q], other->done[i->a - 1], err);
+        return code ? code : fcp_cuda_event_await(x->s, r->streams[q], other->done[i->a - 1], err);
     case FCP_OP_COPY: return FCP_OK;
     case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, err);
     case FCP_OP_REDUCE: return fcp_cuda_reduce(x->s, r, i, err);
@@ -142,7 +128,8 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
         if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
-        if (!code && behind && k->awaited[k->at]) code = record_event(x, r->device, r->streams[q], &k->done[k->at], err);
+        if (!code && behind && k->awaited[k->at])
+            code = fcp_cuda_event_record(x->s, r->device, r->streams[q], &k->done[k->at], err);
         if (!code && behind && q == FCP_COMM && k->at + 1 == r->early[x->pass].after)
             code = fcp_cuda_early_ready(x->s, r, x->pass, x->walks[rank].prepared, err);
         if (code) return fail_at(x, rank, q, code, err);
@@ -217,7 +204,8 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         s->ranks[r].mark = 0;
         if (!code) code = fcp_cuda_prepare(s, &s->ranks[r], pass, err);
         if (!code && s->ranks[r].early[pass].after)
-            code = record_event(&x, s->ranks[r].device, s->ranks[r].streams[FCP_COMPUTE], &x.walks[r].prepared, err);
+            code = fcp_cuda_event_record(s, s->ranks[r].device, s->ranks[r].streams[FCP_COMPUTE], &x.walks[r].prepared,
+                                         err);
     }
     if (!code) code = walk_all(&x, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {

@@ -116,8 +116,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     const fcp_tensors *inside = tensors;
     fcp_code code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
-    if (!code && s->finished)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(origin, s->finished, 0), err, "cannot wait for an event");
+    if (!code && s->finished) code = fcp_cuda_event_await(s, origin, s->finished, err);
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
@@ -182,7 +181,7 @@ static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors
     if (!code) code = put_down(s, pass, tensors, &s->devices[0], s->origin, host, host, err);
     if (!code) code = fcp_cuda_use(s, d, err);
     if (code) return code;
-    return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, s->finished, 0), err, "cannot wait for an event");
+    return fcp_cuda_event_await(s, stream, s->finished, err);
 }
 
 /* After a failed run: makes the session's stream follow the caller's, so that what the run put there is waited for,
@@ -223,9 +222,7 @@ fcp_code fcp_cuda_run_wait(fcp_cuda_session *s, fcp_error *err) {
     if (code || !s->finished) return code;
     code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
     if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
-    if (!code)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), &why,
-                              "cannot wait for an event");
+    if (!code) code = fcp_cuda_event_await(s, s->origin, s->finished, &why);
     if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", &why);
     if (code) fcp_cuda_break(s, code, &why);
     s->cuda->call.context_set(before);

@@ -90,23 +90,6 @@ static void local_close(fcp_net *base) {
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
-static fcp_code wait_event(local_net *n, cu_stream stream, cu_event event, fcp_error *err) {
-    fcp_cuda_session *s = n->session;
-    return fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(stream, event, 0), err, "cannot wait for an event");
-}
-
-static fcp_code record_event(local_net *n, cuda_device *d, cu_stream stream, cu_event *out, fcp_error *err) {
-    fcp_cuda_session *s = n->session;
-    fcp_code code = fcp_cuda_event_take(s, d, out, err);
-    if (code) return code;
-    code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(*out, stream), err, "cannot record an event");
-    if (code) {
-        fcp_cuda_event_give(d, *out);
-        *out = NULL;
-    }
-    return code;
-}
-
 /* Puts the copies of a transfer into the receiver's stream. Both sides have been launched. */
 static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, uint32_t to, const fcp_wire *receive,
                              fcp_error *err) {
@@ -115,7 +98,7 @@ static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, 
     cu_stream stream = receiver->streams[FCP_COMM];
     endpoint *e = &n->ends[from];
     if (send->segments != receive->segments) return fcp_fail(err, FCP_E_INTERNAL, "a send and its receive differ");
-    fcp_code code = wait_event(n, stream, e->arrived, err);
+    fcp_code code = fcp_cuda_event_await(n->session, stream, e->arrived, err);
     for (uint32_t i = 0; !code && i < send->segments; i++) {
         const fcp_segment *src = &send->segment[i], *dst = &receive->segment[i];
         if (src->bytes != dst->bytes) return fcp_fail(err, FCP_E_INTERNAL, "a send and its receive differ in size");
@@ -123,7 +106,7 @@ static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, 
                              err);
     }
     sent done = {receiver->device, NULL};
-    if (!code) code = record_event(n, receiver->device, stream, &done.event, err);
+    if (!code) code = fcp_cuda_event_record(n->session, receiver->device, stream, &done.event, err);
     if (!code) e->sent[e->sent_count++] = done;
     return code;
 }
@@ -141,7 +124,7 @@ static fcp_code local_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32
     local_net *n = (local_net *)base;
     endpoint *e = &n->ends[rank];
     cuda_rank *r = &n->session->ranks[rank];
-    fcp_code code = record_event(n, r->device, r->streams[FCP_COMM], &e->arrived, err);
+    fcp_code code = fcp_cuda_event_record(n->session, r->device, r->streams[FCP_COMM], &e->arrived, err);
     if (code) return code;
     if (count > e->capacity) {
         uint8_t *put = realloc(e->put, count);
@@ -190,7 +173,7 @@ static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, 
         return FCP_WAIT_PENDING;
     }
     for (uint32_t i = 0; !code && i < e->sent_count; i++)
-        code = wait_event(n, n->session->ranks[rank].streams[FCP_COMM], e->sent[i].event, err);
+        code = fcp_cuda_event_await(n->session, n->session->ranks[rank].streams[FCP_COMM], e->sent[i].event, err);
     forget(n, rank);
     return code ? FCP_WAIT_FAILED : FCP_WAIT_DONE;
 }

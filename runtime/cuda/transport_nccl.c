@@ -265,11 +265,9 @@ static fcp_code nccl_allocate(fcp_net *base, uint32_t rank, size_t bytes, void *
 static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void *all, fcp_error *err) {
     nccl_net *n = (nccl_net *)base;
     fcp_cuda_session *s = n->session;
-    const fcp_cuda_table *call = &s->cuda->call;
     cu_ptr own = n->scratch + (cu_ptr)n->place.ranks * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
-    if (!code && s->finished)
-        code = fcp_cuda_check(s->cuda, call->stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
+    if (!code && s->finished) code = fcp_cuda_event_await(s, s->origin, s->finished, err);
     if (!code) code = fcp_cuda_stage_in(s, &s->devices[0], own, mine, bytes, err);
     if (!code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
     if (!code)
@@ -399,8 +397,7 @@ static fcp_code nccl_collect(fcp_net *base, uint32_t from, void *memory, size_t 
     fcp_cuda_session *s = n->session;
     cu_ptr piece = n->scratch + ((cu_ptr)n->place.ranks + 1) * FCP_GATHER_BYTES;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
-    if (!code && s->finished)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.stream_wait_event(s->origin, s->finished, 0), err, "cannot wait for an event");
+    if (!code && s->finished) code = fcp_cuda_event_await(s, s->origin, s->finished, err);
     for (size_t at = 0; !code && at < bytes; at += PIECE)
         code = collect_piece(n, from, (char *)memory + at, bytes - at < PIECE ? bytes - at : PIECE, piece, err);
     return code;

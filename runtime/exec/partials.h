@@ -2,8 +2,7 @@
  *
  * In the backward pass a rank adds to dK and dV of blocks that live elsewhere. Such a sum has a transient slot, which
  * is empty at first: the first contribution must clear it or overwrite it, the others add. Sessions ask here which it
- * is, as they carry out (or put into a stream) the rank's instructions in order. Sums of home blocks always are
- * there.
+ * is, as they carry out (or put into a stream) the rank's instructions in order. Sums of home blocks are always there.
  */
 #ifndef FCP_EXEC_PARTIALS_H
 #define FCP_EXEC_PARTIALS_H
@@ -14,8 +13,7 @@ typedef struct fcp_partials {
     uint8_t *held;         /* per transient slot */
 } fcp_partials;
 
-/* For `slots` transient slots at most, none of which holds anything. What it had before is freed. Errors:
- * FCP_E_NO_MEMORY. */
+/* Makes it for at most `slots` transient slots, all of them empty, in place of what it had. FCP_E_NO_MEMORY. */
 fcp_code fcp_partials_make(fcp_partials *partials, uint32_t homes, uint32_t slots);
 void fcp_partials_free(fcp_partials *partials);
 /* A pass begins: all slots are empty. */

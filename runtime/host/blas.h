@@ -20,27 +20,28 @@
 
 enum { FCP_BLAS_CALLERS = 32 };
 
-/* Loads OpenBLAS, unless it is there. Errors: FCP_E_BACKEND: there is none, or not in the file that FCP_OPENBLAS names;
- * FCP_E_NO_MEMORY: it would not have the memory to start. */
+/* Loads OpenBLAS, unless that was done before. FCP_E_BACKEND: there is none, or the file that FCP_OPENBLAS names is not
+ * OpenBLAS; FCP_E_NO_MEMORY: there is too little memory for it to start. */
 fcp_code fcp_blas_load(fcp_error *err);
 
-/* A pass begins in which so many threads at once will compute products; it has ended. FCP_E_NO_MEMORY: no room for the
- * buffers of these calls; the pass must then not begin, and is not to be closed. */
+/* Before a pass in which up to `callers` threads compute products at the same time. FCP_E_NO_MEMORY: there is no room
+ * for the buffers of so many calls. The pass must then not begin, and fcp_blas_close is not called. */
 fcp_code fcp_blas_open(uint32_t callers, fcp_error *err);
+/* After that pass. */
 void fcp_blas_close(uint32_t callers);
-/* A thread will compute products: waits for its turn. It has done so. */
+/* A thread calls this before it computes products, and waits for its turn; and the other one after them. */
 void fcp_blas_enter(void);
 void fcp_blas_leave(void);
 
-/* c = scale * a * b + keep * c; all row-major and dense but for c's rows, which are `stride` numbers apart. c has
- * `rows` by `columns` numbers, and `inner` are summed for each. Of a, b as they lie in memory: */
+/* A product of row-major matrices: c = scale * a * b + keep * c. Each of the rows * columns numbers of c is a sum of
+ * `inner` products. */
 typedef struct fcp_product {
     int rows, columns, inner;
     const float *a;  /* [rows][inner], or [inner][rows] if a_turned; its rows are a_stride apart */
     const float *b;  /* [inner][columns], or [columns][inner] if b_turned; its rows are b_stride apart */
     bool a_turned, b_turned;
     int a_stride, b_stride;
-    float *c;
+    float *c;        /* [rows][columns]; its rows are `stride` apart */
     int stride;
     float scale, keep;
 } fcp_product;

@@ -901,28 +901,6 @@ unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy
 
-# --- little memory ----------------------------------------------------------------------------------------------------
-# Every command ends by itself. Those that need a large library say that there is no memory for it.
-if [ -z "${SAN:-}" ]; then
-    for limit in 60000 120000 200000; do
-        for command in "--version" "help" "a.fcp -o b.plan" "show a.plan" "show a.fcp --svg b.svg" "verify a.plan" "dump a.plan" \
-            "emit k.plan" "fmt a.fcp" "explain a.fcp 3 2"; do
-            # shellcheck disable=SC2086
-            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
-            holds "with ulimit -v $limit: $command" [ $? = 0 ]
-        done
-        for command in "run a.plan" "show a.plan --png b.png"; do
-            # shellcheck disable=SC2086
-            (ulimit -v $limit; timeout 60 "$fcpc" -q $command > stdout 2> stderr)
-            status=$?
-            holds "with ulimit -v $limit: $command ends with 0 or 1" [ $status -le 1 ]
-            [ $status = 0 ] || holds "and says why" grep -q 'error.E\(012\|210\).: ' stderr
-        done
-    done
-else
-    echo "skipped: little memory: not with sanitizers"
-fi
-
 # --- interruption -----------------------------------------------------------------------------------------------------
 # This mask must be looked at pair by pair, and there are too many pairs for any machine: only the interruption ends it.
 cat > big.fcp << 'EOF'
@@ -961,6 +939,22 @@ holds "and says so" grep -q "error.E013.: interrupted" stderr
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
 holds "and did not take long" [ $(($(date +%s%N) - begun)) -lt 2000000000 ]
 rm pipe
+
+# --- a terminal is told how far a long planning is ------------------------------------------------------------------------
+cat > slow.fcp << 'EOF'
+mask mix = (q * k) % 1009 < (q + k) % 13
+batch { lengths = [4M] }
+plan  { mask = mix }
+EOF
+if command -v script > /dev/null 2>&1; then
+    run timeout 60 script -qec "timeout -s INT 3 '$fcpc' slow.fcp -o out/slow.plan" terminal
+    holds "a long planning tells how many pairs it looks at, and when it will end" \
+        grep -q 'planning ... [0-9]* s: 0 % of 17592.2 G pairs, about [0-9]* hours left' terminal
+    holds "and ends by an interruption" grep -q 'error.E013.: interrupted' terminal
+    holds "and leaves nothing" [ -z "$(ls -A out)" ]
+else
+    echo "skipped: progress on a terminal: there is no script(1)"
+fi
 
 # --- real sequence lengths, where they are ----------------------------------------------------------------------------
 lists=${FCPC_WORKLOADS:-$top/../shared/workloads}

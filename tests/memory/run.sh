@@ -59,6 +59,8 @@ if [ $status = 1 ] && grep -q 'error\[E012\].*OpenBLAS' err; then good; else fai
 for kb in 120000 250000 300000 350000 400000 500000 600000 700000 800000 1000000; do
     ends_somehow $kb "run a.plan --no-check"
 done
+# GLib, under librsvg, ends the process when it gets no memory for a thread
+for kb in 120000 160000 200000 300000; do ends_somehow $kb "show a.plan --png a.png"; done
 ends unlimited "run a.plan"
 echo "memory: $passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,5 +1,5 @@
-/* fields.c: the prelude's masks of fields before the judge: compiled, saved, loaded, run forward and backward, against
- * attention under their definitions in C. */
+/* fields.c: judges the prelude's masks of fields. Each is compiled, saved, loaded and run forward and backward, and the
+ * result is held against attention under the mask's definition in C. */
 #include <criterion/criterion.h>
 
 #include "tests/support/known_fields.h"

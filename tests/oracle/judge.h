@@ -1,11 +1,10 @@
-/* judge.h: one drawn program, from text to gradients, against brute force.
+/* judge.h: compares one drawn program, from its text to its gradients, with brute force.
  *
- * The program is compiled; the tile table's pairs must be those that evaluating every (q, k, h) gives; a program with a
- * reachable fault must be refused as such, and no other. The plan is saved, loaded and verified, and run on the host
- * backend; O, LSE, dQ, dK, dV are compared with naive float64 attention under FlashAttention's rule: at most twice the
- * error of the same computation done naively in the input's precision (three times with a score), plus the rounding of
- * the reference. Outputs are poisoned beforehand; a second run must give the same bits.
- */
+ * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h); a program with a fault
+ * that evaluation reaches must be refused for that fault, and no other program may be. The plan is saved, loaded, verified, and
+ * run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64, under FlashAttention's rule: their
+ * error is at most twice that of the naive computation in the input's precision (three times with a score), plus the
+ * rounding of the reference. Outputs hold NaNs beforehand, and a second run must give the same bits. */
 #ifndef JUDGE_H
 #define JUDGE_H
 #include <math.h>

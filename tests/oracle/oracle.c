@@ -1,4 +1,4 @@
-/* oracle.c: random programs before the judge: hundreds compiled, a part of them run forward and backward. */
+/* oracle.c: draws random programs and has the judge compare them with brute force. All are planned, and some are run. */
 #include <criterion/criterion.h>
 
 #include "tests/oracle/judge.h"

@@ -1,9 +1,8 @@
 /* random_program.h: random programs, drawn from a seed or from a fuzzer's bytes, with a meaning of their own.
  *
- * A drawn program is source text for the compiler and, beside it, an expression tree that this file evaluates by itself:
- * the judge shares no code with the compiler. Masks follow the language's semantics: int64, floored division, short circuit, a
- * fault only where evaluation reaches it. Fields are whole numbers, one a token.
- */
+ * A program is drawn as source text for the compiler and as an expression tree. This file evaluates the tree itself, so that the
+ * judge shares no code with the compiler. Masks mean what the language says: int64, division rounds down, `and` and `or` stop
+ * early, and a fault counts only if evaluation reaches it. Fields are integers, one for each token. */
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 #include <stdbool.h>

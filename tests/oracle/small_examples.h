@@ -1,4 +1,4 @@
-/* small_examples.h: the examples, made small: for tests in which a product takes fibers milliseconds. */
+/* small_examples.h: the examples with short sequences, for tests on fibers, where one product takes milliseconds. */
 #ifndef SMALL_EXAMPLES_H
 #define SMALL_EXAMPLES_H
 #include <stddef.h>
@@ -25,6 +25,7 @@ static const small_example small_examples[] = {
                                   "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
     {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
+    {"packed_documents.fcp", "[500, 130, 40 x 6]", {0}},
 };
 /* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their own), with
  * scores. */

@@ -38,8 +38,7 @@ export PATH
 make -pn help 2> /dev/null | sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' | sort -u > "$work/targets"
 fcpc --help > "$work/help"
 sed -n 's/^  fcpc \([a-z]*\) .*/\1/p' "$work/help" | sort -u > "$work/commands"
-for command in $(cat "$work/commands"); do [ "$command" = help ] || fcpc "$command" --help; done >> "$work/help"
-fcpc help compile >> "$work/help" # the command without a name
+for command in compile $(cat "$work/commands"); do [ "$command" = help ] || fcpc "$command" --help; done >> "$work/help"
 grep -oE '(^|[ ,])--?[A-Za-z][a-z0-9-]*' "$work/help" | tr -d ' ,' | sort -u > "$work/options"
 
 # exists WHERE COMMAND: its target, or its command and its options

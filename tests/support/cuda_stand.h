@@ -1,4 +1,4 @@
-/* cuda_stand.h: for tests of CUDA sessions: the driver and compiler that stand in, and small plans. */
+/* cuda_stand.h: opens the driver and the compiler that stand in, and makes small plans, for tests of CUDA sessions. */
 #ifndef CUDA_STAND_H
 #define CUDA_STAND_H
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* gpu_plan.h: for tests of what is made for GPUs: plans of programs given as text or by file. */
+/* gpu_plan.h: compiles a program, given as text or as a file, for tests of what is made for GPUs. */
 #ifndef GPU_PLAN_H
 #define GPU_PLAN_H
 #include <criterion/criterion.h>

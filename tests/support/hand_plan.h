@@ -1,6 +1,6 @@
-/* hand_plan.h: plans made by hand, for tests of what executes them: no planner, no verifier, no fewest rounds. Every
- * tile is found by evaluating the mask for every pair; blocks go round the ranks; what a rank lacks comes straight from
- * its home, each block in a round of its own; a Q block is visited twice, for what is at home and for what came. */
+/* hand_plan.h: makes plans by hand, for tests of what executes plans. Neither planner nor verifier is involved, and nothing is
+ * optimised: tiles are found by evaluating the mask for every pair; blocks go round the ranks; a rank gets each block that it
+ * lacks from that block's home, in a round of its own; it visits a Q block twice, with the keys it has and with those that came. */
 #ifndef HAND_PLAN_H
 #define HAND_PLAN_H
 #include <stdlib.h>

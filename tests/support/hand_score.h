@@ -1,4 +1,4 @@
-/* hand_score.h: scores, their slopes and sinks, made by hand and put into a plan made by hand. */
+/* hand_score.h: puts scores with their slopes, and sinks, into a plan of hand_plan.h. */
 #ifndef HAND_SCORE_H
 #define HAND_SCORE_H
 #include <math.h>

@@ -1,4 +1,4 @@
-/* nccl_agree.h: for tests of plans whose ranks are processes: what they compute is right, and what one process computes. */
+/* nccl_agree.h: runs a plan in one process for each rank; the results must be right, and those that one process gives. */
 #ifndef NCCL_AGREE_H
 #define NCCL_AGREE_H
 #include "tests/support/nccl_ranks.h"

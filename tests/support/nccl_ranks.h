@@ -1,4 +1,4 @@
-/* nccl_ranks.h: for tests of plans whose ranks are processes: what each of them does, and what all have to have said. */
+/* nccl_ranks.h: what each process does, in tests of plans whose ranks are processes, and what they must report in the end. */
 #ifndef NCCL_RANKS_H
 #define NCCL_RANKS_H
 #include "runtime/cuda/parts.h"

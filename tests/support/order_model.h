@@ -1,8 +1,9 @@
-/* order_model.h: how long blocks of the backward pass take for a work list, and how much of it they wait for turns: a model, in
- * whole numbers, for a test and a benchmark. A block takes pieces of work (an item and a KV head) in order of the list; each
- * 64 rows of a run and a query head are a step; the first step of a run and head ends when the one before it, of the same
- * rows, has ended. Copies, shared memory and what steps really cost are not in it.
- */
+/* order_model.h: a model, in whole numbers, of how long the blocks of the backward pass take for a work list, and how much of that
+ * they wait for their turns. A test and a benchmark use it.
+ *
+ * Each block takes pieces of work (an item and a KV head) in the order of the list. 64 rows of a run and a query head are a step.
+ * The first step of a run and head waits until the item before has finished with the same rows. The model leaves out copies,
+ * shared memory, and what steps really cost. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
 #include <stdlib.h>

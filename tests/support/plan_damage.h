@@ -1,7 +1,6 @@
-/* plan_damage.h: kinds of damage to plans, and the codes that are right names for each.
+/* plan_damage.h: the kinds of damage to plans, each with the codes that name it rightly.
  *
- * A kind picks a place by a seeded draw among all places of a plan where it makes sense; it returns false where there
- * is none. Everything is static. */
+ * A kind draws, from a seed, one of the places in a plan where it can be done. It returns false if there is none. */
 #ifndef PLAN_DAMAGE_H
 #define PLAN_DAMAGE_H
 #include "tests/support/plan_damage_data.h"

@@ -1,6 +1,4 @@
-/* plan_damage_layout.h: damage to whose tokens are where: the reshuffle, and queries and keys that are not the same.
- *
- * Part of plan_damage.h. */
+/* plan_damage_layout.h: damages where tokens lie: the reshuffle, and queries and keys that differ. A part of plan_damage.h. */
 #ifndef PLAN_DAMAGE_LAYOUT_H
 #define PLAN_DAMAGE_LAYOUT_H
 #include "tests/support/plan_damage_rounds.h"

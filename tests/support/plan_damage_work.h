@@ -1,6 +1,5 @@
-/* plan_damage_work.h: damage to what ranks compute and where it lies: tiles, visits, slots, partial results.
- *
- * Part of plan_damage.h. */
+/* plan_damage_work.h: damages what ranks compute, and where that lies: tiles, visits, slots, partial results. A part of
+ * plan_damage.h. */
 #ifndef PLAN_DAMAGE_WORK_H
 #define PLAN_DAMAGE_WORK_H
 #include "tests/support/plan_damage_rounds.h"

@@ -1,4 +1,4 @@
-/* plan_places.h: places in a plan, and drawing one of them. Everything is static. */
+/* plan_places.h: lists places in a plan, and draws one of them. */
 #ifndef PLAN_PLACES_H
 #define PLAN_PLACES_H
 #include <criterion/criterion.h>

@@ -1,6 +1,4 @@
-/* plan_tables.h: plans whose tables can be changed: copies of plans, and a small one made by hand.
- *
- * Everything is static and included by the tests that damage plans. */
+/* plan_tables.h: plans whose tables a test can change: copies of plans, and a small one made by hand. */
 #ifndef PLAN_TABLES_H
 #define PLAN_TABLES_H
 #include <stdlib.h>

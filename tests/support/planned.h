@@ -1,4 +1,4 @@
-/* planned.h: for tests of the planner's passes: a text, run through the pipeline up to the slots, every structure in reach. */
+/* planned.h: runs a program's text through the planner up to the slots, for tests that look at what each pass has made. */
 #ifndef PLANNED_H
 #define PLANNED_H
 #include <criterion/criterion.h>

@@ -1,9 +1,9 @@
-/* processes.h: for tests of several processes: each rank is a process of its own, forked before anything else is begun, with
- * the stand-ins of tests/machines/standin. What a rank finds out it writes into memory that all of them share.
+/* processes.h: runs each rank of a test as a process, with the stand-ins of tests/machines/standin. The processes are forked
+ * before anything else begins, and write what they find into memory that all of them share.
  *
- * Nothing that comes out depends on which of them is ahead, or on how long one is held up: where a test needs ranks to be
- * somewhere they meet there (process_meet), and time limits of tests are for what hangs. A process that does not end is
- * killed after such a limit, and named; one that stopped itself, as a test said, once all others have ended. */
+ * No result depends on which process is ahead. If a test needs ranks at some place, they meet there (process_meet); time limits
+ * are only for processes that hang. A process that does not end is killed after such a limit, and the test names it. One that
+ * stopped itself because the test said so is killed once all others have ended. */
 #ifndef PROCESSES_H
 #define PROCESSES_H
 #include <criterion/criterion.h>

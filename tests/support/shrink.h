@@ -1,8 +1,7 @@
-/* shrink.h: makes a program that fails a test smaller, for as long as it still fails: sub-expressions become one of
- * their parts or a leaf, calls what they call; numbers and the values of fields and tables go to zero; slices,
- * sequences, cuts and heads go.
- * Greedy: every step makes it lighter (p_weigh), so it ends; what is left is a program no smaller neighbour of which
- * fails. */
+/* shrink.h: makes a program that fails a test smaller, as long as it still fails. It puts one of its parts or a leaf in the place
+ * of an expression, and a call's body in the place of the call; sets numbers and the values of fields and tables to 0; and leaves
+ * out slices, sequences, cuts and heads.
+ * Every step makes the program lighter (p_weigh), so this ends, at a program of which no smaller neighbour fails. */
 #ifndef TESTS_SHRINK_H
 #define TESTS_SHRINK_H
 #include "tests/support/property.h"

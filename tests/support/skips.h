@@ -1,5 +1,4 @@
-/* skips.h: for tests that have parts which a machine may lack something for: what is left out is said, in the line that
- * .ci/check.sh prints of the runner. */
+/* skips.h: lets a test say that it leaves a part out because the machine lacks something. .ci/check.sh repeats it. */
 #ifndef SKIPS_H
 #define SKIPS_H
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* temporary.h: names for tests that write files: in $TMPDIR, which whoever runs the tests can remove whatever they leave, and
- * of their own, so that any number of them run side by side. */
+/* temporary.h: names for files that a test writes. They lie in $TMPDIR, which is removed after the test, and differ between
+ * processes, so that tests can run side by side. */
 #ifndef TEMPORARY_H
 #define TEMPORARY_H
 #include <stdbool.h>

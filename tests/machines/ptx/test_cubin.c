@@ -1,6 +1,5 @@
-/* test_cubin.c: kernels compiled by NVRTC, where that is: every example, every mask of the prelude, every skeleton; none
- * may spill, exceed its budget, or have wgmma serialised. What was compiled once is in the build folder's cache.
- */
+/* test_cubin.c: compiles kernels with NVRTC: of every example, of every mask of the prelude, and every skeleton. None may spill
+ * registers, exceed its budget, or have its wgmma instructions serialised. Cubins are kept in the build's folder of kernels. */
 #include "tests/support/gpu_plan.h"
 
 #include <glob.h>

@@ -562,12 +562,12 @@ Test(cells, masks_without_structure) {
     env.arrays = arrays.array;
     e.count = 0;
     int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), n = ex0(&e, MC_N);
-    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 1009)), sum = ex2(&e, MC_ADD, q, k);
-    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 130)));
+    int product = ex2(&e, MC_MOD, ex2(&e, MC_MUL, q, k), num(&e, 101)), sum = ex2(&e, MC_ADD, q, k);
+    int mix = ex2(&e, MC_LT, product, ex2(&e, MC_MOD, sum, num(&e, 90)));
     int noise = ex2(&e, MC_LT, ex2(&e, MC_MUL, field_at(&e, q, true), field_at(&e, k, true)),
                     ex2(&e, MC_MOD, ex2(&e, MC_MUL, sum, sum), num(&e, 701)));
     int by_length = ex2(&e, MC_EQ, ex2(&e, MC_MOD, ex2(&e, MC_MUL, sum, sum), n), ex2(&e, MC_MOD, product, num(&e, 7)));
-    int heads = ex2(&e, MC_LT, product, ex2(&e, MC_MUL, ex0(&e, MC_H), num(&e, 300)));
+    int heads = ex2(&e, MC_LT, product, ex2(&e, MC_MUL, ex0(&e, MC_H), num(&e, 30)));
     int causal = ex2(&e, MC_AND, ex2(&e, MC_LE, k, q), mix), periodic = ex2(&e, MC_EQ, product, num(&e, 0));
     const int masks[] = {mix, noise, by_length, heads, causal, periodic};
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {

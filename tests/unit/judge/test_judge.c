@@ -143,6 +143,27 @@ Test(judge, nothing_finite_is_not_right) {
     end(&b);
 }
 
+/* A small batch leaves ranks without work: there is nothing of theirs to find wrong. */
+Test(judge, ranks_without_rows) {
+    bench b = run_text("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\ncluster { gpus = 6 }\n"
+                       "batch { lengths = [200] }\nplan { mask = causal; block = 128 }\n");
+    uint64_t without = 0;
+    judge(&b);
+    all_right(&b, "six ranks");
+    memset(b.packed.t[FCP_TENSOR_O], 0xff, b.shape.tokens * b.shape.heads * b.shape.head_dim * sizeof(float));
+    for (uint32_t rank = 0; rank < b.shape.ranks; rank++) {
+        b.options.first = rank;
+        b.options.count = 1;
+        judge(&b);
+        bool none = fcp_plan_layout(b.plan, rank, NULL, NULL) == 0;
+        without += none;
+        cr_assert_eq(b.report.tensor[FCP_TENSOR_O].ok, none, "rank %u: %s", rank, said(&b, FCP_TENSOR_O));
+        cr_assert(b.report.tensor[FCP_TENSOR_DV].ok);
+    }
+    cr_assert(without >= 1 && without < b.shape.ranks, "%llu ranks have no rows", (unsigned long long)without);
+    end(&b);
+}
+
 /* --- samples ------------------------------------------------------------------------------------------------------ */
 
 static const char *const texts[] = {

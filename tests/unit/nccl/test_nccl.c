@@ -28,10 +28,10 @@ Test(nccl, graphs) {
     }
 }
 
-/* Ranks that have no tokens, or nobody to talk to in most rounds. */
+/* Ranks that have no tokens, or nobody to talk to in most rounds. The last batch has two blocks for seven ranks. */
 Test(nccl, uneven) {
-    static const char *const lengths[] = {"450, 60", "600, 20, 20", "700, 65"};
-    for (unsigned i = 0; i < 3; i++) {
+    static const char *const lengths[] = {"450, 60", "600, 20, 20", "700, 65", "200"};
+    for (unsigned i = 0; i < 4; i++) {
         fcp_plan *plan = make_plan("causal", 4 + i, 1, lengths[i], i == 1 ? "; strategy = ring" : "");
         unsigned long least = ULONG_MAX, most = 0;
         for (uint32_t r = 0; r < 4 + i; r++) {

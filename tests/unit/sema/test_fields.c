@@ -153,8 +153,8 @@ Test(fields, text_files) {
     char path[TEMPORARY], source[400];
     cr_assert(temporary_file(path, "field"));
     static const struct { const char *bytes; size_t size; fcp_code code; } files[] = {
-        {"\xef\xbb\xbf" "1\n2\n3\n4\n", 11, FCP_OK}, {"1\n2\n\0003\n4\n", 9, FCP_E_FIELD_FILE},
-        {"\xff\xfe" "1\0\n\0" "2\0\n\0", 10, FCP_E_FIELD_FILE}};
+        {"\357\273\2771\n2\n3\n4\n", 11, FCP_OK}, {"1\n2\n\0003\n4\n", 9, FCP_E_FIELD_FILE},
+        {"\377\3761\0\n\0002\0\n", 10, FCP_E_FIELD_FILE}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         write_bytes(path, files[i].bytes, files[i].size);
         snprintf(source, sizeof source, "model { table t = file(\"%s\") }\nbatch { lengths = [4]; field x = file(\"%s\") }\n"

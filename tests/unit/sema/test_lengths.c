@@ -99,7 +99,7 @@ Test(lengths, files) {
     snprintf(name, sizeof name, "%s/a.fcp", folder);
     snprintf(value, sizeof value, "file(\"%s\")", path);
     static const struct { const char *text; fcp_code code; size_t count; } cases[] = {{"1\n2\n3", FCP_OK, 3},
-                 {"\xef\xbb\xbf" "1\n2", FCP_OK, 2},
+                 {"\357\273\2771\n2", FCP_OK, 2},
                  {"1\n2\n3\n", FCP_OK, 3},
                  {"# c\n\n \t 7 # seven\r\n\r\n8\r\n", FCP_OK, 2},
                  {"5", FCP_OK, 1},
@@ -142,7 +142,7 @@ Test(lengths, files) {
         }
     }
     fcpc_program *p = NULL;
-    static const char not_text[][7] = {"12\0003\n", "\xff\xfe" "1\0\n\0", "1\0\n\0002\0"};
+    static const char not_text[][7] = {"12\0003\n", "\377\3761\0\n", "1\0\n\0002"};
     for (size_t i = 0; i < 3; i++) {
         write_file(path, not_text[i], 6);
         cr_expect_eq(compile(name, value, NULL, &p), FCP_E_LENGTHS_FILE);

@@ -1,0 +1,383 @@
+/* sim.c: `fcpc sim FILE`: how long the plan would take, beside the bounds that no plan can beat; one candidate, or several
+ * strategies and settings side by side. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/cli/cmd.h"
+#include "compiler/show/summary.h"
+#include "compiler/simulate/simulate.h"
+
+enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
+
+/* One setting that varies, and the values that it takes. */
+typedef struct sweep {
+    char *name;
+    char **values;
+    size_t count;
+} sweep;
+
+/* What was predicted of one candidate. */
+typedef struct row {
+    fcp_error error; /* code 0: it was planned */
+    fcp_summary summary;
+    summary_figures figures;
+    struct {
+        uint64_t makespan, bound[SIM_BOUNDS], largest, exposed[SIM_REASONS], bytes[FCP_FABRICS];
+        double compute, mfu; /* compute: of the busiest rank over the mean */
+        double noise_least, noise_most; /* makespans with --noise, in seconds */
+    } pass[FCP_PASSES];
+} row;
+
+typedef struct run {
+    const cmd_line *line;
+    sim_profile profile; /* of the last candidate; --profile: of all */
+    sweep sweeps[MOST_SWEEPS];
+    size_t sweep_count;
+    uint64_t noise, seeds;
+} run;
+
+/* Splits at commas that stand outside brackets: "fcp(coalesce = 2, buffers = 3),ring" has two parts. */
+static fcp_code split(const char *typed, sweep *out, fcp_error *err) {
+    size_t commas = 0;
+    for (const char *s = typed; *s; s++) commas += *s == ',';
+    out->values = calloc(commas + 1, sizeof *out->values);
+    if (!out->values) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    int depth = 0;
+    for (const char *begin = typed, *s = typed;; s++) {
+        depth += *s == '(' || *s == '[' ? 1 : *s == ')' || *s == ']' ? -1 : 0;
+        if (*s && (*s != ',' || depth > 0)) continue;
+        if (s == begin) return fcp_fail(err, FCP_E_USAGE, "'%.60s' has an empty value", typed);
+        if (!(out->values[out->count++] = strndup(begin, (size_t)(s - begin)))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        if (!*s) return FCP_OK;
+        begin = s + 1;
+    }
+}
+
+static fcp_code add_sweep(run *r, const char *name, size_t name_size, const char *values, fcp_error *err) {
+    if (r->sweep_count == MOST_SWEEPS) return fcp_fail(err, FCP_E_USAGE, "--sweep: %d at most", MOST_SWEEPS);
+    sweep *s = &r->sweeps[r->sweep_count++];
+    if (!(s->name = strndup(name, name_size))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    return split(values, s, err);
+}
+
+static fcp_code read_sweeps(run *r, fcp_error *err) {
+    const char *strategies = r->line->value[OPT_STRATEGY];
+    fcp_code code = FCP_OK;
+    if (strategies)
+        code = add_sweep(r, "plan.strategy", strlen("plan.strategy"), strcmp(strategies, "all") ? strategies : "fcp,ring,zigzag", err);
+    for (size_t i = 0; i < r->line->sweep_count && !code; i++) {
+        const char *typed = r->line->sweeps[i], *equals = strchr(typed, '=');
+        if (!equals || equals == typed || !equals[1])
+            return fcp_fail(err, FCP_E_USAGE, "--sweep is '%.60s': expected NAME=VALUE,VALUE,...", typed);
+        code = add_sweep(r, typed, (size_t)(equals - typed), equals + 1, err);
+    }
+    uint64_t points = 1;
+    for (size_t i = 0; i < r->sweep_count && !code; i++)
+        if ((points *= r->sweeps[i].count) > MOST_POINTS)
+            return fcp_fail(err, FCP_E_USAGE, "--sweep: more than %d points", MOST_POINTS);
+    return code;
+}
+
+/* The value of sweep i at a point: the last sweep varies fastest. */
+static const char *value_at(const run *r, size_t point, size_t i) {
+    for (size_t later = r->sweep_count; later-- > i + 1;) point /= r->sweeps[later].count;
+    return r->sweeps[i].values[point % r->sweeps[i].count];
+}
+
+static fcp_code predict(const run *r, const fcp_plan *plan, const sim_profile *profile, row *out, arena *memory, sim_result *result,
+                        fcp_error *err) {
+    fcp_code code = simulate(plan, profile, NULL, memory, result, err);
+    if (code) return code;
+    out->summary = *plan->summary;
+    out->figures = summary_derive(plan);
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const sim_pass *x = &result->pass[pass];
+        out->pass[pass].makespan = x->makespan;
+        memcpy(out->pass[pass].bound, x->bound, sizeof x->bound);
+        memcpy(out->pass[pass].exposed, x->exposed, sizeof x->exposed);
+        memcpy(out->pass[pass].bytes, x->bytes, sizeof x->bytes);
+        out->pass[pass].largest = sim_largest_bound(x);
+        out->pass[pass].compute = x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
+        out->pass[pass].mfu = x->makespan ? sim_mfu(plan, x) : 0;
+    }
+    for (uint64_t seed = 1; r->noise && seed <= r->seeds; seed++) {
+        const sim_options options = {.noise = (uint32_t)r->noise * 10, .noise_seed = seed};
+        arena scratch = {0};
+        sim_result noisy;
+        if ((code = simulate(plan, profile, &options, &scratch, &noisy, err))) return code;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            double time = (double)noisy.pass[pass].makespan / (double)SIM_SECOND;
+            if (seed == 1 || time < out->pass[pass].noise_least) out->pass[pass].noise_least = time;
+            if (seed == 1 || time > out->pass[pass].noise_most) out->pass[pass].noise_most = time;
+        }
+        arena_free(&scratch);
+    }
+    return FCP_OK;
+}
+
+/* --- what is printed ---------------------------------------------------------------------------------------------- */
+
+static const char *const pass_names[FCP_PASSES] = {"forward", "backward"};
+
+static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
+
+static const char *largest_name(const row *x, int pass) {
+    for (int b = 0; b < SIM_BOUNDS; b++)
+        if (x->pass[pass].bound[b] == x->pass[pass].largest) return sim_bound_names[b];
+    return "";
+}
+
+static void point_text(const run *r, size_t point, text *out) {
+    for (size_t i = 0; i < r->sweep_count; i++)
+        text_printf(out, "%s%s=%s", i ? " " : "", strcmp(r->sweeps[i].name, "plan.strategy") ? r->sweeps[i].name : "strategy",
+                    value_at(r, point, i));
+}
+
+static fcp_code print_table(const run *r, const row *rows, size_t points, fcp_error *err) {
+    size_t width = 9;
+    text name = {0};
+    for (size_t p = 0; p < points; p++) {
+        name.size = 0;
+        point_text(r, p, &name);
+        if (name.size > width) width = name.size;
+    }
+    if (name.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %9s | %9s %9s %9s %6s\n", (int)width, r->sweep_count ? "candidate" : "", "pass",
+           "makespan ms", "/ bound", "which", "max/mean", "kv ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
+    for (size_t p = 0; p < points; p++)
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const row *x = &rows[p];
+            char net[SUMMARY_NUMBER], local[SUMMARY_NUMBER], memory[SUMMARY_NUMBER];
+            name.size = 0;
+            point_text(r, p, &name);
+            if (x->error.code) {
+                if (!pass) printf("%-*.*s %s: %s\n", (int)width, (int)name.size, name.size ? name.at : "", fcp_code_name(x->error.code), x->error.message);
+                continue;
+            }
+            if (!x->pass[pass].makespan) continue;
+            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width, (int)name.size,
+                   name.size ? name.at : "", pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
+                   (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass), x->pass[pass].compute,
+                   1e3 * seconds(x->pass[pass].exposed[SIM_KV]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
+                   1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
+                   summary_number(local, (double)x->pass[pass].bytes[FCP_LOCAL], "B"),
+                   summary_number(memory, (double)x->summary.memory_peak_bytes, "B"), x->pass[pass].mfu);
+            if (r->noise)
+                printf("%-*s %-8s %12.4f to %.4f with up to %" PRIu64 " %% of noise, %" PRIu64 " seeds\n", (int)width, "", "", 1e3 * x->pass[pass].noise_least,
+                       1e3 * x->pass[pass].noise_most, r->noise, r->seeds);
+        }
+    text_free(&name);
+    return cmd_flush(err);
+}
+
+static void print_csv(const run *r, const row *rows, size_t points, FILE *f) {
+    for (size_t i = 0; i < r->sweep_count; i++) fprintf(f, "%s,", r->sweeps[i].name);
+    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_return_s,exposed_reshuffle_s,"
+               "net_bytes,local_bytes,memory_peak_bytes,mfu\n");
+    for (size_t p = 0; p < points; p++)
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const row *x = &rows[p];
+            if (x->error.code ? pass > 0 : !x->pass[pass].makespan) continue;
+            for (size_t i = 0; i < r->sweep_count; i++) {
+                const char *value = value_at(r, p, i);
+                fprintf(f, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
+            }
+            if (x->error.code) {
+                fprintf(f, ",%s,,,,,,,,,,,\n", fcp_code_name(x->error.code));
+                continue;
+            }
+            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", pass_names[pass],
+                    seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest), largest_name(x, pass), x->pass[pass].compute,
+                    seconds(x->pass[pass].exposed[SIM_KV]), seconds(x->pass[pass].exposed[SIM_RETURN]),
+                    seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET], x->pass[pass].bytes[FCP_LOCAL],
+                    x->summary.memory_peak_bytes, x->pass[pass].mfu);
+        }
+}
+
+/* The members of one pass. */
+static void pass_json(json *j, const row *x, int pass, const sim_pass *whole, const fcp_plan *plan) {
+    json_double(j, "makespan_s", seconds(x->pass[pass].makespan));
+    json_double(j, "makespan_lower_bound_s", seconds(x->pass[pass].largest));
+    json_double(j, "mfu", x->pass[pass].mfu);
+    json_object(j, "bounds");
+    for (int b = 0; b < SIM_BOUNDS; b++) json_double(j, sim_bound_names[b], seconds(x->pass[pass].bound[b]));
+    json_end(j);
+    json_object(j, "exposed");
+    for (int i = 0; i < SIM_REASONS; i++) json_double(j, sim_reason_names[i], seconds(x->pass[pass].exposed[i]));
+    json_end(j);
+    json_object(j, "bytes");
+    json_u64(j, "net", x->pass[pass].bytes[FCP_NET]);
+    json_u64(j, "local", x->pass[pass].bytes[FCP_LOCAL]);
+    json_end(j);
+    if (!whole) return;
+    json_array(j, "per_rank");
+    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
+        json_object(j, NULL);
+        json_double(j, "compute_s", seconds(whole->ranks[r].compute));
+        for (int i = 0; i < SIM_REASONS; i++) {
+            char key[32];
+            snprintf(key, sizeof key, "wait_%s_s", sim_reason_names[i]);
+            json_double(j, key, seconds(whole->ranks[r].wait[i]));
+        }
+        json_double(j, "end_s", seconds(whole->ranks[r].end));
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static void row_json(json *j, const row *x, const sim_result *whole, const fcp_plan *plan) {
+    if (x->error.code) {
+        cmd_json_diagnostics(j, NULL, &x->error);
+        return;
+    }
+    if (x->pass[FCP_FORWARD].makespan) pass_json(j, x, FCP_FORWARD, whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
+    json_u64(j, "memory_peak_bytes_predicted", x->summary.memory_peak_bytes);
+    if (x->pass[FCP_BACKWARD].makespan) {
+        json_object(j, "backward");
+        pass_json(j, x, FCP_BACKWARD, whole ? &whole->pass[FCP_BACKWARD] : NULL, plan);
+        json_end(j);
+    }
+}
+
+static fcp_code print_json(const run *r, const row *rows, size_t points, const cmd_input *input, const sim_result *whole, fcp_error *err) {
+    json j = {0};
+    json_object(&j, NULL);
+    json_string(&j, "profile", r->profile.name);
+    if (!r->sweep_count) {
+        summary_json(&j, input->plan, &input->times);
+        row_json(&j, rows, whole, input->plan);
+        cmd_json_diagnostics(&j, input->diagnostics, NULL);
+    } else {
+        json_array(&j, "candidates");
+        for (size_t p = 0; p < points; p++) {
+            json_object(&j, NULL);
+            json_object(&j, "settings");
+            for (size_t i = 0; i < r->sweep_count; i++) json_string(&j, r->sweeps[i].name, value_at(r, p, i));
+            json_end(&j);
+            row_json(&j, &rows[p], NULL, NULL);
+            json_end(&j);
+        }
+        json_end(&j);
+    }
+    json_end(&j);
+    return cmd_json_print(&j, err);
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+/* The profile of --profile, or of the plan's gpu. */
+static fcp_code find_profile(run *r, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
+    const char *asked = r->line->value[OPT_PROFILE];
+    char gpu[sizeof plan->cluster->gpu + 1] = "";
+    if (!asked) memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
+    if (!asked || !strpbrk(asked, "./")) return sim_profile_find(asked ? asked : gpu, out, err);
+    text bytes = {0};
+    enum { PROFILE_MAX = 1 << 20 };
+    int why = text_read(&bytes, asked, PROFILE_MAX);
+    fcp_code code;
+    if (why || bytes.failed || bytes.size > PROFILE_MAX) {
+        code = fcp_fail(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, "cannot be read: %s", why ? strerror(why) : "too long for a profile");
+        snprintf(err->file, sizeof err->file, "%s", asked);
+    } else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
+    text_free(&bytes);
+    return code;
+}
+
+/* Plans and predicts one point. An error of its own is in the row; one of the command line, or of memory, is returned. */
+static fcp_code try_point(run *r, const cmd_input *opened, size_t point, row *out, fcp_error *err) {
+    cmd_line line = *r->line;
+    const char **defines = calloc(line.define_count + r->sweep_count + 1, sizeof *defines);
+    char **made = calloc(r->sweep_count + 1, sizeof *made);
+    cmd_input input = {.opened = opened->opened, .is_plan = opened->is_plan, .in_memory = opened->in_memory};
+    fcp_code code = defines && made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code && opened->in_memory) text_add(&input.bytes, opened->bytes.at, opened->bytes.size);
+    for (size_t i = 0; i < line.define_count && !code; i++) defines[i] = line.defines[i];
+    for (size_t i = 0; i < r->sweep_count && !code; i++) {
+        text define = {0};
+        text_printf(&define, "%s=%s", r->sweeps[i].name, value_at(r, point, i));
+        if (!(made[i] = text_take(&define))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        defines[line.define_count + i] = made[i];
+    }
+    if (!code) {
+        line.defines = defines;
+        line.define_count += r->sweep_count;
+        fcp_error why = {0};
+        arena memory = {0};
+        sim_result result;
+        code = cmd_load(&line, &input, &why);
+        if (!code) code = find_profile(r, input.plan, &r->profile, &why);
+        if (!code) code = predict(r, input.plan, &r->profile, out, &memory, &result, &why);
+        arena_free(&memory);
+        if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) *err = why;
+        else if (code) {
+            out->error = why;
+            code = FCP_OK;
+        }
+    }
+    for (size_t i = 0; made && i < r->sweep_count; i++) free(made[i]);
+    free(made);
+    free(defines);
+    cmd_input_free(&input);
+    return code;
+}
+
+static fcp_code write_csv(const run *r, const row *rows, size_t points, fcp_error *err) {
+    char *bytes = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&bytes, &size);
+    if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    print_csv(r, rows, points, f);
+    bool lost = ferror(f);
+    lost |= fclose(f) != 0;
+    fcp_code code = lost ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_file_write(r->line->value[OPT_CSV], bytes, size, err);
+    free(bytes);
+    return code;
+}
+
+static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
+    size_t points = 1, planned = 0;
+    for (size_t i = 0; i < r->sweep_count; i++) points *= r->sweeps[i].count;
+    row *rows = calloc(points, sizeof *rows);
+    arena memory = {0};
+    sim_result result = {0};
+    fcp_code code = rows ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code && !r->sweep_count) {
+        code = cmd_load(r->line, input, err);
+        if (!code) code = find_profile(r, input->plan, &r->profile, err);
+        if (!code) code = predict(r, input->plan, &r->profile, rows, &memory, &result, err);
+        planned = code == FCP_OK;
+    }
+    for (size_t p = 0; p < points && !code && r->sweep_count; p++) {
+        code = try_point(r, input, p, &rows[p], err);
+        planned += !code && !rows[p].error.code;
+    }
+    if (!code && !planned) {
+        *err = rows[0].error;
+        code = err->code;
+    }
+    if (!code && r->line->value[OPT_CSV]) code = write_csv(r, rows, points, err);
+    if (!code && r->line->json) code = print_json(r, rows, points, input, &result, err);
+    else if (!code && !(r->line->value[OPT_CSV] && r->line->quiet)) code = print_table(r, rows, points, err);
+    arena_free(&memory);
+    free(rows);
+    return code;
+}
+
+fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
+    run r = {.line = line};
+    fcp_code code = read_sweeps(&r, err);
+    if (!code) code = cmd_number(line, OPT_NOISE, 1, 1000, 0, &r.noise, err);
+    if (!code) code = cmd_number(line, OPT_SEEDS, 1, 100000, 16, &r.seeds, err);
+    if (!code && line->value[OPT_SEEDS] && !r.noise) code = fcp_fail(err, FCP_E_USAGE, "--seeds goes with --noise");
+    if (!code) code = cmd_open(line, input, err);
+    if (!code && input->is_plan && r.sweep_count)
+        code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: --strategy and --sweep need the program that it was made from", line->file);
+    if (!code) code = predict_all(&r, input, err);
+    for (size_t i = 0; i < r.sweep_count; i++) {
+        for (size_t v = 0; r.sweeps[i].values && v < r.sweeps[i].count; v++) free(r.sweeps[i].values[v]);
+        free(r.sweeps[i].values);
+        free(r.sweeps[i].name);
+    }
+    return code;
+}

@@ -1,0 +1,228 @@
+/* engine.c: the walk over a pass that gives each instruction its time.
+ *
+ * Why no event queue is needed: every rank launches its rounds in increasing order, and a launch completes as a whole. So
+ * when all earlier rounds have their times, a round's times follow:
+ *
+ *   ready(r) = the later of: the end of rank r's launch before it, and of the computing it waits for
+ *   end(r)   = max over r's transfers in the round of  max(ready(r), ready(peer)) + latency + bytes / rate
+ *
+ * Before a round, each of its ranks computes as far as its own waits allow. This is a recursion in maxima and sums over the
+ * plan, in the order in which the plan stands.
+ *
+ * Requires: a verified plan.
+ * Cost:     linear in instructions and transfers.
+ */
+#include "compiler/simulate/engine.h"
+
+#include <string.h>
+
+fcp_code sim_rounds_new(const fcp_plan *plan, fcp_pass pass, arena *memory, sim_rounds *out) {
+    uint32_t count = plan->round_starts[pass + 1] - plan->round_starts[pass];
+    uint32_t *start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2);
+    if (!start) return FCP_E_NO_MEMORY;
+    uint32_t ranks = plan->problem->ranks, launches = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMM);
+        for (uint32_t i = s->first; i < s->first + s->count; i++)
+            if (plan->instrs[i].op == FCP_OP_LAUNCH) {
+                start[plan->instrs[i].c + 2]++;
+                launches++;
+            }
+    }
+    for (uint32_t c = 2; c < count + 2; c++) start[c] += start[c - 1];
+    sim_launch *at = ARENA_NEW(memory, sim_launch, launches);
+    if (!at) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMM);
+        for (uint32_t i = s->first; i < s->first + s->count; i++)
+            if (plan->instrs[i].op == FCP_OP_LAUNCH) at[start[plan->instrs[i].c + 1]++] = (sim_launch){r, i};
+    }
+    *out = (sim_rounds){.count = count, .start = start, .at = at};
+    return FCP_OK;
+}
+
+/* A queue of a rank: how many of its instructions have their times, when the last of them ends, and when each does. */
+typedef struct queue {
+    uint32_t first, count, done;
+    uint64_t end;
+} queue;
+
+typedef struct walk {
+    const sim_model *m;
+    queue (*queues)[FCP_QUEUES]; /* per rank */
+    uint64_t *end;               /* per instruction */
+    sim_reason *reason;          /* per instruction of a communication queue: of the last launch up to it */
+    sim_rank *ranks;
+} walk;
+
+/* When the first n instructions of the other queue have ended; false: not known yet. */
+static bool waited(const walk *w, const queue *other, uint32_t n, uint64_t *out) {
+    if (n > other->done) return false;
+    *out = n ? w->end[other->first + n - 1] : 0;
+    return true;
+}
+
+/* The compute queue of a rank goes on until it waits for a launch that has no time yet. */
+static void compute(walk *w, uint32_t rank) {
+    queue *q = &w->queues[rank][FCP_COMPUTE];
+    const queue *comm = &w->queues[rank][FCP_COMM];
+    for (; q->done < q->count; q->done++) {
+        uint32_t i = q->first + q->done;
+        const fcp_instr *x = &w->m->plan->instrs[i];
+        if (x->op == FCP_OP_WAIT) {
+            uint64_t until;
+            if (!waited(w, comm, x->a, &until)) return;
+            if (until > q->end) {
+                w->ranks[rank].wait[w->reason[comm->first + x->a - 1]] += until - q->end;
+                q->end = until;
+            }
+        } else {
+            uint64_t time = sim_model_compute(w->m, rank, i);
+            w->ranks[rank].compute += time;
+            q->end += time;
+        }
+        w->end[i] = q->end;
+    }
+}
+
+/* A rank's communication queue comes to launch `instr`: its waits before that, and when it is ready. False: it cannot. */
+static bool reach(walk *w, uint32_t rank, uint32_t instr, bool free_ports, uint64_t *out_ready) {
+    queue *q = &w->queues[rank][FCP_COMM];
+    const queue *other = &w->queues[rank][FCP_COMPUTE];
+    uint64_t ready = 0;
+    for (; q->first + q->done < instr; q->done++) {
+        const fcp_instr *x = &w->m->plan->instrs[q->first + q->done];
+        uint64_t until;
+        if (x->op != FCP_OP_WAIT) return false; /* launches come in the order of rounds */
+        if (!waited(w, other, x->a, &until)) compute(w, rank);
+        if (!waited(w, other, x->a, &until)) return false;
+        if (until > ready) ready = until;
+        w->end[q->first + q->done] = q->end > until ? q->end : until;
+        w->reason[q->first + q->done] = q->done ? w->reason[q->first + q->done - 1] : SIM_KV;
+    }
+    *out_ready = free_ports || ready > q->end ? ready : q->end;
+    return true;
+}
+
+static sim_reason reason_of(const fcp_plan *plan, const fcp_instr *launch, fcp_round_kind kind) {
+    if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) return SIM_RESHUFFLE;
+    for (uint32_t t = launch->a; t < launch->a + launch->b; t++)
+        if (plan->transfers[t].cls == FCP_DKV) return SIM_RETURN;
+    return SIM_KV;
+}
+
+/* What the walk knows of a round while it gives it times. */
+typedef struct round_state {
+    uint64_t *ready, *end;       /* per rank */
+    uint32_t *leaving, *coming;  /* per node: net transfers in the round */
+    uint64_t *sent, *received;   /* per node: how long its uplink needs for all net transfers up to this round; NULL: the
+                                  * uplink is as wide as the ports below it */
+} round_state;
+
+/* The rate of a transfer: its wire's, or its share of what its node sends or receives over an oversubscribed network. */
+static uint64_t rate_of(const sim_model *m, const round_state *s, uint32_t from, const fcp_transfer *t) {
+    uint64_t rate = m->rate[t->fabric];
+    if (t->fabric != FCP_NET) return rate;
+    uint32_t out = s->leaving[fcp_node_of(m->plan->problem, from)], in = s->coming[fcp_node_of(m->plan->problem, t->peer)];
+    uint64_t share = m->uplink / (out > in ? out : in);
+    return share < rate ? share : rate;
+}
+
+/* An oversubscribed uplink serves transfers in the order of rounds: one is not done before all that came before it, and
+ * itself, have gone through both nodes' uplinks. Ranks of a node may be in different rounds, so sharing within a round alone
+ * would let the uplink carry more than it can. */
+static uint64_t uplink_time(const sim_model *m, round_state *s, uint32_t from, uint32_t number, uint64_t done, bool free_ports) {
+    const fcp_transfer *t = &m->plan->transfers[number];
+    if (free_ports || !s->sent || t->fabric != FCP_NET) return done;
+    uint64_t takes = sim_model_time(sim_model_bytes(m, t), m->uplink);
+    uint64_t *sent = &s->sent[fcp_node_of(m->plan->problem, from)], *received = &s->received[fcp_node_of(m->plan->problem, t->peer)];
+    *sent += takes;
+    *received += takes;
+    if (*sent > done) done = *sent;
+    return *received > done ? *received : done;
+}
+
+static void count_net(const fcp_plan *plan, const sim_rounds *rounds, uint32_t c, round_state *s, uint32_t change) {
+    for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
+        const fcp_instr *x = &plan->instrs[rounds->at[i].instr];
+        for (uint32_t t = x->a; t < x->a + x->b; t++)
+            if (plan->transfers[t].dir == FCP_SEND && plan->transfers[t].fabric == FCP_NET) {
+                s->leaving[fcp_node_of(plan->problem, rounds->at[i].rank)] += change;
+                s->coming[fcp_node_of(plan->problem, plan->transfers[t].peer)] += change;
+            }
+    }
+}
+
+static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_ports, round_state *s) {
+    const fcp_plan *plan = w->m->plan;
+    const fcp_round_kind kind = (fcp_round_kind)plan->rounds[plan->round_starts[w->m->pass] + c].kind;
+    for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
+        const sim_launch *l = &rounds->at[i];
+        if (!reach(w, l->rank, l->instr, free_ports, &s->ready[l->rank])) return false;
+        s->end[l->rank] = s->ready[l->rank];
+    }
+    count_net(plan, rounds, c, s, 1);
+    for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
+        const sim_launch *l = &rounds->at[i];
+        const fcp_instr *x = &plan->instrs[l->instr];
+        for (uint32_t n = x->a; n < x->a + x->b; n++) {
+            const fcp_transfer *t = &plan->transfers[n];
+            if (t->dir != FCP_SEND) continue;
+            uint64_t rate = free_ports ? w->m->rate[t->fabric] : rate_of(w->m, s, l->rank, t);
+            uint64_t takes = sim_model_transfer(w->m, n, rate), ready = s->ready[l->rank];
+            if (s->ready[t->peer] > ready) ready = s->ready[t->peer];
+            uint64_t done = uplink_time(w->m, s, l->rank, n, ready + takes, free_ports);
+            if (done > s->end[l->rank]) s->end[l->rank] = done;
+            if (done > s->end[t->peer]) s->end[t->peer] = done;
+            w->ranks[l->rank].busy[t->fabric][FCP_SEND] += takes;
+            w->ranks[t->peer].busy[t->fabric][FCP_RECV] += takes;
+        }
+    }
+    count_net(plan, rounds, c, s, UINT32_MAX); /* minus one */
+    for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
+        const sim_launch *l = &rounds->at[i];
+        queue *q = &w->queues[l->rank][FCP_COMM];
+        if (s->end[l->rank] > q->end) q->end = s->end[l->rank];
+        w->end[l->instr] = q->end;
+        w->reason[l->instr] = reason_of(plan, &plan->instrs[l->instr], kind);
+        q->done++;
+    }
+    return true;
+}
+
+fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, sim_rank *ranks, uint64_t *end, uint64_t *out,
+                  arena *scratch) {
+    const fcp_plan *plan = m->plan;
+    const fcp_problem *p = plan->problem;
+    walk w = {.m = m, .ranks = ranks, .queues = arena_zalloc(scratch, p->ranks, sizeof *w.queues, _Alignof(queue)),
+              .end = end ? end : ARENA_NEW(scratch, uint64_t, plan->instrs_count),
+              .reason = ARENA_ZNEW(scratch, sim_reason, plan->instrs_count)};
+    round_state s = {ARENA_NEW(scratch, uint64_t, p->ranks), ARENA_NEW(scratch, uint64_t, p->ranks),
+                     ARENA_ZNEW(scratch, uint32_t, p->nodes), ARENA_ZNEW(scratch, uint32_t, p->nodes), NULL, NULL};
+    if (m->uplink < p->gpus * m->rate[FCP_NET]) {
+        s.sent = ARENA_ZNEW(scratch, uint64_t, p->nodes);
+        s.received = ARENA_ZNEW(scratch, uint64_t, p->nodes);
+        if (!s.sent || !s.received) return FCP_E_NO_MEMORY;
+    }
+    if (!w.queues || !w.end || !w.reason || !s.ready || !s.end || !s.leaving || !s.coming) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < p->ranks; r++)
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const fcp_stream *x = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
+            w.queues[r][q].first = x->first;
+            w.queues[r][q].count = x->count;
+        }
+    for (uint32_t c = 0; c < rounds->count; c++)
+        if (!give_times(&w, rounds, c, free_ports, &s)) return FCP_E_INTERNAL;
+    *out = 0;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        queue *comm = &w.queues[r][FCP_COMM];
+        uint64_t ready;
+        compute(&w, r);
+        if (!reach(&w, r, comm->first + comm->count, free_ports, &ready) || w.queues[r][FCP_COMPUTE].done < w.queues[r][FCP_COMPUTE].count)
+            return FCP_E_INTERNAL;
+        uint64_t last = w.queues[r][FCP_COMPUTE].end > comm->end ? w.queues[r][FCP_COMPUTE].end : comm->end;
+        ranks[r].end = last;
+        if (last > *out) *out = last;
+    }
+    return FCP_OK;
+}

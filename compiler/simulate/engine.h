@@ -1,0 +1,22 @@
+/* engine.h: the walk over a pass that gives each instruction its time. */
+#ifndef FCPC_SIMULATE_ENGINE_H
+#define FCPC_SIMULATE_ENGINE_H
+#include "compiler/simulate/model.h"
+
+/* The launches of a pass, round by round: those of round r are at[start[r]] to at[start[r + 1]]. */
+typedef struct sim_launch {
+    uint32_t rank, instr;
+} sim_launch;
+typedef struct sim_rounds {
+    uint32_t count;
+    uint32_t *start;
+    sim_launch *at;
+} sim_rounds;
+fcp_code sim_rounds_new(const fcp_plan *plan, fcp_pass pass, arena *memory, sim_rounds *out);
+
+/* Walks the pass. `free_ports`: a launch waits for what its queue says and for nobody else's traffic; the result is then the
+ * longest chain of waits. Fills ranks[] (one a rank, zeroed by the caller) and end[] (one an instruction of the plan; NULL:
+ * not wanted), and returns the makespan in *out. FCP_E_INTERNAL: the plan cannot proceed. */
+fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, sim_rank *ranks, uint64_t *end, uint64_t *out,
+                  arena *scratch);
+#endif

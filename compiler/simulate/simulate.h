@@ -1,0 +1,74 @@
+/* simulate.h: how long a plan would take on its cluster, predicted from the plan's tables.
+ *
+ * A plan already says what every rank does and in which order. So nothing has to be searched: the time of each instruction
+ * follows from the times of the instructions it waits for. simulate walks the plan once per pass and takes maxima and sums.
+ *
+ * Example: rank 1 attends to a block that rank 0 sends. The send starts when both ranks have reached the round, ends one
+ * latency and one block later, and then rank 1's ATTEND may start.
+ *
+ * Units: times are whole picoseconds, sizes bytes, rates bytes per second. Everything is integer arithmetic, so every
+ * machine predicts the same.
+ */
+#ifndef FCPC_SIMULATE_SIMULATE_H
+#define FCPC_SIMULATE_SIMULATE_H
+#include "compiler/base/arena.h"
+#include "compiler/simulate/profile.h"
+#include "runtime/plan/plan.h"
+
+#define SIM_SECOND UINT64_C(1000000000000) /* picoseconds */
+
+/* Why a compute queue waits: for keys and values, for gradients on their way home, or for the caller's layout. */
+typedef enum sim_reason { SIM_KV, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
+extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "return", "reshuffle" */
+
+/* No plan with these tables can be faster on these wires and kernels than any of the bounds. */
+typedef enum sim_bound {
+    SIM_BOUND_MEAN,    /* all compute, spread evenly over the ranks */
+    SIM_BOUND_COMPUTE, /* the compute of the busiest rank */
+    SIM_BOUND_NET,     /* the busiest network port, in one direction */
+    SIM_BOUND_LOCAL,   /* the busiest port inside a node, in one direction */
+    SIM_BOUND_UPLINK,  /* the busiest node's share of an oversubscribed network */
+    SIM_BOUND_PATH,    /* the longest chain of waits, if every port were always free */
+    SIM_BOUNDS
+} sim_bound;
+extern const char *const sim_bound_names[SIM_BOUNDS]; /* "mean", "compute", "net", "local", "uplink", "path" */
+
+typedef struct sim_rank {
+    uint64_t compute;              /* time its compute queue works */
+    uint64_t wait[SIM_REASONS];    /* time its compute queue waits */
+    uint64_t end;                  /* when its last instruction ends */
+    uint64_t busy[FCP_FABRICS][2]; /* time its ports are busy: [fabric][FCP_SEND or FCP_RECV] */
+} sim_rank;
+
+typedef struct sim_pass {
+    uint64_t makespan;            /* when the last rank ends */
+    uint64_t bound[SIM_BOUNDS];
+    uint64_t compute;             /* of all ranks together */
+    uint64_t exposed[SIM_REASONS];/* waiting of the rank that waits longest in all: its parts */
+    uint64_t bytes[FCP_FABRICS];  /* sent, the reshuffle included */
+    double flops;                 /* of the allowed pairs */
+    sim_rank *ranks;              /* one a rank; in the arena of the call */
+    uint64_t *compute_end;        /* per instruction of the plan: when it ends, if it is of this pass */
+} sim_pass;
+
+typedef struct sim_options {
+    uint32_t noise;       /* per mille: each kernel and transfer takes up to this much longer; 0: none */
+    uint64_t noise_seed;  /* of the draw; the same seed draws the same noise */
+} sim_options;
+
+typedef struct sim_result {
+    sim_pass pass[FCP_PASSES]; /* zeros for a pass that the plan does not have */
+} sim_result;
+
+/* Predicts both passes of a plan that has been verified. `profile` gives the kernels' constants, the plan's own CLUSTER
+ * record the wires. What *out points to is in `memory`. Errors: FCP_E_NO_MEMORY, FCP_E_INTERNAL for a plan that cannot
+ * proceed (none that was verified).
+ * Cost: linear in instructions, transfers, tiles and parts. */
+fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
+                  sim_result *out, fcp_error *err);
+
+/* The largest of a pass's bounds. */
+uint64_t sim_largest_bound(const sim_pass *pass);
+/* Model FLOPs per second over the ranks' peak. */
+double sim_mfu(const fcp_plan *plan, const sim_pass *pass);
+#endif

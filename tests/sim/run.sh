@@ -1,0 +1,76 @@
+#!/bin/sh
+# `fcpc sim` from the command line: tables, JSON and CSV, several candidates, and what it refuses. What the times are is
+# tests/unit/simulate's question. $B is the build folder; closing line: "sim: N passed, M failed".
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+B=${B:-build}
+fcpc=$B/fcpc
+work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-sim.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+check() { # check NAME COMMAND...: succeeds; what it prints is shown where it does not
+    what=$1; shift
+    if "$@" > "$work/log" 2>&1; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what"
+        sed 's/^/    /' "$work/log" | head -n 20
+    fi
+}
+refused() { # refused NAME STATUS WORDS COMMAND...: ends with that status, and says WORDS
+    what=$1 status=$2 words=$3; shift 3
+    "$@" > "$work/log" 2>&1
+    got=$?
+    if [ $got = "$status" ] && grep -q -- "$words" "$work/log"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $what (status $got)"
+        sed 's/^/    /' "$work/log" | head -n 20
+    fi
+}
+program=examples/lambda.fcp
+"$fcpc" -q $program -o "$work/plan" || exit 1
+
+# one plan
+"$fcpc" sim "$work/plan" > "$work/table"
+check "a table of two passes" sh -c "[ \$(grep -c -E '^ +(forward|backward) ' '$work/table') = 2 ]"
+"$fcpc" sim $program --json > "$work/json"
+check "the makespan is above every bound" jq -e '. as $a | ([.bounds[]] | max) <= .makespan_s and .makespan_lower_bound_s == ([.bounds[]] | max)
+    and ([.backward.bounds[]] | max) <= .backward.makespan_s and .mfu > 0 and .mfu < 1' "$work/json"
+check "every rank is listed, and ends by the makespan" jq -e '(.per_rank | length) == .ranks and ([.per_rank[].end_s] | max) == .makespan_s' "$work/json"
+check "a plan and its program take the same time" sh -c "'$fcpc' sim '$work/plan' | cmp - '$work/table' && '$fcpc' sim -q $program | cmp - '$work/table'"
+check "standard input is a program too" sh -c "'$fcpc' sim -q - < $program | cmp - '$work/table'"
+check "the program's profile is its gpu's" sh -c "'$fcpc' sim -q $program --profile h200 | cmp - '$work/table'"
+check "another profile gives other times" sh -c "! '$fcpc' sim -q $program --profile a100 | cmp -s - '$work/table'"
+check "a profile may be a file" sh -c "'$fcpc' sim -q $program --profile compiler/simulate/profiles/h200.profile | cmp - '$work/table'"
+"$fcpc" sim "$work/plan" --noise 20 --seeds 4 > "$work/noisy"
+check "noise prints a range, the same each time" sh -c "grep -q '20 % of noise, 4 seeds' '$work/noisy' && '$fcpc' sim '$work/plan' --noise 20 --seeds 4 | cmp - '$work/noisy'"
+
+# several candidates
+"$fcpc" sim -q $program --strategy all --sweep plan.block=256,512 --sweep coalesce=1,2,4 --csv "$work/csv" --json > "$work/json" 2> "$work/err"
+check "as many candidates as combinations" jq -e '(.candidates | length) == 18 and .candidates[0].settings["plan.strategy"] == "fcp" and .candidates[1].settings.coalesce == "2"' "$work/json"
+check "a row for each pass of each, under names" sh -c "[ \$(wc -l < '$work/csv') = 37 ] && head -n 1 '$work/csv' | grep -q '^plan.strategy,plan.block,coalesce,pass,error,makespan_s,'"
+"$fcpc" sim -q examples/packed_documents.fcp --strategy fcp,zigzag --json > "$work/json"
+check "fcp is faster than zigzag on packed documents" jq -e '.candidates[0].makespan_s < .candidates[1].makespan_s' "$work/json"
+"$fcpc" sim -q $program --strategy 'fcp(coalesce = 1, buffers = 1),fcp' --json > "$work/json"
+check "a comma in brackets separates nothing" jq -e '(.candidates | length) == 2 and .candidates[0].makespan_s > .candidates[1].makespan_s' "$work/json"
+"$fcpc" sim -q $program --sweep 'cluster.inter=25 GB/s,50 GB/s' --json > "$work/json"
+check "a wider network is not slower" jq -e '.candidates[0].makespan_s >= .candidates[1].makespan_s' "$work/json"
+"$fcpc" sim -q $program --sweep plan.block=500,512 > "$work/table" 2>&1
+check "a candidate that cannot be planned is named, the others are predicted" sh -c "grep -q 'plan.block=500.*E401' '$work/table' && grep -q 'plan.block=512.*forward' '$work/table'"
+
+# what it refuses
+refused "no candidate can be planned" 1 E401 "$fcpc" sim $program --sweep plan.block=500,501
+refused "a plan has no other strategies" 2 'need the program' "$fcpc" sim "$work/plan" --strategy all
+refused "too many points" 2 4096 "$fcpc" sim $program --sweep "coalesce=$(seq -s, 1 65)" --sweep "plan.block=$(seq -s, 128 128 8192)"
+refused "a sweep without values" 2 'NAME=VALUE' "$fcpc" sim $program --sweep plan.block
+refused "an empty value" 2 'empty value' "$fcpc" sim $program --sweep plan.block=512,,256
+refused "seeds without noise" 2 noise "$fcpc" sim $program --seeds 3
+refused "a profile that there is not" 1 h200 "$fcpc" sim $program --profile h300
+printf 'gpu mine\nsms 10 "assumed"\nforward.64.full 1 us\n' > "$work/bad.profile"
+refused "a figure without a source, with its line" 1 'bad.profile:3.*source' "$fcpc" sim $program --profile "$work/bad.profile"
+refused "a table that would replace its profile" 1 E011 "$fcpc" sim $program --profile "$work/bad.profile" --csv "$work/bad.profile"
+echo "sim: $passed passed, $failed failed"
+[ $failed = 0 ]

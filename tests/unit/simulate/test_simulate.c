@@ -1,0 +1,219 @@
+/* test_simulate.c: predicted times against closed forms, and against bounds that no plan can beat. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/fcpc.h"
+#include "compiler/simulate/simulate.h"
+
+/* Round figures: a FULL cell takes 1 us, a PARTIAL one 2 us, a row item 3 us, a launch 10 us; memory costs next to nothing. */
+static const char round_figures[] = "gpu test\nsms 100 \"t\"\nsmall 0 us \"t\"\n"
+                                    "forward.64.full 1 us \"t\"\nforward.64.partial 2 us \"t\"\n"
+                                    "forward.64.row 3 us \"t\"\nforward.64.launch 10 us \"t\"\n"
+                                    "backward.64.full 2 us \"t\"\nbackward.64.partial 5 us \"t\"\n"
+                                    "backward.64.row 4 us \"t\"\nbackward.64.launch 20 us \"t\"\n";
+enum { US = 1000000 }; /* picoseconds */
+
+static sim_profile profile_of(const char *text) {
+    sim_profile p;
+    fcp_error err = {0};
+    cr_assert_eq(sim_profile_read("test", text, strlen(text), &p, &err), FCP_OK, "%s", err.message);
+    return p;
+}
+
+static fcp_plan *plan_of(const char *source) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &program);
+    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_assert_eq(code, FCP_OK, "%s", said);
+    free(said);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return plan;
+}
+
+/* A plan for `ranks` GPUs of one node, 16 heads of 64, `tokens` tokens each in one sequence of all, in chunks of one unit. */
+static fcp_plan *ring_of(uint32_t ranks, uint32_t tokens, const char *strategy, const char *mask, const char *cluster) {
+    char source[1024];
+    snprintf(source, sizeof source,
+             "model { heads = 16; kv_heads = 16; head_dim = 64 }\ncluster { gpus = %u; latency = 1 us; %s }\n"
+             "batch { lengths = [%u] }\nplan { mask = %s; block = %u; strategy = %s; margin = 0; layout = planned }\n",
+             ranks, cluster, ranks * tokens, mask, tokens, strategy);
+    return plan_of(source);
+}
+
+static uint64_t makespan(const fcp_plan *plan, fcp_pass pass, sim_pass *out_pass) {
+    sim_profile profile = profile_of(round_figures);
+    arena memory = {0};
+    sim_result r;
+    fcp_error err = {0};
+    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK, "%s", err.message);
+    uint64_t time = r.pass[pass].makespan;
+    if (out_pass) *out_pass = r.pass[pass];
+    arena_free(&memory);
+    return time;
+}
+
+static uint64_t takes(uint64_t bytes, uint64_t rate) {
+    return (uint64_t)(((unsigned __int128)bytes * SIM_SECOND + rate - 1) / rate);
+}
+
+/* COPY of a rank's tokens in and out: read and written once, at the profile's memory bandwidth, without a launch. */
+static uint64_t copies(const fcp_plan *plan, uint32_t tokens, bool in) {
+    uint64_t token = 16 * 64 * 2, bytes = 2 * (uint64_t)tokens * (in ? 3 * token : token + 16 * 4);
+    return takes(bytes, plan->cluster->memory_bandwidth);
+}
+
+Test(simulate, one_rank_takes_its_kernel_and_its_copies) {
+    /* 16 rows of cells, 16 heads: 256 items of 100 multiprocessors, which is 3 waves where 2.56 would do */
+    fcp_plan *plan = ring_of(1, 2048, "fcp", "full", "");
+    uint64_t cells = 16 * 16 * 16, rows = 16 * 16;
+    uint64_t attend = (cells * 1 + rows * 3) * US * 300 / 256 + 10 * US;
+    sim_pass pass;
+    cr_assert_eq(makespan(plan, FCP_FORWARD, &pass), copies(plan, 2048, true) + attend + copies(plan, 2048, false));
+    cr_assert_eq(pass.makespan, pass.bound[SIM_BOUND_COMPUTE]);
+    cr_assert_eq(pass.makespan, pass.bound[SIM_BOUND_PATH]);
+    cr_assert_eq(pass.bytes[FCP_NET] + pass.bytes[FCP_LOCAL], 0);
+    fcp_plan_free(plan);
+}
+
+Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
+    static const char *const clusters[] = {"intra = 450 GB/s", "intra = 40 GB/s", "intra = 1 GB/s"};
+    bool bound_by[2] = {false, false};
+    for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++) {
+        enum { RANKS = 4, TOKENS = 2048 };
+        fcp_plan *plan = ring_of(RANKS, TOKENS, "ring(coalesce = 1, buffers = 2)", "full", clusters[c]);
+        uint64_t step = (16 * 16 * 16 + 16 * 16 * 3) * (uint64_t)US * 300 / 256 + 10 * US;
+        uint64_t bytes = TOKENS * 2 * 16 * 64 * 2, rate = plan->cluster->intra;
+        uint64_t unit = US + takes(bytes, rate);
+        uint64_t slower = step > unit ? step : unit;
+        bound_by[unit > step] = true;
+        cr_assert_eq(makespan(plan, FCP_FORWARD, NULL),
+                     copies(plan, TOKENS, true) + step + (RANKS - 1) * slower + copies(plan, TOKENS, false), "%s", clusters[c]);
+        fcp_plan_free(plan);
+    }
+    cr_assert(bound_by[0] && bound_by[1], "both cases were met");
+}
+
+Test(simulate, one_buffer_never_overlaps) {
+    enum { RANKS = 4, TOKENS = 2048 };
+    fcp_plan *plan = ring_of(RANKS, TOKENS, "ring(coalesce = 1, buffers = 1)", "full", "intra = 40 GB/s");
+    uint64_t step = (16 * 16 * 16 + 16 * 16 * 3) * (uint64_t)US * 300 / 256 + 10 * US;
+    uint64_t bytes = TOKENS * 2 * 16 * 64 * 2, rate = plan->cluster->intra;
+    uint64_t unit = US + takes(bytes, rate);
+    cr_assert_eq(makespan(plan, FCP_FORWARD, NULL),
+                 copies(plan, TOKENS, true) + RANKS * step + (RANKS - 1) * unit + copies(plan, TOKENS, false));
+    fcp_plan_free(plan);
+}
+
+/* Every mask of the prelude, on two clusters: no bound is beaten, and a better wire or a shorter latency never costs time. */
+Test(simulate, bounds_hold_and_better_wires_never_hurt) {
+    static const char *const clusters[] = {
+        "latency = 4 us; inter = 50 GB/s; intra = 450 GB/s", "latency = 2 us; inter = 50 GB/s; intra = 450 GB/s",
+        "latency = 4 us; inter = 100 GB/s; intra = 450 GB/s", "latency = 4 us; inter = 50 GB/s; intra = 900 GB/s",
+        "latency = 4 us; inter = 50 GB/s; intra = 450 GB/s; oversubscription = 4"};
+    static const char *const strategies[] = {"fcp", "fcp(coalesce = 1, buffers = 1)", "ring", "zigzag"};
+    static const char *const masks[] = {"causal", "full", "window(w = 700)", "lambda(sink = 64, window = 500)", "shared_question"};
+    static const char *const layouts[] = {"planned", "contiguous"};
+    sim_profile profile;
+    fcp_error err = {0};
+    cr_assert_eq(sim_profile_find("h200", &profile, &err), FCP_OK, "%s", err.message);
+    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
+        for (size_t s = 0; s < sizeof strategies / sizeof *strategies; s++)
+            for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+                uint64_t first[FCP_PASSES] = {0};
+                for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++) {
+                    char source[1024];
+                    snprintf(source, sizeof source,
+                             "model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; %s }\n"
+                             "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
+                             "plan { mask = %s; block = 512; strategy = %s; layout = %s; passes = forward, backward }\n",
+                             clusters[c], masks[m], strategies[s], layouts[l]);
+                    fcp_plan *plan = plan_of(source);
+                    arena memory = {0};
+                    sim_result r;
+                    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK, "%s", err.message);
+                    for (int pass = 0; pass < FCP_PASSES; pass++) {
+                        for (int b = 0; b < SIM_BOUNDS; b++)
+                            cr_assert(r.pass[pass].makespan >= r.pass[pass].bound[b], "%s bound %llu, makespan %llu of\n%s",
+                                      sim_bound_names[b], (unsigned long long)r.pass[pass].bound[b],
+                                      (unsigned long long)r.pass[pass].makespan, source);
+                        if (!c) first[pass] = r.pass[pass].makespan;
+                        else if (c + 1 == sizeof clusters / sizeof *clusters) cr_assert(r.pass[pass].makespan >= first[pass], "%s", source);
+                        else cr_assert(r.pass[pass].makespan <= first[pass], "%s", source);
+                        for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
+                            const sim_rank *x = &r.pass[pass].ranks[rank];
+                            uint64_t sum = x->compute;
+                            for (int i = 0; i < SIM_REASONS; i++) sum += x->wait[i];
+                            cr_assert(sum <= x->end && x->end <= r.pass[pass].makespan);
+                        }
+                    }
+                    arena_free(&memory);
+                    fcp_plan_free(plan);
+                }
+            }
+}
+
+Test(simulate, a_port_is_busy_for_its_latencies_and_its_bytes) {
+    fcp_plan *slow = ring_of(4, 4096, "ring", "full", "intra = 1 GB/s");
+    fcp_plan *fast = ring_of(4, 4096, "ring", "full", "intra = 2 GB/s");
+    sim_pass a, b;
+    makespan(slow, FCP_FORWARD, &a);
+    makespan(fast, FCP_FORWARD, &b);
+    uint64_t rounds = 3, latency = rounds * US; /* of 1 us, in both */
+    cr_assert_eq(a.bound[SIM_BOUND_LOCAL] - latency, 2 * (b.bound[SIM_BOUND_LOCAL] - latency));
+    fcp_plan_free(slow);
+    fcp_plan_free(fast);
+}
+
+Test(simulate, noise_only_adds_is_bounded_and_follows_the_seed) {
+    fcp_plan *plan = ring_of(4, 2048, "ring", "causal", "intra = 40 GB/s");
+    sim_profile profile = profile_of(round_figures);
+    uint64_t times[4];
+    static const sim_options options[] = {{0, 0}, {200, 1}, {200, 2}, {200, 1}};
+    for (int i = 0; i < 4; i++) {
+        arena memory = {0};
+        sim_result r;
+        fcp_error err = {0};
+        cr_assert_eq(simulate(plan, &profile, &options[i], &memory, &r, &err), FCP_OK);
+        times[i] = r.pass[FCP_FORWARD].makespan;
+        arena_free(&memory);
+    }
+    cr_assert(times[1] > times[0] && times[1] < times[0] + times[0] / 5 + 1);
+    cr_assert_neq(times[1], times[2]);
+    cr_assert_eq(times[1], times[3]);
+    fcp_plan_free(plan);
+}
+
+Test(simulate, shipped_profiles_are_read_and_others_are_named) {
+    static const char *const names[] = {"a100", "h100", "h200", "b200", "910c", "cpu"};
+    sim_profile p;
+    fcp_error err = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        cr_assert_eq(sim_profile_find(names[i], &p, &err), FCP_OK, "%s", err.message);
+        cr_assert_str_eq(p.name, names[i]);
+    }
+    cr_assert_eq(sim_profile_find("h300", &p, &err), FCP_E_PROFILE);
+    cr_assert(strstr(err.message, "h200"));
+}
+
+Test(simulate, profiles_refuse_what_they_do_not_know) {
+    static const struct { const char *line, *says; } wrong[] = {
+        {"speed 3 us \"x\"", "no figure"}, {"forward.64.full 1 \"x\"", "needs a time"}, {"forward.64.full one us \"x\"", "number"},
+        {"forward.64.full 1 us", "source"}, {"forward.64.full 1 us \"\"", "source"}, {"forward.64.full 1 us \"x\" y", "follows"},
+        {"forward.0.full 1 us \"x\"", "no figure"}, {"forward.64.full 99999999999999999999 us \"x\"", "number"}, {"gpu", "name"},
+        {"forward.64.full 0 us \"x\"", "above 0"}, {"sms 0 \"x\"", "no sms"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[2048];
+        sim_profile p;
+        fcp_error err = {0};
+        snprintf(text, sizeof text, "%s%s\n", round_figures, wrong[i].line);
+        cr_assert_eq(sim_profile_read("p", text, strlen(text), &p, &err), FCP_E_PROFILE, "%s", wrong[i].line);
+        cr_assert(strstr(err.message, wrong[i].says), "%s: %s", wrong[i].line, err.message);
+        cr_assert(err.line >= 1);
+    }
+}
