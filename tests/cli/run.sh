@@ -530,7 +530,6 @@ bad "gradients without do" 2 E001 run a.plan --q o.npy --k dk.npy --v dv.npy --d
 bad "an unknown pass" 2 E001 run a.plan --pass sideways
 bad "--check with a word it does not know" 2 E001 run a.plan --check=some
 bad "check and no-check" 2 E001 run a.plan --check --no-check
-bad "a command of a later version" 1 E210 sim a.plan
 
 # --- files ------------------------------------------------------------------------------------------------------------
 bad "no such program" 1 E010 none.fcp -o out/x
