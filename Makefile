@@ -319,7 +319,8 @@ L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
 	install -d $(D)/bin $(D)/include/fcpc $(L)/pkgconfig
 	install -m 755 $(B)/fcpc $(D)/bin/fcpc
-	install -d $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/man/man1
+	install -d $(D)/share/bash-completion/completions $(D)/share/zsh/site-functions $(D)/share/man/man1 $(D)/share/doc/fcpc
+	install -m 644 LICENSE $(D)/share/doc/fcpc/LICENSE
 	$(B)/fcpc help bash-completion > $(D)/share/bash-completion/completions/fcpc
 	$(B)/fcpc help zsh-completion > $(D)/share/zsh/site-functions/_fcpc
 	$(B)/fcpc help man > $(D)/share/man/man1/fcpc.1
@@ -336,10 +337,10 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  ln -sf lib$$l.so.$(VERSION) $(L)/lib$$l.so.$(SOVERSION); \
 	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
-	  'Description: executes plans of context-parallel attention' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
+	  'Description: executes plans of context-parallel attention' 'License: Apache-2.0' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
 	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
-	  'Description: compiles context-parallel attention to plans' 'Version: $(VERSION)' 'Requires: fcp' \
+	  'Description: compiles context-parallel attention to plans' 'License: Apache-2.0' 'Version: $(VERSION)' 'Requires: fcp' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
