@@ -7,10 +7,11 @@
 
 #include "runtime/base/stop.h"
 #include "tests/support/planned.h"
+#include "tests/support/sanitized.h"
 
 /* Blocks of memory in use. Sanitizers count for themselves. */
 static long live;
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !SANITIZED
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *p, size_t size);

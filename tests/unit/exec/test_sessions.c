@@ -64,7 +64,7 @@ static void end(scene *x) {
 static void on_every_pair(void (*body)(process *)) {
     static const char model[] = "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
                                 "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward }\n";
-    given g = {0};
+    static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
         snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60",

@@ -13,12 +13,9 @@
 #include "runtime/host/blas.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/hand_plan.h"
+#include "tests/support/sanitized.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { LIMITED = 0 }; /* they map more than any limit */
-#else
-enum { LIMITED = 1 };
-#endif
+enum { LIMITED = !SANITIZED }; /* sanitizers map more than any limit */
 enum { ALL = (1 << FCP_TENSORS) - 1, MB = 1 << 20 };
 
 static const uint64_t lengths[] = {300, 212};

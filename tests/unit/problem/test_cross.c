@@ -12,6 +12,7 @@
 #include "runtime/plan/file.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/mask_samples.h"
 
 /* --- the mask ----------------------------------------------------------------------------------------------------- */
@@ -230,7 +231,7 @@ Test(cross, state_slots_are_of_query_blocks) {
 /* What no plan holds is refused before memory is taken for it: here under a limit of 1 GiB. */
 Test(cross, batches_too_large_for_a_plan) {
     static const char *const lengths[] = {"[137438953472:1]", "[1:549755813888]", "[1024G:1]"};
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which take more for themselves */
+#if !SANITIZED /* sanitizers take more for themselves */
     setrlimit(RLIMIT_AS, &(struct rlimit){UINT64_C(1) << 30, UINT64_C(1) << 30});
 #endif
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)

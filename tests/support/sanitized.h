@@ -1,0 +1,15 @@
+/* sanitized.h: is this build sanitized? gcc says so by macros, clang by features. Sanitizers replace malloc, reserve much
+ * address space, and count leaks for themselves, so a test that does one of these leaves it out under them. */
+#ifndef SANITIZED_H
+#define SANITIZED_H
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+#endif
