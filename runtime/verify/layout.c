@@ -52,12 +52,12 @@ static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, plac
     const fcp_plan *plan = v->plan;
     const uint32_t *starts;
     const fcp_span *layout = fcp_side_layout(plan, side, &starts);
-    const fcp_span *span = NULL, *last = NULL; /* a side that nobody holds has no layout at all */
-    if (starts[rank + 1]) span = layout + starts[rank], last = layout + starts[rank + 1];
+    const fcp_span *span = layout + starts[rank], *last = layout + starts[rank + 1];
     uint64_t place = 0; /* tokens of the caller's that have been moved */
     uint32_t used = 0;  /* tokens of *span among them */
     sort_by_place(list->items, list->count);
-    for (const placed *m = list->items, *end = m + list->count; m < end; m++) {
+    for (uint64_t i = 0; i < list->count; i++) {
+        const placed *m = &list->items[i];
         if (m->place != place)
             return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
                                         ": tokens of the caller are moved %s up to %llu, and next from %u on (block "
