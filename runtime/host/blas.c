@@ -129,7 +129,9 @@ fcp_code fcp_blas_load(fcp_error *err) {
 static fcp_code make_buffers(uint32_t count, fcp_error *err) {
     if (count <= guard.buffers) return FCP_OK;
     size_t most = count + guard.callers + guard.starting, bytes = (most - guard.buffers) * BUFFER_BYTES;
-    if (!has_room(bytes))
+    /* A thread that is starting may take its own buffer while we hold all of ours, and OpenBLAS waits for ever for one
+     * that it cannot map. So there must be room for these beside ours. */
+    if (!has_room(bytes + guard.starting * BUFFER_BYTES))
         return fcp_fail(err, FCP_E_NO_MEMORY,
                         "out of memory: OpenBLAS takes %zu MB of address space to compute on %u threads, and there is "
                         "less; fewer threads take less", bytes >> 20, count);
