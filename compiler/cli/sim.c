@@ -64,8 +64,13 @@ static fcp_code add_sweep(run *r, const char *name, size_t name_size, const char
 static fcp_code read_sweeps(run *r, fcp_error *err) {
     const char *strategies = r->line->value[OPT_STRATEGY];
     fcp_code code = FCP_OK;
-    if (strategies)
-        code = add_sweep(r, "plan.strategy", strlen("plan.strategy"), strcmp(strategies, "all") ? strategies : "fcp,ring,zigzag", err);
+    if (strategies) {
+        text all = {0};
+        for (int i = 0; i < FCP_STRATEGY_COUNT; i++) text_printf(&all, "%s%s", i ? "," : "", fcp_strategy_names[i]);
+        if (all.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        else code = add_sweep(r, "plan.strategy", strlen("plan.strategy"), strcmp(strategies, "all") ? strategies : all.at, err);
+        text_free(&all);
+    }
     for (size_t i = 0; i < r->line->sweep_count && !code; i++) {
         const char *typed = r->line->sweeps[i], *equals = strchr(typed, '=');
         if (!equals || equals == typed || !equals[1])
@@ -118,8 +123,6 @@ static fcp_code predict(const run *r, const fcp_plan *plan, const sim_profile *p
 
 /* --- what is printed ---------------------------------------------------------------------------------------------- */
 
-static const char *const pass_names[FCP_PASSES] = {"forward", "backward"};
-
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
 static const char *largest_name(const row *x, int pass) {
@@ -157,7 +160,7 @@ static fcp_code print_table(const run *r, const row *rows, size_t points, fcp_er
             }
             if (!x->pass[pass].makespan) continue;
             printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width, (int)name.size,
-                   name.size ? name.at : "", pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
+                   name.size ? name.at : "", fcp_pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
                    (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass), x->pass[pass].compute,
                    1e3 * seconds(x->pass[pass].exposed[SIM_KV]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
                    1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
@@ -187,7 +190,7 @@ static void print_csv(const run *r, const row *rows, size_t points, FILE *f) {
                 fprintf(f, ",%s,,,,,,,,,,,\n", fcp_code_name(x->error.code));
                 continue;
             }
-            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", pass_names[pass],
+            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", fcp_pass_names[pass],
                     seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest), largest_name(x, pass), x->pass[pass].compute,
                     seconds(x->pass[pass].exposed[SIM_KV]), seconds(x->pass[pass].exposed[SIM_RETURN]),
                     seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET], x->pass[pass].bytes[FCP_LOCAL],
