@@ -8,7 +8,7 @@ static void check_traffic(const planned *x) {
     uint8_t *has = calloc((size_t)p->block_count * p->ranks, 1), *crossed = calloc((size_t)p->block_count * x->program->nodes, 1);
     for (uint32_t b = 0; b < p->block_count; b++) has[(size_t)b * p->ranks + x->home[b]] = 1;
     for (uint32_t f = 0; f < x->t.count; f++) {
-        const fetch *y = &x->t.fetches[f];
+        const hop *y = &x->t.hops[f];
         cr_assert(has[(size_t)y->block * p->ranks + y->src], "fetch %u is sent by a rank that lacks the block", f);
         cr_assert(!has[(size_t)y->block * p->ranks + y->dst]++, "block %u comes to rank %u twice", y->block, y->dst);
         cr_assert_eq(y->fabric, y->src / x->program->gpus == y->dst / x->program->gpus ? FCP_LOCAL : FCP_NET);
@@ -20,13 +20,13 @@ static void check_traffic(const planned *x) {
     }
     for (uint32_t q = 0; q < p->block_count; q++)
         for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
-            uint32_t f = x->t.tile_fetch[t], at = placement_exec(x->at.placement, t);
+            uint32_t f = x->t.tile_kv[t], at = placement_exec(x->at.placement, t);
             cr_assert_eq(p->tile_q[t], q);
             cr_assert(has[(size_t)p->tile_k[t] * p->ranks + at]);
             if (f == FCP_NONE)
                 cr_assert_eq(at, x->home[p->tile_k[t]]);
             else
-                cr_assert(x->t.fetches[f].dst == at && x->t.fetches[f].block == p->tile_k[t]);
+                cr_assert(x->t.hops[f].dst == at && x->t.hops[f].block == p->tile_k[t]);
         }
     free(has);
     free(crossed);
@@ -43,7 +43,7 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         cr_assert(!seen[2 * (at + m->src)]++, "rank %u sends twice in round %u", m->src, m->round);
         cr_assert(!seen[2 * (at + m->dst) + 1]++, "rank %u receives twice in round %u", m->dst, m->round);
         if (ps->rounds[m->round].kind != FCP_ROUND_INDEPENDENT) continue;
-        cr_assert(m->cls == FCP_KV && x->t.fetches[m->ref].parent == FCP_NONE);
+        cr_assert(m->cls == FCP_KV && x->t.hops[m->ref].parent == FCP_NONE);
         uint32_t *a = &degree[(m->fabric * ranks + m->src) * 2], *b = &degree[(m->fabric * ranks + m->dst) * 2 + 1];
         if (++*a > bound) bound = *a;
         if (++*b > bound) bound = *b;
@@ -73,7 +73,7 @@ static void check_visits(const planned *x) {
             visited[y->q_block] += y->tiles;
             cr_assert_eq(!!(y->flags & FCP_VISIT_LAST), visited[y->q_block] == all[y->q_block]);
             for (uint32_t i = y->first_tile; i < y->first_tile + y->tiles; i++) {
-                uint32_t t = x->s.order[i], f = x->t.tile_fetch[t];
+                uint32_t t = x->s.order[i], f = x->t.tile_kv[t];
                 cr_assert(!done[t]++);
                 cr_assert_eq(placement_exec(x->at.placement, t), r);
                 cr_assert(t >= p->tile_start[y->q_block] && t < p->tile_start[y->q_block + 1]);
@@ -113,19 +113,19 @@ static void check_slots(const planned *x) {
     bool backward = x->program->passes[FCP_BACKWARD];
     life *kv = calloc(n + 1, sizeof *kv), *dkv = calloc(2 * n + 1, sizeof *dkv);
     for (uint32_t f = 0; f < n; f++) {
-        const fetch *y = &x->t.fetches[f];
-        kv[f] = (life){y->dst, x->s.first_stage[f], 0, x->slots.fetch[f].kv};
+        const hop *y = &x->t.hops[f];
+        kv[f] = (life){y->dst, x->s.first_stage[f], 0, x->slots.held[f]};
         if (x->s.use_first[f] != FCP_NONE) kv[f].end = x->s.use_last[f] + buffers;
         if (y->parent != FCP_NONE) kv[y->parent].end = later(kv[y->parent].end, x->s.last_stage[f] + 1);
         if (!backward) continue;
-        dkv[f] = (life){y->dst, x->s.use_first[f], x->s.return_stage[f] + 1, x->slots.fetch[f].accumulator};
-        dkv[n + f] = (life){y->src, x->s.return_stage[f], x->s.return_stage[f] + buffers, x->slots.fetch[f].landing};
-        if (y->parent != FCP_NONE && x->s.return_stage[f] < dkv[y->parent].birth) dkv[y->parent].birth = x->s.return_stage[f];
-        cr_assert(x->s.return_stage[f] >= (x->s.use_first[f] == FCP_NONE ? 0 : x->s.use_last[f] + buffers));
+        dkv[f] = (life){y->dst, x->s.use_first[f], x->s.back[FCP_BACKWARD].last[f] + 1, x->slots.back[FCP_BACKWARD].from[f]};
+        dkv[n + f] = (life){y->src, x->s.back[FCP_BACKWARD].last[f], x->s.back[FCP_BACKWARD].last[f] + buffers, x->slots.back[FCP_BACKWARD].to[f]};
+        if (y->parent != FCP_NONE && x->s.back[FCP_BACKWARD].last[f] < dkv[y->parent].birth) dkv[y->parent].birth = x->s.back[FCP_BACKWARD].last[f];
+        cr_assert(x->s.back[FCP_BACKWARD].last[f] >= (x->s.use_first[f] == FCP_NONE ? 0 : x->s.use_last[f] + buffers));
     }
     for (size_t f = 0; f < n; f++) cr_assert(kv[f].slot >= x->slots.homes[kv[f].rank]);
-    check_lives(kv, n, x->p.ranks, x->slots.kv_count);
-    if (backward) check_lives(dkv, 2 * n, x->p.ranks, x->slots.dkv_count);
+    check_lives(kv, n, x->p.ranks, x->slots.count[FCP_KV]);
+    if (backward) check_lives(dkv, 2 * n, x->p.ranks, x->slots.count[FCP_DKV]);
     free(kv);
     free(dkv);
 }
@@ -182,8 +182,8 @@ Test(schedule, by_hand) {
     cr_assert_eq(x.s.pass[FCP_FORWARD].stages, 3);
     cr_assert_eq(x.s.first_stage[0], 1);
     cr_assert_eq(x.s.first_stage[2], 2);
-    cr_assert_eq(x.slots.kv_count[1], 2); /* [1, 3) and [2, 4) overlap */
-    cr_assert_eq(x.slots.kv_count[0], 1);
-    for (uint32_t f = 0; f < 3; f++) cr_assert_eq(x.s.return_stage[f], x.s.use_last[f] + 2);
+    cr_assert_eq(x.slots.count[FCP_KV][1], 2); /* [1, 3) and [2, 4) overlap */
+    cr_assert_eq(x.slots.count[FCP_KV][0], 1);
+    for (uint32_t f = 0; f < 3; f++) cr_assert_eq(x.s.back[FCP_BACKWARD].last[f], x.s.use_last[f] + 2);
     planned_free(&x);
 }
