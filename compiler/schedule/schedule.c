@@ -160,6 +160,18 @@ static fcp_code levels_open(builder *b) {
     return code;
 }
 
+/* Goes on from a copy of the levels. */
+static fcp_code levels_copy(builder *b, const levels *of) {
+    levels *l = &b->levels;
+    *l = *of;
+    l->used = ARENA_NEW(b->scratch, uint8_t, (size_t)l->lines * l->width);
+    l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
+    if (!l->used || !l->full) return FCP_E_NO_MEMORY;
+    memcpy(l->used, of->used, (size_t)l->lines * l->width);
+    memcpy(l->full, of->full, l->lines * sizeof *l->full);
+    return FCP_OK;
+}
+
 /* Finds stages for units that go from src to dst, `release` or later, in order. */
 static fcp_code level(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, uint32_t release, uint32_t units,
                       uint32_t *out_stage) {
@@ -508,16 +520,9 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     if (!back->last || !back->first || (out->levelled && (!back->start || !back->unit_stage))) return FCP_E_NO_MEMORY;
     /* before it is a hop's turn: the last stage that adds to its result */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
-    if (out->levelled) { /* each pass begins with what is common to both */
-        fcp_code code = levels_open(b);
-        for (uint32_t f = 0; !code && f < t->count; f++)
-            for (uint32_t u = 0; !code && t->hops[f].parent != FCP_NONE && u < t->hops[f].units; u++) {
-                uint32_t stage = out->unit_round[out->unit_start[f] + u];
-                code = levels_reach(b, stage);
-                if (code) break;
-                levels_add(b, line_of(t->hops[f].src, FCP_SEND, t->hops[f].fabric), stage);
-                levels_add(b, line_of(t->hops[f].dst, FCP_RECV, t->hops[f].fabric), stage);
-            }
+    const levels common = b->levels; /* what arrives is the same in both passes */
+    if (out->levelled) {
+        fcp_code code = levels_copy(b, &common);
         if (code) return code;
     }
     for (uint32_t f = t->count; f-- > first;) {
@@ -538,6 +543,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
         }
         if (x->parent != FCP_NONE && back->last[f] > back->last[x->parent]) back->last[x->parent] = back->last[f];
     }
+    b->levels = common;
     return FCP_OK;
 }
 
