@@ -214,6 +214,7 @@ static fcp_code arrivals(builder *b) {
         } else if (!out->levelled) {
             out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
         } else {
+            if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
             fcp_code code = level(b, x->src, x->dst, x->fabric, out->last_stage[x->parent] + 1, x->units, slot);
             if (code) return code;
             out->first_stage[f] = slot[0];
@@ -527,6 +528,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     }
     for (uint32_t f = t->count; f-- > first;) {
         const hop *x = &t->hops[f];
+        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
         bool passed_on = out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
                          traffic_result(t, x->block) == RESULT_WHOLE;
         uint32_t release = back->last[f] + (passed_on ? 1 : buffers);
