@@ -117,12 +117,19 @@ $(B)/gen/fcp.tab.c $(B)/gen/fcp.tab.h &: grammar/fcp.y
 $(B)/gen/fcp.lex.c $(B)/gen/fcp.lex.h &: grammar/fcp.l $(B)/gen/fcp.tab.h
 	@echo '  flex  $<'
 	$(Q)flex --header-file=$(B)/gen/fcp.lex.h -o $(B)/gen/fcp.lex.c $<
-$(B)/gen/prelude.c: grammar/prelude.fcp
+# Its text, and where each mask and score stands in it: from `mask` or `score` to the next line that is empty or a comment,
+# or that begins one.
+$(B)/gen/prelude.c: grammar/prelude.fcp grammar/prelude.h
 	@mkdir -p $(B)/gen
 	@echo '  array $<'
-	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
+	$(Q)(echo '#include "grammar/prelude.h"'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
-	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
+	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;"; \
+	 echo 'const prelude_item prelude_items[] = {'; \
+	 LC_ALL=C awk '/^(mask|score) / {if (open) print at "},"; name = $$2; sub(/[^A-Za-z0-9_].*/, "", name); open = 1; \
+	     printf "{\"%s\", %s, %d, ", name, $$1 == "score" ? "true" : "false", at} \
+	   /^(#|$$)/ && open {print at "},"; open = 0} {at += length($$0) + 1} END {if (open) print at "},"}' $<; \
+	 echo '};'; echo 'const unsigned prelude_item_count = sizeof prelude_items / sizeof *prelude_items;') > $@
 # The simulator's profiles, as strings, with their names.
 PROFILES = $(sort $(wildcard compiler/simulate/profiles/*.profile))
 $(B)/gen/profiles.c: $(PROFILES)
