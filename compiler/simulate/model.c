@@ -125,6 +125,12 @@ static uint64_t attend(const sim_model *m, const fcp_instr *x) {
     return m->kernel.launch + (time > moved ? time : moved);
 }
 
+uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy) {
+    uint64_t bytes = 0;
+    for (uint32_t t = copy->a; t < copy->a + copy->b; t++) bytes += sim_model_bytes(m, &m->plan->transfers[t]);
+    return bytes;
+}
+
 uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_problem *p = m->plan->problem;
@@ -133,7 +139,7 @@ uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
     case FCP_OP_ATTEND:
         return noisy(m, attend(m, x), instr);
     case FCP_OP_COPY: /* each byte is read and written */
-        for (uint32_t t = x->a; t < x->a + x->b; t++) bytes += 2 * sim_model_bytes(m, &m->plan->transfers[t]);
+        bytes = 2 * sim_model_copied(m, x);
         break;
     case FCP_OP_DELTA: /* reads O and dO, writes a float a head */
         bytes = m->home_tokens[rank] * (2 * fcp_class_bytes(p, FCP_Q, m->pass) + (uint64_t)p->heads * 4);

@@ -33,6 +33,8 @@ uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr);
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate);
 /* Bytes of a transfer on the wire. */
 uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t);
+/* Bytes that a COPY copies. */
+uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy);
 /* bytes / rate in picoseconds, rounded up; saturates. */
 uint64_t sim_model_time(uint64_t bytes, uint64_t rate);
 #endif

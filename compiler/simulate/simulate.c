@@ -10,6 +10,7 @@
 #include "compiler/simulate/engine.h"
 
 const char *const sim_reason_names[SIM_REASONS] = {"kv", "return", "reshuffle"};
+const char *const sim_lane_names[SIM_LANES] = {"compute", "net", "local"};
 const char *const sim_bound_names[SIM_BOUNDS] = {"mean", "compute", "net", "local", "uplink", "path"};
 
 uint64_t sim_largest_bound(const sim_pass *pass) {
@@ -50,15 +51,17 @@ static fcp_code bound_uplink(const sim_model *m, const sim_rounds *rounds, sim_p
     return FCP_OK;
 }
 
-static fcp_code simulate_pass(const sim_model *m, sim_pass *out, arena *memory, arena *scratch) {
+static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory, arena *scratch) {
     const fcp_problem *p = m->plan->problem;
     sim_rounds rounds;
     sim_rank *unhindered = ARENA_ZNEW(scratch, sim_rank, p->ranks);
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
     out->compute_end = ARENA_ZNEW(memory, uint64_t, m->plan->instrs_count);
     fcp_code code = unhindered && out->ranks && out->compute_end ? sim_rounds_new(m->plan, m->pass, scratch, &rounds) : FCP_E_NO_MEMORY;
-    if (!code) code = sim_walk(m, &rounds, false, out->ranks, out->compute_end, &out->makespan, scratch);
-    if (!code) code = sim_walk(m, &rounds, true, unhindered, NULL, &out->bound[SIM_BOUND_PATH], scratch);
+    if (!code)
+        code = sim_walk(m, &rounds, false, out->ranks, out->compute_end, &out->makespan, options ? options->watch : NULL,
+                        options ? options->context : NULL, scratch);
+    if (!code) code = sim_walk(m, &rounds, true, unhindered, NULL, &out->bound[SIM_BOUND_PATH], NULL, NULL, scratch);
     if (!code) code = bound_uplink(m, &rounds, out, scratch);
     if (code) return code;
     uint64_t longest = 0;
@@ -92,7 +95,7 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
         sim_model m;
         if (!(plan->problem->passes >> pass & 1)) continue;
         code = sim_model_new(plan, (fcp_pass)pass, profile, options, &scratch, &m);
-        if (!code) code = simulate_pass(&m, &out->pass[pass], memory, &scratch);
+        if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &scratch);
         arena_reset(&scratch);
     }
     arena_free(&scratch);

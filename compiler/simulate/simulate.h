@@ -33,6 +33,37 @@ typedef enum sim_bound {
 } sim_bound;
 extern const char *const sim_bound_names[SIM_BOUNDS]; /* "mean", "compute", "net", "local", "uplink", "path" */
 
+/* The timeline: what each rank does when, as a list of intervals. A rank has three lanes. In one lane intervals follow each
+ * other, but a rank sends and receives on a fabric at the same time.
+ *
+ * Example: rank 1's compute lane is {WAIT 0..140 us, cause: its LAUNCH of round 0, reason kv}, {WORK 140..900 us: ATTEND}. Its
+ * net lane is {RECV 20..140 us, ready 3 us, peer 0}: it had come to the round at 3 us, and waited for rank 0 until 20 us. */
+typedef enum sim_lane { SIM_LANE_COMPUTE, SIM_LANE_NET, SIM_LANE_LOCAL, SIM_LANES } sim_lane;
+extern const char *const sim_lane_names[SIM_LANES]; /* "compute", "net", "local" */
+typedef enum sim_doing { SIM_WORK, SIM_WAIT, SIM_SEND, SIM_RECV } sim_doing;
+
+typedef struct sim_interval {
+    uint64_t start, end;      /* picoseconds from the pass's beginning; start < end */
+    uint64_t ready;           /* SEND, RECV: when this rank had come to its launch; until `start` it waited for its peer or a
+                               * port. Else: start */
+    uint64_t bytes;           /* SEND, RECV: on the wire. COPY: what is copied. Else 0 */
+    uint32_t rank, pass;      /* pass: an fcp_pass */
+    sim_lane lane;
+    sim_doing doing;
+    sim_reason reason;        /* WAIT: what for. SEND, RECV: what a compute queue that waits for it would wait for */
+    uint32_t instr;           /* of plan->instrs: the COPY, DELTA, ATTEND, ..., the WAIT, or the LAUNCH on this rank */
+    uint32_t cause;           /* WAIT: the instruction of the rank's other queue that ended last. Else FCP_NONE */
+    uint32_t transfer;        /* SEND, RECV: of plan->transfers, the sender's record at both ends. Else FCP_NONE */
+    uint32_t peer;            /* SEND, RECV: the other rank. Else FCP_NONE */
+    uint32_t stage;           /* of the instruction */
+    uint32_t round;           /* SEND, RECV: counted from 0 in the pass. Else FCP_NONE */
+    uint32_t block;           /* SEND, RECV, REDUCE: the block. ATTEND of one visit: its Q block. Else FCP_NONE */
+} sim_interval;
+
+/* Is called with one interval after the other. Those of one rank and lane come in the order in which they begin. Waits of
+ * the communication queue are not among them: `ready` shows them. */
+typedef void sim_watch(void *context, const sim_interval *x);
+
 typedef struct sim_rank {
     uint64_t compute;              /* time its compute queue works */
     uint64_t wait[SIM_REASONS];    /* time its compute queue waits */
@@ -54,6 +85,8 @@ typedef struct sim_pass {
 typedef struct sim_options {
     uint32_t noise;       /* per mille: each kernel and transfer takes up to this much longer; 0: none */
     uint64_t noise_seed;  /* of the draw; the same seed draws the same noise */
+    sim_watch *watch;     /* gets the timeline of both passes; NULL: none is made */
+    void *context;        /* for watch */
 } sim_options;
 
 typedef struct sim_result {

@@ -170,6 +170,62 @@ Test(simulate, a_port_is_busy_for_its_latencies_and_its_bytes) {
     fcp_plan_free(fast);
 }
 
+/* What a watcher adds up of a timeline. */
+typedef struct seen {
+    const fcp_plan *plan;
+    uint64_t work[FCP_PASSES][8], wait[FCP_PASSES][8][SIM_REASONS], bytes[FCP_PASSES][FCP_FABRICS];
+    uint64_t until[FCP_PASSES][8][SIM_LANES][2]; /* ends of lanes; the ports of a fabric are two */
+    uint64_t last[FCP_PASSES];
+    sim_interval sent;
+} seen;
+
+static void see(void *context, const sim_interval *x) {
+    seen *s = context;
+    uint64_t *until = &s->until[x->pass][x->rank][x->lane][x->doing == SIM_RECV];
+    cr_assert(x->ready <= x->start && x->start < x->end && *until <= x->start);
+    *until = x->end;
+    if (x->end > s->last[x->pass]) s->last[x->pass] = x->end;
+    cr_assert_eq(x->stage, s->plan->instrs[x->instr].stage);
+    if (x->lane == SIM_LANE_COMPUTE) {
+        cr_assert((x->doing == SIM_WAIT) == (s->plan->instrs[x->instr].op == FCP_OP_WAIT) && (x->doing == SIM_WAIT) == (x->cause != FCP_NONE));
+        *(x->doing == SIM_WORK ? &s->work[x->pass][x->rank] : &s->wait[x->pass][x->rank][x->reason]) += x->end - x->start;
+        return;
+    }
+    const fcp_transfer *t = &s->plan->transfers[x->transfer];
+    cr_assert(t->dir == FCP_SEND && t->block == x->block && s->plan->instrs[x->instr].c == x->round);
+    if (x->doing == SIM_SEND) {
+        s->bytes[x->pass][t->fabric] += x->bytes;
+        s->sent = *x;
+        return;
+    }
+    cr_assert(s->sent.transfer == x->transfer && s->sent.rank == x->peer && s->sent.peer == x->rank);
+    cr_assert(s->sent.start == x->start && s->sent.end == x->end && s->sent.bytes == x->bytes);
+}
+
+Test(simulate, the_timeline_adds_up_to_the_result) {
+    fcp_plan *plan = plan_of("model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; latency = 4 us }\n"
+                             "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
+                             "plan { mask = causal; block = 512; strategy = fcp; layout = contiguous; passes = forward, backward }\n");
+    sim_profile profile;
+    fcp_error err = {0};
+    sim_result r;
+    arena memory = {0};
+    seen s = {.plan = plan};
+    sim_options options = {.watch = see, .context = &s};
+    cr_assert_eq(sim_profile_find("h200", &profile, &err), FCP_OK);
+    cr_assert_eq(simulate(plan, &profile, &options, &memory, &r, &err), FCP_OK);
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        cr_assert_eq(s.last[pass], r.pass[pass].makespan);
+        cr_assert_arr_eq(s.bytes[pass], r.pass[pass].bytes, sizeof s.bytes[pass]);
+        for (int rank = 0; rank < 8; rank++) {
+            cr_assert_eq(s.work[pass][rank], r.pass[pass].ranks[rank].compute);
+            cr_assert_arr_eq(s.wait[pass][rank], r.pass[pass].ranks[rank].wait, sizeof s.wait[pass][rank]);
+        }
+    }
+    arena_free(&memory);
+    fcp_plan_free(plan);
+}
+
 Test(simulate, noise_only_adds_is_bounded_and_follows_the_seed) {
     fcp_plan *plan = ring_of(4, 2048, "ring", "causal", "intra = 40 GB/s");
     sim_profile profile = profile_of(round_figures);
