@@ -107,7 +107,7 @@ static fcp_code predict(const run *r, const fcp_plan *plan, const sim_profile *p
         out->pass[pass].mfu = x->makespan ? sim_mfu(plan, x) : 0;
     }
     for (uint64_t seed = 1; r->noise && seed <= r->seeds; seed++) {
-        const sim_options options = {.noise = (uint32_t)r->noise * 10, .noise_seed = seed};
+        const sim_options options = {.noise = (uint32_t)r->noise * 10, .seed = seed};
         arena scratch = {0};
         sim_result noisy;
         if ((code = simulate(plan, profile, &options, &scratch, &noisy, err))) return code;

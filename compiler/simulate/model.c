@@ -20,8 +20,7 @@ uint64_t sim_model_time(uint64_t bytes, uint64_t rate) {
     return time >> 64 ? UINT64_MAX : (uint64_t)time;
 }
 
-/* A number below 2^32 that looks drawn, the same for the same seed and number. */
-static uint32_t drawn(uint64_t seed, uint64_t number) {
+uint32_t sim_model_drawn(uint64_t seed, uint64_t number) {
     uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -30,13 +29,24 @@ static uint32_t drawn(uint64_t seed, uint64_t number) {
 
 static uint64_t noisy(const sim_model *m, uint64_t time, uint64_t number) {
     if (!m->noise) return time;
-    return time + (uint64_t)((unsigned __int128)time * m->noise * drawn(m->seed, number) / 1000 >> 32);
+    return time + (uint64_t)((unsigned __int128)time * m->noise * sim_model_drawn(m->seed, number) / 1000 >> 32);
 }
 
 /* Cells of each class in each shape, over its runs. */
 typedef struct cell_counts {
     uint64_t full, partial;
 } cell_counts;
+
+/* What `time` of a launch's cells and rows takes on the device: on its share of it, in whole waves where they are few, and
+ * no less than its bytes. */
+static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint64_t bytes) {
+    const uint64_t share = m->sms - m->margin;
+    time = (uint64_t)((unsigned __int128)time * m->sms / share);
+    if (items && items < FOUR_WAVES * share)
+        time = (uint64_t)((unsigned __int128)time * ((items + share - 1) / share * share) / items);
+    uint64_t moved = sim_model_time(bytes, m->hbm);
+    return m->kernel.launch + (time > moved ? time : moved);
+}
 
 static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
     cell_counts *counts = ARENA_ZNEW(scratch, cell_counts, plan->shapes_count);
@@ -48,15 +58,25 @@ static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
 
 /* Bytes that a visit moves between the device's memory and its multiprocessors at least: its queries' tensors and state
  * once, and the keys of each tile once. */
-static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
+static uint64_t memory_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t q_block, uint64_t keys, bool first, bool last) {
     const fcp_problem *p = plan->problem;
     uint64_t q = fcp_class_bytes(p, FCP_Q, FCP_FORWARD), kv = fcp_class_bytes(p, FCP_KV, FCP_FORWARD);
     uint64_t state = fcp_class_bytes(p, FCP_STATE, FCP_FORWARD), dkv = fcp_class_bytes(p, FCP_DKV, FCP_FORWARD);
-    uint64_t tokens = plan->blocks[v->q_block].tokens, keys = 0;
-    for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) keys += plan->blocks[plan->tiles[t].k_block].tokens;
+    uint64_t tokens = plan->blocks[q_block].tokens;
     if (pass == FCP_BACKWARD) return tokens * (2 * q + 2 * (uint64_t)p->heads * p->head_dim * 4) + keys * (kv + 2 * dkv);
-    bool first = v->flags & FCP_VISIT_FIRST, last = v->flags & FCP_VISIT_LAST;
     return tokens * (q + (first ? 0 : state) + (last ? q + (uint64_t)p->heads * 4 : state)) + keys * kv;
+}
+
+static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
+    uint64_t keys = 0;
+    for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) keys += plan->blocks[plan->tiles[t].k_block].tokens;
+    return memory_bytes(plan, pass, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
+}
+
+/* The same of one tile of the visit, if it is a launch of its own. */
+static uint64_t tile_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v, uint32_t t) {
+    bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST, last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;
+    return memory_bytes(plan, pass, v->q_block, plan->blocks[plan->tiles[t].k_block].tokens, first, last);
 }
 
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
@@ -68,33 +88,40 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
         .plan = plan, .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
         .margin = moves ? p->margin : 0, .small = profile->small, .latency = c->latency_ns * 1000,
         .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
-        .noise = options ? options->noise : 0, .seed = options ? options->noise_seed : 0};
+        .noise = options ? options->noise : 0, .seed = options ? options->seed : 0,
+        .single = options && options->without & SIM_WITHOUT_FUSION};
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink = (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
     arena scratch = {0};
     cell_counts *shapes = count_shapes(plan, &scratch);
-    sim_visit *visits = ARENA_NEW(memory, sim_visit, plan->visits_count);
+    sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
     uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, p->ranks);
-    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count); /* per piece: 1 + the visit that counted its rows */
+    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count); /* per piece: the last launch that counted its rows */
     fcp_code code = shapes && visits && tokens && seen ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint64_t b = 0; !code && b < plan->blocks_count; b++)
         if (plan->blocks[b].holds & FCP_HOLDS_Q) tokens[plan->blocks[b].home] += plan->blocks[b].tokens;
+    uint64_t launches = 0;
     for (uint64_t i = 0; !code && i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
-        uint64_t full = 0, partial = 0, rows = 0;
-        for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++)
+        sim_visit *sum = &visits[i];
+        uint64_t rows = 0, time = 0;
+        launches++;
+        for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) {
+            uint64_t tile = 0;
+            if (out->single && t > v->first_tile) launches++, rows = 0;
             for (uint32_t x = plan->tiles[t].first_part; x < plan->tiles[t].first_part + plan->tiles[t].parts; x++) {
                 const fcp_part *part = &plan->parts[x];
-                full += shapes[part->shape].full;
-                partial += shapes[part->shape].partial;
-                if (seen[part->q_piece] == i + 1) continue;
-                seen[part->q_piece] = i + 1;
-                rows += (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL;
+                tile += (shapes[part->shape].full * out->kernel.full + shapes[part->shape].partial * out->kernel.partial) * p->heads;
+                if (seen[part->q_piece] == launches) continue;
+                seen[part->q_piece] = launches;
+                uint64_t here = (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * p->heads;
+                tile += here * out->kernel.row;
+                rows += here;
             }
-        visits[i] = (sim_visit){
-            .time = (full * out->kernel.full + partial * out->kernel.partial + rows * out->kernel.row) * p->heads,
-            .items = rows * p->heads, .bytes = visit_bytes(plan, pass, v)};
+            time += out->single ? launched(out, tile, rows, tile_bytes(plan, pass, v, t)) : tile;
+        }
+        *sum = (sim_visit){.time = time, .items = rows, .bytes = out->single ? 0 : visit_bytes(plan, pass, v)};
     }
     arena_free(&scratch);
     out->visits = visits;
@@ -112,17 +139,13 @@ uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
 }
 
 static uint64_t attend(const sim_model *m, const fcp_instr *x) {
-    uint64_t time = 0, items = 0, bytes = 0, share = m->sms - m->margin;
+    uint64_t time = 0, items = 0, bytes = 0;
     for (uint32_t v = x->a; v < x->a + x->b; v++) {
         time += m->visits[v].time;
         items += m->visits[v].items;
         bytes += m->visits[v].bytes;
     }
-    time = (uint64_t)((unsigned __int128)time * m->sms / share);
-    if (items && items < FOUR_WAVES * share)
-        time = (uint64_t)((unsigned __int128)time * ((items + share - 1) / share * share) / items);
-    uint64_t moved = sim_model_time(bytes, m->hbm);
-    return m->kernel.launch + (time > moved ? time : moved);
+    return m->single ? time : launched(m, time, items, bytes);
 }
 
 uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy) {

@@ -5,7 +5,7 @@
 
 /* A visit of a plan, all heads together. */
 typedef struct sim_visit {
-    uint64_t time;  /* of its cells and rows on the whole device */
+    uint64_t time;  /* of its cells and rows on the whole device; of its launches, where each tile is one */
     uint64_t items; /* thread blocks: row items times heads */
     uint64_t bytes; /* to and from the device's memory, at least */
 } sim_visit;
@@ -20,6 +20,7 @@ typedef struct sim_model {
     uint64_t uplink;       /* what all ranks of a node send over net together, bytes per second */
     const struct sim_visit *visits;
     const uint64_t *home_tokens; /* per rank: query tokens of its home blocks */
+    bool single;                 /* each tile is a launch of its own */
     uint32_t noise;
     uint64_t seed;
 } sim_model;
@@ -33,6 +34,10 @@ uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr);
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate);
 /* Bytes of a transfer on the wire. */
 uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t);
+/* Do a node's ranks share an uplink that is narrower than their ports together? */
+static inline bool sim_model_shares_uplink(const sim_model *m) { return m->uplink < m->plan->problem->gpus * m->rate[FCP_NET]; }
+/* A number below 2^32 that looks drawn, the same for the same seed and number. */
+uint32_t sim_model_drawn(uint64_t seed, uint64_t number);
 /* Bytes that a COPY copies. */
 uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy);
 /* bytes / rate in picoseconds, rounded up; saturates. */

@@ -21,7 +21,8 @@
 typedef enum sim_reason { SIM_KV, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
 extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "return", "reshuffle" */
 
-/* No plan with these tables can be faster on these wires and kernels than any of the bounds. */
+/* No plan with these tables can be faster on these wires and kernels than any of the bounds. With a network other than
+ * ROUNDS and SHARED, ports are bounded by their bytes alone, and the chain of waits is not known: `path` is 0. */
 typedef enum sim_bound {
     SIM_BOUND_MEAN,    /* all compute, spread evenly over the ranks */
     SIM_BOUND_COMPUTE, /* the compute of the busiest rank */
@@ -79,12 +80,34 @@ typedef struct sim_pass {
     uint64_t bytes[FCP_FABRICS];  /* sent, the reshuffle included */
     double flops;                 /* of the allowed pairs */
     sim_rank *ranks;              /* one a rank; in the arena of the call */
-    uint64_t *compute_end;        /* per instruction of the plan: when it ends, if it is of this pass */
 } sim_pass;
+
+/* How transfers meet. What a plan does is ROUNDS; the others say what its rounds are worth. */
+typedef enum sim_network {
+    SIM_NETWORK_ROUNDS, /* as planned: one send and one receive a round and fabric. Behind an oversubscribed uplink the
+                         * transfers of a round share it evenly, and rounds are served in order */
+    SIM_NETWORK_SHARED, /* the same, but what is in flight shares ports and uplinks max-min fairly */
+    SIM_NETWORK_FLUID,  /* the same, and a rank begins all rounds of a stage at once */
+    SIM_NETWORK_PULLS,  /* no rounds: a rank asks for one block after the other, in an order drawn from `seed`; who is asked
+                         * serves one after the other, in the order of asking */
+    SIM_NETWORKS
+} sim_network;
+extern const char *const sim_network_names[SIM_NETWORKS]; /* "rounds", "shared", "fluid", "pulls" */
+
+/* What can be left out, to see what it is worth. */
+enum {
+    SIM_WITHOUT_OVERLAP = 1, /* blocks come first, then all is computed, then gradients return; between layouts that come
+                              * before everything else and go after it */
+    SIM_WITHOUT_HIDING = 2,  /* the caller's layout comes in before everything else and goes out after it */
+    SIM_WITHOUT_FUSION = 4   /* each tile is a launch of its own */
+};
+extern const char *const sim_without_names[3]; /* "overlap", "hiding", "fusion" */
 
 typedef struct sim_options {
     uint32_t noise;       /* per mille: each kernel and transfer takes up to this much longer; 0: none */
-    uint64_t noise_seed;  /* of the draw; the same seed draws the same noise */
+    uint64_t seed;        /* of noise and of the order of pulls; the same seed draws the same */
+    sim_network network;
+    uint32_t without;     /* bits SIM_WITHOUT_*; without OVERLAP or HIDING, ROUNDS is SHARED */
     sim_watch *watch;     /* gets the timeline of both passes; NULL: none is made */
     void *context;        /* for watch */
 } sim_options;

@@ -230,7 +230,7 @@ Test(simulate, noise_only_adds_is_bounded_and_follows_the_seed) {
     fcp_plan *plan = ring_of(4, 2048, "ring", "causal", "intra = 40 GB/s");
     sim_profile profile = profile_of(round_figures);
     uint64_t times[4];
-    static const sim_options options[] = {{0, 0}, {200, 1}, {200, 2}, {200, 1}};
+    static const sim_options options[] = {{.noise = 0}, {.noise = 200, .seed = 1}, {.noise = 200, .seed = 2}, {.noise = 200, .seed = 1}};
     for (int i = 0; i < 4; i++) {
         arena memory = {0};
         sim_result r;
