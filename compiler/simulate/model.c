@@ -45,7 +45,7 @@ static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint
     if (items && items < FOUR_WAVES * share)
         time = (uint64_t)((unsigned __int128)time * ((items + share - 1) / share * share) / items);
     uint64_t moved = sim_model_time(bytes, m->hbm);
-    return m->kernel.launch + (time > moved ? time : moved);
+    return m->kernel.at[SIM_LAUNCH] + (time > moved ? time : moved);
 }
 
 static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
@@ -86,10 +86,11 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
     *out = (sim_model){
         .plan = plan, .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
-        .margin = moves ? p->margin : 0, .small = profile->small, .latency = c->latency_ns * 1000,
+        .margin = moves ? p->margin : 0, .small = profile->small, .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
         .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
         .noise = options ? options->noise : 0, .seed = options ? options->seed : 0,
         .single = options && options->without & SIM_WITHOUT_FUSION};
+    if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink = (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
@@ -112,11 +113,11 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
             if (out->single && t > v->first_tile) launches++, rows = 0;
             for (uint32_t x = plan->tiles[t].first_part; x < plan->tiles[t].first_part + plan->tiles[t].parts; x++) {
                 const fcp_part *part = &plan->parts[x];
-                tile += (shapes[part->shape].full * out->kernel.full + shapes[part->shape].partial * out->kernel.partial) * p->heads;
+                tile += (shapes[part->shape].full * out->kernel.at[SIM_FULL] + shapes[part->shape].partial * out->kernel.at[SIM_PARTIAL]) * p->heads;
                 if (seen[part->q_piece] == launches) continue;
                 seen[part->q_piece] = launches;
                 uint64_t here = (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * p->heads;
-                tile += here * out->kernel.row;
+                tile += here * out->kernel.at[SIM_ROW];
                 rows += here;
             }
             time += out->single ? launched(out, tile, rows, tile_bytes(plan, pass, v, t)) : tile;
@@ -135,7 +136,7 @@ uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
 
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
     uint64_t bytes = sim_model_bytes(m, &m->plan->transfers[t]);
-    return noisy(m, m->latency + sim_model_time(bytes, rate), m->plan->instrs_count + t);
+    return noisy(m, m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate), m->plan->instrs_count + t);
 }
 
 static uint64_t attend(const sim_model *m, const fcp_instr *x) {

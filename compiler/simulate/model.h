@@ -15,7 +15,7 @@ typedef struct sim_model {
     fcp_pass pass;
     sim_kernel kernel;
     uint64_t sms, margin; /* of the device; what attention leaves to communication */
-    uint64_t small, latency;
+    uint64_t small, latency[FCP_FABRICS];
     uint64_t rate[FCP_FABRICS], hbm;
     uint64_t uplink;       /* what all ranks of a node send over net together, bytes per second */
     const struct sim_visit *visits;

@@ -189,8 +189,8 @@ Test(events, better_wires_never_hurt_a_plan) { with_plans(better_never_hurts); }
 /* A plan whose computing costs nothing takes half as long on wires of twice the rates and half the latency: exactly, but
  * for the picosecond to which each transfer is rounded up. */
 static void communication_halves(fcp_plan *plan, const char *name) {
-    static const char next_to_nothing[] = "gpu test\nsms 1 \"t\"\nsmall 0 us \"t\"\nforward.64.full 1 ps \"t\"\nforward.64.partial 1 ps \"t\"\n"
-                                          "backward.64.full 1 ps \"t\"\nbackward.64.partial 1 ps \"t\"\n";
+    static const char next_to_nothing[] = "gpu test\nsms 1 \"t\"\nsmall 0 us \"t\"\nforward.64.full 1 ps \"t\"\nforward.64.partial 1 ps \"t\"\nforward.64.row 0 ps \"t\"\nforward.64.launch 0 ps \"t\"\n"
+                                          "backward.64.full 1 ps \"t\"\nbackward.64.partial 1 ps \"t\"\nbackward.64.row 0 ps \"t\"\nbackward.64.launch 0 ps \"t\"\n";
     const fcp_cluster *own = plan->cluster;
     sim_profile profile;
     fcp_error err = {0};
@@ -228,7 +228,8 @@ Test(events, twice_the_rates_and_half_the_latency_halve_communication) { with_pl
 static const char round_figures[] = "gpu test\nsms 100 \"t\"\nsmall 0 us \"t\"\n"
                                     "forward.64.full 1 us \"t\"\nforward.64.partial 2 us \"t\"\n"
                                     "forward.64.row 3 us \"t\"\nforward.64.launch 10 us \"t\"\n"
-                                    "backward.64.full 2 us \"t\"\nbackward.64.partial 5 us \"t\"\n";
+                                    "backward.64.full 2 us \"t\"\nbackward.64.partial 5 us \"t\"\n"
+                                    "backward.64.row 4 us \"t\"\nbackward.64.launch 20 us \"t\"\n";
 enum { US = 1000000 };
 
 /* A ring of `ranks` nodes of one GPU, one sequence, 2048 tokens each, all pairs allowed. Every rank needs every other's block:

@@ -258,18 +258,43 @@ Test(simulate, shipped_profiles_are_read_and_others_are_named) {
 }
 
 Test(simulate, profiles_refuse_what_they_do_not_know) {
-    static const struct { const char *line, *says; } wrong[] = {
-        {"speed 3 us \"x\"", "no figure"}, {"forward.64.full 1 \"x\"", "needs a time"}, {"forward.64.full one us \"x\"", "number"},
-        {"forward.64.full 1 us", "source"}, {"forward.64.full 1 us \"\"", "source"}, {"forward.64.full 1 us \"x\" y", "follows"},
-        {"forward.0.full 1 us \"x\"", "no figure"}, {"forward.64.full 99999999999999999999 us \"x\"", "number"}, {"gpu", "name"},
-        {"forward.64.full 0 us \"x\"", "above 0"}, {"sms 0 \"x\"", "no sms"}};
+    /* a line more, or in the place of the figure that begins with `instead` */
+    static const struct { const char *instead, *line, *says; } wrong[] = {
+        {NULL, "speed 3 us \"x\"", "no figure"}, {NULL, "forward.64.ful 1 us \"x\"", "mean forward.64.full"}, {NULL, "smal 1 us \"x\"", "mean small"},
+        {"forward.64.full", "forward.64.full 1 \"x\"", "needs a time"}, {"forward.64.full", "forward.64.full one us \"x\"", "number"},
+        {"forward.64.full", "forward.64.full 1 us", "source"}, {"forward.64.full", "forward.64.full 1 us \"\"", "source"},
+        {"forward.64.full", "forward.64.full 1 us \"x\" y", "follows"}, {NULL, "forward.0.full 1 us \"x\"", "no figure"},
+        {"forward.64.full", "forward.64.full 99999999999999999999 us \"x\"", "number"}, {"forward.64.full", "forward.64.full -1 us \"x\"", "negative"},
+        {"gpu", "gpu", "name"}, {"forward.64.full", "forward.64.full 0 us \"x\"", "above 0"}, {"sms", "sms 0 \"x\"", "above 0"},
+        {"sms", "", "no sms"}, {"small", "", "no small"}, {"gpu", "", "which gpu"}, {"backward.64.row", "", "no backward.64.row"},
+        {NULL, "latency.local 0 us \"x\"", "above 0"}, {NULL, "forward.64.full 1 us \"x\"", "twice"}, {NULL, "gpu again", "twice"},
+        {NULL, "forward.128.full 1 us \"x\"", "no forward.128.partial"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char text[2048];
+        char text[2048] = "", *end = text;
+        for (const char *at = round_figures; *at; at = strchr(at, '\n') + 1) {
+            bool replaced = wrong[i].instead && !strncmp(at, wrong[i].instead, strlen(wrong[i].instead));
+            if (!replaced) end += snprintf(end, (size_t)(text + sizeof text - end), "%.*s", (int)(strchr(at, '\n') + 1 - at), at);
+        }
+        snprintf(end, (size_t)(text + sizeof text - end), "%s\n", wrong[i].line);
         sim_profile p;
         fcp_error err = {0};
-        snprintf(text, sizeof text, "%s%s\n", round_figures, wrong[i].line);
         cr_assert_eq(sim_profile_read("p", text, strlen(text), &p, &err), FCP_E_PROFILE, "%s", wrong[i].line);
         cr_assert(strstr(err.message, wrong[i].says), "%s: %s", wrong[i].line, err.message);
-        cr_assert(err.line >= 1);
+        cr_assert(err.line >= 1 && !strcmp(err.file, "p"));
     }
+}
+
+Test(simulate, messages_inside_a_node_may_be_faster) {
+    char text[2048];
+    snprintf(text, sizeof text, "%slatency.local 250 ns \"t\"\n", round_figures);
+    fcp_plan *plan = ring_of(4, 2048, "ring(coalesce = 1, buffers = 1)", "full", "intra = 40 GB/s"); /* latency: 1 us */
+    sim_profile slow = profile_of(round_figures), fast = profile_of(text);
+    fcp_error err = {0};
+    arena memory = {0};
+    sim_result a, b;
+    cr_assert_eq(simulate(plan, &slow, NULL, &memory, &a, &err), FCP_OK);
+    cr_assert_eq(simulate(plan, &fast, NULL, &memory, &b, &err), FCP_OK);
+    cr_assert_eq(a.pass[FCP_FORWARD].makespan - b.pass[FCP_FORWARD].makespan, 3 * 750 * (uint64_t)1000, "three units, 750 ns less each");
+    arena_free(&memory);
+    fcp_plan_free(plan);
 }
