@@ -5,7 +5,8 @@
  * does not fill the device: below FOUR_WAVES waves of thread blocks, waves count as whole ones. That rule is assumed; the
  * constants are the profile's.
  *
- * Communication. A transfer takes the latency and then its bytes at the rate of its wire.
+ * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than what
+ * the multiprocessors of the margin can move (without a margin: one), where the profile says how much that is.
  *
  * Everything else (COPY, DELTA, REDUCE) moves memory: a launch, and its bytes over the memory's bandwidth.
  *
@@ -91,6 +92,8 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
         .noise = options ? options->noise : 0, .seed = options ? options->seed : 0,
         .single = options && options->without & SIM_WITHOUT_FUSION};
     if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
+    uint64_t moved = profile->channel * (p->margin ? p->margin : 1);
+    if (profile->channel && moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink = (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));

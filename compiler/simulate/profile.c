@@ -74,20 +74,25 @@ static const struct unit {
     const char *name;
     uint64_t scale; /* in picoseconds */
 } units[] = {{"ps", 1}, {"ns", 1000}, {"us", 1000000}, {"ms", UINT64_C(1000000000)}};
+typedef enum figure_kind { COUNT, TIME, RATE } figure_kind; /* what a figure is */
 
 /* What has been read: which lines were there. */
 typedef struct reading {
     sim_profile p;
-    bool sms, small, local;
+    bool sms, small, local, channel;
     unsigned constants[FCP_PASSES][SIM_HEAD_DIMS]; /* a bit each */
 } reading;
 
 /* VALUE [UNIT] "SOURCE" */
-static fcp_code figure(line *l, const char *name, bool time, uint64_t *out, fcp_error *err) {
+static fcp_code figure(line *l, const char *name, figure_kind kind, uint64_t *out, fcp_error *err) {
     const char *value, *unit;
     size_t value_size = word(l, &value);
     uint64_t scale = 1;
-    if (time) {
+    if (kind == RATE) {
+        size_t size = word(l, &unit);
+        if (size != 4 || memcmp(unit, "GB/s", 4)) return wrong(l, err, "%s needs a rate: GB/s after the number", name);
+        scale = 1000000000;
+    } else if (kind == TIME) {
         size_t size = word(l, &unit);
         scale = 0;
         for (size_t i = 0; i < sizeof units / sizeof *units; i++)
@@ -110,20 +115,20 @@ static fcp_code figure(line *l, const char *name, bool time, uint64_t *out, fcp_
 
 /* A name that is none: the nearest one, with the head_dim that was typed. */
 static fcp_code unknown(line *l, const char *name, fcp_error *err) {
-    const char *names[4 + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu", "sms", "small", "latency.local"};
+    const char *names[5 + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu", "sms", "small", "latency.local", "channel"};
     char made[FCP_PASSES * SIM_CONSTANT_COUNT][64];
-    size_t count = 4;
+    size_t count = 5;
     const char *point = strchr(name, '.'), *second = point ? strchr(point + 1, '.') : NULL;
     const int size = second ? (int)(second - point - 1) : 3;
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int i = 0; i < SIM_CONSTANT_COUNT; i++) {
-            snprintf(made[count - 4], sizeof made[0], "%s.%.*s.%s", fcp_pass_names[pass], size, second ? point + 1 : "128", sim_constant_names[i]);
-            names[count] = made[count - 4];
+            snprintf(made[count - 5], sizeof made[0], "%s.%.*s.%s", fcp_pass_names[pass], size, second ? point + 1 : "128", sim_constant_names[i]);
+            names[count] = made[count - 5];
             count++;
         }
     const char *near = diag_nearest(name, strlen(name), names, count);
     if (near) return wrong(l, err, "'%s' is no figure of a profile; did you mean %s?", name, near);
-    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, forward.128.full, .partial, .row, .launch, backward....", name);
+    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, forward.128.full, .partial, .row, .launch, backward....", name);
 }
 
 /* forward.128.full: which constant of which kernel. *out_given: its bit, and where the bits are. */
@@ -159,22 +164,23 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
         memcpy(p->name, gpu, size);
         return FCP_OK;
     }
-    static const struct { const char *name; size_t value, given; bool time; } plain[] = {
-        {"sms", offsetof(reading, p.sms), offsetof(reading, sms), false}, {"small", offsetof(reading, p.small), offsetof(reading, small), true},
-        {"latency.local", offsetof(reading, p.local), offsetof(reading, local), true}};
+    static const struct { const char *name; size_t value, given; figure_kind kind; } plain[] = {
+        {"sms", offsetof(reading, p.sms), offsetof(reading, sms), COUNT}, {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
+        {"latency.local", offsetof(reading, p.local), offsetof(reading, local), TIME},
+        {"channel", offsetof(reading, p.channel), offsetof(reading, channel), RATE}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool *given = (bool *)((char *)r + plain[i].given);
         if (strcmp(name, plain[i].name)) continue;
         if (*given) return wrong(l, err, "%s is given twice", name);
         *given = true;
-        return figure(l, name, plain[i].time, (uint64_t *)((char *)r + plain[i].value), err);
+        return figure(l, name, plain[i].kind, (uint64_t *)((char *)r + plain[i].value), err);
     }
     uint64_t *place = NULL, value = 0;
     unsigned *given = NULL, bit = 0;
     fcp_code code = constant(l, name, r, &place, &given, &bit, err);
     if (code) return code;
     if (*given & bit) return wrong(l, err, "%s is given twice", name);
-    if ((code = figure(l, name, true, &value, err))) return code;
+    if ((code = figure(l, name, TIME, &value, err))) return code;
     *given |= bit;
     *place = value;
     return FCP_OK;
@@ -187,6 +193,7 @@ static fcp_code complete(const line *end, const reading *r, fcp_error *err) {
     if (!p->sms) return wrong(end, err, r->sms ? "sms must be above 0" : "the profile has no sms");
     if (!r->small) return wrong(end, err, "the profile has no small");
     if (r->local && !p->local) return wrong(end, err, "latency.local must be above 0");
+    if (r->channel && !p->channel) return wrong(end, err, "channel must be above 0");
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!p->head_dims[pass][0]) return wrong(end, err, "the profile has no constants of the %s pass", fcp_pass_names[pass]);
         for (int i = 0; i < SIM_HEAD_DIMS && p->head_dims[pass][i]; i++)

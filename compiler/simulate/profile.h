@@ -7,7 +7,7 @@
  *   small             3 us       "assumed"
  *   forward.128.full  11.98 ns   "fitted to cuDNN 9.19 on H200, 10 points, errors at most 0.9 %"
  *
- * Figures: sms; small; latency.local, which may be missing; and for each pass and head_dim full, partial, row, launch, all four
+ * Figures: sms; small; latency.local and channel, which may be missing; and for each pass and head_dim full, partial, row, launch, all four
  * of them. Each line is a name, a value with its unit, and in quotes where the value comes from, or "assumed". `#` begins a comment.
  */
 #ifndef FCPC_SIMULATE_PROFILE_H
@@ -33,6 +33,7 @@ typedef struct sim_profile {
     uint64_t sms;   /* multiprocessors, or processors */
     uint64_t small; /* launch of a COPY, DELTA or REDUCE, in picoseconds */
     uint64_t local; /* latency of a message inside a node, in picoseconds, if it is less than the cluster's; 0: not given */
+    uint64_t channel; /* what one multiprocessor of the margin moves over net, in bytes per second; 0: not given, no limit */
     uint32_t head_dims[FCP_PASSES][SIM_HEAD_DIMS]; /* those that have constants; 0: no more */
     sim_kernel kernels[FCP_PASSES][SIM_HEAD_DIMS];
 } sim_profile;

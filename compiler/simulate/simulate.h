@@ -99,9 +99,10 @@ enum {
     SIM_WITHOUT_OVERLAP = 1, /* blocks come first, then all is computed, then gradients return; between layouts that come
                               * before everything else and go after it */
     SIM_WITHOUT_HIDING = 2,  /* the caller's layout comes in before everything else and goes out after it */
-    SIM_WITHOUT_FUSION = 4   /* each tile is a launch of its own */
+    SIM_WITHOUT_FUSION = 4,  /* each tile is a launch of its own */
+    SIM_WITHOUT_COUNT = 3
 };
-extern const char *const sim_without_names[3]; /* "overlap", "hiding", "fusion" */
+extern const char *const sim_without_names[SIM_WITHOUT_COUNT]; /* "overlap", "hiding", "fusion" */
 
 typedef struct sim_options {
     uint32_t noise;       /* per mille: each kernel and transfer takes up to this much longer; 0: none */
