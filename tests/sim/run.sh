@@ -101,7 +101,7 @@ refused "an empty value" 2 'empty value' "$fcpc" sim $program --sweep plan.block
 refused "seeds without noise" 2 noise "$fcpc" sim $program --seeds 3
 refused "a network that there is not" 2 'expected rounds, shared' "$fcpc" sim $program --network ring
 refused "nothing that can be left out" 2 'expected overlap' "$fcpc" sim $program --without overlap,rounds
-refused "a sweep that names nothing" "1 "did you mean 'block'" "$fcpc" sim $program --sweep plan.blok=128,256
+refused "a sweep that names nothing" 1 "did you mean 'block'" "$fcpc" sim $program --sweep plan.blok=128,256
 refused "a profile that there is not" 1 h200 "$fcpc" sim $program --profile h300
 printf 'gpu mine\nsms 10 "assumed"\nforward.64.full 1 us\n' > "$work/bad.profile"
 refused "a figure without a source, with its line" 1 'bad.profile:3.*source' "$fcpc" sim $program --profile "$work/bad.profile"
