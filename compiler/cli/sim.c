@@ -102,8 +102,8 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
         if (name.size > width) width = name.size;
     }
     if (name.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %9s | %9s %9s %9s %6s\n", (int)width, r->sweep_count ? "candidate" : "", "pass",
-           "makespan ms", "/ bound", "which", "max/mean", "kv ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
+    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width, r->sweep_count ? "candidate" : "", "pass",
+           "makespan ms", "/ bound", "which", "max/mean", "kv ms", "q ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const candidate *x = &rows[p];
@@ -115,10 +115,10 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
                 continue;
             }
             if (!x->pass[pass].makespan) continue;
-            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width, (int)name.size,
+            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width, (int)name.size,
                    name.size ? name.at : "", fcp_pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
                    (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass), x->pass[pass].compute,
-                   1e3 * seconds(x->pass[pass].exposed[SIM_KV]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
+                   1e3 * seconds(x->pass[pass].exposed[SIM_KV]), 1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
                    1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
                    summary_number(local, (double)x->pass[pass].bytes[FCP_LOCAL], "B"),
                    summary_number(memory, (double)x->summary.memory_peak_bytes, "B"), x->pass[pass].mfu);
@@ -134,7 +134,7 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
 
 static void print_csv(const run *r, const candidate *rows, size_t points, FILE *f) {
     for (size_t i = 0; i < r->sweep_count; i++) fprintf(f, "%s,", r->sweeps[i].name);
-    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_return_s,exposed_reshuffle_s,"
+    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_q_s,exposed_return_s,exposed_reshuffle_s,"
                "net_bytes,local_bytes,memory_peak_bytes,mfu\n");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -145,12 +145,12 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
                 fprintf(f, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
             }
             if (x->error.code) {
-                fprintf(f, ",%s,,,,,,,,,,,\n", fcp_code_name(x->error.code));
+                fprintf(f, ",%s,,,,,,,,,,,,\n", fcp_code_name(x->error.code));
                 continue;
             }
-            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", fcp_pass_names[pass],
+            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", fcp_pass_names[pass],
                     seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest), largest_name(x, pass), x->pass[pass].compute,
-                    seconds(x->pass[pass].exposed[SIM_KV]), seconds(x->pass[pass].exposed[SIM_RETURN]),
+                    seconds(x->pass[pass].exposed[SIM_KV]), seconds(x->pass[pass].exposed[SIM_Q]), seconds(x->pass[pass].exposed[SIM_RETURN]),
                     seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET], x->pass[pass].bytes[FCP_LOCAL],
                     x->summary.memory_peak_bytes, x->pass[pass].mfu);
         }

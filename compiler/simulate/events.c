@@ -59,7 +59,7 @@ typedef struct events {
     queue (*queues)[FCP_QUEUES];
     uint32_t *pending;           /* per task: transfers of a launch that have not ended */
     uint32_t *entry;             /* per task: how many launches of its rank come before its group */
-    uint32_t (*own_in)[FCP_QUEUES]; /* per rank: how many tasks of each queue bring its own blocks in */
+    uint32_t (*own_in)[FCP_QUEUES]; /* per rank: how many tasks of each queue bring its own blocks in, DELTA included */
     transfer_state *transfers;   /* per transfer; only senders' records are used */
     uint32_t *pair;              /* per received record: the sender's */
     uint32_t *drawn;             /* per received record: the one that is asked for in its place */
@@ -305,12 +305,15 @@ static void count_tasks(events *x) {
         for (int q = 0; q < FCP_QUEUES; q++) {
             const uint32_t first = x->tasks.start[r][q], last = x->tasks.start[r][q + 1];
             x->queues[r][q] = (queue){.first = first, .count = last - first};
+            bool begun = false; /* computing: what is before it belongs to bringing blocks in */
             for (uint32_t k = first; k < last; k++) {
                 const sim_task *task = &x->tasks.at[k];
                 const fcp_instr *i = &plan->instrs[task->instr];
                 bool goes_on = k > first && task[-1].group == task->group && task[-1].phase == task->phase;
                 x->entry[k] = goes_on ? x->entry[k - 1] : k - first;
-                if ((i->op == FCP_OP_COPY || i->op == FCP_OP_LAUNCH) && i->b && plan->transfers[i->a].cls == FCP_IN)
+                begun |= i->op == FCP_OP_ATTEND;
+                if ((i->op == FCP_OP_DELTA && !begun) ||
+                    ((i->op == FCP_OP_COPY || i->op == FCP_OP_LAUNCH) && i->b && plan->transfers[i->a].cls == FCP_IN))
                     x->own_in[r][q] = k + 1 - first;
                 for (uint32_t n = i->a; i->op == FCP_OP_LAUNCH && n < i->a + i->b; n++) {
                     const fcp_transfer *t = &plan->transfers[n];

@@ -8,7 +8,7 @@
  * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than what
  * the multiprocessors of the margin can move (without a margin: one), where the profile says how much that is.
  *
- * Everything else (COPY, DELTA, REDUCE) moves memory: a launch, and its bytes over the memory's bandwidth.
+ * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: a launch, and its bytes over the memory's bandwidth.
  *
  * Source: the form of the attention model is fitted in the project's notes to published throughputs; see the profiles.
  */
@@ -61,11 +61,10 @@ static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
  * once, and the keys of each tile once. */
 static uint64_t memory_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t q_block, uint64_t keys, bool first, bool last) {
     const fcp_problem *p = plan->problem;
-    uint64_t q = fcp_class_bytes(p, FCP_Q, FCP_FORWARD), kv = fcp_class_bytes(p, FCP_KV, FCP_FORWARD);
-    uint64_t state = fcp_class_bytes(p, FCP_STATE, FCP_FORWARD), dkv = fcp_class_bytes(p, FCP_DKV, FCP_FORWARD);
-    uint64_t tokens = plan->blocks[q_block].tokens;
-    if (pass == FCP_BACKWARD) return tokens * (2 * q + 2 * (uint64_t)p->heads * p->head_dim * 4) + keys * (kv + 2 * dkv);
-    return tokens * (q + (first ? 0 : state) + (last ? q + (uint64_t)p->heads * 4 : state)) + keys * kv;
+    const uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass), state = fcp_class_bytes(p, FCP_STATE, pass);
+    const uint64_t tokens = plan->blocks[q_block].tokens;
+    if (pass == FCP_BACKWARD) return tokens * (q + 2 * fcp_class_bytes(p, FCP_DQ, pass)) + keys * (kv + 2 * fcp_class_bytes(p, FCP_DKV, pass));
+    return tokens * (q + (first ? 0 : state) + (last ? fcp_class_bytes(p, FCP_O, pass) : state)) + keys * kv;
 }
 
 static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
@@ -100,11 +99,19 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     arena scratch = {0};
     cell_counts *shapes = count_shapes(plan, &scratch);
     sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
-    uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, p->ranks);
+    uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, plan->blocks_count + p->ranks);
+    uint32_t *first = ARENA_ZNEW(memory, uint32_t, (size_t)p->ranks + 1);
     uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count); /* per piece: the last launch that counted its rows */
-    fcp_code code = shapes && visits && tokens && seen ? FCP_OK : FCP_E_NO_MEMORY;
-    for (uint64_t b = 0; !code && b < plan->blocks_count; b++)
-        if (plan->blocks[b].holds & FCP_HOLDS_Q) tokens[plan->blocks[b].home] += plan->blocks[b].tokens;
+    fcp_code code = shapes && visits && tokens && first && seen ? FCP_OK : FCP_E_NO_MEMORY;
+    const uint64_t heads = (uint64_t)p->range_kv * p->range_sub; /* query heads of a block */
+    for (uint64_t b = 0; !code && b < plan->blocks_count; b++) first[plan->blocks[b].home + 1]++;
+    for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* one entry more: the sum of all */
+    for (uint64_t b = 0; !code && b < plan->blocks_count; b++) {
+        const fcp_block *x = &plan->blocks[b];
+        tokens[first[x->home] + x->home_slot + 1] = x->holds & FCP_HOLDS_Q ? x->tokens : 0;
+    }
+    for (uint32_t r = 0; !code && r < p->ranks; r++)
+        for (uint32_t n = first[r] + 1; n < first[r + 1]; n++) tokens[n] += tokens[n - 1];
     uint64_t launches = 0;
     for (uint64_t i = 0; !code && i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
@@ -116,10 +123,10 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
             if (out->single && t > v->first_tile) launches++, rows = 0;
             for (uint32_t x = plan->tiles[t].first_part; x < plan->tiles[t].first_part + plan->tiles[t].parts; x++) {
                 const fcp_part *part = &plan->parts[x];
-                tile += (shapes[part->shape].full * out->kernel.at[SIM_FULL] + shapes[part->shape].partial * out->kernel.at[SIM_PARTIAL]) * p->heads;
+                tile += (shapes[part->shape].full * out->kernel.at[SIM_FULL] + shapes[part->shape].partial * out->kernel.at[SIM_PARTIAL]) * heads;
                 if (seen[part->q_piece] == launches) continue;
                 seen[part->q_piece] = launches;
-                uint64_t here = (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * p->heads;
+                uint64_t here = (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * heads;
                 tile += here * out->kernel.at[SIM_ROW];
                 rows += here;
             }
@@ -130,6 +137,7 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     arena_free(&scratch);
     out->visits = visits;
     out->home_tokens = tokens;
+    out->home_first = first;
     return code;
 }
 
@@ -158,23 +166,30 @@ uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy) {
     return bytes;
 }
 
+/* What an instruction reads and writes of its block: classes, and how often. Two are added into one of them, or one is made
+ * of another. */
+static const struct touched {
+    fcp_class from, into;
+    uint64_t times;
+} touches[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = {FCP_DKV, FCP_DKV, 2}, [FCP_OP_MERGE] = {FCP_STATE, FCP_STATE, 2}, [FCP_OP_FINISH] = {FCP_STATE, FCP_O, 1},
+                           [FCP_OP_REDUCE_Q] = {FCP_DQ, FCP_DQ, 2}, [FCP_OP_ROUND] = {FCP_DQ, FCP_DQW, 1}};
+
 uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_problem *p = m->plan->problem;
+    const uint64_t *tokens = &m->home_tokens[m->home_first[rank]];
+    const struct touched *t = &touches[x->op];
     uint64_t bytes = 0;
     switch (x->op) {
-    case FCP_OP_ATTEND:
-        return noisy(m, attend(m, x), instr);
+    case FCP_OP_WAIT: case FCP_OP_LAUNCH: return 0;
+    case FCP_OP_ATTEND: return noisy(m, attend(m, x), instr);
     case FCP_OP_COPY: /* each byte is read and written */
         bytes = 2 * sim_model_copied(m, x);
         break;
-    case FCP_OP_DELTA: /* reads O and dO, writes a float a head */
-        bytes = m->home_tokens[rank] * (2 * fcp_class_bytes(p, FCP_Q, m->pass) + (uint64_t)p->heads * 4);
+    case FCP_OP_DELTA: /* reads O and dO, writes a float a head: as much as O and an output */
+        bytes = (tokens[x->a + x->b] - tokens[x->a]) * (fcp_class_bytes(p, FCP_O, m->pass) + fcp_class_bytes(p, FCP_DQW, m->pass));
         break;
-    case FCP_OP_REDUCE: /* two are read, one is written */
-        bytes = 3 * m->plan->blocks[x->a].tokens * fcp_class_bytes(p, FCP_DKV, m->pass);
-        break;
-    default: return 0;
+    default: bytes = m->plan->blocks[x->a].tokens * (t->times * fcp_class_bytes(p, t->from, m->pass) + fcp_class_bytes(p, t->into, m->pass));
     }
     return noisy(m, m->small + sim_model_time(bytes, m->hbm), instr);
 }

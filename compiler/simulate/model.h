@@ -6,7 +6,7 @@
 /* A visit of a plan, all heads together. */
 typedef struct sim_visit {
     uint64_t time;  /* of its cells and rows on the whole device; of its launches, where each tile is one */
-    uint64_t items; /* thread blocks: row items times heads */
+    uint64_t items; /* thread blocks: row items times query heads */
     uint64_t bytes; /* to and from the device's memory, at least */
 } sim_visit;
 
@@ -19,7 +19,8 @@ typedef struct sim_model {
     uint64_t rate[FCP_FABRICS], hbm;
     uint64_t uplink;       /* what all ranks of a node send over net together, bytes per second */
     const struct sim_visit *visits;
-    const uint64_t *home_tokens; /* per rank: query tokens of its home blocks */
+    const uint64_t *home_tokens; /* query tokens of home blocks: of all slots before slot n of rank r at [home_first[r] + n] */
+    const uint32_t *home_first;
     bool single;                 /* each tile is a launch of its own */
     uint32_t noise;
     uint64_t seed;

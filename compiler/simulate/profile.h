@@ -31,7 +31,7 @@ enum { SIM_HEAD_DIMS = 8, SIM_SOURCE = 160, SIM_NAME = 32 };
 typedef struct sim_profile {
     char name[SIM_NAME];
     uint64_t sms;   /* multiprocessors, or processors */
-    uint64_t small; /* launch of a COPY, DELTA or REDUCE, in picoseconds */
+    uint64_t small; /* launch of a COPY, DELTA, REDUCE, MERGE, ..., in picoseconds */
     uint64_t local; /* latency of a message inside a node, in picoseconds, if it is less than the cluster's; 0: not given */
     uint64_t channel; /* what one multiprocessor of the margin moves over net, in bytes per second; 0: not given, no limit */
     uint32_t head_dims[FCP_PASSES][SIM_HEAD_DIMS]; /* those that have constants; 0: no more */

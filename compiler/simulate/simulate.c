@@ -10,7 +10,7 @@
 #include "compiler/simulate/engine.h"
 #include "compiler/simulate/events.h"
 
-const char *const sim_reason_names[SIM_REASONS] = {"kv", "return", "reshuffle"};
+const char *const sim_reason_names[SIM_REASONS] = {"kv", "q", "return", "reshuffle"};
 const char *const sim_network_names[SIM_NETWORKS] = {"rounds", "shared", "fluid", "pulls"};
 const char *const sim_without_names[] = {"overlap", "hiding", "fusion"};
 const char *const sim_lane_names[SIM_LANES] = {"compute", "net", "local"};
@@ -91,7 +91,7 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
         }
     }
     out->bound[SIM_BOUND_MEAN] = out->compute / p->ranks;
-    double products = (double)m->plan->summary->pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->heads);
+    double products = (double)m->plan->summary->pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);
     out->flops = (m->pass == FCP_FORWARD ? 4 : 10) * products;
     return FCP_OK;
 }

@@ -17,9 +17,10 @@
 
 #define SIM_SECOND UINT64_C(1000000000000) /* picoseconds */
 
-/* Why a compute queue waits: for keys and values, for gradients on their way home, or for the caller's layout. */
-typedef enum sim_reason { SIM_KV, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
-extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "return", "reshuffle" */
+/* Why a compute queue waits: for keys and values, for queries, for results and gradients on their way home, or for the
+ * caller's layout. */
+typedef enum sim_reason { SIM_KV, SIM_Q, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
+extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "q", "return", "reshuffle" */
 
 /* No plan with these tables can be faster on these wires and kernels than any of the bounds. With a network other than
  * ROUNDS and SHARED, ports are bounded by their bytes alone, and the chain of waits is not known: `path` is 0. */
@@ -58,7 +59,7 @@ typedef struct sim_interval {
     uint32_t peer;            /* SEND, RECV: the other rank. Else FCP_NONE */
     uint32_t stage;           /* of the instruction */
     uint32_t round;           /* SEND, RECV: counted from 0 in the pass. Else FCP_NONE */
-    uint32_t block;           /* SEND, RECV, REDUCE: the block. ATTEND of one visit: its Q block. Else FCP_NONE */
+    uint32_t block;           /* SEND, RECV, REDUCE, MERGE, ...: the block. ATTEND of one visit: its Q block. Else FCP_NONE */
 } sim_interval;
 
 /* Is called with one interval after the other. Those of one rank and lane come in the order in which they begin. Waits of

@@ -3,8 +3,8 @@
  * In the plan a WAIT stands between two instructions. Here each task says itself how many tasks of the other queue must
  * have ended. So tasks can be put into another order, and what they need can be told again.
  *
- * Without overlap, tasks are put in order of phases: the caller's layout comes in, K and V come in, tiles are computed,
- * gradients return, results go out. A task needs all tasks of earlier phases, and of its own phase those that the plan says.
+ * Without overlap, tasks are put in order of phases: the caller's layout comes in, blocks come to where they are
+ * read, tiles are computed, partial results and gradients return, results go out. A task needs all tasks of earlier phases, and of its own phase those that the plan says.
  *
  * Example: a rank's launches are KV of round 0, dKV of round 0 and KV of round 1, and its ATTENDs are two. Without overlap
  * the launches are KV, KV, dKV; both ATTENDs need the first two; the third needs both ATTENDs.
@@ -18,12 +18,16 @@ typedef struct order {
     uint32_t classes[FCP_CLASSES], ops[FCP_OP_COUNT], copy_out;
 } order;
 static const order whole = {.copy_out = 0}; /* one phase: the plan's order */
-static const order apart = {.classes = {[FCP_KV] = 2, [FCP_Q] = 2, [FCP_DKV] = 2, [FCP_STATE] = 2, [FCP_IN] = 0, [FCP_OUT] = 3},
-                            .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 2, [FCP_OP_REDUCE] = 2},
-                            .copy_out = 3};
-static const order serial = {.classes = {[FCP_KV] = 2, [FCP_Q] = 2, [FCP_DKV] = 4, [FCP_STATE] = 4, [FCP_IN] = 0, [FCP_OUT] = 5},
-                             .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 3, [FCP_OP_REDUCE] = 4},
-                             .copy_out = 5};
+static const order apart = {
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 2, [FCP_O] = 2, [FCP_DKV] = 2, [FCP_DQ] = 2, [FCP_DQW] = 2, [FCP_OUT] = 3},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 2, [FCP_OP_ATTEND] = 2, [FCP_OP_REDUCE] = 2, [FCP_OP_MERGE] = 2, [FCP_OP_FINISH] = 2,
+            [FCP_OP_REDUCE_Q] = 2, [FCP_OP_ROUND] = 2},
+    .copy_out = 3};
+static const order serial = {
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 4, [FCP_O] = 4, [FCP_DKV] = 4, [FCP_DQ] = 4, [FCP_DQW] = 4, [FCP_OUT] = 5},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 3, [FCP_OP_REDUCE] = 4, [FCP_OP_MERGE] = 4, [FCP_OP_FINISH] = 4,
+            [FCP_OP_REDUCE_Q] = 4, [FCP_OP_ROUND] = 4},
+    .copy_out = 5};
 
 static uint32_t phase_of(const fcp_plan *plan, const order *o, const fcp_instr *x) {
     if (x->op == FCP_OP_COPY && x->b && plan->transfers[x->a].cls == FCP_OUT) return o->copy_out;

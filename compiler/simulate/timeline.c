@@ -2,8 +2,12 @@
 #include "compiler/simulate/timeline.h"
 
 /* What waits for a class waits for this. Of what a launch moves, the last reason in the order of sim_reason counts. */
-static const sim_reason reasons[FCP_CLASSES] = {[FCP_KV] = SIM_KV, [FCP_Q] = SIM_KV, [FCP_DKV] = SIM_RETURN, [FCP_STATE] = SIM_RETURN,
+static const sim_reason reasons[FCP_CLASSES] = {[FCP_KV] = SIM_KV, [FCP_Q] = SIM_Q, [FCP_STATE] = SIM_RETURN, [FCP_O] = SIM_RETURN,
+                                                [FCP_DKV] = SIM_RETURN, [FCP_DQ] = SIM_RETURN, [FCP_DQW] = SIM_RETURN,
                                                 [FCP_IN] = SIM_RESHUFFLE, [FCP_OUT] = SIM_RESHUFFLE};
+/* Instructions whose `a` is a block. */
+static const bool of_block[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = true, [FCP_OP_MERGE] = true, [FCP_OP_FINISH] = true,
+                                            [FCP_OP_REDUCE_Q] = true, [FCP_OP_ROUND] = true};
 
 sim_reason sim_reason_of(const sim_model *m, uint32_t launch) {
     const fcp_instr *x = &m->plan->instrs[launch];
@@ -20,7 +24,7 @@ void sim_show_work(const sim_model *m, const sim_options *options, uint32_t rank
         .start = start, .end = end, .ready = start, .bytes = x->op == FCP_OP_COPY ? sim_model_copied(m, x) : 0, .rank = rank,
         .pass = m->pass, .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE, .transfer = FCP_NONE,
         .peer = FCP_NONE, .stage = x->stage, .round = FCP_NONE,
-        .block = x->op == FCP_OP_REDUCE ? x->a : x->op == FCP_OP_ATTEND && x->b == 1 ? m->plan->visits[x->a].q_block : FCP_NONE});
+        .block = of_block[x->op] ? x->a : x->op == FCP_OP_ATTEND && x->b == 1 ? m->plan->visits[x->a].q_block : FCP_NONE});
 }
 
 void sim_show_wait(const sim_model *m, const sim_options *options, uint32_t rank, uint32_t instr, uint64_t start, uint64_t end, uint32_t cause) {
