@@ -170,13 +170,16 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     return support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
 }
 
-fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
+fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
-    fk_support x = {.to = (uintptr_t)a->delta,
-                    .from = (uintptr_t)a->o,
-                    .other = (uintptr_t)a->d_o,
-                    .count = a->home_first[FCP_QUERIES][a->homes] * s->plan->problem->heads};
-    return support(s, rank, CUDA_DELTA, x, FK_SUPPORT_THREADS / 32, err);
+    const fcp_problem *p = s->plan->problem;
+    const uint64_t *tokens = a->home_first[FCP_QUERIES];
+    uint64_t first = tokens[x->a] * p->heads, bytes = p->head_dim * sizeof(uint16_t);
+    fk_support rows = {.to = (uintptr_t)(a->delta + first),
+                       .from = (uintptr_t)a->o + first * bytes,
+                       .other = (uintptr_t)a->d_o + first * bytes,
+                       .count = tokens[x->a + x->b] * p->heads - first};
+    return support(s, rank, CUDA_DELTA, rows, FK_SUPPORT_THREADS / 32, err);
 }
 
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
@@ -200,12 +203,12 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
     fcp_partials_walk walk = {0};
-    uint32_t slot, tokens;
+    fcp_partial sum; /* of DKV: dQ is at home */
     fcp_code code = FCP_OK;
-    while (!code && fcp_partials_next(&rank->partials, s->plan, x, &walk, &slot, &tokens)) {
+    while (!code && fcp_partials_next(&rank->partials, s->plan, x, &walk, &sum)) {
         float *dk, *dv;
-        size_t bytes = (size_t)tokens * p->kv_heads * p->head_dim * sizeof(float);
-        fcp_arena_dkv(&rank->arena[FCP_BACKWARD], slot, &dk, &dv);
+        size_t bytes = (size_t)sum.tokens * p->kv_heads * p->head_dim * sizeof(float);
+        fcp_arena_dkv(&rank->arena[FCP_BACKWARD], sum.slot, &dk, &dv);
         code = fill(s, rank, (uintptr_t)dk, 0, bytes, err);
         if (!code) code = fill(s, rank, (uintptr_t)dv, 0, bytes, err);
     }

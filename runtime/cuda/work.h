@@ -10,7 +10,7 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
  * ATTEND that hold no sum yet. */
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *work, fcp_error *err);
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
-fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err);
+fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err);
 /* Rounds the gradients of home blocks to the output type, in a queue's stream: of blocks whose results leave early,

@@ -457,6 +457,32 @@ fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     return code;
 }
 
+/* --- which plans --------------------------------------------------------------------------------------------------- */
+
+fcp_code fcp_kernel_work_check(const fcp_plan *plan, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    if (p->range_kv != p->kv_heads || p->range_sub != p->heads / p->kv_heads)
+        return fcp_fail(err, FCP_E_BACKEND,
+                        "CUDA does not yet run plans whose blocks are of some heads only: this one has ranges of %u of %u "
+                        "heads. The host backend runs it", p->range_kv * p->range_sub, p->heads);
+    for (uint64_t i = 0; i < plan->transfers_count; i++) {
+        const fcp_transfer *t = &plan->transfers[i];
+        if (t->cls == FCP_KV || t->cls == FCP_DKV || t->cls == FCP_IN || t->cls == FCP_OUT) continue;
+        return fcp_fail(err, FCP_E_BACKEND,
+                        "CUDA does not yet run plans that compute blocks away from home: of block %u, at home at rank %u, "
+                        "%s travels. The host backend runs it", t->block, plan->blocks[t->block].home,
+                        fcp_class_texts[t->cls]);
+    }
+    for (uint64_t i = 0; i < plan->instrs_count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        if (x->op == FCP_OP_MERGE || x->op == FCP_OP_FINISH || x->op == FCP_OP_REDUCE_Q || x->op == FCP_OP_ROUND)
+            return fcp_fail(err, FCP_E_BACKEND,
+                            "CUDA does not yet run plans that put partial results together: block %u has a %s. The host "
+                            "backend runs it", x->a, fcp_op_names[x->op]);
+    }
+    return FCP_OK;
+}
+
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
 void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
@@ -486,7 +512,7 @@ void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TEN
         {(uintptr_t)a->d_o, a->pass == FCP_BACKWARD ? queries : 0, p->heads},
         {(uintptr_t)a->k, keys, p->kv_heads},
         {(uintptr_t)a->v, keys, p->kv_heads},
-        {(uintptr_t)a->kv, (uint64_t)a->kv_slots * 2 * p->max_block, p->kv_heads}};
+        {(uintptr_t)a->kv, a->slots.count[FCP_KV] * 2 * p->max_block, p->kv_heads}};
     memcpy(out, all, sizeof all);
 }
 

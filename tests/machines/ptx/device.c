@@ -141,6 +141,7 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
                             uint32_t workers, fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     fcp_code code = fcp_kernel_check(plan, err);
+    if (!code) code = fcp_kernel_work_check(plan, err);
     if (code) return code;
     device *d = calloc(1, sizeof *d + workers * sizeof *d->workers);
     if (!d) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -260,10 +261,11 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
     support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, p->heads * 4, 0);
 }
 
-static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a) {
+static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = base->plan->problem;
-    uint64_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, bytes = rows * p->head_dim * 2;
-    fk_support x = {.to = (uintptr_t)a->delta, .from = (uintptr_t)a->o, .other = (uintptr_t)a->d_o, .count = rows};
+    const uint64_t *tokens = a->home_first[FCP_QUERIES];
+    uint64_t at = tokens[first] * p->heads, rows = tokens[first + count] * p->heads - at, row = p->head_dim * 2, bytes = rows * row;
+    fk_support x = {.to = (uintptr_t)(a->delta + at), .from = (uintptr_t)a->o + at * row, .other = (uintptr_t)a->d_o + at * row, .count = rows};
     (void)worker_number;
     support((device *)base, FCP_BACKWARD, "fk_delta", x, FK_SUPPORT_THREADS / 32, rows * 4, bytes, bytes);
 }
