@@ -284,7 +284,7 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
     uint64_t key = (uint64_t)p->kv_heads * p->head_dim * 4, query = (uint64_t)p->heads * p->head_dim * 4;
     uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key, at = launch->arena;
     struct { const char *name; const void *begin; uint64_t bytes; } sums[] = {
-        {"dQ", a->dq, rows ? a->home_first[FCP_QUERIES][a->homes] * query : 0},
+        {"dQ", a->dq, rows ? fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]) * query : 0},
         {"dK", a->dk, keys ? home_keys : 0},
         {"dV", a->dv, keys ? home_keys : 0},
         {"dK and dV of slots", a->dkv, keys ? a->slots.count[FCP_DKV] * 2 * p->max_block * key : 0}};
@@ -407,19 +407,12 @@ static fcp_code attend_here(fcp_device *device, uint32_t worker, const fcp_arena
     return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, false, err);
 }
 
-/* Kernels find the rows of a visit among home blocks, which have all heads. Visits to other rows are the host's: their
- * states, which kernels go on from, are the same. */
+/* Kernels work on blocks of all heads. Blocks of some heads are the host's. */
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
                               uint32_t head, uint32_t heads, fcp_error *err) {
-    const bool all_heads = a->heads == a->plan->problem->heads;
-    fcp_code code = FCP_OK;
-    for (uint32_t at = first, end; code == FCP_OK && at < first + count; at = end) {
-        bool here = all_heads && a->plan->visits[at].q_slot < a->homes;
-        for (end = at + 1; end < first + count && here == (all_heads && a->plan->visits[end].q_slot < a->homes);) end++;
-        code = here ? attend_here(device, worker, a, at, end - at, head, heads, err)
-                    : fcp_backend_host.attend(host_of(device), worker, a, at, end - at, head, heads, err);
-    }
-    return code;
+    if (a->heads != a->plan->problem->heads)
+        return fcp_backend_host.attend(host_of(device), worker, a, first, count, head, heads, err);
+    return attend_here(device, worker, a, first, count, head, heads, err);
 }
 
 #define FIBERS(title, opening)                                                                                         \
