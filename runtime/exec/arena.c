@@ -115,40 +115,30 @@ static size_t lay(const fcp_homes *h, const fcp_slots *s, char *memory, fcp_aren
     const fcp_problem *p = a->plan->problem;
     size_t e = fcp_dtype_size((fcp_dtype)p->dtype), at = 0;
     size_t row = a->heads, wide = row * p->head_dim; /* numbers of a query in LSE, and in Q */
-    size_t rows = h->tokens[FCP_QUERIES] * row, q = h->tokens[FCP_QUERIES] * wide;
     size_t kv = h->tokens[FCP_KEYS] * a->kv_heads * p->head_dim;
     size_t kv_block = 2 * (size_t)p->max_block * a->kv_heads * p->head_dim;
-    size_t moved[FCP_CLASSES]; /* rows in transient slots */
-    for (int cls = 0; cls < FCP_CLASSES; cls++) moved[cls] = s->count[cls] * p->max_q_block;
-    fcp_rows_at *m = &a->moved;
-    a->q = part(memory, &at, q, e);
+    size_t home = h->tokens[FCP_QUERIES], rows[FCP_CLASSES]; /* at home, and with the slots of a class */
+    bool forward = a->pass == FCP_FORWARD;
+    for (int cls = 0; cls < FCP_CLASSES; cls++) rows[cls] = home + s->count[cls] * p->max_q_block;
+    a->q = part(memory, &at, rows[FCP_Q] * wide, e);
     a->k = part(memory, &at, kv, e);
     a->v = part(memory, &at, kv, e);
-    a->o = part(memory, &at, q, e);
-    a->lse = part(memory, &at, rows, sizeof(float));
+    a->o = part(memory, &at, (forward ? rows[FCP_O] : home) * wide, e);
+    a->lse = part(memory, &at, rows[forward ? FCP_O : FCP_Q] * row, sizeof(float));
     a->kv = part(memory, &at, s->count[FCP_KV] * kv_block, e);
-    if (a->pass == FCP_FORWARD) {
-        a->state = part(memory, &at, moved[FCP_STATE] * row * (p->head_dim + 2), sizeof(float));
-        m->q = part(memory, &at, moved[FCP_Q] * wide, e);
-        m->o = part(memory, &at, moved[FCP_O] * wide, e);
-        m->lse = part(memory, &at, moved[FCP_O] * row, sizeof(float));
+    if (forward) {
+        a->state = part(memory, &at, (rows[FCP_STATE] - home) * row * (p->head_dim + 2), sizeof(float));
         return at;
     }
-    a->d_o = part(memory, &at, q, e);
-    a->delta = part(memory, &at, rows, sizeof(float));
-    a->dq = part(memory, &at, q, sizeof(float));
+    a->d_o = part(memory, &at, rows[FCP_Q] * wide, e);
+    a->delta = part(memory, &at, rows[FCP_Q] * row, sizeof(float));
+    a->dq = part(memory, &at, rows[FCP_DQ] * wide, sizeof(float));
     a->dk = part(memory, &at, kv, sizeof(float));
     a->dv = part(memory, &at, kv, sizeof(float));
-    a->dq_out = part(memory, &at, q, e);
+    a->dq_out = part(memory, &at, rows[FCP_DQW] * wide, e);
     a->dk_out = part(memory, &at, kv, e);
     a->dv_out = part(memory, &at, kv, e);
     a->dkv = part(memory, &at, s->count[FCP_DKV] * kv_block, sizeof(float));
-    m->q = part(memory, &at, moved[FCP_Q] * wide, e);
-    m->d_o = part(memory, &at, moved[FCP_Q] * wide, e);
-    m->lse = part(memory, &at, moved[FCP_Q] * row, sizeof(float));
-    m->delta = part(memory, &at, moved[FCP_Q] * row, sizeof(float));
-    m->dq = part(memory, &at, moved[FCP_DQ] * wide, sizeof(float));
-    m->dq_out = part(memory, &at, moved[FCP_DQW] * wide, e);
     return at;
 }
 
@@ -176,17 +166,13 @@ void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp
 
 fcp_rows_at fcp_arena_rows(const fcp_arena *a, uint32_t slot) {
     const fcp_problem *p = a->plan->problem;
-    bool home = slot < a->homes;
-    const fcp_rows_at own = {a->q, a->o, a->d_o, a->lse, a->delta, a->dq, a->dq_out};
-    fcp_rows_at x = home ? own : a->moved;
-    size_t row = (home ? a->home_first[FCP_QUERIES][slot] : (size_t)(slot - a->homes) * p->max_q_block) * a->heads;
-    size_t wide = row * p->head_dim, bytes = wide * fcp_dtype_size((fcp_dtype)p->dtype);
-    /* a tensor that the pass does not have stays NULL */
-    return (fcp_rows_at){.q = x.q ? x.q + bytes : NULL,
-                         .o = x.o ? x.o + bytes : NULL,
-                         .d_o = x.d_o ? x.d_o + bytes : NULL,
-                         .lse = x.lse ? x.lse + row : NULL,
-                         .delta = x.delta ? x.delta + row : NULL,
-                         .dq = x.dq ? x.dq + wide : NULL,
-                         .dq_out = x.dq_out ? x.dq_out + bytes : NULL};
+    size_t row = fcp_arena_row(a, slot) * a->heads, wide = row * p->head_dim;
+    size_t bytes = wide * fcp_dtype_size((fcp_dtype)p->dtype);
+    fcp_rows_at x = {.q = (char *)a->q + bytes, .o = (char *)a->o + bytes, .lse = a->lse + row};
+    if (a->pass == FCP_FORWARD) return x;
+    x.d_o = (char *)a->d_o + bytes;
+    x.dq_out = (char *)a->dq_out + bytes;
+    x.delta = a->delta + row;
+    x.dq = a->dq + wide;
+    return x;
 }

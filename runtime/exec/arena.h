@@ -30,15 +30,6 @@ typedef struct fcp_slots {
 } fcp_slots;
 void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes, fcp_slots *out_slots);
 
-/* Rows of queries in one place, home blocks or transient slots: [row][heads][head_dim] in the dtype, and
- * [row][heads] in float32. A pass has those that it reads or writes; the others are NULL. */
-typedef struct fcp_rows_at {
-    char *q, *o, *d_o;
-    float *lse, *delta; /* moved ones: forward of O slots, backward of Q slots */
-    float *dq;          /* sums under way */
-    char *dq_out;       /* finished ones */
-} fcp_rows_at;
-
 /* Where everything lies in a rank's arena. Rows are as on the wire: [heads or kv_heads][head_dim] of a token, dense,
  * with the heads of the block's range only. The home blocks of a rank follow each other in the order of their home
  * slots; of each side (queries, keys) only blocks that hold it are there. A transient slot is as large as the largest
@@ -47,8 +38,8 @@ typedef struct fcp_rows_at {
  *   DKV     dK of max_block tokens, then dV, in float32
  *   STATE   O before it is divided, [max_q_block][heads][head_dim], then m [max_q_block][heads] in log2 units, then l
  *           likewise, in float32
- *   others  max_q_block rows of each of the tensors in `moved` that the class has: first those of all slots of one
- *           tensor, then those of the next */
+ *   others  max_q_block rows of each tensor of the class. They follow the home rows of that tensor without a gap, so
+ *           that one number tells where the rows of any slot begin: fcp_arena_row */
 typedef struct fcp_arena {
     const fcp_plan *plan;
     fcp_pass pass;
@@ -59,15 +50,15 @@ typedef struct fcp_arena {
     fcp_slots slots;
     size_t bytes;                          /* of all of it */
 
-    /* Of home tokens. A pass has those that it reads or writes; the others are NULL. */
-    void *q, *k, *v, *o, *d_o;      /* in the dtype */
-    float *lse, *delta;             /* [queries][heads] */
-    float *dq, *dk, *dv;            /* sums under way */
-    void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype */
+    /* Of home tokens, and behind those of queries the transient slots of a class, whose letter stands there: Q, O, D (DQ)
+     * and W (DQW). A pass has those that it reads or writes; the others are NULL. */
+    void *q, *k, *v, *o, *d_o;      /* in the dtype; q: Q; d_o: Q; o: forward O, backward none */
+    float *lse, *delta;             /* [queries][heads]; lse: forward O, backward Q; delta: Q */
+    float *dq, *dk, *dv;            /* sums under way; dq: D */
+    void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype; dq_out: W */
     /* Transient slots. */
     char *kv;
     float *state, *dkv;
-    fcp_rows_at moved;
 } fcp_arena;
 
 /* The bytes of an arena. */
@@ -106,7 +97,16 @@ static inline void fcp_arena_state(const fcp_arena *a, uint32_t slot, float **ou
     *out_m = *out_o + (size_t)p->max_q_block * a->heads * p->head_dim;
     *out_l = *out_m + (size_t)p->max_q_block * a->heads;
 }
-/* The rows of a slot of class Q, O, DQ or DQW, of which the members of that class in that pass mean something: Q has q,
- * and backward d_o, lse and delta; O has o and lse; DQ has dq; DQW has dq_out. */
+/* The row, in the tensors of its class, where a slot of class Q, O, DQ or DQW begins. */
+static inline size_t fcp_arena_row(const fcp_arena *a, uint32_t slot) {
+    if (slot < a->homes) return a->home_first[FCP_QUERIES][slot];
+    return a->home_first[FCP_QUERIES][a->homes] + (size_t)(slot - a->homes) * a->plan->problem->max_q_block;
+}
+/* The rows of a slot of class Q, O, DQ or DQW. Those tensors are there that the class has in the pass, and others mean
+ * nothing: Q has q, and backward d_o, lse and delta; O has o and lse; DQ has dq; DQW has dq_out. */
+typedef struct fcp_rows_at {
+    char *q, *o, *d_o, *dq_out;
+    float *lse, *delta, *dq;
+} fcp_rows_at;
 fcp_rows_at fcp_arena_rows(const fcp_arena *arena, uint32_t slot);
 #endif
