@@ -8,7 +8,8 @@
 #include "compiler/fcpc.h"
 #include "tests/oracle/random_program.h"
 #include "tests/oracle/small_examples.h"
-#include "tests/machines/fibers/judge_plan.h"
+#include "tests/machines/fibers/fibers.h"
+#include "tests/support/judge_plan.h"
 #include "tests/support/amount.h"
 
 /* Compiles a drawn program, or the file at `path` if p is NULL. NULL: it has no plan; *out_picture has the
