@@ -1,8 +1,9 @@
-/* scatter.c: random programs, planned by the strategy of tests that draws everything a plan may choose, run on the host
+/* test_exec_scatter.c: random programs, planned by the strategy of tests that draws everything a plan may choose, run on the host
  * backend and held against the definition of attention. SCATTER_RUNS says how many, SCATTER_SEED where to begin. */
 #include "tests/oracle/random_program.h"
 #include "tests/support/amount.h"
 #include "tests/support/judge_plan.h"
+#include "tests/support/plain.h"
 #include "tests/support/scatter.h"
 
 typedef struct seen {
