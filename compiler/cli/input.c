@@ -159,7 +159,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
         cmd_first_error(input->diagnostics, code, err);
         return err->code;
     }
-    cmd_render(input->diagnostics);
+    if (!input->silent) cmd_render(input->diagnostics);
     return FCP_OK;
 }
 
