@@ -15,8 +15,9 @@
  * stage after it came.
  *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are dependent,
- * and the Deltas of the stages would add up to far more than the busiest rank's units. Then a dependent unit takes the
- * earliest stage, from that one on, in which neither of its ends has `coalesce` units on its fabric.
+ * and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has another rank
+ * that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its ends has
+ * `coalesce` units on its fabric, nor half as many dependent ones.
  *
  * Order of rounds. A colouring may be put in any order. On each fabric those rounds go first that bring what most work
  * needs, forwards included. So work that could run finds its data early, and what must travel home is done early.
@@ -36,11 +37,11 @@
 #include "compiler/base/sort.h"
 #include "compiler/schedule/rounds.h"
 
-/* How many units the stages have so far: of each rank, direction and fabric, which make a line. */
+/* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
 typedef struct levels {
-    uint8_t *count; /* [line * width + stage] */
+    uint8_t *used;  /* [line * width + stage], of `most` */
     uint32_t *full; /* per line: the stages before this one have no room */
-    uint32_t lines, width;
+    uint32_t lines, width, most;
 } levels;
 
 typedef struct builder {
@@ -118,25 +119,26 @@ static fcp_code levels_reach(builder *b, uint32_t stage) {
     uint8_t *grown = ARENA_ZNEW(b->scratch, uint8_t, (size_t)l->lines * width);
     if (!grown) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; l->width && i < l->lines; i++)
-        memcpy(grown + (size_t)i * width, l->count + (size_t)i * l->width, l->width);
-    l->count = grown;
+        memcpy(grown + (size_t)i * width, l->used + (size_t)i * l->width, l->width);
+    l->used = grown;
     l->width = width;
     return FCP_OK;
 }
 
 static void levels_add(builder *b, uint32_t line, uint32_t stage) {
     levels *l = &b->levels;
-    uint8_t *count = l->count + (size_t)line * l->width;
-    count[stage]++;
-    while (l->full[line] < l->width && count[l->full[line]] >= b->coalesce) l->full[line]++;
+    uint8_t *used = l->used + (size_t)line * l->width;
+    used[stage]++;
+    while (l->full[line] < l->width && used[l->full[line]] >= l->most) l->full[line]++;
 }
 
-/* Starts with the independent units. */
+/* Starts with the independent units: they leave dependent ones what is left of `coalesce`, and at most half of it. */
 static fcp_code levels_open(builder *b) {
     const traffic *t = b->t;
     levels *l = &b->levels;
     l->lines = b->p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS;
     l->width = 0;
+    l->most = (b->coalesce + 1) / 2;
     l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
     if (!l->full) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < l->lines; i++) l->full[i] = 1; /* nothing travels in stage 0 */
@@ -148,11 +150,26 @@ static fcp_code levels_open(builder *b) {
         if (x->parent != FCP_NONE) continue;
         for (uint32_t u = 0; u < x->units; u++) {
             uint32_t stage = 1 + b->out->unit_round[b->out->unit_start[f] + u] / b->coalesce;
-            levels_add(b, line_of(x->src, FCP_SEND, x->fabric), stage);
-            levels_add(b, line_of(x->dst, FCP_RECV, x->fabric), stage);
+            l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]++;
+            l->used[(size_t)line_of(x->dst, FCP_RECV, x->fabric) * l->width + stage]++;
         }
     }
+    const uint32_t spare = b->coalesce - l->most;
+    for (size_t i = 0; !code && i < (size_t)l->lines * l->width; i++)
+        l->used[i] = (uint8_t)(l->used[i] > spare ? l->used[i] - spare : 0);
     return code;
+}
+
+/* Goes on from a copy of the levels. */
+static fcp_code levels_copy(builder *b, const levels *of) {
+    levels *l = &b->levels;
+    *l = *of;
+    l->used = ARENA_NEW(b->scratch, uint8_t, (size_t)l->lines * l->width);
+    l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
+    if (!l->used || !l->full) return FCP_E_NO_MEMORY;
+    memcpy(l->used, of->used, (size_t)l->lines * l->width);
+    memcpy(l->full, of->full, l->lines * sizeof *l->full);
+    return FCP_OK;
 }
 
 /* Finds stages for units that go from src to dst, `release` or later, in order. */
@@ -163,8 +180,8 @@ static fcp_code level(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, u
     for (uint32_t u = 0; u < units; u++) {
         if (l->full[send] > stage) stage = l->full[send];
         if (l->full[receive] > stage) stage = l->full[receive];
-        while (stage < l->width && (l->count[(size_t)send * l->width + stage] >= b->coalesce ||
-                                    l->count[(size_t)receive * l->width + stage] >= b->coalesce))
+        while (stage < l->width && (l->used[(size_t)send * l->width + stage] >= l->most ||
+                                    l->used[(size_t)receive * l->width + stage] >= l->most))
             stage++;
         if (stage > FCP_MAX_STAGES / 4) return FCP_E_PLAN_SIZE;
         fcp_code code = levels_reach(b, stage);
@@ -197,6 +214,7 @@ static fcp_code arrivals(builder *b) {
         } else if (!out->levelled) {
             out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
         } else {
+            if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
             fcp_code code = level(b, x->src, x->dst, x->fabric, out->last_stage[x->parent] + 1, x->units, slot);
             if (code) return code;
             out->first_stage[f] = slot[0];
@@ -503,20 +521,14 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     if (!back->last || !back->first || (out->levelled && (!back->start || !back->unit_stage))) return FCP_E_NO_MEMORY;
     /* before it is a hop's turn: the last stage that adds to its result */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
-    if (out->levelled) { /* each pass begins with what is common to both */
-        fcp_code code = levels_open(b);
-        for (uint32_t f = 0; !code && f < t->count; f++)
-            for (uint32_t u = 0; !code && t->hops[f].parent != FCP_NONE && u < t->hops[f].units; u++) {
-                uint32_t stage = out->unit_round[out->unit_start[f] + u];
-                code = levels_reach(b, stage);
-                if (code) break;
-                levels_add(b, line_of(t->hops[f].src, FCP_SEND, t->hops[f].fabric), stage);
-                levels_add(b, line_of(t->hops[f].dst, FCP_RECV, t->hops[f].fabric), stage);
-            }
+    const levels common = b->levels; /* what arrives is the same in both passes */
+    if (out->levelled) {
+        fcp_code code = levels_copy(b, &common);
         if (code) return code;
     }
     for (uint32_t f = t->count; f-- > first;) {
         const hop *x = &t->hops[f];
+        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
         bool passed_on = out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
                          traffic_result(t, x->block) == RESULT_WHOLE;
         uint32_t release = back->last[f] + (passed_on ? 1 : buffers);
@@ -533,6 +545,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
         }
         if (x->parent != FCP_NONE && back->last[f] > back->last[x->parent]) back->last[x->parent] = back->last[f];
     }
+    b->levels = common;
     return FCP_OK;
 }
 
