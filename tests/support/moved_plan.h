@@ -41,21 +41,37 @@ static const moved moved_backward[] = {
     {4, FCP_DQ, Q1, 2, 1, 1, 4},  {5, FCP_DQW, Q0, 1, 2, 2, 1},  {5, FCP_DKV, KV3, 2, 0, 1, 2},
     {6, FCP_DQW, Q0, 2, 0, 1, 0}};
 
-static inline uint32_t moved_stage(uint32_t round) { return round < 2 ? 1 : round; }
+/* What is otherwise in the plan that is made: in one pass a transfer is left out, or another one is there. Rounds from
+ * MOVED_ROUNDS on are of the last stage. */
+typedef struct moved_change {
+    int pass;
+    size_t drop; /* index + 1 in the pass's list */
+    moved add[2];
+    size_t added;
+} moved_change;
 
-/* A rank's LAUNCH of a round, if it has a share in it, after a WAIT for `wait` compute instructions, if that is not 0. */
-static inline void moved_launch(tables *t, int pass, uint32_t rank, uint32_t round, uint32_t wait) {
+static inline uint32_t moved_stage(uint32_t round) { return round < 2 ? 1 : round < MOVED_ROUNDS ? round : MOVED_ROUNDS - 1; }
+
+static inline void moved_transfer(tables *t, const moved *m, uint32_t round, uint32_t rank) {
+    if (m->round != round || (m->from != rank && m->to != rank)) return;
+    bool send = m->from == rank;
+    hand_transfer(t, send ? FCP_SEND : FCP_RECV, (int)m->cls, FCP_LOCAL, send ? m->to : m->from, m->block, 0,
+                  t->blocks[m->block].tokens, send ? m->from_slot : m->to_slot, 0);
+}
+
+/* A rank's LAUNCH of a round, after a WAIT for `wait` compute instructions, if that is not 0. If it has no share in the
+ * round, a WAIT for nothing stands there: so what the other queue waits for has the same number in any change. */
+static inline void moved_launch(tables *t, const moved_change *c, int pass, uint32_t rank, uint32_t round, uint32_t wait) {
     const moved *m = pass ? moved_backward : moved_forward;
     size_t n = pass ? sizeof moved_backward / sizeof *m : sizeof moved_forward / sizeof *m;
     uint32_t first = (uint32_t)t->transfers_count, stage = moved_stage(round);
-    for (size_t i = 0; i < n; i++) {
-        if (m[i].round != round || (m[i].from != rank && m[i].to != rank)) continue;
-        bool send = m[i].from == rank;
-        hand_transfer(t, send ? FCP_SEND : FCP_RECV, (int)m[i].cls, FCP_LOCAL, send ? m[i].to : m[i].from, m[i].block, 0,
-                      t->blocks[m[i].block].tokens, send ? m[i].from_slot : m[i].to_slot, 0);
-    }
+    for (size_t i = 0; i < n; i++)
+        if (c->pass != pass || c->drop != i + 1) moved_transfer(t, &m[i], round, rank);
+    for (size_t i = 0; i < c->added && c->pass == pass; i++) moved_transfer(t, &c->add[i], round, rank);
     if (wait) hand_instr(t, FCP_OP_WAIT, stage, wait, 0, 0);
-    hand_instr(t, FCP_OP_LAUNCH, stage, first, (uint32_t)t->transfers_count - first, round);
+    uint32_t count = (uint32_t)t->transfers_count - first;
+    if (count) hand_instr(t, FCP_OP_LAUNCH, stage, first, count, round);
+    else hand_instr(t, FCP_OP_WAIT, stage, 0, 0, 0);
 }
 
 /* Copies of a rank's home blocks, in or out; forward, KV has no results. */
@@ -82,7 +98,7 @@ static inline void moved_compute(tables *t, int pass, uint32_t rank) {
             I(FCP_OP_WAIT, 5, 6, 0, 0);
             I(FCP_OP_REDUCE, 5, KV3, 2, 1);
         }
-        I(FCP_OP_WAIT, 7, back ? 7 : 6, 0, 0); /* the result of Q0 is here */
+        I(FCP_OP_WAIT, 7, 7, 0, 0); /* the result of Q0 is here */
     } else if (rank == 1) {
         I(FCP_OP_ATTEND, 0, 1, 1, 0);
         I(FCP_OP_WAIT, 1, 3, 0, 0); /* Q0, Q2 */
@@ -111,35 +127,39 @@ static inline void moved_compute(tables *t, int pass, uint32_t rank) {
     hand_stream(t, first);
 }
 
-static inline void moved_comm(tables *t, int pass, uint32_t rank) {
+static inline void moved_comm(tables *t, const moved_change *c, int pass, uint32_t rank) {
     bool back = pass == FCP_BACKWARD;
     uint64_t first = t->instrs_count;
     if (rank == 0) { /* in: copy, delta; then attend */
-        moved_launch(t, pass, 0, 0, back ? 2 : 1);
-        moved_launch(t, pass, 0, 1, 0);
-        moved_launch(t, pass, 0, 3, back ? 4 : 3);
-        if (back) moved_launch(t, pass, 0, 5, 0);
-        moved_launch(t, pass, 0, 6, 0);
+        moved_launch(t, c, pass, 0, 0, back ? 2 : 1);
+        moved_launch(t, c, pass, 0, 1, 0);
+        moved_launch(t, c, pass, 0, 3, back ? 4 : 3);
+        moved_launch(t, c, pass, 0, 5, 0);
+        moved_launch(t, c, pass, 0, 6, 0);
     } else if (rank == 1) {
-        moved_launch(t, pass, 1, 0, back ? 2 : 1);
-        moved_launch(t, pass, 1, 1, 0);
-        moved_launch(t, pass, 1, 2, 0);
-        moved_launch(t, pass, 1, 3, back ? 7 : 0);
-        moved_launch(t, pass, 1, 4, back ? 10 : 8);
-        moved_launch(t, pass, 1, 5, 0);
+        moved_launch(t, c, pass, 1, 0, back ? 2 : 1);
+        moved_launch(t, c, pass, 1, 1, 0);
+        moved_launch(t, c, pass, 1, 2, 0);
+        moved_launch(t, c, pass, 1, 3, back ? 7 : 0);
+        moved_launch(t, c, pass, 1, 4, back ? 10 : 8);
+        moved_launch(t, c, pass, 1, 5, 0);
     } else {
-        moved_launch(t, pass, 2, 0, back ? 2 : 1);
-        moved_launch(t, pass, 2, 1, 0);
-        moved_launch(t, pass, 2, 2, 0);
-        if (back) moved_launch(t, pass, 2, 3, 0);
-        moved_launch(t, pass, 2, 4, back ? 4 : 3);
-        moved_launch(t, pass, 2, 5, back ? 6 : 0);
-        moved_launch(t, pass, 2, 6, 0);
+        moved_launch(t, c, pass, 2, 0, back ? 2 : 1);
+        moved_launch(t, c, pass, 2, 1, 0);
+        moved_launch(t, c, pass, 2, 2, 0);
+        if (back) moved_launch(t, c, pass, 2, 3, 0);
+        moved_launch(t, c, pass, 2, 4, back ? 4 : 3);
+        moved_launch(t, c, pass, 2, 5, back ? 6 : 0);
+        moved_launch(t, c, pass, 2, 6, 0);
     }
+    for (uint32_t i = 0; i < 2; i++) /* rounds that a change adds */
+        if (i < c->added && c->pass == pass && c->add[i].round >= MOVED_ROUNDS)
+            moved_launch(t, c, pass, rank, c->add[i].round, 0);
     hand_stream(t, first);
 }
 
-static inline void moved_make(tables *t) {
+static inline void moved_make(tables *t, const moved_change *change) {
+    const moved_change none = {0};
     memset(t, 0, sizeof *t);
     uint64_t pairs = MOVED_Q * MOVED_KV;
     PUSH(t, problem,
@@ -174,11 +194,14 @@ static inline void moved_make(tables *t) {
     PUSH(t, visits, (fcp_visit){Q1, 5, 1, 0, 1, FCP_NONE, 1, FIRST, 0});
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         PUSH(t, round_starts, (uint32_t)t->rounds_count);
-        for (uint32_t i = 0; i < MOVED_ROUNDS; i++)
+        uint32_t rounds = MOVED_ROUNDS;
+        for (size_t i = 0; change && change->pass == pass && i < change->added; i++)
+            if (change->add[i].round >= rounds) rounds = change->add[i].round + 1;
+        for (uint32_t i = 0; i < rounds; i++)
             PUSH(t, rounds, (fcp_round){i < 2 ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT, moved_stage(i)});
         for (uint32_t r = 0; r < 3; r++) {
             moved_compute(t, pass, r);
-            moved_comm(t, pass, r);
+            moved_comm(t, change ? change : &none, pass, r);
         }
     }
     PUSH(t, round_starts, (uint32_t)t->rounds_count);

@@ -90,7 +90,7 @@ static fcp_plan *plan_of(const char *text) {
 /* The tables of plan `number`, from BY_HAND to ALL. */
 static void subject(int number, tables *t) {
     if (number < 0) {
-        if (number == BY_HAND) moved_make(t);
+        if (number == BY_HAND) moved_make(t, NULL);
         else hand_make(t);
         tables_plan(t);
         return;
