@@ -5,6 +5,7 @@
  * Cost:     linear in the text.
  */
 #include "compiler/simulate/profile.h"
+#include "runtime/plan/plan.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,11 +95,10 @@ static fcp_code figure(line *l, const char *name, bool time, uint64_t *out, fcp_
 
 /* forward.128.full: which constant of which kernel. NULL: reported. */
 static uint64_t *constant(line *l, const char *name, sim_profile *p, fcp_error *err) {
-    static const char *const passes[FCP_PASSES] = {"forward.", "backward."};
     static const char *const constants[] = {"full", "partial", "row", "launch"};
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        size_t begin = strlen(passes[pass]);
-        if (strncmp(name, passes[pass], begin)) continue;
+        size_t begin = strlen(fcp_pass_names[pass]);
+        if (strncmp(name, fcp_pass_names[pass], begin) || name[begin++] != '.') continue;
         const char *point = strchr(name + begin, '.');
         uint64_t head_dim = 0;
         if (!point || !decimal(name + begin, (size_t)(point - name) - begin, 1, &head_dim) || !head_dim || head_dim > 1024)
@@ -115,7 +115,8 @@ static uint64_t *constant(line *l, const char *name, sim_profile *p, fcp_error *
         for (size_t i = 0; i < sizeof places / sizeof *places; i++)
             if (!strcmp(point + 1, constants[i])) return places[i];
     }
-    wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, forward.128.full, .partial, .row, .launch, backward....", name);
+    wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, %s.128.full, .partial, .row, .launch, %s....", name,
+          fcp_pass_names[FCP_FORWARD], fcp_pass_names[FCP_BACKWARD]);
     return NULL;
 }
 
@@ -155,10 +156,10 @@ fcp_code sim_profile_read(const char *file, const char *text, size_t size, sim_p
     if (!*p.name) return wrong(&l, err, "the profile does not say which gpu it is of");
     if (!p.sms) return wrong(&l, err, "the profile has no sms");
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (!p.head_dims[pass][0]) return wrong(&l, err, "the profile has no constants of the %s pass", pass ? "backward" : "forward");
+        if (!p.head_dims[pass][0]) return wrong(&l, err, "the profile has no constants of the %s pass", fcp_pass_names[pass]);
         for (int i = 0; i < SIM_HEAD_DIMS && p.head_dims[pass][i]; i++)
             if (!p.kernels[pass][i].full || !p.kernels[pass][i].partial)
-                return wrong(&l, err, "head_dim %u of the %s pass needs full and partial above 0", p.head_dims[pass][i], pass ? "backward" : "forward");
+                return wrong(&l, err, "head_dim %u of the %s pass needs full and partial above 0", p.head_dims[pass][i], fcp_pass_names[pass]);
     }
     *out = p;
     return FCP_OK;
