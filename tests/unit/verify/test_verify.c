@@ -7,6 +7,7 @@
 
 #include "compiler/fcpc.h"
 #include "tests/support/plan_damage.h"
+#include "tests/support/plan_of.h"
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
@@ -52,21 +53,6 @@ static const char *const programs[] = {
     "plan { mask = m; score = bias; sink = [1.0, 0.0, -2.0, 0.5]; block = 128; passes = forward, backward }",
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
-
-static fcp_plan *plan_of(const char *text) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("test", text, strlen(text), NULL, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    if (code) {
-        char *shown = fcpc_diagnostics_render(d, false);
-        cr_assert(false, "%s", shown);
-    }
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
 
 enum { KINDS = sizeof kinds / sizeof *kinds, TRIES = 12 };
 
