@@ -23,7 +23,7 @@
 B ?= build
 CC = gcc
 OPT ?= -O3 -g
-TEST_OPT ?= -O1 -g
+TEST_OPT ?= -O1 -g1
 SAN ?=
 JOBS ?= 2
 SECONDS ?= 60
@@ -150,8 +150,10 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
-# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT).
+# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT). All have lines
+# for stacks and no more (-g1), which takes a quarter of the time off; TEST_OPT='-O0 -g' is for a debugger.
 $(B)/tests/unit/%.o $(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
+$(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += -g1
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion -lcrypto $(RT_LIBS)
