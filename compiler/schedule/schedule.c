@@ -228,12 +228,13 @@ typedef struct bench {
     uint64_t *load; /* per stage: pairs computed */
 } bench;
 
-static inline uint32_t tile_at(const bench *here, uint32_t i) { return here->tiles ? here->tiles[i] : i; }
+/* Loops over tiles are compiled twice: where tiles run anywhere, and where all run at home, which is faster. */
+static inline uint32_t tile_at(const bench *here, uint32_t i, bool anywhere) { return anywhere ? here->tiles[i] : i; }
 
 static uint64_t local_work(const builder *b, const bench *here, const row *r) {
     uint64_t work = 0;
     for (uint32_t i = r->first; i < r->end; i++) {
-        uint32_t t = tile_at(here, i);
+        uint32_t t = tile_at(here, i, here->tiles);
         if (b->t->tile_kv[t] == FCP_NONE) work += b->p->tile_pairs[t];
     }
     return work;
@@ -267,19 +268,18 @@ static void fill_stages(const builder *b, bench *here, uint64_t share) {
         }
 }
 
-/* Chooses the stage of every row's local tiles: see the head comment. */
-static void place_local(const builder *b, bench *here) {
-    const problem *p = b->p;
+/* Adds up the work that has its stage already; returns all work. */
+static inline uint64_t load_stages(const builder *b, bench *here, bool anywhere) {
     const uint32_t *hop_of = b->t->tile_kv;
-    const uint64_t *pairs = p->tile_pairs;
+    const uint64_t *pairs = b->p->tile_pairs;
     uint64_t total = 0, *load = here->load;
     memset(load, 0, b->stages * sizeof *load);
     for (uint32_t i = 0; i < here->count; i++) {
         row *r = &here->rows[here->which[i]];
         uint64_t local = 0, remote = 0;
-        uint32_t first = FCP_NONE, floor = r->hop == FCP_NONE ? 0 : b->out->last_stage[r->hop];
+        uint32_t first = FCP_NONE, floor = anywhere && r->hop != FCP_NONE ? b->out->last_stage[r->hop] : 0;
         for (uint32_t j = r->first; j < r->end; j++) {
-            uint32_t t = tile_at(here, j), f = hop_of[t];
+            uint32_t t = tile_at(here, j, anywhere), f = hop_of[t];
             if (f == FCP_NONE) {
                 local += pairs[t];
                 continue;
@@ -295,6 +295,12 @@ static void place_local(const builder *b, bench *here) {
         total += r->work;
         if (first != FCP_NONE) load[first] += local;
     }
+    return total;
+}
+
+/* Chooses the stage of every row's local tiles: see the head comment. */
+static void place_local(const builder *b, bench *here) {
+    uint64_t *load = here->load, total = here->tiles ? load_stages(b, here, true) : load_stages(b, here, false);
     uint64_t share = total / b->stages;
     fill_stages(b, here, share);
     for (uint32_t i = 0; i < here->count && load[0] < share; i++) {
@@ -312,7 +318,7 @@ static void place_local(const builder *b, bench *here) {
 static bool is_early(const builder *b, const bench *here, const row *r) {
     if (b->p->program->layout == FCP_LAYOUT_PLANNED || r->local_stage || b->r->moved[r->q]) return false;
     for (uint32_t i = r->first; i < r->end; i++) {
-        uint32_t t = tile_at(here, i);
+        uint32_t t = tile_at(here, i, here->tiles);
         if (b->t->tile_kv[t] == FCP_NONE && b->r->moved[b->p->tile_k[t]]) return false;
     }
     return true;
@@ -375,18 +381,33 @@ static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
     }
 }
 
-/* Remembers that a tile runs in `stage`: who needed its KV and its Q when, and when the block's home has visits to it. */
-static void note_use(const builder *b, const row *r, uint32_t kv_hop, uint32_t stage) {
+/* Remembers that something is used in a stage. */
+static inline void note_use(uint32_t *first, uint32_t *last, uint32_t stage) {
+    if (stage < *first) *first = stage;
+    if (stage > *last) *last = stage;
+}
+
+/* Lists the rank's tiles with their keys, and counts keys (at key + 1); returns how many tiles. */
+static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *todo, uint32_t *bucket, bool anywhere) {
     schedule *out = b->out;
-    const uint32_t hops[] = {kv_hop, r->hop};
-    for (int i = 0; i < 2; i++) {
-        if (hops[i] == FCP_NONE) continue;
-        if (stage < out->use_first[hops[i]]) out->use_first[hops[i]] = stage;
-        if (stage > out->use_last[hops[i]]) out->use_last[hops[i]] = stage;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < here->count; i++) {
+        const row *x = &here->rows[here->which[i]];
+        bool early = is_early(b, here, x);
+        uint32_t floor = anywhere && x->hop != FCP_NONE ? out->last_stage[x->hop] : 0;
+        for (uint32_t j = x->first; j < x->end; j++) {
+            uint32_t t = tile_at(here, j, anywhere), f = b->t->tile_kv[t];
+            uint32_t stage = f == FCP_NONE ? x->local_stage : ready_stage(b, f, floor);
+            uint32_t key = stage ? stage + 1 : !early;
+            todo[n++] = (keyed){t, x->q, key};
+            bucket[key + 1]++;
+            if (f != FCP_NONE) note_use(&out->use_first[f], &out->use_last[f], stage);
+            if (!anywhere) continue;
+            if (x->hop != FCP_NONE) note_use(&out->use_first[x->hop], &out->use_last[x->hop], stage);
+            else note_use(&out->home_first[x->q], &out->home_last[x->q], stage);
+        }
     }
-    if (!out->home_first || r->hop != FCP_NONE) return;
-    if (stage < out->home_first[r->q]) out->home_first[r->q] = stage;
-    if (stage > out->home_last[r->q]) out->home_last[r->q] = stage;
+    return n;
 }
 
 /* Memory for visits, and lists of tiles by rank where tiles run anywhere. */
@@ -448,25 +469,13 @@ static fcp_code visits(builder *b) {
 
     uint32_t done = 0;
     for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t n = 0;
+        uint32_t n;
         if (planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         here.which = which + start[r];
         here.count = start[r + 1] - start[r];
         place_local(b, &here);
         memset(bucket, 0, (b->stages + (size_t)3) * sizeof *bucket);
-        for (uint32_t i = 0; i < here.count; i++) {
-            const row *x = &here.rows[here.which[i]];
-            bool early = is_early(b, &here, x);
-            uint32_t floor = x->hop == FCP_NONE ? 0 : out->last_stage[x->hop];
-            for (uint32_t j = x->first; j < x->end; j++) {
-                uint32_t t = tile_at(&here, j), f = b->t->tile_kv[t];
-                uint32_t stage = f == FCP_NONE ? x->local_stage : ready_stage(b, f, floor);
-                uint32_t key = stage ? stage + 1 : !early;
-                todo[n++] = (keyed){t, x->q, key};
-                bucket[key + 1]++;
-                note_use(b, x, f, stage);
-            }
-        }
+        n = here.tiles ? list_tiles(b, &here, todo, bucket, true) : list_tiles(b, &here, todo, bucket, false);
         group_starts(bucket, b->stages + 1);
         for (uint32_t i = 0; i < n; i++) sorted[bucket[todo[i].key]++] = todo[i];
         out->rank_visit[r] = out->visit_count;
@@ -514,7 +523,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
         if (!out->levelled) {
             back->last[f] = release;
         } else {
-            uint32_t count = unit_count(p, traffic_return(t, x, pass), x->block), *stage = back->unit_stage + units;
+            uint32_t count = return_units(p, x, traffic_return(t, x, pass)), *stage = back->unit_stage + units;
             fcp_code code = level(b, x->dst, x->src, x->fabric, release, count, stage);
             if (code) return code;
             back->start[f] = units;
