@@ -8,6 +8,7 @@
 #include "compiler/fcpc.h"
 #include "tests/support/moved_tables.h"
 #include "tests/support/plan_damage.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/scatter.h"
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
@@ -71,21 +72,6 @@ enum {
     PROGRAMS = sizeof programs / sizeof *programs,
     ALL = PROGRAMS + 2 * sizeof scattered / sizeof *scattered /* each by two scatters */
 };
-
-static fcp_plan *plan_of(const char *text) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("test", text, strlen(text), NULL, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    if (code) {
-        char *shown = fcpc_diagnostics_render(d, false);
-        cr_assert(false, "%s", shown);
-    }
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
 
 /* The tables of plan `number`, from BY_HAND to ALL. */
 static void subject(int number, tables *t) {

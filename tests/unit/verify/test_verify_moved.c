@@ -1,4 +1,4 @@
-/* test_moved.c: tests the verifier on a plan made by hand in which work is done away from home (moved_tables.h): it is right,
+/* test_verify_moved.c: tests the verifier on a plan made by hand in which work is done away from home (moved_tables.h): it is right,
  * and each change to it is called by its name, with a message that says what is wrong. What can be drawn at random is in
  * test_verify.c; here is what needs a plan that is known line by line. */
 #include <criterion/criterion.h>
