@@ -41,6 +41,13 @@ static inline bool sim_model_shares_uplink(const sim_model *m) { return m->uplin
 uint32_t sim_model_drawn(uint64_t seed, uint64_t number);
 /* Bytes that a COPY copies. */
 uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy);
+/* Do all instructions and transfers one after the other, shared uplinks included, last less than 2^62 ps, 53 days? Then no sum of
+ * times overflows, in whatever order they run. */
+bool sim_model_countable(const sim_model *m);
+/* Of `items` thread blocks on `share` multiprocessors: so many that whole waves are, where they are few. */
+uint64_t sim_model_waves(uint64_t items, uint64_t share);
+/* What a rank attends to in a pass: cells, row items and launches, in the order of sim_constant. FCP_E_NO_MEMORY. */
+fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]);
 /* bytes / rate in picoseconds, rounded up; saturates. */
 uint64_t sim_model_time(uint64_t bytes, uint64_t rate);
 #endif

@@ -105,6 +105,10 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
         sim_model m;
         if (!(plan->problem->passes >> pass & 1)) continue;
         code = sim_model_new(plan, (fcp_pass)pass, profile, options, &scratch, &m);
+        if (!code && !sim_model_countable(&m)) {
+            arena_free(&scratch);
+            return fcp_fail(err, FCP_E_PROFILE, "by the figures of profile %s and of the cluster, the plan takes longer than can be counted", profile->name);
+        }
         if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &scratch);
         arena_reset(&scratch);
     }
