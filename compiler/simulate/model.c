@@ -19,6 +19,10 @@
 enum { FOUR_WAVES = 4 };
 
 uint64_t sim_model_time(uint64_t bytes, uint64_t rate) {
+    if (bytes <= UINT64_MAX / SIM_SECOND && rate) { /* as most: 64 bits suffice, which is much faster */
+        uint64_t work = bytes * SIM_SECOND;
+        return work / rate + (work % rate != 0);
+    }
     unsigned __int128 time = ((unsigned __int128)bytes * SIM_SECOND + rate - 1) / (rate ? rate : 1);
     return time >> 64 ? UINT64_MAX : (uint64_t)time;
 }
@@ -109,8 +113,8 @@ static uint64_t tile_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit 
     return memory_bytes(plan, pass, v->q_block, plan->blocks[plan->tiles[t].k_block].tokens, first, last);
 }
 
-fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
-                       sim_model *out) {
+static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
+                             sim_model *out) {
     const fcp_problem *p = plan->problem;
     const fcp_cluster *c = plan->cluster;
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
@@ -126,6 +130,8 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink = (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
+    for (uint32_t holds = 0; holds <= FCP_HOLDS_BOTH; holds++)
+        for (int cls = 0; cls < FCP_CLASSES; cls++) out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
     arena scratch = {0};
     cell_counts *shapes = count_shapes(plan, &scratch);
     sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
@@ -161,10 +167,6 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     return code;
 }
 
-uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
-    return t->tokens * fcp_held_bytes(m->plan->problem, m->plan->blocks[t->block].holds, (fcp_class)t->cls, m->pass);
-}
-
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
     uint64_t bytes = sim_model_bytes(m, &m->plan->transfers[t]);
     return noisy(m, at_most((unsigned __int128)m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate)), m->plan->instrs_count + t);
@@ -194,7 +196,7 @@ static const struct touched {
 } touches[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = {FCP_DKV, FCP_DKV, 2}, [FCP_OP_MERGE] = {FCP_STATE, FCP_STATE, 2}, [FCP_OP_FINISH] = {FCP_STATE, FCP_O, 1},
                            [FCP_OP_REDUCE_Q] = {FCP_DQ, FCP_DQ, 2}, [FCP_OP_ROUND] = {FCP_DQ, FCP_DQW, 1}};
 
-uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
+static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) {
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_problem *p = m->plan->problem;
     const uint64_t *tokens = &m->home_tokens[m->home_first[rank]];
@@ -214,20 +216,16 @@ uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
     return noisy(m, at_most((unsigned __int128)m->small + sim_model_time(bytes, m->hbm)), instr);
 }
 
-bool sim_model_countable(const sim_model *m) {
-    const fcp_plan *plan = m->plan;
-    const uint64_t share = m->uplink / (plan->problem->gpus ? plan->problem->gpus : 1), limit = UINT64_C(1) << 62;
-    unsigned __int128 sum = 0;
-    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
-        const fcp_stream *compute = fcp_stream_of(plan, m->pass, r, FCP_COMPUTE), *comm = fcp_stream_of(plan, m->pass, r, FCP_COMM);
-        for (uint32_t i = compute->first; i < compute->first + compute->count; i++) sum += sim_model_compute(m, r, i);
-        for (uint32_t i = comm->first; i < comm->first + comm->count; i++)
-            for (uint32_t t = plan->instrs[i].a; plan->instrs[i].op == FCP_OP_LAUNCH && t < plan->instrs[i].a + plan->instrs[i].b; t++) {
-                const uint64_t rate = m->rate[plan->transfers[t].fabric];
-                sum += 4 * (unsigned __int128)sim_model_transfer(m, t, plan->transfers[t].fabric == FCP_NET && share < rate ? share : rate);
-            }
+fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
+                       sim_model *out) {
+    fcp_code code = price_visits(plan, pass, profile, options, memory, out);
+    out->computes = ARENA_NEW(memory, uint64_t, plan->instrs_count);
+    if (!out->computes) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; !code && r < plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMPUTE);
+        for (uint32_t i = s->first; i < s->first + s->count; i++) out->total += out->computes[i] = compute_time(out, r, i);
     }
-    return sum < limit;
+    return code;
 }
 
 fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]) {
