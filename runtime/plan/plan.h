@@ -22,17 +22,18 @@
  *
  * HEADS. A block holds its tokens for one range of heads. Most plans have one range, of all heads. All ranges are of
  * equal size: `range_kv` KV heads, and of each of them `range_sub` of the query heads that share it. A block that holds
- * KV has all query heads of its KV heads as its range, since any of them may read it: so one that holds Q as well has, too,
- * and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over all
+ * KV has all query heads of its KV heads as its range, since any of them may read it: so one that holds Q as well has,
+ * too, and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over all
  * blocks each (token, query head) has one home, and so has each (token, KV head). So ranges begin at multiples of their
  * size, which divides the number of heads.
  *
  * SIDES. A sequence has a side of queries and a side of keys. Its keys are at positions 0 to keys - 1. Its queries are
  * at q_first to q_first + queries - 1, where q_first is keys - queries (aligned at the bottom right: the last query is
  * at the last key's position) or 0 (at the top left). If every sequence has as many queries as keys, token i of one
- * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some sequence
- * does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q or KV, and
- * queries and keys have a layout each. Starts of pieces and of layout runs count the tokens of their own side, from the sequence's first.
+ * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some
+ * sequence does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q
+ * or KV, and queries and keys have a layout each. Starts of pieces and of layout runs count the tokens of their own
+ * side, from the sequence's first.
  *
  * WHERE WORK IS DONE. A tile runs on any rank: the rank that attends to the visit which holds it. Keys and values come to
  * that rank from their home, and so does Q, if the Q block is not at home there. Of a Q block that is computed away from
