@@ -23,7 +23,7 @@
 B ?= build
 CC = gcc
 OPT ?= -O3 -g
-TEST_OPT ?= -O1 -g
+TEST_OPT ?= -O1 -g1
 SAN ?=
 JOBS ?= 2
 SECONDS ?= 60
@@ -43,7 +43,7 @@ ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
-RT_LIBS = -lisal -lcrypto -lm
+RT_LIBS = -lisal -lm
 
 # --- what there is ------------------------------------------------------------------------------------------------------
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
@@ -94,7 +94,7 @@ $(B)/libfcp.so: $(FCP_OBJ)
 $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lcrypto -lm
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
 $(B)/install/libfcp.a: $(FCP_OBJ)
 $(B)/install/libfcpc.a: $(FCPC_OBJ)
 $(B)/install/%.a:
@@ -117,12 +117,19 @@ $(B)/gen/fcp.tab.c $(B)/gen/fcp.tab.h &: grammar/fcp.y
 $(B)/gen/fcp.lex.c $(B)/gen/fcp.lex.h &: grammar/fcp.l $(B)/gen/fcp.tab.h
 	@echo '  flex  $<'
 	$(Q)flex --header-file=$(B)/gen/fcp.lex.h -o $(B)/gen/fcp.lex.c $<
-$(B)/gen/prelude.c: grammar/prelude.fcp
+# Its text, and where each mask and score stands in it: from `mask` or `score` to the next line that is empty or a comment,
+# or that begins one.
+$(B)/gen/prelude.c: grammar/prelude.fcp grammar/prelude.h
 	@mkdir -p $(B)/gen
 	@echo '  array $<'
-	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
+	$(Q)(echo '#include "grammar/prelude.h"'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
-	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
+	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;"; \
+	 echo 'const prelude_item prelude_items[] = {'; \
+	 LC_ALL=C awk '/^(mask|score) / {if (open) print at "},"; name = $$2; sub(/[^A-Za-z0-9_].*/, "", name); open = 1; \
+	     printf "{\"%s\", %s, %d, ", name, $$1 == "score" ? "true" : "false", at} \
+	   /^(#|$$)/ && open {print at "},"; open = 0} {at += length($$0) + 1} END {if (open) print at "},"}' $<; \
+	 echo '};'; echo 'const unsigned prelude_item_count = sizeof prelude_items / sizeof *prelude_items;') > $@
 # The simulator's profiles, as strings, with their names.
 PROFILES = $(sort $(wildcard compiler/simulate/profiles/*.profile))
 $(B)/gen/profiles.c: $(PROFILES)
@@ -143,11 +150,13 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
-# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT).
+# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT). All have lines
+# for stacks and no more (-g1), which takes a quarter of the time off; TEST_OPT='-O0 -g' is for a debugger.
 $(B)/tests/unit/%.o $(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
+$(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += -g1
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion -lcrypto $(RT_LIBS)
 fiber_defines = -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
   -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c
@@ -221,13 +230,17 @@ lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
 # Half of the time of a run would go into tracing comparisons: the fuzzer has the language's words as a dictionary instead. Code
-# that only judges is not measured for coverage, and the sanitizer keeps little of what is freed.
+# that only judges, and code that no target looks at, is not measured for coverage: all counters are read after each run. The
+# evaluator of masks takes a third of fuzz_expr's time: the sanitizers look at it in test_maskcode. They keep little of what
+# is freed.
 FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp
 FUZZ_ASAN = malloc_context_size=4:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
 UNMEASURED = -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
 ifneq ($(findstring fuzzer,$(SAN)),)
 $(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT)
 $(B)/codegen/mask/code.o $(B)/fuzz/fuzz_expr.o $(B)/fuzz/fuzz_program.o: CFLAGS += $(UNMEASURED)
+$(B)/runtime/cuda/%.o $(B)/runtime/host/%.o $(B)/runtime/exec/%.o $(B)/runtime/rendezvous/%.o: CFLAGS += $(UNMEASURED)
+$(B)/codegen/mask/code.o: CFLAGS += -fno-sanitize=address,undefined
 endif
 $(B)/fuzz/%-replay: $(B)/fuzz/%.o $(B)/fuzz/replay.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
@@ -248,7 +261,8 @@ fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='$(FUZZ_OPT)' SAN=address,undefined,fuzzer-no-link fuzz-build
 	@grep -ohE '[a-z_]{2,}|[<>=!]=' grammar/prelude.fcp examples/*.fcp examples/*/*.fcp | sort -u | sed 's/.*/"&"/' > $(B)-fuzz/fcp.dict
-	@set -e; for f in $(TARGETS); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
+	@set -e; if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi; \
+	 for f in $(TARGETS); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
 	 ASAN_OPTIONS=$(FUZZ_ASAN) $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -entropic=0 $$(cat fuzz/fuzz_$$f.options 2> /dev/null) \
 	   -dict=$(B)-fuzz/fcp.dict -artifact_prefix=$(B)-fuzz/ \
 	   $(B)-fuzz/corpus/$$f fuzz/corpus/$$f > $(B)-fuzz/$$f.log 2>&1 || { tail -n 40 $(B)-fuzz/$$f.log; exit 1; }; \
@@ -291,7 +305,7 @@ GPU_SRC = $(wildcard tests/gpu/*.c)
 BLAS_USED = cblas_sgemm openblas_get_num_threads openblas_set_num_threads
 $(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -Wl,-Bdynamic -lm -ldl
 $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
@@ -338,10 +352,10 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
 	  'Description: executes plans of context-parallel attention' 'License: Apache-2.0' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
+	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'License: Apache-2.0' 'Version: $(VERSION)' 'Requires: fcp' \
-	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
+	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \

@@ -22,20 +22,10 @@
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
 
-extern const char fcpc_prelude[];
-extern const unsigned fcpc_prelude_size;
-
-static bool parse_sources(sema *s) {
-    uint32_t prelude = diag_source(s->d, "<prelude>", fcpc_prelude, fcpc_prelude_size, true);
-    if (prelude == UINT32_MAX) return sema_no_memory(s);
-    return parse_program(s->d, s->scratch, s->main_source, &s->program) &&
-           parse_program(s->d, s->scratch, prelude, &s->prelude);
-}
-
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
 static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_keys k = {0};
-    if (!parse_sources(s) || diag_errors(s->d) > errors) return;
+    if (!parse_program(s->d, s->scratch, s->main_source, &s->program) || diag_errors(s->d) > errors) return;
     sema_list_files(s);
     if (!sema_override(s, options)) return;
     sema_list_files(s); /* options may name more files */
@@ -73,8 +63,10 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan};
         fcpc_options asked;
         fcp_error wrong;
-        if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) check(&s, &asked, errors);
-        else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
+        if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) {
+            s.stop = asked.stop;
+            check(&s, &asked, errors);
+        } else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
         code = diag_errors(d) > errors ? diag_code_since(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);
         if (code == FCP_OK && diag_errors(d) > errors) code = diag_code_since(d, kept);

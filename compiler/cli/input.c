@@ -125,7 +125,7 @@ static void print_passes(void *context, const planning *x) {
 static fcp_code plan_program(const fcpc_program *program, cmd_input *input) {
     fcpc_progress progress = {0};
     const fcpc_batch own = {.size = sizeof own, .progress = &progress};
-    const compile_watch watch = {print_passes, input};
+    const compile_watch watch = {.see = print_passes, .context = input};
     cmd_watch(&progress);
     fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
                                   &input->plan);

@@ -1,6 +1,7 @@
 /* test_exec.c: executes the planner's plans and compares the results with the definition of attention, for every
  * strategy, layout, number of buffers and shape of cluster. It also runs under the thread sanitizer. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/fcpc.h"
@@ -9,6 +10,7 @@
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/plain.h"
+#include "tests/support/plan_of.h"
 
 #ifdef PLAIN_TESTS
 enum { CHECKED = 0 }; /* the thread sanitizer is slow, and other tests show it the reference's threads */
@@ -17,26 +19,9 @@ enum { CHECKED = 1 };
 #endif
 enum { ALL = (1 << FCP_TENSORS) - 1, BOTH = 1 << FCP_FORWARD | 1 << FCP_BACKWARD };
 
-static fcp_plan *make(const char *text) {
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcp_code code = fcpc_parse_text("test.fcp", text, strlen(text), NULL, d, &program);
-    if (code == FCP_OK) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    if (code != FCP_OK) {
-        char *picture = fcpc_diagnostics_render(d, false);
-        fprintf(stderr, "%s\n%s\n", text, picture);
-        free(picture);
-    }
-    cr_assert(code == FCP_OK);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
-
 /* Runs both passes `times` times: right, and the same bits every time. */
 static void run_and_check(const char *text, int times) {
-    fcp_plan *plan = make(text);
+    fcp_plan *plan = plan_of(text);
     fcp_session *session = NULL;
     fcp_packed packed = {0}, first = {0};
     fcp_shape shape;
@@ -129,27 +114,24 @@ Test(exec, many_ranks) {
 
 /* An arena is what the plan's memory accounts for, and the rounding of its parts. */
 Test(exec, arenas_are_what_plans_count) {
-    fcp_plan *plan = make("model { heads = 4; kv_heads = 2; head_dim = 24; dtype = bf16 }\n"
+    fcp_plan *plan = plan_of("model { heads = 4; kv_heads = 2; head_dim = 24; dtype = bf16 }\n"
                           "cluster { nodes = 2; gpus = 2 }\n"
                           "batch { lengths = [1500, 300, 200, 70 x 3] }\n"
                           "plan { mask = causal; block = 256; passes = forward, backward }\n");
     const fcp_problem *p = plan->problem;
+    fcp_homes *homes = fcp_homes_of(plan);
     uint64_t most = 0;
+    cr_assert_not_null(homes);
     for (uint32_t r = 0; r < p->ranks; r++) {
-        uint32_t homes = 0;
         uint64_t tokens[FCP_SIDES] = {0};
         for (uint64_t b = 0; b < plan->blocks_count; b++)
-            if (plan->blocks[b].home == r) {
-                homes++;
-                if (plan->blocks[b].holds & FCP_HOLDS_Q) tokens[FCP_QUERIES] += plan->blocks[b].tokens;
-                if (plan->blocks[b].holds & FCP_HOLDS_KV) tokens[FCP_KEYS] += plan->blocks[b].tokens;
-            }
+            for (int side = 0; plan->blocks[b].home == r && side < FCP_SIDES; side++)
+                if (plan->blocks[b].holds >> side & 1) tokens[side] += plan->blocks[b].tokens;
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             fcp_slots s;
-            fcp_slots_of(plan, (fcp_pass)pass, r, homes, tokens, &s);
-            const uint64_t slots[FCP_CLASSES] = {[FCP_KV] = s.kv, [FCP_STATE] = s.state, [FCP_DKV] = s.dkv};
-            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens[FCP_QUERIES], tokens[FCP_KEYS], slots);
-            size_t laid = fcp_arena_size(plan, (fcp_pass)pass, &s);
+            fcp_slots_of(plan, (fcp_pass)pass, r, homes[r].homes, &s);
+            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens[FCP_QUERIES], tokens[FCP_KEYS], s.count);
+            size_t laid = fcp_arena_size(plan, (fcp_pass)pass, &homes[r], &s);
             cr_assert(laid >= counted && laid < counted + 16 * 64, "rank %u, pass %d: %zu and %lu", r, pass, laid,
                       (unsigned long)counted);
             if (counted > most) most = counted;
@@ -157,5 +139,6 @@ Test(exec, arenas_are_what_plans_count) {
     }
     cr_assert(most == plan->summary->memory_peak_bytes, "%lu and %lu", (unsigned long)most,
               (unsigned long)plan->summary->memory_peak_bytes);
+    free(homes);
     fcp_plan_free(plan);
 }
