@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/text.h"
 #include "compiler/simulate/calibrate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,7 +16,11 @@ static void print_again(const calibration *x, arena *memory) {
     calibration again;
     text t = {0};
     text_puts(&t, CALIBRATE_HEADER "\n");
-    for (uint32_t r = 0; r < x->row_count; r++) calibrate_print(&x->rows[r], &t);
+    for (uint32_t r = 0; r < x->row_count; r++) {
+        char line[CALIBRATE_LINE];
+        calibrate_print(&x->rows[r], line);
+        text_printf(&t, "%s\n", line);
+    }
     if (t.failed) return;
     if (calibrate_read("again", t.at, t.size, memory, &again, NULL) || again.row_count != x->row_count) abort();
     for (uint32_t r = 0; r < x->row_count; r++)

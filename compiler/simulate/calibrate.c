@@ -20,6 +20,7 @@
 
 #include "compiler/base/diag.h"
 #include "compiler/base/real.h"
+#include "compiler/base/text.h"
 #include "compiler/simulate/model.h"
 
 enum { N = SIM_CONSTANT_COUNT, FIELDS = 10, NAME = 40 };
@@ -327,7 +328,7 @@ fcp_code calibrate_profile(const calibration *x, const char *from, const sim_pro
     for (const char *s = from; *s && used < sizeof source - 1; s++)
         if ((unsigned char)*s >= ' ' && *s != '"' && *s != 127) source[used++] = *s;
     source[used] = 0;
-    text_printf(out, "# Written by fcpc calibrate.\ngpu %s\n%-24s %14llu  \"given with the rows of %s\"\n", x->rows[0].gpu, "sms",
+    text_printf(out, "# Written by fcpc calibrate.\ngpu %s\n%-24s %14llu  \"as the rows say: %s\"\n", x->rows[0].gpu, "sms",
                 (unsigned long long)x->rows[0].sms, source);
     put_time(out, "small", base ? base->small : UINT64_C(5000000));
     text_printf(out, base ? "\"of the profile that comes with fcpc\"\n" : "\"assumed\"\n");
@@ -366,8 +367,9 @@ fcp_code calibrate_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, cal
     return sim_model_count(plan, pass, rank, out->counts);
 }
 
-void calibrate_print(const calibrate_row *row, text *out) {
-    text_printf(out, "%s,%s,%llu,%s,%u", row->name, row->gpu, (unsigned long long)row->sms, fcp_pass_names[row->pass], row->head_dim);
-    for (int i = 0; i < N; i++) text_printf(out, ",%llu", (unsigned long long)row->counts[i]);
-    text_printf(out, ",%.9g\n", row->seconds);
+void calibrate_print(const calibrate_row *row, char out[CALIBRATE_LINE]) {
+    unsigned long long n[N];
+    for (int i = 0; i < N; i++) n[i] = row->counts[i];
+    snprintf(out, CALIBRATE_LINE, "%s,%s,%llu,%s,%u,%llu,%llu,%llu,%llu,%.9g", row->name, row->gpu, (unsigned long long)row->sms, fcp_pass_names[row->pass],
+             row->head_dim, n[SIM_FULL], n[SIM_PARTIAL], n[SIM_ROW], n[SIM_LAUNCH], row->seconds);
 }

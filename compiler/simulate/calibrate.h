@@ -18,11 +18,11 @@
  */
 #ifndef FCPC_SIMULATE_CALIBRATE_H
 #define FCPC_SIMULATE_CALIBRATE_H
-#include "compiler/base/text.h"
 #include "compiler/simulate/simulate.h"
 
 #define CALIBRATE_HEADER "name,gpu,sms,pass,head_dim,full,partial,rows,launches,seconds"
-enum { CALIBRATE_NAME = 64, CALIBRATE_ROWS = 100000 };
+enum { CALIBRATE_NAME = 64, CALIBRATE_LINE = 320, CALIBRATE_ROWS = 100000 };
+struct text; /* compiler/base/text.h */
 
 typedef struct calibrate_row {
     char name[CALIBRATE_NAME], gpu[SIM_NAME];
@@ -56,10 +56,10 @@ fcp_code calibrate_read(const char *file, const char *bytes, size_t size, arena 
 fcp_code calibrate_fit_rows(calibration *x, uint32_t hold_out, fcp_error *err);
 /* The profile as text. `from` says where the rows are from, in its sources. What the rows do not tell (small, latency.local,
  * channel; the constants of a pass without rows) is `base`'s; NULL: there is none, and FCP_E_ROWS where a pass is missing. */
-fcp_code calibrate_profile(const calibration *x, const char *from, const sim_profile *base, text *out, fcp_error *err);
+fcp_code calibrate_profile(const calibration *x, const char *from, const sim_profile *base, struct text *out, fcp_error *err);
 
 /* What a rank of a plan attends to in a pass, as a row without name, gpu, sms and time. FCP_E_NO_MEMORY. */
 fcp_code calibrate_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, calibrate_row *out);
-/* A row as a line of text, with its newline. */
-void calibrate_print(const calibrate_row *row, text *out);
+/* A row as a line, without a newline. */
+void calibrate_print(const calibrate_row *row, char out[CALIBRATE_LINE]);
 #endif

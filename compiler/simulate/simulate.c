@@ -57,7 +57,7 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
     return FCP_OK;
 }
 
-static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory, arena *scratch) {
+static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory, arena *scratch, arena *walks) {
     const fcp_problem *p = m->plan->problem;
     const sim_network network = options ? options->network : SIM_NETWORK_ROUNDS;
     const bool matched = network == SIM_NETWORK_ROUNDS || network == SIM_NETWORK_SHARED;
@@ -67,9 +67,10 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
     fcp_code code = unhindered && out->ranks ? sim_rounds_new(m, scratch, &rounds) : FCP_E_NO_MEMORY;
     if (!code && (m->total + rounds.total) >> 62) return FCP_E_PROFILE; /* so that no sum of times overflows, in whatever order */
-    if (!code && network == SIM_NETWORK_ROUNDS && ordered) code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, scratch);
+    if (!code && network == SIM_NETWORK_ROUNDS && ordered) code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, walks);
     else if (!code) code = sim_events(m, &rounds, options, out->ranks, &out->makespan, scratch);
-    if (!code && matched && ordered) code = sim_walk(m, &rounds, true, NULL, unhindered, &out->bound[SIM_BOUND_PATH], scratch);
+    arena_reset(walks); /* the second walk takes the first one's memory */
+    if (!code && matched && ordered) code = sim_walk(m, &rounds, true, NULL, unhindered, &out->bound[SIM_BOUND_PATH], walks);
     if (!code) code = bound_wires(m, &rounds, matched, out, scratch);
     if (code) return code;
     uint64_t longest = 0;
@@ -92,17 +93,19 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
 
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err) {
-    arena scratch = {0};
+    arena scratch = {0}, walks = {0};
     fcp_code code = FCP_OK;
     memset(out, 0, sizeof *out);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
         sim_model m;
         if (!(plan->problem->passes >> pass & 1)) continue;
         code = sim_model_new(plan, (fcp_pass)pass, profile, options, &scratch, &m);
-        if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &scratch);
+        if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &scratch, &walks);
         arena_reset(&scratch);
+        arena_reset(&walks);
     }
     arena_free(&scratch);
+    arena_free(&walks);
     if (code == FCP_E_PROFILE)
         fcp_fail(err, code, "by the figures of profile %s and of the cluster, the plan takes longer than can be counted", profile->name);
     else if (code) fcp_fail(err, code, code == FCP_E_NO_MEMORY ? "out of memory" : "the plan cannot proceed: it was not verified");

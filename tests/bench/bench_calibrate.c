@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
+#include "compiler/base/text.h"
 #include "compiler/simulate/calibrate.h"
 #include "runtime/judge/packed.h"
 #include "tests/bench/bench.h"
@@ -117,7 +118,9 @@ static bool add_rows(const program *p, text *rows, fcp_error *err) {
         row.sms = 1;
         row.seconds = measured.processor[pass] - copies.processor[pass];
         if (row.seconds < measured.processor[pass] / 2) row.seconds = measured.processor[pass] / 2;
-        calibrate_print(&row, rows);
+        char line[CALIBRATE_LINE];
+        calibrate_print(&row, line);
+        text_printf(rows, "%s\n", line);
     }
     fcp_plan_free(plan);
     return good;
@@ -144,7 +147,7 @@ static bool fit(sim_profile *out, fcp_error *err) {
     for (size_t i = 0; i < sizeof fitted / sizeof *fitted && good; i++) good = add_rows(&fitted[i], &rows, err);
     if (good) keep("cpu.csv", &rows);
     good = good && !calibrate_read("cpu.csv", rows.at, rows.size, &memory, &x, err) && !calibrate_fit_rows(&x, 0, err) &&
-           !sim_profile_find("cpu", &base, err) && !calibrate_profile(&x, "the host backend's rows", &base, &profile, err) &&
+           !sim_profile_find("cpu", &base, err) && !calibrate_profile(&x, "the host backend, float32", &base, &profile, err) &&
            !sim_profile_read("cpu.profile", profile.at, profile.size, out, err);
     if (good) keep("cpu.profile", &profile);
     for (uint32_t i = 0; good && i < x.fit_count; i++) {

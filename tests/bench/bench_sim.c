@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "compiler/fcpc.h"
+#include "compiler/base/text.h"
 #include "compiler/simulate/calibrate.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"

@@ -1,4 +1,5 @@
-/* report.c: draws the table as a page, from the journals alone. It is written under a temporary name and renamed. */
+/* report.c: draws the table as a page, and writes rows.csv for `fcpc calibrate`, from the journals alone. Each is written under a
+ * temporary name and renamed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compiler/simulate/calibrate.h"
 #include "tests/gpu/gpu.h"
 
 /* Of a row: step, figure, against, ratio, goal, verdict, ceiling, note; then the fact it waits for, its own
@@ -98,6 +100,26 @@ static void put_list(FILE *f, const journal *j, const char *title, const char *c
         }
 }
 
+/* The file is on disk under its own name, or not at all. */
+static bool finish(FILE *f, const char *beside, const char *path) {
+    bool good = fflush(f) == 0 && (fsync(fileno(f)) == 0 || errno == EINVAL);
+    good = fclose(f) == 0 && good && rename(beside, path) == 0;
+    if (!good) unlink(beside);
+    return good;
+}
+
+/* What was measured of one rank, as rows that `fcpc calibrate` reads. */
+static bool put_calibrate_rows(const gpu *g) {
+    char path[400], beside[420], name[120], rest[REST];
+    snprintf(path, sizeof path, "%.380s/rows.csv", g->folder);
+    snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
+    FILE *f = fopen(beside, "w");
+    if (!f) return false;
+    fputs(CALIBRATE_HEADER "\n", f);
+    for (size_t at = 0; journal_next(g->journal, &at, "calibrate", name, sizeof name, rest, sizeof rest);) fprintf(f, "%s\n", rest);
+    return finish(f, beside, path);
+}
+
 bool gpu_report(const gpu *g) {
     static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
     char path[400], beside[420];
@@ -112,8 +134,5 @@ bool gpu_report(const gpu *g) {
     put_rows(f, g);
     put_list(f, g->peers, "Peers, measured on this device (milliseconds; matmul in TFLOP/s)", peers);
     put_list(f, g->journal, "What the driver was asked", driver);
-    bool good = fflush(f) == 0 && (fsync(fileno(f)) == 0 || errno == EINVAL);
-    good = fclose(f) == 0 && good && rename(beside, path) == 0;
-    if (!good) unlink(beside);
-    return good;
+    return finish(f, beside, path) && put_calibrate_rows(g);
 }

@@ -1,14 +1,17 @@
-/* rows_speed.c: measures how fast attention is, beside peers that were measured on the same device.
+/* rows_speed.c: measures how fast attention is, beside peers that were measured on the same device. Rows of one rank are
+ * kept for `fcpc calibrate` too.
  *
  * A figure is the median of the pass from home blocks to home blocks, as one graph: its kernels, and the copies
  * between ranks if there are several. The note says what a caller's whole run takes, which also copies the caller's
  * tensors to home blocks and back. Operations are counted exactly, from the pairs of the mask: 4 * head_dim (forward)
  * or 10 * head_dim (backward) for each pair and head, for the peers too.
  */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/simulate/calibrate.h"
 #include "runtime/base/clock.h"
 #include "tests/gpu/gpu.h"
 
@@ -98,12 +101,30 @@ static bool all_done(const gpu *g, const goals *k, const speed_case *c) {
     return true;
 }
 
+/* Keeps a time as a row for `fcpc calibrate`: of one rank, which has all multiprocessors, and of the kernels that a plan gets. */
+static void keep_for_calibrate(gpu *g, const measured *m, const goals *k, const speed_case *c, int pass, double ms) {
+    static const char *const known[] = {"a100", "h100", "h200", "b200"};
+    calibrate_row r;
+    char name[120], line[CALIBRATE_LINE];
+    if (c->ranks != 1 || *k->title || !(ms > 0) || calibrate_count(m->plan, (fcp_pass)pass, 0, &r)) return;
+    snprintf(r.name, sizeof r.name, "%s", c->name);
+    snprintf(r.gpu, sizeof r.gpu, g->machine.standin ? "standin" : "gpu");
+    for (size_t i = 0; i < sizeof known / sizeof *known && !g->machine.standin; i++)
+        if (strcasestr(g->machine.name, known[i])) snprintf(r.gpu, sizeof r.gpu, "%s", known[i]);
+    r.sms = (uint64_t)g->machine.multiprocessors;
+    r.seconds = 1e-3 * ms;
+    calibrate_print(&r, line);
+    snprintf(name, sizeof name, "%s, %s", pass_names[pass], c->name);
+    journal_add(g->journal, "calibrate", name, line);
+}
+
 static bool row(gpu *g, measured *m, const goals *k, const speed_case *c, int pass, char why[GPU_WHY]) {
     char name[120], fact[120], note[240], peer_text[60] = "not measured";
     double ms = 0, spread = 0, whole = 0, ceiling = gpu_fact(g, k->ceiling);
     name_row(name, k, c, pass);
     if (gpu_row_done(g, name)) return true;
     if (!measured_pass(m, (fcp_pass)pass, &ms, &spread, why) || !measured_run(m, (fcp_pass)pass, &whole, NULL, why)) return false;
+    keep_for_calibrate(g, m, k, c, pass, ms);
     snprintf(fact, sizeof fact, "%s.%s.%s", k->peer, c->name, pass_names[pass]);
     double peer = gpu_fact(g, fact), rate = ms > 0 ? m->flops[pass] / ms * 1e-9 : 0;
     if (peer > 0) snprintf(peer_text, sizeof peer_text, "%.3f ms", peer);

@@ -68,6 +68,10 @@ mkdir -p "$folder/fake/gpu"
 cp "$folder/gpu/GPU.md" "$folder/fake/gpu/GPU.md"
 holds "make gpu-report refuses it" sh -c '! make gpu-report B="$1"' sh "$folder/fake"
 
+# rows for fcpc calibrate, of a device that no profile has
+says "rows are kept" "^causal.8192,standin,[0-9]*,forward,16," "$folder/gpu/rows.csv"
+holds "each pass and case once" sh -c '[ "$(cut -d, -f1,4 "$1" | sort | uniq -d | wc -l)" = 0 ]' sh "$folder/gpu/rows.csv"
+
 # what fails is shown
 run 1 "a driver that breaks" --again --only conformance --inject fail:conformance
 says "it is shown" "FAILED" "$folder/out"

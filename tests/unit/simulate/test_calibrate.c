@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
+#include "compiler/base/text.h"
 #include "compiler/simulate/calibrate.h"
 
 /* Rows of both passes with exactly these constants, in picoseconds: causal and full, 1 to 16 blocks of cells, 20 heads. */
@@ -17,7 +18,9 @@ static void add_rows(text *out, uint32_t pass, const double constants[SIM_CONSTA
                                  .counts = {20 * (causal ? n * (n - 1) / 2 : n * n), causal ? 20 * n : 0, 20 * n, 1}};
             snprintf(row.name, sizeof row.name, "%s %d", causal ? "causal" : "full", (int)n);
             for (int i = 0; i < SIM_CONSTANT_COUNT; i++) row.seconds += 1e-12 * constants[i] * (double)row.counts[i];
-            calibrate_print(&row, out);
+            char line[CALIBRATE_LINE];
+            calibrate_print(&row, line);
+            text_printf(out, "%s\n", line);
         }
 }
 
