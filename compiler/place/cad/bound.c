@@ -116,8 +116,8 @@ static uint64_t longest_row(const cad_input *in) {
             most = 0;
             for (uint32_t i = 0; i + 1 < t->row_cuts; i++) {
                 cad_run r = {s, 0, t->row_cut[i], t->row_cut[i + 1], 0, in->pairs.keys[s]};
-                uint64_t span = cad_span(&in->pairs, &r);
-                if (span > most) most = span;
+                uint64_t seen = cad_span(&in->pairs, &r);
+                if (seen > most) most = seen;
             }
         }
         if (most > longest) longest = most;

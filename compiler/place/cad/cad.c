@@ -22,6 +22,11 @@
 
 #include "compiler/base/sort.h"
 
+enum {
+    SKIP = 300000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
+    RESERVE = 300000 /* millionths of its ranks' tolerance that a node keeps back */
+};
+
 typedef struct division {
     const cad_input *in;
     arena *a;
@@ -79,7 +84,7 @@ static fcp_code look_at_pieces(division *d, arena *scratch) {
             if (i == first || in->servers) continue;
             uint32_t before = in->rows[i - 1].rank;
             if (before == h->rank || seen[before] != s + 1) continue;
-            uint64_t span = cad_span(&in->pairs, &r), mine = overlap(&d->own[i], span), theirs = overlap(&held[before], span);
+            uint64_t keys = cad_span(&in->pairs, &r), mine = overlap(&d->own[i], keys), theirs = overlap(&held[before], keys);
             if (theirs <= mine || in->price.whole * (h->end - h->start) >= in->price.kv * (theirs - mine)) continue;
             d->bin[i] = before;
             d->own[i] = held[before];
@@ -141,7 +146,7 @@ static fcp_code keep_at_ranks(division *d, arena *scratch) {
             d->room[r] = d->cap[r] - d->load[r];
             continue;
         }
-        fcp_code code = cad_keep(in, d->a, runs, own, count, d->cap[r], d->mean / 2, &kept, &d->away[r / in->gpus]);
+        fcp_code code = cad_keep(in, d->a, runs, own, count, d->cap[r], d->mean / 4 * 3, &kept, &d->away[r / in->gpus]);
         if (code) return code;
         uint64_t left = 0;
         for (size_t i = 0; i < kept.count; i++) {
@@ -149,6 +154,32 @@ static fcp_code keep_at_ranks(division *d, arena *scratch) {
             if (!cad_give(d->a, d->out, &kept.at[i], r)) return FCP_E_NO_MEMORY;
         }
         d->room[r] = d->cap[r] > left ? d->cap[r] - left : 0;
+    }
+    return FCP_OK;
+}
+
+/* Leaves the smallest rooms empty, as far as the tolerance allows: what is brought to them is dearest for each pair. */
+static fcp_code skip_small_rooms(division *d, arena *scratch) {
+    const cad_input *in = d->in;
+    uint64_t *order = ARENA_NEW(scratch, uint64_t, in->ranks), *other = ARENA_NEW(scratch, uint64_t, in->ranks);
+    if (!order || !other) return FCP_E_NO_MEMORY;
+    uint64_t slack = 0, away = 0, most = 0;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        slack += d->room[r];
+        if (d->room[r] > most) most = d->room[r];
+    }
+    for (uint32_t v = 0; v * in->gpus < in->ranks; v++)
+        for (size_t i = 0; i < d->away[v].count; i++) away += cad_work(&in->pairs, &d->away[v].at[i]);
+    slack = slack > away ? scaled(slack - away, SKIP) : 0;
+    unsigned shift = 0;
+    while (most >> shift > UINT32_MAX) shift++;
+    for (uint32_t r = 0; r < in->ranks; r++) order[r] = (d->room[r] >> shift) << 32 | r;
+    sort_u64(order, other, in->ranks);
+    for (uint32_t i = 0; i < in->ranks; i++) {
+        uint32_t r = (uint32_t)order[i];
+        if (d->room[r] > slack) break;
+        slack -= d->room[r];
+        d->room[r] = 0;
     }
     return FCP_OK;
 }
@@ -173,7 +204,7 @@ static fcp_code move_between_nodes(division *d, arena *scratch) {
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
     uint64_t *room = ARENA_ZNEW(scratch, uint64_t, nodes), free_room = 0;
     if (!room) return FCP_E_NO_MEMORY;
-    uint64_t reserve = scaled(d->mean, in->tolerance) * in->gpus * 2 / 5;
+    uint64_t reserve = scaled(scaled(d->mean, in->tolerance), RESERVE) * in->gpus;
     cad_runs go = {0};
     for (uint32_t r = 0; r < in->ranks; r++) room[r / in->gpus] += d->room[r];
     for (uint32_t v = 0; v < nodes; v++) {
@@ -246,6 +277,7 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
     if (!code) code = cad_caps(in, d.load, scratch, d.cap);
     for (uint32_t r = 0; r < in->ranks; r++) d.mean += d.load[r] / in->ranks;
     if (!code) code = keep_at_ranks(&d, scratch);
+    if (!code) code = skip_small_rooms(&d, scratch);
     if (!code) code = move_between_nodes(&d, scratch);
     if (!code) code = give_to_ranks(&d);
     return code;

@@ -38,8 +38,9 @@ uint64_t cad_work(const cad_pairs *p, const cad_run *r);
 uint64_t cad_span(const cad_pairs *p, const cad_run *r);
 /* The least cut c from which on the rows c to y - 1 have no more work than `most`; y: not even the last rows fit. */
 uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most);
-/* The largest cut c up to which the keys k0 to c - 1, or the least from which on the keys c to k1 - 1, have no more. */
-uint64_t cad_first_keys(const cad_pairs *p, const cad_run *r, uint64_t most);
+/* The largest cut c up to which the keys k0 to c - 1 of the runs, which are of one sequence, have no more. */
+uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most);
+/* The least cut from which on the keys c to k1 - 1 of the run have no more. */
 uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most);
 /* The last cut before row y, no lower than x. */
 uint64_t cad_row_before(const cad_pairs *p, const cad_run *r);
@@ -110,9 +111,9 @@ fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_
  * takes is given to bin FCP_NONE. crumb: rooms below it are left empty. */
 fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t count, uint64_t *room, uint32_t bins,
                    uint64_t crumb, cad_shares *out);
-/* Bytes that it costs a receiver with this much room to take its share of rows which see `span` keys; *out_parts: in
+/* Bytes that it costs a receiver with this much room to take its share of rows which see so many keys; *out_parts: in
  * how many the keys are best divided. */
-uint64_t cad_cost(const cad_price *p, uint64_t span, uint64_t room, bool whole, uint32_t *out_parts);
+uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
 
 uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
 

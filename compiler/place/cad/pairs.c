@@ -62,10 +62,10 @@ uint64_t cad_span(const cad_pairs *p, const cad_run *r) {
     uint32_t x = cut_index(t->row_cut, t->row_cuts, r->x), y = cut_index(t->row_cut, t->row_cuts, r->y);
     uint32_t from = cut_index(t->key_cut, t->key_cuts, r->k0), to = cut_index(t->key_cut, t->key_cuts, r->k1);
     const uint64_t *low = t->sum + (size_t)x * t->key_cuts, *high = t->sum + (size_t)y * t->key_cuts;
-    uint64_t span = 0;
+    uint64_t seen = 0;
     for (uint32_t j = from; j < to; j++)
-        if (high[j + 1] - low[j + 1] != high[j] - low[j]) span += t->key_cut[j + 1] - t->key_cut[j];
-    return span;
+        if (high[j + 1] - low[j + 1] != high[j] - low[j]) seen += t->key_cut[j + 1] - t->key_cut[j];
+    return seen;
 }
 
 /* --- cuts --------------------------------------------------------------------------------------------------------- */
@@ -110,12 +110,18 @@ uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most) {
     return cut_at(&c, low);
 }
 
-uint64_t cad_first_keys(const cad_pairs *p, const cad_run *r, uint64_t most) {
-    cuts c = cuts_of(p, r->sequence, false, r->k0, r->k1);
+uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most) {
+    if (!count) return k0;
+    cuts c = cuts_of(p, runs[0].sequence, false, k0, k1);
     uint32_t low = 0, high = c.last;
     while (low < high) {
         uint32_t mid = low + (high - low + 1) / 2;
-        if (work_of(p, r->sequence, r->x, r->y, r->k0, cut_at(&c, mid)) <= most) low = mid;
+        uint64_t to = cut_at(&c, mid), work = 0;
+        for (size_t i = 0; i < count && work <= most; i++) {
+            const cad_run *r = &runs[i];
+            work += work_of(p, r->sequence, r->x, r->y, r->k0 > k0 ? r->k0 : k0, r->k1 < to ? r->k1 : to);
+        }
+        if (work <= most) low = mid;
         else high = mid - 1;
     }
     return cut_at(&c, low);

@@ -10,14 +10,15 @@
  * see many more are divided between several bins, each with a segment of the keys. The more room, the larger b: so long
  * rows go to the bins with most room.
  *
- * How bins are filled. Rows of a sequence are taken from the last down. Whole rows: a bin takes rows until the next
- * shard of them does not fit; of that shard it takes the first keys that fit, which it has anyway, and the next bin
- * takes the rest. Divided rows: a strip as high as is good for its bins is handed out along the keys, and the next strip
- * back in the other direction, so that a bin that ends one strip and begins the next takes the same keys twice:
+ * How bins are filled. The rows of a sequence are taken from the last down. Each time a few bins are chosen, one for whole rows,
+ * and as many rows as fill them. They are cut in shards, and so the last shard hardly ever fits: of it the bins take the
+ * first keys that fit, and the next bins the others. Then the strip is divided among its bins along the keys:
  *
  *         keys ->
- *   rows  | bin 1 | bin 2 | bin 3 ..      the last strip, left to right
- *    |    | .. bin 5 | bin 4 | bin 3|     the one before it, right to left
+ *         |  bin 1   |  bin 2   |  bin 3  |
+ *   rows  |          |          |         |
+ *    |    |......................---------|   here the first keys of the last shard end
+ *         |  bin 4   |  bin 5      |  bin 6 |
  *
  * So each bin is filled at once. A room that were left over would have to be filled with a small share later, and small
  * shares cost most for each pair. The last rows of a sequence go to the bin that they fit most tightly.
@@ -49,19 +50,19 @@ uint64_t cad_root(unsigned __int128 v) {
     return (uint64_t)x;
 }
 
-/* price * room * parts / span, without overflow. */
-static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_t span) {
-    return (uint64_t)((unsigned __int128)price * room * parts / span);
+/* price * room * parts / keys, without overflow. */
+static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_t keys) {
+    return (uint64_t)((unsigned __int128)price * room * parts / keys);
 }
 
-uint64_t cad_cost(const cad_price *p, uint64_t span, uint64_t room, bool whole, uint32_t *out_parts) {
-    if (!span) span = 1;
-    uint64_t best = p->kv * span + rows_cost(whole ? p->whole : p->part, room, 1, span);
-    uint64_t good = p->kv ? cad_root((unsigned __int128)p->part * room / p->kv) : span, parts = span / (good ? good : 1);
+uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts) {
+    if (!keys) keys = 1;
+    uint64_t best = p->kv * keys + rows_cost(whole ? p->whole : p->part, room, 1, keys);
+    uint64_t good = p->kv ? cad_root((unsigned __int128)p->part * room / p->kv) : keys, parts = keys / (good ? good : 1);
     *out_parts = 1;
     for (uint64_t s = parts; s <= parts + 1 && s <= PARTS_MOST; s++) {
         if (s < 2) continue;
-        uint64_t cost = p->kv * (span / s) + rows_cost(p->part, room, s, span);
+        uint64_t cost = p->kv * (keys / s) + rows_cost(p->part, room, s, keys);
         if (cost >= best) continue;
         best = cost;
         *out_parts = (uint32_t)s;
@@ -85,9 +86,11 @@ typedef struct sweep {
     entry *bins; /* not taken, by rising room; of equal rooms the lower bin comes last */
     uint32_t count;
     uint64_t crumb;
-    cad_run *stack; /* the runs at hand; the top is taken first */
-    size_t depth;
+    cad_runs stack; /* the runs at hand; the last is taken first */
+    cad_runs saved; /* the stack before a strip was cut */
     uint64_t rest;  /* their work */
+    uint64_t first_key, last_key; /* of their group */
+    cad_runs strip; /* what is given to the next bins */
 } sweep;
 
 static void put(sweep *s, uint32_t bin) {
@@ -123,100 +126,118 @@ static uint32_t take(sweep *s, uint64_t work) {
 
 /* --- taking ------------------------------------------------------------------------------------------------------- */
 
-static bool give(sweep *s, const cad_run *r, uint64_t work, uint32_t bin) {
-    if (!work) return true;
-    s->room[bin] -= work;
-    s->rest -= work;
-    return cad_give(s->memory, s->out, r, bin);
-}
-
-/* Fills a bin with whole rows from the top of the stack. */
-static bool fill_rows(sweep *s, uint32_t bin) {
-    while (s->depth && s->room[bin] > s->crumb) {
-        cad_run *top = &s->stack[s->depth - 1], mine = *top;
+/* Takes rows from the top of the stack into s->strip until they have `most` work: whole shards, and of the shard that does
+ * not fit the first keys that do. Returns their work; UINT64_MAX: no memory. */
+static uint64_t cut_strip(sweep *s, uint64_t most) {
+    uint64_t taken = 0;
+    s->strip.count = 0;
+    while (s->stack.count) {
+        cad_run *top = &s->stack.at[s->stack.count - 1], mine = *top;
         uint64_t work = cad_work(s->pairs, top);
-        if (work <= s->room[bin]) {
-            s->depth--;
-            if (!give(s, &mine, work, bin)) return false;
+        if (work <= most - taken) {
+            s->stack.count--;
+            if (work && !cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
+            taken += work;
             continue;
         }
-        mine.x = cad_last_rows(s->pairs, top, s->room[bin]);
-        if (mine.x < mine.y) {
-            top->y = mine.x;
-            if (!give(s, &mine, cad_work(s->pairs, &mine), bin)) return false;
-        }
-        if (s->room[bin] <= s->crumb) break;
-        cad_run next = *top; /* a shard of rows that does not fit */
+        top->y = mine.x = cad_last_rows(s->pairs, top, most - taken);
+        work = cad_work(s->pairs, &mine);
+        if (work && !cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
+        taken += work;
+        if (taken && most - taken <= s->crumb) break;
+        cad_run next = *top; /* the shard that does not fit */
         next.x = cad_row_before(s->pairs, top);
         mine = next;
-        mine.k1 = next.k0 = cad_first_keys(s->pairs, &next, s->room[bin]);
-        uint64_t low = cad_work(s->pairs, &mine);
-        if (!low) break;
-        if (next.x == top->x) s->depth--;
-        else top->y = next.x;
-        s->stack[s->depth++] = next;
-        if (!give(s, &mine, low, bin)) return false;
-        break;
-    }
-    return true;
-}
-
-/* Hands out strips from the top of the stack, each to several bins along the keys, from `bin` on. */
-static bool fill_strips(sweep *s, uint32_t bin, uint32_t parts) {
-    bool rightward = true;
-    while (s->depth) {
-        cad_run *top = &s->stack[s->depth - 1], strip = *top;
-        uint64_t each = s->room[bin];
-        if (s->count && s->bins[s->count - 1].room > each) each = s->bins[s->count - 1].room;
-        if (parts > 1 && __builtin_mul_overflow(each, (uint64_t)parts, &each)) each = UINT64_MAX;
-        strip.x = cad_last_rows(s->pairs, top, each);
-        if (strip.x == strip.y) strip.x = cad_row_before(s->pairs, top);
-        if (strip.x == top->x) s->depth--;
-        else top->y = strip.x;
-        for (uint64_t work = cad_work(s->pairs, &strip); work;) {
-            if (bin == FCP_NONE) { /* nobody has room: put it back */
-                s->stack[s->depth++] = strip;
-                return true;
-            }
-            cad_run mine = strip;
-            if (work > s->room[bin]) {
-                if (rightward) mine.k1 = strip.k0 = cad_first_keys(s->pairs, &strip, s->room[bin]);
-                else mine.k0 = strip.k1 = cad_last_keys(s->pairs, &strip, s->room[bin]);
-                uint64_t some = cad_work(s->pairs, &mine);
-                work -= some;
-                if (!give(s, &mine, some, bin)) return false;
-                bin = take(s, s->depth ? UINT64_MAX : work);
-            } else {
-                if (!give(s, &mine, work, bin)) return false;
-                work = 0;
-            }
+        mine.k1 = next.k0 = cad_first_keys(s->pairs, &next, 1, next.k0, next.k1, most - taken);
+        if (!(work = cad_work(s->pairs, &mine))) break;
+        if (next.x == top->x) *top = next;
+        else {
+            top->y = next.x;
+            if (!cad_add(s->memory, &s->stack, &next)) return UINT64_MAX;
         }
-        if (s->room[bin] <= s->crumb || !s->depth) break;
-        rightward = !rightward;
-        cad_run *next = &s->stack[s->depth - 1];
-        uint64_t room = s->count ? s->bins[s->count - 1].room : s->room[bin];
-        if (room > s->rest) room = s->rest;
-        cad_cost(&s->in->price, cad_span(s->pairs, next), room, cad_whole(s->pairs, next), &parts);
-        if (parts == 1) break;
+        if (!cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
+        return taken + work;
     }
-    put(s, bin);
+    return taken;
+}
+
+/* The work of the strip's part against keys k0 to k1 - 1. */
+static uint64_t strip_work(const sweep *s, uint64_t k0, uint64_t k1) {
+    uint64_t work = 0;
+    for (size_t i = 0; i < s->strip.count; i++) {
+        cad_run r = s->strip.at[i];
+        if (r.k0 < k0) r.k0 = k0;
+        if (r.k1 > k1) r.k1 = k1;
+        if (r.k0 < r.k1) work += cad_work(s->pairs, &r);
+    }
+    return work;
+}
+
+/* Gives the strip's part against keys k0 to k1 - 1 to a bin. */
+static bool give(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
+    for (size_t i = 0; i < s->strip.count; i++) {
+        cad_run r = s->strip.at[i];
+        if (r.k0 < k0) r.k0 = k0;
+        if (r.k1 > k1) r.k1 = k1;
+        uint64_t work = r.k0 < r.k1 ? cad_work(s->pairs, &r) : 0;
+        if (!work) continue;
+        s->room[bin] -= work;
+        s->rest -= work;
+        if (!cad_give(s->memory, s->out, &r, bin)) return false;
+    }
     return true;
 }
 
-/* --- groups: runs of one sequence against the same keys ------------------------------------------------------------ */
-
-static bool same_group(const cad_run *a, const cad_run *b) {
-    return a->sequence == b->sequence && a->k0 == b->k0 && a->k1 == b->k1;
+/* Fills a few bins with the next strip of the stack. */
+static fcp_code fill(sweep *s) {
+    const cad_run *top = &s->stack.at[s->stack.count - 1];
+    uint32_t bin[PARTS_MOST], count = 0, parts;
+    uint64_t k0 = s->first_key, k1 = s->last_key, all = 0;
+    bin[count++] = take(s, s->rest);
+    uint64_t room = s->room[bin[0]] < s->rest ? s->room[bin[0]] : s->rest;
+    const cad_run *rows = top; /* the top may be the rest of one shard: then what follows counts */
+    if (s->stack.count > 1 && cad_span(s->pairs, top - 1) > cad_span(s->pairs, top)) rows--;
+    cad_cost(&s->in->price, cad_span(s->pairs, rows), room, cad_whole(s->pairs, rows), &parts);
+    for (all = s->room[bin[0]]; count < parts && all < s->rest && s->count; count++) {
+        bin[count] = take(s, s->rest - all);
+        all += s->room[bin[count]];
+    }
+    uint64_t work, over, to[PARTS_MOST];
+    s->saved.count = 0;
+    for (size_t i = 0; i < s->stack.count; i++)
+        if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
+    do { /* keys are cut too, so that a bin gets a little less than its room. The last one may then get more: try a smaller strip */
+        cad_runs put_back = s->stack;
+        if ((work = cut_strip(s, all)) == UINT64_MAX) return FCP_E_NO_MEMORY;
+        uint64_t from = k0;
+        for (uint32_t i = 0; i + 1 < count; i++)
+            from = to[i] = cad_first_keys(s->pairs, s->strip.at, s->strip.count, from, k1, s->room[bin[i]]);
+        uint64_t last = strip_work(s, from, to[count - 1] = k1);
+        over = last > s->room[bin[count - 1]] ? last - s->room[bin[count - 1]] : 0;
+        if (!over) break;
+        all -= over;
+        s->stack = s->saved;
+        s->saved = put_back;
+        s->saved.count = 0;
+        for (size_t i = 0; i < s->stack.count; i++)
+            if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
+    } while (over);
+    for (uint32_t i = 0; i < count; k0 = to[i++])
+        if (!give(s, k0, to[i], bin[i])) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++)
+        if (work || i) put(s, bin[i]); /* without work the first has too little room for anything here */
+    return FCP_OK;
 }
+
+/* --- groups: the runs of one sequence ----------------------------------------------------------------------------- */
 
 static int compare(const cad_run *a, const cad_run *b) {
     if (a->sequence != b->sequence) return a->sequence < b->sequence ? -1 : 1;
-    if (a->k0 != b->k0) return a->k0 < b->k0 ? -1 : 1;
-    if (a->k1 != b->k1) return a->k1 < b->k1 ? -1 : 1;
-    return a->x < b->x ? -1 : a->x > b->x;
+    if (a->x != b->x) return a->x < b->x ? -1 : 1;
+    return a->k0 < b->k0 ? -1 : a->k0 > b->k0;
 }
 
-/* Sorts by group and row: merging, so that the order of equals is that of the input. */
+/* Sorts by sequence and row: merging, so that the order of equals is that of the input. */
 static void sort_runs(cad_run *runs, cad_run *other, size_t count) {
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t from = 0; from + width < count; from += 2 * width) {
@@ -230,36 +251,31 @@ static void sort_runs(cad_run *runs, cad_run *other, size_t count) {
     }
 }
 
-static fcp_code sweep_group(sweep *s, cad_run *runs, size_t count) {
-    s->depth = count;
-    s->stack = runs; /* a shard that is divided takes the place of one that was taken */
+static fcp_code sweep_group(sweep *s, const cad_run *runs, size_t count) {
+    s->stack.count = 0;
     s->rest = 0;
-    for (size_t i = 0; i < count; i++) s->rest += cad_work(s->pairs, &runs[i]);
-    while (s->depth) {
-        if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
-        const cad_run *top = &s->stack[s->depth - 1];
-        uint32_t bin = take(s, s->rest), parts;
-        if (bin == FCP_NONE) {
-            while (s->depth)
-                if (!cad_give(s->memory, s->out, &s->stack[--s->depth], FCP_NONE)) return FCP_E_NO_MEMORY;
-            break;
-        }
-        uint64_t room = s->room[bin] < s->rest ? s->room[bin] : s->rest;
-        cad_cost(&s->in->price, cad_span(s->pairs, top), room, cad_whole(s->pairs, top), &parts);
-        bool good = true;
-        if (parts == 1 || s->rest <= s->room[bin]) {
-            good = fill_rows(s, bin);
-            if (!s->depth) put(s, bin);
-        } else good = fill_strips(s, bin, parts);
-        if (!good) return FCP_E_NO_MEMORY;
+    s->first_key = runs[0].k0;
+    s->last_key = runs[0].k1;
+    for (size_t i = 0; i < count; i++) {
+        if (runs[i].k0 < s->first_key) s->first_key = runs[i].k0;
+        if (runs[i].k1 > s->last_key) s->last_key = runs[i].k1;
+        s->rest += cad_work(s->pairs, &runs[i]);
+        if (!cad_add(s->memory, &s->stack, &runs[i])) return FCP_E_NO_MEMORY;
     }
+    while (s->stack.count && s->count) {
+        if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
+        fcp_code code = fill(s);
+        if (code) return code;
+    }
+    while (s->stack.count)
+        if (!cad_give(s->memory, s->out, &s->stack.at[--s->stack.count], FCP_NONE)) return FCP_E_NO_MEMORY;
     return FCP_OK;
 }
 
 fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t count, uint64_t *room, uint32_t bins,
                    uint64_t crumb, cad_shares *out) {
     sweep s = {.in = in, .pairs = &in->pairs, .memory = a, .out = out, .room = room, .crumb = crumb};
-    cad_run *sorted = ARENA_NEW(a, cad_run, count + 1), *other = ARENA_NEW(a, cad_run, count + 3);
+    cad_run *sorted = ARENA_NEW(a, cad_run, count + 1), *other = ARENA_NEW(a, cad_run, count + 1);
     uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1);
     size_t *first = ARENA_NEW(a, size_t, count + 2), groups = 0;
     s.bins = ARENA_NEW(a, entry, bins + (size_t)1);
@@ -268,10 +284,10 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t co
     for (size_t i = 0; i < count; i++) sorted[i] = runs[i];
     sort_runs(sorted, other, count);
     for (size_t i = 0; i < count; i++) {
-        if (!i || !same_group(&sorted[i], &sorted[i - 1])) first[groups++] = i;
-        uint64_t span = cad_span(&in->pairs, &sorted[i]);
-        if (first[groups - 1] == i || order[groups - 1] < span) order[groups - 1] = span;
-        if (span > most) most = span;
+        if (!i || sorted[i].sequence != sorted[i - 1].sequence) first[groups++] = i;
+        uint64_t keys = cad_span(&in->pairs, &sorted[i]);
+        if (first[groups - 1] == i || order[groups - 1] < keys) order[groups - 1] = keys;
+        if (keys > most) most = keys;
     }
     first[groups] = count;
     unsigned shift = 0;
@@ -281,8 +297,7 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t co
     for (uint32_t b = bins; b-- > 0;) put(&s, b);
     for (size_t i = 0; i < groups; i++) {
         size_t g = (uint32_t)order[i], n = first[g + 1] - first[g];
-        for (size_t k = 0; k < n; k++) other[k] = sorted[first[g] + k]; /* one more may be on the stack at a time */
-        fcp_code code = sweep_group(&s, other, n);
+        fcp_code code = sweep_group(&s, sorted + first[g], n);
         if (code) return code;
     }
     return FCP_OK;
