@@ -131,7 +131,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
         if (!idle) fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
         buffer = 1 - buffer;
     }
-    fk_add_sums(fk_row(p, p->dq, token, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows, p->scale,
+    fk_add_sums(fk_row(p, p->dq, item->out + first, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows, p->scale,
                 FK_CHUNKS, (const float (*)[4])sums);
 }
 

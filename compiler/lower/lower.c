@@ -87,7 +87,7 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan) {
     plan->summary_count = 1;
     plan->mask = mask;
     plan->mask_count = g->mask.count;
-    return lower_summary(x, facts, summary);
+    return lower_summary(x, facts, plan, summary);
 }
 
 /* Sequences, pieces, blocks, shapes, runs and layouts. */
@@ -97,7 +97,12 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     fcp_sequence *sequences = ARENA_NEW(&x->memory, fcp_sequence, p->sequences);
     fcp_shape_rec *shapes = ARENA_NEW(&x->memory, fcp_shape_rec, p->shape_count + (size_t)1);
     fcp_run *runs = ARENA_NEW(&x->memory, fcp_run, p->run_count + (size_t)1);
-    if (!sequences || !shapes || !runs) return FCP_E_NO_MEMORY;
+    fcp_heads *heads = ARENA_NEW(&x->memory, fcp_heads, 1);
+    if (!sequences || !shapes || !runs || !heads) return FCP_E_NO_MEMORY;
+    const struct fcpc_program *g = p->program;
+    *heads = (fcp_heads){.kv_count = g->kv_heads, .sub_count = g->heads / g->kv_heads};
+    plan->heads = heads;
+    plan->heads_count = 1;
     for (uint32_t b = 0; b < p->block_count; b++) {
         p->blocks[b].home = x->placement->home[b];
         p->blocks[b].home_slot = x->slots->home_slot[b];

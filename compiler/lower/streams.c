@@ -213,7 +213,8 @@ static void emit_rank(rank_emitter *x) {
     uint32_t brought = x->comm.count;
     if (x->pass == FCP_FORWARD && brought) attend(x, 0, true);
     wait_for(&x->compute, 0, brought);
-    if (x->pass == FCP_BACKWARD && e->x->slots->homes[x->rank]) push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA});
+    if (x->pass == FCP_BACKWARD && e->x->slots->homes[x->rank]) 
+        push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA, .b = e->x->slots->homes[x->rank]});
     attend(x, 0, false);
     x->computed[0] = x->compute.count;
 

@@ -14,9 +14,11 @@ void lower_problem(const planning *x, fcp_problem *out) {
                          .heads = g->heads,
                          .kv_heads = g->kv_heads,
                          .head_dim = g->head_dim,
-                         .head_groups = x->placement->head_groups,
+                         .range_kv = g->kv_heads,
+                         .range_sub = g->heads / g->kv_heads,
                          .dtype = g->dtype,
                          .layout = g->layout,
+                         .layout_group = p->ranks,
                          .strategy = g->strategy,
                          .topology = g->topology,
                          .block = p->block,
@@ -34,6 +36,34 @@ void lower_problem(const planning *x, fcp_problem *out) {
                          .memory_cap = g->memory_cap,
                          .scale = g->scale};
     for (int pass = 0; pass < FCP_PASSES; pass++) out->passes |= (uint32_t)g->passes[pass] << pass;
+}
+
+/* Who talks to whom, and how much: per pass the most units that one rank sends, or receives, on one fabric; and the most
+ * other ranks that one rank talks to. */
+static fcp_code count_units(planning *x, const fcp_plan *plan, uint64_t out_bound[FCP_PASSES], uint64_t *out_peers) {
+    uint32_t ranks = x->problem->ranks, *met = ARENA_ZNEW(&x->scratch, uint32_t, ranks); /* by which rank last, + 1 */
+    if (!met) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint64_t peers = 0;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            uint64_t units[FCP_DIRECTION_COUNT][FCP_FABRICS] = {{0}};
+            const fcp_stream *queue = &plan->streams[((size_t)pass * ranks + r) * FCP_QUEUES + FCP_COMM];
+            for (uint32_t i = queue->first; i < queue->first + queue->count; i++) {
+                const fcp_instr *launch = &plan->instrs[i];
+                if (launch->op != FCP_OP_LAUNCH) continue;
+                for (const fcp_transfer *t = plan->transfers + launch->a, *end = t + launch->b; t < end; t++) {
+                    units[t->dir][t->fabric] += t->cls != FCP_IN && t->cls != FCP_OUT;
+                    peers += met[t->peer] != r + 1;
+                    met[t->peer] = r + 1;
+                }
+            }
+            for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++)
+                for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
+                    if (units[dir][fabric] > out_bound[pass]) out_bound[pass] = units[dir][fabric];
+        }
+        if (peers > *out_peers) *out_peers = peers;
+    }
+    return FCP_OK;
 }
 
 /* Counts bytes and rounds of both passes. The KV of a fetch moves once in each pass, and its dKV once back. */
@@ -94,15 +124,16 @@ uint64_t lower_memory_peak(const planning *x, const fcp_problem *fp) {
     for (uint32_t r = 0; r < x->problem->ranks; r++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!x->program->passes[pass]) continue;
+            const uint64_t transient[FCP_CLASSES] = {
+                [FCP_KV] = s->kv_count[r], [FCP_STATE] = s->state_count[r], [FCP_DKV] = s->dkv_count[r]};
             uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[FCP_QUERIES][r],
-                                             s->home_tokens[FCP_KEYS][r], s->kv_count[r], s->state_count[r],
-                                             s->dkv_count[r]);
+                                             s->home_tokens[FCP_KEYS][r], transient);
             if (bytes > peak) peak = bytes;
         }
     return peak;
 }
 
-fcp_code lower_summary(planning *x, const fcp_problem *fp, fcp_summary *out) {
+fcp_code lower_summary(planning *x, const fcp_problem *fp, const fcp_plan *plan, fcp_summary *out) {
     const problem *p = x->problem;
     const schedule *s = x->schedule;
     uint64_t *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
@@ -127,5 +158,9 @@ fcp_code lower_summary(planning *x, const fcp_problem *fp, fcp_summary *out) {
         out->state_bytes += (w->flags & FCP_VISIT_FIRST ? 0 : bytes) + (w->flags & FCP_VISIT_LAST ? 0 : bytes);
     }
     out->memory_peak_bytes = lower_memory_peak(x, fp);
-    return count_traffic(x, fp, out);
+    uint64_t bound[FCP_PASSES] = {0};
+    fcp_code code = count_units(x, plan, bound, &out->peers_max);
+    out->rounds_bound = bound[FCP_FORWARD];
+    out->backward_rounds_bound = bound[FCP_BACKWARD];
+    return code ? code : count_traffic(x, fp, out);
 }

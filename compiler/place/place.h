@@ -17,7 +17,6 @@ typedef struct placement {
     const uint32_t *home;   /* per block: its rank */
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
-    uint32_t head_groups;   /* groups of heads that are placed apart; 1: all heads together */
 } placement;
 
 /* The rank that computes a tile. */

@@ -25,7 +25,7 @@ fcp_code strategy_place(planning *x) {
     fcp_code code = place_input_of(x, &in);
     if (!code) code = strategy_of(x)->place(x, &in, home);
     if (code) return code;
-    *made = (placement){.home = home, .tile_q = x->problem->tile_q, .head_groups = 1};
+    *made = (placement){.home = home, .tile_q = x->problem->tile_q};
     x->placement = made;
     return FCP_OK;
 }

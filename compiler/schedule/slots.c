@@ -145,7 +145,10 @@ static fcp_code state_slots(planning *x, slots *out) {
         }
     fcp_code code = colour_lives(x, lives, n, stages, base, out->state_count);
     for (uint32_t v = 0; !code && v < s->visit_count; v++) {
-        s->visits[v].q_slot = out->home_slot[s->visits[v].q_block];
+        fcp_visit *w = &s->visits[v];
+        w->q_slot = out->home_slot[w->q_block];
+        w->o_slot = w->flags & FCP_VISIT_LAST ? w->q_slot : FCP_NONE;
+        w->dq_slot = p->program->passes[FCP_BACKWARD] ? w->q_slot : FCP_NONE;
         if (!is_whole(&s->visits[v])) s->visits[v].state_slot = slot[life_of[v]];
     }
     return code;

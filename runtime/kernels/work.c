@@ -22,7 +22,7 @@ _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAS
 _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 80 &&
                    sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
                    sizeof(fk_launch) == 168 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
-                   sizeof(fk_support) == 48,
+                   sizeof(fk_support) == 64,
                "records are the same on host and device");
 
 /* What each scratch array is for. */
@@ -168,11 +168,13 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
         bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
         bool idle = a->pass == FCP_BACKWARD || (single && !plan->sink_count);
         if (first == w->key_run_count && idle) continue;
-        if (w->row_count == UINT32_MAX) return too_long(err);
+        uint64_t token = a->home_first[FCP_QUERIES][block->home_slot] + block_token;
+        if (w->row_count == UINT32_MAX || token > UINT32_MAX) return too_long(err);
         if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
         fk_row_item *item = &w->rows[w->row_count++];
         *item = (fk_row_item){.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
-                              .token = a->home_first[FCP_QUERIES][block->home_slot] + block_token,
+                              .token = (fk_u32)token,
+                              .out = (fk_u32)token,
                               .block_token = block_token,
                               .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
                               .flags = visit->flags,
@@ -275,7 +277,8 @@ static void place_run(struct columns *x, const fcp_run *run, uint32_t item, cons
         uint32_t at = x->cells[i]++;
         if (!x->fill) continue;
         w->row_runs[at] = (fk_row_run){.position = q_first + (fk_i64)(q->start + row),
-                                       .token = token + row,
+                                       .token = (fk_u32)token + row,
+                                       .out = (fk_u32)token + row,
                                        .count = q->length - row < FCP_CELL ? q->length - row : FCP_CELL,
                                        .cls = run->cls};
     }
@@ -300,6 +303,7 @@ static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error 
             for (; k_piece < part->k_piece; k_piece++)
                 item += plan->pieces[k_piece].length / FCP_CELL + (plan->pieces[k_piece].length % FCP_CELL != 0);
             uint64_t token = x->a->home_first[FCP_QUERIES][q_block->home_slot] + q->offset;
+            if (token + q->length > UINT32_MAX) return too_long(err);
             for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
                 place_run(x, &plan->runs[r], item + plan->runs[r].col, q, token);
         }
@@ -314,7 +318,7 @@ static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) 
         fk_row_run *last = kept ? &runs[kept - 1] : NULL;
         *out_rows += runs[i].count;
         if (last && last->cls == runs[i].cls && last->token + last->count == runs[i].token &&
-            last->position + last->count == runs[i].position)
+            last->out + last->count == runs[i].out && last->position + last->count == runs[i].position)
             last->count += runs[i].count;
         else runs[kept++] = runs[i];
     }
@@ -376,7 +380,7 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
 }
 
 /* Gives out locks and turns in the order of the items: the first who comes to a sum has turn 0, the next has turn 1. A
- * sum of dQ is known by the first token of its row of cells, the sums of divided items by the number that cut_items
+ * sum of dQ is known by its first row in dq, the sums of divided items by the number that cut_items
  * left in `lock`. */
 struct turn {
     uint32_t lock, next;
@@ -396,7 +400,7 @@ static bool order_runs(struct columns *x) {
         fk_key_item *item = &w->keys[i];
         if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], &item->lock, &item->turn);
         for (uint32_t j = item->first; j < item->first + item->runs; j++)
-            take_turn(w, &turns[w->row_runs[j].token], &w->row_runs[j].lock, &w->row_runs[j].turn);
+            take_turn(w, &turns[w->row_runs[j].out], &w->row_runs[j].lock, &w->row_runs[j].turn);
     }
     return true;
 }

@@ -199,11 +199,15 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u heads, %u KV heads, head dimension %u", p->heads, p->kv_heads,
                         p->head_dim);
     if (p->ranks > FCP_MAX_RANKS) return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks", p->ranks);
-    if (p->head_groups != 1) return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u head groups", p->head_groups);
+    if (!(p->range_kv > 0 && p->range_kv <= p->kv_heads && p->range_sub > 0 && p->range_sub <= p->heads / p->kv_heads))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "ranges of %u KV heads and %u query heads of each, of %u and %u",
+                        p->range_kv, p->range_sub, p->kv_heads, p->heads / p->kv_heads);
     if (!(p->dtype < FCP_DTYPES && p->layout < FCP_LAYOUTS && p->strategy < FCP_STRATEGY_COUNT &&
           p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype,
                         p->layout, p->strategy, p->topology, p->align);
+    if (p->layout_group != p->ranks)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a layout over groups of %u ranks", p->layout_group);
     if (!(p->block > 0 && (p->block < FCP_CELL || p->block % FCP_CELL == 0)))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "a block size of %u tokens", p->block);
     if (!(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block)))
@@ -219,6 +223,22 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     if (!printable(plan->source, plan->source_count)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the source is not text");
     fcp_code code = check_sequences(plan, err);
     return code ? code : fcp_plan_check_data(plan, err);
+}
+
+/* Every range of heads lies within the model's heads, and all are of the size that the problem states. */
+static fcp_code check_heads(const fcp_plan *plan, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    uint32_t shared = p->heads / p->kv_heads;
+    for (uint64_t i = 0; i < plan->heads_count; i++) {
+        const fcp_heads *h = &plan->heads[i];
+        bool all = h->sub_first == 0 && h->sub_count == shared; /* as a block's with KV must be */
+        if (!(h->kv_count == p->range_kv && h->kv_first <= p->kv_heads - h->kv_count &&
+              (all || (h->sub_count == p->range_sub && h->sub_first <= shared - h->sub_count))))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                            "heads %llu: KV heads from %u on, %u of them, of each query heads from %u on, %u of them",
+                            (ull)i, h->kv_first, h->kv_count, h->sub_first, h->sub_count);
+    }
+    return FCP_OK;
 }
 
 static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
@@ -258,9 +278,11 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
             tokens += c->length;
         }
         if (code) break;
-        if (k->tokens != tokens || k->home >= p->ranks || k->home_slot != homes[k->home]++)
-            code = fcp_fail(err, FCP_E_PLAN_FORMAT, "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u",
-                            (ull)b, k->tokens, (ull)tokens, k->home, k->home_slot);
+        if (k->tokens != tokens || k->home >= p->ranks || k->home_slot != homes[k->home]++ ||
+            k->heads >= plan->heads_count || k->flags & ~FCP_BLOCK_WHOLE || (k->flags && !(k->holds & FCP_HOLDS_Q)))
+            code = fcp_fail(err, FCP_E_PLAN_FORMAT,
+                            "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u, heads %u, flags %#x",
+                            (ull)b, k->tokens, (ull)tokens, k->home, k->home_slot, k->heads, k->flags);
         for (int i = 0; i < FCP_SIDES; i++)
             if (k->holds >> i & 1 && k->tokens > largest[i]) largest[i] = k->tokens;
     }
@@ -405,14 +427,17 @@ static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_
 }
 
 static fcp_code check_visits(const fcp_plan *plan, fcp_error *err) {
+    bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     for (uint64_t i = 0; i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
         if (!(v->q_block < plan->blocks_count && v->tiles > 0 && v->first_tile <= plan->tiles_count &&
               v->tiles <= plan->tiles_count - v->first_tile && !(v->flags & ~(FCP_VISIT_FIRST | FCP_VISIT_LAST)) &&
-              v->group == 0 && v->q_slot != FCP_NONE))
+              v->pad == 0 && v->q_slot != FCP_NONE &&
+              (v->dq_slot != FCP_NONE) == backward))
             return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "visit %llu: Q block %u, tiles from %u on, %u of them, Q slot %u, flags %#x, group %u",
-                            (ull)i, v->q_block, v->first_tile, v->tiles, v->q_slot, v->flags, v->group);
+                            "visit %llu: Q block %u, tiles from %u on, %u of them, slots %u of Q and %u of dQ, "
+                            "flags %#x",
+                            (ull)i, v->q_block, v->first_tile, v->tiles, v->q_slot, v->dq_slot, v->flags);
         if (!(plan->blocks[v->q_block].holds & FCP_HOLDS_Q))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "visit %llu to block %u, which holds no Q", (ull)i, v->q_block);
     }
@@ -462,10 +487,13 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
                 good = good && !x->b && !x->c;
             } else if (op == FCP_OP_ATTEND) {
                 good = good && b && a + b <= plan->visits_count && !x->c;
-            } else if (op == FCP_OP_REDUCE) {
-                good = good && a < plan->blocks_count && plan->blocks[a].holds & FCP_HOLDS_KV;
+            } else if (op == FCP_OP_DELTA) {
+                good = good && b && !x->c;
             } else {
-                good = good && op == FCP_OP_DELTA && !x->a && !x->b && !x->c;
+                uint32_t side = op == FCP_OP_REDUCE ? FCP_HOLDS_KV : FCP_HOLDS_Q;
+                good = good && (op == FCP_OP_REDUCE || op == FCP_OP_MERGE || op == FCP_OP_FINISH ||
+                                op == FCP_OP_REDUCE_Q || op == FCP_OP_ROUND) &&
+                       a < plan->blocks_count && plan->blocks[a].holds & side && (op != FCP_OP_FINISH || !x->c);
             }
             if (!good)
                 return fcp_fail(err, FCP_E_PLAN_FORMAT, "instruction %llu: op %u, stage %u, operands %u %u %u",
@@ -481,6 +509,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
 static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     enum { AHEAD = 12 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
     uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
+    const unsigned of_keys = 1u << FCP_KV | 1u << FCP_DKV, of_both = 1u << FCP_IN | 1u << FCP_OUT;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
         if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
@@ -488,14 +517,15 @@ static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, 
             __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
         unsigned cls = 1u << t->cls;
         if (!((t->peer < ranks) & (t->block < blocks) & (t->fabric < FCP_FABRICS) & (t->dir < FCP_DIRECTION_COUNT) &
-              !!(cls & (1u << FCP_KV | 1u << FCP_DKV | 1u << FCP_IN | 1u << FCP_OUT))))
+              (t->cls < FCP_CLASSES)))
             return fcp_fail(err, FCP_E_PLAN_FORMAT,
                             "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", (ull)i, t->peer,
                             t->block, t->cls, t->fabric, t->dir);
         uint32_t tokens = plan->blocks[t->block].tokens;
-        if (cls & (1u << FCP_KV | 1u << FCP_DKV) && !(plan->blocks[t->block].holds & FCP_HOLDS_KV))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu moves KV or dKV of block %u, which holds none",
-                            (ull)i, t->block);
+        uint32_t needs = cls & of_both ? FCP_HOLDS_BOTH : cls & of_keys ? FCP_HOLDS_KV : FCP_HOLDS_Q;
+        if (!(plan->blocks[t->block].holds & needs))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu moves %s of block %u, which holds none", (ull)i,
+                            fcp_class_texts[t->cls], t->block);
         if (!((t->tokens != 0) & (t->first < tokens) & ((uint64_t)t->first + t->tokens <= tokens)))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of block %u, which has %u",
                             (ull)i, t->first, (ull)t->first + t->tokens, t->block, tokens);
@@ -512,6 +542,7 @@ fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, f
     fcp_plan view = fcp_plan_view(given);
     const fcp_plan *plan = &view;
     if (!code) code = check_problem(plan, err);
+    if (!code) code = check_heads(plan, err);
     if (!code) code = check_blocks(plan, err);
     if (!code) code = check_layout(plan, FCP_QUERIES, err);
     if (!code && fcp_plan_split(plan)) code = check_layout(plan, FCP_KEYS, err);

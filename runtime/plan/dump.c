@@ -87,6 +87,7 @@ static void put_escaped(out *o, const char *text, size_t size) {
 #define NAME(array, value) ((value) < sizeof(array) / sizeof *(array) ? (array)[value] : "?")
 static const char *const pass_set_names[] = {"", "forward", "backward", "forward,backward"};
 static const char *const visit_names[] = {"-", "first", "last", "single"};
+static const char *const block_names[] = {"-", "whole"};
 static const char *const holds_names[] = {"nothing", "q", "kv", "both"};
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
@@ -114,9 +115,11 @@ static const field problem_fields[] = {
     P(heads),
     P(kv_heads),
     P(head_dim),
-    P(head_groups),
+    P(range_kv),
+    P(range_sub),
     E(fcp_problem, dtype, fcp_dtype_names),
     E(fcp_problem, layout, fcp_layout_names),
+    P(layout_group),
     E(fcp_problem, strategy, fcp_strategy_names),
     E(fcp_problem, topology, fcp_topology_names),
     P(block),
@@ -154,6 +157,7 @@ static const field summary_fields[] = {
     S(tokens_max_rank),
     S(key_tokens_max_rank),
     S(bytes_total),
+    S(bytes_moved),
     S(bytes_inter_node),
     S(send_max),
     S(recv_max),
@@ -161,27 +165,34 @@ static const field summary_fields[] = {
     S(rounds),
     S(rounds_lower_bound),
     S(rounds_dependent),
+    S(rounds_bound),
     S(rounds_reshuffle),
     S(stages),
     S(slots_max),
     S(state_bytes),
     S(memory_peak_bytes),
     S(backward_bytes_total),
+    S(backward_bytes_moved),
     S(backward_bytes_inter_node),
     S(backward_rounds),
     S(backward_rounds_dependent),
+    S(backward_rounds_bound),
     S(backward_rounds_reshuffle),
     S(backward_stages),
-    S(backward_slots_max)
+    S(backward_slots_max),
+    S(peers_max)
 #undef S
 };
 static const field sequence_fields[] = {F(fcp_sequence, queries, U64), F(fcp_sequence, keys, U64),
                                         F(fcp_sequence, q_first, I64)};
 static const field piece_fields[] = {F(fcp_piece, sequence, U32), F(fcp_piece, start, U64), F(fcp_piece, length, U32),
                                      F(fcp_piece, block, U32), F(fcp_piece, offset, U32)};
+static const field heads_fields[] = {F(fcp_heads, kv_first, U32), F(fcp_heads, kv_count, U32),
+                                     F(fcp_heads, sub_first, U32), F(fcp_heads, sub_count, U32)};
 static const field block_fields[] = {F(fcp_block, first_piece, U32), F(fcp_block, pieces, U32),
                                      F(fcp_block, tokens, U32), F(fcp_block, home, U32), F(fcp_block, home_slot, U32),
-                                     E(fcp_block, holds, holds_names)};
+                                     F(fcp_block, heads, U32), E(fcp_block, holds, holds_names),
+                                     E(fcp_block, flags, block_names)};
 static const field tile_fields[] = {F(fcp_tile, q_block, U32), F(fcp_tile, k_block, U32),
                                     F(fcp_tile, first_part, U32), F(fcp_tile, parts, U32),
                                     F(fcp_tile, kv_slot, U32), F(fcp_tile, dkv_slot, INDEX), F(fcp_tile, pairs, U64)};
@@ -190,8 +201,9 @@ static const field shape_fields[] = {F(fcp_shape_rec, first_run, U32), F(fcp_sha
                                      F(fcp_shape_rec, q_length, U32), F(fcp_shape_rec, k_length, U32),
                                      F(fcp_shape_rec, pairs, U64)};
 static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, first_tile, U32),
-                                     F(fcp_visit, tiles, U32), F(fcp_visit, group, U32), F(fcp_visit, q_slot, U32),
-                                     F(fcp_visit, state_slot, INDEX), E(fcp_visit, flags, visit_names)};
+                                     F(fcp_visit, tiles, U32), F(fcp_visit, q_slot, U32),
+                                     F(fcp_visit, state_slot, INDEX), F(fcp_visit, o_slot, INDEX),
+                                     F(fcp_visit, dq_slot, INDEX), E(fcp_visit, flags, visit_names)};
 static const field round_fields[] = {E(fcp_round, kind, fcp_round_names), F(fcp_round, stage, U32)};
 static const field span_fields[] = {F(fcp_span, sequence, U32), F(fcp_span, start, U64), F(fcp_span, length, U32)};
 
@@ -445,8 +457,16 @@ static void put_instrs(out *o, const fcp_plan *plan) {
         switch (x->op) {
         case FCP_OP_WAIT: put_number(o, "complete", x->a); break;
         case FCP_OP_COPY: put_range(o, "first_transfer", x); break;
+        case FCP_OP_DELTA: put_range(o, "first_slot", x); break;
         case FCP_OP_ATTEND: put_range(o, "first_visit", x); break;
+        case FCP_OP_FINISH:
+            put_number(o, "block", x->a);
+            put_number(o, "from_slot", x->b);
+            break;
         case FCP_OP_REDUCE:
+        case FCP_OP_MERGE:
+        case FCP_OP_REDUCE_Q:
+        case FCP_OP_ROUND:
             put_number(o, "block", x->a);
             put_number(o, "from_slot", x->b);
             put_number(o, "into_slot", x->c);
@@ -549,6 +569,7 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     put_single(o, "summary", summary_fields, COUNT(summary_fields), plan->summary);
     TABLE(sequences, "sequence", sequence_fields);
     TABLE(pieces, "piece", piece_fields);
+    TABLE(heads, "heads", heads_fields);
     TABLE(blocks, "block", block_fields);
     TABLE(tiles, "tile", tile_fields);
     TABLE(parts, "part", part_fields);

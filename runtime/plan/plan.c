@@ -165,36 +165,63 @@ uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
 
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
     uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
-    uint64_t q = (uint64_t)p->heads * p->head_dim, kv = 2 * (uint64_t)p->kv_heads * p->head_dim;
-    uint64_t row = (uint64_t)p->heads * 4; /* LSE: a float for each head */
+    uint64_t heads = (uint64_t)p->range_kv * p->range_sub;
+    uint64_t q = heads * p->head_dim, kv = 2 * (uint64_t)p->range_kv * p->head_dim;
+    uint64_t row = heads * 4; /* LSE: a float for each head */
     if (cls == FCP_IN || cls == FCP_OUT) {
         if (!(holds & FCP_HOLDS_Q)) q = row = 0;
         if (!(holds & FCP_HOLDS_KV)) kv = 0;
     }
     switch (cls) {
     case FCP_KV: return kv * element;
-    case FCP_Q: return q * element;
+    case FCP_Q: return pass == FCP_FORWARD ? q * element : 2 * (q * element + row);
+    case FCP_STATE: return (q + 2 * heads) * 4;
+    case FCP_O: return q * element + row;
     case FCP_DKV: return kv * 4;
-    case FCP_STATE: return (q + 2 * (uint64_t)p->heads) * 4;
+    case FCP_DQ: return q * 4;
+    case FCP_DQW: return q * element;
     case FCP_IN: return pass == FCP_FORWARD ? (q + kv) * element : (3 * q + kv) * element + row;
     case FCP_OUT: return pass == FCP_FORWARD ? q * element + row : (q + kv) * element;
     default: return 0;
     }
 }
 
-uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens, uint64_t kv_slots,
-                         uint64_t state_slots, uint64_t dkv_slots) {
-    uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass);
-    uint64_t row = (uint64_t)p->heads * 4, dkv = fcp_class_bytes(p, FCP_DKV, pass);
-    uint64_t slots = fcp_times(fcp_times(kv_slots, p->max_block), kv), home_q, home_kv;
-    if (pass == FCP_FORWARD) {
-        home_q = q + q + row;
-        home_kv = kv;
-        slots = fcp_plus(slots, fcp_times(fcp_times(state_slots, p->max_q_block), fcp_class_bytes(p, FCP_STATE, pass)));
-    } else {
-        home_q = 3 * q + 2 * row + row * p->head_dim + q;
-        home_kv = kv + dkv + kv;
-        slots = fcp_plus(slots, fcp_times(fcp_times(dkv_slots, p->max_block), dkv));
+static bool is_of_keys(fcp_class cls) { return cls == FCP_KV || cls == FCP_DKV; }
+
+uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls) {
+    if (is_of_keys(cls) || cls == FCP_IN || cls == FCP_OUT) return p->unit;
+    uint64_t tokens = p->max_q_block;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (!(p->passes & 1u << pass)) continue;
+        bool only_forward = cls == FCP_STATE || cls == FCP_O, only_backward = cls == FCP_DQ || cls == FCP_DQW;
+        if (pass == FCP_FORWARD ? only_backward : only_forward) continue;
+        uint64_t most = fcp_class_bytes(p, FCP_KV, (fcp_pass)pass), other = fcp_class_bytes(p, FCP_DKV, (fcp_pass)pass);
+        if (pass == FCP_BACKWARD && other > most) most = other;
+        uint64_t fit = fcp_times(p->unit, most) / fcp_class_bytes(p, cls, (fcp_pass)pass);
+        if (fit < tokens) tokens = fit;
     }
-    return fcp_plus(fcp_plus(fcp_times(q_tokens, home_q), fcp_times(kv_tokens, home_kv)), slots);
+    return tokens < 8 ? tokens ? (uint32_t)tokens : 1 : (uint32_t)(tokens - tokens % 8);
+}
+
+uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens,
+                         const uint64_t slots[FCP_CLASSES]) {
+    uint64_t q = fcp_class_bytes(p, FCP_DQW, pass), kv = fcp_class_bytes(p, FCP_KV, pass);
+    uint64_t row = fcp_class_bytes(p, FCP_O, pass) - q, home_q, home_kv;
+    static const uint8_t used[FCP_PASSES][FCP_CLASSES] = {
+        [FCP_FORWARD] = {[FCP_KV] = 1, [FCP_Q] = 1, [FCP_STATE] = 1, [FCP_O] = 1},
+        [FCP_BACKWARD] = {[FCP_KV] = 1, [FCP_Q] = 1, [FCP_DKV] = 1, [FCP_DQ] = 1, [FCP_DQW] = 1}};
+    if (pass == FCP_FORWARD) {
+        home_q = q + fcp_class_bytes(p, FCP_O, pass);
+        home_kv = kv;
+    } else {
+        home_q = 3 * q + 2 * row + fcp_class_bytes(p, FCP_DQ, pass) + q;
+        home_kv = kv + fcp_class_bytes(p, FCP_DKV, pass) + kv;
+    }
+    uint64_t bytes = fcp_plus(fcp_times(q_tokens, home_q), fcp_times(kv_tokens, home_kv));
+    for (int cls = 0; cls < FCP_CLASSES; cls++) {
+        if (!used[pass][cls]) continue;
+        uint64_t tokens = fcp_times(slots[cls], is_of_keys((fcp_class)cls) ? p->max_block : p->max_q_block);
+        bytes = fcp_plus(bytes, fcp_times(tokens, fcp_class_bytes(p, (fcp_class)cls, pass)));
+    }
+    return bytes;
 }

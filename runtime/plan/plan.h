@@ -6,18 +6,24 @@
  *
  *   sequences   how many queries and keys each sequence has, and at which position its queries begin
  *   pieces      stretches of one sequence: (sequence, start, length), grouped by block
- *   blocks      what is placed and moved: a run of pieces, with a home rank and a home slot there
+ *   heads       ranges of heads: which heads a block's Q and KV are of
+ *   blocks      what is placed and moved: a run of pieces of one range of heads, with a home rank and a home slot there
  *   tiles       the work: one Q block against one KV block, in the order of execution: by rank, stage, Q block
  *   parts       of a tile: which Q piece meets which KV piece, and the shape of the mask between them
  *   shapes      shared by parts: runs of cells of 128 x 128 pairs that are FULL or PARTIAL
- *   visits      what a rank computes at once for one Q block: the tiles of one stage
+ *   visits      what a rank computes at once for one Q block, its own or a moved one: the tiles of one stage
  *   rounds      of a pass: steps of communication in which a rank sends at most once and receives at most once a fabric
  *   streams     the instructions of each pass, rank and queue
  *   transfers   what a LAUNCH sends and receives, and what a COPY copies
  *   layout      of each rank: which tokens its caller holds, in which order; key_layout is the same for keys
  *
  * UNITS. Lengths and starts count tokens, sizes are bytes, positions count from 0. Sizes in bytes follow from tokens by
- * fcp_class_bytes, for all heads (there is one head group today, group 0).
+ * fcp_class_bytes.
+ *
+ * HEADS. A block holds its tokens for one range of heads. Most plans have one range, of all heads. All ranges are of
+ * equal size: `range_kv` KV heads, and of each of them `range_sub` of the query heads that share it. A block that holds
+ * KV has all query heads of its KV heads as its range, since any of them may read it. A tile's Q block is of the same KV
+ * heads as its KV block. Over all blocks each (token, query head) has one home, and so has each (token, KV head).
  *
  * SIDES. A sequence has a side of queries and a side of keys. Its keys are at positions 0 to keys - 1. Its queries are
  * at q_first to q_first + queries - 1, where q_first is keys - queries (aligned at the bottom right: the last query is
@@ -26,45 +32,75 @@
  * not, the plan is split: every block, of whatever sequence, holds either Q or KV, and queries and keys have a layout
  * each. Starts of pieces and of layout runs count the tokens of their own side, from the sequence's first.
  *
- * SLOTS. Each rank has slots of each class, numbered from 0, and each slot can hold the largest block. In the classes
- * KV, Q and DKV the slots 0 to homes - 1 hold the rank's own blocks (a block's home_slot); the slots from homes on are
- * transient. A block that does not hold a class has its home slot there all the same: it has no size, and nothing may
- * name it. Class STATE has transient slots only. They keep the running m, l and O of a Q block that is visited more
- * than once. Before a pass, home slots get what the reshuffle IN and COPY bring; transient slots hold nothing.
+ * WHERE WORK IS DONE. A tile runs on any rank: the rank that attends to the visit which holds it. Keys and values come to
+ * that rank from their home, and so does Q, if the Q block is not at home there. Of a Q block that is computed away from
+ * home there are two kinds.
+ *   whole     All its tiles run at one other rank. Its results come home finished: O in the dtype with the LSE, dQ in
+ *             the dtype. Such a block has the flag FCP_BLOCK_WHOLE.
+ *   partial   Its tiles run at several ranks, perhaps its home among them. Each of the others returns a partial result:
+ *             forward the running state (m, l and O in fp32), backward dQ in fp32. Partials are merged on the way
+ *             and at home, and the home makes the result of them. If all tiles run at home, the block is of this kind,
+ *             too: there is no partial then.
  *
- * PASSES. Both passes use the same tiles, visits, KV slots and stages.
- *   forward:   the KV of a block travels from its home to the ranks that need it: once to each node over net, and from
- *              there on over local.
- *   backward:  KV travels the same way, and fp32 partials of dKV return: from a rank to the node's representative (over
- *              local, and a REDUCE there), and from there to the home (over net, and a REDUCE there). A tile adds its
- *              dK and dV to the DKV slot `dkv_slot`. If the tile runs at the KV block's home, that is the home slot.
- *              Otherwise it is a transient accumulator: the first tile that adds to it zeroes it, counting from the
- *              last send out of that slot. dQ adds to the Q block's home.
+ * SLOTS. Each rank has slots of each class, numbered from 0, and each slot can hold the largest block. In the classes
+ * KV, Q, O, DKV, DQ and DQW the slots 0 to homes - 1 belong to the rank's own blocks (a block's home_slot); the slots
+ * from homes on are transient. A block that does not hold a class has its home slot there all the same: it has no size,
+ * and nothing may name it. Class STATE has transient slots only. Before a pass, home slots get what the reshuffle IN and
+ * COPY bring; transient slots hold nothing.
+ *   KV     K and V.
+ *   Q      forward Q; backward Q, dO, LSE and delta.
+ *   STATE  forward: the running m, l and O of a Q block, between visits, as it travels, and while partials are merged.
+ *   O      forward results: O in the dtype, and LSE.
+ *   DKV    backward: dK and dV in fp32, added up.
+ *   DQ     backward: dQ in fp32, added up.
+ *   DQW    backward results: dQ in the dtype. OUT of a block that is not whole rounds its DQ home slot; that of a whole
+ *          block moves its DQW home slot as it is.
+ *
+ * PASSES. Both passes use the same tiles, visits, KV and Q slots and stages.
+ *   forward:   KV and Q travel from their homes to the ranks that need them, from holder to holder. Along each way the
+ *              receiver holds the whole block before it sends it on. States return to the Q block's home, from holder
+ *              to holder, merged where several meet. O of whole blocks returns unchanged.
+ *   backward:  KV and Q travel the same ways; Q after DELTA of its block. fp32 partials of dKV and dQ return, and are
+ *              reduced where several meet; DQW of whole blocks returns unchanged. A tile adds its dK and dV to the DKV
+ *              slot `dkv_slot`, and its dQ to the DQ slot `dq_slot` of its visit. Where the block is at home these are
+ *              its home slots, which are 0 when the pass begins. Elsewhere they are transient accumulators: the first
+ *              contribution sets one, counting from the last send out of that slot.
  *
  * QUEUES. Each rank has a compute queue and a communication queue. Each runs its instructions in order, one at a time.
  * WAIT n blocks until the other queue has completed its first n instructions. A LAUNCH is a rank's share of one round:
  * it starts when its queue reaches it, and completes when all its sends and receives have completed.
  *
- * RECEIVED PARTIALS. A received DKV block lies in a transient slot until REDUCE adds it to an accumulator. At the home
- * the accumulator is the home slot. At a representative it is a transient slot of its own, which the first contribution
- * (of a tile or a REDUCE) initialises. Sending DKV from a transient slot empties that slot, and so does REDUCE with its
- * source.
+ * CHAINS OF STATE. At each rank the visits to a Q block, and the MERGEs into its state, form one chain, in the order of
+ * the compute queue. A visit with the flag FIRST begins the chain: it reads no state. The others read the state in
+ * `state_slot`. A visit with the flag LAST writes O to `o_slot`; it is the end of the chain, and the rank has computed
+ * all tiles of the block: at home `o_slot` is the home slot, elsewhere a transient slot from which O is sent, and the
+ * block is whole. A visit without LAST leaves its state in `state_slot`. A chain without LAST ends in one of: the state is
+ * sent; it is MERGEd into another slot; at home, FINISH makes O of it. MERGE into an empty slot moves the state there.
+ *
+ * RECEIVED PARTIALS. A received STATE, DKV or DQ lies in a transient slot until MERGE, REDUCE or REDUCE_Q adds it to
+ * another slot of its class: for DKV and DQ at the home the home slot; elsewhere, and for STATE, a transient slot of its
+ * own, which the first contribution (of a visit, a tile or an addition) begins. Sending a partial from a transient slot
+ * empties that slot, and so does adding it to another. ROUND empties its DQ slot.
  *
  * RULES that the verifier holds plans to.
  *   - Rounds count from 0 in each pass: the c of a LAUNCH means rounds[round_starts[pass] + c]. A rank launches each
  *     round that it has a share in once, in increasing order, and the LAUNCH has the round's stage.
  *   - Stages never decrease along a queue, nor along a pass's rounds.
- *   - A transfer between ranks, IN and OUT included, is no larger than `unit`.
+ *   - A transfer between ranks has no more tokens than a unit of its class: fcp_unit_tokens; of IN and OUT, `unit`.
  *   - What a block does not hold is not moved: a KV block has no OUT in the forward pass.
- *   - IN rounds move IN, and OUT rounds OUT. INDEPENDENT rounds move KV from home slots. DEPENDENT rounds move other
- *     KV, and DKV.
- *   - A home block can be read, sent or copied out once all its tokens are in. DELTA needs all home blocks of its rank.
+ *   - IN rounds move IN, and OUT rounds OUT. INDEPENDENT rounds move KV and Q from home slots. DEPENDENT rounds move KV
+ *     and Q from other slots, and STATE, O, DKV, DQ and DQW.
+ *   - A home block can be read, sent or copied out once all its tokens are in. DELTA of a block needs all its tokens,
+ *     and comes before what reads or sends its Q in the backward pass. Every home block that holds Q has one DELTA.
  *   - A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows, by WAITs, every ATTEND of stage t - buffers or
  *     earlier.
  *   - The number of stages of a pass is 1 + the largest stage of an ATTEND or of an INDEPENDENT or DEPENDENT round, and
  *     at least 1. What follows the last stage may have that number as its stage, and nothing a larger one.
- *   - REDUCEs into one accumulator go in order of (round in which the partial's last unit arrived, sender). A partial
- *     is received whole from one sender, and reduced before it travels on.
+ *   - MERGEs, REDUCEs and REDUCE_Qs into one slot go in order of (round in which the partial's last unit arrived,
+ *     sender). A partial is received whole from one sender, and added before it travels on.
+ *   - Every unit that is received is read, added, or sent on.
+ *   - Results of a block come home once: from its own visit with LAST, from FINISH, or, of a whole block, as O; and
+ *     backward as the sum of all dQ in its home slot or, of a whole block, as DQW.
  *   - Transient slot numbers of a class have no gaps.
  *   - If two accesses of a slot are in different queues and one of them writes, WAITs of that rank order them.
  *   - Operands that an instruction does not use, and pads, are 0.
@@ -84,7 +120,7 @@
 
 #define FCP_NONE UINT32_MAX
 enum { FCP_CELL = 128 };
-enum { FCP_PLAN_VERSION = 2 };
+enum { FCP_PLAN_VERSION = 3 };
 
 /* The sides of a sequence; and the bits that say which of them a block holds. */
 typedef enum fcp_side { FCP_QUERIES, FCP_KEYS, FCP_SIDES } fcp_side;
@@ -104,8 +140,11 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_CLASS_LIST(X)                                                                                              \
     X(FCP_KV, "kv", "KV")                                                                                              \
     X(FCP_Q, "q", "Q")                                                                                                 \
-    X(FCP_DKV, "dkv", "dKV")                                                                                           \
     X(FCP_STATE, "state", "state")                                                                                     \
+    X(FCP_O, "o", "O")                                                                                                 \
+    X(FCP_DKV, "dkv", "dKV")                                                                                           \
+    X(FCP_DQ, "dq", "dQ")                                                                                              \
+    X(FCP_DQW, "dqw", "whole dQ")                                                                                      \
     X(FCP_IN, "in", "inputs")                                                                                          \
     X(FCP_OUT, "out", "outputs")
 #define FCP_CELL_LIST(X) X(FCP_CELL_NONE, "none") X(FCP_CELL_FULL, "full") X(FCP_CELL_PARTIAL, "partial")
@@ -131,12 +170,14 @@ typedef enum fcp_round_kind { FCP_ROUND_LIST(FCP_ID) FCP_ROUND_KIND_COUNT } fcp_
 /* Section PROBLEM: one record. */
 typedef struct fcp_problem {
     uint32_t ranks, nodes, gpus; /* ranks = nodes * gpus; rank r is GPU r % gpus of node r / gpus */
-    uint32_t heads, kv_heads, head_dim, head_groups;
+    uint32_t heads, kv_heads, head_dim;
+    uint32_t range_kv, range_sub; /* of each range of heads: KV heads, and query heads of each KV head */
     uint32_t dtype, layout, strategy, topology;
+    uint32_t layout_group;       /* neighbouring ranks over which a layout is made; all ranks: ranks */
     uint32_t block;              /* tokens; the block size asked for */
     uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
     uint32_t max_q_block;        /* tokens of the largest block that holds Q; a STATE slot has room for it */
-    uint32_t unit;               /* tokens; no transfer is larger */
+    uint32_t unit;               /* tokens of KV; no transfer between ranks has more bytes: fcp_unit_tokens */
     uint32_t coalesce, buffers, margin;
     uint32_t passes;             /* bit per fcp_pass */
     uint32_t deterministic;
@@ -161,18 +202,22 @@ typedef struct fcp_cluster {
 /* Section SUMMARY: one record. Everything in it follows from the tables, and the verifier checks that it does. */
 typedef struct fcp_summary {
     uint64_t sequences, blocks, tiles;
-    uint64_t pairs;              /* allowed (query, key) pairs; summed over heads if the mask uses h */
+    uint64_t pairs;              /* of all tiles: allowed (query, key) pairs, once for each range of query heads; summed
+                                  * over heads if the mask uses h */
     uint64_t positions;          /* all (query, key) pairs, summed likewise: density = pairs / positions */
     uint64_t pairs_max_rank;     /* compute_max_over_mean = pairs_max_rank * ranks / pairs */
     uint64_t pairs_max_block;    /* heaviest Q block: compute_floor = max(1, pairs_max_block * ranks / pairs) */
     uint64_t tokens_max_rank, key_tokens_max_rank; /* the most home tokens of a rank: of queries, of keys */
     /* the forward pass */
     uint64_t bytes_total;        /* sent on both fabrics, without the reshuffle */
+    uint64_t bytes_moved;        /* the part of bytes_total that is Q, state and O, and not KV */
     uint64_t bytes_inter_node;   /* the part of bytes_total that goes over net */
     uint64_t send_max, recv_max; /* bytes on both fabrics, of the rank that sends most, that receives most */
     uint64_t bytes_reshuffle;    /* IN and OUT, between ranks */
     uint64_t rounds;             /* INDEPENDENT ones */
-    uint64_t rounds_lower_bound, rounds_dependent;
+    uint64_t rounds_lower_bound; /* the most INDEPENDENT units that a rank sends, or receives, on a fabric */
+    uint64_t rounds_dependent;
+    uint64_t rounds_bound;       /* the same of INDEPENDENT and DEPENDENT units together */
     uint64_t rounds_reshuffle;   /* IN and OUT */
     uint64_t stages;             /* the number of the last stage + 1 */
     uint64_t slots_max;          /* the most transient KV slots of a rank */
@@ -180,8 +225,12 @@ typedef struct fcp_summary {
     uint64_t memory_peak_bytes;  /* of the largest rank, over the plan's passes; see fcp_rank_memory */
     /* the backward pass; 0 if the plan has none */
     uint64_t backward_bytes_total, backward_bytes_inter_node;
-    uint64_t backward_rounds, backward_rounds_dependent, backward_rounds_reshuffle, backward_stages;
+    uint64_t backward_bytes_moved; /* Q with what goes with it, and dQ */
+    uint64_t backward_rounds, backward_rounds_dependent, backward_rounds_bound, backward_rounds_reshuffle;
+    uint64_t backward_stages;
     uint64_t backward_slots_max; /* the most transient KV and DKV slots of a rank, added up */
+    /* over both passes */
+    uint64_t peers_max;          /* the most other ranks that one rank exchanges anything with */
 } fcp_summary;
 
 typedef struct fcp_sequence {
@@ -197,11 +246,19 @@ typedef struct fcp_piece {
     uint32_t block;
 } fcp_piece;
 
+/* KV head kv_first + i has G = heads / kv_heads query heads, of which the range has sub_first to
+ * sub_first + sub_count - 1. So the range has query heads (kv_first + i) * G + sub_first + j, in order of (i, j). */
+typedef struct fcp_heads {
+    uint32_t kv_first, kv_count, sub_first, sub_count;
+} fcp_heads;
+
+enum { FCP_BLOCK_WHOLE = 1 }; /* all its tiles run at one rank, which is not its home */
 typedef struct fcp_block {
     uint32_t first_piece, pieces;
     uint32_t tokens;
     uint32_t home, home_slot; /* home slots of a rank are 0, 1, 2, ... in block order */
-    uint32_t holds;           /* FCP_HOLDS_* */
+    uint32_t heads;           /* an index into heads */
+    uint16_t holds, flags;    /* FCP_HOLDS_*, FCP_BLOCK_* */
 } fcp_block;
 
 typedef struct fcp_tile {
@@ -238,7 +295,9 @@ typedef struct fcp_visit {
     uint32_t first_tile, tiles;
     uint32_t state_slot; /* FCP_NONE if this visit is the only one (FIRST and LAST) */
     uint32_t q_slot;     /* of class Q, at the rank that executes it */
-    uint16_t flags, group;
+    uint32_t o_slot;     /* of class O, where a visit with LAST writes; FCP_NONE without LAST */
+    uint32_t dq_slot;    /* of class DQ; FCP_NONE when the plan has no backward pass */
+    uint16_t flags, pad;
 } fcp_visit;
 
 /* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. */
@@ -249,20 +308,28 @@ typedef struct fcp_round {
                      * INDEPENDENT ones. */
 } fcp_round;
 
-/* The compute queue has WAIT, COPY, DELTA, ATTEND and REDUCE; the communication queue WAIT and LAUNCH.
- *   WAIT     until the first a instructions of this rank's other queue are complete
- *   COPY     transfers [a, a + b), which are of class IN or OUT and have the rank itself as peer: between the caller's
- *            layout and home slots
- *   DELTA    backward pass: delta = sum(dO * O) of every home block of this rank
- *   ATTEND   visits [a, a + b), in one launch
- *   REDUCE   of DKV of block a: adds slot b into slot c, or copies it if it is the first contribution to c
- *   LAUNCH   transfers [a, a + b) of round c, as one group */
+/* The compute queue has all but LAUNCH; the communication queue WAIT and LAUNCH. Slots are of the instruction's class.
+ *   WAIT      until the first a instructions of this rank's other queue are complete
+ *   COPY      transfers [a, a + b), which are of class IN or OUT and have the rank itself as peer: between the caller's
+ *             layout and home slots
+ *   DELTA     backward pass: delta = sum(dO * O) of the home blocks in home slots [a, a + b); those without Q have none
+ *   ATTEND    visits [a, a + b), in one launch
+ *   REDUCE    of DKV of block a: adds slot b into slot c, or copies it if it is the first contribution to c
+ *   MERGE     of STATE of Q block a: merges slot b into slot c, or moves it if c is empty
+ *   FINISH    of Q block a, at home: makes O and LSE, in the home slot, of the state in slot b; the sink joins here
+ *   REDUCE_Q  of DQ of Q block a: as REDUCE
+ *   ROUND     of Q block a: rounds the DQ in slot b to the dtype, into DQW slot c
+ *   LAUNCH    transfers [a, a + b) of round c, as one group */
 #define FCP_OP_LIST(X)                                                                                                 \
     X(FCP_OP_WAIT, "wait")                                                                                             \
     X(FCP_OP_COPY, "copy")                                                                                             \
     X(FCP_OP_DELTA, "delta")                                                                                           \
     X(FCP_OP_ATTEND, "attend")                                                                                         \
     X(FCP_OP_REDUCE, "reduce")                                                                                         \
+    X(FCP_OP_MERGE, "merge")                                                                                           \
+    X(FCP_OP_FINISH, "finish")                                                                                         \
+    X(FCP_OP_REDUCE_Q, "reduce_q")                                                                                     \
+    X(FCP_OP_ROUND, "round")                                                                                           \
     X(FCP_OP_LAUNCH, "launch")
 typedef enum fcp_op { FCP_OP_LIST(FCP_ID) FCP_OP_COUNT } fcp_op;
 
@@ -288,11 +355,12 @@ typedef struct fcp_stream {
 } fcp_stream;
 
 /* One side of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, `dir` says whether this
- * one sends. The tokens are [first, first + tokens) of the block. KV and DKV name a slot of their class. Of IN and OUT,
- * the home's side names the home slot, and the caller's side (an IN that is sent, an OUT that is received:
- * fcp_at_caller) the token of the caller's tensors where the run begins. A COPY is listed once, as the caller's side;
- * its other side is the block's home slot. KV and DKV travel in units: a transfer begins at a multiple of the problem's
- * `unit`, and is `unit` long or ends the block. The units of a block arrive in a slot in order. */
+ * one sends. The tokens are [first, first + tokens) of the block. All but IN and OUT name a slot of their class; received
+ * O and DQW name the home slot at home, and a transient one at a rank that only passes them on. Of IN and OUT, the home's
+ * side names the home slot, and the caller's side (an IN that is sent, an OUT that is received: fcp_at_caller) the token
+ * of the caller's tensors where the run begins. A COPY is listed once, as the caller's side; its other side is the
+ * block's home slot. All but IN and OUT travel in units: a transfer begins at a multiple of fcp_unit_tokens of its class,
+ * and has as many tokens or ends the block. The units of a block arrive in a slot in order. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
@@ -331,6 +399,7 @@ typedef struct fcp_slices {
     X(SUMMARY, fcp_summary, summary)                                                                                   \
     X(SEQUENCES, fcp_sequence, sequences)                                                                              \
     X(PIECES, fcp_piece, pieces)                                                                                       \
+    X(HEADS, fcp_heads, heads)         /* ranges of heads */                                                           \
     X(BLOCKS, fcp_block, blocks)                                                                                       \
     X(TILES, fcp_tile, tiles)                                                                                          \
     X(PARTS, fcp_part, parts)                                                                                          \
@@ -464,24 +533,32 @@ static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec 
 }
 
 /* Bytes of one token of a class, of a block that holds both sides. They are the same in a slot and when moved. With e
- * the size of the dtype:
- *   KV     2 * kv_heads * head_dim * e
- *   DKV    2 * kv_heads * head_dim * 4
- *   STATE  heads * (head_dim + 2) * 4
- *   Q      heads * head_dim * e
- *   IN     forward: Q + KV;  backward: 3 Q (Q, O, dO) + KV + heads * 4 (LSE)
- *   OUT    forward: Q + heads * 4 (O, LSE);  backward: Q + KV (dQ, dK, dV) */
+ * the size of the dtype, H = range_kv * range_sub query heads and K = range_kv KV heads in a range:
+ *   KV     2 * K * head_dim * e
+ *   Q      forward: H * head_dim * e;  backward: 2 * H * head_dim * e (Q, dO) + H * 8 (LSE, delta)
+ *   STATE  H * (head_dim + 2) * 4
+ *   O      H * head_dim * e + H * 4 (LSE)
+ *   DKV    2 * K * head_dim * 4
+ *   DQ     H * head_dim * 4
+ *   DQW    H * head_dim * e
+ *   IN     forward: q + KV;  backward: 3 q (Q, O, dO) + KV + H * 4 (LSE), where q = H * head_dim * e
+ *   OUT    forward: q + H * 4 (O, LSE);  backward: q + KV (dQ, dK, dV) */
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
+/* Tokens of a unit of a class: the same in both passes, so that both have the same rounds. KV and DKV: `unit`. Of the
+ * others a unit has no more bytes than one of KV (backward: of DKV, if that has more): as many tokens as that
+ * leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT: `unit`. */
+uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls);
 /* The same of a block that holds `holds`. Of IN and OUT it is the part that belongs to Q (Q, O, LSE, dO, dQ), the part
  * that belongs to KV (K, V, dK, dV), or both. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);
 
 /* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots. q_tokens and
- * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV.
- *   forward:  q_tokens * (Q + O + LSE) + kv_tokens * KV + kv_slots * max_block * KV + state_slots * max_q_block * STATE
- *   backward: q_tokens * (3 Q + 2 * heads * 4 [LSE, delta] + heads * head_dim * 4 [dQ] + Q [output])
- *             + kv_tokens * (KV + DKV + KV [outputs]) + kv_slots * max_block * KV + dkv_slots * max_block * DKV
- * O and the outputs dQ, dK, dV are in the dtype. */
-uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens, uint64_t kv_slots,
-                         uint64_t state_slots, uint64_t dkv_slots);
+ * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV; slots[cls] counts transient slots. A slot
+ * of KV or DKV has room for max_block tokens, one of another class for max_q_block; names mean bytes of a token.
+ *   forward:  q_tokens * (Q + O) + kv_tokens * KV + slots of KV, Q, STATE and O
+ *   backward: q_tokens * (3 q + 2 * H * 4 [LSE, delta] + DQ + q [output]) + kv_tokens * (KV + DKV + KV [outputs])
+ *             + slots of KV, Q, DKV, DQ and DQW
+ * O and the outputs dQ, dK, dV are in the dtype; q and H as above. */
+uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens,
+                         const uint64_t slots[FCP_CLASSES]);
 #endif

@@ -189,6 +189,8 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
             bad |= (kind - 1 > 1) | (receive ? here : kind ^ sent_in);
         else
             bad |= (c->backward ^ 1) | (kind ^ FCP_ROUND_DEPENDENT);
+    } else if (t->cls != FCP_IN && t->cls != FCP_OUT) {
+        bad = 1;
     } else {
         unsigned in = t->cls == FCP_IN, at_home = in ^ receive ^ 1;
         unsigned not_home = (here ^ 1) | (t->slot ^ k->home_slot);
@@ -197,6 +199,8 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
     }
     return !bad;
 }
+
+static const uint8_t class_index[FCP_CLASSES] = {[FCP_KV] = 0, [FCP_DKV] = 1, [FCP_IN] = 2, [FCP_OUT] = 3};
 
 /* One rank's communication queue: its order, and at most one send and one receive a round and fabric. Counts units and
  * tokens, and lists sends and receives. */
@@ -242,7 +246,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
                                        dir == FCP_SEND ? "sends" : "receives", fcp_fabric_names[t->fabric], round);
             busy |= bit;
             degree[lane]++;
-            unsigned cls = (t->cls >> 1) + (t->cls & 1); /* KV, dKV, IN, OUT: 0 to 3 */
+            unsigned cls = class_index[t->cls];
             unsigned alone = cls >> 1 & (c.blocks[t->block].holds == FCP_HOLDS_KV);
             tokens[(cls + 2 * alone) * 4 + lane] += t->tokens;
             count[(cls + 2 * alone) * 4 + lane]++;

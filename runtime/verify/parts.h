@@ -10,6 +10,7 @@ typedef struct pass_facts {
     uint64_t rounds[FCP_ROUND_KIND_COUNT];
     uint64_t delta[FCP_FABRICS]; /* of the INDEPENDENT rounds */
     uint64_t sends;              /* transfers between ranks */
+    uint64_t units_max;          /* without IN and OUT: the most that a rank sends, or receives, on a fabric */
     uint64_t kv_tokens[FCP_FABRICS], dkv_tokens[FCP_FABRICS]; /* sent */
     uint64_t in_tokens[FCP_SIDES], out_tokens[FCP_SIDES];     /* sent, by the block's side; copies do not count */
     uint64_t send_max, recv_max; /* bytes of KV and DKV, of the rank that sends most, that receives most */
@@ -45,6 +46,7 @@ typedef struct verifier {
     /* over the plan */
     uint8_t *attended;     /* per visit: computed in this pass */
     uint64_t named;        /* transfers that instructions name */
+    uint64_t peers_max;    /* the most ranks that one rank talks to */
     uint64_t pairs, pairs_max_rank, pairs_max_block, tokens_max_rank[FCP_SIDES];
     bool split;
     /* the pass that is looked at */

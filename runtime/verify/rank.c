@@ -195,9 +195,9 @@ static inline bool ready(const run *r, const kv_slot *s) {
     return s->left == 0 && s->wrote[FCP_COMM] <= r->known[FCP_COMPUTE];
 }
 
-static fcp_code delta(run *r) {
-    if (r->v->pass != FCP_BACKWARD || r->delta)
-        return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "delta is computed once, in the backward pass");
+static fcp_code delta(run *r, const fcp_instr *x) {
+    if (r->v->pass != FCP_BACKWARD || r->delta || x->a != 0 || x->b != r->homes)
+        return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "delta is computed once, in the backward pass, of all blocks");
     for (uint32_t h = 0; h < r->homes; h++)
         if (!ready(r, &r->b->kv[h])) return absent(r, FCP_COMPUTE, "home slot", h, r->blocks[h], h);
     r->delta = true;
@@ -301,6 +301,10 @@ static fcp_code visit(run *r, uint32_t id) {
                     w->q_block);
     fcp_code code = visit_state(r, id, w, h);
     if (code) return code;
+    uint32_t o_slot = w->flags & FCP_VISIT_LAST ? q->home_slot : FCP_NONE;
+    if (w->o_slot != o_slot || (v->p->passes & 1u << FCP_BACKWARD && w->dq_slot != q->home_slot))
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u writes Q block %u to slots %u of O and %u of dQ", id,
+                    w->q_block, w->o_slot, w->dq_slot);
     uint32_t now = r->done[FCP_COMPUTE] + 1, known = r->known[FCP_COMPUTE];
     h->visits++;
     h->visited = now;
@@ -553,7 +557,7 @@ static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
 static fcp_code compute_step(run *r, const fcp_instr *x) {
     switch (x->op) {
     case FCP_OP_COPY: return copy(r, x);
-    case FCP_OP_DELTA: return delta(r);
+    case FCP_OP_DELTA: return delta(r, x);
     case FCP_OP_ATTEND: return attend(r, x);
     case FCP_OP_REDUCE: return reduce(r, x);
     default: return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "not an instruction of this queue");
@@ -637,8 +641,9 @@ static fcp_code finish(run *r) {
         fcp_verify_fail_rank(v, &v->late, FCP_E_VERIFY_MEMORY, r->rank, ": nothing ever lies in slot %u", unused);
     uint64_t kv = r->kv_used - r->homes, dkv = r->dkv_used - r->homes;
     if (kv + dkv > facts->slots_max) facts->slots_max = kv + dkv;
+    const uint64_t slots[FCP_CLASSES] = {[FCP_KV] = kv, [FCP_STATE] = r->state_used, [FCP_DKV] = dkv};
     uint64_t bytes = fcp_rank_memory(v->p, v->pass, v->home_tokens[FCP_QUERIES][r->rank],
-                                     v->home_tokens[FCP_KEYS][r->rank], kv, r->state_used, dkv);
+                                     v->home_tokens[FCP_KEYS][r->rank], slots);
     if (bytes > facts->memory_peak) facts->memory_peak = bytes;
     if (bytes > v->p->memory_cap && !v->late.code)
         fcp_verify_fail_rank(v, &v->late, FCP_E_VERIFY_MEMORY, r->rank, ": %llu bytes are needed, and the cap is %llu",

@@ -200,6 +200,36 @@ static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
     return bytes;
 }
 
+/* Units that one rank sends or receives, and ranks that it talks to: the largest. */
+static fcp_code count_units(verifier *v, uint64_t *out_peers) {
+    const fcp_plan *plan = v->plan;
+    uint32_t ranks = v->p->ranks, *met = calloc(ranks, sizeof *met);
+    if (!met) return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to count the peers of %u ranks", ranks);
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint64_t peers = 0;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            uint64_t units[FCP_DIRECTION_COUNT][FCP_FABRICS] = {{0}};
+            const fcp_stream *s = fcp_stream_of(plan, (fcp_pass)pass, r, FCP_COMM);
+            for (const fcp_instr *x = plan->instrs + s->first, *last = x + s->count; x < last; x++)
+                for (uint32_t i = 0; x->op == FCP_OP_LAUNCH && i < x->b; i++) {
+                    const fcp_transfer *t = &plan->transfers[x->a + i];
+                    if (t->cls != FCP_IN && t->cls != FCP_OUT) units[t->dir][t->fabric]++;
+                    if (met[t->peer] == r + 1) continue;
+                    met[t->peer] = r + 1;
+                    peers++;
+                }
+            uint64_t *most = &v->facts[pass].units_max;
+            for (int i = 0; i < FCP_DIRECTION_COUNT * FCP_FABRICS; i++) {
+                uint64_t n = units[i / FCP_FABRICS][i % FCP_FABRICS];
+                if (n > *most) *most = n;
+            }
+        }
+        if (peers > *out_peers) *out_peers = peers;
+    }
+    free(met);
+    return FCP_OK;
+}
+
 /* Every figure of the summary, as it follows from the tables. */
 static fcp_summary summarise(const verifier *v) {
     const fcp_plan *plan = v->plan;
@@ -226,6 +256,7 @@ static fcp_summary summarise(const verifier *v) {
         .rounds = f->rounds[FCP_ROUND_INDEPENDENT],
         .rounds_lower_bound = f->delta[FCP_NET] > f->delta[FCP_LOCAL] ? f->delta[FCP_NET] : f->delta[FCP_LOCAL],
         .rounds_dependent = f->rounds[FCP_ROUND_DEPENDENT],
+        .rounds_bound = f->units_max,
         .rounds_reshuffle = f->rounds[FCP_ROUND_IN] + f->rounds[FCP_ROUND_OUT],
         .stages = f->stages,
         .slots_max = f->slots_max,
@@ -237,9 +268,11 @@ static fcp_summary summarise(const verifier *v) {
             fcp_plus(fcp_times(b->kv_tokens[FCP_NET], kv), fcp_times(b->dkv_tokens[FCP_NET], dkv)),
         .backward_rounds = b->rounds[FCP_ROUND_INDEPENDENT],
         .backward_rounds_dependent = b->rounds[FCP_ROUND_DEPENDENT],
+        .backward_rounds_bound = b->units_max,
         .backward_rounds_reshuffle = b->rounds[FCP_ROUND_IN] + b->rounds[FCP_ROUND_OUT],
         .backward_stages = b->stages,
         .backward_slots_max = b->slots_max,
+        .peers_max = v->peers_max,
     };
     return s;
 }
@@ -252,9 +285,11 @@ static fcp_code check_summary(const verifier *v) {
         MEMBER(tiles), MEMBER(pairs), MEMBER(positions), MEMBER(pairs_max_rank), MEMBER(pairs_max_block),
         MEMBER(tokens_max_rank), MEMBER(key_tokens_max_rank), MEMBER(bytes_total), MEMBER(bytes_inter_node),
         MEMBER(send_max), MEMBER(recv_max), MEMBER(bytes_reshuffle), MEMBER(rounds), MEMBER(rounds_lower_bound),
-        MEMBER(rounds_dependent), MEMBER(rounds_reshuffle), MEMBER(stages), MEMBER(state_bytes),
+        MEMBER(rounds_dependent), MEMBER(rounds_bound), MEMBER(bytes_moved),
+        MEMBER(rounds_reshuffle), MEMBER(stages), MEMBER(state_bytes),
         MEMBER(backward_bytes_total), MEMBER(backward_bytes_inter_node), MEMBER(backward_rounds),
-        MEMBER(backward_rounds_dependent), MEMBER(backward_rounds_reshuffle), MEMBER(backward_stages)};
+        MEMBER(backward_rounds_dependent), MEMBER(backward_rounds_reshuffle), MEMBER(backward_stages),
+        MEMBER(backward_rounds_bound), MEMBER(backward_bytes_moved), MEMBER(peers_max)};
 #undef MEMBER
     enum { OF_MEMORY = 3 };
     const fcp_summary found = summarise(v);
@@ -294,6 +329,7 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     for (int pass = 0; pass < FCP_PASSES && !code; pass++)
         if (v.p->passes & 1u << pass) code = check_pass(&v, (fcp_pass)pass);
     if (!code) code = check_named(&v);
+    if (!code) code = count_units(&v, &v.peers_max);
     if (!code) code = check_summary(&v);
     if (!code && out_report) report(&v, out_report);
     free(v.node);

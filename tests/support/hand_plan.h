@@ -11,6 +11,7 @@
 typedef struct hand {
     fcp_plan plan;
     fcp_problem problem;
+    fcp_heads heads;
     fcp_sequence sequences[64];
     uint32_t sequence_count;
     fcp_piece pieces[512];
@@ -172,6 +173,8 @@ static inline void hand_streams(hand *h) {
                         .tiles = tiles[away],
                         .state_slot = both ? state : FCP_NONE,
                         .q_slot = h->blocks[b].home_slot,
+                        .o_slot = both && !away ? FCP_NONE : h->blocks[b].home_slot,
+                        .dq_slot = h->blocks[b].home_slot,
                         .flags = both ? (away ? FCP_VISIT_LAST : FCP_VISIT_FIRST) : FCP_VISIT_FIRST | FCP_VISIT_LAST};
             state += both;
         }
@@ -233,7 +236,7 @@ static inline void hand_streams(hand *h) {
             comm->count = h->instr_count - comm->first;
             compute->first = h->instr_count;
             hand_instr(h, FCP_OP_COPY, copies[0], homes[r], 0);
-            if (pass == FCP_BACKWARD) hand_instr(h, FCP_OP_DELTA, 0, 0, 0);
+            if (pass == FCP_BACKWARD) hand_instr(h, FCP_OP_DELTA, 0, homes[r], 0);
             hand_instr(h, FCP_OP_ATTEND, visit_at[r][0], counts[r][0], 0);
             hand_instr(h, FCP_OP_WAIT, gets, 0, 0);
             hand_instr(h, FCP_OP_ATTEND, visit_at[r][1], counts[r][1], 0);
@@ -278,7 +281,9 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
                                .heads = heads,
                                .kv_heads = kv_heads,
                                .head_dim = head_dim,
-                               .head_groups = 1,
+                               .layout_group = ranks,
+                               .range_kv = kv_heads,
+                               .range_sub = heads / kv_heads,
                                .dtype = dtype,
                                .block = block,
                                .max_block = block,
@@ -300,6 +305,8 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
     SET(problem, &h->problem, 1);
     SET(sequences, h->sequences, count);
     SET(pieces, h->pieces, h->piece_count);
+    h->heads = (fcp_heads){.kv_count = kv_heads, .sub_count = heads / kv_heads};
+    SET(heads, &h->heads, 1);
     SET(blocks, h->blocks, h->block_count);
     SET(tiles, h->tiles, h->tile_count);
     SET(parts, h->parts, h->part_count);

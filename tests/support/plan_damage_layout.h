@@ -82,7 +82,7 @@ static bool swap_sides(tables *t, draw *d) {
 }
 
 static bool hold_one_side(tables *t, draw *d) {
-    uint32_t *holds = &t->blocks[next(d) % t->blocks_count].holds;
+    uint16_t *holds = &t->blocks[next(d) % t->blocks_count].holds;
     *holds = *holds == FCP_HOLDS_BOTH ? 1u << next(d) % 2 : FCP_HOLDS_BOTH;
     return true;
 }

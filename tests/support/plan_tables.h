@@ -133,7 +133,7 @@ static void hand_rank(tables *t, int pass, uint32_t r) {
     uint32_t visit = r ? 1 : 0;
     hand_instr(t, FCP_OP_COPY, 0, copy_in, 1, 0);
     hand_instr(t, FCP_OP_WAIT, 0, 1, 0, 0); /* IN */
-    if (back) hand_instr(t, FCP_OP_DELTA, 0, 0, 0, 0);
+    if (back) hand_instr(t, FCP_OP_DELTA, 0, 0, 1, 0);
     hand_instr(t, FCP_OP_ATTEND, 0, visit, 1, 0);
     if (r) {
         hand_instr(t, FCP_OP_WAIT, 1, 4, 0, 0); /* IN, WAIT, two units of KV */
@@ -176,7 +176,7 @@ static inline void hand_make(tables *t) {
     static const char source[] = "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n# \xe2\x89\xa4 256\n";
     for (const char *c = source; *c; c++) PUSH(t, source, *c);
     PUSH(t, problem,
-         (fcp_problem){.ranks = 2, .nodes = 2, .gpus = 1, .heads = 4, .kv_heads = 2, .head_dim = 16, .head_groups = 1,
+         (fcp_problem){.ranks = 2, .nodes = 2, .gpus = 1, .heads = 4, .kv_heads = 2, .head_dim = 16, .layout_group = 2, .range_kv = 2, .range_sub = 2,
                        .dtype = FCP_BF16, .layout = FCP_LAYOUT_ZIGZAG, .strategy = FCP_STRATEGY_FCP,
                        .block = HAND_BLOCK, .max_block = HAND_BLOCK, .max_q_block = HAND_BLOCK, .unit = HAND_UNIT, .coalesce = 2, .buffers = 3,
                        .passes = 3, .deterministic = 1, .mask_uses = MC_USES_Q | MC_USES_K, .tokens = HAND_TOKENS, .key_tokens = HAND_TOKENS,
@@ -184,6 +184,7 @@ static inline void hand_make(tables *t) {
     PUSH(t, cluster, (fcp_cluster){.gpu = "h200", .intra = 450, .inter = 50, .oversubscription_milli = 1000});
     PUSH(t, sequences, (fcp_sequence){HAND_TOKENS, HAND_TOKENS, 0});
     uint64_t half = 128 * 129 / 2, full = 128 * 128;
+    PUSH(t, heads, (fcp_heads){.kv_count = 2, .sub_count = 2});
     for (uint32_t b = 0; b < 2; b++) {
         PUSH(t, pieces, (fcp_piece){.length = 128, .start = 128 * b, .block = b});
         PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 128, .home = b, .holds = FCP_HOLDS_BOTH});
@@ -199,9 +200,9 @@ static inline void hand_make(tables *t) {
     PUSH(t, tiles, (fcp_tile){.q_block = 1, .k_block = 1, .first_part = 1, .parts = 1, .pairs = half});
     PUSH(t, tiles, (fcp_tile){.q_block = 1, .k_block = 0, .first_part = 2, .parts = 1, .pairs = full, .kv_slot = 1,
                               .dkv_slot = 1});
-    PUSH(t, visits, (fcp_visit){0, 0, 1, FCP_NONE, 0, FCP_VISIT_FIRST | FCP_VISIT_LAST, 0});
-    PUSH(t, visits, (fcp_visit){1, 1, 1, 0, 0, FCP_VISIT_FIRST, 0});
-    PUSH(t, visits, (fcp_visit){1, 2, 1, 0, 0, FCP_VISIT_LAST, 0});
+    PUSH(t, visits, (fcp_visit){0, 0, 1, FCP_NONE, 0, 0, 0, FCP_VISIT_FIRST | FCP_VISIT_LAST, 0});
+    PUSH(t, visits, (fcp_visit){1, 1, 1, 0, 0, FCP_NONE, 0, FCP_VISIT_FIRST, 0});
+    PUSH(t, visits, (fcp_visit){1, 2, 1, 0, 0, 0, 0, FCP_VISIT_LAST, 0});
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         PUSH(t, round_starts, (uint32_t)t->rounds_count);
         PUSH(t, rounds, (fcp_round){FCP_ROUND_IN, 0});
@@ -234,10 +235,10 @@ static inline void hand_make(tables *t) {
                        .pairs_max_rank = half + full, .pairs_max_block = half + full, .tokens_max_rank = 128, .key_tokens_max_rank = 128,
                        .bytes_total = 128 * 128, .bytes_inter_node = 128 * 128, .send_max = 128 * 128,
                        .recv_max = 128 * 128, .bytes_reshuffle = 2 * 64 * (256 + 144), .rounds = 2,
-                       .rounds_lower_bound = 2, .rounds_reshuffle = 2, .stages = 2, .slots_max = 1,
+                       .rounds_lower_bound = 2, .rounds_bound = 2, .rounds_reshuffle = 2, .stages = 2, .slots_max = 1,
                        .state_bytes = 2 * 128 * 288, .memory_peak_bytes = forward > backward ? forward : backward,
                        .backward_bytes_total = 128 * (128 + 256), .backward_bytes_inter_node = 128 * (128 + 256),
-                       .backward_rounds = 2, .backward_rounds_dependent = 2, .backward_rounds_reshuffle = 2,
-                       .backward_stages = 3, .backward_slots_max = 2});
+                       .backward_rounds = 2, .backward_rounds_dependent = 2, .backward_rounds_bound = 2, .backward_rounds_reshuffle = 2,
+                       .backward_stages = 3, .backward_slots_max = 2, .peers_max = 1});
 }
 #endif

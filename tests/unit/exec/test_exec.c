@@ -147,7 +147,8 @@ Test(exec, arenas_are_what_plans_count) {
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             fcp_slots s;
             fcp_slots_of(plan, (fcp_pass)pass, r, homes, tokens, &s);
-            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens[FCP_QUERIES], tokens[FCP_KEYS], s.kv, s.state, s.dkv);
+            const uint64_t slots[FCP_CLASSES] = {[FCP_KV] = s.kv, [FCP_STATE] = s.state, [FCP_DKV] = s.dkv};
+            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens[FCP_QUERIES], tokens[FCP_KEYS], slots);
             size_t laid = fcp_arena_size(plan, (fcp_pass)pass, &s);
             cr_assert(laid >= counted && laid < counted + 16 * 64, "rank %u, pass %d: %zu and %lu", r, pass, laid,
                       (unsigned long)counted);

@@ -105,28 +105,55 @@ Test(plan, crc32c) {
 }
 
 Test(plan, class_bytes) {
-    fcp_problem p = {.heads = 64, .kv_heads = 8, .head_dim = 128, .dtype = FCP_BF16, .max_block = 4096};
+    fcp_problem p = {.heads = 64, .kv_heads = 8, .range_kv = 8, .range_sub = 8, .head_dim = 128, .dtype = FCP_BF16,
+                     .max_block = 4096, .max_q_block = 4096, .unit = 2048, .passes = 3};
     cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 8 * 128 * 2);
     cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 4);
     cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_FORWARD), 64 * 128 * 2);
     cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * 130 * 4);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_Q, FCP_BACKWARD), 2 * 16384 + 64 * 8);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 16384 + 256);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQ, FCP_BACKWARD), 32768);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQW, FCP_BACKWARD), 16384);
     cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_FORWARD), 16384 + 4096);
     cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_BACKWARD), 3 * 16384 + 4096 + 256);
     cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_FORWARD), 16384 + 256);
     cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_BACKWARD), 16384 + 4096);
+    /* by hand: a unit of KV has 2048 * 4096 bytes, and twice that of dKV */
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_KV), 2048);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV), 2048);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 504, "2 * 2048 * 4096 / 33280 = 504.1");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 248, "2048 * 4096 / 33280 = 252");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 504);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ), 512);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW), 1024);
+    p.passes = 1;
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "forward alone");
+    p.unit = 1;
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 1);
+    p.range_kv = p.range_sub = 2;
+    cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 2 * 128 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 4 * 128 * 2 + 4 * 4);
+    p.range_kv = p.range_sub = 8;
     p.dtype = FCP_FP32;
     cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 8 * 128 * 4);
 }
 
 Test(plan, rank_memory) {
-    fcp_problem p = {.heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = FCP_FP16, .max_block = 100, .max_q_block = 100};
+    fcp_problem p = {.heads = 4, .kv_heads = 2, .range_kv = 2, .range_sub = 2, .head_dim = 16, .dtype = FCP_FP16,
+                     .max_block = 100, .max_q_block = 100};
     uint64_t home = 10 * (128 + 128 + 128 + 16);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, 0, 0, 0), home);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, 3, 2, 7), home + 300 * 128 + 200 * 288);
+    const uint64_t none[FCP_CLASSES] = {0}, many[FCP_CLASSES] = {[FCP_KV] = UINT64_MAX / 9};
+    const uint64_t slots[FCP_CLASSES] = {[FCP_KV] = 3, [FCP_STATE] = 2, [FCP_DKV] = 7};
+    const uint64_t moved[FCP_CLASSES] = {[FCP_Q] = 3, [FCP_O] = 5, [FCP_DQ] = 7, [FCP_DQW] = 11};
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, none), home);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, slots), home + 300 * 128 + 200 * 288);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 10, 10, moved), home + 300 * 128 + 500 * 144);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, UINT64_MAX / 2, 1, slots), UINT64_MAX, "saturates");
+    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 1, 1, many), UINT64_MAX, "saturates");
     home = 10 * (3 * 128 + 128 + 32 + 4 * 16 * 4 + 256 + 128 + 128);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, 3, 2, 7), home + 300 * 128 + 700 * 256);
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, UINT64_MAX / 2, 1, 1, 1, 1), UINT64_MAX, "saturates");
-    cr_expect_eq(fcp_rank_memory(&p, FCP_FORWARD, 1, 1, UINT64_MAX / 9, 1, 1), UINT64_MAX, "saturates");
+    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, slots), home + 300 * 128 + 700 * 256);
+    cr_expect_eq(fcp_rank_memory(&p, FCP_BACKWARD, 10, 10, moved), home + 300 * (256 + 32) + 700 * 256 + 1100 * 128);
 }
 
 Test(plan, accessors) {
@@ -393,13 +420,14 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     tables t;
     memset(&t, 0, sizeof t);
     PUSH(&t, problem,
-         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
+         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .layout_group = 1, .range_kv = 1, .range_sub = 1,
                        .block = 128, .max_block = 5, .max_q_block = 5, .unit = 5, .coalesce = 1, .buffers = 1, .passes = 1,
                        .tokens = 5, .key_tokens = 5,
                        .memory_cap = 5 * 100, .scale = 1});
     PUSH(&t, cluster, (fcp_cluster){.gpu = "cpu"});
     PUSH(&t, sequences, (fcp_sequence){5, 5, 0});
     PUSH(&t, pieces, (fcp_piece){.length = 5});
+    PUSH(&t, heads, (fcp_heads){.kv_count = 1, .sub_count = 1});
     PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5, .holds = FCP_HOLDS_BOTH});
     for (int i = 0; i < 3; i++) PUSH(&t, round_starts, 0);
     PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
@@ -486,16 +514,16 @@ Test(dump, a_line_per_record) {
     for (size_t i = 0; i < out.size; i++) lines += out.bytes[i] == '\n';
     cr_expect_eq(lines, wanted, "%llu lines", (unsigned long long)lines);
     static const char *const must[] = {
-        "plan version 2\n",
+        "plan version 3\n",
         "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
         " scale=0.25\n",
-        " dtype=bf16 layout=zigzag strategy=fcp topology=fat_tree ",
+        " dtype=bf16 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",
         "\ncluster gpu=h200 ",
         "\nsequence 0 queries=256 keys=256 q_first=0\n",
         "\npiece 1 sequence=0 start=128 length=128 block=1 offset=0\n",
         "\ntile 2 q_block=1 k_block=0 first_part=2 parts=1 kv_slot=1 dkv_slot=1 pairs=16384\n",
         "\nrun 1 row=0 col=0 count=1 cls=full\n",
-        "\nvisit 0 q_block=0 first_tile=0 tiles=1 group=0 q_slot=0 state_slot=- flags=single\n",
+        "\nvisit 0 q_block=0 first_tile=0 tiles=1 q_slot=0 state_slot=- o_slot=0 dq_slot=0 flags=single\n",
         "\nround 7 pass=backward round=3 kind=dependent stage=2\n",
         " pass=backward rank=0 queue=compute op=reduce stage=2 block=0 from_slot=1 into_slot=0\n",
         " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0 place=-\n",

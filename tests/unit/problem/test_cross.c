@@ -216,9 +216,10 @@ Test(cross, state_slots_are_of_query_blocks) {
     const fcp_problem *p = plan->problem;
     cr_expect(p->max_block == 512 && p->max_q_block <= 9, "%u and %u", p->max_block, p->max_q_block);
     uint64_t state = fcp_class_bytes(p, FCP_STATE, FCP_FORWARD), q = fcp_class_bytes(p, FCP_Q, FCP_FORWARD);
-    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 0, 0, 0, 5, 0), 5 * p->max_q_block * state);
-    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 1, 0, 0, 0, 0), 2 * q + 4 * 4);
-    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 0, 1, 0, 0, 0), fcp_class_bytes(p, FCP_KV, FCP_FORWARD));
+    const uint64_t none[FCP_CLASSES] = {0}, states[FCP_CLASSES] = {[FCP_STATE] = 5};
+    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 0, 0, states), 5 * p->max_q_block * state);
+    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 1, 0, none), 2 * q + 4 * 4);
+    cr_expect_eq(fcp_rank_memory(p, FCP_FORWARD, 0, 1, none), fcp_class_bytes(p, FCP_KV, FCP_FORWARD));
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int cls = FCP_IN; cls <= FCP_OUT; cls++)
             cr_expect_eq(fcp_held_bytes(p, FCP_HOLDS_Q, (fcp_class)cls, (fcp_pass)pass) +

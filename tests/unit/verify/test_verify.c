@@ -268,11 +268,12 @@ static void scrambled(tables *t, uint32_t ranks) {
     enum { BLOCKS = 200 };
     memset(t, 0, sizeof *t);
     PUSH(t, problem,
-         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8, .head_groups = 1,
+         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8, .layout_group = ranks, .range_kv = 1, .range_sub = 1,
                        .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
                        .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
     PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
     PUSH(t, sequences, (fcp_sequence){3 * BLOCKS, 3 * BLOCKS, 0});
+    PUSH(t, heads, (fcp_heads){.kv_count = 1, .sub_count = 1});
     for (uint32_t b = 0; b < BLOCKS; b++) {
         PUSH(t, pieces, (fcp_piece){.length = 3, .start = 3 * ((b * 77 + 13) % BLOCKS), .block = b});
         PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b, .holds = FCP_HOLDS_BOTH});
