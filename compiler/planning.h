@@ -36,6 +36,7 @@ typedef struct planning {
     struct cells *cells;
     struct binding *binding;
     struct problem *problem;
+    struct division *division; /* cad: who computes what, found before the blocks are cut */
     struct placement *placement;
     struct traffic *traffic;
     struct reshuffle *reshuffle;

@@ -41,6 +41,7 @@ typedef struct place_input {
     const uint64_t *work;
     const uint32_t *reads_start; /* blocks + 1 */
     const uint32_t *reads;
+    uint32_t tolerance;        /* how far a rank may be over the mean, in millionths */
     const volatile int *stop;  /* runtime/base/stop.h */
 } place_input;
 
@@ -55,10 +56,17 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
 /* --- the strategies
  * ------------------------------------------------------------------------------------------------- */
 
-/* How each strategy places the blocks that it has cut: fills home. */
-#define X(id, by_block, cut, place) fcp_code place(planning *x, const place_input *in, uint32_t *home);
+/* What a strategy fills in. */
+typedef struct placing {
+    uint32_t *home; /* per block */
+    uint32_t *exec; /* per tile, in x->work; left NULL: each at its Q block's home */
+} placing;
+
+/* How each strategy places the blocks that it has cut; and how those cut that need to place first. */
+#define X(id, by_block, in_place, cut, place) fcp_code place(planning *x, const place_input *in, placing *out);
 STRATEGIES(X)
 #undef X
+fcp_code cad_cut(planning *x);
 
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */

@@ -8,7 +8,7 @@
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
-#define X(id, by_block, cut, place) [FCP_STRATEGY_##id] = {by_block, cut, place},
+#define X(id, by_block, in_place, cut, place) [FCP_STRATEGY_##id] = {by_block, in_place, cut, place},
     STRATEGIES(X)
 #undef X
 };
@@ -18,14 +18,14 @@ const strategy *strategy_of(const planning *x) { return &strategies[x->program->
 fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
 
 fcp_code strategy_place(planning *x) {
-    uint32_t *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
+    placing found = {.home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count)};
     placement *made = ARENA_NEW(&x->work, placement, 1);
     place_input in;
-    if (!home || !made) return FCP_E_NO_MEMORY;
+    if (!found.home || !made) return FCP_E_NO_MEMORY;
     fcp_code code = place_input_of(x, &in);
-    if (!code) code = strategy_of(x)->place(x, &in, home);
+    if (!code) code = strategy_of(x)->place(x, &in, &found);
     if (code) return code;
-    *made = (placement){.home = home, .tile_q = x->problem->tile_q};
+    *made = (placement){.home = found.home, .exec = found.exec, .tile_q = x->problem->tile_q};
     x->placement = made;
     return FCP_OK;
 }

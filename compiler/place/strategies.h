@@ -5,8 +5,9 @@
 
 typedef struct strategy {
     bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
+    bool in_place;                /* homes are where the caller holds the tokens, and work moves */
     fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
-    fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
+    fcp_code (*place)(planning *x, const place_input *in, placing *out);
 } strategy;
 
 const strategy *strategy_of(const planning *x);

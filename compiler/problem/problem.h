@@ -9,6 +9,12 @@
 #include "compiler/planning.h"
 #include "compiler/problem/bind.h"
 
+/* Tokens start to end - 1 of one side of a sequence, at home on `rank`. */
+typedef struct problem_run {
+    uint32_t sequence, rank;
+    uint64_t start, end;
+} problem_run;
+
 typedef struct problem problem;
 struct problem {
     const struct fcpc_program *program;
@@ -80,6 +86,12 @@ fcp_code problem_cut_blocks(planning *x); /* cut_blocks.c: blocks of x->block to
 fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one chunk a rank */
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
+
+/* held.c. Where the caller holds the tokens of a side, by sequence and start: contiguous over the ranks, or over those that the
+ * program gives a part of the batch, without the last `servers`; in zigzag, where `zigzag` says so, every sequence that has at least
+ * ZIGZAG_LEAST tokens for each rank (shorter ones would be cut into crumbs). In x->work. */
+enum { ZIGZAG_LEAST = 256 };
+fcp_code problem_held(planning *x, fcp_side side, bool zigzag, problem_run **out, uint32_t *out_count);
 
 /* tiles.c. Classifies the mask over all blocks: tiles, parts, shapes, work. Makes x->cells, whose shapes the problem
  * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.

@@ -36,8 +36,8 @@ static cad_price price_of(uint64_t heads, uint64_t kv_heads) {
 static void bytes_row(const figures *f, uint64_t *lengths, size_t count, int which) {
     static const uint32_t tolerances[2] = {5000, 20000};
     cad_input in = {.ranks = f->ranks, .gpus = GPUS, .tolerance = tolerances[which], .price = price_of(f->heads, 8)};
-    in.pairs = (cad_pairs){.sequences = (uint32_t)count, .queries = lengths, .keys = lengths, .shard = 128};
-    cad_held *held = cad_contiguous(lengths, (uint32_t)count, f->ranks, &in.row_count);
+    in.pairs = (cad_pairs){.sequences = (uint32_t)count, .weight = 1, .queries = lengths, .keys = lengths, .shard = 128};
+    problem_run *held = cad_contiguous(lengths, (uint32_t)count, f->ranks, &in.row_count);
     in.rows = in.keys = held;
     in.key_count = in.row_count;
     cad_shares shares;

@@ -62,7 +62,7 @@ static inline void cad_cost_of(const cad_input *in, const cad_shares *all, cad_c
         for (to = from; to < all->count && s[to].run.sequence == q; to++) load[s[to].rank] += cad_work(&in->pairs, &s[to].run);
         /* keys */
         for (uint32_t k = 0; k < in->key_count; k++) {
-            const cad_held *h = &in->keys[k];
+            const problem_run *h = &in->keys[k];
             if (h->sequence != q) continue;
             for (size_t i = from; i < to; i++) {
                 bool first = i == from || s[i - 1].rank != s[i].rank;
@@ -112,8 +112,8 @@ static inline void cad_cost_of(const cad_input *in, const cad_shares *all, cad_c
 }
 
 /* Contiguous homes of a batch: rank i of `ranks` holds the tokens from floor(i T / ranks) on. malloc'd. */
-static inline cad_held *cad_contiguous(const uint64_t *lengths, uint32_t sequences, uint32_t ranks, uint32_t *out_count) {
-    cad_held *held = malloc(((size_t)sequences + ranks) * sizeof *held);
+static inline problem_run *cad_contiguous(const uint64_t *lengths, uint32_t sequences, uint32_t ranks, uint32_t *out_count) {
+    problem_run *held = malloc(((size_t)sequences + ranks) * sizeof *held);
     uint64_t all = 0, at = 0;
     uint32_t count = 0, rank = 0;
     for (uint32_t s = 0; s < sequences; s++) all += lengths[s];
@@ -122,7 +122,7 @@ static inline cad_held *cad_contiguous(const uint64_t *lengths, uint32_t sequenc
             uint64_t end;
             while ((end = (uint64_t)((unsigned __int128)all * (rank + 1) / ranks)) <= at + from) rank++;
             to = end - at < lengths[s] ? end - at : lengths[s];
-            held[count++] = (cad_held){s, rank, from, to};
+            held[count++] = (problem_run){s, rank, from, to};
             if (to == lengths[s]) at += to;
             else continue;
             break;

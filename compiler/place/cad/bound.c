@@ -129,7 +129,7 @@ static uint64_t longest_row(const cad_input *in) {
 static uint64_t rows_if_any(const cad_pairs *p, const cad_run *r) { return cad_work(p, r) ? r->y - r->x : 0; }
 
 /* Adds a piece of keys, and the pieces of rows of the same rank and sequence, to what the rank has. */
-static void add_piece(const cad_input *in, const cad_held *rows, const cad_held *keys, rank_of *r, uint64_t *own) {
+static void add_piece(const cad_input *in, const problem_run *rows, const problem_run *keys, rank_of *r, uint64_t *own) {
     const cad_pairs *p = &in->pairs;
     uint32_t s = rows->sequence;
     cad_run mine = {s, rows->rank, rows->start, rows->end, keys->start, keys->end}, all = mine, above = mine, under = mine;
@@ -179,12 +179,12 @@ fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes) {
         slack += cap[r];
         all += load[r];
     }
-    slack = slack > all ? slack - all : 0;
+    slack = slack > all ? (slack - all) / in->pairs.weight + 1 : 0;
     for (uint32_t r = 0; r < ranks; r++) {
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         uint64_t keys;
         rank[r].n = longest;
-        rank[r].need = cap[r] > own[r] ? cap[r] - own[r] : 0;
+        rank[r].need = cap[r] > own[r] ? (cap[r] - own[r]) / in->pairs.weight : 0;
         bytes[r] = rank[r].need ? least_cost(&rank[r], &in->price, rank[r].need, &keys) : 0;
         if (bytes[r]) steep[r] = steepest(&rank[r], &in->price, bytes[r]);
         sum += bytes[r];

@@ -27,7 +27,7 @@ enum {
     RESERVE = 300000 /* millionths of its ranks' tolerance that a node keeps back */
 };
 
-typedef struct division {
+typedef struct dividing {
     const cad_input *in;
     arena *a;
     cad_shares *out;
@@ -37,7 +37,7 @@ typedef struct division {
     cad_own *own;     /* per piece: the keys of its sequence that this rank holds */
     cad_own *node_own; /* ... that its home's node holds */
     cad_runs *away;   /* per node */
-} division;
+} dividing;
 
 static uint64_t scaled(uint64_t v, uint64_t millionths) {
     unsigned __int128 x = (unsigned __int128)v * millionths / 1000000;
@@ -45,7 +45,7 @@ static uint64_t scaled(uint64_t v, uint64_t millionths) {
 }
 
 static cad_run run_of(const cad_input *in, uint32_t piece) {
-    const cad_held *h = &in->rows[piece];
+    const problem_run *h = &in->rows[piece];
     return (cad_run){h->sequence, h->rank, h->start, h->end, 0, in->pairs.keys[h->sequence]};
 }
 
@@ -57,7 +57,7 @@ static uint64_t overlap(const cad_own *own, uint64_t end) {
 }
 
 /* The keys that ranks and nodes hold of the sequences of their rows, and where each piece is computed at first. */
-static fcp_code look_at_pieces(division *d, arena *scratch) {
+static fcp_code look_at_pieces(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
     uint32_t *seen = ARENA_ZNEW(scratch, uint32_t, in->ranks), *node_seen = ARENA_ZNEW(scratch, uint32_t, nodes);
@@ -66,7 +66,7 @@ static fcp_code look_at_pieces(division *d, arena *scratch) {
     for (uint32_t i = 0, k = 0; i < in->row_count;) {
         uint32_t s = in->rows[i].sequence, first = i;
         for (; k < in->key_count && in->keys[k].sequence <= s; k++) {
-            const cad_held *h = &in->keys[k];
+            const problem_run *h = &in->keys[k];
             if (h->sequence < s) continue;
             if (seen[h->rank] != s + 1 || held[h->rank].end - held[h->rank].first < h->end - h->start)
                 held[h->rank] = (cad_own){h->start, h->end};
@@ -76,7 +76,7 @@ static fcp_code look_at_pieces(division *d, arena *scratch) {
             seen[h->rank] = node_seen[h->rank / in->gpus] = s + 1;
         }
         for (; i < in->row_count && in->rows[i].sequence == s; i++) {
-            const cad_held *h = &in->rows[i];
+            const problem_run *h = &in->rows[i];
             cad_run r = run_of(in, i);
             d->bin[i] = h->rank;
             d->own[i] = seen[h->rank] == s + 1 ? held[h->rank] : (cad_own){0, 0};
@@ -118,7 +118,7 @@ fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uin
 
 /* --- 2. keep ------------------------------------------------------------------------------------------------------ */
 
-static fcp_code keep_at_ranks(division *d, arena *scratch) {
+static fcp_code keep_at_ranks(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
     uint32_t *first = ARENA_ZNEW(scratch, uint32_t, in->ranks + (size_t)2);
     uint32_t *item = ARENA_NEW(scratch, uint32_t, in->row_count + (size_t)1), most = 0;
@@ -159,7 +159,7 @@ static fcp_code keep_at_ranks(division *d, arena *scratch) {
 }
 
 /* Leaves the smallest rooms empty, as far as the tolerance allows: what is brought to them is dearest for each pair. */
-static fcp_code skip_small_rooms(division *d, arena *scratch) {
+static fcp_code skip_small_rooms(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
     uint64_t *order = ARENA_NEW(scratch, uint64_t, in->ranks), *other = ARENA_NEW(scratch, uint64_t, in->ranks);
     if (!order || !other) return FCP_E_NO_MEMORY;
@@ -187,19 +187,19 @@ static fcp_code skip_small_rooms(division *d, arena *scratch) {
 /* --- 3. nodes ----------------------------------------------------------------------------------------------------- */
 
 /* What the home's node holds of a run's sequence. */
-static cad_own own_of_node(const division *d, const cad_run *r) {
+static cad_own own_of_node(const dividing *d, const cad_run *r) {
     const cad_input *in = d->in;
     uint32_t low = 0, high = in->row_count;
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
-        const cad_held *h = &in->rows[mid];
+        const problem_run *h = &in->rows[mid];
         if (h->sequence < r->sequence || (h->sequence == r->sequence && h->start <= r->x)) low = mid;
         else high = mid;
     }
     return d->node_own[low];
 }
 
-static fcp_code move_between_nodes(division *d, arena *scratch) {
+static fcp_code move_between_nodes(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
     uint64_t *room = ARENA_ZNEW(scratch, uint64_t, nodes), free_room = 0;
@@ -234,7 +234,7 @@ static fcp_code move_between_nodes(division *d, arena *scratch) {
 
 /* --- 4. ranks ----------------------------------------------------------------------------------------------------- */
 
-static fcp_code give_to_ranks(division *d) {
+static fcp_code give_to_ranks(dividing *d) {
     const cad_input *in = d->in;
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
     cad_runs left = {0};
@@ -259,7 +259,7 @@ static fcp_code give_to_ranks(division *d) {
 
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out) {
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
-    division d = {.in = in, .a = memory, .out = out};
+    dividing d = {.in = in, .a = memory, .out = out};
     *out = (cad_shares){0};
     d.load = ARENA_ZNEW(scratch, uint64_t, in->ranks);
     d.room = ARENA_ZNEW(scratch, uint64_t, in->ranks);

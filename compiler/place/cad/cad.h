@@ -10,6 +10,7 @@
 #ifndef FCPC_PLACE_CAD_CAD_H
 #define FCPC_PLACE_CAD_CAD_H
 #include "compiler/place/place.h"
+#include "compiler/problem/problem.h"
 
 /* --- pairs.c: how many pairs the mask leaves of a rectangle -------------------------------------------------------- */
 
@@ -25,6 +26,7 @@ typedef struct cad_pairs {
     const uint64_t *queries, *keys; /* of each sequence */
     bool top_left;                  /* how queries are aligned where there are fewer or more than keys */
     uint32_t shard;                 /* causal: rows and keys are cut at its multiples */
+    uint32_t weight;                /* pairs that one row and one key may count as: the heads, where the mask names h */
     const cad_table *tables;        /* of each sequence; NULL: the mask is causal, and sums are in closed form */
 } cad_pairs;
 
@@ -50,12 +52,6 @@ static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
 
 /* --- what is given, and what is found ----------------------------------------------------------------------------- */
 
-/* Tokens start to end - 1 of one side of a sequence, at home on `rank`. */
-typedef struct cad_held {
-    uint32_t sequence, rank;
-    uint64_t start, end;
-} cad_held;
-
 /* Bytes that a token costs: K and V to a reader; Q to the rank that computes it and the result back, if all of the
  * row's tiles ran there, or if only part of them did. */
 typedef struct cad_price {
@@ -68,7 +64,7 @@ typedef struct cad_input {
     uint32_t tolerance;       /* how far a rank may be over the mean, in millionths */
     cad_price price;
     cad_pairs pairs;
-    const cad_held *rows, *keys; /* by sequence and start; every token once */
+    const problem_run *rows, *keys; /* by sequence and start; every token once */
     uint32_t row_count, key_count;
     const volatile int *stop;
 } cad_input;
@@ -88,6 +84,21 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
 /* The work that each rank may have, where its own rows have load[rank]: the tolerance over the mean, rounded up. Where some
  * ranks are servers, no other takes work: the mean is that of the servers and of those that they relieve. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
+
+/* --- cut.c: on a problem ------------------------------------------------------------------------------------------ */
+
+/* What cutting finds and placing reads: x->division. */
+typedef struct division {
+    cad_input in;
+    cad_share *shares; /* by sequence */
+    uint32_t *first;   /* of each sequence; sequences + 1 */
+    uint32_t *home;    /* per block */
+} division;
+
+/* Bytes a token for the forward pass, and for the backward pass too. */
+cad_price cad_price_of(const struct fcpc_program *g, bool backward);
+/* Homes and pairs of the problem, which need not have blocks. */
+fcp_code cad_input_of(planning *x, cad_input *out);
 
 /* --- inside the folder -------------------------------------------------------------------------------------------- */
 

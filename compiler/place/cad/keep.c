@@ -36,7 +36,7 @@ static uint64_t away_cost(const cad_input *in, const cad_run *r, uint64_t room) 
     uint32_t parts;
     uint64_t work = cad_work(&in->pairs, r);
     if (!work) return 0;
-    uint64_t each = cad_cost(&in->price, cad_span(&in->pairs, r), room, cad_whole(&in->pairs, r), &parts);
+    uint64_t each = cad_cost(&in->price, cad_span(&in->pairs, r), room / in->pairs.weight, cad_whole(&in->pairs, r), &parts);
     return (uint64_t)((unsigned __int128)each * work / room);
 }
 

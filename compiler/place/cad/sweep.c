@@ -197,7 +197,7 @@ static fcp_code fill(sweep *s) {
     uint64_t room = s->room[bin[0]] < s->rest ? s->room[bin[0]] : s->rest;
     const cad_run *rows = top; /* the top may be the rest of one shard: then what follows counts */
     if (s->stack.count > 1 && cad_span(s->pairs, top - 1) > cad_span(s->pairs, top)) rows--;
-    cad_cost(&s->in->price, cad_span(s->pairs, rows), room, cad_whole(s->pairs, rows), &parts);
+    cad_cost(&s->in->price, cad_span(s->pairs, rows), room / s->pairs->weight, cad_whole(s->pairs, rows), &parts);
     for (all = s->room[bin[0]]; count < parts && all < s->rest && s->count; count++) {
         bin[count] = take(s, s->rest - all);
         all += s->room[bin[count]];

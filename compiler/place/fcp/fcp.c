@@ -150,7 +150,7 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     return FCP_OK;
 }
 
-/* The work that the busiest rank may have: half a percent over the mean or over the heaviest block. It is more where
+/* The work that the busiest rank may have: the tolerance over the mean or over the heaviest block. It is more where
  * it must be: of the k ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work of the k + 1
  * lightest of them. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
@@ -169,7 +169,8 @@ static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t
     }
     uint64_t base = sum[n] / ranks + (sum[n] % ranks != 0);
     if (sum[1] > base) base = sum[1];
-    if (__builtin_add_overflow(base, base / 200, &base)) base = UINT64_MAX;
+    unsigned __int128 most_over = (unsigned __int128)base * in->tolerance / 1000000;
+    if (most_over > UINT64_MAX || __builtin_add_overflow(base, (uint64_t)most_over, &base)) base = UINT64_MAX;
     *out_limit = base > most ? base : most;
     return FCP_OK;
 }
@@ -473,7 +474,7 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
     return code;
 }
 
-fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home) {
-    fcp_code code = place_fcp(in, &x->scratch, home);
-    return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, home);
+fcp_code place_by_fcp(planning *x, const place_input *in, placing *out) {
+    fcp_code code = place_fcp(in, &x->scratch, out->home);
+    return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, out->home);
 }
