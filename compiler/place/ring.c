@@ -15,18 +15,18 @@ uint32_t place_chunk(uint32_t chunk, uint32_t ranks, uint32_t parts_per_rank) {
     return parts_per_rank > 1 && turn % 2 ? ranks - 1 - at : at;
 }
 
-static fcp_code place_chunks(planning *x, uint32_t parts_per_rank, placing *out) {
+static fcp_code place_chunks(planning *x, uint32_t parts_per_rank, uint32_t *home) {
     const problem *p = x->problem;
-    for (uint32_t b = 0; b < p->block_count; b++) out->home[b] = place_chunk(p->chunk[b], p->ranks, parts_per_rank);
+    for (uint32_t b = 0; b < p->block_count; b++) home[b] = place_chunk(p->chunk[b], p->ranks, parts_per_rank);
     return FCP_OK;
 }
 
-fcp_code place_by_ring(planning *x, const place_input *in, placing *out) {
+fcp_code place_by_ring(planning *x, const place_input *in, uint32_t *home) {
     (void)in; /* chunks have their ranks, whatever they weigh */
-    return place_chunks(x, 1, out);
+    return place_chunks(x, 1, home);
 }
 
-fcp_code place_by_zigzag(planning *x, const place_input *in, placing *out) {
+fcp_code place_by_zigzag(planning *x, const place_input *in, uint32_t *home) {
     (void)in;
-    return place_chunks(x, 2, out);
+    return place_chunks(x, 2, home);
 }

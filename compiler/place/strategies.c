@@ -8,24 +8,38 @@
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
-#define X(id, by_block, in_place, cut, place) [FCP_STRATEGY_##id] = {by_block, in_place, cut, place},
+#define X(id, blocks, in_places, cuts, places, execs)                                                                   \
+    [FCP_STRATEGY_##id] = {.by_block = blocks, .in_place = in_places, .cut = cuts, .place = places, .exec = execs},
     STRATEGIES(X)
 #undef X
 };
 
-const strategy *strategy_of(const planning *x) { return &strategies[x->program->strategy]; }
+const strategy *strategy_of(const planning *x) {
+    return x->strategy ? x->strategy : &strategies[x->program->strategy];
+}
 
 fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
 
+/* Does any tile run elsewhere than at its Q block's home? */
+static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) {
+    uint32_t t = 0;
+    while (t < p->tile_count && exec[t] == home[p->tile_q[t]]) t++;
+    return t < p->tile_count;
+}
+
 fcp_code strategy_place(planning *x) {
-    placing found = {.home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count)};
+    uint32_t *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
     placement *made = ARENA_NEW(&x->work, placement, 1);
+    const strategy *by = strategy_of(x);
+    uint32_t *exec = by->exec ? ARENA_NEW(&x->work, uint32_t, x->problem->tile_count + (size_t)1) : NULL;
     place_input in;
-    if (!found.home || !made) return FCP_E_NO_MEMORY;
+    if (!home || !made || (by->exec && !exec)) return FCP_E_NO_MEMORY;
     fcp_code code = place_input_of(x, &in);
-    if (!code) code = strategy_of(x)->place(x, &in, &found);
+    if (!code) code = by->place(x, &in, home);
+    if (!code && exec) code = by->exec(x, home, exec);
     if (code) return code;
-    *made = (placement){.home = found.home, .exec = found.exec, .tile_q = x->problem->tile_q};
+    if (exec && !moves(x->problem, home, exec)) exec = NULL;
+    *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route};
     x->placement = made;
     return FCP_OK;
 }

@@ -6,7 +6,7 @@
  * Cost: O(pieces + runs of the layout).
  *
  * The layouts of R ranks:
- *   planned     rank r holds its home blocks, in block order.
+ *   planned     rank r holds its home blocks, in block order (of the first range of heads, where there are several).
  *   contiguous  the batch, sequence after sequence, is cut at floor(i T / R), where T is its number of tokens.
  *   zigzag      every sequence of n tokens is cut in 2R chunks at floor(i n / 2R); rank r holds chunks r and 2R - 1 - r
  *               of each, sequence after sequence.
@@ -32,7 +32,7 @@ typedef struct state {
     uint64_t *filled; /* per rank: how many tokens it holds so far */
 } state;
 
-static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
+static fcp_code add_run(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
     reshuffle *out = s->out;
     bool crosses = rank != s->home[block];
     if (crosses) out->moved[block] = true;
@@ -55,19 +55,27 @@ static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t t
     return FCP_OK;
 }
 
+/* The same tokens of all ranges of heads: the caller holds them at one place. */
+static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
+    fcp_code code = add_run(s, block, first, tokens, rank, place);
+    while (!code && (block = problem_twin(s->p, block)) != FCP_NONE)
+        code = add_run(s, block, first, tokens, rank, place);
+    return code;
+}
+
 static fcp_code planned(state *s) {
     const problem *p = s->p;
     fcp_span *spans = ARENA_NEW(&s->x->memory, fcp_span, p->piece_count);
     uint32_t *at = ARENA_ZNEW(&s->x->scratch, uint32_t, p->ranks + (size_t)1), *starts = s->out->starts[s->side];
     if (!spans || !at) return FCP_E_NO_MEMORY;
     s->out->spans[s->side] = spans;
-    for (uint32_t b = 0; b < p->block_count; b++)
+    for (uint32_t b = 0; b < p->range_blocks; b++)
         if (problem_holds(p, b, s->side)) starts[s->home[b] + 1] += p->blocks[b].pieces;
     for (uint32_t r = 0; r < p->ranks; r++) {
         at[r] = starts[r];
         starts[r + 1] += starts[r];
     }
-    for (uint32_t b = 0; b < p->block_count; b++) {
+    for (uint32_t b = 0; b < p->range_blocks; b++) {
         if (planning_stopped_at(s->x, b)) return FCP_E_INTERRUPTED;
         const fcp_block *blk = &p->blocks[b];
         if (!problem_holds(p, b, s->side)) continue;

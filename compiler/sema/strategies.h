@@ -6,6 +6,7 @@
  *   by block   true: it cuts the batch into blocks of plan.block tokens; false: it does not look at plan.block
  *   in place   true: homes are where the caller holds the tokens, and work moves; false: homes are the strategy's choice
  *   cut, place the functions that cut the batch and place the blocks, of compiler/problem and compiler/place
+ *   exec       the function that says where each tile runs; NULL: each at its Q block's home
  *
  * The front end reads the parameters from here. compiler/place/strategies.c makes the same lines into the table of
  * functions; rooms below it need not know any function by name.
@@ -14,12 +15,12 @@
 #define FCPC_SEMA_STRATEGIES_H
 #include "compiler/sema/program.h"
 
-/*    id      by block  in place  cut                 place */
+/*    id      by block  in place  cut                 place            exec */
 #define STRATEGIES(X)                                                                                                  \
-    X(FCP,    true,     false,    problem_cut_blocks, place_by_fcp)                                                    \
-    X(RING,   false,    false,    problem_cut_ring,   place_by_ring)                                                   \
-    X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag)                                                 \
-    X(CAD,    true,     true,     cad_cut,            place_by_cad)
+    X(FCP,    true,     false,    problem_cut_blocks, place_by_fcp,    NULL)                                           \
+    X(RING,   false,    false,    problem_cut_ring,   place_by_ring,   NULL)                                           \
+    X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag, NULL)                                           \
+    X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)
 
 /* What a strategy takes in parentheses. The program keeps each as a uint32_t. */
 typedef enum param_kind {

@@ -131,7 +131,7 @@ static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
 }
 
 /* Copies one run: `outside` is in a tensor of rank `caller`, `inside` in a block of rank `home`. */
-static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_segment *outside,
+static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_strided *outside,
                      const fcp_segment *inside, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_rank *r = &s->ranks[home];
@@ -166,7 +166,8 @@ fcp_code fcp_cuda_move_runs(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, f
         const fcp_transfer *t = &s->plan->transfers[i];
         if (t->cls != cls || !fcp_at_caller(t)) continue;
         uint32_t home = x->op == FCP_OP_COPY ? rank : t->peer;
-        fcp_segment outside[FCP_SEGMENTS], inside[FCP_SEGMENTS];
+        fcp_strided outside[FCP_SEGMENTS]; /* blocks are of all heads: a run each */
+        fcp_segment inside[FCP_SEGMENTS];
         uint32_t count = fcp_segments_caller(&s->ranks[rank].arena[pass], tensors, t, outside);
         fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
         code = fcp_cuda_use(s, s->ranks[home].device, err);
@@ -209,6 +210,6 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, b
                 else if (fcp_cuda_moved_by(plan, pass, x) == cls) code = move_launch(s, r, pass, x, own, &wires, err);
             }
         }
-    free(wires.list);
+    fcp_wires_free(&wires);
     return code;
 }

@@ -91,20 +91,74 @@ fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes
     return net->transport->collect ? net->transport->collect(net, from, memory, bytes, err) : FCP_OK;
 }
 
-fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
-                        fcp_error *err) {
+/* Room for the bytes at the caller's side that do not lie together. */
+static fcp_code make_room(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
+                          fcp_error *err) {
+    size_t need = 0;
     if (launch->b > wires->capacity) {
         fcp_wire *bigger = realloc(wires->list, launch->b * sizeof *bigger);
         if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a group of %u", launch->b);
         wires->list = bigger;
         wires->capacity = launch->b;
     }
+    if (arena->heads == arena->plan->problem->heads) return FCP_OK;
+    for (uint32_t i = 0; i < launch->b; i++) {
+        const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
+        fcp_strided s[FCP_SEGMENTS];
+        uint32_t count = fcp_at_caller(t) ? fcp_segments_caller(arena, tensors, t, s) : 0;
+        for (uint32_t j = 0; j < count; j++)
+            if (!fcp_strided_is_one(&s[j])) need += fcp_strided_bytes(&s[j]);
+    }
+    if (need <= wires->packed_capacity) return FCP_OK;
+    char *bigger = malloc(need);
+    if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes to pack", need);
+    free(wires->packed);
+    wires->packed = bigger;
+    wires->packed_capacity = need;
+    return FCP_OK;
+}
+
+fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
+                        fcp_error *err) {
+    fcp_code code = make_room(wires, arena, tensors, launch, err);
+    if (code) return code;
+    char *packed = wires->packed;
     for (uint32_t i = 0; i < launch->b; i++) {
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
         fcp_wire *w = &wires->list[i];
         *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        w->segments = (uint16_t)(fcp_at_caller(t) ? fcp_segments_caller(arena, tensors, t, w->segment)
-                                                  : fcp_segments_block(arena, t, w->segment));
+        if (!fcp_at_caller(t)) {
+            w->segments = (uint16_t)fcp_segments_block(arena, t, w->segment);
+            continue;
+        }
+        fcp_strided s[FCP_SEGMENTS];
+        w->segments = (uint16_t)fcp_segments_caller(arena, tensors, t, s);
+        for (uint32_t j = 0; j < w->segments; j++) {
+            w->segment[j] = (fcp_segment){s[j].data, fcp_strided_bytes(&s[j])};
+            if (fcp_strided_is_one(&s[j])) continue;
+            w->segment[j].data = packed;
+            packed += w->segment[j].bytes;
+            if (w->dir == FCP_SEND) fcp_strided_copy(&s[j], w->segment[j].data, false);
+        }
     }
     return FCP_OK;
+}
+
+void fcp_wires_unpack(const fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors,
+                      const fcp_instr *launch) {
+    if (arena->heads == arena->plan->problem->heads) return;
+    for (uint32_t i = 0; i < launch->b; i++) {
+        const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
+        fcp_strided s[FCP_SEGMENTS];
+        if (!fcp_at_caller(t) || t->dir != FCP_RECV) continue;
+        uint32_t count = fcp_segments_caller(arena, tensors, t, s);
+        for (uint32_t j = 0; j < count; j++)
+            if (!fcp_strided_is_one(&s[j])) fcp_strided_copy(&s[j], wires->list[i].segment[j].data, true);
+    }
+}
+
+void fcp_wires_free(fcp_wires *wires) {
+    free(wires->list);
+    free(wires->packed);
+    *wires = (fcp_wires){0};
 }

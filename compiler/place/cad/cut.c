@@ -453,15 +453,18 @@ fcp_code cad_cut(planning *x) {
 
 /* --- placing ------------------------------------------------------------------------------------------------------ */
 
-fcp_code place_by_cad(planning *x, const place_input *in, placing *out) {
+fcp_code place_by_cad(planning *x, const place_input *in, uint32_t *home) {
+    (void)in; /* blocks have their homes, whatever they weigh */
+    memcpy(home, x->division->home, x->problem->block_count * sizeof *home);
+    return FCP_OK;
+}
+
+fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
     const division *d = x->division;
-    uint32_t *exec = ARENA_NEW(&x->work, uint32_t, p->tile_count + (size_t)1);
     const cad_share **near = ARENA_NEW(&x->scratch, const cad_share *, p->tile_count + (size_t)1);
-    bool moved = false;
-    (void)in; /* blocks have their homes, whatever they weigh */
-    if (!exec || !near) return FCP_E_NO_MEMORY;
-    memcpy(out->home, d->home, p->block_count * sizeof *out->home);
+    (void)home;
+    if (!near) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t count = 0;
         if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
@@ -478,9 +481,7 @@ fcp_code place_by_cad(planning *x, const place_input *in, placing *out) {
             if (i == count)
                 return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "tile %u of block %u is in no share of the work", t, b);
             exec[t] = near[i]->rank;
-            moved |= exec[t] != d->home[b];
         }
     }
-    out->exec = moved ? exec : NULL;
     return FCP_OK;
 }

@@ -474,7 +474,7 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
     return code;
 }
 
-fcp_code place_by_fcp(planning *x, const place_input *in, placing *out) {
-    fcp_code code = place_fcp(in, &x->scratch, out->home);
-    return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, out->home);
+fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home) {
+    fcp_code code = place_fcp(in, &x->scratch, home);
+    return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, home);
 }
