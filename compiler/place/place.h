@@ -37,6 +37,7 @@ typedef struct placement {
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
     route_choice *route;    /* NULL: as schedule/traffic.c has it */
+    bool relay;             /* who has received a block may send it on to other nodes (schedule/routes.c) */
 } placement;
 
 /* The rank that computes a tile. */

@@ -39,7 +39,8 @@ fcp_code strategy_place(planning *x) {
     if (!code && exec) code = by->exec(x, home, exec);
     if (code) return code;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
-    *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route};
+    *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
+                          .relay = by->in_place && x->program->relay};
     x->placement = made;
     return FCP_OK;
 }
