@@ -38,6 +38,7 @@ fcp_code strategy_place(planning *x) {
     if (!code) code = by->place(x, &in, home);
     if (!code && exec) code = by->exec(x, home, exec);
     if (code) return code;
+    if (!exec) exec = x->tile_rank;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
                           .relay = by->in_place && x->program->relay};

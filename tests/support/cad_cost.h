@@ -34,19 +34,19 @@ static inline uint64_t cad_keys_end(const cad_input *in, const cad_run *r) { ret
 /* Tokens of [start, end) that the shares of ranks first to first + ranks - 1 need as keys; shares: of one sequence. */
 static inline uint64_t cad_needed(const cad_input *in, const cad_share *s, size_t count, uint32_t first, uint32_t ranks,
                                   uint64_t start, uint64_t end) {
-    uint64_t (*need)[2] = malloc((count + 1) * sizeof *need), sum = 0, at = start;
+    uint64_t (*wanted)[2] = malloc((count + 1) * sizeof *wanted), sum = 0, at = start;
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
         if (s[i].rank - first < ranks && cad_work(&in->pairs, &s[i].run)) {
-            need[n][0] = s[i].run.k0;
-            need[n++][1] = cad_keys_end(in, &s[i].run);
+            wanted[n][0] = s[i].run.k0;
+            wanted[n++][1] = cad_keys_end(in, &s[i].run);
         }
-    qsort(need, n, sizeof *need, cad_by_number);
+    qsort(wanted, n, sizeof *wanted, cad_by_number);
     for (size_t i = 0; i < n; i++) {
-        uint64_t from = need[i][0] > at ? need[i][0] : at, to = need[i][1] < end ? need[i][1] : end;
+        uint64_t from = wanted[i][0] > at ? wanted[i][0] : at, to = wanted[i][1] < end ? wanted[i][1] : end;
         if (from < to) sum += to - from, at = to;
     }
-    free(need);
+    free(wanted);
     return sum;
 }
 

@@ -1,0 +1,97 @@
+/* split.c: blocks that are too heavy for one rank: several ranks compute them, each some of the keys.
+ *
+ * Requires: a problem with its tiles; what place_fcp requires.
+ * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is cut
+ *     along its tiles into parts of about equal work, each within the limit; a part has one rank. The block's home is the
+ *     rank of its last part, which has the block's own keys.
+ * Cost: that of place_fcp, and O(tiles).
+ * Units: pairs.
+ *
+ * To place_fcp a part is a block of its own: with the reads of its tiles, and without tokens, for those are at the block's
+ * home. Parts of neighbouring blocks that read the same keys are thus kept together like blocks that do, and heavy parts
+ * are topped up with light blocks.
+ *
+ * Example: 1,024 ranks; the last block of a sequence of 300,000 tokens has 3.6 times the mean work. It becomes six parts. Its Q
+ * goes to five other ranks, and five states come back.
+ */
+#include <string.h>
+
+#include "compiler/place/fcp/fcp.h"
+#include "compiler/problem/problem.h"
+
+enum { LEAST_BLOCKS = 4 /* for each rank: with fewer there is nothing to top parts up with */ };
+
+/* The most work that a rank should have, where blocks may be split: the tolerance over the mean. */
+static uint64_t limit_of(const problem *p, const place_input *in) {
+    unsigned __int128 mean = p->pairs / p->ranks;
+    return (uint64_t)(mean + mean * in->tolerance / 1000000);
+}
+
+/* Into how many parts a block is cut. Parts of two thirds of the limit leave room to top up with lighter blocks. */
+static uint64_t parts_of(uint64_t work, uint64_t limit) {
+    uint64_t size = limit / 3 * 2;
+    return work > limit && size ? work / size + 1 : 1;
+}
+
+bool place_wants_split(const planning *x, const place_input *in) {
+    const problem *p = x->problem;
+    return x->program->split && p->ranks > 1 && p->block_count / LEAST_BLOCKS >= p->ranks && p->heaviest > limit_of(p, in);
+}
+
+fcp_code place_split(planning *x, const place_input *in, uint32_t *home, uint32_t *exec) {
+    const problem *p = x->problem;
+    const uint64_t limit = limit_of(p, in);
+    arena *scratch = &x->scratch;
+    uint64_t extra = 0;
+    for (uint32_t b = 0; b < p->block_count; b++) extra += parts_of(in->work[b], limit) - 1;
+    if (p->block_count + extra > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+    size_t most = p->block_count + (size_t)extra, reads = in->reads_start[p->block_count];
+    uint32_t *tokens = ARENA_ZNEW(scratch, uint32_t, most), *start = ARENA_NEW(scratch, uint32_t, most + 1);
+    uint32_t *read = ARENA_NEW(scratch, uint32_t, reads + 1), *part_of = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
+    uint64_t *work = ARENA_ZNEW(scratch, uint64_t, most);
+    uint32_t *part_home = ARENA_NEW(scratch, uint32_t, most), parts = p->block_count, at = 0;
+    if (!tokens || !start || !read || !part_of || !work || !part_home) return FCP_E_NO_MEMORY;
+    memcpy(tokens, in->tokens, p->block_count * sizeof *tokens);
+    /* A tile goes to the part in which its middle lies, counted in work from the block's first tile on; the last part is the
+     * block itself. */
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        uint64_t count = parts_of(in->work[b], limit), before = 0;
+        for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
+            uint64_t middle = before + p->tile_pairs[t] / 2;
+            uint64_t part = in->work[b] ? (uint64_t)((unsigned __int128)middle * count / in->work[b]) : 0;
+            before += p->tile_pairs[t];
+            part_of[t] = part + 1 >= count ? b : parts + (uint32_t)part;
+            work[part_of[t]] += p->tile_pairs[t];
+        }
+        parts += (uint32_t)count - 1;
+    }
+    /* reads: those of the blocks, with what only a split plan's KV blocks read (themselves), and of the parts in order */
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        uint32_t t = p->tile_start[b];
+        start[b] = at;
+        for (uint32_t e = in->reads_start[b]; e < in->reads_start[b + 1]; e++) {
+            bool tile = t < p->tile_start[b + 1] && p->tile_k[t] == in->reads[e];
+            if (!tile || part_of[t] == b) read[at++] = in->reads[e];
+            t += tile;
+        }
+    }
+    for (uint32_t b = 0, part = p->block_count; b < p->block_count; b++) {
+        uint32_t t = p->tile_start[b];
+        for (uint64_t k = parts_of(in->work[b], limit); k > 1; k--, part++) {
+            start[part] = at;
+            for (; t < p->tile_start[b + 1] && part_of[t] == part; t++) read[at++] = p->tile_k[t];
+        }
+    }
+    start[parts] = at;
+    place_input divided = *in;
+    divided.blocks = parts;
+    divided.tokens = tokens;
+    divided.work = work;
+    divided.reads_start = start;
+    divided.reads = read;
+    fcp_code code = place_fcp(&divided, scratch, part_home);
+    if (code) return code;
+    memcpy(home, part_home, p->block_count * sizeof *home);
+    for (uint32_t t = 0; t < p->tile_count; t++) exec[t] = part_home[part_of[t]];
+    return FCP_OK;
+}
