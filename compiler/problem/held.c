@@ -4,70 +4,80 @@
  * Gives: runs by sequence and start; every token of the side in one.
  * Cost: O(sequences + runs).
  *
- * Contiguous: the tokens of a part of the batch, T in all, are cut at floor(i T / R) over its R ranks. A batch without parts is one
- * part on all ranks. Two parts may share ranks.
+ * Contiguous: the tokens of a part of the batch, T in all, are cut at floor(i T / R) over its R ranks. Zigzag: every sequence of n
+ * tokens is cut in 2R chunks at floor(i n / 2R), and rank r holds chunks r and 2R - 1 - r. A batch without parts is one part on all
+ * ranks but the servers. Two parts may share ranks.
  */
 #include "compiler/problem/problem.h"
 
-typedef struct state {
-    planning *x;
-    problem_run *runs;
-    size_t count, room;
-} state;
-
-static bool add(state *s, uint32_t sequence, uint32_t rank, uint64_t start, uint64_t end) {
-    if (s->count == s->room) {
-        problem_run *grown = arena_grow(&s->x->work, s->runs, s->count, &s->room, sizeof *grown);
-        if (!grown) return false;
-        s->runs = grown;
-    }
-    s->runs[s->count++] = (problem_run){sequence, rank, start, end};
-    return true;
+/* Begins with the part that has the next sequence. */
+static void next_part(problem_layout *l) {
+    uint32_t end = l->part->end < l->holders ? l->part->end : l->holders;
+    l->first = l->part->first < end ? l->part->first : end - 1;
+    l->ranks = end - l->first;
+    l->left = (uint32_t)l->part->count;
+    l->tokens = l->offset = 0;
+    for (uint32_t q = l->next; q < l->next + l->left; q++) l->tokens += problem_length(l->p, q, l->side);
+    l->rank = 0;
+    l->part++;
 }
 
-/* The chunks of one sequence: 2R of them, of which rank r has chunks r and 2R - 1 - r. */
-static bool add_zigzag(state *s, uint32_t sequence, uint64_t n, uint32_t first, uint32_t ranks) {
-    for (uint64_t i = 0, parts = 2 * (uint64_t)ranks; i < parts; i++) {
-        uint64_t from = (uint64_t)((unsigned __int128)n * i / parts), to = (uint64_t)((unsigned __int128)n * (i + 1) / parts);
-        if (!add(s, sequence, first + (uint32_t)(i < ranks ? i : parts - 1 - i), from, to)) return false;
+void problem_layout_open(problem_layout *out, const planning *x, fcp_side side, bool zigzag, uint64_t least) {
+    const struct fcpc_program *g = x->program;
+    *out = (problem_layout){.p = x->problem, .side = side, .zigzag = zigzag, .least = least,
+                            .all = {x->problem->sequences, 0, x->problem->ranks}};
+    out->holders = x->problem->ranks - g->servers;
+    out->parts = g->part_count && x->lengths == g->lengths ? g->part_count : 0;
+    out->part = out->parts ? g->parts : NULL;
+}
+
+uint64_t problem_layout_most(const problem_layout *l) {
+    uint64_t most = 0, chunks = 2 * (uint64_t)l->holders;
+    for (uint32_t s = 0; s < l->p->sequences; s++) {
+        uint64_t n = problem_length(l->p, s, l->side);
+        most += l->zigzag ? n < chunks ? n : chunks : 1;
     }
-    return true;
+    return most + (uint64_t)l->holders * (l->parts ? l->parts : 1);
+}
+
+uint32_t problem_layout_next(problem_layout *l, problem_run *out) {
+    if (!l->left) {
+        if (!l->parts) l->part = &l->all;
+        next_part(l);
+    }
+    const uint32_t s = l->next++;
+    const uint64_t n = problem_length(l->p, s, l->side), chunks = 2 * (uint64_t)l->ranks;
+    uint32_t count = 0;
+    bool zigzag = l->zigzag && n / l->ranks >= l->least;
+    for (uint64_t at = 0, to; at < n; at = to) {
+        uint32_t rank;
+        if (zigzag) {
+            /* `at` is in the chunk i that is the largest with floor(i n / chunks) <= at, that is with i n < (at + 1) chunks */
+            uint64_t i = (uint64_t)(((unsigned __int128)(at + 1) * chunks - 1) / n);
+            to = (uint64_t)((unsigned __int128)(i + 1) * n / chunks);
+            rank = (uint32_t)(i < l->ranks ? i : chunks - 1 - i);
+        } else {
+            while ((to = (uint64_t)((unsigned __int128)l->tokens * (l->rank + 1) / l->ranks)) <= l->offset + at) l->rank++;
+            to = to - l->offset < n ? to - l->offset : n;
+            rank = l->rank;
+        }
+        out[count++] = (problem_run){s, l->first + rank, at, to};
+    }
+    l->offset += n;
+    l->left--;
+    return count;
 }
 
 fcp_code problem_held(planning *x, fcp_side side, bool zigzag, problem_run **out, uint32_t *out_count) {
-    const problem *p = x->problem;
-    const struct fcpc_program *g = x->program;
-    program_part all = {p->sequences, 0, p->ranks};
-    const program_part *parts = &all;
-    uint32_t part_count = 1;
-    state s = {.x = x};
-    if (g->part_count && x->lengths == g->lengths) {
-        parts = g->parts;
-        part_count = g->part_count;
+    problem_layout l;
+    problem_layout_open(&l, x, side, zigzag, ZIGZAG_LEAST);
+    uint64_t most = problem_layout_most(&l);
+    if (most > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+    *out_count = 0;
+    if (!(*out = ARENA_NEW(&x->work, problem_run, most + 1))) return FCP_E_NO_MEMORY;
+    for (uint32_t s = 0; s < x->problem->sequences; s++) {
+        if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
+        *out_count += problem_layout_next(&l, *out + *out_count);
     }
-    for (uint32_t i = 0, sequence = 0; i < part_count; i++) {
-        uint32_t first = parts[i].first, end = parts[i].end, last = sequence + (uint32_t)parts[i].count;
-        if (end > p->ranks - g->servers) end = p->ranks - g->servers;
-        if (first >= end) first = end - 1;
-        uint32_t ranks = end - first, rank = 0;
-        uint64_t tokens = 0, offset = 0;
-        for (uint32_t q = sequence; q < last; q++) tokens += problem_length(p, q, side);
-        for (; sequence < last; sequence++) {
-            uint64_t n = problem_length(p, sequence, side);
-            if (planning_stopped_at(x, sequence)) return FCP_E_INTERRUPTED;
-            if (zigzag && n / ranks >= ZIGZAG_LEAST) {
-                if (!add_zigzag(&s, sequence, n, first, ranks)) return FCP_E_NO_MEMORY;
-            } else
-                for (uint64_t at = 0, to; at < n; at = to) {
-                    while ((to = (uint64_t)((unsigned __int128)tokens * (rank + 1) / ranks)) <= offset + at) rank++;
-                    to = to - offset < n ? to - offset : n;
-                    if (!add(&s, sequence, first + rank, at, to)) return FCP_E_NO_MEMORY;
-                }
-            offset += n;
-        }
-    }
-    if (s.count > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-    *out = s.runs;
-    *out_count = (uint32_t)s.count;
     return FCP_OK;
 }

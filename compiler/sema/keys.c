@@ -497,6 +497,11 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     check_passes(s, k);
     choice_key(s, k, KEY_LAYOUT, fcp_layout_names, FCP_LAYOUTS, &layout);
     p->layout = (fcp_layout)layout;
+    bool chosen = p->layout == FCP_LAYOUT_PLANNED && (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
+    if (p->part_count && chosen) {
+        diag_error(s->d, FCP_E_VALUE, p->lengths_span, "'on' says which ranks hold these sequences, but the plan chooses that");
+        diag_hint(s->d, "with layout = contiguous or zigzag, or strategy = cad, tokens stay where they are");
+    }
     static const char *const relays[] = {"off", "auto"};
     int relay = 1;
     choice_key(s, k, KEY_RELAY, relays, 2, &relay);

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compiler/compile.h"
 #include "tests/support/cad_cost.h"
+#include "tests/support/planned.h"
 
 static uint64_t draw(uint64_t *state, uint64_t bound) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -217,7 +217,6 @@ Test(cad, small_batches_against_all_divisions) {
 /* --- whole programs -------------------------------------------------------------------------------------------------- */
 
 typedef struct look {
-    bool placed;
     double over;          /* heaviest rank / mean */
     uint64_t moved;       /* tiles away from their Q block's home */
     uint32_t holders;     /* ranks with tokens */
@@ -230,13 +229,10 @@ static uint32_t rank_of(const problem_run *runs, uint32_t count, uint32_t sequen
     return i < count ? runs[i].rank : FCP_NONE;
 }
 
-static void see(void *context, const planning *x) {
-    look *l = context;
+static void see(look *l, const planning *x) {
     const problem *p = x->problem;
-    if (!x->placement) return;
     uint64_t *load = calloc(p->ranks, sizeof *load), most = 0;
     bool *holds = calloc(p->ranks, 1);
-    l->placed = true;
     for (uint32_t t = 0; t < p->tile_count; t++) {
         uint32_t r = placement_exec(x->placement, t);
         cr_assert_lt(r, p->ranks);
@@ -271,20 +267,11 @@ static look plan(const char *cluster, const char *lengths, const char *rest) {
     snprintf(source, sizeof source, "model { heads = 8; kv_heads = 2; head_dim = 64 }\ncluster { %s }\nbatch { %s }\nplan { block = 256; %s }\n",
              cluster, lengths, rest);
     look l = {0};
-    const compile_watch watch = {see, &l};
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *made = NULL;
-    fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &program);
-    const fcpc_batch own = {.size = sizeof own};
-    if (!code) code = compile_batch(program, &own, NULL, d, &watch, NULL, &made);
-    if (!l.placed) {
-        char *text = fcpc_diagnostics_render(d, false);
-        cr_assert(false, "%s\n%s", source, text);
-    }
-    fcp_plan_free(made);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
+    planned x;
+    plan_to_placement(&x, source, NULL);
+    see(&l, &x.at);
+    plan_rest(&x);
+    planned_free(&x);
     return l;
 }
 
