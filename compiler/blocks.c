@@ -80,7 +80,7 @@ static uint32_t half(uint32_t block) {
 
 fcp_code blocks_warn_heavy(planning *x) {
     const problem *p = x->problem;
-    if (strategy_of(x)->in_place || x->program->split) return FCP_OK; /* several ranks compute such a block */
+    if (strategy_shares_blocks(x)) return FCP_OK;
     if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* of too few blocks blocks_warn_idle warns */
     bool heavy = true;
     uint32_t size = p->block;

@@ -91,6 +91,8 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
 /* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
  * one with a smaller Delta. */
 fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
+/* Is some block too heavy for one rank, so that fcp has several ranks compute it? */
+bool place_splits(const planning *x);
 /* Where ring (parts_per_rank 1) and zigzag (2) put the chunks 0 .. ranks * parts_per_rank - 1 of a sequence. */
 uint32_t place_chunk(uint32_t chunk, uint32_t ranks, uint32_t parts_per_rank);
 #endif

@@ -18,6 +18,8 @@ const strategy *strategy_of(const planning *x) {
     return x->strategy ? x->strategy : &strategies[x->program->strategy];
 }
 
+bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->in_place || place_splits(x); }
+
 fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
 
 /* Does any tile run elsewhere than at its Q block's home? */

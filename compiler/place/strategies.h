@@ -15,6 +15,8 @@ typedef struct strategy {
 
 /* x->strategy, or else the program's. */
 const strategy *strategy_of(const planning *x);
+/* Do several ranks compute a block that is too heavy for one? */
+bool strategy_shares_blocks(const planning *x);
 
 /* Two passes that do what the program's strategy says: blocks of x->problem, and x->placement. */
 fcp_code strategy_cut(planning *x);

@@ -1,6 +1,6 @@
 /* split.c: blocks that are too heavy for one rank: several ranks compute them, each some of the keys.
  *
- * Requires: a problem with its tiles; what place_fcp requires.
+ * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
  * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is cut
  *     along its tiles into parts of about equal work, each within the limit; a part has one rank. The block's home is the
  *     rank of its last part, which has the block's own keys.
@@ -22,9 +22,9 @@
 enum { LEAST_BLOCKS = 4 /* for each rank: with fewer there is nothing to top parts up with */ };
 
 /* The most work that a rank should have, where blocks may be split: the tolerance over the mean. */
-static uint64_t limit_of(const problem *p, const place_input *in) {
-    unsigned __int128 mean = p->pairs / p->ranks;
-    return (uint64_t)(mean + mean * in->tolerance / 1000000);
+static uint64_t limit_of(const planning *x) {
+    unsigned __int128 mean = x->problem->pairs / x->problem->ranks;
+    return (uint64_t)(mean + mean * x->program->tolerance / 1000000);
 }
 
 /* Into how many parts a block is cut. Parts of two thirds of the limit leave room to top up with lighter blocks. */
@@ -33,14 +33,15 @@ static uint64_t parts_of(uint64_t work, uint64_t limit) {
     return work > limit && size ? work / size + 1 : 1;
 }
 
-bool place_wants_split(const planning *x, const place_input *in) {
+bool place_splits(const planning *x) {
     const problem *p = x->problem;
-    return x->program->split && p->ranks > 1 && p->block_count / LEAST_BLOCKS >= p->ranks && p->heaviest > limit_of(p, in);
+    return x->program->split && !p->split && p->ranks > 1 && p->block_count / LEAST_BLOCKS >= p->ranks &&
+           p->heaviest > limit_of(x);
 }
 
 fcp_code place_split(planning *x, const place_input *in, uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
-    const uint64_t limit = limit_of(p, in);
+    const uint64_t limit = limit_of(x);
     arena *scratch = &x->scratch;
     uint64_t extra = 0;
     for (uint32_t b = 0; b < p->block_count; b++) extra += parts_of(in->work[b], limit) - 1;
@@ -65,15 +66,10 @@ fcp_code place_split(planning *x, const place_input *in, uint32_t *home, uint32_
         }
         parts += (uint32_t)count - 1;
     }
-    /* reads: those of the blocks, with what only a split plan's KV blocks read (themselves), and of the parts in order */
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        uint32_t t = p->tile_start[b];
+    for (uint32_t b = 0; b < p->block_count; b++) { /* what blocks read, and then what parts read */
         start[b] = at;
-        for (uint32_t e = in->reads_start[b]; e < in->reads_start[b + 1]; e++) {
-            bool tile = t < p->tile_start[b + 1] && p->tile_k[t] == in->reads[e];
-            if (!tile || part_of[t] == b) read[at++] = in->reads[e];
-            t += tile;
-        }
+        for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++)
+            if (part_of[t] == b) read[at++] = p->tile_k[t];
     }
     for (uint32_t b = 0, part = p->block_count; b < p->block_count; b++) {
         uint32_t t = p->tile_start[b];
