@@ -77,8 +77,8 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
 /* --- the strategies
  * ------------------------------------------------------------------------------------------------- */
 
-/* How each strategy places the blocks that it has cut, how those cut that need to place first, and where those whose work
- * moves compute tiles. */
+/* How each strategy places the blocks that it has cut, how those cut that need to place first, and where those whose
+ * work moves compute tiles. */
 #define X(id, by_block, in_place, cut, place, exec) fcp_code place(planning *x, const place_input *in, uint32_t *home);
 STRATEGIES(X)
 #undef X

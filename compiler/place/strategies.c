@@ -8,7 +8,7 @@
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
-#define X(id, blocks, in_places, cuts, places, execs)                                                                   \
+#define X(id, blocks, in_places, cuts, places, execs)                                                                  \
     [FCP_STRATEGY_##id] = {.by_block = blocks, .in_place = in_places, .cut = cuts, .place = places, .exec = execs},
     STRATEGIES(X)
 #undef X

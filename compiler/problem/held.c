@@ -4,9 +4,9 @@
  * Gives: runs by sequence and start; every token of the side in one.
  * Cost: O(sequences + runs).
  *
- * Contiguous: the tokens of a part of the batch, T in all, are cut at floor(i T / R) over its R ranks. Zigzag: every sequence of n
- * tokens is cut in 2R chunks at floor(i n / 2R), and rank r holds chunks r and 2R - 1 - r. A batch without parts is one part on all
- * ranks but the servers. Two parts may share ranks.
+ * Contiguous: the tokens of a part of the batch, T in all, are cut at floor(i T / R) over its R ranks. Zigzag: every
+ * sequence of n tokens is cut in 2R chunks at floor(i n / 2R), and rank r holds chunks r and 2R - 1 - r. A batch
+ * without parts is one part on all ranks but the servers. Two parts may share ranks.
  */
 #include "compiler/problem/problem.h"
 
@@ -52,12 +52,14 @@ uint32_t problem_layout_next(problem_layout *l, problem_run *out) {
     for (uint64_t at = 0, to; at < n; at = to) {
         uint32_t rank;
         if (zigzag) {
-            /* `at` is in the chunk i that is the largest with floor(i n / chunks) <= at, that is with i n < (at + 1) chunks */
+            /* `at` is in the chunk i that is the largest with floor(i n / chunks) <= at, that is with i n < (at + 1)
+             * chunks */
             uint64_t i = (uint64_t)(((unsigned __int128)(at + 1) * chunks - 1) / n);
             to = (uint64_t)((unsigned __int128)(i + 1) * n / chunks);
             rank = (uint32_t)(i < l->ranks ? i : chunks - 1 - i);
         } else {
-            while ((to = (uint64_t)((unsigned __int128)l->tokens * (l->rank + 1) / l->ranks)) <= l->offset + at) l->rank++;
+            while ((to = (uint64_t)((unsigned __int128)l->tokens * (l->rank + 1) / l->ranks)) <= l->offset + at)
+                l->rank++;
             to = to - l->offset < n ? to - l->offset : n;
             rank = l->rank;
         }

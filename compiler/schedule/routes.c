@@ -6,13 +6,14 @@
  * Cost: O(hops x holders of a want) at most; without relays O(hops + ranks).
  * Units: bytes.
  *
- * 1. Who receives for a node: of its readers the one whose wire has carried least so far, of equals the lowest. On rails the rank
- *    with the source's own index, whether it reads or not.
- * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already: the holder for
- *    which (bytes sent + depth x bytes) is least. Each hop that is relayed waits for the one before, so depth has its
- *    price.
- * 3. By which rank of its node the source sends: by itself, until it has sent what is its share of all that its node sends over net;
- *    then by the rank that has sent least, after a local hop. Not on rails, where that would leave the rail.
+ * 1. Who receives for a node: of its readers the one whose wire has carried least so far, of equals the lowest. On
+ *    rails the rank with the source's own index, whether it reads or not.
+ * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already: the
+ *    holder for which (bytes sent + depth x bytes) is least. Each hop that is relayed waits for the one before, so
+ *    depth has its price.
+ * 3. By which rank of its node the source sends: by itself, until it has sent what is its share of all that its node
+ *    sends over net; then by the rank that has sent least, after a local hop. Not on rails, where that would leave the
+ *    rail.
  *
  * Wants with most nodes come first, so that the others can even out what those leave.
  */

@@ -1,7 +1,8 @@
 /* routes.h: by which way a block goes from one rank to all that need it.
  *
- * Example: rank 0 has a block that ranks 9, 12, 17 and 25 need, on nodes of eight. It goes to rank 9 over net, from there to rank 12
- * over local; from rank 0 or 9 to rank 17; and to rank 25 from whichever of the three has sent least so far.
+ * Example: rank 0 has a block that ranks 9, 12, 17 and 25 need, on nodes of eight. It goes to rank 9 over net, from
+ * there to rank 12 over local; from rank 0 or 9 to rank 17; and to rank 25 from whichever of the three has sent least
+ * so far.
  */
 #ifndef FCPC_SCHEDULE_ROUTES_H
 #define FCPC_SCHEDULE_ROUTES_H

@@ -401,7 +401,8 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
     } else if (p->kind == PARAM_WORD) {
         int i = e->kind == EXPR_CALL ? -1 : choice(s, e, p->name, p->words, (int)p->most + 1);
         if (i >= 0) *out = (uint32_t)i;
-        else if (e->kind == EXPR_CALL) diag_error(s->d, FCP_E_ARGUMENT, e->at, "%s takes a name without arguments", p->name);
+        else if (e->kind == EXPR_CALL)
+            diag_error(s->d, FCP_E_ARGUMENT, e->at, "%s takes a name without arguments", p->name);
     } else if (p->words && e->kind == EXPR_NAME && !strcmp(e->name, p->words[0])) {
         *out = 0;
     } else if (sema_eval_constant(s, e, p->name, &v)) {
@@ -460,8 +461,8 @@ static void check_strategy(sema *s, const sema_keys *k) {
         check_param(s, p->strategy, a, given);
     uint32_t ranks = p->nodes * p->gpus, servers = strategy_find_param(FCP_STRATEGY_CAD, "servers");
     if (!given[servers] || p->servers < ranks) return;
-    diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens", p->servers,
-               ranks, ranks == 1 ? "" : "s");
+    diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens",
+               p->servers, ranks, ranks == 1 ? "" : "s");
     if (ranks > 1) diag_hint(s->d, "at most %u", ranks - 1);
 }
 
@@ -499,7 +500,8 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     p->layout = (fcp_layout)layout;
     bool chosen = p->layout == FCP_LAYOUT_PLANNED && (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
     if (p->part_count && chosen) {
-        diag_error(s->d, FCP_E_VALUE, p->lengths_span, "'on' says which ranks hold these sequences, but the plan chooses that");
+        diag_error(s->d, FCP_E_VALUE, p->lengths_span,
+                   "'on' says which ranks hold these sequences, but the plan chooses that");
         diag_hint(s->d, "with layout = contiguous or zigzag, or strategy = cad, tokens stay where they are");
     }
     static const char *const relays[] = {"off", "auto"};

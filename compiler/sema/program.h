@@ -8,7 +8,7 @@
 
 enum { BLOCK_AUTO = 0 };
 
-/* Where cad takes homes from: the ranks where the caller holds the tokens, or those that another strategy would choose. */
+/* Where cad takes homes from: the caller's ranks, or those that another strategy would choose. */
 #define CAD_BASES(X) X(CALLER, "caller") X(FCP, "fcp") X(RING, "ring") X(ZIGZAG, "zigzag")
 typedef enum cad_base {
 #define X(id, name) CAD_BASE_##id,

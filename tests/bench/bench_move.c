@@ -1,10 +1,11 @@
 /* bench_move.c: work that moves: bytes, balance, wires and time of cad, in place, over a contiguous layout.
  *
- * Causal masks, head_dim 128, bf16, forward, blocks of 2K, 32,768 tokens a rank, nodes of 8. Bytes are counted from the placement's
- * blocks and tiles, and what goes over net from the routes.
+ * Causal masks, head_dim 128, bf16, forward, blocks of 2K, 32,768 tokens a rank, nodes of 8. Bytes are counted from the
+ * placement's blocks and tiles, and what goes over net from the routes.
  *
- * A goal of bytes has two parts: 1.03 x what the first prototype found, and 1.4 x (64 heads, 8 of K and V) or 1.6 x (32 heads) the
- * bound. "Today" is fcp with blocks of 2K, its attention and its reshuffle, as it was before work could move.
+ * A goal of bytes has two parts: 1.03 x what the first prototype found, and 1.4 x (64 heads, 8 of K and V) or 1.6 x (32
+ * heads) the bound. "Today" is fcp with blocks of 2K, its attention and its reshuffle, as it was before work could
+ * move.
  */
 #include <stdio.h>
 #include <stdlib.h>

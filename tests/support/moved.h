@@ -1,8 +1,8 @@
 /* moved.h: what a placement moves, counted from its blocks and tiles by itself: for tests and benchmarks of placement.
  *
- * K and V of a block go to every rank, other than its home, with a tile that reads it. Q of a block goes to every rank, other
- * than its home, that computes a tile of it; its result comes back whole if one rank has all its tiles, else in parts. By
- * which ways is what routes_find says: over net once to a node, results the same way back. */
+ * K and V of a block go to every rank, other than its home, with a tile that reads it. Q of a block goes to every rank,
+ * other than its home, that computes a tile of it; its result comes back whole if one rank has all its tiles, else in
+ * parts. By which ways is what routes_find says: over net once to a node, results the same way back. */
 #ifndef MOVED_H
 #define MOVED_H
 #include <stdlib.h>

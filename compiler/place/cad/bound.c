@@ -5,20 +5,21 @@
  * Cost: O(pieces) and a few hundred divisions a rank.
  * Units: pairs, tokens, bytes.
  *
- * One rank. What own rows have with own keys, L pairs, costs nothing. To have w more, a rows and b keys come from elsewhere. A key
- * that comes meets at most g own rows, and no more than p keys meet any; a row that comes meets at most h own keys, and no
- * more than f rows meet any; and the rows that come meet the keys that come, of which a row sees at most n. So
+ * One rank. What own rows have with own keys, L pairs, costs nothing. To have w more, a rows and b keys come from
+ * elsewhere. A key that comes meets at most g own rows, and no more than p keys meet any; a row that comes meets at
+ * most h own keys, and no more than f rows meet any; and the rows that come meet the keys that come, of which a row
+ * sees at most n. So
  *
  *     w <= g min(b, p) + h min(a, f) + a min(b, n),        and it costs   B(w) = min  whole a + kv b.
  *
  * For a given b the least a follows. Between the places where a minimum changes, the cost is convex in b, so that only
  * these places and four stationary points need be looked at.
  *
- * All ranks. The work adds up to W, and no rank has more than its cap. So all ranks together fall short of their caps by S = sum of
- * caps - W. That saves most where B falls steepest below its value at the cap: per rank, the steepest chord is found, and S is
- * given to the steepest first (a fractional knapsack). B is neither convex nor concave. The chord to a w between two
- * looked-at points is bounded by what is known at both, and near the cap by the derivative at the smaller point:
- * whole / (keys that come), for of more work more keys come.
+ * All ranks. The work adds up to W, and no rank has more than its cap. So all ranks together fall short of their caps
+ * by S = sum of caps - W. That saves most where B falls steepest below its value at the cap: per rank, the steepest
+ * chord is found, and S is given to the steepest first (a fractional knapsack). B is neither convex nor concave. The
+ * chord to a w between two looked-at points is bounded by what is known at both, and near the cap by the derivative at
+ * the smaller point: whole / (keys that come), for of more work more keys come.
  */
 #include "compiler/place/cad/cad.h"
 
@@ -129,10 +130,12 @@ static uint64_t longest_row(const cad_input *in) {
 static uint64_t rows_if_any(const cad_pairs *p, const cad_run *r) { return cad_work(p, r) ? r->y - r->x : 0; }
 
 /* Adds a piece of keys, and the pieces of rows of the same rank and sequence, to what the rank has. */
-static void add_piece(const cad_input *in, const problem_run *rows, const problem_run *keys, rank_of *r, uint64_t *own) {
+static void add_piece(const cad_input *in, const problem_run *rows, const problem_run *keys, rank_of *r,
+                      uint64_t *own) {
     const cad_pairs *p = &in->pairs;
     uint32_t s = rows->sequence;
-    cad_run mine = {s, rows->rank, rows->start, rows->end, keys->start, keys->end}, all = mine, above = mine, under = mine;
+    cad_run mine = {s, rows->rank, rows->start, rows->end, keys->start, keys->end};
+    cad_run all = mine, above = mine, under = mine;
     *own += cad_work(p, &mine);
     all.k0 = 0, all.k1 = p->keys[s];
     uint64_t seen = cad_span(p, &all), held = cad_work(p, &mine) ? cad_span(p, &mine) : 0;

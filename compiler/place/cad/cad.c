@@ -7,10 +7,11 @@
  * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
  *
  * In order:
- *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs more than
- *      sending the rows to those keys, they are computed where the keys are.
+ *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
+ *      more than sending the rows to those keys, they are computed where the keys are.
  *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it.
- *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes (sweep.c).
+ *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes
+ *      (sweep.c).
  *   4. Ranks. In every node, what is left is given to its ranks (sweep.c).
  *
  * Nodes come first because a byte on net is dearer than one inside a node. They promise a little less than the room of
@@ -84,7 +85,8 @@ static fcp_code look_at_pieces(dividing *d, arena *scratch) {
             if (i == first || in->servers) continue;
             uint32_t before = in->rows[i - 1].rank;
             if (before == h->rank || seen[before] != s + 1) continue;
-            uint64_t keys = cad_span(&in->pairs, &r), mine = overlap(&d->own[i], keys), theirs = overlap(&held[before], keys);
+            uint64_t keys = cad_span(&in->pairs, &r);
+            uint64_t mine = overlap(&d->own[i], keys), theirs = overlap(&held[before], keys);
             if (theirs <= mine || in->price.whole * (h->end - h->start) >= in->price.kv * (theirs - mine)) continue;
             d->bin[i] = before;
             d->own[i] = held[before];
@@ -217,7 +219,8 @@ static fcp_code move_between_nodes(dividing *d, arena *scratch) {
         cad_own *own = ARENA_NEW(scratch, cad_own, d->away[v].count + 1);
         if (!own) return FCP_E_NO_MEMORY;
         for (size_t i = 0; i < d->away[v].count; i++) own[i] = own_of_node(d, &d->away[v].at[i]);
-        fcp_code code = cad_keep(in, d->a, d->away[v].at, own, d->away[v].count, room[v], free_room / nodes, &stay, &go);
+        fcp_code code = cad_keep(in, d->a, d->away[v].at, own, d->away[v].count, room[v], free_room / nodes, &stay,
+                                 &go);
         if (code) return code;
         for (size_t i = 0; i < stay.count; i++) work += cad_work(&in->pairs, &stay.at[i]);
         room[v] = room[v] > work ? room[v] - work : 0;

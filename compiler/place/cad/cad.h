@@ -1,8 +1,8 @@
 /* cad.h: the cad strategy's own parts: who computes what, where homes are given.
  *
- * Example: rank 0 holds 1000 tokens of a causal sequence, rank 1 another 1000 of it, rank 2 a thousand tokens of ten short
- * sequences. Rank 1 has three quarters of the work. Cad leaves all tokens where they are and has rank 2 compute the last
- * rows of the long sequence: their Q travels to rank 2, K and V too, and the results come back.
+ * Example: rank 0 holds 1000 tokens of a causal sequence, rank 1 another 1000 of it, rank 2 a thousand tokens of ten
+ * short sequences. Rank 1 has three quarters of the work. Cad leaves all tokens where they are and has rank 2 compute
+ * the last rows of the long sequence: their Q travels to rank 2, K and V too, and the results come back.
  *
  * A run is some rows of one home against some keys of their sequence. Work is counted in allowed pairs, rows and keys
  * in tokens from the sequence's first query and first key. Prices are bytes.
@@ -12,7 +12,7 @@
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* --- pairs.c: how many pairs the mask leaves of a rectangle -------------------------------------------------------- */
+/* --- pairs.c: how many pairs the mask leaves of a rectangle ------------------------------------------------------- */
 
 /* The pairs of one sequence, summed: at row cut i and key cut j, sum[i * (key_cuts) + j] is what the rows before
  * row_cut[i] have with the keys before key_cut[j]. Runs end at cuts. */
@@ -81,8 +81,8 @@ typedef struct cad_shares {
 
 /* cad.c. Divides the work: every pair is in one share. What is found lies in `memory`. */
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out);
-/* The work that each rank may have, where its own rows have load[rank]: the tolerance over the mean, rounded up. Where some
- * ranks are servers, no other takes work: the mean is that of the servers and of those that they relieve. */
+/* The work that each rank may have, where its own rows have load[rank]: the tolerance over the mean, rounded up. Where
+ * some ranks are servers, no other takes work: the mean is that of the servers and of those that they relieve. */
 fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
 
 /* --- cut.c: on a problem ------------------------------------------------------------------------------------------ */

@@ -1,13 +1,14 @@
 /* cut.c: cad on a problem: where homes are, what is computed where, and blocks that end wherever one of these changes.
  *
  * Requires: checked lengths, without blocks.
- * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each tile.
- * Cost: dividing the work; O(pieces log pieces); O(tiles x shares of a row) to place. With base = fcp the batch is cut and placed
- *     once more before.
+ * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each
+ *     tile.
+ * Cost: dividing the work; O(pieces log pieces); O(tiles x shares of a row) to place. With base = fcp the batch is cut
+ *     and placed once more before.
  *
  * A block ends at multiples of the block size, where another rank's tokens begin, and where a share begins or ends. So
- * every tile lies in one share. Pieces shorter than a block are packed together if they have the same home, and the same
- * single rank computes all that they see and are seen by: then nothing travels that is not needed.
+ * every tile lies in one share. Pieces shorter than a block are packed together if they have the same home, and the
+ * same single rank computes all that they see and are seen by: then nothing travels that is not needed.
  */
 
 #include <string.h>
@@ -94,7 +95,8 @@ static fcp_code find_homes(planning *x, cad_input *in) {
         if (base == CAD_BASE_CALLER) {
             code = problem_held(x, (fcp_side)side, x->program->layout == FCP_LAYOUT_ZIGZAG, &runs[side].at, &count);
             runs[side].count = count;
-        } else if (base != CAD_BASE_FCP) code = chunk_homes(x, (fcp_side)side, base == CAD_BASE_ZIGZAG ? 2 : 1, &runs[side]);
+        } else if (base != CAD_BASE_FCP)
+            code = chunk_homes(x, (fcp_side)side, base == CAD_BASE_ZIGZAG ? 2 : 1, &runs[side]);
     }
     const run_list *keys = p->split ? &runs[FCP_KEYS] : &runs[FCP_QUERIES];
     if (!code && (runs[0].count > UINT32_MAX / 4 || keys->count > UINT32_MAX / 4))
@@ -110,7 +112,7 @@ static fcp_code find_homes(planning *x, cad_input *in) {
 
 cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
     const uint64_t element = fcp_dtype_size(g->dtype), q = g->heads * (uint64_t)g->head_dim * element;
-    const uint64_t kv = 2 * g->kv_heads * (uint64_t)g->head_dim * element, dkv = 2 * g->kv_heads * (uint64_t)g->head_dim * 4;
+    const uint64_t k = g->kv_heads * (uint64_t)g->head_dim, kv = 2 * k * element, dkv = 2 * k * 4;
     const uint64_t row = g->heads * (uint64_t)4, dq = g->heads * (uint64_t)g->head_dim * 4;
     cad_price price = {kv, q + q + row, q + dq + 2 * row};
     if (backward) {
@@ -149,15 +151,15 @@ static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, ui
 enum { TABLE_SUMS = 1 << 19, KEYS_TO_ROWS = 4 };
 
 /* The sums of one sequence, of rows cut at multiples of `step` and keys at four times that. */
-static fcp_code make_table(planning *x, cells *c, const cad_input *in, const uint32_t *first_row, const uint32_t *first_key,
-                           uint32_t s, uint64_t step, cad_table *t) {
+static fcp_code make_table(planning *x, cells *c, const cad_input *in, uint32_t *const first[FCP_SIDES], uint32_t s,
+                           uint64_t step, cad_table *t) {
     const problem *p = x->problem;
     const mc_env env = problem_env(p, s);
     const cell_entry *entries;
     size_t count;
     cells_fault fault = {0};
-    uint64_t *rows = side_cuts(&x->work, in->rows, first_row[s], first_row[s + 1], p->queries[s], step, &t->row_cuts);
-    uint64_t *keys = side_cuts(&x->work, in->keys, first_key[s], first_key[s + 1], p->lengths[s], step * KEYS_TO_ROWS,
+    uint64_t *rows = side_cuts(&x->work, in->rows, first[0][s], first[0][s + 1], p->queries[s], step, &t->row_cuts);
+    uint64_t *keys = side_cuts(&x->work, in->keys, first[1][s], first[1][s + 1], p->lengths[s], step * KEYS_TO_ROWS,
                                &t->key_cuts);
     uint64_t *sum = rows && keys ? ARENA_ZNEW(&x->work, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
     if (!sum) return FCP_E_NO_MEMORY;
@@ -182,8 +184,8 @@ static fcp_code make_table(planning *x, cells *c, const cad_input *in, const uin
 
 static uint64_t table_work(const cad_table *t) { return t->sum[(size_t)t->row_cuts * t->key_cuts - 1]; }
 
-/* Sums for a mask that is not causal: of every sequence between its runs; of those that have more than a 16th of a rank's
- * share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
+/* Sums for a mask that is not causal: of every sequence between its runs; of those that have more than a 16th of a
+ * rank's share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
 static fcp_code make_tables(planning *x, cad_input *in) {
     const problem *p = x->problem;
     cad_table *tables = ARENA_ZNEW(&x->work, cad_table, p->sequences);
@@ -200,17 +202,18 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     unsigned __int128 all = 0, heavy = 0;
     if (!code) cells_set_stop(c, x->stop);
     for (uint32_t s = 0; s < p->sequences && !code; s++) {
-        code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : make_table(x, c, in, first[0], first[1], s, 0, &tables[s]);
+        code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, 0, &tables[s]);
         if (!code) all += table_work(&tables[s]);
     }
     for (uint32_t s = 0; s < p->sequences && !code; s++)
         if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
-            heavy += (unsigned __int128)(p->queries[s] / in->pairs.shard + 1) * (p->lengths[s] / in->pairs.shard / KEYS_TO_ROWS + 1);
+            heavy += (unsigned __int128)(p->queries[s] / in->pairs.shard + 1) *
+                     (p->lengths[s] / in->pairs.shard / KEYS_TO_ROWS + 1);
     uint64_t step = in->pairs.shard;
     for (; heavy > TABLE_SUMS; heavy /= 4) step *= 2;
     for (uint32_t s = 0; s < p->sequences && !code; s++)
         if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
-            code = planning_stopped(x) ? FCP_E_INTERRUPTED : make_table(x, c, in, first[0], first[1], s, step, &tables[s]);
+            code = planning_stopped(x) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, step, &tables[s]);
     cells_free(c);
     in->pairs.tables = tables;
     return code;
@@ -308,8 +311,8 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
             c->parts = grown;
         }
         part *made = &c->parts[c->count++];
-        *made = (part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE, .holds = holds,
-                       .start = at};
+        *made = (part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE,
+                       .holds = holds, .start = at};
         if (to - at < block) made->place = place_of(c, s, holds, at, to);
         at = to;
     }
@@ -342,7 +345,8 @@ static fcp_code sort_parts(const cutter *c, uint32_t *order, uint32_t *other, ui
 
 /* Gives parts their blocks: those that are alone in order, then the packed ones. room: what is left of each block. */
 static fcp_code choose_blocks(cutter *c, uint32_t *out_blocks) {
-    uint32_t *order = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1), *other = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1);
+    uint32_t *order = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1);
+    uint32_t *other = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1);
     uint32_t *room = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1), packed = 0, blocks = 0;
     if (!order || !other || !room) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < c->count; i++) {
@@ -355,7 +359,8 @@ static fcp_code choose_blocks(cutter *c, uint32_t *out_blocks) {
         part *m = &c->parts[order[i]];
         const part *before = i ? &c->parts[order[i - 1]] : NULL;
         if (planning_stopped_at(c->x, i)) return FCP_E_INTERRUPTED;
-        if (!before || before->holds != m->holds || before->home != m->home || before->place != m->place) first = blocks;
+        if (!before || before->holds != m->holds || before->home != m->home || before->place != m->place)
+            first = blocks;
         uint32_t best = FCP_NONE;
         for (uint32_t b = blocks; b-- > first && blocks - b <= 64;)
             if (room[b] >= m->length && (best == FCP_NONE || room[b] < room[best])) best = b;
@@ -389,8 +394,8 @@ static fcp_code make_blocks(cutter *c, uint32_t blocks) {
         const part *m = &c->parts[i];
         fcp_block *b = &p->blocks[m->block];
         uint32_t at = first[m->block]++, side = m->holds == FCP_HOLDS_KV ? FCP_KEYS : FCP_QUERIES;
-        p->pieces[at] = (fcp_piece){.sequence = m->sequence, .length = m->length, .start = m->start, .offset = b->tokens,
-                                    .block = m->block};
+        p->pieces[at] = (fcp_piece){.sequence = m->sequence, .length = m->length, .start = m->start,
+                                    .offset = b->tokens, .block = m->block};
         b->tokens += m->length;
         b->holds = (uint8_t)m->holds;
         c->d->home[m->block] = m->home;
@@ -426,7 +431,8 @@ fcp_code cad_cut(planning *x) {
     if (!c.d) return FCP_E_NO_MEMORY;
     if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
         return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
+                             p->block);
     fcp_code code = cad_input_of(x, &c.d->in);
     if (!code) code = cad_divide(&c.d->in, &own, &x->scratch, &found);
     if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
@@ -440,7 +446,8 @@ fcp_code cad_cut(planning *x) {
             while (to < total && runs[to].sequence == s) to++;
             code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : cut_sequence(&c, s, holds, runs + from, to - from);
             if (c.count > UINT32_MAX / 4)
-                code = planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x), "more than 2^30 pieces are more than a plan holds");
+                code = planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                                     "more than 2^30 pieces are more than a plan holds");
             from = to;
         }
     }
@@ -479,7 +486,8 @@ fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec) {
             uint32_t i = 0;
             while (i < count && (k->start < near[i]->run.k0 || k->start >= near[i]->run.k1)) i++;
             if (i == count)
-                return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "tile %u of block %u is in no share of the work", t, b);
+                return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "tile %u of block %u is in no share of the work",
+                                     t, b);
             exec[t] = near[i]->rank;
         }
     }

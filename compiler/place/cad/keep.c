@@ -5,13 +5,13 @@
  * Cost: O(runs log runs), and O(log cuts) sums for the run that is cut.
  * Units: pairs, bytes.
  *
- * Rows leave that have most pairs each: then fewest rows travel. The run at which enough has left is cut. There are three
- * ways to cut it, and each has its price:
+ * Rows leave that have most pairs each: then fewest rows travel. The run at which enough has left is cut. There are
+ * three ways to cut it, and each has its price:
  *
  *   low    The first rows stay, with all their keys. Their keys must come from where the sequence begins, but no row is
  *          computed at two places.
- *   own    The last rows stay, but only against the keys that the bin holds itself. Nothing comes here; what the last rows
- *          have with earlier keys is computed elsewhere, and their state must travel, not their output.
+ *   own    The last rows stay, but only against the keys that the bin holds itself. Nothing comes here; what the last
+ *          rows have with earlier keys is computed elsewhere, and their state must travel, not their output.
  *   near   If the bin has room for all pairs of its own rows and own keys: all rows stay, against those keys and some
  *          before them.
  *
@@ -36,7 +36,8 @@ static uint64_t away_cost(const cad_input *in, const cad_run *r, uint64_t room) 
     uint32_t parts;
     uint64_t work = cad_work(&in->pairs, r);
     if (!work) return 0;
-    uint64_t each = cad_cost(&in->price, cad_span(&in->pairs, r), room / in->pairs.weight, cad_whole(&in->pairs, r), &parts);
+    uint64_t keys = cad_span(&in->pairs, r);
+    uint64_t each = cad_cost(&in->price, keys, room / in->pairs.weight, cad_whole(&in->pairs, r), &parts);
     return (uint64_t)((unsigned __int128)each * work / room);
 }
 
@@ -84,7 +85,7 @@ static parting part_own(const cad_input *in, const cad_run *r, const cad_own *ow
     parting p = {.stays = *r};
     cad_run before = *r, after = *r, rest = *r;
     p.stays.k0 = r->k0 > own->first ? r->k0 : own->first;
-    p.stays.k1 = r->k1 == in->pairs.keys[r->sequence] && !in->pairs.tables ? r->k1 : r->k1 < own->end ? r->k1 : own->end;
+    if (in->pairs.tables && p.stays.k1 > own->end) p.stays.k1 = own->end; /* causal rows see nothing after their own */
     p.stays.x = rest.y = cad_last_rows(&in->pairs, &p.stays, stay);
     before.x = after.x = p.stays.x;
     before.k1 = p.stays.k0;

@@ -110,7 +110,8 @@ uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most) {
     return cut_at(&c, low);
 }
 
-uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most) {
+uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1,
+                        uint64_t most) {
     if (!count) return k0;
     cuts c = cuts_of(p, runs[0].sequence, false, k0, k1);
     uint32_t low = 0, high = c.last;

@@ -10,9 +10,10 @@
  * see many more are divided between several bins, each with a segment of the keys. The more room, the larger b: so long
  * rows go to the bins with most room.
  *
- * How bins are filled. The rows of a sequence are taken from the last down. Each time a few bins are chosen, one for whole rows,
- * and as many rows as fill them. They are cut in shards, and so the last shard hardly ever fits: of it the bins take the
- * first keys that fit, and the next bins the others. Then the strip is divided among its bins along the keys:
+ * How bins are filled. The rows of a sequence are taken from the last down. Each time a few bins are chosen, one for
+ * whole rows, and as many rows as fill them. They are cut in shards, and so the last shard hardly ever fits: of it the
+ * bins take the first keys that fit, and the next bins the others. Then the strip is divided among its bins along the
+ * keys:
  *
  *         keys ->
  *         |  bin 1   |  bin 2   |  bin 3  |
@@ -58,7 +59,8 @@ static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts) {
     if (!keys) keys = 1;
     uint64_t best = p->kv * keys + rows_cost(whole ? p->whole : p->part, room, 1, keys);
-    uint64_t good = p->kv ? cad_root((unsigned __int128)p->part * room / p->kv) : keys, parts = keys / (good ? good : 1);
+    uint64_t good = p->kv ? cad_root((unsigned __int128)p->part * room / p->kv) : keys;
+    uint64_t parts = keys / (good ? good : 1);
     *out_parts = 1;
     for (uint64_t s = parts; s <= parts + 1 && s <= PARTS_MOST; s++) {
         if (s < 2) continue;
@@ -126,8 +128,8 @@ static uint32_t take(sweep *s, uint64_t work) {
 
 /* --- taking ------------------------------------------------------------------------------------------------------- */
 
-/* Takes rows from the top of the stack into s->strip until they have `most` work: whole shards, and of the shard that does
- * not fit the first keys that do. Returns their work; UINT64_MAX: no memory. */
+/* Takes rows from the top of the stack into s->strip until they have `most` work: whole shards, and of the shard that
+ * does not fit the first keys that do. Returns their work; UINT64_MAX: no memory. */
 static uint64_t cut_strip(sweep *s, uint64_t most) {
     uint64_t taken = 0;
     s->strip.count = 0;
@@ -206,7 +208,7 @@ static fcp_code fill(sweep *s) {
     s->saved.count = 0;
     for (size_t i = 0; i < s->stack.count; i++)
         if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
-    do { /* keys are cut too, so that a bin gets a little less than its room. The last one may then get more: try a smaller strip */
+    do { /* keys are cut too, so a bin gets a little less than its room. If the last one gets more: a smaller strip */
         cad_runs put_back = s->stack;
         if ((work = cut_strip(s, all)) == UINT64_MAX) return FCP_E_NO_MEMORY;
         uint64_t from = k0;

@@ -1,18 +1,18 @@
 /* split.c: blocks that are too heavy for one rank: several ranks compute them, each some of the keys.
  *
  * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
- * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is cut
- *     along its tiles into parts of about equal work, each within the limit; a part has one rank. The block's home is the
- *     rank of its last part, which has the block's own keys.
+ * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is
+ *     cut along its tiles into parts of about equal work, each within the limit; a part has one rank. The block's home
+ *     is the rank of its last part, which has the block's own keys.
  * Cost: that of place_fcp, and O(tiles).
  * Units: pairs.
  *
- * To place_fcp a part is a block of its own: with the reads of its tiles, and without tokens, for those are at the block's
- * home. Parts of neighbouring blocks that read the same keys are thus kept together like blocks that do, and heavy parts
- * are topped up with light blocks.
+ * To place_fcp a part is a block of its own: with the reads of its tiles, and without tokens, for those are at the
+ * block's home. Parts of neighbouring blocks that read the same keys are thus kept together like blocks that do, and
+ * heavy parts are topped up with light blocks.
  *
- * Example: 1,024 ranks; the last block of a sequence of 300,000 tokens has 3.6 times the mean work. It becomes six parts. Its Q
- * goes to five other ranks, and five states come back.
+ * Example: 1,024 ranks; the last block of a sequence of 300,000 tokens has 3.6 times the mean work. It becomes six
+ * parts. Its Q goes to five other ranks, and five states come back.
  */
 #include <string.h>
 
@@ -48,13 +48,14 @@ fcp_code place_split(planning *x, const place_input *in, uint32_t *home, uint32_
     if (p->block_count + extra > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
     size_t most = p->block_count + (size_t)extra, reads = in->reads_start[p->block_count];
     uint32_t *tokens = ARENA_ZNEW(scratch, uint32_t, most), *start = ARENA_NEW(scratch, uint32_t, most + 1);
-    uint32_t *read = ARENA_NEW(scratch, uint32_t, reads + 1), *part_of = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *part_of = ARENA_NEW(scratch, uint32_t, p->tile_count + (size_t)1);
+    uint32_t *read = ARENA_NEW(scratch, uint32_t, reads + 1);
     uint64_t *work = ARENA_ZNEW(scratch, uint64_t, most);
     uint32_t *part_home = ARENA_NEW(scratch, uint32_t, most), parts = p->block_count, at = 0;
     if (!tokens || !start || !read || !part_of || !work || !part_home) return FCP_E_NO_MEMORY;
     memcpy(tokens, in->tokens, p->block_count * sizeof *tokens);
-    /* A tile goes to the part in which its middle lies, counted in work from the block's first tile on; the last part is the
-     * block itself. */
+    /* A tile goes to the part in which its middle lies, counted in work from the block's first tile on; the last part
+     * is the block itself. */
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint64_t count = parts_of(in->work[b], limit), before = 0;
         for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {

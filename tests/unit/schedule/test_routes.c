@@ -1,5 +1,5 @@
-/* test_routes.c: tests the ways of blocks: every reader once, over net once to a node, what senders and receivers carry, and
- * against all ways of small cases. */
+/* test_routes.c: tests the ways of blocks: every reader once, over net once to a node, what senders and receivers
+ * carry, and against all ways of small cases. */
 #include <criterion/criterion.h>
 
 #include "compiler/schedule/routes.h"
@@ -102,7 +102,8 @@ Test(routes, trees_reach_every_reader_once) {
     }
 }
 
-/* One rank has everything, and every node reads it: without relays it sends all of it, with them hardly more than one copy. */
+/* One rank has everything, and every node reads it: without relays it sends all of it, with them hardly more than one
+ * copy. */
 Test(routes, relays_relieve_the_home) {
     static drawn d;
     const uint32_t gpus = 4, nodes = 10, wants = 30;
@@ -129,8 +130,8 @@ Test(routes, relays_relieve_the_home) {
     arena_free(&a);
 }
 
-/* The least that the busiest sender sends over net, over all ways: each node in turn is served by the source or by an earlier node,
- * and received by any of its readers. */
+/* The least that the busiest sender sends over net, over all ways: each node in turn is served by the source or by an
+ * earlier node, and received by any of its readers. */
 static uint64_t best_of(const drawn *d, uint32_t w, uint32_t i, uint32_t *holders, uint32_t held, uint64_t *sent) {
     const uint32_t gpus = d->in.gpus;
     if (w == d->in.want_count) return busiest(sent, d->in.ranks);
