@@ -141,7 +141,7 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps, fcp_pass pass)
         fcp_class cls = traffic_return(t, &t->hops[f], pass);
         left[f] = 0;
         if (cls != FCP_STATE && cls != FCP_DKV && cls != FCP_DQ) continue;
-        left[f] = unit_count(e->x->problem, cls, t->hops[f].block);
+        left[f] = return_units(e->x->problem, &t->hops[f], cls);
         e->reduce_start[t->hops[f].src + 1]++;
     }
     for (uint32_t r = 0; r < ranks; r++) {
@@ -414,8 +414,8 @@ fcp_code lower_streams(planning *x, fcp_plan *plan) {
     arena *memory = &x->memory, *scratch = &x->scratch;
     emitter e = {.x = x};
     e.transfers = ARENA_NEW(memory, fcp_transfer, transfers + 1);
-    e.instrs = ARENA_NEW(memory, fcp_instr, instrs);
     e.streams = ARENA_ZNEW(memory, fcp_stream, (size_t)FCP_PASSES * ranks * FCP_QUEUES);
+    e.instrs = ARENA_NEW(memory, fcp_instr, instrs); /* the newest in `memory`, because most of it will be given back */
     e.side_of = ARENA_NEW(scratch, uint32_t, transfers + 1);
     e.begin = ARENA_NEW(scratch, uint32_t, ranks);
     e.copies = ARENA_NEW(scratch, uint32_t, ranks);
@@ -438,6 +438,7 @@ fcp_code lower_streams(planning *x, fcp_plan *plan) {
         for (size_t i = 0; i < (size_t)ranks * FCP_QUEUES; i++) /* empty streams, where the next ones begin */
             e.streams[(size_t)pass * ranks * FCP_QUEUES + i].first = (uint32_t)e.instr_count;
     }
+    arena_trim(memory, e.instrs, instrs * sizeof *e.instrs, e.instr_count * sizeof *e.instrs);
     plan->streams = e.streams;
     plan->streams_count = (uint64_t)FCP_PASSES * ranks * FCP_QUEUES;
     plan->instrs = e.instrs;

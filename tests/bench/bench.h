@@ -20,5 +20,8 @@ void bench_move(void);
 void bench_colour(void);
 void bench_order(void);
 void bench_jit(void);
+void bench_sim(void);
+void bench_calibrate(void);
+void bench_published(void);
 void bench_host(void);
 #endif

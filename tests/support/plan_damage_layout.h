@@ -118,6 +118,7 @@ static bool exchange_layouts(tables *t, draw *d) {
     if (!t->key_layout_starts_count) return false;
     fcp_span *spans = t->layout;
     uint64_t count = t->layout_count;
+    if (t->problem->tokens == t->problem->key_tokens) return false;
     t->layout = t->key_layout;
     t->layout_count = t->key_layout_count;
     t->key_layout = spans;

@@ -299,6 +299,7 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
     if (!add_cut(c, n)) return FCP_E_NO_MEMORY;
     sort_u64(c->cut, c->other, c->cut_count);
     uint64_t at = 0;
+    size_t first = c->count;
     uint32_t run = 0;
     for (size_t i = 0; at < n;) {
         while (c->cut[i] <= at) i++;
@@ -314,6 +315,8 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
         *made = (part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE,
                        .holds = holds, .start = at};
         if (to - at < block) made->place = place_of(c, s, holds, at, to);
+        for (const part *m = made; m-- > c->parts + first && made->place != FCP_NONE;) /* no two of it in a block */
+            if (m->home == made->home && m->place == made->place) made->place = FCP_NONE;
         at = to;
     }
     return FCP_OK;
