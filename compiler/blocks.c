@@ -115,6 +115,11 @@ fcp_code blocks_warn_idle(planning *x) {
         idle -= !owns[r];
         owns[r] = true;
     }
+    for (uint32_t t = 0; x->placement->exec && t < p->tile_count; t++) { /* those that compute are not idle */
+        uint32_t r = x->placement->exec[t];
+        idle -= !owns[r];
+        owns[r] = true;
+    }
     if (!idle) return FCP_OK;
     diag_warning(x->d, planning_span(x, x->program->ranks_span),
                  "%u of %u ranks get%s no tokens: the batch has only %u block%s", idle, p->ranks, idle == 1 ? "s" : "",

@@ -11,9 +11,9 @@
  * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already: the
  *    holder for which (bytes sent + depth x bytes) is least. Each hop that is relayed waits for the one before, so
  *    depth has its price.
- * 3. By which rank of its node the source sends: by itself, until it has sent what is its share of all that its node
- *    sends over net; then by the rank that has sent least, after a local hop. Not on rails, where that would leave the
- *    rail.
+ * 3. By which rank of its node the source sends: by itself, until it has sent as much as a rank of the busiest node must,
+ *    if that node's ranks share what it sends; then by the rank that has sent least, after a local hop. Not on rails,
+ *    where that would leave the rail.
  *
  * Wants with most nodes come first, so that the others can even out what those leave.
  */
@@ -35,7 +35,7 @@ typedef struct state {
     route_hop *hops;           /* of the want at hand */
     holder *holders;           /* source and representatives, in the order in which they get it */
     uint32_t holder_count;
-    uint64_t *share;           /* per node: of what it will send over net, what each rank should */
+    uint64_t share;            /* what a rank should send over net: its part of what the busiest node will send */
 } state;
 
 static uint32_t add_hop(state *s, const route_want *w, uint32_t src, uint32_t dst, uint32_t parent, fcp_fabric fabric,
@@ -79,7 +79,7 @@ static const holder *sender(const state *s, uint64_t bytes, bool relayed) {
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
     uint32_t v = w->src / in->gpus, best = w->src;
-    if (s->out->sent[FCP_NET][w->src] + w->bytes <= s->share[v]) return;
+    if (s->out->sent[FCP_NET][w->src] + w->bytes <= s->share) return;
     for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
         if (s->out->sent[FCP_NET][r] < s->out->sent[FCP_NET][best]) best = r;
     if (best == w->src) return;
@@ -136,9 +136,9 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
     uint64_t *order = ARENA_NEW(scratch, uint64_t, in->want_count + (size_t)1), all = 0;
     uint64_t *other = ARENA_NEW(scratch, uint64_t, in->want_count + (size_t)1);
     *out = (routes){.start = ARENA_NEW(memory, uint32_t, in->want_count + (size_t)1)};
-    s.share = ARENA_ZNEW(scratch, uint64_t, nodes);
+    uint64_t *node_sends = ARENA_ZNEW(scratch, uint64_t, nodes);
     s.holders = ARENA_NEW(scratch, holder, nodes + (size_t)1);
-    if (!order || !other || !out->start || !s.share || !s.holders) return FCP_E_NO_MEMORY;
+    if (!order || !other || !out->start || !node_sends || !s.holders) return FCP_E_NO_MEMORY;
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
         out->sent[fabric] = ARENA_ZNEW(memory, uint64_t, in->ranks);
         out->received[fabric] = ARENA_ZNEW(memory, uint64_t, in->ranks);
@@ -151,9 +151,10 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
         all += w->count + (in->rail ? reached : 0) + (in->spread && reached ? in->gpus - 1 : 0);
         if (all > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
         order[i] = (uint64_t)(UINT32_MAX - reached) << 32 | i;
-        s.share[w->src / in->gpus] += w->bytes * (in->relay && reached > RELAYED ? 1 : reached);
+        node_sends[w->src / in->gpus] += w->bytes * (in->relay && reached > RELAYED ? 1 : reached);
     }
-    for (uint32_t v = 0; v < nodes; v++) s.share[v] /= in->gpus;
+    for (uint32_t v = 0; v < nodes; v++)
+        if (node_sends[v] / in->gpus > s.share) s.share = node_sends[v] / in->gpus;
     sort_u64(order, other, in->want_count);
     route_hop *found = ARENA_NEW(scratch, route_hop, all + 1);
     uint32_t *count = ARENA_NEW(scratch, uint32_t, in->want_count + (size_t)1), at = 0;

@@ -19,7 +19,7 @@ typedef struct routes_input {
     uint32_t ranks, gpus; /* rank r is in node r / gpus */
     bool rail;            /* what crosses between nodes stays at its index in them */
     bool relay;           /* who has got it may send it on to other nodes */
-    bool spread;          /* a rank that would send more than the mean of its node has others of it send */
+    bool spread;          /* a rank that would send too much has others of its node send */
     const route_want *wants;
     uint32_t want_count;
     const uint32_t *readers;

@@ -103,8 +103,8 @@ static void print_rows(const seen *s) {
     double compute = (double)m->work / f->ranks * 4 * 128 * f->heads / 600e12, limit = f->ranks > 256 ? 0.9 : 0.6;
     snprintf(row, sizeof row, "move: busiest net sender / mean compute, %s", of);
     snprintf(goal, sizeof goal, "<= %.1f", limit);
-    snprintf(note, sizeof note, "%.1f of %.1f ms; without relays %.1f ms; depth %u", (double)m->net_sent / 50e6, compute * 1e3,
-             (double)s->direct.net_sent / 50e6, m->depth);
+    snprintf(note, sizeof note, "%.1f of %.1f ms; without relays %.1f ms; depth %u; %.1f GB on all wires", (double)m->net_sent / 50e6, compute * 1e3,
+             (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
     bench_row(row, (double)m->net_sent / 50e9 / compute, "x", goal, (double)m->net_sent / 50e9 / compute <= limit, note);
     uint64_t wire = m->kv_received > m->kv_copy ? m->kv_received : m->kv_copy;
     snprintf(row, sizeof row, "move: KV's busiest net sender / max(receiver, copy), %s", of);

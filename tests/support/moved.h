@@ -13,6 +13,7 @@
 
 typedef struct moved {
     double kv, rows, net;       /* bytes, forward; net: the part between nodes, with results */
+    double sent;                /* of all hops, those of ranks that only pass on included */
     uint64_t work, work_max;    /* pairs */
     uint64_t net_sent;          /* by the rank that sends most over net, results with it */
     uint64_t kv_sent, kv_received, kv_copy; /* over net: busiest sender and receiver, one copy of the home's that sends most */
@@ -90,6 +91,7 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
     for (uint32_t i = 0; good && i < p->ranks; i++) {
         out->work += load[i];
         if (load[i] > out->work_max) out->work_max = load[i];
+        out->sent += (double)(r.sent[FCP_NET][i] + r.sent[FCP_LOCAL][i]);
         if (r.sent[FCP_NET][i] > out->net_sent) out->net_sent = r.sent[FCP_NET][i];
         if (kv[0][i] > out->kv_sent) out->kv_sent = kv[0][i];
         if (kv[1][i] > out->kv_received) out->kv_received = kv[1][i];
