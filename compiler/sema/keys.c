@@ -388,10 +388,18 @@ static bool ratio_value(sema *s, const expr *e, const strategy_param *p, uint32_
         diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a number, for instance %.10g", p->name, p->usual / 1e6);
         return false;
     }
-    bool good = decimal_scale(mantissa, exponent + 6, &v) && v >= p->least && v <= p->most;
-    if (good) *out = (uint32_t)v;
-    else diag_error(s->d, FCP_E_VALUE, e->at, "%s must be from %.10g to %.10g", p->name, p->least / 1e6, p->most / 1e6);
-    return good;
+    bool good = decimal_scale(mantissa, exponent + 6, &v), small = good && v < p->least;
+    if (good && !small && v <= p->most) {
+        *out = (uint32_t)v;
+        return true;
+    }
+    text written = {0};
+    ast_print_expr(e, &written);
+    char *line = text_take(&written);
+    diag_error(s->d, FCP_E_VALUE, e->at, "%s = %s: at %s %.10g", p->name, line ? line : "?", small ? "least" : "most",
+               (small ? p->least : p->most) / 1e6);
+    free(line);
+    return false;
 }
 
 static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
@@ -409,7 +417,7 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
         if (v >= p->least && v <= p->most) *out = (uint32_t)v;
         else diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s%sfrom %u to %u, this is %" PRId64, p->name,
                         p->words ? p->words[0] : "", p->words ? " or " : "", p->least, p->most, v);
-    }
+    } else if (p->words) diag_hint(s->d, "%s takes %s or a number", p->name, p->words[0]);
 }
 
 /* One argument of the strategy. given[i]: the argument that has set parameter i. */

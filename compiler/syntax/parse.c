@@ -309,7 +309,7 @@ static bool is_spelled(const char *name, const char *word) {
 static bool is_infix(const char *name) {
     for (int op = 0; op < OP_COUNT; op++)
         if (op != OP_NOT && op != OP_NEG && is_spelled(name, words_op_spelling((expr_op)op))) return true;
-    return !strcmp(name, "'..'") || !strcmp(name, "':'");
+    return !strcmp(name, "'..'") || !strcmp(name, "':'") || !strcmp(name, "'on'");
 }
 
 static bool begins_expression(const char *name) {

@@ -1,8 +1,8 @@
 /* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, and moves few blocks, from no busy sender.
  *
  * Requires: tokens[b] <= block; less than 2^40 tokens in all; work that adds up to less than 2^64; reads ascending.
- * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most half a
- *     percent over the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a
+ * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most the
+ *     tolerance over the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a
  *     thousandth worse than that of a repaired LPT. Of such placements it is one that moves few tokens. No rank is
  *     empty while another has two blocks.
  * Cost: O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
