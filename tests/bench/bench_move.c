@@ -22,7 +22,7 @@ enum { GPUS = 8, TOKENS = 32768, RUNS = 15 };
 typedef struct figures {
     const char *list;
     uint32_t ranks, heads;
-    double found[2];          /* GB, at 1.005 and 1.02; 0: no goal */
+    double found[3];          /* GB, at 1.005, 1.02 and 1.1; 0: no goal */
     double today, part, net;  /* GB today; the parts of it that are aimed at, in all and on net; 0: not compared */
 } figures;
 
@@ -36,7 +36,7 @@ static const figures table[] = {
     {"wlbllm", 256, 32, {90.2, 85.1}, 0, 0, 0},         {"prolong", 256, 32, {33.9, 31.5}, 0, 0, 0},
     {"wikipedia", 256, 32, {75.0, 71.2}, 0, 0, 0},
 };
-static const char *const tolerances[2] = {"0.005", "0.02"};
+static const char *const tolerances[3] = {"0.005", "0.02", "0.1"}; /* the last: as DistCA is run */
 
 typedef struct seen {
     const figures *f;
@@ -95,9 +95,10 @@ static void print_rows(const seen *s) {
     snprintf(goal, sizeof goal, "<= 1%s", tolerances[s->which] + 1);
     bench_row(row, over, "x", goal, over <= 1 + atof(tolerances[s->which]) + 1e-6, "");
     snprintf(row, sizeof row, "move: place %s", of);
-    double most_ms = f->ranks > 256 ? 8 : 2;
-    bench_row(row, 1e3 * s->place, "ms", f->ranks > 256 ? "<= 8 ms" : "<= 2 ms", 1e3 * s->place <= most_ms, "");
-    if (f->today != 0) {
+    double most_ms = f->ranks > 256 ? 8 : s->which == 2 ? 3 : 2;
+    snprintf(goal, sizeof goal, "<= %.0f ms", most_ms);
+    bench_row(row, 1e3 * s->place, "ms", goal, 1e3 * s->place <= most_ms, "");
+    if (f->today != 0 && s->which < 2) {
         snprintf(row, sizeof row, "move: GB / today's, %s", of);
         snprintf(goal, sizeof goal, "<= %.2f", f->part);
         bench_row(row, bytes / f->today, "x", goal, bytes / f->today <= f->part, "");
@@ -152,7 +153,8 @@ void bench_move(void) {
         bool drawn;
         snprintf(name, sizeof name, "%s-%ux32k", table[i].list, table[i].ranks);
         uint64_t *lengths = workload_lengths(name, (uint64_t)table[i].ranks * TOKENS, &count, &drawn);
-        for (int which = 0; which < 2 && lengths; which++) batch_rows(&table[i], which, lengths, count);
+        int tried = table[i].today != 0 ? 3 : 2;
+        for (int which = 0; which < tried && lengths; which++) batch_rows(&table[i], which, lengths, count);
         free(lengths);
     }
 }
