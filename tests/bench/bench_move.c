@@ -146,7 +146,45 @@ static void batch_rows(const figures *f, int which, const uint64_t *lengths, siz
     fcpc_diagnostics_free(d);
 }
 
+static void look_at_split(void *context, const planning *x) {
+    double *over = context;
+    const problem *p = x->problem;
+    uint64_t *load = x->placement ? calloc(p->ranks, sizeof *load) : NULL, most = 0;
+    for (uint32_t t = 0; load && t < p->tile_count; t++) load[placement_exec(x->placement, t)] += p->tile_pairs[t];
+    for (uint32_t r = 0; load && r < p->ranks; r++) most = load[r] > most ? load[r] : most;
+    if (load) *over = (double)most * p->ranks / (double)p->pairs;
+    free(load);
+}
+
+/* fcp, which splits blocks that are too heavy for one rank. */
+static void split_row(const char *list) {
+    char name[64], row[128];
+    size_t count;
+    bool drawn;
+    snprintf(name, sizeof name, "%s-1024x32k", list);
+    uint64_t *lengths = workload_lengths(name, 1024 * (uint64_t)TOKENS, &count, &drawn);
+    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
+                                 "cluster { nodes = 128; gpus = 8; gpu = h200; memory = 100 TB }\n"
+                                 "plan { mask = causal; block = 2K; passes = forward; strategy = fcp }\n";
+    double over = 0;
+    const compile_watch watch = {.see = look_at_split, .context = &over};
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
+    if (d && lengths && !fcpc_parse_text("bench_move.fcp", source, sizeof source - 1, NULL, d, &program))
+        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
+    snprintf(row, sizeof row, "move: balance %s-1024, fcp, blocks of 2K", list);
+    bench_row(row, over, "x", "<= 1.005", over >= 1 && over <= 1.005 + 1e-6, "");
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    free(lengths);
+}
+
 void bench_move(void) {
+    split_row("prolong");
+    split_row("wikipedia");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         char name[64];
         size_t count;

@@ -310,6 +310,20 @@ Test(cad, bases_servers_and_parts_of_a_batch) {
     cr_expect_leq(s.over, 1.021);
 }
 
+/* One sequence has most of the work: its last blocks are too heavy for one of 48 ranks. */
+Test(split, heavy_blocks_are_shared) {
+    static const char batch_of[] = "lengths = [20000, 256 x 150]";
+    look s = plan("nodes = 6; gpus = 8", batch_of, "mask = causal; strategy = fcp");
+    cr_expect_gt(s.moved, 0);
+    cr_expect_leq(s.over, 1.006, "%f", s.over);
+    s = plan("nodes = 6; gpus = 8", batch_of, "mask = causal; strategy = fcp(tolerance = 0.1)");
+    cr_expect_leq(s.over, 1.101, "%f", s.over);
+    s = plan("nodes = 6; gpus = 8", batch_of, "mask = causal; strategy = fcp(split = off)");
+    cr_expect_eq(s.moved, 0);
+    s = plan("nodes = 1; gpus = 4", batch_of, "mask = causal; strategy = fcp"); /* no block is too heavy */
+    cr_expect_eq(s.moved, 0);
+}
+
 Test(cad, odd_batches) {
     look s = plan("nodes = 2; gpus = 4", "lengths = [5]", "mask = causal; layout = contiguous; strategy = cad"); /* more ranks than tokens */
     cr_expect_eq(s.misplaced, 0);
