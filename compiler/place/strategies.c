@@ -5,6 +5,7 @@
  */
 #include "compiler/place/strategies.h"
 
+#include "compiler/place/cad/cad.h"
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
@@ -19,6 +20,17 @@ const strategy *strategy_of(const planning *x) {
 }
 
 bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->in_place || place_splits(x); }
+
+fcp_code strategy_bound(const planning *x, uint64_t *out_bytes) {
+    arena scratch = {0};
+    *out_bytes = 0;
+    if (!x->division) return FCP_OK;
+    cad_input in = x->division->in;
+    in.price = cad_price_of(x->program, false);
+    fcp_code code = cad_bound(&in, &scratch, out_bytes);
+    arena_free(&scratch);
+    return code;
+}
 
 fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
 
