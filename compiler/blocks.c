@@ -80,6 +80,7 @@ static uint32_t half(uint32_t block) {
 
 fcp_code blocks_warn_heavy(planning *x) {
     const problem *p = x->problem;
+    if (strategy_shares_blocks(x)) return FCP_OK;
     if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* of too few blocks blocks_warn_idle warns */
     bool heavy = true;
     uint32_t size = p->block;
@@ -111,6 +112,11 @@ fcp_code blocks_warn_idle(planning *x) {
     if (!owns) return FCP_E_NO_MEMORY;
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t r = x->placement->home[b];
+        idle -= !owns[r];
+        owns[r] = true;
+    }
+    for (uint32_t t = 0; x->placement->exec && t < p->tile_count; t++) { /* those that compute are not idle */
+        uint32_t r = x->placement->exec[t];
         idle -= !owns[r];
         owns[r] = true;
     }

@@ -37,6 +37,8 @@ typedef struct planning {
     struct cells *cells;
     struct binding *binding;
     struct problem *problem;
+    struct division *division; /* cad: who computes what, found before the blocks are cut */
+    uint32_t *tile_rank; /* who computes each tile, where a strategy finds that while it finds homes */
     struct placement *placement;
     struct traffic *traffic;
     struct reshuffle *reshuffle;

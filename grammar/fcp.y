@@ -52,7 +52,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, tree *t, const char *mess
 %token <name> FLOAT "a float" STRING "a string"
 %token <integer> INT "a number" UNIT "a unit"
 %token AND "'and'" OR "'or'" NOT "'not'" IF "'if'" THEN "'then'" ELSE "'else'" WHERE "'where'"
-%token TRUE "'true'" FALSE "'false'" REPEAT "'x'" DOTS "'..'" LE "'<='" GE "'>='" EQ "'=='" NE "'!='"
+%token TRUE "'true'" FALSE "'false'" REPEAT "'x'" ON "'on'" DOTS "'..'" LE "'<='" GE "'>='" EQ "'=='" NE "'!='"
 
 %precedence ELSE
 %left OR
@@ -64,7 +64,7 @@ static void lang_error(const LANG_LTYPE *at, parse *p, tree *t, const char *mess
 %precedence NEG
 
 %type <name> name
-%type <expr> value item_value pair expr primary number
+%type <expr> value item_value range pair expr primary number
 %type <args> params param_list param names args arg_list arg elements element_list element values
 %type <entries> entries entry_list entry
 %type <definitions> where definitions definition_list definition
@@ -138,9 +138,11 @@ values: item_value                          { $$ = tree_arg(t, NULL, @1, $1); }
       | values ',' item_value               { $$ = tree_join_args($1, tree_arg(t, NULL, @3, $3)); }
       ;
 item_value: expr
-          | expr DOTS expr                  { $$ = tree_node(t, @$, EXPR_RANGE, $1, $3, NULL); }
+          | range
+          | expr ON range                   { $$ = tree_node(t, @$, EXPR_ON, $1, $3, NULL); }
           | pair
           ;
+range: expr DOTS expr                       { $$ = tree_node(t, @$, EXPR_RANGE, $1, $3, NULL); } ;
 pair: expr ':' expr                         { $$ = tree_node(t, @$, EXPR_PAIR, $1, $3, NULL); } ;
 
 expr: primary

@@ -627,6 +627,7 @@ static value lower(sema *s, expr *e, const frame *f, uint32_t guard) {
     case EXPR_STRING:
     case EXPR_RANGE:
     case EXPR_REPEAT:
+    case EXPR_ON:
     case EXPR_PAIR:
     case EXPR_LIST:
     case EXPR_TUPLE:

@@ -37,6 +37,7 @@ typedef struct placement {
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
     route_choice *route;    /* NULL: as schedule/traffic.c has it */
+    bool relay;             /* who has received a block may send it on to other nodes (schedule/routes.c) */
 } placement;
 
 /* The rank that computes a tile. */
@@ -61,6 +62,7 @@ typedef struct place_input {
     const uint64_t *work;
     const uint32_t *reads_start; /* blocks + 1 */
     const uint32_t *reads;
+    uint32_t tolerance;        /* how far a rank may be over the mean, in millionths */
     const volatile int *stop;  /* runtime/base/stop.h */
 } place_input;
 
@@ -75,10 +77,13 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
 /* --- the strategies
  * ------------------------------------------------------------------------------------------------- */
 
-/* How each strategy places the blocks that it has cut: fills home. */
-#define X(id, by_block, cut, place) fcp_code place(planning *x, const place_input *in, uint32_t *home);
+/* How each strategy places the blocks that it has cut, how those cut that need to place first, and where those whose
+ * work moves compute tiles. */
+#define X(id, by_block, in_place, cut, place, exec) fcp_code place(planning *x, const place_input *in, uint32_t *home);
 STRATEGIES(X)
 #undef X
+fcp_code cad_cut(planning *x);
+fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
 
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */
@@ -86,6 +91,8 @@ fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
 /* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
  * one with a smaller Delta. */
 fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
+/* Is some block too heavy for one rank, so that fcp has several ranks compute it? */
+bool place_splits(const planning *x);
 /* Where ring (parts_per_rank 1) and zigzag (2) put the chunks 0 .. ranks * parts_per_rank - 1 of a sequence. */
 uint32_t place_chunk(uint32_t chunk, uint32_t ranks, uint32_t parts_per_rank);
 #endif

@@ -41,7 +41,7 @@ fcp_code place_input_of(planning *x, place_input *out) {
     if (!tokens) return FCP_E_NO_MEMORY;
     *out = (place_input){.ranks = p->ranks, .gpus = p->program->gpus, .blocks = p->block_count, .block = p->block,
                          .tokens = tokens, .work = p->work, .reads_start = p->tile_start, .reads = p->tile_k,
-                         .stop = x->stop};
+                         .tolerance = x->program->tolerance, .stop = x->stop};
     if (!p->split) {
         for (uint32_t b = 0; b < p->block_count; b++) tokens[b] = p->blocks[b].tokens;
         return FCP_OK;

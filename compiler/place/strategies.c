@@ -5,10 +5,12 @@
  */
 #include "compiler/place/strategies.h"
 
+#include "compiler/place/cad/cad.h"
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
-#define X(id, blocks, cuts, places) [FCP_STRATEGY_##id] = {.by_block = blocks, .cut = cuts, .place = places},
+#define X(id, blocks, in_places, cuts, places, execs)                                                                  \
+    [FCP_STRATEGY_##id] = {.by_block = blocks, .in_place = in_places, .cut = cuts, .place = places, .exec = execs},
     STRATEGIES(X)
 #undef X
 };
@@ -17,7 +19,27 @@ const strategy *strategy_of(const planning *x) {
     return x->strategy ? x->strategy : &strategies[x->program->strategy];
 }
 
+bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->in_place || place_splits(x); }
+
+fcp_code strategy_bound(const planning *x, uint64_t *out_bytes) {
+    arena scratch = {0};
+    *out_bytes = 0;
+    if (!x->division) return FCP_OK;
+    cad_input in = x->division->in;
+    in.price = cad_price_of(x->program, false);
+    fcp_code code = cad_bound(&in, &scratch, out_bytes);
+    arena_free(&scratch);
+    return code;
+}
+
 fcp_code strategy_cut(planning *x) { return strategy_of(x)->cut(x); }
+
+/* Does any tile run elsewhere than at its Q block's home? */
+static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) {
+    uint32_t t = 0;
+    while (t < p->tile_count && exec[t] == home[p->tile_q[t]]) t++;
+    return t < p->tile_count;
+}
 
 fcp_code strategy_place(planning *x) {
     uint32_t *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
@@ -30,7 +52,10 @@ fcp_code strategy_place(planning *x) {
     if (!code) code = by->place(x, &in, home);
     if (!code && exec) code = by->exec(x, home, exec);
     if (code) return code;
-    *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route};
+    if (!exec) exec = x->tile_rank;
+    if (exec && !moves(x->problem, home, exec)) exec = NULL;
+    *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
+                          .relay = by->in_place && x->program->relay};
     x->placement = made;
     return FCP_OK;
 }

@@ -5,6 +5,7 @@
 
 typedef struct strategy {
     bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
+    bool in_place;                /* homes are where the caller holds the tokens, and work moves */
     fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
     fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
     /* NULL in strategies that leave both to others: where each tile runs (fills exec), and the ways of blocks */
@@ -14,6 +15,12 @@ typedef struct strategy {
 
 /* x->strategy, or else the program's. */
 const strategy *strategy_of(const planning *x);
+/* Do several ranks compute a block that is too heavy for one? */
+bool strategy_shares_blocks(const planning *x);
+
+/* Where work moves from where the caller holds the tokens: the bytes that the forward pass moves at least, in whatever
+ * way it is divided within the tolerance. Else 0. */
+fcp_code strategy_bound(const planning *x, uint64_t *out_bytes);
 
 /* Two passes that do what the program's strategy says: blocks of x->problem, and x->placement. */
 fcp_code strategy_cut(planning *x);

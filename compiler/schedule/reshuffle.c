@@ -16,12 +16,6 @@
 
 #include <string.h>
 
-/* One run of the layout: tokens start to end - 1 of a sequence lie at `rank`, from `place` on. */
-typedef struct held {
-    uint32_t rank, place;
-    uint64_t start, end;
-} held;
-
 typedef struct state {
     planning *x;
     const problem *p;
@@ -91,63 +85,27 @@ static fcp_code planned(state *s) {
     return FCP_OK;
 }
 
-/* The runs of sequence `seq`, which begins at `offset` of the packed batch, in order of start. */
-static uint32_t runs_contiguous(state *s, uint32_t seq, uint64_t offset, uint32_t *rank, held *runs) {
-    const problem *p = s->p;
-    uint64_t n = problem_length(p, seq, s->side), all = s->side == FCP_KEYS ? p->key_tokens : p->tokens, at = 0;
-    uint32_t count = 0;
-    while (at < n) {
-        uint64_t end;
-        while ((end = (uint64_t)((unsigned __int128)all * (*rank + 1) / p->ranks)) <= offset + at) ++*rank;
-        end = end - offset < n ? end - offset : n;
-        runs[count++] = (held){*rank, (uint32_t)s->filled[*rank], at, end};
-        s->filled[*rank] += end - at;
-        at = end;
-    }
-    return count;
-}
-
-static uint32_t runs_zigzag(state *s, uint32_t seq, held *runs) {
-    const problem *p = s->p;
-    uint64_t n = problem_length(p, seq, s->side), parts = 2 * (uint64_t)p->ranks, at = 0;
-    uint32_t count = 0;
-    while (at < n) {
-        /* `at` is in the chunk i that is the largest with floor(i n / parts) <= at, that is with i n < (at + 1)
-         * parts */
-        uint64_t i = (uint64_t)(((unsigned __int128)(at + 1) * parts - 1) / n);
-        uint64_t end = (uint64_t)((unsigned __int128)(i + 1) * n / parts);
-        uint32_t rank = (uint32_t)(i < p->ranks ? i : parts - 1 - i);
-        runs[count++] = (held){rank, (uint32_t)s->filled[rank], at, end};
-        s->filled[rank] += end - at; /* of a rank's two chunks the first comes first */
-        at = end;
-    }
-    return count;
-}
-
 static fcp_code stated(state *s, bool zigzag) {
     const problem *p = s->p;
     uint32_t *starts = s->out->starts[s->side];
-    uint64_t parts = zigzag ? 2 * (uint64_t)p->ranks : p->ranks, most = 0, total = 0;
-    for (uint32_t q = 0; q < p->sequences; q++) {
-        uint64_t n = problem_length(p, q, s->side), m = n < parts ? n : parts;
-        if (m > most) most = m;
-        total += zigzag ? m : 1;
-    }
-    if (!zigzag) total += p->ranks;
+    problem_layout layout;
+    problem_layout_open(&layout, s->x, s->side, zigzag, 0);
+    uint64_t total = problem_layout_most(&layout);
     if (total > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-    held *runs = ARENA_NEW(&s->x->scratch, held, most + 1);
+    problem_run *runs = ARENA_NEW(&s->x->scratch, problem_run, 2 * (size_t)p->ranks + 1);
+    uint64_t *place = ARENA_NEW(&s->x->scratch, uint64_t, 2 * (size_t)p->ranks + 1);
     struct tagged { fcp_span span; uint32_t rank; } *all = arena_alloc(&s->x->scratch, total, sizeof *all, 8);
     fcp_span *listed = ARENA_NEW(&s->x->memory, fcp_span, total);
-    if (!runs || !all || !listed) return FCP_E_NO_MEMORY;
+    if (!runs || !place || !all || !listed) return FCP_E_NO_MEMORY;
     s->out->spans[s->side] = listed;
     const uint32_t *piece_start = p->piece_start[s->side], *pieces = p->sequence_piece[s->side];
-    uint32_t spans = 0, rank = 0;
-    uint64_t offset = 0;
+    uint32_t spans = 0;
     for (uint32_t q = 0; q < p->sequences; q++) {
         if (planning_stopped(s->x)) return FCP_E_INTERRUPTED; /* a sequence may have as many runs as there are ranks */
-        uint32_t count = zigzag ? runs_zigzag(s, q, runs) : runs_contiguous(s, q, offset, &rank, runs), at = 0;
-        offset += problem_length(p, q, s->side);
+        uint32_t count = problem_layout_next(&layout, runs), at = 0;
         for (uint32_t i = 0; i < count; i++) {
+            place[i] = s->filled[runs[i].rank]; /* of a rank's two chunks the first comes first */
+            s->filled[runs[i].rank] += runs[i].end - runs[i].start;
             all[spans].span = (fcp_span){q, (uint32_t)(runs[i].end - runs[i].start), runs[i].start};
             all[spans++].rank = runs[i].rank;
             starts[runs[i].rank + 1]++;
@@ -160,7 +118,7 @@ static fcp_code stated(state *s, bool zigzag) {
                 uint64_t to = runs[at].end < end ? runs[at].end : end;
                 fcp_code code = add_segment(s, piece->block, piece->offset + (uint32_t)(from - piece->start),
                                             (uint32_t)(to - from), runs[at].rank,
-                                            runs[at].place + (uint32_t)(from - runs[at].start));
+                                            (uint32_t)place[at] + (uint32_t)(from - runs[at].start));
                 if (code) return code;
                 from = to;
             }

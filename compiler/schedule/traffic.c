@@ -4,7 +4,8 @@
  * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one hop that brings
  *     the block there; likewise for every Q block. The hops of a block are a tree. Without a way of the placement's own, a
  *     block crosses to another node once, to a representative there, which passes it on to the others inside the node.
- * Cost: O(tiles + hops + blocks + ranks).
+ *     Where work moves and the program allows relays, routes.c finds the ways of all blocks together.
+ * Cost: O(tiles + hops + blocks + ranks); with relays that of routes.c.
  *
  * Example: block 5 is at home on node 0 and read by ranks 8, 9 and 12 of node 1. It crosses `net` once, say to rank 9,
  * which forwards it over `local` to ranks 8 and 12.
@@ -21,6 +22,7 @@
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/schedule/routes.h"
 
 typedef struct state {
     planning *x;
@@ -37,6 +39,8 @@ typedef struct state {
     uint32_t *nodes;     /* nodes with readers */
     uint64_t *seen;      /* a bit per rank, all 0 between uses */
     leg *legs;           /* of the block at hand */
+    routes *relayed;     /* NULL: ways are found block by block */
+    uint32_t want;       /* the next of them */
 } state;
 
 /* The ways of a block that crosses to each node once. */
@@ -126,21 +130,37 @@ static inline uint64_t tile_work(const state *s, uint32_t tile) {
     return pairs + (s->out->results[p->tile_q[tile]] == RESULT_PARTIAL ? pairs : pairs / 2);
 }
 
-/* The hops of a block, which `count` tiles need: tile[0], tile[1], and so on; or, without such a list, the tiles from
- * `first` on. by_tile gets the hop of each. */
-static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint32_t *tile, uint32_t first, uint32_t count,
-                            uint32_t *by_tile) {
-    uint32_t readers = 0, home = s->where->home[block];
+/* The ways of the next block that needs any. */
+static uint32_t next_route(state *s, leg *legs) {
+    const routes *r = s->relayed;
+    uint32_t first = r->start[s->want], count = r->start[++s->want] - first;
+    for (uint32_t i = 0; i < count; i++) legs[i] = (leg){r->hops[first + i].src, r->hops[first + i].dst};
+    return count;
+}
+
+/* The ranks that need a block, other than its home, ascending; s->work[r] of each is not 0 until the caller says so. */
+static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint32_t first, uint32_t count) {
+    uint32_t readers = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t t = tile ? tile[i] : first + i, r = placement_exec(s->where, t);
         if (r == home) continue;
         if (!s->work[r]) s->readers[readers++] = r;
         s->work[r] += tile_work(s, t);
     }
+    if (readers) sort_readers(s, readers);
+    return readers;
+}
+
+/* The hops of a block, which `count` tiles need: tile[0], tile[1], and so on; or, without such a list, the tiles from
+ * `first` on. by_tile gets the hop of each. */
+static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint32_t *tile, uint32_t first, uint32_t count,
+                            uint32_t *by_tile) {
+    uint32_t home = s->where->home[block], readers = find_readers(s, home, tile, first, count);
     if (readers) {
-        sort_readers(s, readers);
         const need n = {block, home, readers, cls, s->p->blocks[block].tokens * s->bytes[cls], s->readers, s->work};
-        uint32_t legs = s->where->route ? s->where->route(s->x, &n, s->legs) : once_per_node(s, &n, s->legs);
+        uint32_t legs = s->relayed        ? next_route(s, s->legs)
+                        : s->where->route ? s->where->route(s->x, &n, s->legs)
+                                          : once_per_node(s, &n, s->legs);
         fcp_code code = add_hops(s, &n, legs);
         if (code) return code;
     }
@@ -166,6 +186,40 @@ static fcp_code sort_results(state *s) {
                              : first < end && exec[first] != s->where->home[b] ? RESULT_WHOLE : RESULT_HOME;
     }
     return FCP_OK;
+}
+
+/* Finds the ways of all blocks together, with relays: routes.c. tile: by KV block, from start[block] on. */
+static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *tile, const fcp_problem *facts) {
+    const problem *p = s->p;
+    const struct fcpc_program *g = p->program;
+    const uint64_t back[2] = {fcp_class_bytes(facts, FCP_O, FCP_FORWARD), fcp_class_bytes(facts, FCP_STATE, FCP_FORWARD)};
+    size_t room = 0, readers_room = 0;
+    uint32_t wants = 0, count = 0, *readers = NULL;
+    route_want *want = NULL;
+    for (int cls = FCP_KV; cls <= FCP_Q; cls++)
+        for (uint32_t b = 0; b < p->block_count; b++) {
+            uint32_t home = s->where->home[b], first = cls == FCP_KV ? start[b] : p->tile_start[b];
+            uint32_t end = cls == FCP_KV ? start[b + 1] : p->tile_start[b + 1];
+            if (planning_stopped_at(s->x, b)) return FCP_E_INTERRUPTED;
+            uint32_t found = find_readers(s, home, cls == FCP_KV ? tile + first : NULL, first, end - first);
+            if (!found) continue;
+            if (wants == room && !(want = arena_grow(&s->x->scratch, want, wants, &room, sizeof *want)))
+                return FCP_E_NO_MEMORY;
+            want[wants++] = (route_want){home, count, found, p->blocks[b].tokens * s->bytes[cls],
+                                         cls == FCP_Q ? p->blocks[b].tokens * back[s->out->results[b] == RESULT_PARTIAL] : 0};
+            for (uint32_t i = 0; i < found; i++) {
+                if (count == readers_room &&
+                    !(readers = arena_grow(&s->x->scratch, readers, count, &readers_room, sizeof *readers)))
+                    return FCP_E_NO_MEMORY;
+                if (count == UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+                readers[count++] = s->readers[i];
+                s->work[s->readers[i]] = 0;
+            }
+        }
+    const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .relay = true,
+                             .spread = true, .wants = want, .want_count = wants, .readers = readers, .stop = s->x->stop};
+    s->relayed = ARENA_NEW(&s->x->scratch, routes, 1);
+    return s->relayed ? routes_find(&in, &s->x->scratch, &s->x->scratch, s->relayed) : FCP_E_NO_MEMORY;
 }
 
 /* How many units go back in the pass in which most do. */
@@ -221,6 +275,7 @@ fcp_code traffic_build(planning *x) {
     out->hops = ARENA_NEW(&x->work, hop, s.room + 1);
     if (!out->hops) return FCP_E_NO_MEMORY;
     fcp_code code = where->exec ? sort_results(&s) : FCP_OK;
+    if (!code && where->exec && where->relay) code = find_routes(&s, start, tile, &facts);
     for (uint32_t b = 0; !code && b < blocks; b++) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         code = route_block(&s, b, FCP_KV, tile + start[b], 0, start[b + 1] - start[b], out->tile_kv);

@@ -107,6 +107,7 @@ static void list_expr(sema *s, const expr *e) {
     case EXPR_IF:
     case EXPR_RANGE:
     case EXPR_REPEAT:
+    case EXPR_ON:
     case EXPR_PAIR:
         list_expr(s, e->a);
         list_expr(s, e->b);

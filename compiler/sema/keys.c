@@ -313,7 +313,11 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
     if (sema_eval_lengths(s, e->value, &found)) {
         uint64_t *own = ARENA_NEW(&p->arena, uint64_t, found.count);
         uint64_t *queries = found.queries ? ARENA_NEW(&p->arena, uint64_t, found.count) : NULL;
-        if (own && !found.queries == !queries) {
+        program_part *parts = found.part_count ? ARENA_NEW(&p->arena, program_part, found.part_count) : NULL;
+        if (own && !found.queries == !queries && !found.part_count == !parts) {
+            if (parts) memcpy(parts, found.parts, found.part_count * sizeof *parts);
+            p->parts = parts;
+            p->part_count = found.part_count;
             memcpy(own, found.at, found.count * sizeof *own);
             if (queries) memcpy(queries, found.queries, found.count * sizeof *queries);
             p->lengths = own;
@@ -323,6 +327,7 @@ void sema_check_batch(sema *s, const sema_keys *k, bool needed) {
     }
     free(found.at);
     free(found.queries);
+    free(found.parts);
 }
 
 static void check_block(sema *s, const sema_keys *k) {
@@ -354,28 +359,79 @@ static void check_block(sema *s, const sema_keys *k) {
     p->block_span = e->value->at;
 }
 
-/* The strategy with its parameters as a program would write it: fcp(coalesce = 16, buffers = 3). */
-static void hint_params(sema *s, const char *strategy) {
+/* A strategy's parameter as a program would write its usual value. */
+static void put_usual(text *t, const strategy_param *p) {
+    if (p->words && p->usual < (p->kind == PARAM_WORD ? p->most + 1 : 1)) text_puts(t, p->words[p->usual]);
+    else if (p->kind == PARAM_RATIO) text_printf(t, "%.10g", p->usual / 1e6);
+    else text_printf(t, "%u", p->usual);
+}
+
+/* The strategy with its parameters as a program would write it: ring(coalesce = 16, buffers = 3). */
+static void hint_params(sema *s, fcp_strategy which) {
     text t = {0};
-    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
-        text_printf(&t, "%s%s = %u", i ? ", " : "", strategy_params[i].name, strategy_params[i].usual);
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
+        if (!strategy_takes(which, i)) continue;
+        text_printf(&t, "%s%s = ", t.size ? ", " : "", strategy_params[i].name);
+        put_usual(&t, &strategy_params[i]);
+    }
     char *line = text_take(&t);
-    if (line) diag_hint(s->d, "%s(%s)", strategy, line);
+    if (line) diag_hint(s->d, "%s(%s)", fcp_strategy_names[which], line);
     free(line);
 }
 
+/* Reads a number with a point as millionths. False: it is none, or not in the range, reported. */
+static bool ratio_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
+    uint64_t mantissa = 0, v = 0;
+    int exponent = 0;
+    if (e->kind == EXPR_INT) mantissa = (uint64_t)e->integer;
+    else if (e->kind != EXPR_FLOAT || !decimal_parse(e->name, &mantissa, &exponent)) {
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a number, for instance %.10g", p->name, p->usual / 1e6);
+        return false;
+    }
+    bool good = decimal_scale(mantissa, exponent + 6, &v), small = good && v < p->least;
+    if (good && !small && v <= p->most) {
+        *out = (uint32_t)v;
+        return true;
+    }
+    text written = {0};
+    ast_print_expr(e, &written);
+    char *line = text_take(&written);
+    diag_error(s->d, FCP_E_VALUE, e->at, "%s = %s: at %s %.10g", p->name, line ? line : "?", small ? "least" : "most",
+               (small ? p->least : p->most) / 1e6);
+    free(line);
+    return false;
+}
+
+static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
+    int64_t v;
+    if (p->kind == PARAM_RATIO) {
+        ratio_value(s, e, p, out);
+    } else if (p->kind == PARAM_WORD) {
+        int i = e->kind == EXPR_CALL ? -1 : choice(s, e, p->name, p->words, (int)p->most + 1);
+        if (i >= 0) *out = (uint32_t)i;
+        else if (e->kind == EXPR_CALL)
+            diag_error(s->d, FCP_E_ARGUMENT, e->at, "%s takes a name without arguments", p->name);
+    } else if (p->words && e->kind == EXPR_NAME && !strcmp(e->name, p->words[0])) {
+        *out = 0;
+    } else if (sema_eval_constant(s, e, p->name, &v)) {
+        if (v >= p->least && v <= p->most) *out = (uint32_t)v;
+        else diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s%sfrom %u to %u, this is %" PRId64, p->name,
+                        p->words ? p->words[0] : "", p->words ? " or " : "", p->least, p->most, v);
+    } else if (p->words) diag_hint(s->d, "%s takes %s or a number", p->name, p->words[0]);
+}
+
 /* One argument of the strategy. given[i]: the argument that has set parameter i. */
-static void check_param(sema *s, const char *strategy, const arg *a, const arg **given) {
-    uint32_t i = a->name ? strategy_find_param(a->name) : STRATEGY_PARAMS;
+static void check_param(sema *s, fcp_strategy which, const arg *a, const arg **given) {
+    uint32_t i = a->name ? strategy_find_param(which, a->name) : STRATEGY_PARAMS;
     if (i == STRATEGY_PARAMS) {
-        const char *names[STRATEGY_PARAMS];
-        for (uint32_t k = 0; k < STRATEGY_PARAMS; k++) names[k] = strategy_params[k].name;
+        const char *names[STRATEGY_PARAMS], *strategy = fcp_strategy_names[which];
+        uint32_t count = strategy_param_names(which, names);
         if (a->name)
             diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", strategy, a->name);
         else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "strategies take named arguments");
-        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, STRATEGY_PARAMS) : NULL;
+        const char *nearest = a->name ? diag_nearest(a->name, strlen(a->name), names, count) : NULL;
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
-        else hint_params(s, strategy);
+        else hint_params(s, which);
         return;
     }
     if (given[i]) {
@@ -384,39 +440,38 @@ static void check_param(sema *s, const char *strategy, const arg *a, const arg *
         return;
     }
     given[i] = a;
-    int64_t v;
-    const strategy_param *p = &strategy_params[i];
-    if (!sema_eval_constant(s, a->value, a->name, &v)) return;
-    if (v < p->least || v > p->most)
-        diag_error(s->d, FCP_E_VALUE, a->value->at, "%s must be from %u to %u, this is %" PRId64, a->name, p->least,
-                   p->most, v);
-    else *strategy_param_of(s->out, i) = (uint32_t)v;
+    check_value(s, a->value, &strategy_params[i], strategy_param_of(s->out, i));
 }
 
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
-    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) *strategy_param_of(p, i) = strategy_params[i].usual;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
-    if (!e) return;
-    static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "cad", "auto"};
-    const expr *head = e->value;
-    while (head->kind == EXPR_BINARY) head = head->a;
-    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+    static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "auto"};
+    const expr *head = e ? e->value : NULL;
+    while (head && head->kind == EXPR_BINARY) head = head->a;
+    for (size_t i = 0; head && i < sizeof later / sizeof *later; i++) {
         if ((head->kind != EXPR_NAME && head->kind != EXPR_CALL) || strcmp(head->name, later[i])) continue;
         diag_error(s->d, FCP_E_UNSUPPORTED, head->at, "strategy '%s' is not built into this version", head->name);
         char *names = name_list(fcp_strategy_names, FCP_STRATEGY_COUNT, " and ");
         if (names) diag_hint(s->d, "there are %s", names);
         free(names);
-        return;
+        e = NULL;
+        break;
     }
-    int which = choice(s, e->value, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT);
-    if (which < 0) return;
-    p->strategy = (fcp_strategy)which;
+    int which = e ? choice(s, e->value, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT) : -1;
+    if (which >= 0) p->strategy = (fcp_strategy)which;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (strategy_takes(p->strategy, i)) *strategy_param_of(p, i) = strategy_params[i].usual;
     const arg *given[STRATEGY_PARAMS] = {0};
-    for (const arg *a = e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next)
-        check_param(s, fcp_strategy_names[which], a, given);
+    for (const arg *a = which >= 0 && e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next)
+        check_param(s, p->strategy, a, given);
+    uint32_t ranks = p->nodes * p->gpus, servers = strategy_find_param(FCP_STRATEGY_CAD, "servers");
+    if (!given[servers] || p->servers < ranks) return;
+    diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens",
+               p->servers, ranks, ranks == 1 ? "" : "s");
+    if (ranks > 1) diag_hint(s->d, "at most %u", ranks - 1);
 }
 
 static void check_passes(sema *s, const sema_keys *k) {
@@ -451,6 +506,16 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     check_passes(s, k);
     choice_key(s, k, KEY_LAYOUT, fcp_layout_names, FCP_LAYOUTS, &layout);
     p->layout = (fcp_layout)layout;
+    bool chosen = p->layout == FCP_LAYOUT_PLANNED && (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
+    if (p->part_count && chosen) {
+        diag_error(s->d, FCP_E_VALUE, p->lengths_span,
+                   "'on' says which ranks hold these sequences, but the plan chooses that");
+        diag_hint(s->d, "with layout = contiguous or zigzag, or strategy = cad, tokens stay where they are");
+    }
+    static const char *const relays[] = {"off", "auto"};
+    int relay = 1;
+    choice_key(s, k, KEY_RELAY, relays, 2, &relay);
+    p->relay = relay;
     p->margin = 16;
     count_key(s, k, KEY_MARGIN, 0, 1024, FCP_E_VALUE, &p->margin);
     p->deterministic = true;

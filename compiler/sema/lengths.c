@@ -282,7 +282,7 @@ static bool eval_element(sema *s, const expr *e, lengths *out) {
     return eval_number(s, e, out);
 }
 
-bool sema_eval_lengths(sema *s, const expr *value, lengths *out) {
+static bool eval_list(sema *s, const expr *value, lengths *out) {
     if (value->kind != EXPR_LIST) return eval_element(s, value, out);
     if (!value->args) {
         diag_error(s->d, FCP_E_LENGTHS, value->at, "the batch is empty");
@@ -290,5 +290,43 @@ bool sema_eval_lengths(sema *s, const expr *value, lengths *out) {
     }
     bool good = true;
     for (const arg *a = value->args; a; a = a->next) good &= eval_element(s, a->value, out);
+    return good;
+}
+
+/* Lengths of which each is on some ranks: file("a.lengths") on 0..32, [4096 x 8] on 32..64. */
+static bool eval_part(sema *s, const expr *e, lengths *out) {
+    if (e->kind != EXPR_ON) {
+        diag_error(s->d, FCP_E_LENGTHS, e->at, "which ranks hold these?");
+        diag_hint(s->d, "lengths = file(\"a.lengths\") on 0..32, file(\"b.lengths\") on 32..64; or one list in brackets "
+                        "for all");
+        return false;
+    }
+    const uint32_t ranks = s->out->nodes * s->out->gpus;
+    int64_t first = 0, end = 0;
+    size_t before = out->count;
+    bool good = sema_eval_constant(s, e->b->a, "a rank", &first);
+    good = sema_eval_constant(s, e->b->b, "a rank", &end) && good;
+    if (good && (first < 0 || first >= end || end > ranks)) {
+        diag_error(s->d, FCP_E_VALUE, e->b->at, "ranks %" PRId64 "..%" PRId64 " of %u", first, end, ranks);
+        diag_hint(s->d, "0..%u are all; the last is not among them", ranks);
+        good = false;
+    }
+    good &= eval_list(s, e->a, out);
+    if (good) out->parts[out->part_count++] = (program_part){out->count - before, (uint32_t)first, (uint32_t)end};
+    return good;
+}
+
+bool sema_eval_lengths(sema *s, const expr *value, lengths *out) {
+    arg single = {.value = (expr *)value};
+    const arg *first = value->kind == EXPR_TUPLE ? value->args : &single;
+    size_t count = 0, on = 0;
+    for (const arg *a = first; a; a = a->next) {
+        count++;
+        on += a->value->kind == EXPR_ON;
+    }
+    if (!on) return eval_list(s, value, out);
+    if (!(out->parts = malloc(count * sizeof *out->parts))) return report_outcome(s, NO_MEMORY, value->at);
+    bool good = true;
+    for (const arg *a = first; a; a = a->next) good &= eval_part(s, a->value, out);
     return good;
 }

@@ -11,9 +11,12 @@ typedef struct lengths {
     uint64_t *queries; /* queries of each; NULL while all have as many as keys; malloc'd */
     size_t count, room;
     uint64_t sum, query_sum;
+    program_part *parts; /* which ranks hold them; malloc'd; NULL: all hold all */
+    uint32_t part_count;
 } lengths;
 
-/* Evaluates the value of batch.lengths. False: reported. The caller frees out->at and out->queries in any case. */
+/* Evaluates the value of batch.lengths. False: reported. The caller frees out->at, out->queries and out->parts in any
+ * case. Ranks of `on` are checked against those of the cluster. */
 bool sema_eval_lengths(sema *s, const expr *value, lengths *out);
 
 /* The batch that fields belong to: the program's own, or the plan's if the program came out of one. */

@@ -8,6 +8,21 @@
 
 enum { BLOCK_AUTO = 0 };
 
+/* Where cad takes homes from: the caller's ranks, or those that another strategy would choose. */
+#define CAD_BASES(X) X(CALLER, "caller") X(FCP, "fcp") X(RING, "ring") X(ZIGZAG, "zigzag")
+typedef enum cad_base {
+#define X(id, name) CAD_BASE_##id,
+    CAD_BASES(X)
+#undef X
+    CAD_BASE_COUNT
+} cad_base;
+
+/* Some sequences of the batch, in order, whose tokens ranks first to end - 1 hold: lengths = file("a") on 0..32. */
+typedef struct program_part {
+    size_t count; /* sequences */
+    uint32_t first, end;
+} program_part;
+
 /* A field or table. The values of a field belong to the program's own batch. If they come with each batch, data is
  * NULL. */
 typedef struct program_array {
@@ -49,6 +64,8 @@ struct fcpc_program {
     const uint64_t *lengths; /* keys of each sequence; NULL when the program has none */
     const uint64_t *queries; /* of each sequence; NULL: as many as keys */
     size_t length_count;
+    const program_part *parts; /* of the lengths, in order */
+    uint32_t part_count;       /* 0: all ranks hold all sequences */
     fcp_align align;
 
     /* mask: the call in `plan`, inlined, its parameters constant */
@@ -90,6 +107,10 @@ struct fcpc_program {
     uint32_t block; /* tokens, or BLOCK_AUTO */
     fcp_strategy strategy;
     uint32_t coalesce, buffers, margin;
+    uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
+    uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
+    uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;
     bool deterministic;

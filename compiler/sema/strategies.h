@@ -4,7 +4,9 @@
  *   id         FCP_STRATEGY_id: the number that plan files hold; its name is said beside it in runtime/plan/plan.h, for
  *              a plan is read, and its strategy named, where there is no compiler
  *   by block   true: it cuts the batch into blocks of plan.block tokens; false: it does not look at plan.block
+ *   in place   true: homes are where the caller holds the tokens, and work moves; false: homes are the strategy's choice
  *   cut, place the functions that cut the batch and place the blocks, of compiler/problem and compiler/place
+ *   exec       the function that says where each tile runs; NULL: each at its Q block's home
  *
  * The front end reads the parameters from here. compiler/place/strategies.c makes the same lines into the table of
  * functions; rooms below it need not know any function by name.
@@ -13,23 +15,39 @@
 #define FCPC_SEMA_STRATEGIES_H
 #include "compiler/sema/program.h"
 
-/*    id      by block  cut                 place */
+/*    id      by block  in place  cut                 place            exec */
 #define STRATEGIES(X)                                                                                                  \
-    X(FCP,    true,     problem_cut_blocks, place_by_fcp)                                                              \
-    X(RING,   false,    problem_cut_ring,   place_by_ring)                                                             \
-    X(ZIGZAG, false,    problem_cut_zigzag, place_by_zigzag)
+    X(FCP,    true,     false,    problem_cut_blocks, place_by_fcp,    NULL)                                           \
+    X(RING,   false,    false,    problem_cut_ring,   place_by_ring,   NULL)                                           \
+    X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag, NULL)                                           \
+    X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)
 
-/* What a strategy takes in parentheses. All of today's take the same; each is a whole number. */
+/* What a strategy takes in parentheses. The program keeps each as a uint32_t. */
+typedef enum param_kind {
+    PARAM_COUNT, /* a whole number, or the first of `words`, which is 0 */
+    PARAM_RATIO, /* a number with a point, kept in millionths */
+    PARAM_WORD   /* one of `words`, kept as its number */
+} param_kind;
+
 typedef struct strategy_param {
     const char *name;
+    uint32_t strategies; /* a bit for each that takes it */
+    param_kind kind;
     uint32_t least, most, usual; /* usual: where the program does not say */
     size_t offset;               /* of its uint32_t in struct fcpc_program */
+    const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 2 };
+enum { STRATEGY_PARAMS = 8 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
-/* The number of the parameter of that name; STRATEGY_PARAMS: there is none. */
-uint32_t strategy_find_param(const char *name);
+/* The number of the parameter of that name of a strategy, or of any if it is FCP_STRATEGY_COUNT; STRATEGY_PARAMS: there
+ * is none. */
+uint32_t strategy_find_param(fcp_strategy strategy, const char *name);
+static inline bool strategy_takes(fcp_strategy strategy, uint32_t param) {
+    return strategy == FCP_STRATEGY_COUNT || strategy_params[param].strategies >> strategy & 1;
+}
+/* The names of the parameters that a strategy takes; returns how many. */
+uint32_t strategy_param_names(fcp_strategy strategy, const char *out[STRATEGY_PARAMS]);
 /* Where the program keeps a parameter. */
 static inline uint32_t *strategy_param_of(struct fcpc_program *p, uint32_t param) {
     return (uint32_t *)((char *)p + strategy_params[param].offset);

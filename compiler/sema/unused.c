@@ -41,6 +41,7 @@ static void mark(const expr *e, uses *u) {
         break;
     case EXPR_RANGE:
     case EXPR_REPEAT:
+    case EXPR_ON:
     case EXPR_PAIR:
         mark(e->a, u);
         mark(e->b, u);

@@ -136,6 +136,11 @@ static void print_at(const expr *e, int least, text *out) {
         text_puts(out, ":");
         print_at(e->b, PREC_IF + 1, out);
         break;
+    case EXPR_ON:
+        print_at(e->a, PREC_IF + 1, out);
+        text_puts(out, " on ");
+        print_at(e->b, 0, out);
+        break;
     case EXPR_REPEAT:
         print_at(e->a, PREC_IF + 1, out);
         text_puts(out, " x ");

@@ -30,6 +30,7 @@ typedef enum expr_kind {
     EXPR_IF,       /* a then b else c */
     EXPR_RANGE,    /* a..b */
     EXPR_REPEAT,   /* a x b */
+    EXPR_ON,       /* a on b, where b is a RANGE */
     EXPR_PAIR,     /* a:b */
     EXPR_LIST,     /* args, unnamed */
     EXPR_TUPLE     /* args, unnamed: a, b, c without brackets */

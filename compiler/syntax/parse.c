@@ -155,7 +155,7 @@ static void drop(parse *p) {
 /* After this token the statement goes on, even on the next line. */
 static bool goes_on_after(int kind) {
     switch (kind) {
-    case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS:
+    case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS: case T_ON:
     case T_LE: case T_GE: case T_EQ: case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%':
     case '=': case ',': case ':': case '(': case '[': return true;
     default: return false;
@@ -284,6 +284,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
     drop(p);
     p->bad = now.bad || (p->bad && p->last != T_SEP);
     if (now.kind == T_NAME && ends_operand(p->last) && !strcmp(now.value.name, "x")) now.kind = T_REPEAT;
+    if (now.kind == T_NAME && ends_operand(p->last) && !strcmp(now.value.name, "on")) now.kind = T_ON;
     track(p, &now);
     if (p->stopped) now.kind = T_END;
     return deliver(p, now.kind, now.at, value, &now.value, at);
@@ -308,7 +309,7 @@ static bool is_spelled(const char *name, const char *word) {
 static bool is_infix(const char *name) {
     for (int op = 0; op < OP_COUNT; op++)
         if (op != OP_NOT && op != OP_NEG && is_spelled(name, words_op_spelling((expr_op)op))) return true;
-    return !strcmp(name, "'..'") || !strcmp(name, "':'");
+    return !strcmp(name, "'..'") || !strcmp(name, "':'") || !strcmp(name, "'on'");
 }
 
 static bool begins_expression(const char *name) {
@@ -404,6 +405,7 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
     else if (p->last == '=' && is_among(expected, count, "'{'"))
         diag_hint(p->tree.d,
                   "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");
+    else if (p->last == T_ON) diag_hint(p->tree.d, "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32");
     else if (p->last == T_REPEAT) diag_hint(p->tree.d, "'x' repeats between two values of a list: [8192 x 32]");
     else if (is_comparison(p->last) && !operators) diag_hint(p->tree.d, "a comparison stands between two expressions");
     else if (p->last == T_NAME && operators && is_among(expected, count, "a unit")) {

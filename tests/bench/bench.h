@@ -16,6 +16,7 @@ void bench_cells(void);
 void bench_fields(void);
 void bench_slices(void);
 void bench_place(void);
+void bench_move(void);
 void bench_colour(void);
 void bench_order(void);
 void bench_jit(void);

@@ -38,7 +38,7 @@ Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RU
 /* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
  * gradients; as many of each strategy. */
 Test(oracle, all_together) {
-    enum { STRATEGIES = 3 };
+    enum { STRATEGIES = FCP_STRATEGY_COUNT };
     random_program *p = zeros(1, sizeof *p);
     unsigned each = count_from_environment("ORACLE_TOGETHER", amount(3, 8)), done[STRATEGIES] = {0}, all = 0, drawn = 0;
     for (unsigned seed = first_seed(200001); all < STRATEGIES * each; seed++) {

@@ -384,7 +384,8 @@ static void draw_queries(random_program *p, dice *d) {
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
-    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag"};
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag", "cad"};
+    static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, sizeof *p);
     p->heads = head_counts[roll(d, 4)];
@@ -398,7 +399,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->block = 128 * (1 + roll(d, 3));
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
-    p->strategy = (int)roll(d, 3);
+    p->strategy = (int)roll(d, 4);
     p->layout = (int)roll(d, 3);
     p->backward = roll(d, 4) != 0;
     p->sequences = 1 + roll(d, MAX_SEQUENCES);
@@ -440,8 +441,13 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
     for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
-    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
-        strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
+    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u", p->block, strategies[p->strategy], p->coalesce,
+        p->buffers);
+    if (p->strategy == FCP_STRATEGY_CAD) {
+        put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
+        if (p->nodes * p->gpus > 1 && !roll(d, 4)) put(p, ", servers = %u", 1 + roll(d, p->nodes * p->gpus - 1));
+    }
+    put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layouts[p->layout]);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }
 #endif

@@ -1,8 +1,8 @@
 /* fcp.c: the fcp strategy: it balances work, keeps tokens under the cap, and moves few blocks, from no busy sender.
  *
  * Requires: tokens[b] <= block; less than 2^40 tokens in all; work that adds up to less than 2^64; reads ascending.
- * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most half a
- *     percent over the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a
+ * Gives: a home for every block. Every rank has at most floor(mean) + block tokens. Its work is at most the
+ *     tolerance over the mean or the heaviest block, where exchanges of blocks can reach that, and never more than a
  *     thousandth worse than that of a repaired LPT. Of such placements it is one that moves few tokens. No rank is
  *     empty while another has two blocks.
  * Cost: O(blocks log blocks + reads + blocks x ranks of a sequence), the last bounded; memory O(blocks + reads).
@@ -150,7 +150,7 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
     return FCP_OK;
 }
 
-/* The work that the busiest rank may have: half a percent over the mean or over the heaviest block. It is more where
+/* The work that the busiest rank may have: the tolerance over the mean or over the heaviest block. It is more where
  * it must be: of the k ranks + 1 heaviest blocks some rank holds k + 1, and so at least the work of the k + 1
  * lightest of them. */
 static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t *work, uint64_t *out_limit) {
@@ -169,7 +169,8 @@ static fcp_code find_limit(const place_input *in, arena *scratch, const uint64_t
     }
     uint64_t base = sum[n] / ranks + (sum[n] % ranks != 0);
     if (sum[1] > base) base = sum[1];
-    if (__builtin_add_overflow(base, base / 200, &base)) base = UINT64_MAX;
+    unsigned __int128 most_over = (unsigned __int128)base * in->tolerance / 1000000;
+    if (most_over > UINT64_MAX || __builtin_add_overflow(base, (uint64_t)most_over, &base)) base = UINT64_MAX;
     *out_limit = base > most ? base : most;
     return FCP_OK;
 }
@@ -474,6 +475,10 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
 }
 
 fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home) {
+    if (place_splits(x)) {
+        x->tile_rank = ARENA_NEW(&x->work, uint32_t, x->problem->tile_count + (size_t)1);
+        return x->tile_rank ? place_split(x, in, home, x->tile_rank) : FCP_E_NO_MEMORY;
+    }
     fcp_code code = place_fcp(in, &x->scratch, home);
     return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, home);
 }

@@ -1,0 +1,287 @@
+/* cad.c: the cad strategy: tokens stay at their homes, and work moves until no rank has more than its cap.
+ *
+ * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
+ * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere.
+ * Cost: O((pieces + shares) log): under 2 ms at 256 ranks of 32K tokens, 8 ms at 1,024.
+ * Units: pairs, bytes; the tolerance is in millionths.
+ * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
+ *
+ * In order:
+ *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
+ *      more than sending the rows to those keys, they are computed where the keys are.
+ *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it.
+ *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes
+ *      (sweep.c).
+ *   4. Ranks. In every node, what is left is given to its ranks (sweep.c).
+ *
+ * Nodes come first because a byte on net is dearer than one inside a node. They promise a little less than the room of
+ * their ranks, so that the ranks can leave their smallest rooms empty: those are dearest for each pair.
+ */
+#include "compiler/place/cad/cad.h"
+
+#include <string.h>
+
+#include "compiler/base/sort.h"
+
+enum {
+    SKIP = 300000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
+    RESERVE = 300000 /* millionths of its ranks' tolerance that a node keeps back */
+};
+
+typedef struct dividing {
+    const cad_input *in;
+    arena *a;
+    cad_shares *out;
+    uint64_t *load, *room, *cap; /* per rank */
+    uint64_t mean;
+    uint32_t *bin;    /* per piece of rows: the rank that computes it at first */
+    cad_own *own;     /* per piece: the keys of its sequence that this rank holds */
+    cad_own *node_own; /* ... that its home's node holds */
+    cad_runs *away;   /* per node */
+} dividing;
+
+static uint64_t scaled(uint64_t v, uint64_t millionths) {
+    unsigned __int128 x = (unsigned __int128)v * millionths / 1000000;
+    return x > UINT64_MAX ? UINT64_MAX : (uint64_t)x;
+}
+
+static cad_run run_of(const cad_input *in, uint32_t piece) {
+    const problem_run *h = &in->rows[piece];
+    return (cad_run){h->sequence, h->rank, h->start, h->end, 0, in->pairs.keys[h->sequence]};
+}
+
+/* --- 1. tails ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t overlap(const cad_own *own, uint64_t end) {
+    uint64_t to = own->end < end ? own->end : end;
+    return to > own->first ? to - own->first : 0;
+}
+
+/* The keys that ranks and nodes hold of the sequences of their rows, and where each piece is computed at first. */
+static fcp_code look_at_pieces(dividing *d, arena *scratch) {
+    const cad_input *in = d->in;
+    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    uint32_t *seen = ARENA_ZNEW(scratch, uint32_t, in->ranks), *node_seen = ARENA_ZNEW(scratch, uint32_t, nodes);
+    cad_own *held = ARENA_NEW(scratch, cad_own, in->ranks), *node_held = ARENA_NEW(scratch, cad_own, nodes);
+    if (!seen || !node_seen || !held || !node_held) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0, k = 0; i < in->row_count;) {
+        uint32_t s = in->rows[i].sequence, first = i;
+        for (; k < in->key_count && in->keys[k].sequence <= s; k++) {
+            const problem_run *h = &in->keys[k];
+            if (h->sequence < s) continue;
+            if (seen[h->rank] != s + 1 || held[h->rank].end - held[h->rank].first < h->end - h->start)
+                held[h->rank] = (cad_own){h->start, h->end};
+            cad_own *n = &node_held[h->rank / in->gpus];
+            if (node_seen[h->rank / in->gpus] != s + 1) *n = (cad_own){h->start, h->end};
+            else *n = (cad_own){n->first < h->start ? n->first : h->start, n->end > h->end ? n->end : h->end};
+            seen[h->rank] = node_seen[h->rank / in->gpus] = s + 1;
+        }
+        for (; i < in->row_count && in->rows[i].sequence == s; i++) {
+            const problem_run *h = &in->rows[i];
+            cad_run r = run_of(in, i);
+            d->bin[i] = h->rank;
+            d->own[i] = seen[h->rank] == s + 1 ? held[h->rank] : (cad_own){0, 0};
+            d->node_own[i] = node_seen[h->rank / in->gpus] == s + 1 ? node_held[h->rank / in->gpus] : (cad_own){0, 0};
+            if (i == first || in->servers) continue;
+            uint32_t before = in->rows[i - 1].rank;
+            if (before == h->rank || seen[before] != s + 1) continue;
+            uint64_t keys = cad_span(&in->pairs, &r);
+            uint64_t mine = overlap(&d->own[i], keys), theirs = overlap(&held[before], keys);
+            if (theirs <= mine || in->price.whole * (h->end - h->start) >= in->price.kv * (theirs - mine)) continue;
+            d->bin[i] = before;
+            d->own[i] = held[before];
+        }
+    }
+    return FCP_OK;
+}
+
+/* --- caps --------------------------------------------------------------------------------------------------------- */
+
+/* The mean that a rank can be brought to: all ranks alike, or, where some are servers, those that need no help do their
+ * own work and the others share the rest with the servers. */
+fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap) {
+    uint64_t left = 0, sharing = in->ranks, *sorted = ARENA_NEW(scratch, uint64_t, in->ranks);
+    uint64_t *other = ARENA_NEW(scratch, uint64_t, in->ranks);
+    if (!sorted || !other) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < in->ranks; r++) left += sorted[r] = load[r];
+    uint32_t holders = in->ranks - in->servers;
+    if (in->servers) { /* leave out ranks with less than the mean of those that are left */
+        sort_u64(sorted, other, holders);
+        for (uint32_t i = 0; i < holders && sorted[i] * sharing < left; i++) {
+            left -= sorted[i];
+            sharing--;
+        }
+    }
+    uint64_t mean = left / sharing + (left % sharing != 0), cap = mean + scaled(mean, in->tolerance);
+    for (uint32_t r = 0; r < in->ranks; r++)
+        out_cap[r] = in->servers && r < holders && load[r] < cap ? load[r] : cap;
+    return FCP_OK;
+}
+
+/* --- 2. keep ------------------------------------------------------------------------------------------------------ */
+
+static fcp_code keep_at_ranks(dividing *d, arena *scratch) {
+    const cad_input *in = d->in;
+    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, in->ranks + (size_t)2);
+    uint32_t *item = ARENA_NEW(scratch, uint32_t, in->row_count + (size_t)1), most = 0;
+    if (!first || !item) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < in->row_count; i++) first[d->bin[i] + 2]++;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        if (first[r + 2] > most) most = first[r + 2];
+        first[r + 2] += first[r + 1];
+    }
+    for (uint32_t i = 0; i < in->row_count; i++) item[first[d->bin[i] + 1]++] = i;
+    cad_run *runs = ARENA_NEW(scratch, cad_run, most + (size_t)1);
+    cad_own *own = ARENA_NEW(scratch, cad_own, most + (size_t)1);
+    if (!runs || !own) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
+        size_t count = 0;
+        cad_runs kept = {0};
+        for (uint32_t i = first[r]; i < first[r + 1]; i++) {
+            runs[count] = run_of(in, item[i]);
+            if (cad_work(&in->pairs, &runs[count])) own[count++] = d->own[item[i]];
+        }
+        if (d->load[r] <= d->cap[r]) {
+            for (size_t i = 0; i < count; i++)
+                if (!cad_give(d->a, d->out, &runs[i], r)) return FCP_E_NO_MEMORY;
+            d->room[r] = d->cap[r] - d->load[r];
+            continue;
+        }
+        fcp_code code = cad_keep(in, d->a, runs, own, count, d->cap[r], d->mean / 4 * 3, &kept, &d->away[r / in->gpus]);
+        if (code) return code;
+        uint64_t left = 0;
+        for (size_t i = 0; i < kept.count; i++) {
+            left += cad_work(&in->pairs, &kept.at[i]);
+            if (!cad_give(d->a, d->out, &kept.at[i], r)) return FCP_E_NO_MEMORY;
+        }
+        d->room[r] = d->cap[r] > left ? d->cap[r] - left : 0;
+    }
+    return FCP_OK;
+}
+
+/* Leaves the smallest rooms empty, as far as the tolerance allows: what is brought to them is dearest for each pair. */
+static fcp_code skip_small_rooms(dividing *d, arena *scratch) {
+    const cad_input *in = d->in;
+    uint64_t *order = ARENA_NEW(scratch, uint64_t, in->ranks), *other = ARENA_NEW(scratch, uint64_t, in->ranks);
+    if (!order || !other) return FCP_E_NO_MEMORY;
+    uint64_t slack = 0, away = 0, most = 0;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        slack += d->room[r];
+        if (d->room[r] > most) most = d->room[r];
+    }
+    for (uint32_t v = 0; v * in->gpus < in->ranks; v++)
+        for (size_t i = 0; i < d->away[v].count; i++) away += cad_work(&in->pairs, &d->away[v].at[i]);
+    slack = slack > away ? scaled(slack - away, SKIP) : 0;
+    unsigned shift = 0;
+    while (most >> shift > UINT32_MAX) shift++;
+    for (uint32_t r = 0; r < in->ranks; r++) order[r] = (d->room[r] >> shift) << 32 | r;
+    sort_u64(order, other, in->ranks);
+    for (uint32_t i = 0; i < in->ranks; i++) {
+        uint32_t r = (uint32_t)order[i];
+        if (d->room[r] > slack) break;
+        slack -= d->room[r];
+        d->room[r] = 0;
+    }
+    return FCP_OK;
+}
+
+/* --- 3. nodes ----------------------------------------------------------------------------------------------------- */
+
+/* What the home's node holds of a run's sequence. */
+static cad_own own_of_node(const dividing *d, const cad_run *r) {
+    const cad_input *in = d->in;
+    uint32_t low = 0, high = in->row_count;
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        const problem_run *h = &in->rows[mid];
+        if (h->sequence < r->sequence || (h->sequence == r->sequence && h->start <= r->x)) low = mid;
+        else high = mid;
+    }
+    return d->node_own[low];
+}
+
+static fcp_code move_between_nodes(dividing *d, arena *scratch) {
+    const cad_input *in = d->in;
+    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    uint64_t *room = ARENA_ZNEW(scratch, uint64_t, nodes), free_room = 0;
+    if (!room) return FCP_E_NO_MEMORY;
+    uint64_t reserve = scaled(scaled(d->mean, in->tolerance), RESERVE) * in->gpus;
+    cad_runs go = {0};
+    for (uint32_t r = 0; r < in->ranks; r++) room[r / in->gpus] += d->room[r];
+    for (uint32_t v = 0; v < nodes; v++) {
+        room[v] = room[v] > reserve ? room[v] - reserve : 0;
+        free_room += room[v];
+    }
+    for (uint32_t v = 0; v < nodes; v++) {
+        cad_runs stay = {0};
+        uint64_t work = 0;
+        cad_own *own = ARENA_NEW(scratch, cad_own, d->away[v].count + 1);
+        if (!own) return FCP_E_NO_MEMORY;
+        for (size_t i = 0; i < d->away[v].count; i++) own[i] = own_of_node(d, &d->away[v].at[i]);
+        fcp_code code = cad_keep(in, d->a, d->away[v].at, own, d->away[v].count, room[v], free_room / nodes, &stay,
+                                 &go);
+        if (code) return code;
+        for (size_t i = 0; i < stay.count; i++) work += cad_work(&in->pairs, &stay.at[i]);
+        room[v] = room[v] > work ? room[v] - work : 0;
+        d->away[v] = stay;
+    }
+    cad_shares moved = {0};
+    fcp_code code = cad_sweep(in, d->a, go.at, go.count, room, nodes, scaled(d->mean, in->tolerance) / 4, &moved);
+    for (size_t i = 0; i < moved.count && !code; i++) {
+        uint32_t v = moved.at[i].rank == FCP_NONE ? moved.at[i].run.home / in->gpus : moved.at[i].rank;
+        if (!cad_add(d->a, &d->away[v], &moved.at[i].run)) code = FCP_E_NO_MEMORY;
+    }
+    return code;
+}
+
+/* --- 4. ranks ----------------------------------------------------------------------------------------------------- */
+
+static fcp_code give_to_ranks(dividing *d) {
+    const cad_input *in = d->in;
+    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    cad_runs left = {0};
+    for (uint32_t v = 0; v <= nodes; v++) { /* what a node has no room for goes to any rank at the end, or home */
+        cad_shares shares = {0};
+        cad_runs *runs = v < nodes ? &d->away[v] : &left;
+        uint32_t first = v < nodes ? v * in->gpus : 0, ranks = v < nodes ? in->gpus : in->ranks;
+        if (first + ranks > in->ranks) ranks = in->ranks - first;
+        fcp_code code = cad_sweep(in, d->a, runs->at, runs->count, d->room + first, ranks,
+                                  v < nodes ? scaled(d->mean, in->tolerance) / 4 : 0, &shares);
+        if (code) return code;
+        for (size_t i = 0; i < shares.count; i++) {
+            const cad_share *s = &shares.at[i];
+            bool good = s->rank != FCP_NONE  ? cad_give(d->a, d->out, &s->run, first + s->rank)
+                        : v < nodes          ? cad_add(d->a, &left, &s->run)
+                                             : cad_give(d->a, d->out, &s->run, s->run.home);
+            if (!good) return FCP_E_NO_MEMORY;
+        }
+    }
+    return FCP_OK;
+}
+
+fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out) {
+    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    dividing d = {.in = in, .a = memory, .out = out};
+    *out = (cad_shares){0};
+    d.load = ARENA_ZNEW(scratch, uint64_t, in->ranks);
+    d.room = ARENA_ZNEW(scratch, uint64_t, in->ranks);
+    d.cap = ARENA_NEW(scratch, uint64_t, in->ranks);
+    d.bin = ARENA_NEW(scratch, uint32_t, in->row_count + (size_t)1);
+    d.own = ARENA_NEW(scratch, cad_own, in->row_count + (size_t)1);
+    d.node_own = ARENA_NEW(scratch, cad_own, in->row_count + (size_t)1);
+    d.away = ARENA_ZNEW(scratch, cad_runs, nodes);
+    if (!d.load || !d.room || !d.cap || !d.bin || !d.own || !d.node_own || !d.away) return FCP_E_NO_MEMORY;
+    fcp_code code = look_at_pieces(&d, scratch);
+    for (uint32_t i = 0; i < in->row_count; i++) {
+        cad_run r = run_of(in, i);
+        d.load[d.bin[i]] += cad_work(&in->pairs, &r);
+    }
+    if (!code) code = cad_caps(in, d.load, scratch, d.cap);
+    for (uint32_t r = 0; r < in->ranks; r++) d.mean += d.load[r] / in->ranks;
+    if (!code) code = keep_at_ranks(&d, scratch);
+    if (!code) code = skip_small_rooms(&d, scratch);
+    if (!code) code = move_between_nodes(&d, scratch);
+    if (!code) code = give_to_ranks(&d);
+    return code;
+}

@@ -1,0 +1,135 @@
+/* cad.h: the cad strategy's own parts: who computes what, where homes are given.
+ *
+ * Example: rank 0 holds 1000 tokens of a causal sequence, rank 1 another 1000 of it, rank 2 a thousand tokens of ten
+ * short sequences. Rank 1 has three quarters of the work. Cad leaves all tokens where they are and has rank 2 compute
+ * the last rows of the long sequence: their Q travels to rank 2, K and V too, and the results come back.
+ *
+ * A run is some rows of one home against some keys of their sequence. Work is counted in allowed pairs, rows and keys
+ * in tokens from the sequence's first query and first key. Prices are bytes.
+ */
+#ifndef FCPC_PLACE_CAD_CAD_H
+#define FCPC_PLACE_CAD_CAD_H
+#include "compiler/place/place.h"
+#include "compiler/problem/problem.h"
+
+/* --- pairs.c: how many pairs the mask leaves of a rectangle ------------------------------------------------------- */
+
+/* The pairs of one sequence, summed: at row cut i and key cut j, sum[i * (key_cuts) + j] is what the rows before
+ * row_cut[i] have with the keys before key_cut[j]. Runs end at cuts. */
+typedef struct cad_table {
+    const uint64_t *row_cut, *key_cut, *sum;
+    uint32_t row_cuts, key_cuts;
+} cad_table;
+
+typedef struct cad_pairs {
+    uint32_t sequences;
+    const uint64_t *queries, *keys; /* of each sequence */
+    bool top_left;                  /* how queries are aligned where there are fewer or more than keys */
+    uint32_t shard;                 /* causal: rows and keys are cut at its multiples */
+    uint32_t weight;                /* pairs that one row and one key may count as: the heads, where the mask names h */
+    const cad_table *tables;        /* of each sequence; NULL: the mask is causal, and sums are in closed form */
+} cad_pairs;
+
+typedef struct cad_run {
+    uint32_t sequence, home; /* the rank that holds the rows */
+    uint64_t x, y, k0, k1;   /* rows x to y - 1, keys k0 to k1 - 1 */
+} cad_run;
+
+uint64_t cad_work(const cad_pairs *p, const cad_run *r);
+/* Keys of the run that some row of it may see, or a few more where the table is coarse. */
+uint64_t cad_span(const cad_pairs *p, const cad_run *r);
+/* The least cut c from which on the rows c to y - 1 have no more work than `most`; y: not even the last rows fit. */
+uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most);
+/* The largest cut c up to which the keys k0 to c - 1 of the runs, which are of one sequence, have no more. */
+uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most);
+/* The least cut from which on the keys c to k1 - 1 of the run have no more. */
+uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most);
+/* The last cut before row y, no lower than x. */
+uint64_t cad_row_before(const cad_pairs *p, const cad_run *r);
+static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
+    return r->k0 == 0 && r->k1 == p->keys[r->sequence];
+}
+
+/* --- what is given, and what is found ----------------------------------------------------------------------------- */
+
+/* Bytes that a token costs: K and V to a reader; Q to the rank that computes it and the result back, if all of the
+ * row's tiles ran there, or if only part of them did. */
+typedef struct cad_price {
+    uint64_t kv, whole, part;
+} cad_price;
+
+typedef struct cad_input {
+    uint32_t ranks, gpus;     /* rank r is in node r / gpus */
+    uint32_t servers;         /* the last ranks, which hold no tokens; the others take no work of each other's */
+    uint32_t tolerance;       /* how far a rank may be over the mean, in millionths */
+    cad_price price;
+    cad_pairs pairs;
+    const problem_run *rows, *keys; /* by sequence and start; every token once */
+    uint32_t row_count, key_count;
+    const volatile int *stop;
+} cad_input;
+
+typedef struct cad_share {
+    cad_run run;
+    uint32_t rank; /* that computes it */
+} cad_share;
+
+typedef struct cad_shares {
+    cad_share *at;
+    size_t count, room;
+} cad_shares;
+
+/* cad.c. Divides the work: every pair is in one share. What is found lies in `memory`. */
+fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out);
+/* The work that each rank may have, where its own rows have load[rank]: the tolerance over the mean, rounded up. Where
+ * some ranks are servers, no other takes work: the mean is that of the servers and of those that they relieve. */
+fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uint64_t *out_cap);
+
+/* --- cut.c: on a problem ------------------------------------------------------------------------------------------ */
+
+/* What cutting finds and placing reads: x->division. */
+typedef struct division {
+    cad_input in;
+    cad_share *shares; /* by sequence */
+    uint32_t *first;   /* of each sequence; sequences + 1 */
+    uint32_t *home;    /* per block */
+} division;
+
+/* Bytes a token for the forward pass, and for the backward pass too. */
+cad_price cad_price_of(const struct fcpc_program *g, bool backward);
+/* Homes and pairs of the problem, which need not have blocks. */
+fcp_code cad_input_of(planning *x, cad_input *out);
+
+/* --- inside the folder -------------------------------------------------------------------------------------------- */
+
+typedef struct cad_runs {
+    cad_run *at;
+    size_t count, room;
+} cad_runs;
+
+bool cad_add(arena *a, cad_runs *list, const cad_run *r);
+bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank);
+
+/* keep.c. Of the runs of a bin that has too much work, chooses those that it keeps, `cap` in all; the rest is added to
+ * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes. */
+typedef struct cad_own {
+    uint64_t first, end;
+} cad_own;
+fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_own *own, size_t count, uint64_t cap,
+                  uint64_t room, cad_runs *kept, cad_runs *away);
+
+/* sweep.c. Gives runs to bins that have room. room[b]: what bin b still takes; it is brought up to date. What no bin
+ * takes is given to bin FCP_NONE. crumb: rooms below it are left empty. */
+fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t count, uint64_t *room, uint32_t bins,
+                   uint64_t crumb, cad_shares *out);
+/* Bytes that it costs a receiver with this much room to take its share of rows which see so many keys; *out_parts: in
+ * how many the keys are best divided. */
+uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
+
+uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
+
+/* --- bound.c ------------------------------------------------------------------------------------------------------ */
+
+/* Bytes that every division with these homes moves at least, if no rank is more than the tolerance over the mean. */
+fcp_code cad_bound(const cad_input *in, arena *scratch, uint64_t *out_bytes);
+#endif

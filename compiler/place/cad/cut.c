@@ -1,0 +1,498 @@
+/* cut.c: cad on a problem: where homes are, what is computed where, and blocks that end wherever one of these changes.
+ *
+ * Requires: checked lengths, without blocks.
+ * Gives: x->division; blocks of at most x->block tokens; then, with tiles, a home for each block and a rank for each
+ *     tile.
+ * Cost: dividing the work; O(pieces log pieces); O(tiles x shares of a row) to place. With base = fcp the batch is cut
+ *     and placed once more before.
+ *
+ * A block ends at multiples of the block size, where another rank's tokens begin, and where a share begins or ends. So
+ * every tile lies in one share. Pieces shorter than a block are packed together if they have the same home, and the
+ * same single rank computes all that they see and are seen by: then nothing travels that is not needed.
+ */
+
+#include <string.h>
+
+#include "compiler/base/sort.h"
+#include "compiler/place/cad/cad.h"
+#include "compiler/problem/faults.h"
+
+/* --- homes -------------------------------------------------------------------------------------------------------- */
+
+typedef struct run_list {
+    problem_run *at;
+    size_t count, room;
+} run_list;
+
+static bool add_run(planning *x, run_list *l, uint32_t sequence, uint32_t rank, uint64_t start, uint64_t end) {
+    problem_run *last = l->count ? &l->at[l->count - 1] : NULL;
+    if (start == end) return true;
+    if (last && last->sequence == sequence && last->rank == rank && last->end == start) {
+        last->end = end;
+        return true;
+    }
+    if (l->count == l->room) {
+        problem_run *grown = arena_grow(&x->work, l->at, l->count, &l->room, sizeof *grown);
+        if (!grown) return false;
+        l->at = grown;
+    }
+    l->at[l->count++] = (problem_run){sequence, rank, start, end};
+    return true;
+}
+
+/* The chunks of ring or zigzag as homes. */
+static fcp_code chunk_homes(planning *x, fcp_side side, uint32_t per_rank, run_list *out) {
+    const problem *p = x->problem;
+    uint32_t holders = p->ranks - x->program->servers, parts = holders * per_rank;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = problem_length(p, s, side);
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        for (uint32_t i = 0; i < parts; i++)
+            if (!add_run(x, out, s, place_chunk(i, holders, per_rank), (uint64_t)((unsigned __int128)n * i / parts),
+                         (uint64_t)((unsigned __int128)n * (i + 1) / parts)))
+                return FCP_E_NO_MEMORY;
+    }
+    return FCP_OK;
+}
+
+/* The homes that fcp would choose for the blocks that it would cut. */
+static fcp_code fcp_homes(planning *x, run_list out[FCP_SIDES]) {
+    planning other = *x;
+    other.memory = (arena){0};
+    other.cells = NULL;
+    problem p = *x->problem;
+    other.problem = &p;
+    place_input in;
+    p.ranks -= x->program->servers;
+    fcp_code code = problem_cut_blocks(&other);
+    if (!code) code = problem_tiles(&other);
+    uint32_t *home = code ? NULL : ARENA_NEW(&other.work, uint32_t, p.block_count);
+    if (!code && !home) code = FCP_E_NO_MEMORY;
+    if (!code) code = place_input_of(&other, &in);
+    if (!code) code = place_fcp(&in, &other.scratch, home);
+    if (!code && p.split) code = place_keys(&p, &in, &other.scratch, home);
+    for (int side = 0; side < (p.split ? FCP_SIDES : 1) && !code; side++)
+        for (uint32_t s = 0; s < p.sequences && !code; s++)
+            for (uint32_t i = p.piece_start[side][s]; i < p.piece_start[side][s + 1] && !code; i++) {
+                const fcp_piece *piece = &p.pieces[p.sequence_piece[side][i]];
+                if (!add_run(&other, &out[side], s, home[piece->block], piece->start, piece->start + piece->length))
+                    code = FCP_E_NO_MEMORY;
+            }
+    cells_free(other.cells);
+    arena_free(&other.memory);
+    x->work = other.work;
+    x->scratch = other.scratch;
+    return code;
+}
+
+static fcp_code find_homes(planning *x, cad_input *in) {
+    const problem *p = x->problem;
+    cad_base base = (cad_base)x->program->base;
+    run_list runs[FCP_SIDES] = {{0}};
+    fcp_code code = base == CAD_BASE_FCP ? fcp_homes(x, runs) : FCP_OK;
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
+        uint32_t count = 0;
+        if (base == CAD_BASE_CALLER) {
+            code = problem_held(x, (fcp_side)side, x->program->layout == FCP_LAYOUT_ZIGZAG, &runs[side].at, &count);
+            runs[side].count = count;
+        } else if (base != CAD_BASE_FCP)
+            code = chunk_homes(x, (fcp_side)side, base == CAD_BASE_ZIGZAG ? 2 : 1, &runs[side]);
+    }
+    const run_list *keys = p->split ? &runs[FCP_KEYS] : &runs[FCP_QUERIES];
+    if (!code && (runs[0].count > UINT32_MAX / 4 || keys->count > UINT32_MAX / 4))
+        code = planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x), "the homes have more than 2^30 runs of tokens");
+    in->rows = runs[0].at;
+    in->row_count = (uint32_t)runs[0].count;
+    in->keys = keys->at;
+    in->key_count = (uint32_t)keys->count;
+    return code;
+}
+
+/* --- prices ------------------------------------------------------------------------------------------------------- */
+
+cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
+    const uint64_t element = fcp_dtype_size(g->dtype), q = g->heads * (uint64_t)g->head_dim * element;
+    const uint64_t k = g->kv_heads * (uint64_t)g->head_dim, kv = 2 * k * element, dkv = 2 * k * 4;
+    const uint64_t row = g->heads * (uint64_t)4, dq = g->heads * (uint64_t)g->head_dim * 4;
+    cad_price price = {kv, q + q + row, q + dq + 2 * row};
+    if (backward) {
+        price.kv += kv + dkv;
+        price.whole += 2 * q + 2 * row + q;
+        price.part += 2 * q + 2 * row + dq;
+    }
+    return price;
+}
+
+/* --- pairs -------------------------------------------------------------------------------------------------------- */
+
+static bool is_causal(mc_code mask) {
+    if (mask.count != 3) return false;
+    const mc_node *n = mask.nodes, *root = &n[2];
+    return root->op == MC_LE && root->a < 2 && root->b < 2 && n[root->a].op == MC_K && n[root->b].op == MC_Q;
+}
+
+/* Cuts of one side of a sequence: its ends, the ends of runs, and multiples of `step` (0: none). */
+static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, uint32_t end, uint64_t n, uint64_t step,
+                           uint32_t *out_count) {
+    uint64_t *cut = ARENA_NEW(a, uint64_t, (end - first) + (step ? n / step : 0) + 2), at = 0;
+    if (!cut) return NULL;
+    uint32_t count = 0, r = first;
+    cut[count++] = 0;
+    while (at < n) {
+        uint64_t next = step ? (at / step + 1) * step : n;
+        while (r < end && runs[r].end <= at) r++;
+        if (r < end && runs[r].end < next) next = runs[r].end;
+        cut[count++] = at = next < n ? next : n;
+    }
+    *out_count = count;
+    return cut;
+}
+
+enum { TABLE_SUMS = 1 << 19, KEYS_TO_ROWS = 4 };
+
+/* The sums of one sequence, of rows cut at multiples of `step` and keys at four times that. */
+static fcp_code make_table(planning *x, cells *c, const cad_input *in, uint32_t *const first[FCP_SIDES], uint32_t s,
+                           uint64_t step, cad_table *t) {
+    const problem *p = x->problem;
+    const mc_env env = problem_env(p, s);
+    const cell_entry *entries;
+    size_t count;
+    cells_fault fault = {0};
+    uint64_t *rows = side_cuts(&x->work, in->rows, first[0][s], first[0][s + 1], p->queries[s], step, &t->row_cuts);
+    uint64_t *keys = side_cuts(&x->work, in->keys, first[1][s], first[1][s + 1], p->lengths[s], step * KEYS_TO_ROWS,
+                               &t->key_cuts);
+    uint64_t *sum = rows && keys ? ARENA_ZNEW(&x->work, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
+    if (!sum) return FCP_E_NO_MEMORY;
+    fcp_code code = cells_grid(c, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &count, &fault);
+    if (fault.kind != MC_OK) return faults_report(x, code, FAULTS_MASK, s, &fault);
+    if (code) return code;
+    uint32_t shape_count, run_count;
+    const fcp_run *runs;
+    const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
+    for (size_t i = 0; i < count; i++)
+        sum[(size_t)(entries[i].q_piece + 1) * t->key_cuts + entries[i].k_piece + 1] = shapes[entries[i].shape].pairs;
+    for (uint32_t i = 1; i < t->row_cuts; i++)
+        for (uint32_t j = 1; j < t->key_cuts; j++) {
+            uint64_t *here = sum + (size_t)i * t->key_cuts + j;
+            *here += here[-1] + here[-(ptrdiff_t)t->key_cuts] - here[-(ptrdiff_t)t->key_cuts - 1];
+        }
+    t->row_cut = rows;
+    t->key_cut = keys;
+    t->sum = sum;
+    return FCP_OK;
+}
+
+static uint64_t table_work(const cad_table *t) { return t->sum[(size_t)t->row_cuts * t->key_cuts - 1]; }
+
+/* Sums for a mask that is not causal: of every sequence between its runs; of those that have more than a 16th of a
+ * rank's share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
+static fcp_code make_tables(planning *x, cad_input *in) {
+    const problem *p = x->problem;
+    cad_table *tables = ARENA_ZNEW(&x->work, cad_table, p->sequences);
+    uint32_t *first[FCP_SIDES];
+    for (int side = 0; side < FCP_SIDES; side++) {
+        const problem_run *runs = side ? in->keys : in->rows;
+        uint32_t count = side ? in->key_count : in->row_count;
+        if (!(first[side] = ARENA_ZNEW(&x->scratch, uint32_t, p->sequences + (size_t)1))) return FCP_E_NO_MEMORY;
+        for (uint32_t i = 0; i < count; i++) first[side][runs[i].sequence + 1]++;
+        for (uint32_t s = 0; s < p->sequences; s++) first[side][s + 1] += first[side][s];
+    }
+    cells *c = cells_new(p->program->mask, p->program->heads);
+    fcp_code code = tables && c ? FCP_OK : FCP_E_NO_MEMORY;
+    unsigned __int128 all = 0, heavy = 0;
+    if (!code) cells_set_stop(c, x->stop);
+    for (uint32_t s = 0; s < p->sequences && !code; s++) {
+        code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, 0, &tables[s]);
+        if (!code) all += table_work(&tables[s]);
+    }
+    for (uint32_t s = 0; s < p->sequences && !code; s++)
+        if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
+            heavy += (unsigned __int128)(p->queries[s] / in->pairs.shard + 1) *
+                     (p->lengths[s] / in->pairs.shard / KEYS_TO_ROWS + 1);
+    uint64_t step = in->pairs.shard;
+    for (; heavy > TABLE_SUMS; heavy /= 4) step *= 2;
+    for (uint32_t s = 0; s < p->sequences && !code; s++)
+        if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
+            code = planning_stopped(x) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, step, &tables[s]);
+    cells_free(c);
+    in->pairs.tables = tables;
+    return code;
+}
+
+fcp_code cad_input_of(planning *x, cad_input *out) {
+    const problem *p = x->problem;
+    const struct fcpc_program *g = x->program;
+    *out = (cad_input){.ranks = p->ranks, .gpus = g->gpus, .servers = g->servers, .tolerance = g->tolerance,
+                       .price = cad_price_of(g, g->passes[FCP_BACKWARD]), .stop = x->stop};
+    out->pairs = (cad_pairs){.sequences = p->sequences, .queries = p->queries, .keys = p->lengths,
+                             .top_left = g->align == FCP_TOP_LEFT, .shard = g->shard ? g->shard : FCP_CELL,
+                             .weight = mc_uses(g->mask) & MC_USES_H ? g->heads : 1};
+    fcp_code code = find_homes(x, out);
+    if (!code && !is_causal(g->mask)) code = make_tables(x, out);
+    return code;
+}
+
+/* --- pieces and blocks -------------------------------------------------------------------------------------------- */
+
+/* A piece before it has its block. */
+typedef struct part {
+    uint32_t sequence, length, home, place, block, holds;
+    uint64_t start; /* place: the one rank that has to do with it; FCP_NONE: there are several */
+} part;
+
+typedef struct cutter {
+    planning *x;
+    problem *p;
+    division *d;
+    part *parts;
+    size_t count, room;
+    uint64_t *cut, *other;
+    size_t cut_count, cut_room;
+} cutter;
+
+static bool add_cut(cutter *c, uint64_t at) {
+    if (c->cut_count == c->cut_room) {
+        uint64_t *grown = arena_grow(&c->x->scratch, c->cut, c->cut_count, &c->cut_room, sizeof *grown);
+        c->other = grown ? ARENA_NEW(&c->x->scratch, uint64_t, c->cut_room) : NULL;
+        if (!c->other) return false;
+        c->cut = grown;
+    }
+    c->cut[c->cut_count++] = at;
+    return true;
+}
+
+/* The one rank that computes what the tokens start to end - 1 see and are seen by; FCP_NONE: there are several. */
+static uint32_t place_of(const cutter *c, uint32_t s, uint32_t holds, uint64_t start, uint64_t end) {
+    const division *d = c->d;
+    uint32_t found = FCP_NONE;
+    for (uint32_t i = d->first[s]; i < d->first[s + 1]; i++) {
+        const cad_share *share = &d->shares[i];
+        cad_run rows = share->run, keys = share->run;
+        bool touched = false;
+        if (rows.x < start) rows.x = start;
+        if (rows.y > end) rows.y = end;
+        if (holds & FCP_HOLDS_Q && rows.x < rows.y) touched = cad_work(&d->in.pairs, &rows);
+        if (keys.k0 < start) keys.k0 = start;
+        if (keys.k1 > end) keys.k1 = end;
+        if (holds & FCP_HOLDS_KV && !touched && keys.k0 < keys.k1) touched = cad_work(&d->in.pairs, &keys);
+        if (!touched) continue;
+        if (found != FCP_NONE && found != share->rank) return FCP_NONE;
+        found = share->rank;
+    }
+    return found;
+}
+
+static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const problem_run *runs, uint32_t run_count) {
+    const division *d = c->d;
+    const uint64_t n = problem_length(c->p, s, holds == FCP_HOLDS_KV ? FCP_KEYS : FCP_QUERIES), block = c->p->block;
+    bool alone = true; /* one rank computes each run, with all its keys: no share adds a cut */
+    c->cut_count = 0;
+    for (uint32_t i = d->first[s]; i < d->first[s + 1] && alone; i++)
+        alone = d->first[s + 1] - d->first[s] <= run_count && cad_whole(&d->in.pairs, &d->shares[i].run);
+    for (uint32_t i = 0; i < run_count; i++)
+        if (!add_cut(c, runs[i].start)) return FCP_E_NO_MEMORY;
+    for (uint32_t i = d->first[s]; i < d->first[s + 1]; i++) {
+        const cad_run *r = &d->shares[i].run;
+        if (holds & FCP_HOLDS_Q && (!add_cut(c, r->x) || !add_cut(c, r->y))) return FCP_E_NO_MEMORY;
+        if (holds & FCP_HOLDS_KV && !alone && (!add_cut(c, r->k0) || !add_cut(c, r->k1))) return FCP_E_NO_MEMORY;
+    }
+    if (!add_cut(c, n)) return FCP_E_NO_MEMORY;
+    sort_u64(c->cut, c->other, c->cut_count);
+    uint64_t at = 0;
+    size_t first = c->count;
+    uint32_t run = 0;
+    for (size_t i = 0; at < n;) {
+        while (c->cut[i] <= at) i++;
+        uint64_t to = c->cut[i], end = (at / block + 1) * block;
+        if (to > end) to = end;
+        while (runs[run].end <= at) run++;
+        if (c->count == c->room) {
+            part *grown = arena_grow(&c->x->scratch, c->parts, c->count, &c->room, sizeof *grown);
+            if (!grown) return FCP_E_NO_MEMORY;
+            c->parts = grown;
+        }
+        part *made = &c->parts[c->count++];
+        *made = (part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE,
+                       .holds = holds, .start = at};
+        if (to - at < block) made->place = place_of(c, s, holds, at, to);
+        for (const part *m = made; m-- > c->parts + first && made->place != FCP_NONE;) /* no two of it in a block */
+            if (m->home == made->home && m->place == made->place) made->place = FCP_NONE;
+        at = to;
+    }
+    return FCP_OK;
+}
+
+/* Of equals the longer first, so that few blocks are left half empty. */
+static int compare_parts(const part *a, const part *b) {
+    if (a->holds != b->holds) return a->holds < b->holds ? -1 : 1;
+    if (a->home != b->home) return a->home < b->home ? -1 : 1;
+    if (a->place != b->place) return a->place < b->place ? -1 : 1;
+    return a->length > b->length ? -1 : a->length < b->length;
+}
+
+static fcp_code sort_parts(const cutter *c, uint32_t *order, uint32_t *other, uint32_t count) {
+    for (uint32_t width = 1; width < count; width *= 2) {
+        if (planning_stopped(c->x)) return FCP_E_INTERRUPTED;
+        for (uint32_t from = 0; from < count; from += 2 * width) {
+            uint32_t mid = from + width < count ? from + width : count, end = mid + width < count ? mid + width : count;
+            uint32_t i = from, j = mid, at = from;
+            while (i < mid && j < end)
+                other[at++] = compare_parts(&c->parts[order[j]], &c->parts[order[i]]) < 0 ? order[j++] : order[i++];
+            while (i < mid) other[at++] = order[i++];
+            while (j < end) other[at++] = order[j++];
+        }
+        memcpy(order, other, count * sizeof *order);
+    }
+    return FCP_OK;
+}
+
+/* Gives parts their blocks: those that are alone in order, then the packed ones. room: what is left of each block. */
+static fcp_code choose_blocks(cutter *c, uint32_t *out_blocks) {
+    uint32_t *order = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1);
+    uint32_t *other = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1);
+    uint32_t *room = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1), packed = 0, blocks = 0;
+    if (!order || !other || !room) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (c->parts[i].place == FCP_NONE) c->parts[i].block = blocks++;
+        else order[packed++] = i;
+    }
+    fcp_code code = sort_parts(c, order, other, packed);
+    if (code) return code;
+    for (uint32_t i = 0, first = blocks; i < packed; i++) {
+        part *m = &c->parts[order[i]];
+        const part *before = i ? &c->parts[order[i - 1]] : NULL;
+        if (planning_stopped_at(c->x, i)) return FCP_E_INTERRUPTED;
+        if (!before || before->holds != m->holds || before->home != m->home || before->place != m->place)
+            first = blocks;
+        uint32_t best = FCP_NONE;
+        for (uint32_t b = blocks; b-- > first && blocks - b <= 64;)
+            if (room[b] >= m->length && (best == FCP_NONE || room[b] < room[best])) best = b;
+        if (best == FCP_NONE) room[best = blocks++] = c->p->block;
+        room[best] -= m->length;
+        m->block = best;
+    }
+    *out_blocks = blocks;
+    return FCP_OK;
+}
+
+static fcp_code make_blocks(cutter *c, uint32_t blocks) {
+    problem *p = c->p;
+    uint32_t *first = ARENA_ZNEW(&c->x->scratch, uint32_t, blocks + (size_t)1);
+    p->pieces = ARENA_NEW(&c->x->memory, fcp_piece, c->count);
+    p->blocks = ARENA_ZNEW(&c->x->memory, fcp_block, blocks);
+    c->d->home = ARENA_NEW(&c->x->work, uint32_t, blocks);
+    if (!first || !p->pieces || !p->blocks || !c->d->home) return FCP_E_NO_MEMORY;
+    for (size_t i = 0; i < c->count; i++) first[c->parts[i].block + 1]++;
+    for (uint32_t b = 0; b < blocks; b++) {
+        p->blocks[b] = (fcp_block){.first_piece = first[b], .pieces = first[b + 1]};
+        first[b + 1] += first[b];
+    }
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
+        p->sequence_piece[side] = ARENA_NEW(&c->x->work, uint32_t, c->count);
+        p->piece_start[side] = ARENA_ZNEW(&c->x->work, uint32_t, p->sequences + (size_t)1);
+        if (!p->sequence_piece[side] || !p->piece_start[side]) return FCP_E_NO_MEMORY;
+    }
+    uint32_t entry[FCP_SIDES] = {0};
+    for (size_t i = 0; i < c->count; i++) {
+        const part *m = &c->parts[i];
+        fcp_block *b = &p->blocks[m->block];
+        uint32_t at = first[m->block]++, side = m->holds == FCP_HOLDS_KV ? FCP_KEYS : FCP_QUERIES;
+        p->pieces[at] = (fcp_piece){.sequence = m->sequence, .length = m->length, .start = m->start,
+                                    .offset = b->tokens, .block = m->block};
+        b->tokens += m->length;
+        b->holds = (uint8_t)m->holds;
+        c->d->home[m->block] = m->home;
+        p->sequence_piece[side][entry[side]++] = at; /* parts come by sequence and start */
+        p->piece_start[side][m->sequence + 1] = entry[side];
+    }
+    if (!p->split) {
+        p->sequence_piece[FCP_KEYS] = p->sequence_piece[FCP_QUERIES];
+        p->piece_start[FCP_KEYS] = p->piece_start[FCP_QUERIES];
+    }
+    p->piece_count = (uint32_t)c->count;
+    p->block_count = blocks;
+    return FCP_OK;
+}
+
+/* Shares by sequence; of one sequence in the order in which they were found. */
+static fcp_code sort_shares(planning *x, const cad_shares *found, division *d) {
+    uint32_t sequences = d->in.pairs.sequences;
+    d->first = ARENA_ZNEW(&x->work, uint32_t, sequences + (size_t)2);
+    d->shares = ARENA_NEW(&x->work, cad_share, found->count + 1);
+    if (!d->first || !d->shares) return FCP_E_NO_MEMORY;
+    for (size_t i = 0; i < found->count; i++) d->first[found->at[i].run.sequence + 2]++;
+    for (uint32_t s = 0; s < sequences; s++) d->first[s + 2] += d->first[s + 1];
+    for (size_t i = 0; i < found->count; i++) d->shares[d->first[found->at[i].run.sequence + 1]++] = found->at[i];
+    return FCP_OK;
+}
+
+fcp_code cad_cut(planning *x) {
+    problem *p = x->problem;
+    cad_shares found;
+    arena own = {0};
+    cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1)};
+    if (!c.d) return FCP_E_NO_MEMORY;
+    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
+                             p->block);
+    fcp_code code = cad_input_of(x, &c.d->in);
+    if (!code) code = cad_divide(&c.d->in, &own, &x->scratch, &found);
+    if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
+    arena_free(&own);
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
+        const problem_run *runs = side ? c.d->in.keys : c.d->in.rows;
+        uint32_t total = side ? c.d->in.key_count : c.d->in.row_count, from = 0;
+        uint32_t holds = p->split ? 1u << side : FCP_HOLDS_BOTH;
+        for (uint32_t s = 0; s < p->sequences && !code; s++) {
+            uint32_t to = from;
+            while (to < total && runs[to].sequence == s) to++;
+            code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : cut_sequence(&c, s, holds, runs + from, to - from);
+            if (c.count > UINT32_MAX / 4)
+                code = planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                                     "more than 2^30 pieces are more than a plan holds");
+            from = to;
+        }
+    }
+    uint32_t blocks = 0;
+    if (!code) code = choose_blocks(&c, &blocks);
+    if (!code) code = make_blocks(&c, blocks);
+    if (!code) x->division = c.d;
+    return code;
+}
+
+/* --- placing ------------------------------------------------------------------------------------------------------ */
+
+fcp_code place_by_cad(planning *x, const place_input *in, uint32_t *home) {
+    (void)in; /* blocks have their homes, whatever they weigh */
+    memcpy(home, x->division->home, x->problem->block_count * sizeof *home);
+    return FCP_OK;
+}
+
+fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec) {
+    const problem *p = x->problem;
+    const division *d = x->division;
+    const cad_share **near = ARENA_NEW(&x->scratch, const cad_share *, p->tile_count + (size_t)1);
+    (void)home;
+    if (!near) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        uint32_t count = 0;
+        if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
+        for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
+            const fcp_part *part_of = &p->parts[p->tile_part[t]];
+            const fcp_piece *q = &p->pieces[part_of->q_piece], *k = &p->pieces[part_of->k_piece];
+            if (t == p->tile_start[b] || p->blocks[b].pieces > 1) { /* the shares of these rows */
+                count = 0;
+                for (uint32_t i = d->first[q->sequence]; i < d->first[q->sequence + 1]; i++)
+                    if (d->shares[i].run.x <= q->start && q->start < d->shares[i].run.y) near[count++] = &d->shares[i];
+            }
+            uint32_t i = 0;
+            while (i < count && (k->start < near[i]->run.k0 || k->start >= near[i]->run.k1)) i++;
+            if (i == count)
+                return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "tile %u of block %u is in no share of the work",
+                                     t, b);
+            exec[t] = near[i]->rank;
+        }
+    }
+    return FCP_OK;
+}

@@ -1,0 +1,306 @@
+/* sweep.c: gives runs of rows to bins that have room, in shares of good shape.
+ *
+ * Requires: runs; the room of every bin.
+ * Gives: shares. No bin gets more than its room. What no bin has room for goes to FCP_NONE.
+ * Cost: O((runs + shares) (log bins + bins moved in a list)), and O(log cuts) sums a share.
+ * Units: pairs, bytes.
+ *
+ * What shape is good. A bin that takes W pairs needs a rows and b keys, a b >= W, at `part` bytes a row and `kv` a key.
+ * The sum is least at b = sqrt(W part / kv). So rows that see few more keys than that are taken whole, and rows that
+ * see many more are divided between several bins, each with a segment of the keys. The more room, the larger b: so long
+ * rows go to the bins with most room.
+ *
+ * How bins are filled. The rows of a sequence are taken from the last down. Each time a few bins are chosen, one for
+ * whole rows, and as many rows as fill them. They are cut in shards, and so the last shard hardly ever fits: of it the
+ * bins take the first keys that fit, and the next bins the others. Then the strip is divided among its bins along the
+ * keys:
+ *
+ *         keys ->
+ *         |  bin 1   |  bin 2   |  bin 3  |
+ *   rows  |          |          |         |
+ *    |    |......................---------|   here the first keys of the last shard end
+ *         |  bin 4   |  bin 5      |  bin 6 |
+ *
+ * So each bin is filled at once. A room that were left over would have to be filled with a small share later, and small
+ * shares cost most for each pair. The last rows of a sequence go to the bin that they fit most tightly.
+ */
+#include "compiler/place/cad/cad.h"
+
+#include "compiler/base/sort.h"
+
+enum { PARTS_MOST = 64 };
+
+bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank) {
+    if (list->count == list->room) {
+        cad_share *grown = arena_grow(a, list->at, list->count, &list->room, sizeof *grown);
+        if (!grown) return false;
+        list->at = grown;
+    }
+    list->at[list->count++] = (cad_share){*r, rank};
+    return true;
+}
+
+/* --- prices ------------------------------------------------------------------------------------------------------- */
+
+uint64_t cad_root(unsigned __int128 v) {
+    if (!v) return 0;
+    uint64_t high = (uint64_t)(v >> 64);
+    unsigned bits = high ? 128 - (unsigned)__builtin_clzll(high) : 64 - (unsigned)__builtin_clzll((uint64_t)v);
+    unsigned __int128 x = (unsigned __int128)1 << (bits + 1) / 2, y; /* at least the root */
+    while ((y = (x + v / x) / 2) < x) x = y;
+    return (uint64_t)x;
+}
+
+/* price * room * parts / keys, without overflow. */
+static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_t keys) {
+    return (uint64_t)((unsigned __int128)price * room * parts / keys);
+}
+
+uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts) {
+    if (!keys) keys = 1;
+    uint64_t best = p->kv * keys + rows_cost(whole ? p->whole : p->part, room, 1, keys);
+    uint64_t good = p->kv ? cad_root((unsigned __int128)p->part * room / p->kv) : keys;
+    uint64_t parts = keys / (good ? good : 1);
+    *out_parts = 1;
+    for (uint64_t s = parts; s <= parts + 1 && s <= PARTS_MOST; s++) {
+        if (s < 2) continue;
+        uint64_t cost = p->kv * (keys / s) + rows_cost(p->part, room, s, keys);
+        if (cost >= best) continue;
+        best = cost;
+        *out_parts = (uint32_t)s;
+    }
+    return best;
+}
+
+/* --- bins by room ------------------------------------------------------------------------------------------------- */
+
+typedef struct entry {
+    uint64_t room;
+    uint32_t bin;
+} entry;
+
+typedef struct sweep {
+    const cad_input *in;
+    const cad_pairs *pairs;
+    arena *memory;
+    cad_shares *out;
+    uint64_t *room;
+    entry *bins; /* not taken, by rising room; of equal rooms the lower bin comes last */
+    uint32_t count;
+    uint64_t crumb;
+    cad_runs stack; /* the runs at hand; the last is taken first */
+    cad_runs saved; /* the stack before a strip was cut */
+    uint64_t rest;  /* their work */
+    uint64_t first_key, last_key; /* of their group */
+    cad_runs strip; /* what is given to the next bins */
+} sweep;
+
+static void put(sweep *s, uint32_t bin) {
+    uint64_t room = s->room[bin];
+    if (room <= s->crumb) return;
+    uint32_t low = 0, high = s->count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (s->bins[mid].room < room || (s->bins[mid].room == room && s->bins[mid].bin > bin)) low = mid + 1;
+        else high = mid;
+    }
+    for (uint32_t i = s->count++; i > low; i--) s->bins[i] = s->bins[i - 1];
+    s->bins[low] = (entry){room, bin};
+}
+
+static uint32_t take_at(sweep *s, uint32_t i) {
+    uint32_t bin = s->bins[i].bin;
+    for (s->count--; i < s->count; i++) s->bins[i] = s->bins[i + 1];
+    return bin;
+}
+
+/* The tightest bin that has room for `work`, or else the one with most room. FCP_NONE: there is none. */
+static uint32_t take(sweep *s, uint64_t work) {
+    if (!s->count) return FCP_NONE;
+    uint32_t low = 0, high = s->count;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (s->bins[mid].room < work) low = mid + 1;
+        else high = mid;
+    }
+    return take_at(s, low < s->count ? low : s->count - 1);
+}
+
+/* --- taking ------------------------------------------------------------------------------------------------------- */
+
+/* Takes rows from the top of the stack into s->strip until they have `most` work: whole shards, and of the shard that
+ * does not fit the first keys that do. Returns their work; UINT64_MAX: no memory. */
+static uint64_t cut_strip(sweep *s, uint64_t most) {
+    uint64_t taken = 0;
+    s->strip.count = 0;
+    while (s->stack.count) {
+        cad_run *top = &s->stack.at[s->stack.count - 1], mine = *top;
+        uint64_t work = cad_work(s->pairs, top);
+        if (work <= most - taken) {
+            s->stack.count--;
+            if (work && !cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
+            taken += work;
+            continue;
+        }
+        top->y = mine.x = cad_last_rows(s->pairs, top, most - taken);
+        work = cad_work(s->pairs, &mine);
+        if (work && !cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
+        taken += work;
+        if (taken && most - taken <= s->crumb) break;
+        cad_run next = *top; /* the shard that does not fit */
+        next.x = cad_row_before(s->pairs, top);
+        mine = next;
+        mine.k1 = next.k0 = cad_first_keys(s->pairs, &next, 1, next.k0, next.k1, most - taken);
+        if (!(work = cad_work(s->pairs, &mine))) break;
+        if (next.x == top->x) *top = next;
+        else {
+            top->y = next.x;
+            if (!cad_add(s->memory, &s->stack, &next)) return UINT64_MAX;
+        }
+        if (!cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
+        return taken + work;
+    }
+    return taken;
+}
+
+/* The work of the strip's part against keys k0 to k1 - 1. */
+static uint64_t strip_work(const sweep *s, uint64_t k0, uint64_t k1) {
+    uint64_t work = 0;
+    for (size_t i = 0; i < s->strip.count; i++) {
+        cad_run r = s->strip.at[i];
+        if (r.k0 < k0) r.k0 = k0;
+        if (r.k1 > k1) r.k1 = k1;
+        if (r.k0 < r.k1) work += cad_work(s->pairs, &r);
+    }
+    return work;
+}
+
+/* Gives the strip's part against keys k0 to k1 - 1 to a bin. */
+static bool give(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
+    for (size_t i = 0; i < s->strip.count; i++) {
+        cad_run r = s->strip.at[i];
+        if (r.k0 < k0) r.k0 = k0;
+        if (r.k1 > k1) r.k1 = k1;
+        uint64_t work = r.k0 < r.k1 ? cad_work(s->pairs, &r) : 0;
+        if (!work) continue;
+        s->room[bin] -= work;
+        s->rest -= work;
+        if (!cad_give(s->memory, s->out, &r, bin)) return false;
+    }
+    return true;
+}
+
+/* Fills a few bins with the next strip of the stack. */
+static fcp_code fill(sweep *s) {
+    const cad_run *top = &s->stack.at[s->stack.count - 1];
+    uint32_t bin[PARTS_MOST], count = 0, parts;
+    uint64_t k0 = s->first_key, k1 = s->last_key, all = 0;
+    bin[count++] = take(s, s->rest);
+    uint64_t room = s->room[bin[0]] < s->rest ? s->room[bin[0]] : s->rest;
+    const cad_run *rows = top; /* the top may be the rest of one shard: then what follows counts */
+    if (s->stack.count > 1 && cad_span(s->pairs, top - 1) > cad_span(s->pairs, top)) rows--;
+    cad_cost(&s->in->price, cad_span(s->pairs, rows), room / s->pairs->weight, cad_whole(s->pairs, rows), &parts);
+    for (all = s->room[bin[0]]; count < parts && all < s->rest && s->count; count++) {
+        bin[count] = take(s, s->rest - all);
+        all += s->room[bin[count]];
+    }
+    uint64_t work, over, to[PARTS_MOST];
+    s->saved.count = 0;
+    for (size_t i = 0; i < s->stack.count; i++)
+        if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
+    do { /* keys are cut too, so a bin gets a little less than its room. If the last one gets more: a smaller strip */
+        cad_runs put_back = s->stack;
+        if ((work = cut_strip(s, all)) == UINT64_MAX) return FCP_E_NO_MEMORY;
+        uint64_t from = k0;
+        for (uint32_t i = 0; i + 1 < count; i++)
+            from = to[i] = cad_first_keys(s->pairs, s->strip.at, s->strip.count, from, k1, s->room[bin[i]]);
+        uint64_t last = strip_work(s, from, to[count - 1] = k1);
+        over = last > s->room[bin[count - 1]] ? last - s->room[bin[count - 1]] : 0;
+        if (!over) break;
+        all -= over;
+        s->stack = s->saved;
+        s->saved = put_back;
+        s->saved.count = 0;
+        for (size_t i = 0; i < s->stack.count; i++)
+            if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
+    } while (over);
+    for (uint32_t i = 0; i < count; k0 = to[i++])
+        if (!give(s, k0, to[i], bin[i])) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++)
+        if (work || i) put(s, bin[i]); /* without work the first has too little room for anything here */
+    return FCP_OK;
+}
+
+/* --- groups: the runs of one sequence ----------------------------------------------------------------------------- */
+
+static int compare(const cad_run *a, const cad_run *b) {
+    if (a->sequence != b->sequence) return a->sequence < b->sequence ? -1 : 1;
+    if (a->x != b->x) return a->x < b->x ? -1 : 1;
+    return a->k0 < b->k0 ? -1 : a->k0 > b->k0;
+}
+
+/* Sorts by sequence and row: merging, so that the order of equals is that of the input. */
+static void sort_runs(cad_run *runs, cad_run *other, size_t count) {
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t from = 0; from + width < count; from += 2 * width) {
+            size_t i = from, mid = from + width, j = mid, end = mid + width < count ? mid + width : count, at = from;
+            if (compare(&runs[mid - 1], &runs[mid]) <= 0) continue;
+            while (i < mid && j < end) other[at++] = compare(&runs[j], &runs[i]) < 0 ? runs[j++] : runs[i++];
+            while (i < mid) other[at++] = runs[i++];
+            while (j < end) other[at++] = runs[j++];
+            for (at = from; at < end; at++) runs[at] = other[at];
+        }
+    }
+}
+
+static fcp_code sweep_group(sweep *s, const cad_run *runs, size_t count) {
+    s->stack.count = 0;
+    s->rest = 0;
+    s->first_key = runs[0].k0;
+    s->last_key = runs[0].k1;
+    for (size_t i = 0; i < count; i++) {
+        if (runs[i].k0 < s->first_key) s->first_key = runs[i].k0;
+        if (runs[i].k1 > s->last_key) s->last_key = runs[i].k1;
+        s->rest += cad_work(s->pairs, &runs[i]);
+        if (!cad_add(s->memory, &s->stack, &runs[i])) return FCP_E_NO_MEMORY;
+    }
+    while (s->stack.count && s->count) {
+        if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
+        fcp_code code = fill(s);
+        if (code) return code;
+    }
+    while (s->stack.count)
+        if (!cad_give(s->memory, s->out, &s->stack.at[--s->stack.count], FCP_NONE)) return FCP_E_NO_MEMORY;
+    return FCP_OK;
+}
+
+fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t count, uint64_t *room, uint32_t bins,
+                   uint64_t crumb, cad_shares *out) {
+    sweep s = {.in = in, .pairs = &in->pairs, .memory = a, .out = out, .room = room, .crumb = crumb};
+    cad_run *sorted = ARENA_NEW(a, cad_run, count + 1), *other = ARENA_NEW(a, cad_run, count + 1);
+    uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1);
+    size_t *first = ARENA_NEW(a, size_t, count + 2), groups = 0;
+    s.bins = ARENA_NEW(a, entry, bins + (size_t)1);
+    if (!sorted || !other || !order || !scratch || !first || !s.bins) return FCP_E_NO_MEMORY;
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++) sorted[i] = runs[i];
+    sort_runs(sorted, other, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!i || sorted[i].sequence != sorted[i - 1].sequence) first[groups++] = i;
+        uint64_t keys = cad_span(&in->pairs, &sorted[i]);
+        if (first[groups - 1] == i || order[groups - 1] < keys) order[groups - 1] = keys;
+        if (keys > most) most = keys;
+    }
+    first[groups] = count;
+    unsigned shift = 0;
+    while (most >> shift > UINT32_MAX) shift++;
+    for (size_t g = 0; g < groups; g++) order[g] = (UINT32_MAX - (order[g] >> shift)) << 32 | g;
+    sort_u64(order, scratch, groups);
+    for (uint32_t b = bins; b-- > 0;) put(&s, b);
+    for (size_t i = 0; i < groups; i++) {
+        size_t g = (uint32_t)order[i], n = first[g + 1] - first[g];
+        fcp_code code = sweep_group(&s, sorted + first[g], n);
+        if (code) return code;
+    }
+    return FCP_OK;
+}

@@ -1,0 +1,198 @@
+/* bench_move.c: work that moves: bytes, balance, wires and time of cad, in place, over a contiguous layout.
+ *
+ * Causal masks, head_dim 128, bf16, forward, blocks of 2K, 32,768 tokens a rank, nodes of 8. Bytes are counted from the
+ * placement's blocks and tiles, and what goes over net from the routes.
+ *
+ * A goal of bytes has two parts: 1.03 x what the first prototype found, and 1.4 x (64 heads, 8 of K and V) or 1.6 x (32
+ * heads) the bound. "Today" is fcp with blocks of 2K, its attention and its reshuffle, as it was before work could
+ * move.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "compiler/compile.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/workload.h"
+#include "tests/support/moved.h"
+
+enum { GPUS = 8, TOKENS = 32768, RUNS = 15 };
+
+typedef struct figures {
+    const char *list;
+    uint32_t ranks, heads;
+    double found[3];          /* GB, at 1.005, 1.02 and 1.1; 0: no goal */
+    double today, part, net;  /* GB today; the parts of it that are aimed at, in all and on net; 0: not compared */
+} figures;
+
+static const figures table[] = {
+    {"wlbllm", 64, 64, {24.6, 23.6}, 0, 0, 0},          {"prolong", 64, 64, {56.8, 55.7}, 0, 0, 0},
+    {"wikipedia", 64, 64, {17.9, 16.7}, 0, 0, 0},       {"wlbllm", 256, 64, {111.8, 104.9}, 384.2, 0.30, 0.1},
+    {"prolong", 256, 64, {44.1, 41.3}, 318.7, 0.15, 0.1}, {"wikipedia", 256, 64, {95.7, 92.8}, 357.5, 0.28, 0.1},
+    {"wlbllm", 1024, 64, {0, 0}, 0, 0, 0},              {"prolong", 1024, 64, {0, 0}, 0, 0, 0},
+    {"wikipedia", 1024, 64, {0, 0}, 0, 0, 0},           {"wlbllm", 64, 32, {20.2, 19.3}, 0, 0, 0},
+    {"prolong", 64, 32, {43.5, 42.3}, 0, 0, 0},         {"wikipedia", 64, 32, {14.1, 13.3}, 0, 0, 0},
+    {"wlbllm", 256, 32, {90.2, 85.1}, 0, 0, 0},         {"prolong", 256, 32, {33.9, 31.5}, 0, 0, 0},
+    {"wikipedia", 256, 32, {75.0, 71.2}, 0, 0, 0},
+};
+static const char *const tolerances[3] = {"0.005", "0.02", "0.1"}; /* the last: as DistCA is run */
+
+typedef struct seen {
+    const figures *f;
+    int which;
+    moved relayed, direct;
+    uint64_t bound;
+    double place; /* seconds of processor time */
+    bool good;
+} seen;
+
+static double processor_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Looks at what the passes made; what they make of it later does not matter here. */
+static void look(void *context, const planning *x) {
+    seen *s = context;
+    double times[RUNS];
+    if (!x->placement || !x->division) return;
+    arena keep = {0};
+    fcp_code code = FCP_OK;
+    for (int i = 0; i < RUNS && !code; i++) {
+        arena scratch = {0};
+        cad_shares shares;
+        arena_reset(&keep);
+        double start = processor_now();
+        code = cad_divide(&x->division->in, &keep, &scratch, &shares);
+        times[i] = processor_now() - start;
+        arena_free(&scratch);
+    }
+    cad_input in = x->division->in;
+    in.price = cad_price_of(x->program, false);
+    if (!code) code = cad_bound(&in, &keep, &s->bound);
+    arena_free(&keep);
+    s->place = bench_median(times, RUNS);
+    s->good = !code && moved_of(x, true, &s->relayed) && moved_of(x, false, &s->direct);
+}
+
+static void print_rows(const seen *s) {
+    const figures *f = s->f;
+    const moved *m = &s->relayed;
+    char row[128], note[240], goal[48], of[64];
+    double bytes = (m->kv + m->rows) / 1e9, least = (double)s->bound / 1e9, found = f->found[s->which], most = found * 1.03;
+    double times_bound = f->heads == 64 ? 1.4 : 1.6, over = (double)m->work_max * f->ranks / (double)m->work;
+    if (times_bound * least < most) most = times_bound * least;
+    snprintf(of, sizeof of, "%s-%u, %u:8 at 1%s", f->list, f->ranks, f->heads, tolerances[s->which] + 1);
+    snprintf(row, sizeof row, "move: GB %s", of);
+    if (found != 0) snprintf(goal, sizeof goal, "<= %.1f", most);
+    else *goal = 0;
+    snprintf(note, sizeof note, "prototype %.1f; bound %.1f: %.2f x; KV %.1f; %llu blocks, %llu tiles", found, least, bytes / least,
+             m->kv / 1e9, (unsigned long long)m->blocks, (unsigned long long)m->tiles);
+    bench_row(row, bytes, "GB", goal, bytes <= most, note);
+    snprintf(row, sizeof row, "move: balance %s", of);
+    snprintf(goal, sizeof goal, "<= 1%s", tolerances[s->which] + 1);
+    bench_row(row, over, "x", goal, over <= 1 + atof(tolerances[s->which]) + 1e-6, "");
+    snprintf(row, sizeof row, "move: place %s", of);
+    double most_ms = f->ranks > 256 ? 8 : s->which == 2 ? 3 : 2;
+    snprintf(goal, sizeof goal, "<= %.0f ms", most_ms);
+    bench_row(row, 1e3 * s->place, "ms", goal, 1e3 * s->place <= most_ms, "");
+    if (f->today != 0 && s->which < 2) {
+        snprintf(row, sizeof row, "move: GB / today's, %s", of);
+        snprintf(goal, sizeof goal, "<= %.2f", f->part);
+        bench_row(row, bytes / f->today, "x", goal, bytes / f->today <= f->part, "");
+        snprintf(row, sizeof row, "move: GB on net / today's GB, %s", of);
+        snprintf(goal, sizeof goal, "<= %.2f", f->net);
+        bench_row(row, m->net / 1e9 / f->today, "x", goal, m->net / 1e9 / f->today <= f->net, "");
+    }
+    if (f->heads != 64 || f->ranks == 64) return;
+    /* 4 head_dim flops a pair and head at 600 TFLOP/s; 50 GB/s */
+    double compute = (double)m->work / f->ranks * 4 * 128 * f->heads / 600e12, limit = f->ranks > 256 ? 0.9 : 0.6;
+    snprintf(row, sizeof row, "move: busiest net sender / mean compute, %s", of);
+    snprintf(goal, sizeof goal, "<= %.1f", limit);
+    snprintf(note, sizeof note, "%.1f of %.1f ms; without relays %.1f ms; depth %u; %.1f GB on all wires", (double)m->net_sent / 50e6, compute * 1e3,
+             (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
+    bench_row(row, (double)m->net_sent / 50e9 / compute, "x", goal, (double)m->net_sent / 50e9 / compute <= limit, note);
+    uint64_t wire = m->kv_received > m->kv_copy ? m->kv_received : m->kv_copy;
+    snprintf(row, sizeof row, "move: KV's busiest net sender / max(receiver, copy), %s", of);
+    snprintf(note, sizeof note, "%.2f, %.2f, %.2f GB; without relays %.2f", (double)m->kv_sent / 1e9, (double)m->kv_received / 1e9,
+             (double)m->kv_copy / 1e9, (double)s->direct.kv_sent / 1e9);
+    bench_row(row, (double)m->kv_sent / (double)wire, "x", "<= 1.3", (double)m->kv_sent <= 1.3 * (double)wire, note);
+}
+
+static void batch_rows(const figures *f, int which, const uint64_t *lengths, size_t count) {
+    char source[512];
+    snprintf(source, sizeof source,
+             "model { heads = %u; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %u; gpus = %d; gpu = h200; memory = 100 TB }\n"
+             "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) }\n",
+             f->heads, f->ranks / GPUS, GPUS, tolerances[which]);
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    seen s = {.f = f, .which = which};
+    const compile_watch watch = {look, &s};
+    fcp_plan *plan = NULL;
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
+    if (d && !fcpc_parse_text("bench_move.fcp", source, strlen(source), NULL, d, &program))
+        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
+    if (s.good) print_rows(&s);
+    else {
+        char *text = fcpc_diagnostics_render(d, false);
+        fputs(text ? text : "move: no memory", stderr);
+        free(text);
+    }
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+}
+
+static void look_at_split(void *context, const planning *x) {
+    double *over = context;
+    const problem *p = x->problem;
+    uint64_t *load = x->placement ? calloc(p->ranks, sizeof *load) : NULL, most = 0;
+    for (uint32_t t = 0; load && t < p->tile_count; t++) load[placement_exec(x->placement, t)] += p->tile_pairs[t];
+    for (uint32_t r = 0; load && r < p->ranks; r++) most = load[r] > most ? load[r] : most;
+    if (load) *over = (double)most * p->ranks / (double)p->pairs;
+    free(load);
+}
+
+/* fcp, which splits blocks that are too heavy for one rank. */
+static void split_row(const char *list) {
+    char name[64], row[128];
+    size_t count;
+    bool drawn;
+    snprintf(name, sizeof name, "%s-1024x32k", list);
+    uint64_t *lengths = workload_lengths(name, 1024 * (uint64_t)TOKENS, &count, &drawn);
+    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
+                                 "cluster { nodes = 128; gpus = 8; gpu = h200; memory = 100 TB }\n"
+                                 "plan { mask = causal; block = 2K; passes = forward; strategy = fcp }\n";
+    double over = 0;
+    const compile_watch watch = {.see = look_at_split, .context = &over};
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
+    if (d && lengths && !fcpc_parse_text("bench_move.fcp", source, sizeof source - 1, NULL, d, &program))
+        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
+    snprintf(row, sizeof row, "move: balance %s-1024, fcp, blocks of 2K", list);
+    bench_row(row, over, "x", "<= 1.005", over >= 1 && over <= 1.005 + 1e-6, "");
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    free(lengths);
+}
+
+void bench_move(void) {
+    split_row("prolong");
+    split_row("wikipedia");
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char name[64];
+        size_t count;
+        bool drawn;
+        snprintf(name, sizeof name, "%s-%ux32k", table[i].list, table[i].ranks);
+        uint64_t *lengths = workload_lengths(name, (uint64_t)table[i].ranks * TOKENS, &count, &drawn);
+        int tried = table[i].today != 0 ? 3 : 2;
+        for (int which = 0; which < tried && lengths; which++) batch_rows(&table[i], which, lengths, count);
+        free(lengths);
+    }
+}

@@ -1,0 +1,105 @@
+/* moved.h: what a placement moves, counted from its blocks and tiles by itself: for tests and benchmarks of placement.
+ *
+ * K and V of a block go to every rank, other than its home, with a tile that reads it. Q of a block goes to every rank,
+ * other than its home, that computes a tile of it; its result comes back whole if one rank has all its tiles, else in
+ * parts. By which ways is what routes_find says: over net once to a node, results the same way back. */
+#ifndef MOVED_H
+#define MOVED_H
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/place/cad/cad.h"
+#include "compiler/schedule/routes.h"
+
+typedef struct moved {
+    double kv, rows, net;       /* bytes, forward; net: the part between nodes, with results */
+    double sent;                /* of all hops, those of ranks that only pass on included */
+    uint64_t work, work_max;    /* pairs */
+    uint64_t net_sent;          /* by the rank that sends most over net, results with it */
+    uint64_t kv_sent, kv_received, kv_copy; /* over net: busiest sender and receiver, one copy of the home's that sends most */
+    uint32_t depth;
+    uint64_t blocks, tiles;
+} moved;
+
+static inline int moved_by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Whether a block's own tiles all run at one rank. */
+static inline bool *moved_parts(const planning *x) {
+    const problem *p = x->problem;
+    bool *many = calloc(p->block_count + (size_t)1, 1);
+    for (uint32_t t = 0; many && t < p->tile_count; t++)
+        if (placement_exec(x->placement, t) != placement_exec(x->placement, p->tile_start[p->tile_q[t]]))
+            many[p->tile_q[t]] = true;
+    return many;
+}
+
+/* What has to travel: K and V of a block, and Q of a block with its result on the way back. */
+static inline bool moved_of(const planning *x, bool relay, moved *out) {
+    const problem *p = x->problem;
+    const placement *where = x->placement;
+    const struct fcpc_program *g = x->program;
+    const cad_price price = cad_price_of(g, false);
+    const uint64_t q_bytes = g->heads * (uint64_t)g->head_dim * fcp_dtype_size(g->dtype);
+    uint64_t *load = calloc(p->ranks, sizeof *load), *copy = calloc(p->ranks, sizeof *copy);
+    uint64_t *kv[2] = {calloc(p->ranks, sizeof **kv), calloc(p->ranks, sizeof **kv)}; /* sent, received */
+    uint64_t *pair = malloc((2 * (size_t)p->tile_count + 1) * sizeof *pair);
+    uint32_t *reader = malloc((2 * (size_t)p->tile_count + 1) * sizeof *reader), wants = 0, readers = 0;
+    route_want *want = malloc((2 * (size_t)p->tile_count + 1) * sizeof *want);
+    bool *many = moved_parts(x);
+    size_t count = 0;
+    arena a = {0};
+    routes r;
+    *out = (moved){.blocks = p->block_count, .tiles = p->tile_count};
+    for (uint32_t t = 0; t < p->tile_count; t++) { /* 1 << 63: of Q */
+        uint32_t e = placement_exec(where, t);
+        load[e] += p->tile_pairs[t];
+        if (e != where->home[p->tile_k[t]]) pair[count++] = (uint64_t)p->tile_k[t] << 32 | e;
+        if (e != where->home[p->tile_q[t]]) pair[count++] = UINT64_C(1) << 63 | (uint64_t)p->tile_q[t] << 32 | e;
+    }
+    qsort(pair, count, sizeof *pair, moved_by_value);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t b = (uint32_t)(pair[i] >> 32) & INT32_MAX;
+        bool rows = pair[i] >> 63;
+        uint64_t tokens = p->blocks[b].tokens, each = many[b] ? price.part : price.whole;
+        if (i && pair[i] == pair[i - 1]) continue;
+        if (!i || pair[i] >> 32 != pair[i - 1] >> 32)
+            want[wants++] = (route_want){where->home[b], readers, 0, tokens * (rows ? q_bytes : price.kv),
+                                         rows ? tokens * (each - q_bytes) : 0};
+        reader[readers++] = (uint32_t)pair[i];
+        want[wants - 1].count++;
+        if (rows) out->rows += (double)(tokens * each);
+        else out->kv += (double)(tokens * price.kv);
+    }
+    const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .relay = relay,
+                             .spread = relay, .wants = want, .want_count = wants, .readers = reader};
+    bool good = !routes_find(&in, &a, &a, &r);
+    for (uint32_t w = 0; good && w < wants; w++) {
+        bool crosses = false;
+        for (uint32_t h = r.start[w]; h < r.start[w + 1]; h++) {
+            if (r.hops[h].fabric != FCP_NET) continue;
+            out->net += (double)(want[w].bytes + want[w].back);
+            if (want[w].back) continue;
+            kv[0][r.hops[h].src] += want[w].bytes;
+            kv[1][r.hops[h].dst] += want[w].bytes;
+            crosses = true;
+        }
+        if (crosses) copy[want[w].src] += want[w].bytes;
+    }
+    for (uint32_t i = 0; good && i < p->ranks; i++) {
+        out->work += load[i];
+        if (load[i] > out->work_max) out->work_max = load[i];
+        out->sent += (double)(r.sent[FCP_NET][i] + r.sent[FCP_LOCAL][i]);
+        if (r.sent[FCP_NET][i] > out->net_sent) out->net_sent = r.sent[FCP_NET][i];
+        if (kv[0][i] > out->kv_sent) out->kv_sent = kv[0][i];
+        if (kv[1][i] > out->kv_received) out->kv_received = kv[1][i];
+        if (copy[i] > out->kv_copy) out->kv_copy = copy[i];
+    }
+    out->depth = good ? r.depth : 0;
+    free(load), free(copy), free(kv[0]), free(kv[1]), free(pair), free(reader), free(want), free(many);
+    arena_free(&a);
+    return good;
+}
+#endif
