@@ -678,3 +678,30 @@ fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fc
     fcpc_program_free(p);
     return code;
 }
+
+typedef struct many {
+    const fcp_plan *plan;
+    explain_next *next;
+    explain_told *told;
+    void *context;
+} many;
+
+static fcp_code explain_each(sema *s, void *context) {
+    const many *m = context;
+    fcp_code code = FCP_OK;
+    for (explanation o = {.plan = m->plan}; !code && m->next(m->context, &o); o = (explanation){.plan = m->plan}) {
+        code = explain_mask(s, &o);
+        if (!code) m->told(m->context, &o);
+        arena_free(&o.arena);
+    }
+    return code;
+}
+
+fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
+                       explain_next *next, explain_told *told, diags *d, void *context) {
+    many m = {plan, next, told, context};
+    fcpc_program *p = NULL;
+    fcp_code code = front_parse(name, bytes, size, options, plan, d, &p, explain_each, &m);
+    fcpc_program_free(p);
+    return code;
+}
