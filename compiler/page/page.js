@@ -505,7 +505,7 @@ function level(pairs, area) { return !pairs ? 0 : pairs >= area ? 9 : 1 + Math.f
 
 function maskFigure(p, n, small) {
   const g = p.grids[n], first = p.same ? plans[0] : p, pairs = first.grids[n].pairs, said = first.explained[n];
-  const length = g.queries === g.keys ? `${count(g.keys)} tokens` : `${count(g.queries)} queries, ${count(g.keys)} keys`;
+  const length = g.queries === g.keys ? `${count(g.keys)} tokens` : `${count(g.queries)} quer${g.queries === 1 ? 'y' : 'ies'}, ${count(g.keys)} keys`;
   const area = (r, c) => (g.row_cut[r + 1] - g.row_cut[r]) * (g.col_cut[c + 1] - g.col_cut[c]) * g.heads;
   const c = canvas({class: 'grid', 'aria-label': 'mask and placement', 'data-rows': g.rows, 'data-cols': g.cols}, w => Math.round((w - EDGE) * Math.min(1.25, Math.max(0.3, g.queries / g.keys))) + EDGE - 18, (x, w, h) => {
     const wide = w - EDGE, tall = h - EDGE + 18, top = STRIP + 24;
