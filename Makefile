@@ -14,7 +14,7 @@
 #   make fuzz             fuzz every target [SECONDS=60] [TARGETS='parse plan']
 #
 #   make bench            measure, each figure beside its goal [ROWS=plan]
-#   make pictures         draw the prelude's masks again (grammar/pictures)
+#   make pictures         draw the prelude's masks again (grammar/pictures), and the picture of a page
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
@@ -64,7 +64,7 @@ BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
 C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
-GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o
+GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
 KERNEL_TEXT = abi prim_ptx prim_sm90_ptx common tiles_sm90 forward_rows forward_mma forward_sm90 backward_steps backward_mma backward_ordered_mma backward_sm90 support
@@ -139,6 +139,12 @@ $(B)/gen/profiles.c: $(PROFILES)
 	 echo 'const char *const sim_profile_names[] = {'; for f in $^; do echo "\"$$(basename $$f .profile)\","; done; echo '};'; \
 	 echo 'const char *const sim_profile_texts[] = {'; for f in $^; do sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo ','; done; echo '};'; \
 	 echo 'const unsigned sim_profile_count = $(words $(PROFILES));') > $@
+# The style and the script of pages.
+$(B)/gen/page.c: compiler/page/page.css compiler/page/page.js
+	@mkdir -p $(B)/gen
+	@echo '  array $^'
+	$(Q)(for part in css js; do echo "extern const char page_$$part[]; const char page_$$part[] = {"; \
+	 od -An -v -tu1 compiler/page/page.$$part | sed 's/ *\([0-9][0-9]*\)/(char)\1,/g'; echo '0};'; done) > $@
 $(B)/gen/kernels.c: $(KERNEL_TEXT:%=codegen/kernels/%.h)
 	@mkdir -p $(B)/gen
 	@echo '  array $^'
@@ -269,6 +275,7 @@ fuzz:
 	 tail -n 1 $(B)-fuzz/$$f.log; done
 
 # --- demo, benchmarks, examples -----------------------------------------------------------------------------------------
+demo: SETUP = --no-browser
 demo: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) all
 	$(B)/fcpc examples/lambda.fcp -o $(B)/lambda.plan
@@ -276,6 +283,7 @@ demo: setup
 	$(B)/fcpc run $(B)/lambda.plan
 pictures: all
 	@B=$(B) grammar/pictures/draw.sh
+	@B=$(B) compiler/page/picture.sh
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
@@ -327,7 +335,7 @@ gpu-report:
 
 # --- setting up and installing ------------------------------------------------------------------------------------------
 setup:
-	@.ci/setup.sh
+	@.ci/setup.sh $(SETUP)
 D = $(DESTDIR)$(PREFIX)
 L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a

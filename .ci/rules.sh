@@ -42,6 +42,7 @@ forbidden() {
             if (file ~ /^gen\/kernels/) return "codegen/kernels"
             if (file ~ /^gen\/prelude/) return "grammar"
             if (file ~ /^gen\/profiles/) return "compiler/simulate"
+            if (file ~ /^gen\/page/) return "compiler/page"
             if (file ~ /^(gen\/)?fcp\.(tab|lex|y|l)/) return "compiler/syntax" # the scanner and parser are part of that room
             sub(/\/[^\/]*$/, "", file)
             return file

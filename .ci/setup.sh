@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs with apt what the build and the tests need and this machine lacks. It asks no questions, and does nothing if nothing
-# is missing. Without apt, or without the rights to use it, it says what is missing and fails.
+# is missing. Without apt, or without the rights to use it, it says what is missing and fails. Chromium is for the tests of pages
+# alone, which do without if they must: no attempt is made with --no-browser, and none that fails ends the rest.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -56,7 +57,15 @@ else
     missing_packages="$missing_packages libclang-rt-14-dev"
 fi
 
-[ -z "$missing_tools" ] && exit 0
+browser=chromium
+for name in chromium chromium-browser google-chrome; do command -v $name > /dev/null 2>&1 && browser=; done
+[ "${1:-}" = --no-browser ] && browser=
+
+[ -z "$missing_tools$browser" ] && exit 0
+if [ -z "$missing_tools" ] && { ! command -v apt-get > /dev/null 2>&1 || { [ "$(id -u)" != 0 ] && ! sudo -n true 2> /dev/null; }; }; then
+    echo "no Chromium, and no way to install it: the tests of pages skip what needs it"
+    exit 0
+fi
 if ! command -v apt-get > /dev/null 2>&1; then
     echo "missing:$missing_tools" >&2
     echo "there is no apt here: install them by hand (Debian's packages are:$missing_packages)" >&2
@@ -71,10 +80,18 @@ if [ "$(id -u)" != 0 ]; then
     fi
     as_root="sudo -n"
 fi
-echo "installing:$missing_packages"
 export DEBIAN_FRONTEND=noninteractive
-# shellcheck disable=SC2086
-$as_root apt-get install -y -qq --no-install-recommends $missing_packages > /dev/null 2>&1 ||
-    { $as_root apt-get update -qq &&
-      $as_root apt-get install -y -qq --no-install-recommends $missing_packages > /dev/null; } ||
-    { echo "apt could not install:$missing_packages" >&2; exit 1; }
+install() { # install PACKAGE...: its output is the error, if there is one
+    $as_root apt-get install -y -qq --no-install-recommends "$@" > /dev/null 2>&1 ||
+        { $as_root apt-get update -qq && $as_root apt-get install -y -qq --no-install-recommends "$@" > /dev/null; }
+}
+if [ -n "$missing_tools" ]; then
+    echo "installing:$missing_packages"
+    # shellcheck disable=SC2086
+    install $missing_packages || { echo "apt could not install:$missing_packages" >&2; exit 1; }
+fi
+if [ -n "$browser" ]; then
+    echo "installing: $browser"
+    install "$browser" || echo "apt could not install $browser: the tests of pages skip what needs it"
+fi
+exit 0

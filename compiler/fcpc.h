@@ -176,17 +176,26 @@ typedef struct fcpc_show_options {
     uint64_t row, row_end; /* the part has queries [row, row_end), counted from the sequence's first; an end of 0 means
                             * up to the last */
     uint64_t col, col_end; /* and keys [col, col_end), likewise */
+    const char *ranks;     /* html: what these ranks do when is drawn: "0,5,8..16", "all" or "busiest", which are 8 and the
+                            * median; NULL: all, or the busiest where there are many ranks */
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
 /* A picture of a plan (the mask, who owns which tokens, the pipeline) or of a part of a mask. text is for a
- * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only. json gives the
- * exact counts of a part and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
+ * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only; in it there is also
+ * what each rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part and shows no
+ * whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
  * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key. `options` may be NULL. */
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
+
+/* The last runs of a session with the option `timings`, as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open:
+ * what each rank computed, sent and received when, and what it waited for; the same as `fcpc run --trace` writes. Beyond 64
+ * ranks it has the 8 that computed longest, and the one in the middle of that order. Where ranks are processes it is for
+ * rank 0's, after fcp_session_timings_collect. FCP_E_ARGUMENT: the session has no timings. */
+fcp_code fcpc_trace_json(const fcp_session *session, char **out_text, fcp_error *err);
 
 /* A pair of a query and a key in one sequence, and what is asked about it. */
 typedef struct fcpc_question {

@@ -230,6 +230,8 @@ typedef struct fcp_session_options {
     fcp_partition partition;  /* cuda. If green contexts do not work, GREEN is an error (FCP_E_BACKEND or FCP_E_RUN) and
                                * AUTO is GRID */
     bool mma_sync;            /* cuda: use the kernels for mma.sync also on devices that have faster ones (sm_90a) */
+    bool timings;             /* record when each instruction of a run begins and ends, for fcp_session_timings. With
+                               * "cuda" a run then ends before the call returns, and a pass is never a graph */
 } fcp_session_options;
 #define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}
 
@@ -307,6 +309,22 @@ uint32_t fcp_session_processes(const fcp_session *session);
  * FCP_GATHER_BYTES. All processes call this at the same point; with one process it is a copy. */
 enum { FCP_GATHER_BYTES = 64 };
 fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
+
+/* When an instruction of a run began and ended, in nanoseconds since the run began. An instruction begins when its queue
+ * comes to it, and a transfer when its launch begins. */
+typedef struct fcp_timing {
+    uint64_t begin, end;
+} fcp_timing;
+/* The timings of the last run of a pass, in a session that was made with the option `timings`: those of a queue of a rank
+ * (0: the compute queue, 1: the communication queue), one for each of its instructions, in their order. `fcpc dump`
+ * prints the instructions. They belong to the session, until its next run. With "cuda", inputs are moved before the pass
+ * and results behind it, all together: the first instruction that moves inputs has the time of all of them, and so has
+ * the first that moves results. FCP_E_ARGUMENT: there are none. */
+fcp_code fcp_session_timings(const fcp_session *session, fcp_pass pass, uint32_t rank, uint32_t queue,
+                             const fcp_timing **out_timings, uint32_t *out_count, fcp_error *err);
+/* Gives rank 0's process the timings of all ranks. All processes call this at the same point; with one process there is
+ * nothing to do. Every process counts from the beginning of its own run. */
+fcp_code fcp_session_timings_collect(fcp_session *session, fcp_error *err);
 
 /* The names of what was chosen: "host" with "threads"; "cuda" with "local" or "nccl". */
 const char *fcp_session_backend(const fcp_session *session);

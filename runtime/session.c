@@ -5,6 +5,7 @@
 #include "runtime/exec/session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/sized.h"
@@ -36,6 +37,25 @@ static const fcp_transport *find_transport(const fcp_session_kind *kind, const c
     return NULL;
 }
 
+static void free_times(fcp_times *t) {
+    if (!t) return;
+    free(t->instrs);
+    free(t->transfers);
+    free(t);
+}
+
+static fcp_code make_times(const fcp_plan *plan, fcp_times **out, fcp_error *err) {
+    fcp_times *t = calloc(1, sizeof *t);
+    if (t) t->instrs = calloc(plan->instrs_count + 1, sizeof *t->instrs);
+    if (t) t->transfers = calloc(plan->transfers_count + 1, sizeof *t->transfers);
+    if (t && t->instrs && t->transfers) {
+        *out = t;
+        return FCP_OK;
+    }
+    free_times(t);
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the timings of %llu instructions", (unsigned long long)plan->instrs_count);
+}
+
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err) {
     fcp_session_options own;
@@ -53,11 +73,19 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
         return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda",
                         name);
     const fcp_transport *transport = own.transport ? find_transport(kind, own.transport, err) : kind->transports[0];
-    return transport ? kind->create(plan, &own, transport, out_session, err) : FCP_E_BACKEND;
+    fcp_times *times = NULL;
+    code = transport ? FCP_OK : FCP_E_BACKEND;
+    if (!code && own.timings) code = make_times(plan, &times, err);
+    if (!code) code = kind->create(plan, &own, transport, out_session, err);
+    if (!code) (*out_session)->times = times;
+    else free_times(times);
+    return code;
 }
 
 void fcp_session_free(fcp_session *s) {
-    if (s) s->kind->free(s);
+    if (!s) return;
+    free_times(s->times);
+    s->kind->free(s);
 }
 
 /* A plan that a session is given later must agree with the one it was made for, in what its memory and streams depend
@@ -87,10 +115,19 @@ static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error
 fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err) {
     fcp_error why = {0};
     if (!s || !plan) return fcp_fail(err, FCP_E_ARGUMENT, "a new batch needs a session and a plan");
+    fcp_times *times = NULL;
     fcp_code code = check_same(s, plan, &why);
-    if (!code) return s->kind->rebind(s, plan, err);
-    s->kind->refuse(s, plan, &why);
-    if (err) *err = why;
+    if (!code && s->times) code = make_times(plan, &times, &why);
+    if (code) {
+        s->kind->refuse(s, plan, &why);
+        if (err) *err = why;
+        return code;
+    }
+    code = s->kind->rebind(s, plan, err);
+    if (s->plan == plan && times) { /* also after an error that leaves the session with the new plan */
+        free_times(s->times);
+        s->times = times;
+    } else free_times(times);
     return code;
 }
 
@@ -116,7 +153,10 @@ static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, v
     if (!(s->plan->problem->passes >> pass & 1))
         return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
     fcp_code code = check_tensors(s, pass, tensors, err);
-    return code == FCP_OK ? s->kind->run(s, pass, tensors, stream, err) : code;
+    if (code == FCP_OK && s->times) s->times->ran[pass] = s->times->collected = false;
+    if (code == FCP_OK) code = s->kind->run(s, pass, tensors, stream, err);
+    if (code == FCP_OK && s->times) s->times->ran[pass] = true;
+    return code;
 }
 
 fcp_code fcp_session_run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
@@ -143,6 +183,60 @@ fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void
     if (bytes > FCP_GATHER_BYTES)
         return fcp_fail(err, FCP_E_ARGUMENT, "%zu bytes are too many to gather at once: %d", bytes, FCP_GATHER_BYTES);
     return s->kind->gather(s, mine, bytes, out_all, err);
+}
+
+/* --- timings ------------------------------------------------------------------------------------------------------ */
+
+fcp_code fcp_session_timings(const fcp_session *s, fcp_pass pass, uint32_t rank, uint32_t queue, const fcp_timing **out_timings,
+                             uint32_t *out_count, fcp_error *err) {
+    if (!s || !out_timings || !out_count || (unsigned)pass >= FCP_PASSES || queue >= FCP_QUEUES)
+        return fcp_fail(err, FCP_E_ARGUMENT, "no such timings");
+    if (!s->times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
+    if (!s->times->ran[pass]) return fcp_fail(err, FCP_E_ARGUMENT, "the session has not run the %s pass", fcp_pass_names[pass]);
+    if (rank >= s->plan->problem->ranks || (!s->times->collected && rank - s->first_rank >= s->rank_count))
+        return fcp_fail(err, FCP_E_ARGUMENT, "this process has no timings of rank %u", rank);
+    const fcp_stream *x = fcp_stream_of(s->plan, pass, rank, (fcp_queue)queue);
+    *out_timings = s->times->instrs + x->first;
+    *out_count = x->count;
+    return FCP_OK;
+}
+
+/* The timings of a rank end to end, to or from `memory`. NULL: only their size. */
+static size_t move_times(const fcp_session *s, uint32_t rank, char *memory, bool from) {
+    size_t at = 0;
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const fcp_stream *x = fcp_stream_of(s->plan, (fcp_pass)pass, rank, (fcp_queue)q);
+            struct { void *data; size_t bytes; } part = {s->times->instrs + x->first, x->count * sizeof *s->times->instrs};
+            for (uint32_t i = x->first;; i++) {
+                if (memory && part.bytes) memcpy(from ? part.data : memory + at, from ? memory + at : part.data, part.bytes);
+                at += part.bytes;
+                if (i == x->first + x->count) break;
+                const fcp_instr *launch = &s->plan->instrs[i];
+                bool moves = launch->op == FCP_OP_LAUNCH;
+                part.data = moves ? s->times->transfers + launch->a : NULL;
+                part.bytes = moves ? launch->b * sizeof *s->times->transfers : 0;
+            }
+        }
+    return at;
+}
+
+fcp_code fcp_session_timings_collect(fcp_session *s, fcp_error *err) {
+    if (!s || !s->times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
+    for (uint32_t r = 1; r < s->plan->problem->ranks && s->rank_count < s->plan->problem->ranks; r++) {
+        bool own = r == s->first_rank;
+        if (!own && s->first_rank) continue;
+        size_t bytes = move_times(s, r, NULL, false);
+        char *memory = calloc(1, bytes + 1);
+        if (!memory) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of timings of rank %u", bytes, r);
+        if (own) move_times(s, r, memory, false);
+        fcp_code code = bytes ? s->kind->collect(s, r, memory, bytes, err) : FCP_OK;
+        if (!own && !code) move_times(s, r, memory, true);
+        free(memory);
+        if (code) return code;
+    }
+    s->times->collected = !s->first_rank;
+    return FCP_OK;
 }
 
 uint32_t fcp_session_processes(const fcp_session *s) { return s->plan->problem->ranks / s->rank_count; }

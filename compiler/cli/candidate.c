@@ -39,6 +39,7 @@ fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const
         out->pass[pass].compute = x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
         out->pass[pass].mfu = x->makespan ? sim_mfu(plan, x) : 0;
     }
+    if (how->shown && (code = how->shown(how->context, plan, profile, &options, out_result, err))) return code;
     options.watch = NULL;
     options.noise = (uint32_t)how->noise * 10;
     for (options.seed = 1; options.seed <= how->seeds && !code; options.seed++) {

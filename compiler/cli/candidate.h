@@ -18,12 +18,18 @@ typedef struct candidate {
     } pass[FCP_PASSES];
 } candidate;
 
+/* Is shown a plan that was predicted, with the options of the prediction, while they are there. */
+typedef fcp_code candidate_shown(void *context, const fcp_plan *plan, const sim_profile *profile, const sim_options *options,
+                                 const sim_result *result, fcp_error *err);
+
 /* How candidates are predicted. */
 typedef struct candidate_how {
     const cmd_line *line;
     sim_options options; /* without noise and seed */
     uint64_t noise;      /* percent */
     uint64_t seeds;      /* how many draws; 0: nothing is drawn but, for pulls, once */
+    candidate_shown *shown; /* of candidate_predict; NULL: nobody looks */
+    void *context;          /* of shown */
 } candidate_how;
 
 /* The profile of --profile, or of the plan's gpu. */

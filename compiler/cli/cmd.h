@@ -12,6 +12,7 @@
 #include "compiler/base/json.h"
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
+#include "compiler/simulate/simulate.h"
 
 /* --- the command line (args.c) -------------------------------------------------------------------------------- */
 
@@ -26,7 +27,7 @@
     X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a] [-o F] [--pass forward|backward] [--backward KERNELS]",    \
       "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin")                                 \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
-    X(SIM, "sim", cmd_sim, "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--profile F]",         \
+    X(SIM, "sim", cmd_sim, "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--html F] [--trace F]",         \
       "predict how long a plan takes, beside the bounds that no plan can beat; several strategies or settings side by side") \
     X(CALIBRATE, "calibrate", cmd_calibrate, "ROWS.csv [-o FILE] [--hold-out N]",                                      \
       "fit a profile for sim to measured rows, and say how far each row is from it")                                   \
@@ -78,7 +79,12 @@ typedef enum cmd_kind {
     X(FIELD, "field", 0, CMD_WORD, "NAME=FILE", CMD_BATCH,                                                             \
       "take the values of a field from this file; run PLAN: find here the file that the plan was made from")           \
     X(SVG, "svg", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this SVG file")                                      \
-    X(HTML, "html", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this HTML page, which needs no other file")        \
+    X(HTML, "html", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW) | CMD_BIT(SIM),                                                \
+      "draw into this HTML page, which needs no other file: mask, placement, and what each rank does when, as predicted") \
+    X(TRACE, "trace", 0, CMD_WRITE, "FILE", CMD_BIT(SIM) | CMD_BIT(RUN),                                               \
+      "write what each rank does when to this file, for Perfetto: sim as predicted, run as measured")                   \
+    X(RANKS, "ranks", 0, CMD_WORD, "A,B..C|all|busiest", CMD_BIT(SHOW) | CMD_BIT(SIM) | CMD_BIT(RUN),                          \
+      "with --trace or --html: draw what these ranks do; busiest, the default beyond 64 ranks, are 8 and the median")  \
     X(LENGTH, "length", 'n', CMD_WORD, "TOKENS", CMD_BIT(EXPLAIN),                                                     \
       "assume a sequence of this length; the default is the batch's longest, or q or k + 1")                           \
     X(HEAD, "head", 0, CMD_WORD, "H", CMD_BIT(EXPLAIN), "explain this query head, for a mask that names h; default 0") \
@@ -286,6 +292,20 @@ fcp_code cmd_file_commit(cmd_file *f, fcp_error *err);
 void cmd_file_abandon(cmd_file *f); /* harmless after commit, and for CMD_FILE_NONE */
 /* All three at once. */
 fcp_code cmd_file_write(const char *path, const void *bytes, size_t size, fcp_error *err);
+/* The same for several outputs, those that the line has: all of them are complete before the first gets its name. */
+enum { CMD_TEXTS = 4 };
+typedef struct cmd_text {
+    cmd_option option;
+    const text *bytes;
+} cmd_text;
+fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t count, fcp_error *err);
+
+/* Add the trace of --trace: as it is predicted for a plan, of which `result` is known, or as it was measured in a session
+ * (timeline.c). cmd_check_ranks refuses --ranks that the plan does not have. */
+fcp_code cmd_trace_predicted(const cmd_line *line, const fcp_plan *plan, const sim_profile *profile, const sim_options *how,
+                             const sim_result *result, text *out, fcp_error *err);
+fcp_code cmd_trace_measured(const cmd_line *line, const fcp_session *session, text *out, fcp_error *err);
+fcp_code cmd_check_ranks(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
 /* Writes an SVG image as PNG (png.c). */
 fcp_code cmd_png(const char *svg, size_t size, const char *path, fcp_error *err);

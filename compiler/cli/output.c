@@ -161,12 +161,31 @@ void cmd_file_abandon(cmd_file *f) {
     cmd_release();
 }
 
+static fcp_code write_bytes(cmd_file *f, const char *path, const void *bytes, size_t size, fcp_error *err) {
+    fcp_code code = cmd_file_open(f, path, err);
+    int why = code == FCP_OK ? fcp_write_all(f->file.fd, bytes, size) : 0;
+    return why ? cmd_cannot_write(path, why, err) : code;
+}
+
 fcp_code cmd_file_write(const char *path, const void *bytes, size_t size, fcp_error *err) {
     cmd_file f = CMD_FILE_NONE;
-    fcp_code code = cmd_file_open(&f, path, err);
-    int why = code == FCP_OK ? fcp_write_all(f.file.fd, bytes, size) : 0;
-    if (why) code = cmd_cannot_write(path, why, err);
+    fcp_code code = write_bytes(&f, path, bytes, size, err);
     if (code == FCP_OK) code = cmd_file_commit(&f, err);
     cmd_file_abandon(&f);
+    return code;
+}
+
+fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t count, fcp_error *err) {
+    cmd_file files[CMD_TEXTS];
+    fcp_code code = FCP_OK;
+    for (size_t i = 0; i < count; i++) files[i] = CMD_FILE_NONE;
+    for (size_t i = 0; i < count && code == FCP_OK; i++)
+        if (line->value[texts[i].option]) code = write_bytes(&files[i], line->value[texts[i].option], texts[i].bytes->at, texts[i].bytes->size, err);
+    cmd_hold();
+    for (size_t i = 0; i < count; i++) {
+        if (code == FCP_OK && line->value[texts[i].option]) code = cmd_file_commit(&files[i], err);
+        cmd_file_abandon(&files[i]);
+    }
+    cmd_release();
     return code;
 }

@@ -43,6 +43,7 @@ typedef struct job {
     bool nccl;             /* every rank is a process, of which this is one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
+    text trace; /* of --trace */
 } job;
 
 /* --- what is to be done ------------------------------------------------------------------------------------------- */
@@ -188,7 +189,8 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
                                    .timeout_s = (uint32_t)work->timeout,
                                    .host_tensors = true,
                                    .partition = work->partition,
-                                   .mma_sync = line->value[OPT_MMA_SYNC] != NULL};
+                                   .mma_sync = line->value[OPT_MMA_SYNC] != NULL,
+                                   .timings = line->value[OPT_TRACE] != NULL};
     fcp_code code = fcp_session_create(plan, &options, &work->session, err);
     if (code != FCP_OK) return code;
     fcp_session *session = work->session;
@@ -276,9 +278,10 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
 
 /* Writes all outputs, or none: every file is complete before the first gets its name. */
 static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *err) {
-    cmd_file file[FCP_TENSORS];
+    enum { TRACE = FCP_TENSORS, FILES };
+    cmd_file file[FILES];
     fcp_code code = FCP_OK;
-    for (int t = 0; t < FCP_TENSORS; t++) file[t] = CMD_FILE_NONE;
+    for (int t = 0; t < FILES; t++) file[t] = CMD_FILE_NONE;
     for (int t = 0; t < FCP_TENSORS && code == FCP_OK; t++) {
         if (!(work->outputs & 1u << t)) continue;
         uint64_t dims[3];
@@ -287,9 +290,13 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
         code = cmd_file_open(&file[t], line->value[tensor_option[t]], err);
         if (code == FCP_OK) code = fcp_npy_write(&file[t].file, type, count, dims, work->packed.t[t], err);
     }
+    const char *trace = line->value[OPT_TRACE];
+    if (code == FCP_OK && trace) code = cmd_file_open(&file[TRACE], trace, err);
+    int why = code == FCP_OK && trace ? fcp_write_all(file[TRACE].file.fd, work->trace.at, work->trace.size) : 0;
+    if (why) code = cmd_cannot_write(trace, why, err);
     cmd_hold(); /* an interruption finds all of them in their places, or none */
-    for (int t = 0; t < FCP_TENSORS; t++) {
-        if (code == FCP_OK && work->outputs & 1u << t) code = cmd_file_commit(&file[t], err);
+    for (int t = 0; t < FILES; t++) {
+        if (code == FCP_OK && (t == TRACE ? trace != NULL : work->outputs >> t & 1)) code = cmd_file_commit(&file[t], err);
         cmd_file_abandon(&file[t]);
     }
     cmd_release();
@@ -430,6 +437,7 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     fcp_plan_shape(input->plan, &work->shape);
     code = find_rank(line, input, work, err);
     if (code == FCP_OK) code = settle(line, work, wanted, err);
+    if (code == FCP_OK) code = cmd_check_ranks(line, input->plan, err);
     unsigned set = BIT_Q | BIT_K | BIT_V | (work->pass[FCP_BACKWARD] ? (unsigned)BIT_DO : 0);
     if (code == FCP_OK) code = get_inputs(line, work, set, err);
     if (code == FCP_OK) code = execute(line, input->plan, work, err);
@@ -441,6 +449,8 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     if (work->check) code = share_report(work, &wrong_rank, err);
     if (code == FCP_OK && work->report.ok && work->outputs)
         code = collect(input->plan, work, work->outputs, err);
+    if (code == FCP_OK && line->value[OPT_TRACE]) code = fcp_session_timings_collect(work->session, err);
+    if (code == FCP_OK && line->value[OPT_TRACE] && work->first == 0) code = cmd_trace_measured(line, work->session, &work->trace, err);
     fcp_session_free(work->session);
     work->session = NULL;
     if (code != FCP_OK) return code;
@@ -468,6 +478,7 @@ fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = run_job(line, input, &work, err);
     fcp_session_free(work.session);
     fcp_packed_free(&work.packed);
+    text_free(&work.trace);
     free(work.sample);
     return code;
 }

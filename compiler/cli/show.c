@@ -41,7 +41,8 @@ static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_e
                                .colour = cmd_colour(stdout),
                                .unicode = locale_is_utf8() && !line->value[OPT_ASCII],
                                .part = line->value[OPT_ROWS] || line->value[OPT_COLS] || line->value[OPT_SEQ],
-                               .choose_sequence = line->value[OPT_SEQ] != NULL};
+                               .choose_sequence = line->value[OPT_SEQ] != NULL,
+                               .ranks = line->value[OPT_RANKS]};
     fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_ROWS, &out->row, &out->row_end, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_COLS, &out->col, &out->col_end, err);

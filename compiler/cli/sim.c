@@ -6,6 +6,7 @@
 
 #include "compiler/cli/candidate.h"
 #include "compiler/base/diag.h"
+#include "compiler/page/page.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
 
@@ -22,6 +23,9 @@ typedef struct run {
     sim_profile profile; /* of the last candidate; --profile: of all */
     sweep sweeps[MOST_SWEEPS];
     size_t sweep_count;
+    size_t point; /* the one that is being predicted */
+    page page;    /* of --html */
+    text html, trace, csv; /* the files */
 } run;
 
 /* Splits at commas that stand outside brackets: "fcp(coalesce = 2, buffers = 3),ring" has two parts. */
@@ -201,6 +205,43 @@ static void row_json(json *j, const candidate *x, const sim_result *whole, const
     }
 }
 
+static void candidates_json(json *j, const char *key, const run *r, const candidate *rows, size_t points) {
+    json_array(j, key);
+    for (size_t p = 0; p < points; p++) {
+        json_object(j, NULL);
+        json_object(j, "settings");
+        for (size_t i = 0; i < r->sweep_count; i++) json_string(j, r->sweeps[i].name, value_at(r, p, i));
+        json_end(j);
+        row_json(j, &rows[p], NULL, NULL);
+        json_end(j);
+    }
+    json_end(j);
+}
+
+static fcp_code make_page(run *r, const candidate *rows, size_t points, fcp_error *err) {
+    json j = {0};
+    if (r->sweep_count) candidates_json(&j, NULL, r, rows, points);
+    const char *all = r->sweep_count ? json_text(&j) : NULL;
+    fcp_code code = !all && r->sweep_count ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : page_end(&r->page, all, &r->html, err);
+    json_free(&j);
+    return code;
+}
+
+/* Draws a plan for --trace and --html; of a long sweep the page has only the first plans, and its curves have all. */
+static fcp_code draw(void *context, const fcp_plan *plan, const sim_profile *profile, const sim_options *options, const sim_result *result,
+                     fcp_error *err) {
+    run *r = context;
+    text name = {0};
+    point_text(r, r->point, &name);
+    text_add(&name, "", 1);
+    fcp_code code = name.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
+    if (!code && r->line->value[OPT_HTML] && r->page.plans < PAGE_PLANS)
+        code = page_add(&r->page, name.at, plan, profile, NULL, options, result, r->line->value[OPT_RANKS], err);
+    if (!code && r->line->value[OPT_TRACE]) code = cmd_trace_predicted(r->line, plan, profile, options, result, &r->trace, err);
+    text_free(&name);
+    return code;
+}
+
 static fcp_code print_json(const run *r, const candidate *rows, size_t points, const cmd_input *input, const sim_result *whole, fcp_error *err) {
     json j = {0};
     json_object(&j, NULL);
@@ -210,16 +251,7 @@ static fcp_code print_json(const run *r, const candidate *rows, size_t points, c
         row_json(&j, rows, whole, input->plan);
         cmd_json_diagnostics(&j, input->diagnostics, NULL);
     } else {
-        json_array(&j, "candidates");
-        for (size_t p = 0; p < points; p++) {
-            json_object(&j, NULL);
-            json_object(&j, "settings");
-            for (size_t i = 0; i < r->sweep_count; i++) json_string(&j, r->sweeps[i].name, value_at(r, p, i));
-            json_end(&j);
-            row_json(&j, &rows[p], NULL, NULL);
-            json_end(&j);
-        }
-        json_end(&j);
+        candidates_json(&j, "candidates", r, rows, points);
     }
     json_end(&j);
     return cmd_json_print(&j, err);
@@ -227,7 +259,7 @@ static fcp_code print_json(const run *r, const candidate *rows, size_t points, c
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-static fcp_code write_csv(const run *r, const candidate *rows, size_t points, fcp_error *err) {
+static fcp_code make_csv(run *r, const candidate *rows, size_t points, fcp_error *err) {
     char *bytes = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&bytes, &size);
@@ -235,9 +267,9 @@ static fcp_code write_csv(const run *r, const candidate *rows, size_t points, fc
     print_csv(r, rows, points, f);
     bool lost = ferror(f);
     lost |= fclose(f) != 0;
-    fcp_code code = lost ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_file_write(r->line->value[OPT_CSV], bytes, size, err);
+    if (!lost) text_add(&r->csv, bytes, size);
     free(bytes);
-    return code;
+    return lost || r->csv.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
 /* Plans and predicts the combination of the sweeps' values. */
@@ -247,6 +279,7 @@ static fcp_code try_point(run *r, const cmd_input *opened, size_t point, candida
         settings[i][0] = r->sweeps[i].name;
         settings[i][1] = value_at(r, point, i);
     }
+    r->point = point;
     return candidate_try(&r->how, opened, (const char *const(*)[2])settings, r->sweep_count, &r->profile, out, err);
 }
 
@@ -258,6 +291,7 @@ static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *mem
     fcp_code code = opened.bytes.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_load(r->line, input, err);
     if (!code) code = candidate_profile(r->line, input->plan, &r->profile, err);
     if (!code) code = candidate_predict(&r->how, input->plan, &r->profile, memory, out, result, err);
+    r->how.shown = NULL; /* what is tried for advice is not drawn */
     if (!code && !input->is_plan) {
         code = candidate_advise(&r->how, &opened, input->plan, &r->profile, out, input->diagnostics, err);
         if (!code) cmd_render(input->diagnostics);
@@ -287,9 +321,13 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
         input->diagnostics = rows[0].diagnostics; /* they say more than the error */
         rows[0].diagnostics = NULL;
     }
-    if (!code && r->line->value[OPT_CSV]) code = write_csv(r, rows, points, err);
+    const bool files = r->line->value[OPT_CSV] || r->line->value[OPT_HTML] || r->line->value[OPT_TRACE];
+    const cmd_text texts[] = {{OPT_HTML, &r->html}, {OPT_TRACE, &r->trace}, {OPT_CSV, &r->csv}};
+    if (!code && r->line->value[OPT_HTML]) code = make_page(r, rows, points, err);
+    if (!code && r->line->value[OPT_CSV]) code = make_csv(r, rows, points, err);
+    if (!code) code = cmd_texts_write(r->line, texts, sizeof texts / sizeof *texts, err);
     if (!code && r->line->json) code = print_json(r, rows, points, input, &result, err);
-    else if (!code && !(r->line->value[OPT_CSV] && r->line->quiet)) code = print_table(r, rows, points, err);
+    else if (!code && !(files && r->line->quiet)) code = print_table(r, rows, points, err);
     arena_free(&memory);
     for (size_t p = 0; rows && p < points; p++) fcpc_diagnostics_free(rows[p].diagnostics);
     free(rows);
@@ -317,17 +355,25 @@ static fcp_code read_network(run *r, fcp_error *err) {
 }
 
 fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    run r = {.line = line, .how = {.line = line}};
+    run r = {.line = line, .how = {.line = line, .shown = draw, .context = &r}};
     fcp_code code = read_sweeps(&r, err);
     if (!code) code = read_network(&r, err);
     if (!code) code = cmd_number(line, OPT_NOISE, 1, 1000, 0, &r.how.noise, err);
     if (!code) code = cmd_number(line, OPT_SEEDS, 1, 100000, r.how.noise ? 16 : 0, &r.how.seeds, err);
     if (!code && line->value[OPT_SEEDS] && !r.how.noise && r.how.options.network != SIM_NETWORK_PULLS)
         code = fcp_fail(err, FCP_E_USAGE, "--seeds goes with --noise, or with --network pulls");
+    if (!code && line->value[OPT_TRACE] && r.sweep_count)
+        code = fcp_fail(err, FCP_E_USAGE, "--trace draws one plan: it does not go with --strategy and --sweep, and -D chooses one");
+    if (!code && line->value[OPT_TRACE] && r.how.options.network > SIM_NETWORK_SHARED)
+        code = fcp_fail(err, FCP_E_USAGE, "--trace needs rounds: with --network %s a rank's transfers overlap", sim_network_names[r.how.options.network]);
     if (!code) code = cmd_open(line, input, err);
     if (!code && input->is_plan && r.sweep_count)
         code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: --strategy and --sweep need the program that it was made from", line->file);
     if (!code) code = predict_all(&r, input, err);
+    page_free(&r.page);
+    text_free(&r.html);
+    text_free(&r.trace);
+    text_free(&r.csv);
     for (size_t i = 0; i < r.sweep_count; i++) {
         for (size_t v = 0; r.sweeps[i].values && v < r.sweeps[i].count; v++) free(r.sweeps[i].values[v]);
         free(r.sweeps[i].values);

@@ -657,24 +657,56 @@ static fcp_code explain_mask(sema *s, void *context) {
         if (x.failed || !agrees(p, o, &w, s->scratch, &same)) return FCP_E_NO_MEMORY;
         if (!x.lazy) break;
     }
-    if (same && o->plan && o->allowed) {
-        explain_computed *c = ARENA_NEW(&o->arena, explain_computed, 1);
-        bool found;
-        if (!c) return FCP_E_NO_MEMORY;
-        code = explain_computed_find(o->plan, o->sequence, o->q, o->k, o->h, &o->arena, c, &found);
-        if (code != FCP_OK) return code;
-        if (found) o->computed = c;
-    }
     if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;
     diag_error(s->d, FCP_E_INTERNAL, p->mask_span,
                "the mask code gives another answer for q = %" PRId64 ", k = %" PRId64, o->q, o->k);
     return FCP_E_INTERNAL;
 }
 
+/* The same, and of a plan also who computes the pair: that is looked for in all of its tiles. */
+static fcp_code explain_whole(sema *s, void *context) {
+    explanation *o = context;
+    fcp_code code = explain_mask(s, o);
+    if (code != FCP_OK || !o->plan || !o->allowed) return code;
+    explain_computed *c = ARENA_NEW(&o->arena, explain_computed, 1);
+    bool found;
+    if (!c) return FCP_E_NO_MEMORY;
+    code = explain_computed_find(o->plan, o->sequence, o->q, o->k, o->h, &o->arena, c, &found);
+    if (code == FCP_OK && found) o->computed = c;
+    return code;
+}
+
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out) {
     fcpc_program *p = NULL;
-    fcp_code code = front_parse(name, bytes, size, options, out->plan, d, &p, explain_mask, out);
+    fcp_code code = front_parse(name, bytes, size, options, out->plan, d, &p, explain_whole, out);
+    fcpc_program_free(p);
+    return code;
+}
+
+typedef struct many {
+    const fcp_plan *plan;
+    explain_next *next;
+    explain_told *told;
+    void *context;
+} many;
+
+static fcp_code explain_each(sema *s, void *context) {
+    const many *m = context;
+    fcp_code code = FCP_OK;
+    for (explanation o = {.plan = m->plan}; !code && m->next(m->context, &o); o = (explanation){.plan = m->plan}) {
+        code = explain_mask(s, &o);
+        if (!code) m->told(m->context, &o);
+        arena_free(&o.arena);
+    }
+    return code;
+}
+
+fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
+                       explain_next *next, explain_told *told, diags *d, void *context) {
+    many m = {plan, next, told, context};
+    fcpc_program *p = NULL;
+    fcp_code code = front_parse(name, bytes, size, options, plan, d, &p, explain_each, &m);
     fcpc_program_free(p);
     return code;
 }

@@ -98,6 +98,9 @@ const char *show_shade(bool unicode, uint32_t level);
 /* The colour that shows it in an image (svg.c): level is 0 to SHOW_RAMP. */
 enum { SHOW_RAMP = 9 };
 const char *show_share_colour(uint32_t level);
+/* The colour of a rank; there are SHOW_RANK_COLOURS of them. */
+enum { SHOW_RANK_COLOURS = 16 };
+const char *show_rank_colour(uint32_t rank);
 /* value * steps / most, rounded up, so that it is 0 only for 0. */
 uint32_t show_steps(uint64_t value, uint64_t most, uint32_t steps);
 /* The stretch that holds a query or key, counted from the sequence's first. */

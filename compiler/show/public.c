@@ -93,16 +93,6 @@ fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, c
     return hand_over(&t, code, out_text, err);
 }
 
-fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
-    fcpc_show_options o;
-    fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
-    if (code != FCP_OK) return code;
-    if (o.part) return fcp_fail(err, FCP_E_ARGUMENT, "a page shows a whole plan, not a part of a mask");
-    text t = {0};
-    code = show_html(plan, &t, err);
-    return hand_over(&t, code, out_text, err);
-}
-
 fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
     fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);

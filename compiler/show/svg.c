@@ -1,4 +1,4 @@
-/* svg.c: draws a plan as an SVG image, alone or in an HTML page.
+/* svg.c: draws a plan as an SVG image.
  *
  * The image shows what the plan is for and what it costs, the masks, the ranks and the pipeline, with tooltips. The
  * same plan gives the same bytes: coordinates are integers, in tenths of a pixel.
@@ -22,8 +22,7 @@
 enum {
     WIDTH = 12000, /* all lengths are in tenths of a pixel */
     MARGIN = 300,
-    LEVELS = SHOW_RAMP,
-    MAX_SOURCE = 1 << 16
+    LEVELS = SHOW_RAMP
 };
 
 #define COMPUTE "#2f6fb3"
@@ -37,11 +36,11 @@ typedef struct pen {
     int y; /* the top of the next panel */
 } pen;
 
-static const char *rank_colour(uint32_t rank) {
-    static const char *const colours[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
+const char *show_rank_colour(uint32_t rank) {
+    static const char *const colours[SHOW_RANK_COLOURS] = {"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
                                           "#bbbbbb", "#ee8866", "#44bb99", "#99ddff", "#ffaabb", "#aaaa00",
                                           "#7755aa", "#885522", "#006666", "#dd99dd"};
-    return colours[rank % (sizeof colours / sizeof *colours)];
+    return colours[rank % SHOW_RANK_COLOURS];
 }
 
 const char *show_share_colour(uint32_t level) {
@@ -219,8 +218,8 @@ static void draw_owners_of(pen *p, const show_grid *g, fcp_side of, bool left, b
         snprintf(title, sizeof title,
                  "tokens %" PRIu64 "..%" PRIu64 ": %sblock %" PRIu32 ", rank %" PRIu32 ", node %" PRIu32, begin, end,
                  by_block ? "" : "from ", s->block, s->home, fcp_node_of(p->m->plan->problem, s->home));
-        if (left) rect(p, x - thick - 20, y + from, thick, to - from, rank_colour(s->home), title);
-        if (above) rect(p, x + from, y - thick - 20, to - from, thick, rank_colour(s->home), title);
+        if (left) rect(p, x - thick - 20, y + from, thick, to - from, show_rank_colour(s->home), title);
+        if (above) rect(p, x + from, y - thick - 20, to - from, thick, show_rank_colour(s->home), title);
         snprintf(number, sizeof number, "%" PRIu32, s->home);
         if (left && to - from >= 90) label(p, x - thick - 50, y + (from + to) / 2 + 35, "s-e", number);
     }
@@ -367,7 +366,7 @@ static void draw_ranks(pen *p) {
         int y = p->y + 200 + (int)row * height;
         row_name(m, row, name);
         label(p, 1180, y + height / 2 + 15, "s-e", name);
-        if (m->ranks_a_row == 1) rect(p, MARGIN, y + 10, 120, height - 60, rank_colour(row), NULL);
+        if (m->ranks_a_row == 1) rect(p, MARGIN, y + 10, 120, height - 60, show_rank_colour(row), NULL);
     }
     p->y += 500 + (int)m->rank_rows * height;
 }
@@ -516,70 +515,7 @@ static void draw_image(const show_model *m, text *t) {
     text_free(&body);
 }
 
-/* Adds a table of all figures of the summary record. */
-static void draw_table(const fcp_plan *plan, text *t) {
-    const fcp_summary *s = plan->summary;
-    const struct {
-        const char *name;
-        uint64_t value;
-    } rows[] = {
-        {"sequences", s->sequences},
-        {"blocks", s->blocks},
-        {"tiles", s->tiles},
-        {"allowed pairs", s->pairs},
-        {"pairs of the busiest rank", s->pairs_max_rank},
-        {"pairs of the heaviest block", s->pairs_max_block},
-        {"tokens of the fullest rank", s->tokens_max_rank},
-        {"bytes moved, forward", s->bytes_total},
-        {"of these, between nodes", s->bytes_inter_node},
-        {"bytes sent by the busiest sender", s->send_max},
-        {"bytes received by the busiest receiver", s->recv_max},
-        {"bytes of the reshuffle", s->bytes_reshuffle},
-        {"rounds", s->rounds},
-        {"lower bound of rounds", s->rounds_lower_bound},
-        {"dependent rounds", s->rounds_dependent},
-        {"rounds of the reshuffle", s->rounds_reshuffle},
-        {"stages", s->stages},
-        {"transient KV slots, at most", s->slots_max},
-        {"bytes of running state read and written", s->state_bytes},
-        {"bytes of memory of the largest rank", s->memory_peak_bytes},
-        {"bytes moved, backward", s->backward_bytes_total},
-        {"of these, between nodes", s->backward_bytes_inter_node},
-        {"rounds, backward", s->backward_rounds},
-        {"dependent rounds, backward", s->backward_rounds_dependent},
-        {"stages, backward", s->backward_stages},
-        {"bytes of the plan file", plan->file_size},
-    };
-    char value[SHOW_COUNT];
-    text_puts(t, "<table>\n");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        text_printf(t, "<tr><td>%s</td><td>%s</td></tr>\n", rows[i].name, show_count(value, rows[i].value));
-    text_puts(t, "</table>\n");
-}
-
-static void draw_page(const show_model *m, text *t) {
-    const fcp_plan *plan = m->plan;
-    size_t size = plan->source_count < MAX_SOURCE ? plan->source_count : MAX_SOURCE;
-    text_puts(t, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>");
-    escape(t, m->mask, strlen(m->mask));
-    text_puts(
-        t,
-        "</title>\n<style>\n"
-        "body { font-family: \"DejaVu Sans\", Verdana, sans-serif; margin: 1em auto; max-width: 1200px; color: #222 }\n"
-        "svg { max-width: 100%; height: auto } td { padding: 1px 1.5em 1px 0 }\n"
-        "td:last-child { text-align: right; font-variant-numeric: tabular-nums }\n"
-        "pre { background: #f4f4f4; padding: 1em; overflow-x: auto }\n"
-        "</style>\n</head>\n<body>\n");
-    draw_image(m, t);
-    text_puts(t, "<h2>All figures</h2>\n");
-    draw_table(plan, t);
-    text_puts(t, "<h2>The program</h2>\n<pre>");
-    escape(t, plan->source, size);
-    text_puts(t, size < plan->source_count ? "\n...</pre>\n" : "</pre>\n");
-    text_puts(t, "</body>\n</html>\n");
-}
-
-static fcp_code draw(const fcp_plan *plan, bool page, text *out, fcp_error *err) {
+fcp_code show_svg(const fcp_plan *plan, text *out, fcp_error *err) {
     show_scale scale = {.grid_cols = 64,
                         .grid_rows = 64,
                         .minor_cols = 32,
@@ -591,13 +527,9 @@ static fcp_code draw(const fcp_plan *plan, bool page, text *out, fcp_error *err)
     show_model m;
     fcp_code code = show_model_make(plan, &scale, &memory, &m);
     if (!code) {
-        if (page) draw_page(&m, out);
-        else draw_image(&m, out);
+        draw_image(&m, out);
         if (out->failed) code = FCP_E_NO_MEMORY;
     }
     arena_free(&memory);
     return code ? fcp_fail(err, code, "out of memory while drawing") : FCP_OK;
 }
-
-fcp_code show_svg(const fcp_plan *plan, text *out, fcp_error *err) { return draw(plan, false, out, err); }
-fcp_code show_html(const fcp_plan *plan, text *out, fcp_error *err) { return draw(plan, true, out, err); }

@@ -20,6 +20,4 @@ fcp_code show_text(const fcp_plan *plan, const show_options *options, text *out,
 /* An SVG image. Its size is bounded: where there are more than 64 ranks, stages, or cells on a side, several are
  * drawn as one. */
 fcp_code show_svg(const fcp_plan *plan, text *out, fcp_error *err);
-/* An HTML page that needs no other file: the same image, the summary and the program. */
-fcp_code show_html(const fcp_plan *plan, text *out, fcp_error *err);
 #endif

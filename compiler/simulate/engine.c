@@ -95,7 +95,7 @@ static void compute(walk *w, uint32_t rank) {
                 uint32_t cause = comm->first + x->a - 1;
                 while (cause > comm->first && w->m->plan->instrs[cause].op != FCP_OP_LAUNCH) cause--;
                 sim_show_wait(w->m, w->options, rank, i, q->end, until, cause);
-                w->ranks[rank].wait[sim_reason_of(w->m, cause)] += until - q->end;
+                w->ranks[rank].wait[sim_reason_of(w->m->plan, cause)] += until - q->end;
                 q->end = until;
             }
         } else {

@@ -251,7 +251,7 @@ static bool go_on_computing(events *x, uint32_t rank) {
     uint64_t takes = task_time(x, k);
     if (x->now > q->end && k->needs) {
         uint32_t cause = x->tasks.at[comm->first + k->needs - 1].instr;
-        x->ranks[rank].wait[sim_reason_of(x->m, cause)] += x->now - q->end;
+        x->ranks[rank].wait[sim_reason_of(x->m->plan, cause)] += x->now - q->end;
         sim_show_wait(x->m, x->how, rank, k->wait, q->end, x->now, cause);
     }
     sim_show_work(x->m, x->how, rank, k->instr, x->now, x->now + takes);

@@ -125,6 +125,10 @@ typedef struct sim_result {
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err);
 
+/* What a compute queue waits for that waits for this launch, an index of plan->instrs. */
+sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch);
+/* The block of an instruction, as sim_interval has it; of a LAUNCH FCP_NONE. */
+uint32_t sim_block_of(const fcp_plan *plan, uint32_t instr);
 /* The largest of a pass's bounds. */
 uint64_t sim_largest_bound(const sim_pass *pass);
 /* Model FLOPs per second over the ranks' peak. */

@@ -9,12 +9,17 @@ static const sim_reason reasons[FCP_CLASSES] = {[FCP_KV] = SIM_KV, [FCP_Q] = SIM
 static const bool of_block[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = true, [FCP_OP_MERGE] = true, [FCP_OP_FINISH] = true,
                                             [FCP_OP_REDUCE_Q] = true, [FCP_OP_ROUND] = true};
 
-sim_reason sim_reason_of(const sim_model *m, uint32_t launch) {
-    const fcp_instr *x = &m->plan->instrs[launch];
+sim_reason sim_reason_of(const fcp_plan *plan, uint32_t launch) {
+    const fcp_instr *x = &plan->instrs[launch];
     sim_reason reason = SIM_KV;
     for (uint32_t t = x->a; x->op == FCP_OP_LAUNCH && t < x->a + x->b; t++)
-        if (reasons[m->plan->transfers[t].cls] > reason) reason = reasons[m->plan->transfers[t].cls];
+        if (reasons[plan->transfers[t].cls] > reason) reason = reasons[plan->transfers[t].cls];
     return reason;
+}
+
+uint32_t sim_block_of(const fcp_plan *plan, uint32_t instr) {
+    const fcp_instr *x = &plan->instrs[instr];
+    return of_block[x->op] ? x->a : x->op == FCP_OP_ATTEND && x->b == 1 ? plan->visits[x->a].q_block : FCP_NONE;
 }
 
 void sim_show_work(const sim_model *m, const sim_options *options, uint32_t rank, uint32_t instr, uint64_t start, uint64_t end) {
@@ -24,14 +29,14 @@ void sim_show_work(const sim_model *m, const sim_options *options, uint32_t rank
         .start = start, .end = end, .ready = start, .bytes = x->op == FCP_OP_COPY ? sim_model_copied(m, x) : 0, .rank = rank,
         .pass = m->pass, .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE, .transfer = FCP_NONE,
         .peer = FCP_NONE, .stage = x->stage, .round = FCP_NONE,
-        .block = of_block[x->op] ? x->a : x->op == FCP_OP_ATTEND && x->b == 1 ? m->plan->visits[x->a].q_block : FCP_NONE});
+        .block = sim_block_of(m->plan, instr)});
 }
 
 void sim_show_wait(const sim_model *m, const sim_options *options, uint32_t rank, uint32_t instr, uint64_t start, uint64_t end, uint32_t cause) {
     if (!options || !options->watch || start == end) return;
     options->watch(options->context, &(sim_interval){
         .start = start, .end = end, .ready = start, .rank = rank, .pass = m->pass, .lane = SIM_LANE_COMPUTE, .doing = SIM_WAIT,
-        .reason = sim_reason_of(m, cause), .instr = instr, .cause = cause, .transfer = FCP_NONE, .peer = FCP_NONE,
+        .reason = sim_reason_of(m->plan, cause), .instr = instr, .cause = cause, .transfer = FCP_NONE, .peer = FCP_NONE,
         .stage = m->plan->instrs[instr].stage, .round = FCP_NONE, .block = FCP_NONE});
 }
 
@@ -44,7 +49,7 @@ void sim_show_transfer(const sim_model *m, const sim_options *options, uint32_t 
         options->watch(options->context, &(sim_interval){
             .start = start, .end = end, .ready = ready[way], .bytes = sim_model_bytes(m, t), .rank = way == FCP_SEND ? from : t->peer,
             .pass = m->pass, .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL, .doing = way == FCP_SEND ? SIM_SEND : SIM_RECV,
-            .reason = sim_reason_of(m, launch[way]), .instr = launch[way], .cause = FCP_NONE, .transfer = transfer,
+            .reason = sim_reason_of(m->plan, launch[way]), .instr = launch[way], .cause = FCP_NONE, .transfer = transfer,
             .peer = way == FCP_SEND ? t->peer : from, .stage = x->stage, .round = x->c, .block = t->block});
     }
 }

@@ -3,9 +3,6 @@
 #define FCPC_SIMULATE_TIMELINE_H
 #include "compiler/simulate/model.h"
 
-/* What a compute queue waits for that waits for this launch. */
-sim_reason sim_reason_of(const sim_model *m, uint32_t launch);
-
 /* Each does nothing if nobody watches, or if nothing lasts. Indices are of plan->instrs and plan->transfers. */
 void sim_show_work(const sim_model *m, const sim_options *options, uint32_t rank, uint32_t instr, uint64_t start, uint64_t end);
 /* `cause`: the last launch that the queue waited for. */

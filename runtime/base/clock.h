@@ -13,6 +13,13 @@ static inline double fcp_clock(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The same in nanoseconds. */
+static inline uint64_t fcp_clock_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* A time limit for something that is polled. If this process was stopped, or had no processor, whoever it waits for is
  * not to blame; so of the time between two polls at most `step` counts. */
 typedef struct fcp_patience {

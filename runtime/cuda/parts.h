@@ -13,6 +13,7 @@
  *   partition    multiprocessors for attention and for communication
  *   devices      opening and closing all devices
  *   marks        how far each queue has come, for error messages
+ *   timing       when each instruction began and ended
  *   maps         tensor maps for the copy engine of sm_90
  *   work         what the compute queue's instructions launch
  *   reshuffle    between the caller's tensors and home blocks
@@ -96,6 +97,7 @@ typedef struct cuda_device {
     cuda_stage stage;
     cu_event *events;        /* all that were made; the first `event_free` are free */
     uint32_t event_count, event_free, event_capacity;
+    cu_event base;           /* of a timed run: when it began (timing.c) */
 } cuda_device;
 
 /* The work lists of one ATTEND: where they begin in the rank's cuda_work, and how long they are. */
@@ -139,6 +141,9 @@ typedef struct cuda_rank {
     uint32_t mark;
     fcp_partials partials;
     cu_stream streams[FCP_QUEUES];
+    /* of a timed run (timing.c): before each instruction of a queue and behind the last; when results are out */
+    cu_event *times[FCP_QUEUES], time_out;
+    uint32_t time_count[FCP_QUEUES];
 } cuda_rank;
 
 typedef struct fcp_cuda_session {

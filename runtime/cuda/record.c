@@ -22,6 +22,7 @@
 #include "runtime/cuda/early.h"
 #include "runtime/cuda/marks.h"
 #include "runtime/cuda/rounds.h"
+#include "runtime/cuda/timing.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/where.h"
 
@@ -129,7 +130,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
     while (!code && behind && k->at < stream->count) {
         const fcp_instr *i = &x->plan->instrs[stream->first + k->at];
         bool was = x->walks[rank].launched;
-        if ((code = fcp_net_pace(x->s->base.net, 1, err))) return code; /* of earlier ones: marks say which */
+        if ((code = fcp_net_pace(x->s->base.net, x->s->base.times ? 2 : 1, err))) return code; /* of earlier ones: marks say which */
         if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
@@ -137,6 +138,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
             code = fcp_cuda_event_record(x->s, r->device, r->streams[q], &k->done[k->at], err);
         if (!code && behind && q == FCP_COMM && k->at + 1 == r->early[x->pass].after)
             code = fcp_cuda_early_ready(x->s, r, x->pass, x->walks[rank].prepared, err);
+        if (!code && behind) code = fcp_cuda_timing_instr(x->s, r, q, k->at + 1, err);
         if (code) return fail_at(x, rank, q, code, err);
         k->at += behind;
     }
@@ -211,6 +213,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         if (!code && s->ranks[r].early[pass].after)
             code = fcp_cuda_event_record(s, s->ranks[r].device, s->ranks[r].streams[FCP_COMPUTE], &x.walks[r].prepared,
                                          err);
+        for (int q = 0; !code && q < FCP_QUEUES; q++) code = fcp_cuda_timing_instr(s, &s->ranks[r], (fcp_queue)q, 0, err);
     }
     if (!code) code = walk_all(&x, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {

@@ -20,6 +20,7 @@
 #include "runtime/cuda/record.h"
 #include "runtime/cuda/reshuffle.h"
 #include "runtime/cuda/stage.h"
+#include "runtime/cuda/timing.h"
 
 enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
 
@@ -107,6 +108,7 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);
+    if (!code && cls == FCP_OUT) code = fcp_cuda_timing_out(s, err);
     if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
     return code ? code : fcp_cuda_join(s, origin, err);
 }
@@ -118,17 +120,20 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
     if (!code && s->finished) code = fcp_cuda_event_await(s, origin, s->finished, err);
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
+    if (!code) code = fcp_cuda_timing_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
     if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[pass], host && inside == tensors, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
     if (!code) code = mark_finished(s, d, origin, err);
-    if (!code && wait) {
+    if (!code && (wait || s->base.times)) {
         char what[40] = "the forward pass";
         if (pass == FCP_BACKWARD) memcpy(what, "the backward pass", sizeof "the backward pass");
         code = fcp_cuda_wait(s, origin, what, err);
         if (!code) code = fcp_net_watch(s->base.net, what, err);
     }
+    if (!code) code = fcp_cuda_timing_read(s, pass, err);
+    fcp_cuda_timing_end(s);
     return code;
 }
 

@@ -37,11 +37,20 @@ typedef struct fcp_session_kind {
     const char *(*warning)(const fcp_session *session);
 } fcp_session_kind;
 
+/* What a session with the option `timings` records of its runs: fcp_session_timings. The kinds fill it. */
+typedef struct fcp_times {
+    fcp_timing *instrs;  /* one for each instruction of the plan */
+    uint64_t *transfers; /* when each transfer of the plan ended, in nanoseconds since the run began */
+    uint64_t began;      /* of the run under way, as fcp_clock_ns has it; for kinds that read the clock */
+    bool ran[FCP_PASSES], collected;
+} fcp_times;
+
 /* The base of every session. */
 struct fcp_session {
     const fcp_session_kind *kind;
     const fcp_plan *plan;
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
+    fcp_times *times;                /* NULL: nothing is recorded */
 };
 #endif

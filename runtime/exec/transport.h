@@ -26,6 +26,7 @@ typedef struct fcp_wire {
     uint32_t peer;
     uint8_t dir, fabric; /* FCP_SEND or FCP_RECV; fcp_fabric */
     uint16_t segments;
+    uint64_t *ended; /* where a transport that moves bytes at once writes fcp_clock_ns when it has; NULL: nowhere */
     fcp_segment segment[FCP_SEGMENTS];
 } fcp_wire;
 

@@ -318,6 +318,8 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
     for (uint32_t i = 0; i < x->b; i++)
         if (!fcp_at_caller(&transfers[i]) && transfers[i].dir == FCP_SEND) finish_outputs(rank, &transfers[i]);
     fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, rank->tensors, x, err);
+    fcp_times *times = s->base.times;
+    for (uint32_t i = 0; times && code == FCP_OK && i < x->b; i++) rank->wires.list[i].ended = &times->transfers[x->a + i];
     if (code == FCP_OK) code = fcp_net_launch(s->base.net, rank->index, s->pass, x->c, rank->wires.list, x->b, err);
     struct patience patience = patience_begin(s);
     rank->waiting = x->c;
@@ -338,6 +340,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
     }
     rank->waiting = FCP_NONE;
     if (code != FCP_OK) return code;
+    for (uint32_t i = 0; times && i < x->b; i++) times->transfers[x->a + i] -= times->began;
     fcp_wires_unpack(&rank->wires, &rank->arena, rank->tensors, x);
     fcp_partials_launched(&rank->partials, s->plan, x);
     return FCP_OK;
@@ -368,6 +371,8 @@ static void run_queue(fcp_rank *rank, fcp_queue queue) {
     const fcp_stream *stream = fcp_stream_of(s->plan, s->pass, rank->index, queue);
     for (uint32_t i = 0; i < stream->count && !s->failed; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
+        fcp_timing *timing = s->base.times ? &s->base.times->instrs[stream->first + i] : NULL;
+        if (timing) timing->begin = fcp_clock_ns() - s->base.times->began;
         fcp_error err = {0};
         fcp_code code = FCP_OK;
         if (x->op == FCP_OP_WAIT) wait_for(rank, queue, i, x->a);
@@ -376,6 +381,7 @@ static void run_queue(fcp_rank *rank, fcp_queue queue) {
         else code = fcp_fail(&err, FCP_E_INTERNAL, "not an instruction of this queue");
         if (code != FCP_OK) fail_at(rank, queue, i, code, err.message);
         if (s->failed) return;
+        if (timing) timing->end = fcp_clock_ns() - s->base.times->began;
         pthread_mutex_lock(&rank->lock);
         rank->completed[queue]++;
         pthread_cond_broadcast(&rank->changed);
@@ -552,6 +558,7 @@ static fcp_code exec_create(const fcp_plan *plan, const fcp_session_options *opt
 
 static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     s->pass = pass;
+    if (s->base.times) s->base.times->began = fcp_clock_ns();
     s->failed = false;
     s->progress = 0;
     s->computing = 0;

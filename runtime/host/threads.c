@@ -189,6 +189,7 @@ static struct message *take(struct endpoint *e, uint32_t *out_wire) {
 /* A wire is complete. The lock is held. */
 static void finish(struct endpoint *e, uint32_t wire) {
     e->done[wire] = 1;
+    if (e->wires[wire].ended) *e->wires[wire].ended = fcp_clock_ns();
     if (--e->left == 0) pthread_cond_broadcast(&e->changed);
 }
 

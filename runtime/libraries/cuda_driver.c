@@ -14,10 +14,12 @@ static const char *const symbols[] = {
 #define X(name, type) #name,
     FCP_CUDA_SYMBOLS(X)
     FCP_CUDA_OPTIONAL(X)
+    FCP_CUDA_RENAMED(X)
+    "cuEventElapsedTime",
 #undef X
 };
 #define X(name, type) +1
-enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols, OPTIONAL_COUNT = 0 FCP_CUDA_OPTIONAL(X) };
+enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols, OPTIONAL_COUNT = 1 FCP_CUDA_OPTIONAL(X) FCP_CUDA_RENAMED(X) };
 #undef X
 _Static_assert(sizeof(cu_resource) == 144, "the size that the driver writes");
 _Static_assert(sizeof(fcp_cuda_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "the table holds pointers and nothing else");
@@ -48,6 +50,7 @@ fcp_code fcp_cuda_open(fcp_cuda **out_cuda, fcp_error *err) {
     fcp_code code = fcp_library_load(&library, table, &c->path, err);
     if (!code) {
         memcpy(&c->call, table, sizeof c->call);
+        if (!c->call.event_elapsed) c->call.event_elapsed = c->call.event_elapsed_first;
         if (c->call.version(&c->version) || c->version < OLDEST)
             code = fcp_fail(err, FCP_E_BACKEND, "the CUDA driver in '%s' is for CUDA %d.%d; %d.%d or later is needed", c->path,
                             c->version / 1000, c->version % 1000 / 10, OLDEST / 1000, OLDEST % 1000 / 10);

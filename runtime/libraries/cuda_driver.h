@@ -132,10 +132,15 @@ enum { FCP_CUDA_OPTIONAL_SINCE = 12050 };
     X(cuGreenCtxDestroy, cu_result (*green_destroy)(cu_green))                                                         \
     X(cuGreenCtxStreamCreate, cu_result (*green_stream)(cu_stream *, cu_green, unsigned, int))
 
+/* The same for a function that older drivers have under its first name, without the _v2. */
+#define FCP_CUDA_RENAMED(X) X(cuEventElapsedTime_v2, cu_result (*event_elapsed)(float *, cu_event, cu_event))
+
 typedef struct fcp_cuda_table {
 #define X(name, type) type;
     FCP_CUDA_SYMBOLS(X)
     FCP_CUDA_OPTIONAL(X)
+    FCP_CUDA_RENAMED(X)
+    cu_result (*event_elapsed_first)(float *, cu_event, cu_event); /* by its first name */
 #undef X
 } fcp_cuda_table;
 

@@ -836,6 +836,66 @@ else
     echo "skipped: run --backend cuda: no driver that stands in is built (make gpu-binaries)"
 fi
 
+# --- what each rank does when ------------------------------------------------------------------------------------------
+# In each thread slices follow each other, every arrow has both ends in slices, counters end at nothing and never go below it.
+# fits FILE: the trace is as it should be
+fits() {
+    jq -e '.traceEvents as $e
+        | [$e[] | select(.ph == "X")] as $x
+        | ($x | group_by([.pid, .tid]) | all(sort_by(.ts) | [.[:-1], .[1:]] | transpose | all(.[0].ts + .[0].dur <= .[1].ts + 1e-6)))
+        and ([$e[] | select(.ph == "s" or .ph == "f")] | group_by(.id) | all(length == 2 and (map(.ph) | sort) == ["f", "s"] and (map(.pid) | unique | length) == 2))
+        and ([$e[] | select(.ph == "C") | .args[]] | all(. >= 0))
+        and ([$e[] | select(.ph == "C" and .name != "memory")] | group_by([.pid, .name]) | all(max_by(.ts).args | add == 0))
+        and ([$e[] | select(.ph == "M" and .name == "thread_name") | .args.name] | unique) == ["compute", "local", "net"]
+        and ($x | length) > 10' "$1" > /dev/null
+}
+says() { jq -e "$2" "$1" > /dev/null; }
+ok "a trace of a prediction" "$fcpc" sim a.fcp --trace sim.json
+holds "which fits" fits sim.json
+holds "and says what it is" says sim.json '.otherData.timeline == "predicted" and (.otherData.profile | length > 0) and .otherData.ranks == 4'
+ok "a trace of a run" "$fcpc" run a.plan --trace run.json --out traced.npy
+holds "which fits" fits run.json
+holds "and says what it is" says run.json '.otherData.timeline == "measured" and .otherData.backend == "host"'
+# the slices that move something: names, threads, and what is in them but times
+moved() { jq -S '[.traceEvents[] | select(.ph == "X" and .tid > 1) | {pid, tid, name, cat, args: (.args | del(.send.waited_us, .receive.waited_us))}] | sort' "$1"; }
+moved sim.json > sim.moved
+moved run.json > run.moved
+holds "prediction and measurement have the same slices, processes and threads" cmp sim.moved run.moved
+jq -s '.[0].traceEvents += (.[1].traceEvents | map(select(.ph == "X" or .ph == "M" and .name == "thread_name") | .tid += 3 | if .ph == "M" then .args.name += " (measured)" else . end)) | .[0]' \
+    sim.json run.json > both.json
+holds "one above the other" says both.json '[.traceEvents[] | select(.ph == "X") | .tid] | unique == [1, 2, 3, 4, 5, 6]'
+ok "some ranks" "$fcpc" -q sim a.fcp --trace some.json --ranks 1,3..4
+holds "those" says some.json '[.traceEvents[].pid] | unique == [1, 3]'
+program wide.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }
+cluster { nodes = 10; gpus = 8; gpu = h200 }; batch { lengths = [20000] }; plan { mask = causal; block = 128 }'
+ok "beyond 64 ranks" "$fcpc" -q sim wide.fcp --trace wide.json
+holds "the 8 busiest and the median" says wide.json '[.traceEvents[].pid] | unique | length == 9'
+ok "all of them" "$fcpc" -q sim wide.fcp --trace wide.json --ranks all
+holds "all" says wide.json '[.traceEvents[].pid] | unique | length == 80'
+bad "a rank that is not there" 2 E001 sim a.fcp --trace out/x.json --ranks 0,4
+bad "no ranks" 2 E001 run a.plan --trace out/x.json --ranks three
+bad "a page of ranks that are not there" 2 E001 show a.plan --html out/x.html --ranks 9
+bad "a trace of several plans" 2 E001 sim a.fcp --strategy all --trace out/x.json
+bad "a trace of what has no rounds" 2 E001 sim a.fcp --network pulls --trace out/x.json
+bad "a trace where nothing may be" 1 E011 sim a.fcp --trace out
+bad "a trace in no folder" 1 E011 run a.plan --trace out/none/x.json
+bad "a trace onto the page" 1 E011 sim a.fcp --trace out/x --html out/x
+kept "a trace onto the program" a.fcp sim a.fcp --trace a.fcp
+if [ -c /dev/full ]; then
+    bad "a full disk under one of three files" 1 E011 sim a.fcp --trace out/x.json --csv out/x.csv --html /dev/full
+    bad "a full disk under a trace" 1 E011 run a.plan --out out/x.npy --trace /dev/full
+fi
+if [ -e "$B/standin/libcuda.so" ]; then
+    ok "a trace of a run on CUDA" env FCP_CUDA_DRIVER="$B/standin/libcuda.so" FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" \
+        STANDIN_PLAN=gpu.plan "$fcpc" run gpu.plan --backend cuda --trace cuda.json
+    holds "which fits" fits cuda.json
+    holds "and says what it is" says cuda.json '.otherData.timeline == "measured" and .otherData.backend == "cuda"'
+    ok "what is predicted for it" "$fcpc" -q sim gpu.plan --trace gpu.json
+    moved gpu.json > gpu.moved
+    moved cuda.json > cuda.moved
+    holds "has the same slices" cmp gpu.moved cuda.moved
+fi
+
 # --- a process a rank -------------------------------------------------------------------------------------------------
 for name in RANK WORLD_SIZE LOCAL_RANK OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK SLURM_PROCID; do unset $name; done
 bad "a transport that is not there" 1 E702 run gpu.plan --backend cuda --transport carrier

@@ -271,7 +271,7 @@ static bool order(asked *q) {
 static bool times(asked *q) {
     cu_event timed[2] = {NULL}, untimed = NULL;
     float ms = -1;
-    if (!q->g->more.elapsed) return say(q, "there is no cuEventElapsedTime");
+    if (!q->g->cuda->call.event_elapsed) return say(q, "there is no cuEventElapsedTime");
     for (int i = 0; i < 2; i++) CALL(event_create, &timed[i], 0);
     CALL(event_create, &untimed, CU_EVENT_DISABLE_TIMING);
     CALL(event_record, timed[0], q->a);
@@ -279,7 +279,7 @@ static bool times(asked *q) {
     CALL(event_record, timed[1], q->a);
     CALL(event_record, untimed, q->a);
     CALL(stream_wait, q->a);
-    cu_result told = q->g->more.elapsed(&ms, timed[0], timed[1]), refused = q->g->more.elapsed(&ms, timed[0], untimed);
+    cu_result told = q->g->cuda->call.event_elapsed(&ms, timed[0], timed[1]), refused = q->g->cuda->call.event_elapsed(&ms, timed[0], untimed);
     CALL(event_destroy, timed[0]);
     CALL(event_destroy, timed[1]);
     CALL(event_destroy, untimed);

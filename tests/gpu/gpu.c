@@ -39,8 +39,6 @@ static void find(void *handle, const char *name, void *slot) {
 static void look_beyond(gpu *g) {
     void *handle = dlopen(g->cuda->path, RTLD_NOW | RTLD_LOCAL);
     standin *(*control)(void) = NULL;
-    find(handle, "cuEventElapsedTime_v2", &g->more.elapsed);
-    if (!g->more.elapsed) find(handle, "cuEventElapsedTime", &g->more.elapsed);
     find(handle, "cuGraphGetNodes", &g->more.graph_nodes);
     find(handle, "standin_control", &control);
     g->control = control ? control() : NULL;

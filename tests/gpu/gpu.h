@@ -31,12 +31,9 @@ bool journal_next(const journal *j, size_t *at, const char *kind, char *name, si
 /* --- the machine ---------------------------------------------------------------------------------------------------- */
 enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY has room for what each of four ranks says */
 
-/* Functions of the driver that the runtime does not use; NULL if the driver lacks one. Before CUDA 12.8 there is only
- * cuEventElapsedTime, which does the same as its successor. */
+/* Functions of the driver that the runtime does not use; NULL if the driver lacks one. */
 typedef struct gpu_node_ *gpu_node;
-#define GPU_SYMBOLS(X)                                                                                                 \
-    X(cuEventElapsedTime_v2, cu_result (*elapsed)(float *, cu_event, cu_event))                                        \
-    X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *))
+#define GPU_SYMBOLS(X) X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *))
 typedef struct gpu_symbols {
 #define X(name, type) type;
     GPU_SYMBOLS(X)

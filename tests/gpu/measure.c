@@ -45,7 +45,7 @@ static bool time_some(gpu *g, bool (*put)(gpu *, void *, char[GPU_WHY]), void *c
     if (good) good = gpu_ok(g, call->stream_wait(g->stream), why, "what was to be timed failed");
     for (unsigned i = 0; good && i < count; i++) {
         float ms = 0;
-        good = gpu_ok(g, g->more.elapsed(&ms, events[i], events[i + 1]), why, "no time between two events");
+        good = gpu_ok(g, g->cuda->call.event_elapsed(&ms, events[i], events[i + 1]), why, "no time between two events");
         out_ms[i] = ms;
     }
     for (unsigned i = 0; i <= count; i++)
@@ -56,7 +56,7 @@ static bool time_some(gpu *g, bool (*put)(gpu *, void *, char[GPU_WHY]), void *c
 bool gpu_time(gpu *g, bool (*put)(gpu *, void *, char[GPU_WHY]), void *context, double *out_ms, double *out_spread,
               char why[GPU_WHY]) {
     double ms[MOST] = {0};
-    if (!g->more.elapsed) {
+    if (!g->cuda->call.event_elapsed) {
         snprintf(why, GPU_WHY, "the driver has no cuEventElapsedTime");
         return false;
     }

@@ -104,6 +104,7 @@ _Static_assert(sizeof(fk_map) == sizeof(CUtensorMap) && _Alignof(fk_map) >= 64, 
 #define cu_map_fill CUtensorMapFloatOOBfill
 
 FCP_CUDA_SYMBOLS(SAME_FUNCTION)
+FCP_CUDA_RENAMED(SAME_FUNCTION)
 GPU_SYMBOLS(SAME_FUNCTION)
 
 #if CUDA_VERSION >= 12040 /* green contexts */
@@ -129,12 +130,13 @@ FCP_CUDA_OPTIONAL(SAME_FUNCTION)
 
 int main(void) {
     static const asked_name required[] = {FCP_CUDA_SYMBOLS(ASKED_NAME)}, optional[] = {FCP_CUDA_OPTIONAL(ASKED_NAME)},
-                            tests[] = {GPU_SYMBOLS(ASKED_NAME)};
+                            renamed[] = {FCP_CUDA_RENAMED(ASKED_NAME)}, tests[] = {GPU_SYMBOLS(ASKED_NAME)};
     int wrong = 0;
     SAME_HANDLE(wrong, CU_DEFAULT_LEGACY, CU_STREAM_LEGACY);
     SAME_HANDLE(wrong, CU_DEFAULT_PER_THREAD, CU_STREAM_PER_THREAD);
     wrong += same_names("required", required, sizeof required / sizeof *required);
     wrong += same_names("optional", optional, sizeof optional / sizeof *optional);
+    wrong += same_names("renamed", renamed, sizeof renamed / sizeof *renamed);
     wrong += same_names("tests", tests, sizeof tests / sizeof *tests);
     return wrong != 0;
 }

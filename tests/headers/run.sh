@@ -142,8 +142,8 @@ mistake cuda "$cuda" $driver 's/CU_DEFAULT_PER_THREAD = 2/CU_DEFAULT_PER_THREAD 
 mistake cuda "$cuda" $driver 's/unsigned char padding\[92\]/unsigned char padding[96]/' 'cu_resource'
 mistake cuda "$cuda" $driver 's/unsigned count, least, alignment/unsigned least, count, alignment/' 'cu_resource.count'
 mistake cuda "$cuda" tests/machines/standin/errors.h 's/CAPTURE_UNJOINED, 904/CAPTURE_UNJOINED, 903/' CAPTURE_UNJOINED
-mistake cuda "$cuda" tests/gpu/gpu.h 's/(\*elapsed)(float \*/(*elapsed)(double */' cuEventElapsedTime
-mistake cuda "$cuda" tests/gpu/gpu.h 's/X(cuEventElapsedTime_v2,/X(cuEventElapsedTime,/' 'the header calls cuEventElapsedTime_v2'
+mistake cuda "$cuda" $driver 's/(\*event_elapsed)(float \*/(*event_elapsed)(double */' cuEventElapsedTime
+mistake cuda "$cuda" $driver 's/X(cuEventElapsedTime_v2,/X(cuEventElapsedTime,/' 'the header calls cuEventElapsedTime_v2'
 mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/(\*destroy)(nvrtc_program \*)/(*destroy)(nvrtc_program)/' nvrtcDestroyProgram
 mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/NVRTC_INTERNAL_ERROR = 11/NVRTC_INTERNAL_ERROR = 10/' NVRTC_INTERNAL_ERROR
 mistake nccl "$nccl" runtime/libraries/nccl.h 's/(\*init)(nccl_comm \*, int, nccl_id,/(*init)(nccl_comm *, int, nccl_id *,/' ncclCommInitRankConfig

@@ -49,7 +49,7 @@ plan    { mask = causal; block = 128 }
 EOF
 "$fcpc" -q a.fcp -o a.plan || { echo "memory: 0 passed, 1 failed: no plan"; exit 1; }
 for arguments in --version --help "help run" "a.fcp -o b.plan" "show a.fcp" "show a.plan --svg a.svg" "show a.plan --html a.html" \
-    "verify a.plan" "emit a.plan -o a.cu" "dump a.plan" "fmt a.fcp" "explain a.fcp 5 3"; do
+    "sim a.fcp --strategy all --html a.html" "sim a.plan --trace a.json --html a.html" "verify a.plan" "emit a.plan -o a.cu" "dump a.plan" "fmt a.fcp" "explain a.fcp 5 3"; do
     for kb in 200000 400000; do ends $kb "$arguments"; done
 done
 # OpenBLAS takes more: 128 MB for each thread of its own and for each of ours
@@ -57,7 +57,7 @@ limited 200000 "$fcpc" run a.plan
 status=$?
 if [ $status = 1 ] && grep -q 'error\[E012\].*OpenBLAS' err; then good; else fail "ulimit -v 200000, fcpc run: status $status"; fi
 for kb in 120000 250000 300000 350000 400000 500000 600000 700000 800000 1000000; do
-    ends_somehow $kb "run a.plan --no-check"
+    ends_somehow $kb "run a.plan --no-check --trace a.json"
 done
 # GLib, under librsvg, ends the process when it gets no memory for a thread
 for kb in 120000 160000 200000 300000; do ends_somehow $kb "show a.plan --png a.png"; done

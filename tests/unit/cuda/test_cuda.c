@@ -184,9 +184,10 @@ Test(cuda, refuses) {
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
 /* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
-static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_with) {
+static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, fcp_code code_with) {
     fcp_plan *plan = make_plan("causal", 2, 1, "");
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192,
+                                   .timings = timings};
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err;
@@ -231,12 +232,17 @@ static void fail_each(standin *x, uint32_t graph_from, int with, fcp_code code_w
 Test(cuda, every_call_fails) {
     standin *x = stand();
     x->devices = 2;
-    fail_each(x, UINT32_MAX, 719, FCP_E_RUN);
+    fail_each(x, UINT32_MAX, false, 719, FCP_E_RUN);
 }
 Test(cuda, every_call_fails_in_graphs) {
     standin *x = stand();
     x->devices = 2;
-    fail_each(x, 1, CU_ERROR_OUT_OF_MEMORY, FCP_E_NO_MEMORY);
+    fail_each(x, 1, false, CU_ERROR_OUT_OF_MEMORY, FCP_E_NO_MEMORY);
+}
+Test(cuda, every_call_fails_while_it_is_timed) {
+    standin *x = stand();
+    x->devices = 2;
+    fail_each(x, 1, true, CU_ERROR_OUT_OF_MEMORY, FCP_E_NO_MEMORY);
 }
 
 /* An error in a launch says where; after it the session refuses; a device that does not get on is not waited for. */

@@ -32,15 +32,16 @@ typedef struct scene {
     fcp_error err;
 } scene;
 
-static fcp_code create(process *p, const given *g, const fcp_plan *plan, fcp_session **out, fcp_error *err) {
+static fcp_code create(process *p, const given *g, const fcp_plan *plan, bool timings, fcp_session **out, fcp_error *err) {
     fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1,
                        .id = p->shared->id.bytes};
     fcp_session_options options = {.size = sizeof options, .backend = g->pair->backend, .transport = g->pair->transport,
-                                   .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100, .graph_from = 2};
+                                   .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100, .graph_from = 2,
+                                   .timings = timings};
     return fcp_session_create(plan, &options, out, err);
 }
 
-static bool begin(process *p, scene *x) {
+static bool begin_timed(process *p, scene *x, bool timings) {
     *x = (scene){.p = p, .given = p->argument};
     const given *g = x->given;
     fcp_shape shape;
@@ -51,10 +52,11 @@ static bool begin(process *p, scene *x) {
         if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &x->err) == FCP_OK, "%s", x->err.message);
         process_meet(p, 0, 1);
     }
-    fcp_code code = create(p, g, g->plans[CAUSAL], &x->session, &x->err);
+    fcp_code code = create(p, g, g->plans[CAUSAL], timings, &x->session, &x->err);
     CHECK(p, code == FCP_OK, "%s", x->err.message);
     return code == FCP_OK;
 }
+static bool begin(process *p, scene *x) { return begin_timed(p, x, false); }
 
 static void end(scene *x) {
     fcp_packed_free(&x->packed);
@@ -173,6 +175,77 @@ static void refuses_what_cannot_be_run(process *p) {
     end(&x);
 }
 Test(sessions, refuse_what_cannot_be_run_and_go_on) { on_every_pair(refuses_what_cannot_be_run); }
+
+/* --- timings ------------------------------------------------------------------------------------------------------ */
+
+/* What the instructions of one rank say about their times: each queue goes on in order, and no WAIT ends before what it
+ * waits for. */
+static void timings_fit(process *p, const fcp_session *s, const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
+    const fcp_timing *t[FCP_QUEUES] = {NULL, NULL};
+    uint32_t count[FCP_QUEUES];
+    fcp_error err;
+    for (uint32_t q = 0; q < FCP_QUEUES; q++)
+        CHECK(p, fcp_session_timings(s, pass, rank, q, &t[q], &count[q], &err) == FCP_OK, "%s", err.message);
+    for (uint32_t q = 0; q < FCP_QUEUES; q++) {
+        const fcp_stream *stream = fcp_stream_of(plan, pass, rank, (fcp_queue)q);
+        CHECK(p, t[q] && count[q] == stream->count);
+        for (uint32_t i = 0; t[q] && i < count[q]; i++) {
+            const fcp_instr *x = &plan->instrs[stream->first + i];
+            CHECK(p, t[q][i].begin <= t[q][i].end, "rank %u, queue %u, instruction %u ends before it begins", rank, q, i);
+            CHECK(p, !i || t[q][i - 1].end <= t[q][i].begin, "rank %u, queue %u, instruction %u begins too early", rank, q, i);
+            if (x->op == FCP_OP_WAIT && x->a && x->a <= count[!q] && plan->instrs[fcp_stream_of(plan, pass, rank, (fcp_queue)!q)->first + x->a - 1].op != FCP_OP_COPY)
+                CHECK(p, t[!q][x->a - 1].end <= t[q][i].end, "rank %u, queue %u, wait %u ends too early", rank, q, i);
+            for (uint32_t n = x->a; x->op == FCP_OP_LAUNCH && n < x->a + x->b; n++)
+                CHECK(p, s->times->transfers[n] >= t[q][i].begin && s->times->transfers[n] <= t[q][i].end);
+        }
+    }
+}
+
+static void records_timings(process *p) {
+    scene x;
+    if (begin_timed(p, &x, true)) {
+        const fcp_plan *plan = x.given->plans[CAUSAL];
+        const fcp_timing *t;
+        uint32_t first, count, own = fcp_session_ranks(x.session, &first);
+        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT, "nothing has run");
+        for (int again = 0; again < 3; again++) CHECK(p, run_all(&x, plan, 7) == FCP_OK, "%s", x.err.message);
+        judge(&x, plan, "timed");
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            for (uint32_t r = first; r < first + own; r++) timings_fit(p, x.session, plan, (fcp_pass)pass, r);
+        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, RANKS, 0, &t, &count, &x.err) == FCP_E_ARGUMENT);
+        if (own < RANKS) CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, !first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT);
+        CHECK(p, fcp_session_timings_collect(x.session, &x.err) == FCP_OK, "%s", x.err.message);
+        for (int pass = 0; pass < FCP_PASSES && !first; pass++)
+            for (uint32_t r = 0; r < RANKS; r++) {
+                uint64_t last = 0;
+                timings_fit(p, x.session, plan, (fcp_pass)pass, r);
+                for (uint32_t q = 0; q < FCP_QUEUES; q++)
+                    if (!fcp_session_timings(x.session, (fcp_pass)pass, r, q, &t, &count, &x.err) && count && t[count - 1].end > last)
+                        last = t[count - 1].end;
+                CHECK(p, last > 0, "rank %u took no time", r);
+            }
+        p->cuda->plan = x.given->plans[WINDOW];
+        CHECK(p, fcp_session_rebind(x.session, x.given->plans[WINDOW], &x.err) == FCP_OK, "%s", x.err.message);
+        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT, "the new plan has not run");
+        CHECK(p, run_all(&x, x.given->plans[WINDOW], 7) == FCP_OK, "%s", x.err.message);
+        timings_fit(p, x.session, x.given->plans[WINDOW], FCP_BACKWARD, first);
+    }
+    end(&x);
+}
+Test(sessions, record_timings) { on_every_pair(records_timings); }
+
+static void has_no_timings_unasked(process *p) {
+    scene x;
+    if (begin(p, &x)) {
+        const fcp_timing *t;
+        uint32_t count;
+        CHECK(p, run_all(&x, x.given->plans[CAUSAL], 7) == FCP_OK, "%s", x.err.message);
+        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, p->rank, 0, &t, &count, &x.err) == FCP_E_ARGUMENT);
+        CHECK(p, fcp_session_timings_collect(x.session, &x.err) == FCP_E_ARGUMENT);
+    }
+    end(&x);
+}
+Test(sessions, have_no_timings_unasked) { on_every_pair(has_no_timings_unasked); }
 
 /* --- between processes -------------------------------------------------------------------------------------------- */
 
