@@ -1,7 +1,7 @@
 /* totals.c: the figures of a plan: its problem record, its memory, its summary.
  *
  * Requires: all that the passes made. Gives: numbers that the verifier counts again from the tables.
- * Cost: linear in tiles, fetches, segments, visits and ranks.
+ * Cost: linear in tiles, fetches, bundles, visits and ranks.
  */
 #include "compiler/lower/lower.h"
 
@@ -18,7 +18,7 @@ void lower_problem(const planning *x, fcp_problem *out) {
                          .range_sub = g->heads / g->kv_heads,
                          .dtype = g->dtype,
                          .layout = g->layout,
-                         .layout_group = p->ranks,
+                         .layout_group = program_layout_group(g),
                          .strategy = g->strategy,
                          .topology = g->topology,
                          .block = p->block,
@@ -88,8 +88,8 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
         if (received[r] > recv_max) recv_max = received[r];
     }
     for (uint32_t i = 0; i < x->reshuffle->count; i++) {
-        const segment *s = &x->reshuffle->segments[i];
-        if (s->caller != x->placement->home[s->block]) between[p->blocks[s->block].holds] += s->tokens;
+        const bundle *b = &x->reshuffle->bundles[i];
+        if (b->caller != b->home) between[p->split ? 1u << b->side : FCP_HOLDS_BOTH] += b->tokens;
     }
     if (p->program->passes[FCP_FORWARD]) {
         uint64_t kv = fcp_class_bytes(fp, FCP_KV, FCP_FORWARD);

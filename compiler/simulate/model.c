@@ -103,7 +103,7 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
 }
 
 uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
-    return t->tokens * fcp_held_bytes(m->plan->problem, m->plan->blocks[t->block].holds, (fcp_class)t->cls, m->pass);
+    return t->tokens * fcp_held_bytes(m->plan->problem, fcp_moved_holds(m->plan, t), (fcp_class)t->cls, m->pass);
 }
 
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {

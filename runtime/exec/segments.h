@@ -7,15 +7,12 @@
 #define FCP_EXEC_SEGMENTS_H
 #include "runtime/exec/arena.h"
 
-enum { FCP_SEGMENTS = 6 }; /* the most that a transfer has: backward inputs are q, k, v, o, d_o and lse */
+enum { FCP_SEGMENTS = 6 }; /* room for more than any transfer has */
 typedef struct fcp_segment {
     void *data;
     size_t bytes;
 } fcp_segment;
 
-/* The segments of a transfer in a rank's arena: of a home block or of a slot. Returns their number. */
+/* The segments of a transfer in a rank's arena, of any class but IN and OUT. Returns their number. */
 uint32_t fcp_segments_block(const fcp_arena *arena, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
-/* The same in the caller's tensors of that rank, for a transfer of inputs or outputs. */
-uint32_t fcp_segments_caller(const fcp_arena *arena, const fcp_tensors *tensors, const fcp_transfer *t,
-                             fcp_segment out[FCP_SEGMENTS]);
 #endif

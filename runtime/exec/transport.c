@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/exec/reshuffle.h"
+
 fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start,
                       fcp_net **out_net, fcp_error *err) {
     if (!transport || !out_net || ranks == 0) return fcp_fail(err, FCP_E_ARGUMENT, "a net needs a transport and ranks");
@@ -91,7 +93,7 @@ fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes
     return net->transport->collect ? net->transport->collect(net, from, memory, bytes, err) : FCP_OK;
 }
 
-fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
+fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,
                         fcp_error *err) {
     if (launch->b > wires->capacity) {
         fcp_wire *bigger = realloc(wires->list, launch->b * sizeof *bigger);
@@ -99,12 +101,19 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tens
         wires->list = bigger;
         wires->capacity = launch->b;
     }
+    char *at = messages;
     for (uint32_t i = 0; i < launch->b; i++) {
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
         fcp_wire *w = &wires->list[i];
         *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        w->segments = (uint16_t)(fcp_at_caller(t) ? fcp_segments_caller(arena, tensors, t, w->segment)
-                                                  : fcp_segments_block(arena, t, w->segment));
+        if (t->cls != FCP_IN && t->cls != FCP_OUT) {
+            w->segments = (uint16_t)fcp_segments_block(arena, t, w->segment);
+            continue;
+        }
+        size_t bytes = fcp_message_bytes(arena->plan, arena->pass, t);
+        w->segments = 1;
+        w->segment[0] = (fcp_segment){at, bytes};
+        at += (bytes + FCP_MESSAGE_ALIGN - 1) / FCP_MESSAGE_ALIGN * FCP_MESSAGE_ALIGN;
     }
     return FCP_OK;
 }

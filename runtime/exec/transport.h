@@ -134,7 +134,8 @@ typedef struct fcp_wires {
     fcp_wire *list;
     uint32_t capacity;
 } fcp_wires;
-/* tensors: the caller's, of this rank; they may be NULL where no transfer is at the caller's side. */
-fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
+/* messages: room for fcp_messages_bytes of the pass (reshuffle.h). A launch of IN or OUT gets its messages there, one
+ * segment each, to be packed before it is launched and unpacked once it is complete. Else NULL will do. */
+fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,
                         fcp_error *err);
 #endif

@@ -28,6 +28,8 @@ typedef struct fcp_rank {
     bool prepared;                   /* outputs have their first values */
     uint32_t completed[FCP_QUEUES];  /* instructions */
     fcp_wires wires;                 /* of the group under way */
+    void *messages;                  /* its messages, if it moves inputs or outputs */
+    size_t messages_held;            /* bytes of it */
     _Atomic uint32_t waiting;        /* the round in which it waits for its group; FCP_NONE: it does not */
 } fcp_rank;
 

@@ -120,73 +120,54 @@ __attribute__((cold, noinline)) static fcp_code absent(run *r, fcp_queue q, cons
                 block, slot);
 }
 
-/* Tokens of a home block come in, by a COPY or a receive. */
-static inline fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
-    kv_slot *s = &r->b->kv[slot];
-    if (t->tokens > s->left)
-        return fail(r, FCP_E_VERIFY_LAYOUT, q, "%u tokens of block %u come in where only %u are missing", t->tokens,
-                    t->block, s->left);
-    s->left -= t->tokens;
-    s->wrote[q] = r->done[q] + 1;
-    return FCP_OK;
+/* A unit of a bundle comes in, by a COPY or a receive: tokens of one or more home blocks. */
+static fcp_code bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
+    uint64_t entry;
+    uint32_t block, tokens;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
+    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) {
+        kv_slot *s = &r->b->kv[r->plan->blocks[block].home_slot];
+        s->left -= tokens; /* it has as many: no unit comes in twice */
+        s->wrote[q] = r->done[q] + 1;
+    }
+    return code;
 }
 
 /* Results of a home block go out, by a COPY or a send. */
-static inline fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
+static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
+    uint32_t slot = r->plan->blocks[block].home_slot;
     home_block *h = &r->b->home[slot];
     uint32_t last = h->visited;
     if (r->v->pass == FCP_BACKWARD && r->b->dkv[slot].touched[FCP_COMPUTE] > last)
         last = r->b->dkv[slot].touched[FCP_COMPUTE];
     if (h->visits != h->total || (q == FCP_COMM && last > r->known[q]))
         return fail(r, FCP_E_VERIFY_LAYOUT, q,
-                    "results of block %u go out before its last visit or reduction is known to be complete", t->block);
+                    "results of block %u go out before its last visit or reduction is known to be complete", block);
     h->out = true;
     return FCP_OK;
 }
 
-/* Makes room for n more records on all lists. */
-static fcp_code reserve(run *r, size_t n) {
-    for (int i = 0; i < 2 * (r->v->split ? FCP_SIDES : 1); i++) {
-        placed_list *list = (i & 1 ? r->v->out : r->v->in) + i / 2;
-        if (list->room - list->count >= n) continue;
-        size_t room = (list->count + n) * 2;
-        placed *grown = realloc(list->items, room * sizeof *grown);
-        if (!grown) return fcp_fail(r->v->err, FCP_E_NO_MEMORY, "out of memory to verify the reshuffle");
-        list->items = grown;
-        list->room = room;
-    }
-    return FCP_OK;
-}
-
-/* Writes down what moves on the caller's side. */
-static inline void note(const run *r, placed_list lists[FCP_SIDES], const fcp_transfer *t) {
-    placed_list *list = &lists[fcp_side_of(&r->plan->blocks[t->block])];
-    list->items[list->count++] = (placed){t->place, t->tokens, t->block, t->first};
+static fcp_code take_out(run *r, fcp_queue q, const fcp_transfer *t) {
+    uint64_t entry;
+    uint32_t block, tokens;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
+    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) code = take_out_block(r, q, block);
+    return code;
 }
 
 /* --- computing queue ---------------------------------------------------------------------------------------------- */
 
 static fcp_code copy(run *r, const fcp_instr *x) {
-    fcp_code code = reserve(r, x->b);
-    if (code) return code;
     r->v->named += x->b;
     for (const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b; t < end; t++) {
-        const fcp_block *k = &r->plan->blocks[t->block];
         if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->peer != r->rank)
             return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u",
                         (size_t)(t - r->plan->transfers), t->cls, t->peer);
-        if (k->home != r->rank || !fcp_at_caller(t))
-            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
-                        "copy %zu of block %u (home: rank %u) is listed as the %s side",
-                        (size_t)(t - r->plan->transfers), t->block, k->home, fcp_at_caller(t) ? "caller's" : "home's");
-        bool in = t->cls == FCP_IN;
-        if (!in && r->v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
-            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
-                        "copy %zu takes results out of block %u, which holds KV alone",
-                        (size_t)(t - r->plan->transfers), t->block);
-        code = in ? bring_in(r, FCP_COMPUTE, t, k->home_slot) : take_out(r, FCP_COMPUTE, t, k->home_slot);
+        if (!fcp_at_caller(t))
+            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "copy %zu is listed as the home's side",
+                        (size_t)(t - r->plan->transfers));
+        fcp_code code = t->cls == FCP_IN ? bring_in(r, FCP_COMPUTE, t) : take_out(r, FCP_COMPUTE, t);
         if (code) return code;
-        note(r, in ? r->v->in : r->v->out, t);
     }
     return FCP_OK;
 }
@@ -529,14 +510,9 @@ static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
     const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b;
     fcp_code code;
     if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) {
-        if ((code = reserve(r, x->b))) return code;
         for (; t < end; t++) {
-            prefetch_block(r->plan, t);
-            bool in = kind == FCP_ROUND_IN, home = in == (t->dir == FCP_RECV);
-            if (!home)
-                note(r, in ? r->v->in : r->v->out, t);
-            else if ((code = in ? bring_in(r, FCP_COMM, t, t->slot) : take_out(r, FCP_COMM, t, t->slot)))
-                return code;
+            if (fcp_at_caller(t)) continue; /* match.c: the home's side says the same */
+            if ((code = kind == FCP_ROUND_IN ? bring_in(r, FCP_COMM, t) : take_out(r, FCP_COMM, t))) return code;
         }
         return FCP_OK;
     }

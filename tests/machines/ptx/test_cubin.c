@@ -53,8 +53,9 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     fcp_cubin cubin;
     fcp_error err;
     bool cached;
-    static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round"};
-    emit_kernel kernels[EMIT_KERNELS + 4];
+    static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round", "fk_gather"};
+    enum { SUPPORT = sizeof support / sizeof *support };
+    emit_kernel kernels[EMIT_KERNELS + SUPPORT];
     unsigned has = plan->problem->passes;
     bool sm90 = strcmp(arch, "sm_90a") == 0;
     if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
@@ -69,7 +70,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert_eq(*fcp_jit_warning(g->jit), 0, "%s", fcp_jit_warning(g->jit));
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
     uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
-    for (int i = 0; skeletons & EMIT_SUPPORT && i < 4; i++)
+    for (int i = 0; skeletons & EMIT_SUPPORT && i < SUPPORT; i++)
         kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {

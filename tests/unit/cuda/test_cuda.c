@@ -292,7 +292,7 @@ static void open_caller(caller *c, const fcp_plan *plan) {
     cr_assert_eq(fcp_cuda_open(&c->cuda, &err), FCP_OK, "%s", err.message);
     for (int d = 0; d < 2; d++) cr_assert_eq(c->cuda->call.context_retain(&c->context[d], d), 0);
     for (uint32_t r = 0; r < shape.ranks; r++) {
-        size_t queries = fcp_plan_layout(plan, r, NULL, NULL), keys = fcp_plan_layout_keys(plan, r, NULL, NULL);
+        size_t queries = fcp_plan_rank_queries(plan, r), keys = fcp_plan_rank_keys(plan, r);
         size_t at[FCP_TENSORS], size = 0;
         for (int t = 0; t < FCP_TENSORS; t++) {
             bool kv = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
