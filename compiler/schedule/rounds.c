@@ -53,6 +53,7 @@ typedef struct builder {
     uint32_t *stage_dependent; /* dependent rounds of stage s */
     uint32_t *stage_base;      /* first independent round of stage s */
     uint32_t next;             /* rounds numbered so far */
+    uint32_t *moved_colour, moved_colours; /* of the units of all bundles, in order, once they have been coloured */
 } builder;
 
 /* Colours the moves from `first` on, fabric by fabric, and numbers their rounds from b->next on. */
@@ -72,6 +73,26 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     }
     *out_rounds = rounds;
     b->next += rounds;
+    return FCP_OK;
+}
+
+/* Colours units of bundles. If they are all there are, the colours are those of IN in any pass, since the same pairs meet:
+ * turned round, the edges of a colour still share no point. */
+static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
+    move *moves = b->moves + first;
+    uint32_t count = b->out->move_count - first, base = b->next;
+    if (count != b->r->units || !count) return colour_group(b, first, out_rounds);
+    if (b->moved_colour) {
+        for (uint32_t i = 0; i < count; i++) moves[i].round = base + b->moved_colour[i];
+        *out_rounds = b->moved_colours;
+        b->next += *out_rounds;
+        return FCP_OK;
+    }
+    fcp_code code = colour_group(b, first, out_rounds);
+    if (code) return code;
+    if (!(b->moved_colour = ARENA_NEW(b->scratch, uint32_t, count))) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++) b->moved_colour[i] = moves[i].round - base;
+    b->moved_colours = *out_rounds;
     return FCP_OK;
 }
 
@@ -262,7 +283,7 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     if (!b->stage_start || !b->stage_base || !b->stage_dependent) return FCP_E_NO_MEMORY;
 
     put_bundles(b, FCP_IN, NULL, false);
-    fcp_code code = colour_group(b, 0, &out->in);
+    fcp_code code = colour_bundles(b, 0, &out->in);
     if (!code) code = put_dependents(b);
     if (!code) code = number_stages(b);
     uint32_t *done = code ? NULL : results_done(b), out_rounds[2] = {0, 0};
@@ -270,7 +291,7 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     for (int late = 0; !code && late < 2; late++) {
         uint32_t first = out->move_count;
         put_bundles(b, FCP_OUT, done, late);
-        code = colour_group(b, first, &out_rounds[late]);
+        code = colour_bundles(b, first, &out_rounds[late]);
     }
     out->out = out_rounds[0] + out_rounds[1];
     return code ? code : finish(b, out_rounds);

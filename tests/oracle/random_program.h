@@ -66,6 +66,7 @@ typedef struct random_program {
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
+    uint32_t group;              /* of the layout; 0: none is stated */
     bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
@@ -400,6 +401,10 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->buffers = 1 + roll(d, 4);
     p->strategy = (int)roll(d, 3);
     p->layout = (int)roll(d, 3);
+    p->group = 0;
+    if (p->layout && roll(d, 3) == 0)
+        do p->group = 1 + roll(d, p->nodes * p->gpus);
+        while (p->nodes * p->gpus % p->group);
     p->backward = roll(d, 4) != 0;
     p->sequences = 1 + roll(d, MAX_SEQUENCES);
     uint64_t used = 0;
@@ -440,8 +445,10 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
     for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
+    char layout[40];
+    snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
     put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u)\n  layout = %s\n", p->block,
-        strategies[p->strategy], p->coalesce, p->buffers, layouts[p->layout]);
+        strategies[p->strategy], p->coalesce, p->buffers, layout);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }
 #endif

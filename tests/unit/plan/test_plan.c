@@ -527,8 +527,8 @@ Test(dump, a_line_per_record) {
         "\nvisit 0 q_block=0 first_tile=0 tiles=1 q_slot=0 state_slot=- o_slot=0 dq_slot=0 flags=single\n",
         "\nround 7 pass=backward round=3 kind=dependent stage=2\n",
         " pass=backward rank=0 queue=compute op=reduce stage=2 block=0 from_slot=1 into_slot=0\n",
-        " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0 place=-\n",
-        "\nlayout 1 sequence=0 start=192 length=64\n",
+        " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0\n",
+        " dir=send cls=in fabric=net peer=1 block=- first=0 tokens=64 slot=-\n",
         "\nmask 2 op=le a=1 b=0\n"};
     for (size_t i = 0; i < sizeof must / sizeof *must; i++) cr_expect(strstr(out.bytes, must[i]), "%s", must[i]);
     free(out.bytes);
