@@ -44,9 +44,15 @@ static void dump_problem(const out *o, const planning *x) {
         print(o, "piece %u sequence=%u start=%llu length=%u block=%u offset=%u\n", i, piece->sequence,
               (unsigned long long)piece->start, piece->length, piece->block, piece->offset);
     }
-    for (uint32_t b = 0; b < p->block_count; b++)
-        print(o, "block %u tokens=%u pieces=%u holds=%s pairs=%llu\n", b, p->blocks[b].tokens, p->blocks[b].pieces,
+    for (uint32_t i = 0; p->head_count > 1 && i < p->head_count; i++)
+        print(o, "heads %u kv_first=%u kv_count=%u sub_first=%u sub_count=%u\n", i, p->heads[i].kv_first,
+              p->heads[i].kv_count, p->heads[i].sub_first, p->heads[i].sub_count);
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        print(o, "block %u tokens=%u pieces=%u holds=%s pairs=%llu", b, p->blocks[b].tokens, p->blocks[b].pieces,
               holds[p->blocks[b].holds], (unsigned long long)p->work[b]);
+        if (p->head_count > 1) print(o, " heads=%u", p->blocks[b].heads);
+        print(o, "\n");
+    }
     for (uint32_t t = 0; t < p->tile_count; t++)
         print(o, "tile %u q_block=%u k_block=%u parts=%u pairs=%llu\n", t, p->tile_q[t], p->tile_k[t],
               p->tile_part[t + 1] - p->tile_part[t], (unsigned long long)p->tile_pairs[t]);

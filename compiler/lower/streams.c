@@ -141,7 +141,7 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps, fcp_pass pass)
         fcp_class cls = traffic_return(t, &t->hops[f], pass);
         left[f] = 0;
         if (cls != FCP_STATE && cls != FCP_DKV && cls != FCP_DQ) continue;
-        left[f] = unit_count(e->x->problem, cls, t->hops[f].block);
+        left[f] = return_units(e->x->problem, &t->hops[f], cls);
         e->reduce_start[t->hops[f].src + 1]++;
     }
     for (uint32_t r = 0; r < ranks; r++) {

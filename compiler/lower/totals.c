@@ -39,28 +39,45 @@ typedef struct moved {
 } moved;
 
 /* A hop's block moves once in each pass, and what is made of it once back. */
-static fcp_code count_hops(planning *x, const fcp_problem *fp, fcp_pass pass, moved *out) {
+static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PASSES]) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
     uint64_t *sent = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks), *received = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
-    uint64_t token[FCP_CLASSES + 1] = {0};
+    uint64_t keys = 0, keys_net = 0; /* tokens */
     if (!sent || !received) return FCP_E_NO_MEMORY;
-    for (int cls = 0; cls < FCP_CLASSES; cls++) token[cls] = fcp_class_bytes(fp, (fcp_class)cls, pass);
-    for (uint32_t f = 0; f < t->count; f++) {
+    for (uint32_t f = 0; f < t->keys; f++) {
         const hop *of = &t->hops[f];
-        uint64_t tokens = p->blocks[of->block].tokens, there = tokens * token[of->cls];
-        uint64_t back = tokens * token[traffic_return(t, of, pass)];
-        out->total += there + back;
-        out->net += of->fabric == FCP_NET ? there + back : 0;
-        out->of_q += of->cls == FCP_Q ? there + back : 0;
-        sent[of->src] += there;
-        received[of->dst] += there;
-        sent[of->dst] += back;
-        received[of->src] += back;
+        uint64_t tokens = p->blocks[of->block].tokens;
+        keys += tokens;
+        keys_net += of->fabric == FCP_NET ? tokens : 0;
+        sent[of->src] += tokens;
+        received[of->dst] += tokens;
+    }
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (!p->program->passes[pass]) continue;
+        uint64_t kv = fcp_class_bytes(fp, FCP_KV, (fcp_pass)pass), token[FCP_CLASSES];
+        for (uint32_t r = 0; pass == FCP_FORWARD && r < p->ranks; r++) sent[r] *= kv, received[r] *= kv;
+        if (pass == FCP_BACKWARD) kv += fcp_class_bytes(fp, FCP_DKV, (fcp_pass)pass);
+        out[pass].total = keys * kv;
+        out[pass].net = keys_net * kv;
+        for (int cls = 0; cls < FCP_CLASSES; cls++) token[cls] = fcp_class_bytes(fp, (fcp_class)cls, (fcp_pass)pass);
+        for (uint32_t f = t->keys; f < t->count; f++) {
+            const hop *of = &t->hops[f];
+            uint64_t tokens = p->blocks[of->block].tokens, there = tokens * token[FCP_Q];
+            uint64_t back = tokens * token[traffic_return(t, of, (fcp_pass)pass)];
+            out[pass].of_q += there + back;
+            out[pass].net += of->fabric == FCP_NET ? there + back : 0;
+            if (pass == FCP_BACKWARD) continue; /* the summary states the others of the forward pass */
+            sent[of->src] += there;
+            received[of->dst] += there;
+            sent[of->dst] += back;
+            received[of->src] += back;
+        }
+        out[pass].total += out[pass].of_q;
     }
     for (uint32_t r = 0; r < p->ranks; r++) {
-        if (sent[r] > out->send_max) out->send_max = sent[r];
-        if (received[r] > out->recv_max) out->recv_max = received[r];
+        if (sent[r] > out[FCP_FORWARD].send_max) out[FCP_FORWARD].send_max = sent[r];
+        if (received[r] > out[FCP_FORWARD].recv_max) out[FCP_FORWARD].recv_max = received[r];
     }
     return FCP_OK;
 }
@@ -71,10 +88,8 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
     const pass_schedule *ahead = &x->schedule->pass[FCP_FORWARD], *back = &x->schedule->pass[FCP_BACKWARD];
     uint64_t between[FCP_HOLDS_BOTH + 1] = {0};
     moved of[FCP_PASSES] = {{0}};
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        fcp_code code = p->program->passes[pass] ? count_hops(x, fp, (fcp_pass)pass, &of[pass]) : FCP_OK;
-        if (code) return code;
-    }
+    fcp_code code = count_hops(x, fp, of);
+    if (code) return code;
     for (uint32_t i = 0; i < x->reshuffle->count; i++) {
         const segment *s = &x->reshuffle->segments[i];
         if (s->caller != x->placement->home[s->block]) between[p->blocks[s->block].holds] += s->tokens;

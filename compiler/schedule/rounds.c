@@ -94,54 +94,60 @@ static fcp_code order_units(builder *b, move *moves, uint32_t count) {
 }
 
 /* What is the same in all units of a hop; or, of a class that is not the hop's own, of what goes back along it. */
-static move move_of(const builder *b, uint32_t f, fcp_class cls) {
+static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
     const hop *x = &b->t->hops[f];
     const slots *places = b->slots;
-    move m = {.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric};
-    if (cls == x->cls) {
-        m.src = x->src;
-        m.dst = x->dst;
-        m.from = x->parent == FCP_NONE ? places->home_slot[x->block] : places->held[x->parent];
-        m.to = places->held[f];
-    } else {
-        m.src = x->dst;
-        m.dst = x->src;
-        m.from = places->back[b->pass].from[f];
-        m.to = places->back[b->pass].to[f];
-    }
-    return m;
+    if (cls == x->cls)
+        return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->src, .dst = x->dst,
+                      .from = x->parent == FCP_NONE ? places->home_slot[x->block] : places->held[x->parent],
+                      .to = places->held[f]};
+    return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->dst, .dst = x->src,
+                  .from = places->back[b->pass].from[f], .to = places->back[b->pass].to[f]};
 }
 
 /* Puts unit u of such a move at moves[at]. */
-static inline void put_unit(const builder *b, uint32_t at, move m, uint32_t u) {
-    m.first = u * b->p->unit_of[m.cls];
-    m.tokens = unit_tokens(b->p, m.cls, m.block, u);
-    b->moves[at] = m;
+static inline void put_unit(const builder *b, uint32_t at, const move *of, uint32_t u) {
+    move *m = &b->moves[at];
+    uint32_t unit = b->p->unit_of[of->cls], left = b->p->blocks[of->block].tokens - u * unit;
+    *m = *of;
+    m->first = u * unit;
+    m->tokens = left < unit ? left : unit;
 }
 
-/* The stages of a dependent hop's units, or of those that go back along it: `count` of them; NULL: all in stage *out_all. */
-static const uint32_t *stages_of(const builder *b, uint32_t f, bool back, uint32_t *out_count, uint32_t *out_all) {
+/* What travels along a hop in stages of its own: its block if that is dependent, or what goes back. */
+typedef struct trip {
+    fcp_class cls;
+    uint32_t units, stage;
+    const uint32_t *stages; /* of each unit; NULL: all are in `stage` */
+} trip;
+
+static inline trip trip_of(const builder *b, uint32_t f, bool back) {
     const hop *x = &b->t->hops[f];
     const schedule *s = b->s;
     const returns *r = &s->back[b->pass];
-    *out_count = back ? unit_count(b->p, traffic_return(b->t, x, b->pass), x->block) : x->units;
-    *out_all = back ? r->last[f] : s->last_stage[f];
-    if (!s->levelled) return NULL;
-    return back ? r->unit_stage + r->start[f] : s->unit_round + s->unit_start[f];
+    trip t = {(fcp_class)x->cls, x->units, s->last_stage[f], NULL};
+    if (back) {
+        t.cls = traffic_return(b->t, x, b->pass);
+        t.units = return_units(b->p, x, t.cls);
+        t.stage = r->last[f];
+    }
+    if (s->levelled) t.stages = back ? r->unit_stage + r->start[f] : s->unit_round + s->unit_start[f];
+    return t;
 }
 
 /* Adds forwards and returns by stage, behind what `moves` holds already. */
 static fcp_code put_dependents(builder *b) {
     const traffic *t = b->t;
-    uint32_t stages = b->out->stages, *start = b->stage_start, count, all;
+    uint32_t stages = b->out->stages, *start = b->stage_start;
     const uint32_t first_back = b->pass == FCP_BACKWARD ? 0 : t->keys;
     memset(start, 0, (stages + (size_t)2) * sizeof *start);
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!back && t->hops[f].parent == FCP_NONE) continue;
-            const uint32_t *stage = stages_of(b, f, back, &count, &all);
-            if (!stage) start[all + 1] += count;
-            for (uint32_t u = 0; stage && u < count; u++) start[stage[u] + 1]++;
+            const trip of = trip_of(b, f, back);
+            if (!of.stages) start[of.stage + 1] += of.units;
+            else
+                for (uint32_t u = 0; u < of.units; u++) start[of.stages[u] + 1]++;
         }
     start[0] = b->out->move_count;
     for (uint32_t i = 0; i <= stages; i++) start[i + 1] += start[i];
@@ -152,10 +158,9 @@ static fcp_code put_dependents(builder *b) {
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
             if (!back && t->hops[f].parent == FCP_NONE) continue;
-            const uint32_t *stage = stages_of(b, f, back, &count, &all);
-            const hop *x = &t->hops[f];
-            move m = move_of(b, f, back ? traffic_return(t, x, b->pass) : (fcp_class)x->cls);
-            for (uint32_t u = 0; u < count; u++) put_unit(b, at[stage ? stage[u] : all]++, m, u);
+            const trip of = trip_of(b, f, back);
+            const move m = move_of(b, f, of.cls);
+            for (uint32_t u = 0; u < of.units; u++) put_unit(b, at[of.stages ? of.stages[u] : of.stage]++, &m, u);
         }
     return FCP_OK;
 }
@@ -179,9 +184,9 @@ static fcp_code number_stages(builder *b) {
         const hop *x = &b->t->hops[f];
         if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         if (x->parent != FCP_NONE) continue;
-        move m = move_of(b, f, (fcp_class)x->cls);
+        const move m = move_of(b, f, (fcp_class)x->cls);
         for (uint32_t u = 0; u < x->units; u++) {
-            put_unit(b, out->move_count, m, u);
+            put_unit(b, out->move_count, &m, u);
             uint32_t slot = b->s->unit_round[b->s->unit_start[f] + u];
             b->moves[out->move_count++].round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
         }

@@ -15,8 +15,9 @@
  * stage after it came.
  *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are dependent,
- * and the Deltas of the stages would add up to far more than the busiest rank's units. Then a dependent unit takes the
- * earliest stage, from that one on, in which neither of its ends has `coalesce` units on its fabric.
+ * and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has another rank
+ * that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its ends has
+ * `coalesce` units on its fabric, nor half as many dependent ones.
  *
  * Order of rounds. A colouring may be put in any order. On each fabric those rounds go first that bring what most work
  * needs, forwards included. So work that could run finds its data early, and what must travel home is done early.
@@ -36,11 +37,11 @@
 #include "compiler/base/sort.h"
 #include "compiler/schedule/rounds.h"
 
-/* How many units the stages have so far: of each rank, direction and fabric, which make a line. */
+/* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
 typedef struct levels {
-    uint8_t *count; /* [line * width + stage] */
+    uint8_t *used;  /* [line * width + stage], of `most` */
     uint32_t *full; /* per line: the stages before this one have no room */
-    uint32_t lines, width;
+    uint32_t lines, width, most;
 } levels;
 
 typedef struct builder {
@@ -118,25 +119,26 @@ static fcp_code levels_reach(builder *b, uint32_t stage) {
     uint8_t *grown = ARENA_ZNEW(b->scratch, uint8_t, (size_t)l->lines * width);
     if (!grown) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; l->width && i < l->lines; i++)
-        memcpy(grown + (size_t)i * width, l->count + (size_t)i * l->width, l->width);
-    l->count = grown;
+        memcpy(grown + (size_t)i * width, l->used + (size_t)i * l->width, l->width);
+    l->used = grown;
     l->width = width;
     return FCP_OK;
 }
 
 static void levels_add(builder *b, uint32_t line, uint32_t stage) {
     levels *l = &b->levels;
-    uint8_t *count = l->count + (size_t)line * l->width;
-    count[stage]++;
-    while (l->full[line] < l->width && count[l->full[line]] >= b->coalesce) l->full[line]++;
+    uint8_t *used = l->used + (size_t)line * l->width;
+    used[stage]++;
+    while (l->full[line] < l->width && used[l->full[line]] >= l->most) l->full[line]++;
 }
 
-/* Starts with the independent units. */
+/* Starts with the independent units: they leave dependent ones what is left of `coalesce`, and at most half of it. */
 static fcp_code levels_open(builder *b) {
     const traffic *t = b->t;
     levels *l = &b->levels;
     l->lines = b->p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS;
     l->width = 0;
+    l->most = (b->coalesce + 1) / 2;
     l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
     if (!l->full) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < l->lines; i++) l->full[i] = 1; /* nothing travels in stage 0 */
@@ -148,11 +150,26 @@ static fcp_code levels_open(builder *b) {
         if (x->parent != FCP_NONE) continue;
         for (uint32_t u = 0; u < x->units; u++) {
             uint32_t stage = 1 + b->out->unit_round[b->out->unit_start[f] + u] / b->coalesce;
-            levels_add(b, line_of(x->src, FCP_SEND, x->fabric), stage);
-            levels_add(b, line_of(x->dst, FCP_RECV, x->fabric), stage);
+            l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]++;
+            l->used[(size_t)line_of(x->dst, FCP_RECV, x->fabric) * l->width + stage]++;
         }
     }
+    const uint32_t spare = b->coalesce - l->most;
+    for (size_t i = 0; !code && i < (size_t)l->lines * l->width; i++)
+        l->used[i] = (uint8_t)(l->used[i] > spare ? l->used[i] - spare : 0);
     return code;
+}
+
+/* Goes on from a copy of the levels. */
+static fcp_code levels_copy(builder *b, const levels *of) {
+    levels *l = &b->levels;
+    *l = *of;
+    l->used = ARENA_NEW(b->scratch, uint8_t, (size_t)l->lines * l->width);
+    l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
+    if (!l->used || !l->full) return FCP_E_NO_MEMORY;
+    memcpy(l->used, of->used, (size_t)l->lines * l->width);
+    memcpy(l->full, of->full, l->lines * sizeof *l->full);
+    return FCP_OK;
 }
 
 /* Finds stages for units that go from src to dst, `release` or later, in order. */
@@ -163,8 +180,8 @@ static fcp_code level(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, u
     for (uint32_t u = 0; u < units; u++) {
         if (l->full[send] > stage) stage = l->full[send];
         if (l->full[receive] > stage) stage = l->full[receive];
-        while (stage < l->width && (l->count[(size_t)send * l->width + stage] >= b->coalesce ||
-                                    l->count[(size_t)receive * l->width + stage] >= b->coalesce))
+        while (stage < l->width && (l->used[(size_t)send * l->width + stage] >= l->most ||
+                                    l->used[(size_t)receive * l->width + stage] >= l->most))
             stage++;
         if (stage > FCP_MAX_STAGES / 4) return FCP_E_PLAN_SIZE;
         fcp_code code = levels_reach(b, stage);
@@ -197,6 +214,7 @@ static fcp_code arrivals(builder *b) {
         } else if (!out->levelled) {
             out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
         } else {
+            if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
             fcp_code code = level(b, x->src, x->dst, x->fabric, out->last_stage[x->parent] + 1, x->units, slot);
             if (code) return code;
             out->first_stage[f] = slot[0];
@@ -228,12 +246,13 @@ typedef struct bench {
     uint64_t *load; /* per stage: pairs computed */
 } bench;
 
-static inline uint32_t tile_at(const bench *here, uint32_t i) { return here->tiles ? here->tiles[i] : i; }
+/* Loops over tiles are compiled twice: where tiles run anywhere, and where all run at home, which is faster. */
+static inline uint32_t tile_at(const bench *here, uint32_t i, bool anywhere) { return anywhere ? here->tiles[i] : i; }
 
 static uint64_t local_work(const builder *b, const bench *here, const row *r) {
     uint64_t work = 0;
     for (uint32_t i = r->first; i < r->end; i++) {
-        uint32_t t = tile_at(here, i);
+        uint32_t t = tile_at(here, i, here->tiles);
         if (b->t->tile_kv[t] == FCP_NONE) work += b->p->tile_pairs[t];
     }
     return work;
@@ -267,19 +286,18 @@ static void fill_stages(const builder *b, bench *here, uint64_t share) {
         }
 }
 
-/* Chooses the stage of every row's local tiles: see the head comment. */
-static void place_local(const builder *b, bench *here) {
-    const problem *p = b->p;
+/* Adds up the work that has its stage already; returns all work. */
+static inline uint64_t load_stages(const builder *b, bench *here, bool anywhere) {
     const uint32_t *hop_of = b->t->tile_kv;
-    const uint64_t *pairs = p->tile_pairs;
+    const uint64_t *pairs = b->p->tile_pairs;
     uint64_t total = 0, *load = here->load;
     memset(load, 0, b->stages * sizeof *load);
     for (uint32_t i = 0; i < here->count; i++) {
         row *r = &here->rows[here->which[i]];
         uint64_t local = 0, remote = 0;
-        uint32_t first = FCP_NONE, floor = r->hop == FCP_NONE ? 0 : b->out->last_stage[r->hop];
+        uint32_t first = FCP_NONE, floor = anywhere && r->hop != FCP_NONE ? b->out->last_stage[r->hop] : 0;
         for (uint32_t j = r->first; j < r->end; j++) {
-            uint32_t t = tile_at(here, j), f = hop_of[t];
+            uint32_t t = tile_at(here, j, anywhere), f = hop_of[t];
             if (f == FCP_NONE) {
                 local += pairs[t];
                 continue;
@@ -295,6 +313,12 @@ static void place_local(const builder *b, bench *here) {
         total += r->work;
         if (first != FCP_NONE) load[first] += local;
     }
+    return total;
+}
+
+/* Chooses the stage of every row's local tiles: see the head comment. */
+static void place_local(const builder *b, bench *here) {
+    uint64_t *load = here->load, total = here->tiles ? load_stages(b, here, true) : load_stages(b, here, false);
     uint64_t share = total / b->stages;
     fill_stages(b, here, share);
     for (uint32_t i = 0; i < here->count && load[0] < share; i++) {
@@ -312,7 +336,7 @@ static void place_local(const builder *b, bench *here) {
 static bool is_early(const builder *b, const bench *here, const row *r) {
     if (b->p->program->layout == FCP_LAYOUT_PLANNED || r->local_stage || b->r->moved[r->q]) return false;
     for (uint32_t i = r->first; i < r->end; i++) {
-        uint32_t t = tile_at(here, i);
+        uint32_t t = tile_at(here, i, here->tiles);
         if (b->t->tile_kv[t] == FCP_NONE && b->r->moved[b->p->tile_k[t]]) return false;
     }
     return true;
@@ -375,18 +399,33 @@ static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
     }
 }
 
-/* Remembers that a tile runs in `stage`: who needed its KV and its Q when, and when the block's home has visits to it. */
-static void note_use(const builder *b, const row *r, uint32_t kv_hop, uint32_t stage) {
+/* Remembers that something is used in a stage. */
+static inline void note_use(uint32_t *first, uint32_t *last, uint32_t stage) {
+    if (stage < *first) *first = stage;
+    if (stage > *last) *last = stage;
+}
+
+/* Lists the rank's tiles with their keys, and counts keys (at key + 1); returns how many tiles. */
+static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *todo, uint32_t *bucket, bool anywhere) {
     schedule *out = b->out;
-    const uint32_t hops[] = {kv_hop, r->hop};
-    for (int i = 0; i < 2; i++) {
-        if (hops[i] == FCP_NONE) continue;
-        if (stage < out->use_first[hops[i]]) out->use_first[hops[i]] = stage;
-        if (stage > out->use_last[hops[i]]) out->use_last[hops[i]] = stage;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < here->count; i++) {
+        const row *x = &here->rows[here->which[i]];
+        bool early = is_early(b, here, x);
+        uint32_t floor = anywhere && x->hop != FCP_NONE ? out->last_stage[x->hop] : 0;
+        for (uint32_t j = x->first; j < x->end; j++) {
+            uint32_t t = tile_at(here, j, anywhere), f = b->t->tile_kv[t];
+            uint32_t stage = f == FCP_NONE ? x->local_stage : ready_stage(b, f, floor);
+            uint32_t key = stage ? stage + 1 : !early;
+            todo[n++] = (keyed){t, x->q, key};
+            bucket[key + 1]++;
+            if (f != FCP_NONE) note_use(&out->use_first[f], &out->use_last[f], stage);
+            if (!anywhere) continue;
+            if (x->hop != FCP_NONE) note_use(&out->use_first[x->hop], &out->use_last[x->hop], stage);
+            else note_use(&out->home_first[x->q], &out->home_last[x->q], stage);
+        }
     }
-    if (!out->home_first || r->hop != FCP_NONE) return;
-    if (stage < out->home_first[r->q]) out->home_first[r->q] = stage;
-    if (stage > out->home_last[r->q]) out->home_last[r->q] = stage;
+    return n;
 }
 
 /* Memory for visits, and lists of tiles by rank where tiles run anywhere. */
@@ -448,25 +487,13 @@ static fcp_code visits(builder *b) {
 
     uint32_t done = 0;
     for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t n = 0;
+        uint32_t n;
         if (planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         here.which = which + start[r];
         here.count = start[r + 1] - start[r];
         place_local(b, &here);
         memset(bucket, 0, (b->stages + (size_t)3) * sizeof *bucket);
-        for (uint32_t i = 0; i < here.count; i++) {
-            const row *x = &here.rows[here.which[i]];
-            bool early = is_early(b, &here, x);
-            uint32_t floor = x->hop == FCP_NONE ? 0 : out->last_stage[x->hop];
-            for (uint32_t j = x->first; j < x->end; j++) {
-                uint32_t t = tile_at(&here, j), f = b->t->tile_kv[t];
-                uint32_t stage = f == FCP_NONE ? x->local_stage : ready_stage(b, f, floor);
-                uint32_t key = stage ? stage + 1 : !early;
-                todo[n++] = (keyed){t, x->q, key};
-                bucket[key + 1]++;
-                note_use(b, x, f, stage);
-            }
-        }
+        n = here.tiles ? list_tiles(b, &here, todo, bucket, true) : list_tiles(b, &here, todo, bucket, false);
         group_starts(bucket, b->stages + 1);
         for (uint32_t i = 0; i < n; i++) sorted[bucket[todo[i].key]++] = todo[i];
         out->rank_visit[r] = out->visit_count;
@@ -494,27 +521,21 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     if (!back->last || !back->first || (out->levelled && (!back->start || !back->unit_stage))) return FCP_E_NO_MEMORY;
     /* before it is a hop's turn: the last stage that adds to its result */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
-    if (out->levelled) { /* each pass begins with what is common to both */
-        fcp_code code = levels_open(b);
-        for (uint32_t f = 0; !code && f < t->count; f++)
-            for (uint32_t u = 0; !code && t->hops[f].parent != FCP_NONE && u < t->hops[f].units; u++) {
-                uint32_t stage = out->unit_round[out->unit_start[f] + u];
-                code = levels_reach(b, stage);
-                if (code) break;
-                levels_add(b, line_of(t->hops[f].src, FCP_SEND, t->hops[f].fabric), stage);
-                levels_add(b, line_of(t->hops[f].dst, FCP_RECV, t->hops[f].fabric), stage);
-            }
+    const levels common = b->levels; /* what arrives is the same in both passes */
+    if (out->levelled) {
+        fcp_code code = levels_copy(b, &common);
         if (code) return code;
     }
     for (uint32_t f = t->count; f-- > first;) {
         const hop *x = &t->hops[f];
+        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
         bool passed_on = out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
                          traffic_result(t, x->block) == RESULT_WHOLE;
         uint32_t release = back->last[f] + (passed_on ? 1 : buffers);
         if (!out->levelled) {
             back->last[f] = release;
         } else {
-            uint32_t count = unit_count(p, traffic_return(t, x, pass), x->block), *stage = back->unit_stage + units;
+            uint32_t count = return_units(p, x, traffic_return(t, x, pass)), *stage = back->unit_stage + units;
             fcp_code code = level(b, x->dst, x->src, x->fabric, release, count, stage);
             if (code) return code;
             back->start[f] = units;
@@ -524,6 +545,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
         }
         if (x->parent != FCP_NONE && back->last[f] > back->last[x->parent]) back->last[x->parent] = back->last[f];
     }
+    b->levels = common;
     return FCP_OK;
 }
 

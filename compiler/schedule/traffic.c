@@ -69,7 +69,8 @@ static uint32_t once_per_node(state *s, const need *n, leg *legs) {
 
 /* Makes the hops of a block from its legs. */
 static fcp_code add_hops(state *s, const need *n, uint32_t count) {
-    const uint32_t gpus = s->p->program->gpus, units = unit_count(s->p, n->cls, n->block);
+    const uint32_t gpus = s->p->program->gpus, unit = s->p->unit_of[n->cls];
+    const uint32_t units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
     traffic *out = s->out;
     uint32_t first = out->count;
     if (s->room - first < count) {
@@ -167,11 +168,13 @@ static fcp_code sort_results(state *s) {
 
 /* How many units go back in the pass in which most do. */
 static void count_returned(traffic *out, const problem *p) {
+    if (p->program->passes[FCP_BACKWARD] && out->keys == out->count) out->returned = out->units; /* as they came */
+    if (out->keys == out->count) return;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         uint64_t units = 0;
         if (!p->program->passes[pass]) continue;
         for (uint32_t h = pass == FCP_FORWARD ? out->keys : 0; h < out->count; h++)
-            units += unit_count(p, traffic_return(out, &out->hops[h], (fcp_pass)pass), out->hops[h].block);
+            units += return_units(p, &out->hops[h], traffic_return(out, &out->hops[h], (fcp_pass)pass));
         if (units > out->returned) out->returned = units;
     }
 }

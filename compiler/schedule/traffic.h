@@ -44,10 +44,12 @@ static inline fcp_class traffic_return(const traffic *t, const hop *h, fcp_pass 
     return pass == FCP_FORWARD ? whole ? FCP_O : FCP_STATE : whole ? FCP_DQW : FCP_DQ;
 }
 
-/* In how many units a block travels as this class; how many tokens each has; and how long it takes, in tokens of KV. */
-static inline uint32_t unit_count(const problem *p, fcp_class cls, uint32_t block) {
-    return (p->blocks[block].tokens + p->unit_of[cls] - 1) / p->unit_of[cls];
+/* In how many units it goes back, as that class. */
+static inline uint32_t return_units(const problem *p, const hop *h, fcp_class cls) {
+    if (cls == FCP_DKV) return h->units; /* its units have as many tokens as those of KV */
+    return (p->blocks[h->block].tokens + p->unit_of[cls] - 1) / p->unit_of[cls];
 }
+/* How many tokens a unit of a block has; and how long it takes, in tokens of KV. */
 static inline uint32_t unit_tokens(const problem *p, fcp_class cls, uint32_t block, uint32_t unit) {
     uint32_t left = p->blocks[block].tokens - unit * p->unit_of[cls];
     return left < p->unit_of[cls] ? left : p->unit_of[cls];

@@ -6,7 +6,9 @@
  * strategy of its program. */
 #ifndef SCATTER_H
 #define SCATTER_H
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "compiler/compile.h"
 #include "compiler/place/strategies.h"
