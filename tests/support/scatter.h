@@ -147,23 +147,30 @@ static inline scatter scatter_new(uint64_t seed) {
                                   .route = scatter_route}, .seed = seed};
 }
 
-/* The plan of a program's text by a scatter, verified; or NULL, and what was wrong on stderr. fcp_plan_free. */
-static inline fcp_plan *scatter_plan(const char *text, const scatter *s) {
+/* Plans a program's text by a scatter, and verifies it. *out_picture has what the compiler said; free() it. */
+static inline fcp_code scatter_try(const char *text, const scatter *s, fcp_plan **out_plan, char **out_picture) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
     fcpc_batch batch = {.size = sizeof batch};
     const compile_watch watch = {.strategy = &s->strategy};
     fcp_code code = d ? fcpc_parse_text("scatter.fcp", text, strlen(text), NULL, d, &program) : FCP_E_NO_MEMORY;
-    if (!code) code = compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
-    if (code) {
-        char *picture = fcpc_diagnostics_render(d, false);
-        fprintf(stderr, "scatter(seed = %llu): %s\n%s%s", (unsigned long long)s->seed, fcp_code_name(code),
-                picture ? picture : "", text);
-        free(picture);
-    }
+    *out_plan = NULL;
+    if (!code) code = compile_batch(program, &batch, NULL, d, &watch, NULL, out_plan);
+    *out_picture = d ? fcpc_diagnostics_render(d, false) : NULL;
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
+    return code;
+}
+
+/* The plan; or NULL, and what was wrong on stderr. fcp_plan_free. */
+static inline fcp_plan *scatter_plan(const char *text, const scatter *s) {
+    fcp_plan *plan = NULL;
+    char *picture;
+    fcp_code code = scatter_try(text, s, &plan, &picture);
+    if (code)
+        fprintf(stderr, "scatter(seed = %llu): %s\n%s%s", (unsigned long long)s->seed, fcp_code_name(code),
+                picture ? picture : "", text);
+    free(picture);
     return plan;
 }
 #endif

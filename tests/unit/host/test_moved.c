@@ -147,7 +147,7 @@ static void try_seed(uint64_t seed, bool repeat) {
 #ifdef PLAIN_TESTS
 enum { QUICK = 30, LONG = 100 };
 #else
-enum { QUICK = 150, LONG = 2000 };
+enum { QUICK = 90, LONG = 2000 };
 #endif
 Test(moved, drawn_plans) {
     const char *from = getenv("MOVED_SEED");
