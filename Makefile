@@ -117,12 +117,19 @@ $(B)/gen/fcp.tab.c $(B)/gen/fcp.tab.h &: grammar/fcp.y
 $(B)/gen/fcp.lex.c $(B)/gen/fcp.lex.h &: grammar/fcp.l $(B)/gen/fcp.tab.h
 	@echo '  flex  $<'
 	$(Q)flex --header-file=$(B)/gen/fcp.lex.h -o $(B)/gen/fcp.lex.c $<
-$(B)/gen/prelude.c: grammar/prelude.fcp
+# Its text, and where each mask and score stands in it: from `mask` or `score` to the next line that is empty or a comment,
+# or that begins one.
+$(B)/gen/prelude.c: grammar/prelude.fcp grammar/prelude.h
 	@mkdir -p $(B)/gen
 	@echo '  array $<'
-	$(Q)(echo 'extern const char fcpc_prelude[]; extern const unsigned fcpc_prelude_size;'; \
+	$(Q)(echo '#include "grammar/prelude.h"'; \
 	 echo 'const char fcpc_prelude[] = {'; od -An -v -tu1 $< | sed 's/ *\([0-9][0-9]*\)/\1,/g'; echo '0};'; \
-	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;") > $@
+	 echo "const unsigned fcpc_prelude_size = sizeof fcpc_prelude - 1;"; \
+	 echo 'const prelude_item prelude_items[] = {'; \
+	 LC_ALL=C awk '/^(mask|score) / {if (open) print at "},"; name = $$2; sub(/[^A-Za-z0-9_].*/, "", name); open = 1; \
+	     printf "{\"%s\", %s, %d, ", name, $$1 == "score" ? "true" : "false", at} \
+	   /^(#|$$)/ && open {print at "},"; open = 0} {at += length($$0) + 1} END {if (open) print at "},"}' $<; \
+	 echo '};'; echo 'const unsigned prelude_item_count = sizeof prelude_items / sizeof *prelude_items;') > $@
 # The simulator's profiles, as strings, with their names.
 PROFILES = $(sort $(wildcard compiler/simulate/profiles/*.profile))
 $(B)/gen/profiles.c: $(PROFILES)
@@ -221,13 +228,17 @@ lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
 # Half of the time of a run would go into tracing comparisons: the fuzzer has the language's words as a dictionary instead. Code
-# that only judges is not measured for coverage, and the sanitizer keeps little of what is freed.
+# that only judges, and code that no target looks at, is not measured for coverage: all counters are read after each run. The
+# evaluator of masks takes a third of fuzz_expr's time: the sanitizers look at it in test_maskcode. They keep little of what
+# is freed.
 FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp
 FUZZ_ASAN = malloc_context_size=4:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
 UNMEASURED = -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
 ifneq ($(findstring fuzzer,$(SAN)),)
 $(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT)
 $(B)/codegen/mask/code.o $(B)/fuzz/fuzz_expr.o $(B)/fuzz/fuzz_program.o: CFLAGS += $(UNMEASURED)
+$(B)/runtime/cuda/%.o $(B)/runtime/host/%.o $(B)/runtime/exec/%.o $(B)/runtime/rendezvous/%.o: CFLAGS += $(UNMEASURED)
+$(B)/codegen/mask/code.o: CFLAGS += -fno-sanitize=address,undefined
 endif
 $(B)/fuzz/%-replay: $(B)/fuzz/%.o $(B)/fuzz/replay.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
@@ -248,7 +259,8 @@ fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='$(FUZZ_OPT)' SAN=address,undefined,fuzzer-no-link fuzz-build
 	@grep -ohE '[a-z_]{2,}|[<>=!]=' grammar/prelude.fcp examples/*.fcp examples/*/*.fcp | sort -u | sed 's/.*/"&"/' > $(B)-fuzz/fcp.dict
-	@set -e; for f in $(TARGETS); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
+	@set -e; if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi; \
+	 for f in $(TARGETS); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
 	 ASAN_OPTIONS=$(FUZZ_ASAN) $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -entropic=0 $$(cat fuzz/fuzz_$$f.options 2> /dev/null) \
 	   -dict=$(B)-fuzz/fcp.dict -artifact_prefix=$(B)-fuzz/ \
 	   $(B)-fuzz/corpus/$$f fuzz/corpus/$$f > $(B)-fuzz/$$f.log 2>&1 || { tail -n 40 $(B)-fuzz/$$f.log; exit 1; }; \

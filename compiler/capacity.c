@@ -8,7 +8,7 @@
 
 static uint64_t peak_of(const planning *x) {
     fcp_problem facts;
-    lower_problem(x, &facts);
+    problem_facts(x, &facts);
     return lower_memory_peak(x, &facts);
 }
 

@@ -85,14 +85,15 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = fcp_clock();
     planning x = {.program = program, .batch = batch, .stop = stop, .d = d, .shift = program_attach(program, d),
-                  .block = program->block, .coalesce = program->coalesce, .times.parse = program->parse_seconds};
+                  .block = program->block, .coalesce = program->coalesce, .times.parse = program->parse_seconds,
+                  .strategy = watch ? watch->strategy : NULL};
     x.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     x.work = workspace_take(program->workspace, WORKSPACE_WORK);
     x.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
     fcp_code code = FCP_OK;
     for (int i = 0; i < PASSES && !code; i++) code = run(&x, &passes[i]);
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
-    if (watch) watch->see(watch->context, &x);
+    if (watch && watch->see) watch->see(watch->context, &x);
     if (!code) *out_plan = x.plan;
     else fcp_plan_free(x.plan);
     cells_free(x.cells);

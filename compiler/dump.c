@@ -44,9 +44,15 @@ static void dump_problem(const out *o, const planning *x) {
         print(o, "piece %u sequence=%u start=%llu length=%u block=%u offset=%u\n", i, piece->sequence,
               (unsigned long long)piece->start, piece->length, piece->block, piece->offset);
     }
-    for (uint32_t b = 0; b < p->block_count; b++)
-        print(o, "block %u tokens=%u pieces=%u holds=%s pairs=%llu\n", b, p->blocks[b].tokens, p->blocks[b].pieces,
+    for (uint32_t i = 0; p->head_count > 1 && i < p->head_count; i++)
+        print(o, "heads %u kv_first=%u kv_count=%u sub_first=%u sub_count=%u\n", i, p->heads[i].kv_first,
+              p->heads[i].kv_count, p->heads[i].sub_first, p->heads[i].sub_count);
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        print(o, "block %u tokens=%u pieces=%u holds=%s pairs=%llu", b, p->blocks[b].tokens, p->blocks[b].pieces,
               holds[p->blocks[b].holds], (unsigned long long)p->work[b]);
+        if (p->head_count > 1) print(o, " heads=%u", p->blocks[b].heads);
+        print(o, "\n");
+    }
     for (uint32_t t = 0; t < p->tile_count; t++)
         print(o, "tile %u q_block=%u k_block=%u parts=%u pairs=%llu\n", t, p->tile_q[t], p->tile_k[t],
               p->tile_part[t + 1] - p->tile_part[t], (unsigned long long)p->tile_pairs[t]);
@@ -63,11 +69,11 @@ static void dump_placement(const out *o, const planning *x) {
 
 static void dump_traffic(const out *o, const planning *x) {
     for (uint32_t f = 0; x->traffic && f < x->traffic->count; f++) {
-        const fetch *of = &x->traffic->fetches[f];
+        const hop *of = &x->traffic->hops[f];
         print(o, "fetch %u block=%u src=%u dst=%u fabric=%s units=%u", f, of->block, of->src, of->dst,
               fcp_fabric_names[of->fabric], of->units);
         number(o, "parent", of->parent);
-        print(o, " pairs=%llu\n", (unsigned long long)of->work);
+        print(o, " pairs=%llu%s\n", (unsigned long long)of->work, of->cls == FCP_Q ? " class=q" : "");
     }
 }
 
@@ -88,11 +94,13 @@ static void dump_schedule(const out *o, const planning *x) {
     const schedule *s = x->schedule;
     if (!s) return;
     for (uint32_t f = 0; f < x->traffic->count; f++) {
-        print(o, "arrival %u block=%u rank=%u first_stage=%u last_stage=%u", f, x->traffic->fetches[f].block,
-              x->traffic->fetches[f].dst, s->first_stage[f], s->last_stage[f]);
+        print(o, "arrival %u block=%u rank=%u first_stage=%u last_stage=%u", f, x->traffic->hops[f].block,
+              x->traffic->hops[f].dst, s->first_stage[f], s->last_stage[f]);
         number(o, "use_first", s->use_first[f]);
         number(o, "use_last", s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f]);
-        number(o, "return_stage", s->return_stage ? s->return_stage[f] : FCP_NONE);
+        const uint32_t *back = s->back[FCP_BACKWARD].last, *forward = s->back[FCP_FORWARD].last;
+        number(o, "return_stage", back ? back[f] : FCP_NONE);
+        if (forward && x->traffic->hops[f].cls == FCP_Q) number(o, "forward_return_stage", forward[f]);
         print(o, "\n");
     }
     for (uint32_t r = 0; r < x->problem->ranks; r++)
@@ -113,16 +121,30 @@ static void dump_slots(const out *o, const planning *x) {
         print(o, "home_slot %u rank=%u slot=%u\n", b, x->placement->home[b], s->home_slot[b]);
     bool backward = x->program->passes[FCP_BACKWARD];
     for (uint32_t f = 0; f < x->traffic->count; f++) {
-        const fetch *of = &x->traffic->fetches[f];
+        const hop *of = &x->traffic->hops[f];
         print(o, "slot %u block=%u src=%u dst=%u", f, of->block, of->src, of->dst);
-        number(o, "kv", s->fetch[f].kv);
-        number(o, "accumulator", backward ? s->fetch[f].accumulator : FCP_NONE);
-        number(o, "landing", backward ? s->fetch[f].landing : FCP_NONE);
+        if (of->cls == FCP_KV) {
+            number(o, "kv", s->held[f]);
+            number(o, "accumulator", backward ? s->back[FCP_BACKWARD].from[f] : FCP_NONE);
+            number(o, "landing", backward ? s->back[FCP_BACKWARD].to[f] : FCP_NONE);
+        } else {
+            number(o, "q", s->held[f]);
+            for (int pass = 0; pass < FCP_PASSES; pass++) {
+                if (!x->program->passes[pass]) continue;
+                const char *name = fcp_class_names[traffic_return(x->traffic, of, (fcp_pass)pass)];
+                print(o, " %s_from=%u %s_to=%u", name, s->back[pass].from[f], name, s->back[pass].to[f]);
+            }
+        }
         print(o, "\n");
     }
-    for (uint32_t r = 0; r < x->problem->ranks; r++)
-        print(o, "peak %u homes=%u kv=%u dkv=%u state=%u\n", r, s->homes[r], s->kv_count[r], s->dkv_count[r],
-              s->state_count[r]);
+    for (uint32_t r = 0; r < x->problem->ranks; r++) {
+        print(o, "peak %u homes=%u kv=%u dkv=%u state=%u", r, s->homes[r], s->count[FCP_KV][r], s->count[FCP_DKV][r],
+              s->count[FCP_STATE][r]);
+        if (x->traffic->tile_q)
+            print(o, " q=%u o=%u dq=%u dqw=%u", s->count[FCP_Q][r], s->count[FCP_O][r], s->count[FCP_DQ][r],
+                  s->count[FCP_DQW][r]);
+        print(o, "\n");
+    }
 }
 
 static void dump_rounds(const out *o, const planning *x) {

@@ -22,20 +22,10 @@
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
 
-extern const char fcpc_prelude[];
-extern const unsigned fcpc_prelude_size;
-
-static bool parse_sources(sema *s) {
-    uint32_t prelude = diag_source(s->d, "<prelude>", fcpc_prelude, fcpc_prelude_size, true);
-    if (prelude == UINT32_MAX) return sema_no_memory(s);
-    return parse_program(s->d, s->scratch, s->main_source, &s->program) &&
-           parse_program(s->d, s->scratch, prelude, &s->prelude);
-}
-
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
 static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_keys k = {0};
-    if (!parse_sources(s) || diag_errors(s->d) > errors) return;
+    if (!parse_program(s->d, s->scratch, s->main_source, &s->program) || diag_errors(s->d) > errors) return;
     sema_list_files(s);
     if (!sema_override(s, options)) return;
     sema_list_files(s); /* options may name more files */

@@ -54,7 +54,8 @@ typedef struct fk_env {
 /* Rows of a Q piece, for the forward pass and for dQ. */
 typedef struct fk_row_item {
     fk_i64 position;        /* of the first row */
-    fk_u64 token;           /* of the first row, among the rank's home tokens */
+    fk_u32 token;           /* the first row of q, and backward of d_o, lse and delta */
+    fk_u32 out;             /* the first row of what is written: o and lse; backward dq */
     fk_u64 state;           /* offset of the state slot; 0: the visit has none */
     fk_u32 block_token;     /* of the first row, in its block and so in the state slot */
     fk_u32 count, flags, sequence;
@@ -82,7 +83,7 @@ typedef struct fk_key_item {
 } fk_key_item;
 typedef struct fk_row_run {
     fk_i64 position;
-    fk_u64 token;
+    fk_u32 token, out;      /* as in a row item */
     fk_u32 count, cls;
     fk_u32 lock, turn;      /* ordered: the lock of these rows; how many runs before this one have the same rows */
 } fk_row_run;
@@ -91,7 +92,7 @@ typedef struct fk_row_run {
  * head_count)). */
 typedef struct fk_launch {
     fk_u64 arena;
-    fk_u64 q, o, d_o;       /* addresses of the home tokens, in the input type */
+    fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then those of moved blocks */
     fk_u64 lse, delta, dq;  /* the same, in float */
     fk_u64 items, runs;     /* addresses of the row or key items and runs, whichever the kernel works on */
     fk_u64 sequences;       /* address of fk_sequence records */
@@ -120,7 +121,7 @@ typedef struct __attribute__((aligned(64))) fk_map {
 enum { FK_AT_HOME = 0, FK_MOVED = 1 };
 
 /* Parameters of the kernels for sm_90a: those of the others, and maps. The rows of the maps q and d_o are the home
- * queries, those of k and v the home keys. The rows of `moved` are those of all slots for KV that was received; each
+ * queries and then those of moved Q blocks, those of k and v the home keys. The rows of `moved` are those of all slots for KV that was received; each
  * slot has max_block rows of K, then as many of V. The map of an empty tensor is all zeros. */
 typedef struct fk_launch_maps {
     fk_launch launch;
@@ -131,6 +132,7 @@ typedef struct fk_launch_maps {
  * fk_launch. */
 typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
+    fk_u64 lse, sinks;      /* of fk_state_out */
     fk_u32 heads, mark_value;
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };

@@ -44,7 +44,7 @@ FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM);
     fk_u32 heads = p->head_count, work = p->item_count * parts * heads;
-    for (fk_u32 i = fk_block(); i < work; i += fk_blocks())
+    for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
         fk_dkv_item(p, (const fk_key_item *)p->items + i / heads / parts, i / heads % parts, p->first_head + i % heads);
 }
 
@@ -131,7 +131,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
         if (!idle) fk_dq_step(p, &env, item->position + first + row, runs + now.run, now.at, head, buffer, lse, delta, sums);
         buffer = 1 - buffer;
     }
-    fk_add_sums(fk_row(p, p->dq, token, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows, p->scale,
+    fk_add_sums(fk_row(p, p->dq, item->out + first, head, FK_HEAD_DIM * 4), fk_q_stride(p) * 2, fk_warp() * 16, rows, p->scale,
                 FK_CHUNKS, (const float (*)[4])sums);
 }
 
@@ -140,7 +140,7 @@ FK_KERNEL(fk_backward_dq, FK_Q_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DQ_PARTS(FK_HEAD_DIM);
     fk_u32 heads = p->head_count * p->group, work = p->item_count * parts * heads;
-    for (fk_u32 i = fk_block(); i < work; i += fk_blocks())
+    for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
         fk_dq_item(p, (const fk_row_item *)p->items + i / heads / parts, i / heads % parts,
                    p->first_head * p->group + i % heads);
 }

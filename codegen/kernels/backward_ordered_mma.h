@@ -54,7 +54,7 @@ FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
 FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered) {
     fk_u32 band = fk_warp() % FK_O_BANDS, chunk = fk_warp() / FK_O_BANDS * FK_O_CHUNKS, count = run->count - at;
     fk_u64 lock = p->locks + ((fk_u64)run->lock * p->heads + head) * 4;
-    fk_u64 to = fk_row(p, p->dq, run->token + at, head, FK_HEAD_DIM * 4) + chunk * 32;
+    fk_u64 to = fk_row(p, p->dq, run->out + at, head, FK_HEAD_DIM * 4) + chunk * 32;
     int idle = fk_warp() >= FK_O_BANDS * FK_O_SPLIT;
     float c[FK_O_CHUNKS][4];
     fk_sync(); /* dS is there */

@@ -146,6 +146,14 @@ FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {
 
 /* --- addresses ---------------------------------------------------------------------------------------------------- */
 
+/* The n-th piece of work of this block, where pieces stand longest first. The blocks take one piece each in their order,
+ * then one each in the reverse order, and so on: who got the longest of one turn gets the shortest of the next, so that
+ * all have nearly the same to do. (In the same order always, the first block would get the longest piece of every
+ * turn.) */
+FK_DEVICE fk_u32 fk_piece(fk_u32 n) {
+    return n * fk_blocks() + (n % 2 ? fk_blocks() - 1 - fk_block() : fk_block());
+}
+
 /* Bytes from one token to the next in Q, O and dO, and in K and V. */
 FK_DEVICE fk_u64 fk_q_stride(const fk_launch *p) { return (fk_u64)p->heads * FK_ROW_BYTES; }
 FK_DEVICE fk_u64 fk_k_stride(const fk_launch *p) { return (fk_u64)p->kv_heads * FK_ROW_BYTES; }

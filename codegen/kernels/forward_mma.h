@@ -108,6 +108,6 @@ FK_KERNEL(fk_forward, FK_F_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
     fk_begin(p->mark, p->mark_value);
     fk_u32 heads = p->head_count * p->group, work = p->item_count * heads;
-    for (fk_u32 i = fk_block(); i < work; i += fk_blocks())
+    for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
         fk_forward_item(p, (const fk_row_item *)p->items + i / heads, p->first_head * p->group + i % heads);
 }

@@ -98,7 +98,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
                 most = with;
             }
             factor = sum == 0 ? 0 : factor / sum;
-            fk_u64 token = item->token + row;
+            fk_u64 token = item->out + row;
             if (t == 0) /* the LSE of a row that sees no key is exactly the sink */
                 fk_store(fk_row(p, p->lse, token, head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
             FK_UNROLL

@@ -298,14 +298,14 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     fk_sync();
     if (group == 0) {
         fk_registers_down(40);
-        for (fk_u32 i = fk_block(); i < work; i += fk_blocks()) {
+        for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
             if (item->runs) fk_forward_produce(&maps, item, p->first_head * p->group + i % heads, items++, &n);
         }
     } else {
         fk_registers_up(232);
         if (group == 2) fk_forward_pass_turn(1);
-        for (fk_u32 i = fk_block(); i < work; i += fk_blocks()) {
+        for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
             fk_forward_consume(p, item, p->first_head * p->group + i % heads, group - 1, items, &n);
             items += item->runs != 0;

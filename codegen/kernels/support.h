@@ -100,3 +100,58 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
         }
     }
 }
+
+/* Merges two running states of the same rows into one. to, from: slots of state; other: rows that a slot has room for,
+ * times heads; count: rows times heads. One warp does a row. */
+FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
+    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
+    fk_u64 l_at = m_at + p->other * 4;
+    for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
+        float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4);
+        float most = fk_max(m, m_from), base = most == -fk_infinity() ? 0 : most; /* no row has seen a key: both factors 0 */
+        float factor = fk_exp2(m - base), factor_from = fk_exp2(m_from - base);
+        float l = fk_load(p->to + l_at + i * 4) * factor + fk_load(p->from + l_at + i * 4) * factor_from;
+        l = fk_exchange(l, 16); /* all lanes have the same number: this waits until each of them has read m and l */
+        if (fk_lane() == 0) {
+            fk_store(p->to + m_at + i * 4, most);
+            fk_store(p->to + l_at + i * 4, l);
+        }
+        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+            float o[2], o_from[2];
+            fk_load2(o, p->to + (i * FK_HEAD_DIM + c) * 4);
+            fk_load2(o_from, p->from + (i * FK_HEAD_DIM + c) * 4);
+            fk_store2(p->to + (i * FK_HEAD_DIM + c) * 4, o[0] * factor + o_from[0] * factor_from,
+                      o[1] * factor + o_from[1] * factor_from);
+        }
+    }
+}
+
+/* Makes O and LSE of a running state, with the sink if there is one. from: a slot of state; to: the rows of O; lse: those
+ * of LSE; sinks: as in fk_launch; other, count: as for fk_merge. One warp does a row. */
+FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
+    fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
+    fk_u64 l_at = m_at + p->other * 4;
+    for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
+        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), factor = 1;
+        float natural = p->sinks ? fk_load(p->sinks + i % p->heads * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
+        int empty = sum == 0;
+        if (p->sinks) {
+            float with = fk_max(most, sink);
+            factor = fk_exp2(most - with);
+            sum = sum * factor + fk_exp2(sink - with);
+            most = with;
+        }
+        factor = sum == 0 ? 0 : factor / sum;
+        if (fk_lane() == 0) /* the LSE of a row that sees no key is exactly the sink */
+            fk_store(p->lse + i * 4, empty ? natural : FK_LN2 * (most + fk_log2(sum)));
+        for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
+            float o[2];
+            fk_load2(o, p->from + (i * FK_HEAD_DIM + c) * 4);
+            fk_store_bits(p->to + i * FK_ROW_BYTES + c * 2, fk_pack(o[0] * factor, o[1] * factor));
+        }
+    }
+}

@@ -23,7 +23,7 @@
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
 
-enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, NAME_LIMIT = 48 };
+enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, CHARACTER = 3, NAME_LIMIT = 48 };
 
 typedef struct source {
     const char *name, *text;
@@ -267,7 +267,10 @@ static size_t shown_bytes(const char *c, size_t left) {
     return text_utf8(c, left);
 }
 
-/* The part of a line that is shown: all of it, or a window around the primary span. */
+static bool is_continued(const source *s, uint32_t at) { return ((unsigned char)s->text[at] & 0xc0) == 0x80; }
+
+/* The part of a line that is shown: all of it, or a window around the primary span. It begins and ends between characters,
+ * if the text is UTF-8; it has at most CHARACTER bytes more than WINDOW. */
 static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *from, uint32_t *to) {
     uint32_t begin = s->lines[line];
     uint32_t end = line + 1 < s->line_count ? s->lines[line + 1] - 1 : s->size;
@@ -277,9 +280,9 @@ static void window(const source *s, uint32_t line, uint32_t focus, uint32_t *fro
     if (end - begin <= WINDOW) return;
     if (focus > end) focus = end;
     if (focus - begin > WINDOW / 2) *from = focus - WINDOW / 2;
-    while (*from > begin && ((unsigned char)s->text[*from] & 0xc0) == 0x80) --*from;
+    for (int i = 0; i < CHARACTER && *from > begin && is_continued(s, *from); i++) --*from;
     if (end - *from > WINDOW) *to = *from + WINDOW;
-    while (*to < end && ((unsigned char)s->text[*to] & 0xc0) == 0x80) ++*to;
+    for (int i = 0; i < CHARACTER && *to < end && is_continued(s, *to); i++) ++*to;
 }
 
 /* What stands below the character at `offset`: primary_mark in the primary span, '~' in the span of a note (if
@@ -305,38 +308,31 @@ static void picture(text *out, const diags *d, const diagnostic *g, span at, cha
     window(s, line, at.begin, &from, &to);
     if (at.begin > to) at.begin = to; /* at the line's end: one column after it */
     if (at.end < at.begin) at.end = at.begin;
-    text marks = {0};
+    char shown[WINDOW + CHARACTER], marks[3 + WINDOW + CHARACTER + 1]; /* "...", the line, and the place behind it */
+    size_t shown_size = 0, marks_size = 0;
     text_printf(out, "%5u | ", line + 1);
     if (from > s->lines[line]) {
         text_puts(out, "...");
-        text_puts(&marks, "   ");
+        while (marks_size < 3) marks[marks_size++] = ' ';
     }
-    for (uint32_t i = from; i <= to;) {
-        char mark = mark_at(g, at, primary_mark, i, others);
-        if (i == to) {
-            text_pad(&marks, mark, 1);
-            break;
-        }
+    for (uint32_t i = from; i < to;) {
         const char *c = s->text + i;
-        size_t bytes = shown_bytes(c, to - i);
-        if (*c == '\t') {
-            text_puts(out, "\t");
-            text_puts(&marks, "\t");
-        } else {
-            if (bytes) text_add(out, c, bytes);
-            else text_puts(out, "?");
-            text_pad(&marks, mark, 1);
-        }
+        const bool ascii = *c >= 0x20 && *c < 0x7f;
+        const size_t bytes = ascii ? 1 : shown_bytes(c, to - i);
+        marks[marks_size++] = *c == '\t' ? '\t' : mark_at(g, at, primary_mark, i, others);
+        if (ascii || *c == '\t') shown[shown_size++] = *c;
+        else if (!bytes) shown[shown_size++] = '?';
+        else for (size_t j = 0; j < bytes; j++) shown[shown_size++] = c[j];
         i += bytes ? (uint32_t)bytes : 1;
     }
+    text_add(out, shown, shown_size);
+    marks[marks_size++] = mark_at(g, at, primary_mark, to, others);
     uint32_t line_end = line + 1 < s->line_count ? s->lines[line + 1] - 1 : size;
     if (to < line_end && !(to + 1 == line_end && s->text[to] == '\r')) text_puts(out, "...");
-    while (marks.size && (marks.at[marks.size - 1] == ' ' || marks.at[marks.size - 1] == '\t')) marks.size--;
+    while (marks_size && (marks[marks_size - 1] == ' ' || marks[marks_size - 1] == '\t')) marks_size--;
     text_printf(out, "\n      | %s", p->mark);
-    text_add(out, marks.at, marks.size);
+    text_add(out, marks, marks_size);
     text_printf(out, "%s\n", p->off);
-    if (marks.failed) out->failed = true;
-    text_free(&marks);
 }
 
 static void place_text(text *out, const diags *d, span at, const palette *p) {

@@ -50,13 +50,17 @@ void text_printf(text *t, const char *format, ...) {
     va_start(args, format);
     va_list again;
     va_copy(again, args);
-    int size = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    if (size < 0) t->failed = true;
-    else if (grow(t, (size_t)size)) {
-        vsnprintf(t->at + t->size, (size_t)size + 1, format, again);
-        t->size += (size_t)size;
+    if (grow(t, 0)) { /* what there is room for is printed once */
+        const size_t left = t->room - t->size;
+        const int size = vsnprintf(t->at + t->size, left, format, args);
+        if (size < 0) t->failed = true;
+        else if ((size_t)size < left) t->size += (size_t)size;
+        else if (grow(t, (size_t)size)) {
+            vsnprintf(t->at + t->size, (size_t)size + 1, format, again);
+            t->size += (size_t)size;
+        }
     }
+    va_end(args);
     va_end(again);
 }
 

@@ -131,9 +131,14 @@ typedef enum cmd_kind {
     X(CSV, "csv", 0, CMD_WRITE, "FILE", CMD_BIT(SIM), "write one row a candidate and pass to this file")               \
     X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BIT(SIM),                                                           \
       "take the times of kernels from this profile: a name such as h200, or a file; the default is the program's gpu") \
+    X(NETWORK, "network", 0, CMD_WORD, "rounds|shared|fluid|pulls", CMD_BIT(SIM),                                      \
+      "let transfers meet as in the plan's rounds (the default); in its rounds, sharing ports and uplinks fairly; all of a " \
+      "stage at once; or without rounds, each rank asking for one block after the other in random order")              \
+    X(WITHOUT, "without", 0, CMD_WORD, "overlap,hiding,fusion", CMD_BIT(SIM),                                          \
+      "leave out what the plan does: overlap of communication and computing, hiding of the reshuffle, several tiles in a launch") \
     X(NOISE, "noise", 0, CMD_WORD, "PERCENT", CMD_BIT(SIM),                                                            \
       "let every kernel and transfer take up to this much longer, drawn at random, and print the range of times")      \
-    X(SEEDS, "seeds", 0, CMD_WORD, "N", CMD_BIT(SIM), "with --noise, draw this many times; default 16")                \
+    X(SEEDS, "seeds", 0, CMD_WORD, "N", CMD_BIT(SIM), "with --noise or --network pulls, draw this many times; the default is 16 and 1")                \
     X(JSON, "json", 0, CMD_FLAG, NULL, CMD_ALL, "print one JSON object on standard output")                            \
     X(QUIET, "quiet", 'q', CMD_FLAG, NULL, CMD_ALL, "print no summary and no progress")                                \
     X(HELP, "help", 'h', CMD_FLAG, NULL, CMD_ALL, "print this help")                                                   \
@@ -208,6 +213,7 @@ typedef struct cmd_input {
     fcpc_times times;               /* of a plan from a file: verify and total are those of loading it */
     bool compiled;                  /* from a program */
     fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
+    bool silent;                    /* warnings of the program are kept, and not printed */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
     unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump.h */
 } cmd_input;

@@ -125,7 +125,7 @@ static void print_passes(void *context, const planning *x) {
 static fcp_code plan_program(const fcpc_program *program, cmd_input *input) {
     fcpc_progress progress = {0};
     const fcpc_batch own = {.size = sizeof own, .progress = &progress};
-    const compile_watch watch = {print_passes, input};
+    const compile_watch watch = {.see = print_passes, .context = input};
     cmd_watch(&progress);
     fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
                                   &input->plan);
@@ -159,7 +159,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
         cmd_first_error(input->diagnostics, code, err);
         return err->code;
     }
-    cmd_render(input->diagnostics);
+    if (!input->silent) cmd_render(input->diagnostics);
     return FCP_OK;
 }
 

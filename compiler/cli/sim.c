@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/cli/cmd.h"
-#include "compiler/show/summary.h"
-#include "compiler/simulate/simulate.h"
+#include "compiler/cli/candidate.h"
+#include "compiler/base/diag.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
 
@@ -17,24 +16,12 @@ typedef struct sweep {
     size_t count;
 } sweep;
 
-/* What was predicted of one candidate. */
-typedef struct row {
-    fcp_error error; /* code 0: it was planned */
-    fcp_summary summary;
-    summary_figures figures;
-    struct {
-        uint64_t makespan, bound[SIM_BOUNDS], largest, exposed[SIM_REASONS], bytes[FCP_FABRICS];
-        double compute, mfu; /* compute: of the busiest rank over the mean */
-        double noise_least, noise_most; /* makespans with --noise, in seconds */
-    } pass[FCP_PASSES];
-} row;
-
 typedef struct run {
     const cmd_line *line;
+    candidate_how how;
     sim_profile profile; /* of the last candidate; --profile: of all */
     sweep sweeps[MOST_SWEEPS];
     size_t sweep_count;
-    uint64_t noise, seeds;
 } run;
 
 /* Splits at commas that stand outside brackets: "fcp(coalesce = 2, buffers = 3),ring" has two parts. */
@@ -90,42 +77,11 @@ static const char *value_at(const run *r, size_t point, size_t i) {
     return r->sweeps[i].values[point % r->sweeps[i].count];
 }
 
-static fcp_code predict(const run *r, const fcp_plan *plan, const sim_profile *profile, row *out, arena *memory, sim_result *result,
-                        fcp_error *err) {
-    fcp_code code = simulate(plan, profile, NULL, memory, result, err);
-    if (code) return code;
-    out->summary = *plan->summary;
-    out->figures = summary_derive(plan);
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        const sim_pass *x = &result->pass[pass];
-        out->pass[pass].makespan = x->makespan;
-        memcpy(out->pass[pass].bound, x->bound, sizeof x->bound);
-        memcpy(out->pass[pass].exposed, x->exposed, sizeof x->exposed);
-        memcpy(out->pass[pass].bytes, x->bytes, sizeof x->bytes);
-        out->pass[pass].largest = sim_largest_bound(x);
-        out->pass[pass].compute = x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
-        out->pass[pass].mfu = x->makespan ? sim_mfu(plan, x) : 0;
-    }
-    for (uint64_t seed = 1; r->noise && seed <= r->seeds; seed++) {
-        const sim_options options = {.noise = (uint32_t)r->noise * 10, .noise_seed = seed};
-        arena scratch = {0};
-        sim_result noisy;
-        if ((code = simulate(plan, profile, &options, &scratch, &noisy, err))) return code;
-        for (int pass = 0; pass < FCP_PASSES; pass++) {
-            double time = (double)noisy.pass[pass].makespan / (double)SIM_SECOND;
-            if (seed == 1 || time < out->pass[pass].noise_least) out->pass[pass].noise_least = time;
-            if (seed == 1 || time > out->pass[pass].noise_most) out->pass[pass].noise_most = time;
-        }
-        arena_free(&scratch);
-    }
-    return FCP_OK;
-}
-
 /* --- what is printed ---------------------------------------------------------------------------------------------- */
 
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
-static const char *largest_name(const row *x, int pass) {
+static const char *largest_name(const candidate *x, int pass) {
     for (int b = 0; b < SIM_BOUNDS; b++)
         if (x->pass[pass].bound[b] == x->pass[pass].largest) return sim_bound_names[b];
     return "";
@@ -137,7 +93,7 @@ static void point_text(const run *r, size_t point, text *out) {
                     value_at(r, point, i));
 }
 
-static fcp_code print_table(const run *r, const row *rows, size_t points, fcp_error *err) {
+static fcp_code print_table(const run *r, const candidate *rows, size_t points, fcp_error *err) {
     size_t width = 9;
     text name = {0};
     for (size_t p = 0; p < points; p++) {
@@ -146,11 +102,11 @@ static fcp_code print_table(const run *r, const row *rows, size_t points, fcp_er
         if (name.size > width) width = name.size;
     }
     if (name.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %9s | %9s %9s %9s %6s\n", (int)width, r->sweep_count ? "candidate" : "", "pass",
-           "makespan ms", "/ bound", "which", "max/mean", "kv ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
+    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width, r->sweep_count ? "candidate" : "", "pass",
+           "makespan ms", "/ bound", "which", "max/mean", "kv ms", "q ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            const row *x = &rows[p];
+            const candidate *x = &rows[p];
             char net[SUMMARY_NUMBER], local[SUMMARY_NUMBER], memory[SUMMARY_NUMBER];
             name.size = 0;
             point_text(r, p, &name);
@@ -159,47 +115,49 @@ static fcp_code print_table(const run *r, const row *rows, size_t points, fcp_er
                 continue;
             }
             if (!x->pass[pass].makespan) continue;
-            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width, (int)name.size,
+            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width, (int)name.size,
                    name.size ? name.at : "", fcp_pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
                    (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass), x->pass[pass].compute,
-                   1e3 * seconds(x->pass[pass].exposed[SIM_KV]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
+                   1e3 * seconds(x->pass[pass].exposed[SIM_KV]), 1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
                    1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
                    summary_number(local, (double)x->pass[pass].bytes[FCP_LOCAL], "B"),
                    summary_number(memory, (double)x->summary.memory_peak_bytes, "B"), x->pass[pass].mfu);
-            if (r->noise)
-                printf("%-*s %-8s %12.4f to %.4f with up to %" PRIu64 " %% of noise, %" PRIu64 " seeds\n", (int)width, "", "", 1e3 * x->pass[pass].noise_least,
-                       1e3 * x->pass[pass].noise_most, r->noise, r->seeds);
+            if (r->how.seeds) {
+                printf("%-*s %-8s %12.4f to %.4f", (int)width, "", "", 1e3 * x->pass[pass].least, 1e3 * x->pass[pass].most);
+                if (r->how.noise) printf(" with up to %" PRIu64 " %% of noise", r->how.noise);
+                printf(", %" PRIu64 " seeds\n", r->how.seeds);
+            }
         }
     text_free(&name);
     return cmd_flush(err);
 }
 
-static void print_csv(const run *r, const row *rows, size_t points, FILE *f) {
+static void print_csv(const run *r, const candidate *rows, size_t points, FILE *f) {
     for (size_t i = 0; i < r->sweep_count; i++) fprintf(f, "%s,", r->sweeps[i].name);
-    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_return_s,exposed_reshuffle_s,"
+    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_q_s,exposed_return_s,exposed_reshuffle_s,"
                "net_bytes,local_bytes,memory_peak_bytes,mfu\n");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            const row *x = &rows[p];
+            const candidate *x = &rows[p];
             if (x->error.code ? pass > 0 : !x->pass[pass].makespan) continue;
             for (size_t i = 0; i < r->sweep_count; i++) {
                 const char *value = value_at(r, p, i);
                 fprintf(f, strpbrk(value, ",\"") ? "\"%s\"," : "%s,", value);
             }
             if (x->error.code) {
-                fprintf(f, ",%s,,,,,,,,,,,\n", fcp_code_name(x->error.code));
+                fprintf(f, ",%s,,,,,,,,,,,,\n", fcp_code_name(x->error.code));
                 continue;
             }
-            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", fcp_pass_names[pass],
+            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", fcp_pass_names[pass],
                     seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest), largest_name(x, pass), x->pass[pass].compute,
-                    seconds(x->pass[pass].exposed[SIM_KV]), seconds(x->pass[pass].exposed[SIM_RETURN]),
+                    seconds(x->pass[pass].exposed[SIM_KV]), seconds(x->pass[pass].exposed[SIM_Q]), seconds(x->pass[pass].exposed[SIM_RETURN]),
                     seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET], x->pass[pass].bytes[FCP_LOCAL],
                     x->summary.memory_peak_bytes, x->pass[pass].mfu);
         }
 }
 
 /* The members of one pass. */
-static void pass_json(json *j, const row *x, int pass, const sim_pass *whole, const fcp_plan *plan) {
+static void pass_json(json *j, const candidate *x, int pass, const sim_pass *whole, const fcp_plan *plan) {
     json_double(j, "makespan_s", seconds(x->pass[pass].makespan));
     json_double(j, "makespan_lower_bound_s", seconds(x->pass[pass].largest));
     json_double(j, "mfu", x->pass[pass].mfu);
@@ -229,7 +187,7 @@ static void pass_json(json *j, const row *x, int pass, const sim_pass *whole, co
     json_end(j);
 }
 
-static void row_json(json *j, const row *x, const sim_result *whole, const fcp_plan *plan) {
+static void row_json(json *j, const candidate *x, const sim_result *whole, const fcp_plan *plan) {
     if (x->error.code) {
         cmd_json_diagnostics(j, NULL, &x->error);
         return;
@@ -243,7 +201,7 @@ static void row_json(json *j, const row *x, const sim_result *whole, const fcp_p
     }
 }
 
-static fcp_code print_json(const run *r, const row *rows, size_t points, const cmd_input *input, const sim_result *whole, fcp_error *err) {
+static fcp_code print_json(const run *r, const candidate *rows, size_t points, const cmd_input *input, const sim_result *whole, fcp_error *err) {
     json j = {0};
     json_object(&j, NULL);
     json_string(&j, "profile", r->profile.name);
@@ -269,63 +227,7 @@ static fcp_code print_json(const run *r, const row *rows, size_t points, const c
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-/* The profile of --profile, or of the plan's gpu. */
-static fcp_code find_profile(run *r, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
-    const char *asked = r->line->value[OPT_PROFILE];
-    char gpu[sizeof plan->cluster->gpu + 1] = "";
-    if (!asked) memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
-    if (!asked || !strpbrk(asked, "./")) return sim_profile_find(asked ? asked : gpu, out, err);
-    text bytes = {0};
-    enum { PROFILE_MAX = 1 << 20 };
-    int why = text_read(&bytes, asked, PROFILE_MAX);
-    fcp_code code;
-    if (why || bytes.failed || bytes.size > PROFILE_MAX) {
-        code = fcp_fail(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, "cannot be read: %s", why ? strerror(why) : "too long for a profile");
-        snprintf(err->file, sizeof err->file, "%s", asked);
-    } else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
-    text_free(&bytes);
-    return code;
-}
-
-/* Plans and predicts one point. An error of its own is in the row; one of the command line, or of memory, is returned. */
-static fcp_code try_point(run *r, const cmd_input *opened, size_t point, row *out, fcp_error *err) {
-    cmd_line line = *r->line;
-    const char **defines = calloc(line.define_count + r->sweep_count + 1, sizeof *defines);
-    char **made = calloc(r->sweep_count + 1, sizeof *made);
-    cmd_input input = {.opened = opened->opened, .is_plan = opened->is_plan, .in_memory = opened->in_memory};
-    fcp_code code = defines && made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (!code && opened->in_memory) text_add(&input.bytes, opened->bytes.at, opened->bytes.size);
-    for (size_t i = 0; i < line.define_count && !code; i++) defines[i] = line.defines[i];
-    for (size_t i = 0; i < r->sweep_count && !code; i++) {
-        text define = {0};
-        text_printf(&define, "%s=%s", r->sweeps[i].name, value_at(r, point, i));
-        if (!(made[i] = text_take(&define))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        defines[line.define_count + i] = made[i];
-    }
-    if (!code) {
-        line.defines = defines;
-        line.define_count += r->sweep_count;
-        fcp_error why = {0};
-        arena memory = {0};
-        sim_result result;
-        code = cmd_load(&line, &input, &why);
-        if (!code) code = find_profile(r, input.plan, &r->profile, &why);
-        if (!code) code = predict(r, input.plan, &r->profile, out, &memory, &result, &why);
-        arena_free(&memory);
-        if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) *err = why;
-        else if (code) {
-            out->error = why;
-            code = FCP_OK;
-        }
-    }
-    for (size_t i = 0; made && i < r->sweep_count; i++) free(made[i]);
-    free(made);
-    free(defines);
-    cmd_input_free(&input);
-    return code;
-}
-
-static fcp_code write_csv(const run *r, const row *rows, size_t points, fcp_error *err) {
+static fcp_code write_csv(const run *r, const candidate *rows, size_t points, fcp_error *err) {
     char *bytes = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&bytes, &size);
@@ -338,17 +240,41 @@ static fcp_code write_csv(const run *r, const row *rows, size_t points, fcp_erro
     return code;
 }
 
+/* Plans and predicts the combination of the sweeps' values. */
+static fcp_code try_point(run *r, const cmd_input *opened, size_t point, candidate *out, fcp_error *err) {
+    const char *settings[MOST_SWEEPS][2];
+    for (size_t i = 0; i < r->sweep_count; i++) {
+        settings[i][0] = r->sweeps[i].name;
+        settings[i][1] = value_at(r, point, i);
+    }
+    return candidate_try(&r->how, opened, (const char *const(*)[2])settings, r->sweep_count, &r->profile, out, err);
+}
+
+/* Predicts the one plan, or program, and warns. */
+static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *memory, sim_result *result, fcp_error *err) {
+    cmd_input opened = {.opened = true, .is_plan = input->is_plan, .in_memory = input->in_memory};
+    if (input->in_memory && !input->is_plan) text_add(&opened.bytes, input->bytes.at, input->bytes.size); /* compiling frees it */
+    input->silent = true;
+    fcp_code code = opened.bytes.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_load(r->line, input, err);
+    if (!code) code = candidate_profile(r->line, input->plan, &r->profile, err);
+    if (!code) code = candidate_predict(&r->how, input->plan, &r->profile, memory, out, result, err);
+    if (!code && !input->is_plan) {
+        code = candidate_advise(&r->how, &opened, input->plan, &r->profile, out, input->diagnostics, err);
+        if (!code) cmd_render(input->diagnostics);
+    }
+    text_free(&opened.bytes);
+    return code;
+}
+
 static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
     size_t points = 1, planned = 0;
     for (size_t i = 0; i < r->sweep_count; i++) points *= r->sweeps[i].count;
-    row *rows = calloc(points, sizeof *rows);
+    candidate *rows = calloc(points, sizeof *rows);
     arena memory = {0};
     sim_result result = {0};
     fcp_code code = rows ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && !r->sweep_count) {
-        code = cmd_load(r->line, input, err);
-        if (!code) code = find_profile(r, input->plan, &r->profile, err);
-        if (!code) code = predict(r, input->plan, &r->profile, rows, &memory, &result, err);
+        code = predict_one(r, input, rows, &memory, &result, err);
         planned = code == FCP_OK;
     }
     for (size_t p = 0; p < points && !code && r->sweep_count; p++) {
@@ -358,21 +284,46 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
     if (!code && !planned) {
         *err = rows[0].error;
         code = err->code;
+        input->diagnostics = rows[0].diagnostics; /* they say more than the error */
+        rows[0].diagnostics = NULL;
     }
     if (!code && r->line->value[OPT_CSV]) code = write_csv(r, rows, points, err);
     if (!code && r->line->json) code = print_json(r, rows, points, input, &result, err);
     else if (!code && !(r->line->value[OPT_CSV] && r->line->quiet)) code = print_table(r, rows, points, err);
     arena_free(&memory);
+    for (size_t p = 0; rows && p < points; p++) fcpc_diagnostics_free(rows[p].diagnostics);
     free(rows);
     return code;
 }
 
+/* The words of --network and --without. */
+static fcp_code read_network(run *r, fcp_error *err) {
+    const char *network = r->line->value[OPT_NETWORK], *without = r->line->value[OPT_WITHOUT];
+    int found = network ? SIM_NETWORKS : 0;
+    for (int i = 0; network && i < SIM_NETWORKS; i++)
+        if (!strcmp(network, sim_network_names[i])) found = i;
+    if (found == SIM_NETWORKS) return fcp_fail(err, FCP_E_USAGE, "--network is '%.60s': expected rounds, shared, fluid or pulls", network);
+    r->how.options.network = (sim_network)found;
+    for (const char *at = without; at && *at;) {
+        size_t size = strcspn(at, ",");
+        int which = 0;
+        while (which < SIM_WITHOUT_COUNT && (strlen(sim_without_names[which]) != size || memcmp(at, sim_without_names[which], size))) which++;
+        if (which == SIM_WITHOUT_COUNT)
+            return fcp_fail(err, FCP_E_USAGE, "--without is '%.60s': expected overlap, hiding or fusion, or several of them with commas", without);
+        r->how.options.without |= 1u << which;
+        at += size + (at[size] == ',');
+    }
+    return FCP_OK;
+}
+
 fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    run r = {.line = line};
+    run r = {.line = line, .how = {.line = line}};
     fcp_code code = read_sweeps(&r, err);
-    if (!code) code = cmd_number(line, OPT_NOISE, 1, 1000, 0, &r.noise, err);
-    if (!code) code = cmd_number(line, OPT_SEEDS, 1, 100000, 16, &r.seeds, err);
-    if (!code && line->value[OPT_SEEDS] && !r.noise) code = fcp_fail(err, FCP_E_USAGE, "--seeds goes with --noise");
+    if (!code) code = read_network(&r, err);
+    if (!code) code = cmd_number(line, OPT_NOISE, 1, 1000, 0, &r.how.noise, err);
+    if (!code) code = cmd_number(line, OPT_SEEDS, 1, 100000, r.how.noise ? 16 : 0, &r.how.seeds, err);
+    if (!code && line->value[OPT_SEEDS] && !r.how.noise && r.how.options.network != SIM_NETWORK_PULLS)
+        code = fcp_fail(err, FCP_E_USAGE, "--seeds goes with --noise, or with --network pulls");
     if (!code) code = cmd_open(line, input, err);
     if (!code && input->is_plan && r.sweep_count)
         code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: --strategy and --sweep need the program that it was made from", line->file);

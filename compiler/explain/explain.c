@@ -10,6 +10,7 @@
  *           answer is not that of the mask code, it is evaluated strictly, and then it must be.
  * Cost:     O(distinct calls x size of their bodies). The text of a step is as long as its expression.
  */
+#include "compiler/explain/computed.h"
 #include "compiler/explain/explain.h"
 
 #include <inttypes.h>
@@ -655,6 +656,14 @@ static fcp_code explain_mask(sema *s, void *context) {
         if (x.failed && diag_errors(s->d)) return diag_first_code(s->d);
         if (x.failed || !agrees(p, o, &w, s->scratch, &same)) return FCP_E_NO_MEMORY;
         if (!x.lazy) break;
+    }
+    if (same && o->plan && o->allowed) {
+        explain_computed *c = ARENA_NEW(&o->arena, explain_computed, 1);
+        bool found;
+        if (!c) return FCP_E_NO_MEMORY;
+        code = explain_computed_find(o->plan, o->sequence, o->q, o->k, o->h, &o->arena, c, &found);
+        if (code != FCP_OK) return code;
+        if (found) o->computed = c;
     }
     if (same) return s->plan_score && o->allowed ? explain_score(s, o, &w, x.room) : FCP_OK;
     diag_error(s->d, FCP_E_INTERNAL, p->mask_span,

@@ -57,6 +57,7 @@ typedef struct explanation {
     double s, scored;   /* the logit that was asked about, and what the score makes of it */
     bool score_faults;
     size_t score_first;
+    const struct explain_computed *computed; /* by whom; NULL: `plan` is NULL, or the pair is not allowed */
 } explanation;
 enum { EXPLAIN_STEPS = 4096 };
 

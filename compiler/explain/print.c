@@ -7,6 +7,7 @@
 #include "compiler/base/json.h"
 #include "compiler/base/real.h"
 #include "runtime/base/sized.h"
+#include "compiler/explain/computed.h"
 #include "compiler/explain/explain.h"
 #include "runtime/plan/plan.h"
 
@@ -113,6 +114,7 @@ void explain_text(const explanation *o, const char *main_source, uint32_t width,
     }
     if (o->score && o->score_first == o->count) print_score(o, out);
     if (o->left_out) text_printf(out, " ... and %zu steps more\n", o->left_out);
+    if (o->computed) explain_computed_text(o->computed, out);
 }
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
@@ -163,6 +165,7 @@ void explain_json(const explanation *o, json *j) {
         json_end(j);
     }
     json_u64(j, "left_out", o->left_out);
+    if (o->computed) explain_computed_json(o->computed, j);
 }
 
 /* --- the public functions ----------------------------------------------------------------------------------------- */

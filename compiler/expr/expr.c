@@ -264,7 +264,7 @@ static int resolve(sema *s, expr *e, const frame *f) {
         e->index = array;
         return e->ref = REF_ARRAY;
     }
-    mask *m = f->m->builtin ? sema_find_mask(s, &s->prelude, name) : sema_visible_mask(s, name, score ? KIND_ANY : KIND_MASK);
+    mask *m = f->m->builtin ? sema_given_mask(s, name) : sema_visible_mask(s, name, score ? KIND_ANY : KIND_MASK);
     if (m && m->score && !score) {
         diag_error(s->d, FCP_E_TYPE, at, "'%s' is a score; a mask is made of whole numbers and conditions", name);
         return e->ref = REF_WRONG;

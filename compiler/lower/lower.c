@@ -20,14 +20,14 @@ static fcp_code lower_tiles(planning *x, fcp_plan *plan) {
         const fcp_visit *visit = &s->visits[v];
         if (planning_stopped_at(x, v)) return FCP_E_INTERRUPTED;
         for (uint32_t i = visit->first_tile; i < visit->first_tile + visit->tiles; i++) {
-            uint32_t t = s->order[i], k = p->tile_k[t], f = x->traffic->tile_fetch[t], part = p->tile_part[t];
+            uint32_t t = s->order[i], k = p->tile_k[t], f = x->traffic->tile_kv[t], part = p->tile_part[t];
             bool home = f == FCP_NONE;
             tiles[i] = (fcp_tile){.q_block = visit->q_block, .k_block = k, .first_part = part,
                                   .parts = p->tile_part[t + 1] - part,
-                                  .kv_slot = home ? places->home_slot[k] : places->fetch[f].kv,
+                                  .kv_slot = home ? places->home_slot[k] : places->held[f],
                                   .dkv_slot = !backward ? FCP_NONE
                                               : home    ? places->home_slot[k]
-                                                        : places->fetch[f].accumulator,
+                                                        : places->back[FCP_BACKWARD].from[f],
                                   .pairs = p->tile_pairs[t]};
         }
     }
@@ -74,7 +74,7 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan) {
     mc_node *mask = ARENA_NEW(memory, mc_node, g->mask.count);
     char *source = arena_copy(memory, g->plan_source, source_size);
     if (!facts || !summary || !cluster || !mask || !source) return FCP_E_NO_MEMORY;
-    lower_problem(x, facts);
+    problem_facts(x, facts);
     *cluster = g->cluster;
     memcpy(mask, g->mask.nodes, g->mask.count * sizeof *mask);
     plan->source = source;
@@ -96,15 +96,13 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     fcp_sequence *sequences = ARENA_NEW(&x->memory, fcp_sequence, p->sequences);
     fcp_shape_rec *shapes = ARENA_NEW(&x->memory, fcp_shape_rec, p->shape_count + (size_t)1);
     fcp_run *runs = ARENA_NEW(&x->memory, fcp_run, p->run_count + (size_t)1);
-    fcp_heads *heads = ARENA_NEW(&x->memory, fcp_heads, 1);
-    if (!sequences || !shapes || !runs || !heads) return FCP_E_NO_MEMORY;
-    const struct fcpc_program *g = p->program;
-    *heads = (fcp_heads){.kv_count = g->kv_heads, .sub_count = g->heads / g->kv_heads};
-    plan->heads = heads;
-    plan->heads_count = 1;
+    if (!sequences || !shapes || !runs) return FCP_E_NO_MEMORY;
+    plan->heads = p->heads;
+    plan->heads_count = p->head_count;
     for (uint32_t b = 0; b < p->block_count; b++) {
         p->blocks[b].home = x->placement->home[b];
         p->blocks[b].home_slot = x->slots->home_slot[b];
+        p->blocks[b].flags = traffic_result(x->traffic, b) == RESULT_WHOLE ? FCP_BLOCK_WHOLE : 0;
     }
     for (uint32_t s = 0; s < p->sequences; s++)
         sequences[s] = (fcp_sequence){p->queries[s], p->lengths[s], problem_q_first(p, s)};

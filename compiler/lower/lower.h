@@ -9,10 +9,8 @@ fcp_code lower(planning *x);
 
 /* Parts of it. streams.c: instructions and transfers. */
 fcp_code lower_streams(planning *x, fcp_plan *plan);
-/* totals.c: every figure of the summary, once the plan has its streams; and the problem record, which needs a placement
- * and no more. */
+/* totals.c: every figure of the summary, once the plan has its streams. */
 fcp_code lower_summary(planning *x, const fcp_problem *facts, const fcp_plan *plan, fcp_summary *out);
-void lower_problem(const planning *x, fcp_problem *out);
 /* The memory of the fullest rank over the plan's passes, in bytes, as the summary states it; needs slots, no tables. */
 uint64_t lower_memory_peak(const planning *x, const fcp_problem *facts);
 /* data.c: score, sinks, fields, tables and slices. */

@@ -7,14 +7,20 @@
  * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
  * must be over, because only then are its slots free again and the partials that it sends complete. And the rank's
  * own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
- * stage <= s that receives something, and for the last launch of a stage < s that sends a partial, because its slot
- * may be used again. There are no other waits, and every rank launches its rounds in the same order.
+ * stage <= s that receives something, and for the last launch of a stage < s that sends a result, because its slot
+ * may be used again. Backward, a launch that sends Q from home waits until delta of the blocks that leave is computed, which
+ * comes first. Results that come home whole are waited for before the copies out. There are no other waits, and every rank
+ * launches its rounds in the same order.
+ *
+ * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the blocks
+ * that are then complete.
  *
  * So time can be read off the plan: give the launches of stage s the time 2 s, and its computing 2 s + 1. Every wait is
  * for something earlier, hence there is no cycle.
  */
 #include <string.h>
 
+#include "compiler/base/group.h"
 #include "compiler/lower/lower.h"
 
 typedef struct emitter {
@@ -29,8 +35,10 @@ typedef struct emitter {
     /* of the pass at hand */
     uint32_t *begin, *copies, *sides, *copies_out; /* per rank: its first transfer; how many of each kind */
     uint32_t *at;                    /* per rank: the next free transfer */
-    uint32_t *side_of;               /* per transfer of a round: 4 * round + SIDE_* */
-    uint32_t *reduce_start, *reduce; /* per rank: the fetches whose returns it reduces, in order */
+    uint32_t *side_of;               /* per transfer of a round: SIDE_ROUND * round + SIDE_* */
+    uint32_t *reduce_start, *reduce; /* per rank: the hops whose returns it adds up, in order */
+    uint32_t *leaves_first, *leaves_end; /* per rank: the home slots whose Q leaves are from the one to the other - 1 */
+    uint32_t *final_start, *final;   /* per rank: the visited Q blocks to finish, or the hops whose dQ to round, by stage */
 } emitter;
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
@@ -52,16 +60,24 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { STRETCH = 1 << 18 }; /* moves between two looks at stop */
-enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2 }; /* it receives what computing may wait for; it sends a partial */
+/* It receives what computing may wait for; it sends a result that computing made; it receives a result at home; it sends Q
+ * from home. */
+enum { SIDE_RECEIVES = 1, SIDE_RESULT = 2, SIDE_COMES_HOME = 4, SIDE_SENDS_Q = 8, SIDE_ROUND = 16 };
 
 static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
-                             const move *m) {
+                             const move *m, const uint32_t *home) {
+    static const uint8_t sends[FCP_CLASSES] = {[FCP_STATE] = SIDE_RESULT, [FCP_O] = SIDE_RESULT, [FCP_DKV] = SIDE_RESULT,
+                                               [FCP_DQ] = SIDE_RESULT, [FCP_DQW] = SIDE_RESULT};
+    static const uint8_t receives[FCP_CLASSES] = {
+        [FCP_KV] = SIDE_RECEIVES, [FCP_Q] = SIDE_RECEIVES,  [FCP_STATE] = SIDE_RECEIVES,  [FCP_DKV] = SIDE_RECEIVES,
+        [FCP_DQ] = SIDE_RECEIVES, [FCP_O] = SIDE_COMES_HOME, [FCP_DQW] = SIDE_COMES_HOME, [FCP_IN] = SIDE_RECEIVES};
     transfers[send] = (fcp_transfer){.peer = m->dst, .cls = m->cls, .fabric = m->fabric, .dir = FCP_SEND,
                                      .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->from};
     transfers[receive] = (fcp_transfer){.peer = m->src, .cls = m->cls, .fabric = m->fabric, .dir = FCP_RECV,
                                         .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->to};
-    side_of[send] = m->round * 4 + (m->cls == FCP_DKV ? SIDE_PARTIAL : 0);
-    side_of[receive] = m->round * 4 + (m->cls == FCP_OUT ? 0 : SIDE_RECEIVES);
+    side_of[send] = m->round * SIDE_ROUND + sends[m->cls];
+    if (m->cls == FCP_Q && m->src == home[m->block]) side_of[send] += SIDE_SENDS_Q;
+    side_of[receive] = m->round * SIDE_ROUND + receives[m->cls];
 }
 
 /* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
@@ -102,23 +118,25 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pas
     for (const move *m = ps->moves, *end = m + ps->move_count; m < end;) {
         const move *stretch = end - m > STRETCH ? m + STRETCH : end;
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        for (; m < stretch; m++) put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m);
+        for (; m < stretch; m++) put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
     }
     return FCP_OK;
 }
 
-/* Lists the fetches whose partials each rank reduces, in order of stage, round and sender. */
-static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
+/* Lists the hops whose partials each rank adds up, in order of stage, round and sender. */
+static fcp_code pass_reduces(emitter *e, const pass_schedule *ps, fcp_pass pass) {
     const traffic *t = e->x->traffic;
     uint32_t ranks = e->x->problem->ranks;
     uint32_t *left = ARENA_NEW(&e->x->scratch, uint32_t, t->count + (size_t)1),
              *at = ARENA_NEW(&e->x->scratch, uint32_t, ranks);
     uint32_t *round = ARENA_NEW(&e->x->scratch, uint32_t, t->count + (size_t)1);
     if (!left || !at || !round) return FCP_E_NO_MEMORY;
-    memset(e->reduce_start, 0, (ranks + (size_t)1) * sizeof *e->reduce_start);
     for (uint32_t f = 0; f < t->count; f++) {
-        left[f] = t->fetches[f].units;
-        e->reduce_start[t->fetches[f].src + 1]++;
+        fcp_class cls = traffic_return(t, &t->hops[f], pass);
+        left[f] = 0;
+        if (cls != FCP_STATE && cls != FCP_DKV && cls != FCP_DQ) continue;
+        left[f] = return_units(e->x->problem, &t->hops[f], cls);
+        e->reduce_start[t->hops[f].src + 1]++;
     }
     for (uint32_t r = 0; r < ranks; r++) {
         at[r] = e->reduce_start[r];
@@ -127,11 +145,11 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     for (uint32_t i = 0; i < ps->move_count; i++) {
         const move *m = &ps->moves[i];
         if (!(i & 0xfffff) && planning_stopped(e->x)) return FCP_E_INTERRUPTED;
-        if (m->cls != FCP_DKV || --left[m->ref]) continue;
+        if ((m->cls != FCP_STATE && m->cls != FCP_DKV && m->cls != FCP_DQ) || --left[m->ref]) continue;
         uint32_t to = at[m->dst]++;
         /* a round may bring one over net and one over local */
         if (to > e->reduce_start[m->dst] && round[to - 1] == m->round &&
-            t->fetches[e->reduce[to - 1]].dst > m->src) {
+            t->hops[e->reduce[to - 1]].dst > m->src) {
             e->reduce[to] = e->reduce[to - 1];
             round[to] = round[to - 1];
             to--;
@@ -139,6 +157,42 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
         e->reduce[to] = m->ref;
         round[to] = m->round;
     }
+    return FCP_OK;
+}
+
+/* A Q block that its home finishes, or a hop whose dQ is rounded: at which rank, in which stage. */
+typedef struct final {
+    uint32_t rank, stage, what;
+} final;
+
+static uint32_t final_stage(const planning *x, fcp_pass pass, uint32_t what) {
+    return pass == FCP_FORWARD ? x->schedule->finish[what] : x->schedule->use_last[what];
+}
+
+/* Lists what each rank finishes or rounds, in order of stage. */
+static fcp_code pass_finals(emitter *e, fcp_pass pass, uint32_t stages) {
+    const planning *x = e->x;
+    const traffic *t = x->traffic;
+    uint32_t ranks = x->problem->ranks, count = 0;
+    size_t room = (pass == FCP_FORWARD ? x->problem->block_count : t->count - t->keys) + (size_t)1;
+    final *found = ARENA_NEW(&e->x->scratch, final, room);
+    final *sorted = ARENA_NEW(&e->x->scratch, final, room);
+    uint32_t *start = ARENA_NEW(&e->x->scratch, uint32_t, stages + (size_t)2);
+    uint32_t *order = ARENA_NEW(&e->x->scratch, uint32_t, room);
+    if (!found || !sorted || !start || !order) return FCP_E_NO_MEMORY;
+    if (pass == FCP_FORWARD) {
+        for (uint32_t b = 0; b < x->problem->block_count; b++)
+            if (traffic_result(t, b) == RESULT_PARTIAL)
+                found[count++] = (final){x->placement->home[b], x->schedule->finish[b], b};
+    } else {
+        for (uint32_t f = t->keys; f < t->count; f++) /* where a whole block's tiles are */
+            if (traffic_result(t, t->hops[f].block) == RESULT_WHOLE && x->schedule->use_first[f] != FCP_NONE)
+                found[count++] = (final){t->hops[f].dst, x->schedule->use_last[f], f};
+    }
+    if (!group_by(&found->stage, sizeof *found, count, stages, start, order, x->stop)) return FCP_E_INTERRUPTED;
+    for (uint32_t i = 0; i < count; i++) sorted[i] = found[order[i]];
+    if (!group_by(&sorted->rank, sizeof *sorted, count, ranks, e->final_start, order, x->stop)) return FCP_E_INTERRUPTED;
+    for (uint32_t i = 0; i < count; i++) e->final[i] = sorted[order[i]].what;
     return FCP_OK;
 }
 
@@ -153,7 +207,9 @@ typedef struct rank_emitter {
     uint32_t side, side_end;        /* transfers of rounds not yet launched */
     uint32_t visit, visit_end;      /* visits not yet attended */
     uint32_t reduce, reduce_end;
-    uint32_t received, sent_partial; /* how far the communication queue must be: see the head comment */
+    uint32_t final, final_end;
+    uint32_t received, sent_result, came_home; /* how far the communication queue must be: see the head comment */
+    uint32_t delta;                 /* how far the computing queue must be before Q leaves home */
     uint32_t *computed;             /* per stage: instructions of the computing queue after it */
 } rank_emitter;
 
@@ -161,14 +217,15 @@ typedef struct rank_emitter {
 static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait) {
     emitter *e = x->e;
     while (x->side < x->side_end) {
-        uint32_t round = e->side_of[x->side] / 4, first = x->side, is = 0;
+        uint32_t round = e->side_of[x->side] / SIDE_ROUND, first = x->side, is = 0;
         const fcp_round *r = &x->ps->rounds[round];
         if (r->stage != stage || (r->kind == FCP_ROUND_OUT) != out) return;
-        for (; x->side < x->side_end && e->side_of[x->side] / 4 == round; x->side++) is |= e->side_of[x->side];
-        wait_for(&x->comm, stage, wait);
+        for (; x->side < x->side_end && e->side_of[x->side] / SIDE_ROUND == round; x->side++) is |= e->side_of[x->side];
+        wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > wait ? x->delta : wait);
         push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = x->side - first, .c = round});
         if (is & SIDE_RECEIVES) x->received = x->comm.count;
-        if (is & SIDE_PARTIAL) x->sent_partial = x->comm.count;
+        if (is & SIDE_RESULT) x->sent_result = x->comm.count;
+        if (is & SIDE_COMES_HOME) x->came_home = x->comm.count;
     }
 }
 
@@ -181,19 +238,62 @@ static void attend(rank_emitter *x, uint32_t stage, bool early) {
         push(&x->compute, (fcp_instr){.op = FCP_OP_ATTEND, .stage = stage, .a = first, .b = x->visit - first});
 }
 
-static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t partial_before) {
+/* Adds up what came back in this stage. */
+static void add_partials(rank_emitter *x, uint32_t stage) {
+    const planning *l = x->e->x;
+    const traffic *t = l->traffic;
+    const slots *places = l->slots;
+    const back_slots *back = &places->back[x->pass];
+    for (; x->reduce < x->reduce_end && l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage; x->reduce++) {
+        uint32_t f = x->e->reduce[x->reduce], parent = t->hops[f].parent, block = t->hops[f].block;
+        fcp_class cls = traffic_return(t, &t->hops[f], x->pass);
+        uint32_t into = parent != FCP_NONE ? back->from[parent]
+                        : cls == FCP_STATE ? places->home_state[block] : places->home_slot[block];
+        fcp_op op = cls == FCP_STATE ? FCP_OP_MERGE : cls == FCP_DKV ? FCP_OP_REDUCE : FCP_OP_REDUCE_Q;
+        push(&x->compute, (fcp_instr){.op = op, .stage = stage, .a = block, .b = back->to[f], .c = into});
+    }
+}
+
+/* Makes results of what is complete in this stage. */
+static void make_results(rank_emitter *x, uint32_t stage) {
+    const planning *l = x->e->x;
+    const slots *places = l->slots;
+    for (; x->final < x->final_end && final_stage(l, x->pass, x->e->final[x->final]) == stage; x->final++) {
+        uint32_t what = x->e->final[x->final];
+        push(&x->compute, x->pass == FCP_FORWARD
+                              ? (fcp_instr){.op = FCP_OP_FINISH, .stage = stage, .a = what, .b = places->home_state[what]}
+                              : (fcp_instr){.op = FCP_OP_ROUND, .stage = stage, .a = l->traffic->hops[what].block,
+                                            .b = places->whole_dq[what], .c = places->back[x->pass].from[what]});
+    }
+}
+
+static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t result_before) {
     const planning *l = x->e->x;
     bool visits = x->visit < x->visit_end && l->schedule->visit_stage[x->visit] == stage;
-    bool reduces = x->reduce < x->reduce_end && l->schedule->return_stage[x->e->reduce[x->reduce]] == stage;
-    if (!visits && !reduces) return;
-    wait_for(&x->compute, stage, x->received > partial_before ? x->received : partial_before);
+    bool reduces = x->reduce < x->reduce_end &&
+                   l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
+    if (visits || reduces) wait_for(&x->compute, stage, x->received > result_before ? x->received : result_before);
     attend(x, stage, false);
-    for (; x->reduce < x->reduce_end && l->schedule->return_stage[x->e->reduce[x->reduce]] == stage; x->reduce++) {
-        uint32_t f = x->e->reduce[x->reduce];
-        uint32_t parent = l->traffic->fetches[f].parent, block = l->traffic->fetches[f].block;
-        uint32_t into = parent == FCP_NONE ? l->slots->home_slot[block] : l->slots->fetch[parent].accumulator;
-        push(&x->compute,
-             (fcp_instr){.op = FCP_OP_REDUCE, .stage = stage, .a = block, .b = l->slots->fetch[f].landing, .c = into});
+    add_partials(x, stage);
+    make_results(x, stage);
+}
+
+/* Backward: delta of the rank's home blocks, first that of a range with all blocks whose Q leaves. */
+static void emit_delta(rank_emitter *x) {
+    const planning *l = x->e->x;
+    const traffic *t = l->traffic;
+    uint32_t homes = l->slots->homes[x->rank], first = homes, end = 0;
+    if (t->tile_q) {
+        first = x->e->leaves_first[x->rank];
+        end = x->e->leaves_end[x->rank];
+    }
+    if (end) {
+        push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA, .a = first, .b = end - first});
+        x->delta = x->compute.count;
+        if (first) push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA, .b = first});
+        if (end < homes) push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA, .a = end, .b = homes - end});
+    } else if (homes) {
+        push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA, .b = homes});
     }
 }
 
@@ -207,22 +307,24 @@ static void emit_rank(rank_emitter *x) {
     uint32_t brought = x->comm.count;
     if (x->pass == FCP_FORWARD && brought) attend(x, 0, true);
     wait_for(&x->compute, 0, brought);
-    if (x->pass == FCP_BACKWARD && e->x->slots->homes[x->rank]) 
-        push(&x->compute, (fcp_instr){.op = FCP_OP_DELTA, .b = e->x->slots->homes[x->rank]});
+    if (x->pass == FCP_BACKWARD) emit_delta(x);
     attend(x, 0, false);
+    make_results(x, 0);
     x->computed[0] = x->compute.count;
 
     for (uint32_t s = 1; s < stages; s++) {
-        uint32_t partial_before = x->sent_partial, free = s >= buffers ? x->computed[s - buffers] : copied;
+        uint32_t result_before = x->sent_result, free = s >= buffers ? x->computed[s - buffers] : copied;
         launch_stage(x, s, false, free > copied ? free : copied);
-        compute_stage(x, s, partial_before);
+        compute_stage(x, s, result_before);
         x->computed[s] = x->compute.count;
     }
     if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2]);
     launch_stage(x, stages, true, x->computed[stages - 1]);
-    if (copies_out)
+    if (copies_out) {
+        wait_for(&x->compute, stages, x->came_home);
         push(&x->compute,
              (fcp_instr){.op = FCP_OP_COPY, .stage = stages, .a = first + copies + e->sides[x->rank], .b = copies_out});
+    }
 }
 
 static fcp_code emit_pass(emitter *e, fcp_pass pass) {
@@ -231,7 +333,9 @@ static fcp_code emit_pass(emitter *e, fcp_pass pass) {
     uint32_t ranks = l->problem->ranks;
     fcp_code code = pass_transfers(e, ps, pass);
     memset(e->reduce_start, 0, (ranks + (size_t)1) * sizeof *e->reduce_start);
-    if (!code && pass == FCP_BACKWARD) code = pass_reduces(e, ps);
+    memset(e->final_start, 0, (ranks + (size_t)2) * sizeof *e->final_start);
+    if (!code && l->schedule->back[pass].last) code = pass_reduces(e, ps, pass);
+    if (!code && l->traffic->tile_q) code = pass_finals(e, pass, ps->stages);
     rank_emitter x = {.e = e, .ps = ps, .pass = pass};
     x.computed = ARENA_NEW(&e->x->scratch, uint32_t, ps->stages + (size_t)1);
     if (!x.computed) return FCP_E_NO_MEMORY;
@@ -244,13 +348,15 @@ static fcp_code emit_pass(emitter *e, fcp_pass pass) {
         x.visit_end = l->schedule->rank_visit[r + 1];
         x.reduce = e->reduce_start[r];
         x.reduce_end = e->reduce_start[r + 1];
+        x.final = e->final_start[r];
+        x.final_end = e->final_start[r + 1];
         /* a wait before each launch at most; a wait before each attend and first reduce of a stage at most */
         uint32_t room = 2 * e->sides[r];
         if (e->comm_room < room && !(e->comm = ARENA_NEW(&e->x->scratch, fcp_instr, e->comm_room = 2 * (size_t)room)))
             return FCP_E_NO_MEMORY;
         x.compute = (queue){.instr = e->instrs + e->instr_count};
         x.comm = (queue){.instr = e->comm};
-        x.received = x.sent_partial = 0;
+        x.received = x.sent_result = x.came_home = x.delta = 0;
         emit_rank(&x);
         fcp_stream *streams = e->streams + ((size_t)pass * ranks + r) * FCP_QUEUES;
         streams[FCP_COMPUTE] = (fcp_stream){(uint32_t)e->instr_count, x.compute.count};
@@ -266,12 +372,33 @@ static fcp_code emit_pass(emitter *e, fcp_pass pass) {
 static bool fits(const planning *x, size_t *out_transfers, size_t *out_instrs) {
     size_t transfers = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        if (x->program->passes[pass])
+        if (x->program->passes[pass]) {
             transfers += 2 * (size_t)x->schedule->pass[pass].move_count + 2 * (size_t)x->reshuffle->count;
+            if (x->schedule->pass[pass].round_count > UINT32_MAX / SIDE_ROUND) return false;
+        }
     *out_transfers = transfers;
     *out_instrs = 2 * transfers + 2 * FCP_PASSES * (size_t)(x->schedule->visit_count + x->traffic->count) +
-                  16 * (size_t)x->problem->ranks;
+                  (x->traffic->tile_q ? 2 * (size_t)x->problem->block_count : 0) + 16 * (size_t)x->problem->ranks;
     return *out_instrs <= UINT32_MAX / 2;
+}
+
+/* Memory for plans in which tiles run away from home; and which home blocks leave. */
+static fcp_code open_general(emitter *e) {
+    const traffic *t = e->x->traffic;
+    arena *scratch = &e->x->scratch;
+    uint32_t ranks = e->x->problem->ranks;
+    e->final = ARENA_NEW(scratch, uint32_t, e->x->problem->block_count + (size_t)(t->count - t->keys) + 1);
+    e->leaves_first = ARENA_NEW(scratch, uint32_t, ranks);
+    e->leaves_end = ARENA_ZNEW(scratch, uint32_t, ranks);
+    if (!e->final || !e->leaves_first || !e->leaves_end) return FCP_E_NO_MEMORY;
+    memset(e->leaves_first, 0xff, ranks * sizeof *e->leaves_first);
+    for (uint32_t f = t->keys; f < t->count; f++) {
+        uint32_t r = t->hops[f].src, slot = e->x->slots->home_slot[t->hops[f].block];
+        if (t->hops[f].parent != FCP_NONE) continue;
+        if (slot < e->leaves_first[r]) e->leaves_first[r] = slot;
+        if (slot >= e->leaves_end[r]) e->leaves_end[r] = slot + 1;
+    }
+    return FCP_OK;
 }
 
 fcp_code lower_streams(planning *x, fcp_plan *plan) {
@@ -291,13 +418,15 @@ fcp_code lower_streams(planning *x, fcp_plan *plan) {
     e.at = ARENA_NEW(scratch, uint32_t, ranks);
     e.reduce_start = ARENA_NEW(scratch, uint32_t, ranks + (size_t)1);
     e.reduce = ARENA_NEW(scratch, uint32_t, x->traffic->count + (size_t)1);
+    e.final_start = ARENA_NEW(scratch, uint32_t, ranks + (size_t)2);
+    fcp_code code = x->traffic->tile_q ? open_general(&e) : FCP_OK;
+    if (code) return code;
     if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.copies_out || !e.sides ||
-        !e.at || !e.reduce_start || !e.reduce)
+        !e.at || !e.reduce_start || !e.reduce || !e.final_start)
         return FCP_E_NO_MEMORY;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (x->program->passes[pass]) {
-            fcp_code code = emit_pass(&e, (fcp_pass)pass);
-            if (code) return code;
+            if ((code = emit_pass(&e, (fcp_pass)pass))) return code;
             continue;
         }
         for (size_t i = 0; i < (size_t)ranks * FCP_QUEUES; i++) /* empty streams, where the next ones begin */

@@ -1,42 +1,9 @@
-/* totals.c: the figures of a plan: its problem record, its memory, its summary.
+/* totals.c: the figures of a plan: its memory, its summary.
  *
  * Requires: all that the passes made. Gives: numbers that the verifier counts again from the tables.
- * Cost: linear in tiles, fetches, bundles, visits and ranks.
+ * Cost: linear in tiles, hops, bundles, visits and ranks.
  */
 #include "compiler/lower/lower.h"
-
-void lower_problem(const planning *x, fcp_problem *out) {
-    const problem *p = x->problem;
-    const struct fcpc_program *g = p->program;
-    *out = (fcp_problem){.ranks = p->ranks,
-                         .nodes = g->nodes,
-                         .gpus = g->gpus,
-                         .heads = g->heads,
-                         .kv_heads = g->kv_heads,
-                         .head_dim = g->head_dim,
-                         .range_kv = g->kv_heads,
-                         .range_sub = g->heads / g->kv_heads,
-                         .dtype = g->dtype,
-                         .layout = g->layout,
-                         .layout_group = program_layout_group(g),
-                         .strategy = g->strategy,
-                         .topology = g->topology,
-                         .block = p->block,
-                         .max_block = p->max_block[FCP_KEYS],
-                         .max_q_block = p->max_block[FCP_QUERIES],
-                         .unit = p->unit,
-                         .coalesce = x->coalesce,
-                         .buffers = g->buffers,
-                         .margin = g->margin,
-                         .deterministic = g->deterministic,
-                         .mask_uses = mc_uses(g->mask),
-                         .align = p->split ? g->align : FCP_BOTTOM_RIGHT,
-                         .tokens = p->tokens,
-                         .key_tokens = p->key_tokens,
-                         .memory_cap = g->memory_cap,
-                         .scale = g->scale};
-    for (int pass = 0; pass < FCP_PASSES; pass++) out->passes |= (uint32_t)g->passes[pass] << pass;
-}
 
 /* Who talks to whom, and how much: per pass the most units that one rank sends, or receives, on one fabric; and the most
  * other ranks that one rank talks to. */
@@ -66,37 +33,74 @@ static fcp_code count_units(planning *x, const fcp_plan *plan, uint64_t out_boun
     return FCP_OK;
 }
 
-/* Counts bytes and rounds of both passes. The KV of a fetch moves once in each pass, and its dKV once back. */
-static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *out) {
+/* What moves between ranks in a pass, without the reshuffle: bytes. */
+typedef struct moved {
+    uint64_t total, net, of_q, send_max, recv_max;
+} moved;
+
+/* A hop's block moves once in each pass, and what is made of it once back. */
+static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PASSES]) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
-    arena *scratch = &x->scratch;
-    const pass_schedule *ahead = &x->schedule->pass[FCP_FORWARD], *back = &x->schedule->pass[FCP_BACKWARD];
-    uint64_t *sent = ARENA_ZNEW(scratch, uint64_t, p->ranks), *received = ARENA_ZNEW(scratch, uint64_t, p->ranks);
-    uint64_t total = 0, net = 0, between[FCP_HOLDS_BOTH + 1] = {0}, send_max = 0, recv_max = 0;
+    uint64_t *sent = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks), *received = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    uint64_t keys = 0, keys_net = 0; /* tokens */
     if (!sent || !received) return FCP_E_NO_MEMORY;
-    for (uint32_t f = 0; f < t->count; f++) {
-        const fetch *of = &t->fetches[f];
+    for (uint32_t f = 0; f < t->keys; f++) {
+        const hop *of = &t->hops[f];
         uint64_t tokens = p->blocks[of->block].tokens;
-        total += tokens;
-        net += of->fabric == FCP_NET ? tokens : 0;
+        keys += tokens;
+        keys_net += of->fabric == FCP_NET ? tokens : 0;
         sent[of->src] += tokens;
         received[of->dst] += tokens;
     }
-    for (uint32_t r = 0; r < p->ranks; r++) {
-        if (sent[r] > send_max) send_max = sent[r];
-        if (received[r] > recv_max) recv_max = received[r];
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (!p->program->passes[pass]) continue;
+        uint64_t kv = fcp_class_bytes(fp, FCP_KV, (fcp_pass)pass), token[FCP_CLASSES];
+        for (uint32_t r = 0; pass == FCP_FORWARD && r < p->ranks; r++) sent[r] *= kv, received[r] *= kv;
+        if (pass == FCP_BACKWARD) kv += fcp_class_bytes(fp, FCP_DKV, (fcp_pass)pass);
+        out[pass].total = keys * kv;
+        out[pass].net = keys_net * kv;
+        for (int cls = 0; cls < FCP_CLASSES; cls++) token[cls] = fcp_class_bytes(fp, (fcp_class)cls, (fcp_pass)pass);
+        for (uint32_t f = t->keys; f < t->count; f++) {
+            const hop *of = &t->hops[f];
+            uint64_t tokens = p->blocks[of->block].tokens, there = tokens * token[FCP_Q];
+            uint64_t back = tokens * token[traffic_return(t, of, (fcp_pass)pass)];
+            out[pass].of_q += there + back;
+            out[pass].net += of->fabric == FCP_NET ? there + back : 0;
+            if (pass == FCP_BACKWARD) continue; /* the summary states the others of the forward pass */
+            sent[of->src] += there;
+            received[of->dst] += there;
+            sent[of->dst] += back;
+            received[of->src] += back;
+        }
+        out[pass].total += out[pass].of_q;
     }
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        if (sent[r] > out[FCP_FORWARD].send_max) out[FCP_FORWARD].send_max = sent[r];
+        if (received[r] > out[FCP_FORWARD].recv_max) out[FCP_FORWARD].recv_max = received[r];
+    }
+    return FCP_OK;
+}
+
+/* Counts bytes and rounds of both passes. */
+static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *out) {
+    const problem *p = x->problem;
+    const pass_schedule *ahead = &x->schedule->pass[FCP_FORWARD], *back = &x->schedule->pass[FCP_BACKWARD];
+    uint64_t between[FCP_HOLDS_BOTH + 1] = {0};
+    moved of[FCP_PASSES] = {{0}};
+    fcp_code code = count_hops(x, fp, of);
+    if (code) return code;
     for (uint32_t i = 0; i < x->reshuffle->count; i++) {
         const bundle *b = &x->reshuffle->bundles[i];
         if (b->caller != b->home) between[p->split ? 1u << b->side : FCP_HOLDS_BOTH] += b->tokens;
     }
     if (p->program->passes[FCP_FORWARD]) {
-        uint64_t kv = fcp_class_bytes(fp, FCP_KV, FCP_FORWARD);
-        out->bytes_total = total * kv;
-        out->bytes_inter_node = net * kv;
-        out->send_max = send_max * kv;
-        out->recv_max = recv_max * kv;
+        const moved *m = &of[FCP_FORWARD];
+        out->bytes_total = m->total;
+        out->bytes_moved = m->of_q;
+        out->bytes_inter_node = m->net;
+        out->send_max = m->send_max;
+        out->recv_max = m->recv_max;
         for (uint32_t holds = 1; holds <= FCP_HOLDS_BOTH; holds++)
             out->bytes_reshuffle += between[holds] * (fcp_held_bytes(fp, holds, FCP_IN, FCP_FORWARD) +
                                                       fcp_held_bytes(fp, holds, FCP_OUT, FCP_FORWARD));
@@ -107,9 +111,9 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
         out->stages = ahead->stages;
     }
     if (p->program->passes[FCP_BACKWARD]) {
-        uint64_t both = fcp_class_bytes(fp, FCP_KV, FCP_BACKWARD) + fcp_class_bytes(fp, FCP_DKV, FCP_BACKWARD);
-        out->backward_bytes_total = total * both;
-        out->backward_bytes_inter_node = net * both;
+        out->backward_bytes_total = of[FCP_BACKWARD].total;
+        out->backward_bytes_moved = of[FCP_BACKWARD].of_q;
+        out->backward_bytes_inter_node = of[FCP_BACKWARD].net;
         out->backward_rounds = back->independent;
         out->backward_rounds_dependent = back->dependent;
         out->backward_rounds_reshuffle = back->in + back->out;
@@ -124,8 +128,8 @@ uint64_t lower_memory_peak(const planning *x, const fcp_problem *fp) {
     for (uint32_t r = 0; r < x->problem->ranks; r++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!x->program->passes[pass]) continue;
-            const uint64_t transient[FCP_CLASSES] = {
-                [FCP_KV] = s->kv_count[r], [FCP_STATE] = s->state_count[r], [FCP_DKV] = s->dkv_count[r]};
+            uint64_t transient[FCP_CLASSES];
+            for (int cls = 0; cls < FCP_CLASSES; cls++) transient[cls] = s->count[cls][r];
             uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[FCP_QUERIES][r],
                                              s->home_tokens[FCP_KEYS][r], transient);
             if (bytes > peak) peak = bytes;
@@ -146,9 +150,9 @@ fcp_code lower_summary(planning *x, const fcp_problem *fp, const fcp_plan *plan,
         const uint64_t *q = &x->slots->home_tokens[FCP_QUERIES][r], *k = &x->slots->home_tokens[FCP_KEYS][r];
         if (*q > out->tokens_max_rank) out->tokens_max_rank = *q;
         if (*k > out->key_tokens_max_rank) out->key_tokens_max_rank = *k;
-        if (p->program->passes[FCP_FORWARD] && x->slots->kv_count[r] > out->slots_max)
-            out->slots_max = x->slots->kv_count[r];
-        uint64_t both = (uint64_t)x->slots->kv_count[r] + x->slots->dkv_count[r];
+        if (p->program->passes[FCP_FORWARD] && x->slots->count[FCP_KV][r] > out->slots_max)
+            out->slots_max = x->slots->count[FCP_KV][r];
+        uint64_t both = (uint64_t)x->slots->count[FCP_KV][r] + x->slots->count[FCP_DKV][r];
         if (p->program->passes[FCP_BACKWARD] && both > out->backward_slots_max) out->backward_slots_max = both;
     }
     uint64_t state = fcp_class_bytes(fp, FCP_STATE, FCP_FORWARD);

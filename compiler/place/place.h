@@ -10,6 +10,25 @@
 
 typedef struct problem problem;
 
+/* One block's KV or Q, and the ranks that need it: in ascending order, without the home. work: of their tiles, per rank. */
+typedef struct need {
+    uint32_t block, home, count;
+    fcp_class cls;
+    uint64_t bytes; /* of the block, in one pass */
+    const uint32_t *ranks;
+    const uint64_t *work;
+} need;
+
+/* A way from one rank to another. */
+typedef struct leg {
+    uint32_t src, dst;
+} leg;
+
+/* Chooses the ways of a block: a tree rooted at the home, whose legs reach every rank that needs the block, and perhaps
+ * others that pass it on. A leg leaves from the home or from where an earlier leg leads, and no two lead to one rank.
+ * out_legs has room for a leg to every rank; returns how many there are. */
+typedef uint32_t route_choice(const planning *x, const need *n, leg *out_legs);
+
 /* What a strategy decides, and all that later passes know of it. A block holds Q and KV of its tokens, or in a split
  * plan one of them (runtime/plan/plan.h), so `home` is the home of a Q side where the block holds Q and of a KV side
  * where it holds KV. */
@@ -17,6 +36,7 @@ typedef struct placement {
     const uint32_t *home;   /* per block: its rank */
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
+    route_choice *route;    /* NULL: as schedule/traffic.c has it */
 } placement;
 
 /* The rank that computes a tile. */

@@ -7,8 +7,12 @@ typedef struct strategy {
     bool by_block;                /* it cuts blocks of x->block tokens; else plan.block does not matter */
     fcp_code (*cut)(planning *x); /* a problem's sequences into blocks */
     fcp_code (*place)(planning *x, const place_input *in, uint32_t *home); /* fills home */
+    /* NULL in strategies that leave both to others: where each tile runs (fills exec), and the ways of blocks */
+    fcp_code (*exec)(planning *x, const uint32_t *home, uint32_t *exec);
+    route_choice *route;
 } strategy;
 
+/* x->strategy, or else the program's. */
 const strategy *strategy_of(const planning *x);
 
 /* Two passes that do what the program's strategy says: blocks of x->problem, and x->placement. */

@@ -22,14 +22,22 @@ struct problem {
     uint32_t ranks;
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
-    uint32_t unit;                 /* tokens of the largest transfer */
+    uint32_t unit;                 /* tokens of KV in a unit */
+    uint32_t unit_of[FCP_CLASSES]; /* tokens of a unit of each class (fcp_unit_tokens) */
+    /* Ranges of heads, as the plan has them. A strategy's cut may make the ranges smaller, but leaves blocks and pieces to
+     * those of one range; problem_tiles then makes the others. */
+    uint32_t range_kv, range_sub;
 
     fcp_piece *pieces;  /* by block */
     uint32_t piece_count;
     fcp_block *blocks;  /* without homes */
     uint32_t block_count;
-    uint32_t *chunk;    /* ring, zigzag: per block, which chunk of the sequences it holds; NULL for others */
-    /* The pieces of sequence s in order of start: sequence_piece[side][piece_start[side][s]], and so on up to
+    fcp_heads *heads;   /* which heads blocks are of, by block.heads */
+    uint32_t head_count;
+    uint32_t range_blocks; /* how many blocks are of the first range: they come first */
+    uint32_t *twin;     /* per block: the next one with the same tokens and of other heads, or FCP_NONE; NULL: one range */
+    uint32_t *chunk;    /* ring, zigzag: per block of the first range, which chunk of the sequences it holds; NULL for others */
+    /* The pieces of sequence s, of the first range of heads, in order of start: sequence_piece[side][piece_start[side][s]], and so on up to
      * piece_start[side][s + 1]. Both sides are the same arrays unless the plan is split. */
     uint32_t *sequence_piece[FCP_SIDES];
     uint32_t *piece_start[FCP_SIDES]; /* sequences + 1 */
@@ -63,6 +71,8 @@ static inline int64_t problem_q_first(const problem *p, uint32_t sequence) {
 static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_side side) {
     return side == FCP_KEYS ? p->lengths[sequence] : p->queries[sequence];
 }
+/* The next block with the same tokens, and of other heads. */
+static inline uint32_t problem_twin(const problem *p, uint32_t b) { return p->twin ? p->twin[b] : FCP_NONE; }
 /* Does block b hold this side? */
 static inline bool problem_holds(const problem *p, uint32_t b, fcp_side side) { return p->blocks[b].holds >> side & 1; }
 /* What the mask sees of a sequence; valid until the next call. */
@@ -85,6 +95,12 @@ fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_block
  * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
+
+/* facts.c. The problem record of the plan, once the blocks are measured. */
+void problem_facts(const planning *x, fcp_problem *out);
+/* ranges.c. The ranges of heads; and where there are several, blocks and tiles of all made from those of one. Called by
+ * problem_tiles. FCP_E_PLAN_SIZE. Cost: linear in what it makes. */
+fcp_code problem_ranges(planning *x);
 
 /* check.c: what else can be wrong with a batch. */
 fcp_code problem_check_slices(planning *x); /* slices that end after the longest sequence: FCP_E_SLICES */

@@ -171,7 +171,8 @@ static fcp_code index_pieces(planning *x) {
 }
 
 /* The largest block of each side, and what a transfer carries at most. */
-static void measure_blocks(problem *p) {
+static void measure_blocks(planning *x) {
+    problem *p = x->problem;
     uint32_t largest = 0;
     for (uint32_t b = 0; b < p->block_count; b++)
         for (int side = 0; side < FCP_SIDES; side++) {
@@ -180,6 +181,9 @@ static void measure_blocks(problem *p) {
             if (tokens > largest) largest = tokens;
         }
     if (p->unit > largest) p->unit = largest;
+    fcp_problem facts;
+    problem_facts(x, &facts);
+    for (int cls = 0; cls < FCP_CLASSES; cls++) p->unit_of[cls] = fcp_unit_tokens(&facts, (fcp_class)cls);
 }
 
 /* Tells whoever watches how many pairs will have to be looked at one by one. */
@@ -202,12 +206,13 @@ static fcp_code tell_outlook(planning *x) {
 fcp_code problem_tiles(planning *x) {
     problem *p = x->problem;
     raw_parts raw = {0};
-    measure_blocks(p);
+    measure_blocks(x);
     x->cells = cells_new(p->program->mask, p->program->heads);
     if (!x->cells) return FCP_E_NO_MEMORY;
     cells_set_stop(x->cells, x->stop);
     fcp_code code = p->piece_start[0] ? FCP_OK : index_pieces(x);
     if (!code) code = tell_outlook(x);
     if (!code) code = classify(x, &raw);
-    return code ? code : gather_tiles(x, &raw);
+    if (!code) code = gather_tiles(x, &raw);
+    return code ? code : problem_ranges(x);
 }

@@ -29,6 +29,7 @@ typedef struct state {
     /* of the home at hand */
     found *found;
     size_t count, room;
+    uint32_t *shown;            /* planned, several ranges of heads: per block, that of the first range with its tokens */
     uint32_t *newest, *entries; /* per key: its newest entry, + 1; how many it has. 0 between homes */
     uint64_t *met;              /* the keys that it has entries for, and room to sort them */
     size_t met_count;
@@ -55,7 +56,11 @@ static fcp_code hold_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, 
     const fcp_block *b = &p->blocks[block];
     fcp_side side = fcp_side_of(b);
     fcp_walk *walk = &walks[side];
-    if (s->planned) return hold(s, home, side, block, b->tokens);
+    if (s->planned) {
+        uint32_t caller = s->shown ? s->x->placement->home[s->shown[block]] : home;
+        if (caller != home) s->out->moved[block] = true;
+        return hold(s, caller, side, block, b->tokens);
+    }
     for (uint32_t i = 0; i < b->pieces; i++) {
         const fcp_piece *piece = &p->pieces[b->first_piece + i];
         uint64_t at = s->rule.offsets[side][piece->sequence] + piece->start, end = at + piece->length;
@@ -117,7 +122,7 @@ static fcp_code check_tokens(state *s) {
     for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
         if (!s->planned) fcp_rule_tokens(&s->rule, (fcp_side)side, tokens + p->ranks, tokens);
         else memset(tokens, 0, p->ranks * sizeof *tokens);
-        for (uint32_t b = 0; s->planned && b < p->block_count; b++)
+        for (uint32_t b = 0; s->planned && b < p->range_blocks; b++)
             if (problem_holds(p, b, (fcp_side)side)) tokens[s->x->placement->home[b]] += p->blocks[b].tokens;
         for (uint32_t r = 0; r < p->ranks; r++)
             if (tokens[r] > INT32_MAX) return FCP_E_PLAN_SIZE;
@@ -150,6 +155,11 @@ static fcp_code build(state *s) {
     if (!s->rule.offsets[FCP_QUERIES] || !s->rule.offsets[FCP_KEYS] || !start || !blocks || !s->newest || !s->entries ||
         !s->met || !s->out->moved)
         return FCP_E_NO_MEMORY;
+    if (s->planned && p->twin) {
+        if (!(s->shown = ARENA_NEW(scratch, uint32_t, p->block_count))) return FCP_E_NO_MEMORY;
+        for (uint32_t b = 0; b < p->range_blocks; b++)
+            for (uint32_t twin = b; twin != FCP_NONE; twin = problem_twin(p, twin)) s->shown[twin] = b;
+    }
     fcp_code code = check_tokens(s);
     for (uint32_t b = 0; b < p->block_count; b++) start[home[b] + 2]++;
     for (uint32_t r = 0; r < p->ranks; r++) start[r + 1] += start[r];

@@ -1,6 +1,6 @@
 /* rounds.c: makes the rounds of each pass: what moves when, from which slot to which.
  *
- * Requires: the order of independent units and the stages of fetches and returns (schedule.c); their slots (slots.c);
+ * Requires: the order of independent units and the stages of hops and returns (schedule.c); their slots (slots.c);
  *     the bundles of the reshuffle.
  * Gives: every unit of the pass once, with its round, in order of round. Rounds are in the order of launching: IN; then
  *     stage by stage the dependent rounds and the independent ones; then OUT.
@@ -9,7 +9,8 @@
  * Cost: O(units log Delta + rounds).
  *
  * OUT has two parts. Units all of whose blocks are done before the pass's last stage move beside that stage, the others
- * after it. The output of a block is done after its last visit, its gradients when its last partial is in.
+ * after it. The output of a block is done after its last visit, or when its home finishes it, or when it came home whole;
+ * its gradients when the last of them is in.
  */
 #include "compiler/schedule/rounds.h"
 
@@ -42,6 +43,7 @@ typedef struct builder {
     const traffic *t;
     const reshuffle *r;
     uint32_t coalesce;
+    fcp_pass pass;
     bool backward;
     arena *scratch;
     edges *edges;
@@ -64,7 +66,8 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
         edges *e = b->edges;
         e->count = 0;
         for (uint32_t i = 0; i < count; i++)
-            if (moves[i].fabric == fabric) edges_add(e, moves[i].src, moves[i].dst, moves[i].tokens);
+            if (moves[i].fabric == fabric)
+                edges_add(e, moves[i].src, moves[i].dst, unit_size(b->p, moves[i].cls, moves[i].tokens));
         fcp_code code = edges_colour(e, b->x);
         if (code) return code;
         if (e->colours > rounds) rounds = e->colours;
@@ -96,7 +99,7 @@ static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds)
     return FCP_OK;
 }
 
-/* Units of one fetch lie one after another. Gives them their rounds in ascending order. */
+/* Units of one hop lie one after another. Gives them their rounds in ascending order. */
 static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     for (uint32_t i = 0, j; i < count; i = j) {
         for (j = i + 1; j < count && moves[j].ref == moves[i].ref && moves[j].cls == moves[i].cls;) j++;
@@ -110,53 +113,75 @@ static fcp_code order_units(builder *b, move *moves, uint32_t count) {
     return FCP_OK;
 }
 
-static void put_units(const builder *b, uint32_t at, uint32_t f, fcp_class cls) {
-    const fetch *x = &b->t->fetches[f];
-    const fetch_slots *places = &b->slots->fetch[f];
-    move m = {.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric};
-    if (cls == FCP_KV) {
-        m.src = x->src;
-        m.dst = x->dst;
-        m.from = x->parent == FCP_NONE ? b->slots->home_slot[x->block] : b->slots->fetch[x->parent].kv;
-        m.to = places->kv;
-    } else {
-        m.src = x->dst;
-        m.dst = x->src;
-        m.from = places->accumulator;
-        m.to = places->landing;
+/* What is the same in all units of a hop; or, of a class that is not the hop's own, of what goes back along it. */
+static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
+    const hop *x = &b->t->hops[f];
+    const slots *places = b->slots;
+    if (cls == x->cls)
+        return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->src, .dst = x->dst,
+                      .from = x->parent == FCP_NONE ? places->home_slot[x->block] : places->held[x->parent],
+                      .to = places->held[f]};
+    return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->dst, .dst = x->src,
+                  .from = places->back[b->pass].from[f], .to = places->back[b->pass].to[f]};
+}
+
+/* Puts unit u of such a move at moves[at]. */
+static inline void put_unit(const builder *b, uint32_t at, const move *of, uint32_t u) {
+    move *m = &b->moves[at];
+    uint32_t unit = b->p->unit_of[of->cls], left = b->p->blocks[of->block].tokens - u * unit;
+    *m = *of;
+    m->first = u * unit;
+    m->tokens = left < unit ? left : unit;
+}
+
+/* What travels along a hop in stages of its own: its block if that is dependent, or what goes back. */
+typedef struct trip {
+    fcp_class cls;
+    uint32_t units, stage;
+    const uint32_t *stages; /* of each unit; NULL: all are in `stage` */
+} trip;
+
+static inline trip trip_of(const builder *b, uint32_t f, bool back) {
+    const hop *x = &b->t->hops[f];
+    const schedule *s = b->s;
+    const returns *r = &s->back[b->pass];
+    trip t = {(fcp_class)x->cls, x->units, s->last_stage[f], NULL};
+    if (back) {
+        t.cls = traffic_return(b->t, x, b->pass);
+        t.units = return_units(b->p, x, t.cls);
+        t.stage = r->last[f];
     }
-    for (uint32_t u = 0; u < x->units; u++, m.first += b->p->unit) {
-        m.tokens = unit_tokens(b->p, x->block, u);
-        b->moves[at + u] = m;
-    }
+    if (s->levelled) t.stages = back ? r->unit_stage + r->start[f] : s->unit_round + s->unit_start[f];
+    return t;
 }
 
 /* Adds forwards and returns by stage, behind what `moves` holds already. */
 static fcp_code put_dependents(builder *b) {
     const traffic *t = b->t;
-    const schedule *s = b->s;
     uint32_t stages = b->out->stages, *start = b->stage_start;
+    const uint32_t first_back = b->pass == FCP_BACKWARD ? 0 : t->keys;
     memset(start, 0, (stages + (size_t)2) * sizeof *start);
-    for (uint32_t f = 0; f < t->count; f++) {
-        if (t->fetches[f].parent != FCP_NONE) start[s->last_stage[f] + 1] += t->fetches[f].units;
-        if (b->backward) start[s->return_stage[f] + 1] += t->fetches[f].units;
-    }
+    for (int back = 0; back < 2; back++)
+        for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
+            if (!back && t->hops[f].parent == FCP_NONE) continue;
+            const trip of = trip_of(b, f, back);
+            if (!of.stages) start[of.stage + 1] += of.units;
+            else
+                for (uint32_t u = 0; u < of.units; u++) start[of.stages[u] + 1]++;
+        }
     start[0] = b->out->move_count;
     for (uint32_t i = 0; i <= stages; i++) start[i + 1] += start[i];
     uint32_t *at = ARENA_NEW(b->scratch, uint32_t, stages + (size_t)1);
     if (!at) return FCP_E_NO_MEMORY;
     memcpy(at, start, (stages + (size_t)1) * sizeof *at);
-    for (uint32_t f = 0; f < t->count; f++) {
-        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
-        if (t->fetches[f].parent == FCP_NONE) continue;
-        put_units(b, at[s->last_stage[f]], f, FCP_KV);
-        at[s->last_stage[f]] += t->fetches[f].units;
-    }
-    for (uint32_t f = 0; b->backward && f < t->count; f++) {
-        if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
-        put_units(b, at[s->return_stage[f]], f, FCP_DKV);
-        at[s->return_stage[f]] += t->fetches[f].units;
-    }
+    for (int back = 0; back < 2; back++)
+        for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
+            if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
+            if (!back && t->hops[f].parent == FCP_NONE) continue;
+            const trip of = trip_of(b, f, back);
+            const move m = move_of(b, f, of.cls);
+            for (uint32_t u = 0; u < of.units; u++) put_unit(b, at[of.stages ? of.stages[u] : of.stage]++, &m, u);
+        }
     return FCP_OK;
 }
 
@@ -176,11 +201,12 @@ static fcp_code number_stages(builder *b) {
         b->next += here;
     }
     for (uint32_t f = 0; f < b->t->count; f++) {
-        const fetch *x = &b->t->fetches[f];
+        const hop *x = &b->t->hops[f];
         if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         if (x->parent != FCP_NONE) continue;
-        put_units(b, out->move_count, f, FCP_KV);
+        const move m = move_of(b, f, (fcp_class)x->cls);
         for (uint32_t u = 0; u < x->units; u++) {
+            put_unit(b, out->move_count, &m, u);
             uint32_t slot = b->s->unit_round[b->s->unit_start[f] + u];
             b->moves[out->move_count++].round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
         }
@@ -228,15 +254,15 @@ static void put_bundles(const builder *b, fcp_class cls, const uint32_t *done, b
 static uint32_t *results_done(const builder *b) {
     const problem *p = b->p;
     const traffic *t = b->t;
+    const uint32_t *back = b->s->back[b->pass].last;
     uint32_t *done = ARENA_NEW(b->scratch, uint32_t, p->block_count);
     if (!done) return NULL;
     memcpy(done, b->s->block_last, p->block_count * sizeof *done);
-    if (!b->backward) return done;
-    for (uint32_t f = 0; f < t->count; f++)
-        if (b->s->return_stage[f] > done[t->fetches[f].block]) done[t->fetches[f].block] = b->s->return_stage[f];
-    for (uint32_t i = 0; i < p->tile_count; i++) { /* tiles that run at their KV block's home */
+    for (uint32_t f = b->backward ? 0 : t->keys; f < t->count; f++)
+        if (back[f] > done[t->hops[f].block]) done[t->hops[f].block] = back[f];
+    for (uint32_t i = 0; b->backward && i < p->tile_count; i++) { /* tiles that run at their KV block's home */
         uint32_t last = b->s->block_last[p->tile_q[i]];
-        if (t->tile_fetch[i] == FCP_NONE && done[p->tile_k[i]] < last) done[p->tile_k[i]] = last;
+        if (t->tile_kv[i] == FCP_NONE && done[p->tile_k[i]] < last) done[p->tile_k[i]] = last;
     }
     return done;
 }
@@ -274,6 +300,7 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
 static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     const uint32_t *independent = b->s->independent;
     b->out = out;
+    b->pass = pass;
     b->backward = pass == FCP_BACKWARD;
     b->next = 0;
     out->independent = independent[FCP_NET] > independent[FCP_LOCAL] ? independent[FCP_NET] : independent[FCP_LOCAL];
@@ -304,7 +331,7 @@ fcp_code rounds_build(planning *x) {
     edges room;
     builder b = {.x = x, .p = p, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
                  .scratch = &x->scratch, .edges = &room, .s = x->schedule, .slots = x->slots};
-    size_t units = (p->program->passes[FCP_BACKWARD] ? 2 : 1) * (size_t)t->units;
+    size_t units = (size_t)t->units + (size_t)t->returned;
     b.moves = ARENA_NEW(b.scratch, move, units + 2 * (size_t)moved + 1);
     if (!b.moves || !edges_new(&room, b.scratch, units > moved ? units : moved)) return FCP_E_NO_MEMORY;
     fcp_code code = FCP_OK;

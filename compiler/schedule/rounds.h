@@ -16,10 +16,4 @@ static inline void edges_add(edges *e, uint32_t src, uint32_t dst, uint32_t size
     e->dst[e->count] = dst;
     e->size[e->count++] = size;
 }
-
-/* How many tokens a unit of a block has; all but the last have as many as a transfer carries. */
-static inline uint32_t unit_tokens(const problem *p, uint32_t block, uint32_t unit) {
-    uint32_t left = p->blocks[block].tokens - unit * p->unit;
-    return left < p->unit ? left : p->unit;
-}
 #endif

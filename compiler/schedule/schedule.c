@@ -1,26 +1,33 @@
-/* schedule.c: decides when each fetch arrives and when each tile runs.
+/* schedule.c: decides when each block arrives, when each tile runs, and when results go back.
  *
  * slots.c then finds places for what arrives, and rounds.c makes the rounds of each pass.
  *
- * Requires: traffic, with at most one fetch for each block and rank; which blocks the reshuffle moves.
+ * Requires: traffic, with at most one hop of KV and one of Q for each block and rank; which blocks the reshuffle moves.
  * Gives: the order of independent units; the stages in which forwards and returns travel; for each tile a stage in
- *     which its KV is there; the order of execution, and the visits.
+ *     which its Q and its KV are there; the order of execution, and the visits.
  * Keeps: independent units take exactly Delta rounds on each fabric.
- * Cost: that of the colouring (colour.c), then linear.
+ * Cost: that of the colouring (colour.c), then linear; of levelling, units times the full stages that each passes over.
  *
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i /
- * coalesce. What arrives in stage s is computed in stage s, beside the rounds of later stages. A forward leaves one
- * stage after the fetch that it passes on. A return leaves `buffers` stages after the last stage that added to it:
- * its launch then waits for nothing that it would not wait for anyway.
+ * coalesce. What arrives in stage s is computed in stage s, beside the rounds of later stages. A forward may leave one
+ * stage after the hop that it passes on. A return may leave `buffers` stages after the last stage that added to it:
+ * its launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one
+ * stage after it came.
+ *
+ * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are dependent,
+ * and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has another rank
+ * that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its ends has
+ * `coalesce` units on its fabric, nor half as many dependent ones.
  *
  * Order of rounds. A colouring may be put in any order. On each fabric those rounds go first that bring what most work
- * needs, forwards included. So work that could run finds its data early.
+ * needs, forwards included. So work that could run finds its data early, and what must travel home is done early.
  *
- * Local work: tiles whose KV is at home where they run. A Q block that also reads remote KV does its local tiles in
- * its first visit, which costs no further visit. Q blocks that read nothing remote fill the rank's stages to an even
+ * Local work: tiles that need nothing remote. A Q block that also has other tiles at the rank does them in its first visit
+ * there, which costs no further visit. Q blocks without others fill the rank's stages to an even
  * load: stage 0 first, to hide the first rounds and the reshuffle; then the last stage, if results must be reshuffled
  * back; then the lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at
- * the price of a visit.
+ * the price of a visit. Where results travel home, `buffers` stages follow the last arrival, which only such Q blocks
+ * fill: they hide the returns.
  */
 #include "compiler/schedule/schedule.h"
 
@@ -29,6 +36,13 @@
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 #include "compiler/schedule/rounds.h"
+
+/* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
+typedef struct levels {
+    uint8_t *used;  /* [line * width + stage], of `most` */
+    uint32_t *full; /* per line: the stages before this one have no room */
+    uint32_t lines, width, most;
+} levels;
 
 typedef struct builder {
     planning *x;
@@ -41,10 +55,11 @@ typedef struct builder {
     schedule *out;
     edges edges;      /* room for a fabric's units */
     uint32_t stages;  /* last stage in which tiles can run + 1 */
+    uint32_t arrivals; /* last stage in which something can arrive for them + 1 */
+    levels levels;
 } builder;
 
-/* --- independent rounds
- * ---------------------------------------------------------------------------------------------- */
+/* --- independent rounds ------------------------------------------------------------------------------------------ */
 
 /* Colours the independent units of one fabric, and puts the colours in order: fills unit_round. */
 static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds) {
@@ -52,9 +67,10 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     edges *e = &b->edges;
     e->count = 0;
     for (uint32_t f = 0; f < t->count; f++) {
-        const fetch *x = &t->fetches[f];
+        const hop *x = &t->hops[f];
         if (x->parent != FCP_NONE || x->fabric != fabric) continue;
-        for (uint32_t u = 0; u < x->units; u++) edges_add(e, x->src, x->dst, unit_tokens(b->p, x->block, u));
+        for (uint32_t u = 0; u < x->units; u++)
+            edges_add(e, x->src, x->dst, unit_size(b->p, x->cls, unit_tokens(b->p, x->cls, x->block, u)));
     }
     fcp_code code = edges_colour(e, b->x);
     if (code) return code;
@@ -67,7 +83,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     if (!work || !keys || !room || !position) return FCP_E_NO_MEMORY;
     uint32_t at = 0;
     for (uint32_t f = 0; f < t->count; f++) {
-        const fetch *x = &t->fetches[f];
+        const hop *x = &t->hops[f];
         if (x->parent != FCP_NONE || x->fabric != fabric) continue;
         for (uint32_t u = 0; u < x->units; u++) work[e->colour[at++]] += x->units == 1 ? x->work : x->work / x->units;
     }
@@ -81,7 +97,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     for (uint32_t i = 0; i < e->colours; i++) position[(uint32_t)keys[i]] = i;
     at = 0;
     for (uint32_t f = 0; f < t->count; f++) {
-        const fetch *x = &t->fetches[f];
+        const hop *x = &t->hops[f];
         if (x->parent != FCP_NONE || x->fabric != fabric) continue;
         uint32_t *round = b->out->unit_round + b->out->unit_start[f];
         for (uint32_t u = 0; u < x->units; u++) round[u] = position[e->colour[at++]];
@@ -89,15 +105,103 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     return FCP_OK;
 }
 
-/* Decides when each fetch arrives. Its units differ at most in size, so they take the rounds of the fetch in order. */
+/* --- dependent units --------------------------------------------------------------------------------------------- */
+
+static inline uint32_t line_of(uint32_t rank, fcp_direction dir, uint32_t fabric) {
+    return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
+}
+
+/* Makes room for a stage. */
+static fcp_code levels_reach(builder *b, uint32_t stage) {
+    levels *l = &b->levels;
+    if (stage < l->width) return FCP_OK;
+    uint32_t width = stage + stage / 2 + 16;
+    uint8_t *grown = ARENA_ZNEW(b->scratch, uint8_t, (size_t)l->lines * width);
+    if (!grown) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; l->width && i < l->lines; i++)
+        memcpy(grown + (size_t)i * width, l->used + (size_t)i * l->width, l->width);
+    l->used = grown;
+    l->width = width;
+    return FCP_OK;
+}
+
+static void levels_add(builder *b, uint32_t line, uint32_t stage) {
+    levels *l = &b->levels;
+    uint8_t *used = l->used + (size_t)line * l->width;
+    used[stage]++;
+    while (l->full[line] < l->width && used[l->full[line]] >= l->most) l->full[line]++;
+}
+
+/* Starts with the independent units: they leave dependent ones what is left of `coalesce`, and at most half of it. */
+static fcp_code levels_open(builder *b) {
+    const traffic *t = b->t;
+    levels *l = &b->levels;
+    l->lines = b->p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS;
+    l->width = 0;
+    l->most = (b->coalesce + 1) / 2;
+    l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
+    if (!l->full) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < l->lines; i++) l->full[i] = 1; /* nothing travels in stage 0 */
+    uint32_t rounds = b->out->independent[FCP_NET] > b->out->independent[FCP_LOCAL] ? b->out->independent[FCP_NET]
+                                                                                      : b->out->independent[FCP_LOCAL];
+    fcp_code code = levels_reach(b, 4 * (rounds / b->coalesce + b->p->program->buffers) + 16);
+    for (uint32_t f = 0; !code && f < t->count; f++) {
+        const hop *x = &t->hops[f];
+        if (x->parent != FCP_NONE) continue;
+        for (uint32_t u = 0; u < x->units; u++) {
+            uint32_t stage = 1 + b->out->unit_round[b->out->unit_start[f] + u] / b->coalesce;
+            l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]++;
+            l->used[(size_t)line_of(x->dst, FCP_RECV, x->fabric) * l->width + stage]++;
+        }
+    }
+    const uint32_t spare = b->coalesce - l->most;
+    for (size_t i = 0; !code && i < (size_t)l->lines * l->width; i++)
+        l->used[i] = (uint8_t)(l->used[i] > spare ? l->used[i] - spare : 0);
+    return code;
+}
+
+/* Goes on from a copy of the levels. */
+static fcp_code levels_copy(builder *b, const levels *of) {
+    levels *l = &b->levels;
+    *l = *of;
+    l->used = ARENA_NEW(b->scratch, uint8_t, (size_t)l->lines * l->width);
+    l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
+    if (!l->used || !l->full) return FCP_E_NO_MEMORY;
+    memcpy(l->used, of->used, (size_t)l->lines * l->width);
+    memcpy(l->full, of->full, l->lines * sizeof *l->full);
+    return FCP_OK;
+}
+
+/* Finds stages for units that go from src to dst, `release` or later, in order. */
+static fcp_code level(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, uint32_t release, uint32_t units,
+                      uint32_t *out_stage) {
+    levels *l = &b->levels;
+    uint32_t send = line_of(src, FCP_SEND, fabric), receive = line_of(dst, FCP_RECV, fabric), stage = release;
+    for (uint32_t u = 0; u < units; u++) {
+        if (l->full[send] > stage) stage = l->full[send];
+        if (l->full[receive] > stage) stage = l->full[receive];
+        while (stage < l->width && (l->used[(size_t)send * l->width + stage] >= l->most ||
+                                    l->used[(size_t)receive * l->width + stage] >= l->most))
+            stage++;
+        if (stage > FCP_MAX_STAGES / 4) return FCP_E_PLAN_SIZE;
+        fcp_code code = levels_reach(b, stage);
+        if (code) return code;
+        levels_add(b, send, stage);
+        levels_add(b, receive, stage);
+        out_stage[u] = stage;
+    }
+    return FCP_OK;
+}
+
+/* Decides when each block arrives. Its units differ at most in size, so they take the rounds of the hop in order. */
 static fcp_code arrivals(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
     b->stages = 1;
     for (uint32_t f = 0; f < t->count; f++) { /* a parent comes before its forwards */
-        const fetch *x = &t->fetches[f];
+        const hop *x = &t->hops[f];
+        uint32_t *slot = out->unit_round + out->unit_start[f];
         if (x->parent == FCP_NONE) {
-            uint32_t *slot = out->unit_round + out->unit_start[f];
             if (x->units > 1) {
                 uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)x->units);
                 if (!keys) return FCP_E_NO_MEMORY;
@@ -107,88 +211,120 @@ static fcp_code arrivals(builder *b) {
             }
             out->first_stage[f] = 1 + slot[0] / b->coalesce;
             out->last_stage[f] = 1 + slot[x->units - 1] / b->coalesce;
-        } else {
+        } else if (!out->levelled) {
             out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
+        } else {
+            if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
+            fcp_code code = level(b, x->src, x->dst, x->fabric, out->last_stage[x->parent] + 1, x->units, slot);
+            if (code) return code;
+            out->first_stage[f] = slot[0];
+            out->last_stage[f] = slot[x->units - 1];
         }
         if (out->last_stage[f] + 1 > b->stages) b->stages = out->last_stage[f] + 1;
     }
+    b->arrivals = b->stages;
     return FCP_OK;
 }
 
-/* --- tiles and visits
- * ------------------------------------------------------------------------------------------------ */
+/* --- tiles and visits -------------------------------------------------------------------------------------------- */
 
-/* Tiles of one Q block that run at one rank: `first` to `end` - 1. */
+/* Tiles of one Q block that run at one rank: numbers `first` to `end` - 1 of bench.tiles. */
 typedef struct row {
     uint32_t q, first, end;
     uint32_t rank;
-    uint32_t local_stage; /* in which those run whose KV is at home there; FCP_NONE: some tile has KV from elsewhere */
+    uint32_t hop;         /* that brings Q; FCP_NONE: Q is at home there */
+    uint32_t local_stage; /* in which those run whose KV is at home there; FCP_NONE: not chosen yet */
     uint64_t work;        /* pairs of all of them */
 } row;
 
 /* One rank's rows, by Q block: rows[which[0]] to rows[which[count - 1]]. */
 typedef struct bench {
     row *rows;
+    const uint32_t *tiles; /* by rank and Q block; NULL: in the problem's order */
     const uint32_t *which;
     uint32_t count;
     uint64_t *load; /* per stage: pairs computed */
 } bench;
 
-static uint64_t local_work(const builder *b, const row *r) {
+/* Loops over tiles are compiled twice: where tiles run anywhere, and where all run at home, which is faster. */
+static inline uint32_t tile_at(const bench *here, uint32_t i, bool anywhere) { return anywhere ? here->tiles[i] : i; }
+
+static uint64_t local_work(const builder *b, const bench *here, const row *r) {
     uint64_t work = 0;
-    for (uint32_t t = r->first; t < r->end; t++)
-        if (b->t->tile_fetch[t] == FCP_NONE) work += b->p->tile_pairs[t];
+    for (uint32_t i = r->first; i < r->end; i++) {
+        uint32_t t = tile_at(here, i, here->tiles);
+        if (b->t->tile_kv[t] == FCP_NONE) work += b->p->tile_pairs[t];
+    }
     return work;
 }
 
-/* Chooses the stage of every row's local tiles: see the head comment. */
-static void place_local(const builder *b, bench *here) {
-    const problem *p = b->p;
-    const uint32_t *fetch_of = b->t->tile_fetch;
-    const uint64_t *pairs = p->tile_pairs;
-    uint32_t last = b->stages - 1;
-    uint64_t total = 0, *load = here->load;
-    memset(load, 0, b->stages * sizeof *load);
-    for (uint32_t i = 0; i < here->count; i++) {
-        row *r = &here->rows[here->which[i]];
-        uint64_t local = 0, remote = 0;
-        uint32_t first = FCP_NONE;
-        for (uint32_t t = r->first; t < r->end; t++) {
-            uint32_t f = fetch_of[t];
-            if (f == FCP_NONE) {
-                local += pairs[t];
-                continue;
-            }
-            uint32_t s = b->out->last_stage[f];
-            load[s] += pairs[t];
-            remote += pairs[t];
-            if (s < first) first = s;
-        }
-        r->local_stage = first;
-        r->work = local + remote;
-        total += r->work;
-        if (first != FCP_NONE) load[first] += local;
-    }
-    uint64_t share = total / b->stages;
-    bool back = p->program->layout != FCP_LAYOUT_PLANNED;
+/* The stage in which KV and Q of a tile are both there; floor: the stage of Q. */
+static inline uint32_t ready_stage(const builder *b, uint32_t kv_hop, uint32_t floor) {
+    uint32_t stage = b->out->last_stage[kv_hop];
+    return stage > floor ? stage : floor;
+}
+
+/* Puts rows that need nothing remote into the rank's stages. */
+static void fill_stages(const builder *b, bench *here, uint64_t share) {
+    const bool back = b->p->program->layout != FCP_LAYOUT_PLANNED;
+    uint32_t last = b->stages - 1, after = b->arrivals;
+    uint64_t *load = here->load;
     for (int moved = 0; moved < 2; moved++) /* what the reshuffle does not move goes first */
         for (uint32_t i = 0; i < here->count; i++) {
             row *r = &here->rows[here->which[i]];
             uint32_t to = 0;
             if (r->local_stage != FCP_NONE || b->r->moved[r->q] != (moved == 1)) continue;
             if (load[0] >= share) {
-                to = last;
-                if (!back || load[last] >= share)
+                while (after < b->stages && load[after] >= share) after++;
+                to = after < b->stages ? after : last;
+                if (after == b->stages && (!back || load[last] >= share))
                     for (uint32_t s = last; s-- > 0;)
                         if (load[s] < load[to]) to = s;
             }
             r->local_stage = to;
             load[to] += r->work;
         }
+}
+
+/* Adds up the work that has its stage already; returns all work. */
+static inline uint64_t load_stages(const builder *b, bench *here, bool anywhere) {
+    const uint32_t *hop_of = b->t->tile_kv;
+    const uint64_t *pairs = b->p->tile_pairs;
+    uint64_t total = 0, *load = here->load;
+    memset(load, 0, b->stages * sizeof *load);
+    for (uint32_t i = 0; i < here->count; i++) {
+        row *r = &here->rows[here->which[i]];
+        uint64_t local = 0, remote = 0;
+        uint32_t first = FCP_NONE, floor = anywhere && r->hop != FCP_NONE ? b->out->last_stage[r->hop] : 0;
+        for (uint32_t j = r->first; j < r->end; j++) {
+            uint32_t t = tile_at(here, j, anywhere), f = hop_of[t];
+            if (f == FCP_NONE) {
+                local += pairs[t];
+                continue;
+            }
+            uint32_t s = ready_stage(b, f, floor);
+            load[s] += pairs[t];
+            remote += pairs[t];
+            if (s < first) first = s;
+        }
+        if (first == FCP_NONE && floor) first = floor; /* its Q is what it needs */
+        r->local_stage = first;
+        r->work = local + remote;
+        total += r->work;
+        if (first != FCP_NONE) load[first] += local;
+    }
+    return total;
+}
+
+/* Chooses the stage of every row's local tiles: see the head comment. */
+static void place_local(const builder *b, bench *here) {
+    uint64_t *load = here->load, total = here->tiles ? load_stages(b, here, true) : load_stages(b, here, false);
+    uint64_t share = total / b->stages;
+    fill_stages(b, here, share);
     for (uint32_t i = 0; i < here->count && load[0] < share; i++) {
         row *r = &here->rows[here->which[i]];
-        if (!r->local_stage) continue;
-        uint64_t local = local_work(b, r);
+        if (!r->local_stage || r->hop != FCP_NONE) continue;
+        uint64_t local = local_work(b, here, r);
         if (local == r->work || !local) continue; /* all of it is local and was put elsewhere: nothing was short */
         load[r->local_stage] -= local;
         load[0] += local;
@@ -197,23 +333,33 @@ static void place_local(const builder *b, bench *here) {
 }
 
 /* May this row run before the reshuffle is done? It runs in stage 0, and nothing it reads moves. */
-static bool is_early(const builder *b, const row *r) {
+static bool is_early(const builder *b, const bench *here, const row *r) {
     if (b->p->program->layout == FCP_LAYOUT_PLANNED || r->local_stage || b->r->moved[r->q]) return false;
-    for (uint32_t t = r->first; t < r->end; t++)
-        if (b->t->tile_fetch[t] == FCP_NONE && b->r->moved[b->p->tile_k[t]]) return false;
+    for (uint32_t i = r->first; i < r->end; i++) {
+        uint32_t t = tile_at(here, i, here->tiles);
+        if (b->t->tile_kv[t] == FCP_NONE && b->r->moved[b->p->tile_k[t]]) return false;
+    }
     return true;
 }
 
-/* The rows of all ranks, in order of tile; returns how many. */
-static uint32_t make_rows(const builder *b, row *rows) {
+/* The rows of all ranks; returns how many. */
+static uint32_t make_rows(const builder *b, bench *here) {
     const problem *p = b->p;
     uint32_t count = 0;
-    for (uint32_t q = 0; q < p->block_count; q++)
-        for (uint32_t t = p->tile_start[q], end = p->tile_start[q + 1], next; t < end; t = next) {
-            uint32_t rank = placement_exec(b->where, t);
-            for (next = b->where->exec ? t + 1 : end; next < end && b->where->exec[next] == rank;) next++;
-            rows[count++] = (row){.q = q, .first = t, .end = next, .rank = rank};
-        }
+    if (!here->tiles) {
+        for (uint32_t q = 0; q < p->block_count; q++)
+            if (p->tile_start[q] < p->tile_start[q + 1])
+                here->rows[count++] = (row){.q = q, .first = p->tile_start[q], .end = p->tile_start[q + 1],
+                                            .rank = b->where->home[q], .hop = FCP_NONE};
+        return count;
+    }
+    for (uint32_t i = 0, next; i < p->tile_count; i = next) {
+        uint32_t t = here->tiles[i], q = p->tile_q[t], rank = b->where->exec[t];
+        for (next = i + 1; next < p->tile_count && p->tile_q[here->tiles[next]] == q &&
+                           b->where->exec[here->tiles[next]] == rank;)
+            next++;
+        here->rows[count++] = (row){.q = q, .first = i, .end = next, .rank = rank, .hop = b->t->tile_q[t]};
+    }
     return count;
 }
 
@@ -232,6 +378,7 @@ static void add_visits(builder *b, uint32_t rank, const keyed *sorted, uint32_t 
         if (fresh) {
             out->visit_stage[v] = stage;
             out->visit_early[v] = !x->key;
+            if (b->t->tile_q) out->visit_hop[v] = b->t->tile_q[x->tile];
             out->visits[out->visit_count++] = (fcp_visit){.q_block = x->q, .first_tile = *done, .state_slot = FCP_NONE};
             if (stage > out->block_last[x->q]) out->block_last[x->q] = stage;
         }
@@ -252,28 +399,81 @@ static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
     }
 }
 
-/* Gives every tile its stage, sorts the tiles of each rank by stage, and makes the visits. */
-static fcp_code visits(builder *b) {
+/* Remembers that something is used in a stage. */
+static inline void note_use(uint32_t *first, uint32_t *last, uint32_t stage) {
+    if (stage < *first) *first = stage;
+    if (stage > *last) *last = stage;
+}
+
+/* Lists the rank's tiles with their keys, and counts keys (at key + 1); returns how many tiles. */
+static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *todo, uint32_t *bucket, bool anywhere) {
+    schedule *out = b->out;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < here->count; i++) {
+        const row *x = &here->rows[here->which[i]];
+        bool early = is_early(b, here, x);
+        uint32_t floor = anywhere && x->hop != FCP_NONE ? out->last_stage[x->hop] : 0;
+        for (uint32_t j = x->first; j < x->end; j++) {
+            uint32_t t = tile_at(here, j, anywhere), f = b->t->tile_kv[t];
+            uint32_t stage = f == FCP_NONE ? x->local_stage : ready_stage(b, f, floor);
+            uint32_t key = stage ? stage + 1 : !early;
+            todo[n++] = (keyed){t, x->q, key};
+            bucket[key + 1]++;
+            if (f != FCP_NONE) note_use(&out->use_first[f], &out->use_last[f], stage);
+            if (!anywhere) continue;
+            if (x->hop != FCP_NONE) note_use(&out->use_first[x->hop], &out->use_last[x->hop], stage);
+            else note_use(&out->home_first[x->q], &out->home_last[x->q], stage);
+        }
+    }
+    return n;
+}
+
+/* Memory for visits, and lists of tiles by rank where tiles run anywhere. */
+static fcp_code open_visits(builder *b, bench *here, size_t rows) {
     const problem *p = b->p;
     schedule *out = b->out;
-    uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count, most = 0;
-    size_t room = (b->where->exec ? tiles : blocks) + (size_t)1;
-    uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
-    uint32_t *which = ARENA_NEW(b->scratch, uint32_t, room); /* rows by rank */
-    uint32_t *bucket = ARENA_NEW(b->scratch, uint32_t, b->stages + (size_t)3);
-    uint32_t *newest = ARENA_NEW(b->scratch, uint32_t, blocks);
-    bench here = {.rows = ARENA_NEW(b->scratch, row, room), .load = ARENA_NEW(b->scratch, uint64_t, b->stages)};
+    uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count;
+    here->rows = ARENA_NEW(b->scratch, row, rows);
+    here->load = ARENA_NEW(b->scratch, uint64_t, b->stages);
     out->order = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->visits = ARENA_NEW(&b->x->memory, fcp_visit, tiles + (size_t)1);
     out->visit_stage = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->visit_early = ARENA_ZNEW(b->work, bool, tiles + (size_t)1);
     out->rank_visit = ARENA_NEW(b->work, uint32_t, ranks + (size_t)1);
     out->block_last = ARENA_ZNEW(b->work, uint32_t, blocks);
-    if (!start || !which || !bucket || !newest || !here.rows || !here.load || !out->order || !out->visits ||
-        !out->visit_stage || !out->visit_early || !out->rank_visit || !out->block_last)
+    if (!here->rows || !here->load || !out->order || !out->visits || !out->visit_stage || !out->visit_early ||
+        !out->rank_visit || !out->block_last)
         return FCP_E_NO_MEMORY;
+    if (!b->where->exec) return FCP_OK;
+    uint32_t *list = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
+    uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
+    out->visit_hop = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
+    out->home_first = ARENA_NEW(b->work, uint32_t, blocks);
+    out->home_last = ARENA_ZNEW(b->work, uint32_t, blocks);
+    if (!list || !start || !out->visit_hop || !out->home_first || !out->home_last) return FCP_E_NO_MEMORY;
+    memset(out->home_first, 0xff, blocks * sizeof *out->home_first);
+    if (!group_by(b->where->exec, sizeof *b->where->exec, tiles, ranks, start, list, b->x->stop))
+        return FCP_E_INTERRUPTED;
+    here->tiles = list;
+    return FCP_OK;
+}
+
+/* Gives every tile its stage, sorts the tiles of each rank by stage, and makes the visits. */
+static fcp_code visits(builder *b) {
+    const problem *p = b->p;
+    schedule *out = b->out;
+    uint32_t ranks = p->ranks, blocks = p->block_count, most = 0;
+    size_t room = (b->where->exec ? p->tile_count : blocks) + (size_t)1;
+    uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
+    uint32_t *which = ARENA_NEW(b->scratch, uint32_t, room); /* rows by rank */
+    uint32_t *bucket = ARENA_NEW(b->scratch, uint32_t, b->stages + (size_t)3);
+    uint32_t *newest = ARENA_NEW(b->scratch, uint32_t, blocks);
+    bench here = {0};
+    if (!start || !which || !bucket || !newest) return FCP_E_NO_MEMORY;
+    fcp_code code = open_visits(b, &here, room);
+    if (code) return code;
     memset(newest, 0xff, blocks * sizeof *newest);
-    uint32_t count = make_rows(b, here.rows);
+    uint32_t count = make_rows(b, &here);
     if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop))
         return FCP_E_INTERRUPTED;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -287,25 +487,13 @@ static fcp_code visits(builder *b) {
 
     uint32_t done = 0;
     for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t n = 0;
+        uint32_t n;
         if (planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         here.which = which + start[r];
         here.count = start[r + 1] - start[r];
         place_local(b, &here);
         memset(bucket, 0, (b->stages + (size_t)3) * sizeof *bucket);
-        for (uint32_t i = 0; i < here.count; i++) {
-            const row *x = &here.rows[here.which[i]];
-            bool early = is_early(b, x);
-            for (uint32_t t = x->first; t < x->end; t++) {
-                uint32_t f = b->t->tile_fetch[t], stage = f == FCP_NONE ? x->local_stage : out->last_stage[f];
-                uint32_t key = stage ? stage + 1 : !early;
-                todo[n++] = (keyed){t, x->q, key};
-                bucket[key + 1]++;
-                if (f == FCP_NONE) continue;
-                if (stage < out->use_first[f]) out->use_first[f] = stage;
-                if (stage > out->use_last[f]) out->use_last[f] = stage;
-            }
-        }
+        n = here.tiles ? list_tiles(b, &here, todo, bucket, true) : list_tiles(b, &here, todo, bucket, false);
         group_starts(bucket, b->stages + 1);
         for (uint32_t i = 0; i < n; i++) sorted[bucket[todo[i].key]++] = todo[i];
         out->rank_visit[r] = out->visit_count;
@@ -316,16 +504,94 @@ static fcp_code visits(builder *b) {
     return FCP_OK;
 }
 
-/* Decides when the dKV partials of fetches leave: a forward's before that of the fetch it passed on. */
-static void returns(builder *b) {
+/* --- results ------------------------------------------------------------------------------------------------------ */
+
+/* Decides when what is made of a block goes back along its hops: a forward's before that of the hop it passed on. */
+static fcp_code returns_of(builder *b, fcp_pass pass) {
+    const traffic *t = b->t;
+    const problem *p = b->p;
+    schedule *out = b->out;
+    returns *back = &out->back[pass];
+    uint32_t buffers = p->program->buffers, units = 0, first = pass == FCP_FORWARD ? t->keys : 0;
+    size_t n = t->count + (size_t)1;
+    back->last = ARENA_NEW(b->work, uint32_t, n);
+    back->first = out->levelled ? ARENA_NEW(b->work, uint32_t, n) : back->last;
+    back->start = out->levelled ? ARENA_NEW(b->work, uint32_t, n) : NULL;
+    back->unit_stage = out->levelled ? ARENA_NEW(b->work, uint32_t, t->returned + 1) : NULL;
+    if (!back->last || !back->first || (out->levelled && (!back->start || !back->unit_stage))) return FCP_E_NO_MEMORY;
+    /* before it is a hop's turn: the last stage that adds to its result */
+    for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
+    const levels common = b->levels; /* what arrives is the same in both passes */
+    if (out->levelled) {
+        fcp_code code = levels_copy(b, &common);
+        if (code) return code;
+    }
+    for (uint32_t f = t->count; f-- > first;) {
+        const hop *x = &t->hops[f];
+        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
+        bool passed_on = out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
+                         traffic_result(t, x->block) == RESULT_WHOLE;
+        uint32_t release = back->last[f] + (passed_on ? 1 : buffers);
+        if (!out->levelled) {
+            back->last[f] = release;
+        } else {
+            uint32_t count = return_units(p, x, traffic_return(t, x, pass)), *stage = back->unit_stage + units;
+            fcp_code code = level(b, x->dst, x->src, x->fabric, release, count, stage);
+            if (code) return code;
+            back->start[f] = units;
+            back->first[f] = stage[0];
+            back->last[f] = stage[count - 1];
+            units += count;
+        }
+        if (x->parent != FCP_NONE && back->last[f] > back->last[x->parent]) back->last[x->parent] = back->last[f];
+    }
+    b->levels = common;
+    return FCP_OK;
+}
+
+/* What visits are the ends of, where several ranks compute a block: none of them is the last, and none the first where a
+ * partial result from elsewhere came before. Also when the homes finish their blocks. */
+static fcp_code mark_partials(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
-    uint32_t *ready = out->return_stage; /* before it is a fetch's turn: the last stage that adds to its partial */
-    for (uint32_t f = 0; f < t->count; f++) ready[f] = out->use_last[f];
-    for (uint32_t f = t->count; f-- > 0;) {
-        out->return_stage[f] = ready[f] + b->p->program->buffers;
-        uint32_t parent = t->fetches[f].parent;
-        if (parent != FCP_NONE && out->return_stage[f] > ready[parent]) ready[parent] = out->return_stage[f];
+    const uint32_t *arrived = out->back[FCP_FORWARD].last, blocks = b->p->block_count;
+    uint32_t *at_hop = ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1); /* the stage of the first partial there */
+    uint32_t *at_home = ARENA_NEW(b->scratch, uint32_t, blocks);
+    out->finish = ARENA_NEW(b->work, uint32_t, blocks);
+    if (!at_hop || !at_home || !out->finish) return FCP_E_NO_MEMORY;
+    memset(at_hop, 0xff, (t->count + (size_t)1) * sizeof *at_hop);
+    memset(at_home, 0xff, blocks * sizeof *at_home);
+    memcpy(out->finish, out->home_last, blocks * sizeof *out->finish);
+    for (uint32_t f = t->keys; f < t->count; f++) {
+        const hop *x = &t->hops[f];
+        uint32_t *first = x->parent == FCP_NONE ? &at_home[x->block] : &at_hop[x->parent];
+        if (arrived[f] < *first) *first = arrived[f];
+        if (x->parent == FCP_NONE && arrived[f] > out->finish[x->block]) out->finish[x->block] = arrived[f];
+    }
+    for (uint32_t v = 0; v < out->visit_count; v++) {
+        fcp_visit *w = &out->visits[v];
+        uint32_t f = out->visit_hop[v];
+        if (traffic_result(t, w->q_block) != RESULT_PARTIAL) continue;
+        w->flags &= ~(uint32_t)FCP_VISIT_LAST;
+        if ((f == FCP_NONE ? at_home[w->q_block] : at_hop[f]) < out->visit_stage[v])
+            w->flags &= ~(uint32_t)FCP_VISIT_FIRST;
+    }
+    return FCP_OK;
+}
+
+/* How many stages each pass has. */
+static void count_stages(builder *b) {
+    const traffic *t = b->t;
+    schedule *out = b->out;
+    uint32_t common = b->arrivals;
+    for (uint32_t v = 0; b->stages > common && v < out->visit_count; v++)
+        if (out->visit_stage[v] + 1 > common) common = out->visit_stage[v] + 1;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        uint32_t *stages = &out->pass[pass].stages;
+        if (!b->p->program->passes[pass]) continue;
+        *stages = common;
+        for (uint32_t f = pass == FCP_FORWARD ? t->keys : 0; f < t->count; f++)
+            if (out->back[pass].last[f] + 1 > *stages) *stages = out->back[pass].last[f] + 1;
     }
 }
 
@@ -337,38 +603,36 @@ fcp_code schedule_build(planning *x) {
     if (!out) return FCP_E_NO_MEMORY;
     builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
                  .work = work, .scratch = &x->scratch, .out = out};
-    bool backward = p->program->passes[FCP_BACKWARD];
     size_t n = t->count + (size_t)1, units = 0;
+    out->levelled = x->placement->exec;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
     out->last_stage = ARENA_NEW(work, uint32_t, n);
     out->use_first = ARENA_NEW(work, uint32_t, n);
     out->use_last = ARENA_ZNEW(work, uint32_t, n);
-    out->return_stage = backward ? ARENA_NEW(work, uint32_t, n) : NULL;
     out->unit_start = ARENA_NEW(work, uint32_t, n);
-    if (!out->first_stage || !out->last_stage || !out->use_first || !out->use_last || !out->unit_start ||
-        (backward && !out->return_stage))
+    if (!out->first_stage || !out->last_stage || !out->use_first || !out->use_last || !out->unit_start)
         return FCP_E_NO_MEMORY;
     memset(out->use_first, 0xff, n * sizeof *out->use_first);
     for (uint32_t f = 0; f < t->count; f++) {
         out->unit_start[f] = (uint32_t)units;
-        if (t->fetches[f].parent == FCP_NONE) units += t->fetches[f].units;
+        if (out->levelled || t->hops[f].parent == FCP_NONE) units += t->hops[f].units;
     }
     out->unit_round = ARENA_NEW(work, uint32_t, units + 1);
     if (!out->unit_round || !edges_new(&b.edges, b.scratch, units)) return FCP_E_NO_MEMORY;
 
     fcp_code code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
+    if (!code && out->levelled) code = levels_open(&b);
     if (!code) code = arrivals(&b);
+    if (!code && out->levelled && t->keys < t->count) b.stages += p->program->buffers;
     if (!code && b.stages > FCP_MAX_STAGES / 4) code = FCP_E_PLAN_SIZE;
-    out->tile_stages = b.stages;
     if (!code) code = visits(&b);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (p->program->passes[pass] && (pass == FCP_BACKWARD || x->placement->exec))
+            code = returns_of(&b, (fcp_pass)pass);
+    if (!code && x->placement->exec) code = mark_partials(&b);
     if (code) return code;
-    if (backward) returns(&b);
-    if (p->program->passes[FCP_FORWARD]) out->pass[FCP_FORWARD].stages = b.stages;
-    if (backward) out->pass[FCP_BACKWARD].stages = b.stages;
-    for (uint32_t f = 0; backward && f < t->count; f++)
-        if (out->return_stage[f] + 1 > out->pass[FCP_BACKWARD].stages)
-            out->pass[FCP_BACKWARD].stages = out->return_stage[f] + 1;
+    count_stages(&b);
     x->schedule = out;
     return FCP_OK;
 }

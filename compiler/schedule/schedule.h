@@ -9,7 +9,7 @@ typedef struct move {
     uint32_t round;
     uint32_t block, src, dst, first, tokens; /* IN, OUT: block is FCP_NONE, and the tokens are of a bundle */
     uint32_t from, to; /* slots at src and dst; of IN and OUT both are the bundle's side */
-    uint32_t ref;      /* KV, DKV: the fetch, which a DKV goes back along; IN, OUT: the bundle */
+    uint32_t ref;      /* IN, OUT: the bundle; others: the hop, along which results go back */
     uint8_t cls, fabric;
 } move;
 
@@ -22,15 +22,27 @@ typedef struct pass_schedule {
     uint32_t in, out, independent, dependent; /* how many rounds of each kind */
 } pass_schedule;
 
+/* When what was made of a hop's block goes back along it, in one pass. Both are NULL if nothing goes back in the pass. */
+typedef struct returns {
+    uint32_t *first, *last; /* per hop: the stages in which its first and its last unit leave, and arrive */
+    /* Where dependent units are levelled: the stages of hop h's units are unit_stage[start[h]], and so on. Else NULL. */
+    uint32_t *start, *unit_stage;
+} returns;
+
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
-    uint32_t *unit_start;               /* per fetch: its first independent unit */
-    uint32_t *unit_round;               /* per independent unit: its place in the order of independent rounds */
-    uint32_t tile_stages;               /* the last stage in which a tile can run + 1 */
-    /* per fetch */
+    bool levelled;                      /* dependent units are levelled over stages: see schedule.c */
+    uint32_t *unit_start;               /* per hop: its first unit below; dependent hops have units there if levelled */
+    uint32_t *unit_round;               /* per independent unit: its place in the order of independent rounds; per
+                                         * dependent one: its stage */
+    /* per hop */
     uint32_t *first_stage, *last_stage; /* in which its first and its last unit arrive */
-    uint32_t *use_first, *use_last;     /* in which its first and its last tile run; no tile: FCP_NONE and 0 */
-    uint32_t *return_stage;             /* in which its dKV partial leaves; NULL: there is no backward pass */
+    uint32_t *use_first, *use_last;     /* in which the first and the last tile that needs it runs; none: FCP_NONE, 0 */
+    returns back[FCP_PASSES];
+    /* Where tiles run away from home; else NULL. */
+    uint32_t *home_first, *home_last;   /* per Q block: the stages of its first and its last visit at home; none: likewise */
+    uint32_t *finish;                   /* per Q block with partials: the stage in which its home finishes it, forward */
+    uint32_t *visit_hop;                /* per visit: the hop that brings its Q, or FCP_NONE */
     /* tiles in the order of execution: by rank, stage (in stage 0 what needs no reshuffle comes first), Q block, KV
      * block */
     uint32_t *order;
@@ -47,6 +59,6 @@ typedef struct schedule {
  * are in x->memory. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */
 fcp_code schedule_build(planning *x);
 
-/* rounds.c: the passes' rounds and moves, once every fetch has its slots. Cost: O(units log Delta). */
+/* rounds.c: the passes' rounds and moves, once every hop has its slots. Cost: O(units log Delta). */
 fcp_code rounds_build(planning *x);
 #endif

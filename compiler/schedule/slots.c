@@ -4,17 +4,20 @@
  * Gives: for every transient block a slot that nothing else uses during its life. A rank has as many slots of a
  *     class as the largest number of lives that overlap. No assignment has fewer; taking lives in order of birth and
  *     giving each the lowest free slot reaches it.
- * Cost: linear in fetches, visits, and ranks * stages.
+ * Cost: linear in hops, visits, and ranks * stages.
  *
  * Lives are in stages and half open: a slot may be taken at stage s by what is born at s, if its last tenant's end
  * is at most s.
- *   KV     begins in the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
- *          s - buffers. So what tiles read last in stage u may be overwritten by launches of stage u + buffers. What is
+ *   KV, Q  begins in the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
+ *          s - buffers. So what is read last in stage u may be overwritten by launches of stage u + buffers. What is
  *          sent last in stage f may be overwritten by launches of f + 1, because a queue is in order.
- *   DKV    An accumulator lives from the first stage that adds to it until after the stage of its return. What lands
- *          lives from its arrival until it is reduced, in the same stage; + buffers is safe. Computing of stage s comes
- *          after the launches of stage s, so births by computing are no earlier than births by arrival.
- *   STATE  lives from a Q block's first visit until after its last.
+ *   DKV,   An accumulator lives from the first stage that adds to it until after the stage in which its last unit leaves,
+ *   DQ     or + buffers from when ROUND empties it. What lands lives from its first unit's arrival until it is added, in
+ *          the stage of its last unit; + buffers is safe. Computing of stage s comes after the launches of stage s, so
+ *          births by computing are no earlier than births by arrival.
+ *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit, until
+ *          its home has finished it, or until its last unit has left. What lands: as above.
+ *   O, DQW lives from the last visit, or from the arrival at a rank that passes it on, until its last unit has left.
  */
 #include "compiler/schedule/slots.h"
 
@@ -82,102 +85,225 @@ static fcp_code colour_lives(planning *x, const life *lives, uint32_t n, uint32_
 }
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static uint32_t sooner(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-static fcp_code kv_slots(planning *x, slots *out) {
-    const traffic *t = x->traffic;
-    const schedule *s = x->schedule;
-    arena *scratch = &x->scratch;
-    uint32_t buffers = x->program->buffers;
-    life *lives = ARENA_NEW(scratch, life, t->count + (size_t)1);
+typedef struct builder {
+    planning *x;
+    const problem *p;
+    const traffic *t;
+    const schedule *s;
+    slots *out;
+    const uint32_t *none; /* per rank: 0 */
+    uint32_t buffers, stages;
+} builder;
+
+/* KV or Q: hops `first` to `end` - 1. */
+static fcp_code held_slots(const builder *b, fcp_class cls, uint32_t first, uint32_t end) {
+    const schedule *s = b->s;
+    life *lives = ARENA_NEW(&b->x->scratch, life, end - first + (size_t)1);
     if (!lives) return FCP_E_NO_MEMORY;
-    for (uint32_t f = 0; f < t->count; f++) {
-        const fetch *of = &t->fetches[f];
-        lives[f] = (life){of->dst, s->first_stage[f], s->use_first[f] == FCP_NONE ? 0 : s->use_last[f] + buffers,
-                          &out->fetch[f].kv};
-        if (of->parent != FCP_NONE) lives[of->parent].end = later(lives[of->parent].end, s->last_stage[f] + 1);
+    for (uint32_t f = first; f < end; f++) {
+        const hop *of = &b->t->hops[f];
+        lives[f - first] = (life){of->dst, s->first_stage[f],
+                                  s->use_first[f] == FCP_NONE ? 0 : s->use_last[f] + b->buffers, &b->out->held[f]};
+        if (of->parent != FCP_NONE)
+            lives[of->parent - first].end = later(lives[of->parent - first].end, s->last_stage[f] + 1);
     }
-    uint32_t stages = later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages);
-    return colour_lives(x, lives, t->count, stages, out->homes, out->kv_count);
+    return colour_lives(b->x, lives, end - first, b->stages, b->out->homes, b->out->count[cls]);
 }
 
-static fcp_code dkv_slots(planning *x, slots *out) {
-    const traffic *t = x->traffic;
-    const schedule *s = x->schedule;
-    arena *scratch = &x->scratch;
-    uint32_t buffers = x->program->buffers;
-    life *lives = ARENA_NEW(scratch, life, 2 * (size_t)t->count + 1);
-    if (!lives) return FCP_E_NO_MEMORY;
-    for (uint32_t f = 0; f < t->count; f++) {
-        const fetch *of = &t->fetches[f];
-        lives[f] = (life){of->dst, s->use_first[f], s->return_stage[f] + 1, &out->fetch[f].accumulator};
-        lives[t->count + f] = (life){of->src, s->return_stage[f], s->return_stage[f] + buffers, &out->fetch[f].landing};
-        if (of->parent != FCP_NONE && s->return_stage[f] < lives[of->parent].birth) /* FCP_NONE: no tile of its own */
-            lives[of->parent].birth = s->return_stage[f];
-    }
-    return colour_lives(x, lives, 2 * t->count, s->pass[FCP_BACKWARD].stages, out->homes, out->dkv_count);
-}
-
-/* A block that a rank visits once needs no slot: its state stays with the visit. */
-static bool is_whole(const fcp_visit *v) { return v->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST); }
-
-static fcp_code state_slots(planning *x, slots *out) {
-    const problem *p = x->problem;
-    schedule *s = x->schedule;
-    arena *scratch = &x->scratch;
-    uint32_t stages = later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages), n = 0;
-    life *lives = ARENA_NEW(scratch, life, s->visit_count + (size_t)1);
-    uint32_t *slot = ARENA_NEW(scratch, uint32_t, s->visit_count + (size_t)1);
-    uint32_t *life_of = ARENA_NEW(scratch, uint32_t, s->visit_count + (size_t)1);
-    uint32_t *newest = ARENA_NEW(scratch, uint32_t, p->block_count); /* per Q block: its life at the rank at hand */
-    uint32_t *base = ARENA_ZNEW(scratch, uint32_t, p->ranks);
-    if (!lives || !slot || !life_of || !newest || !base) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; r < p->ranks; r++)
-        for (uint32_t v = s->rank_visit[r]; v < s->rank_visit[r + 1]; v++) {
-            const fcp_visit *w = &s->visits[v];
-            if (is_whole(w)) continue;
-            if (w->flags & FCP_VISIT_FIRST) {
-                newest[w->q_block] = n;
-                lives[n] = (life){r, s->visit_stage[v], 0, &slot[n]};
-                n++;
-            }
-            life_of[v] = newest[w->q_block];
-            if (w->flags & FCP_VISIT_LAST) lives[life_of[v]].end = s->visit_stage[v] + 1;
+/* DKV or DQ of hops `first` to `end` - 1: where it adds up, and where it lands. */
+static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint32_t end) {
+    const schedule *s = b->s;
+    const returns *back = &s->back[FCP_BACKWARD];
+    back_slots *places = &b->out->back[FCP_BACKWARD];
+    size_t room = 2 * (size_t)(end - first) + 1;
+    life *lives = ARENA_NEW(&b->x->scratch, life, room);
+    uint32_t *life_of = cls == FCP_DQ ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; DKV: hop f's is f */
+    uint32_t n = 0;
+    if (!lives || (cls == FCP_DQ && !life_of)) return FCP_E_NO_MEMORY;
+    for (uint32_t f = first; f < end; f++) {
+        const hop *of = &b->t->hops[f];
+        if (life_of) life_of[f - first] = n;
+        if (traffic_return(b->t, of, FCP_BACKWARD) != cls) { /* a whole block: its dQ adds up where its tiles are */
+            if (s->use_first[f] == FCP_NONE) continue;
+            lives[n++] = (life){of->dst, s->use_first[f], s->use_last[f] + b->buffers, &b->out->whole_dq[f]};
+            continue;
         }
-    fcp_code code = colour_lives(x, lives, n, stages, base, out->state_count);
-    for (uint32_t v = 0; !code && v < s->visit_count; v++) {
-        fcp_visit *w = &s->visits[v];
-        w->q_slot = out->home_slot[w->q_block];
-        w->o_slot = w->flags & FCP_VISIT_LAST ? w->q_slot : FCP_NONE;
-        w->dq_slot = p->program->passes[FCP_BACKWARD] ? w->q_slot : FCP_NONE;
-        if (!is_whole(&s->visits[v])) s->visits[v].state_slot = slot[life_of[v]];
+        lives[n++] = (life){of->dst, s->use_first[f], back->last[f] + 1, &places->from[f]};
+        if (of->parent == FCP_NONE) continue;
+        life *into = &lives[life_of ? life_of[of->parent - first] : of->parent - first];
+        into->birth = sooner(into->birth, back->last[f]); /* FCP_NONE: no tile of its own */
+    }
+    for (uint32_t f = first; f < end; f++)
+        if (traffic_return(b->t, &b->t->hops[f], FCP_BACKWARD) == cls)
+            lives[n++] = (life){b->t->hops[f].src, back->first[f], back->last[f] + b->buffers, &places->to[f]};
+    return colour_lives(b->x, lives, n, b->stages, b->out->homes, b->out->count[cls]);
+}
+
+/* O or DQW of whole blocks: where it is made or passed on; it lands where it is passed on, or in the home slot. */
+static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
+    const schedule *s = b->s;
+    const returns *back = &s->back[pass];
+    back_slots *places = &b->out->back[pass];
+    uint32_t first = b->t->keys, n = 0, *life_of;
+    life *lives = ARENA_NEW(&b->x->scratch, life, b->t->count - first + (size_t)1);
+    life_of = ARENA_NEW(&b->x->scratch, uint32_t, b->t->count - first + (size_t)1);
+    if (!lives || !life_of) return FCP_E_NO_MEMORY;
+    for (uint32_t f = first; f < b->t->count; f++) {
+        const hop *of = &b->t->hops[f];
+        if (traffic_return(b->t, of, pass) != cls) continue;
+        life_of[f - first] = n;
+        lives[n++] = (life){of->dst, s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f], back->last[f] + 1,
+                            &places->from[f]};
+        if (of->parent != FCP_NONE) lives[life_of[of->parent - first]].birth = back->first[f];
+    }
+    fcp_code code = colour_lives(b->x, lives, n, b->stages, b->out->homes, b->out->count[cls]);
+    for (uint32_t f = first; !code && f < b->t->count; f++) {
+        const hop *of = &b->t->hops[f];
+        if (traffic_return(b->t, of, pass) != cls) continue;
+        places->to[f] = of->parent == FCP_NONE ? b->out->home_slot[of->block] : places->from[of->parent];
     }
     return code;
 }
 
-fcp_code slots_build(planning *x) {
+/* The lives of state that belong to no single visit: of partial results on their way, and of the homes that merge them.
+ * What computing ends may be received into `buffers` stages later. Returns how many. */
+static uint32_t partial_states(const builder *b, life *lives) {
+    const traffic *t = b->t;
+    const schedule *s = b->s;
+    const returns *back = &s->back[FCP_FORWARD];
+    back_slots *places = &b->out->back[FCP_FORWARD];
+    uint32_t n = 0, hops = t->count - t->keys, *at_home = b->out->home_state;
+    for (uint32_t f = t->keys; f < t->count; f++) /* life i is of hop keys + i, even if that has none */
+        lives[n++] = (life){t->hops[f].dst, s->use_first[f], back->last[f] + 1, &places->from[f]};
+    for (uint32_t i = 0; i < b->p->block_count; i++) {
+        if (traffic_result(t, i) != RESULT_PARTIAL) continue;
+        at_home[i] = n;
+        lives[n++] = (life){b->x->placement->home[i], s->home_first[i], s->finish[i] + b->buffers, &at_home[i]};
+    }
+    for (uint32_t f = t->keys; f < t->count; f++) {
+        const hop *of = &t->hops[f];
+        if (traffic_result(t, of->block) != RESULT_PARTIAL) continue;
+        life *into = &lives[of->parent == FCP_NONE ? at_home[of->block] : of->parent - t->keys];
+        into->birth = sooner(into->birth, back->last[f]);
+        lives[n++] = (life){of->src, back->first[f], back->last[f] + b->buffers, &places->to[f]};
+    }
+    uint32_t kept = 0; /* whole blocks' hops have no state to send */
+    for (uint32_t i = 0; i < n; i++)
+        if (i >= hops || traffic_result(t, t->hops[t->keys + i].block) == RESULT_PARTIAL)
+            lives[kept++] = lives[i];
+    return kept;
+}
+
+/* A block whose tiles at a rank are one visit needs no slot there: its state stays with the visit. */
+static bool is_all(const fcp_visit *v) { return v->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST); }
+
+static fcp_code state_slots(const builder *b) {
+    const traffic *t = b->t;
+    const schedule *s = b->s;
+    arena *scratch = &b->x->scratch;
+    size_t room = s->visit_count + (t->tile_q ? 2 * (size_t)(t->count - t->keys) + b->p->block_count : 0) + 1;
+    life *lives = ARENA_NEW(scratch, life, room);
+    uint32_t *slot = ARENA_NEW(scratch, uint32_t, s->visit_count + (size_t)1);
+    uint32_t *life_of = ARENA_NEW(scratch, uint32_t, s->visit_count + (size_t)1);
+    uint32_t *newest = ARENA_NEW(scratch, uint32_t, b->p->block_count); /* per Q block: its life at the rank at hand */
+    if (!lives || !slot || !life_of || !newest) return FCP_E_NO_MEMORY;
+    uint32_t n = t->tile_q ? partial_states(b, lives) : 0;
+    for (uint32_t r = 0; r < b->p->ranks; r++)
+        for (uint32_t v = s->rank_visit[r]; v < s->rank_visit[r + 1]; v++) {
+            const fcp_visit *w = &s->visits[v];
+            if (is_all(w) || traffic_result(t, w->q_block) == RESULT_PARTIAL) continue;
+            if (w->flags & FCP_VISIT_FIRST) {
+                newest[w->q_block] = n;
+                lives[n++] = (life){r, s->visit_stage[v], 0, &slot[v]};
+            }
+            life_of[v] = newest[w->q_block];
+            if (w->flags & FCP_VISIT_LAST)
+                lives[life_of[v]].end = s->visit_stage[v] + (t->tile_q ? b->buffers : 1); /* may states come here? */
+        }
+    fcp_code code = colour_lives(b->x, lives, n, b->stages, b->none, b->out->count[FCP_STATE]);
+    for (uint32_t v = 0; !code && v < s->visit_count; v++) {
+        fcp_visit *w = &s->visits[v];
+        if (traffic_result(t, w->q_block) == RESULT_PARTIAL)
+            w->state_slot = s->visit_hop[v] == FCP_NONE ? b->out->home_state[w->q_block]
+                                                        : b->out->back[FCP_FORWARD].from[s->visit_hop[v]];
+        else if (!is_all(w))
+            w->state_slot = *lives[life_of[v]].slot;
+    }
+    return code;
+}
+
+/* The slots of Q, O and DQ that visits name. */
+static void visit_slots(const builder *b) {
+    const schedule *s = b->s;
+    const slots *out = b->out;
+    bool backward = b->p->program->passes[FCP_BACKWARD];
+    for (uint32_t v = 0; v < s->visit_count; v++) {
+        fcp_visit *w = &s->visits[v];
+        uint32_t f = s->visit_hop ? s->visit_hop[v] : FCP_NONE, home = out->home_slot[w->q_block];
+        bool whole = f != FCP_NONE && traffic_result(b->t, w->q_block) == RESULT_WHOLE;
+        w->q_slot = f == FCP_NONE ? home : out->held[f];
+        w->o_slot = !(w->flags & FCP_VISIT_LAST) ? FCP_NONE : f == FCP_NONE ? home : out->back[FCP_FORWARD].from[f];
+        w->dq_slot = !backward ? FCP_NONE : f == FCP_NONE ? home : whole ? out->whole_dq[f]
+                                                                         : out->back[FCP_BACKWARD].from[f];
+    }
+}
+
+static fcp_code open_slots(planning *x, slots *out) {
     const problem *p = x->problem;
     const uint32_t *home = x->placement->home;
+    const size_t hops = x->traffic->count + (size_t)1;
     arena *work = &x->work;
-    slots *out = ARENA_ZNEW(work, slots, 1);
-    if (!out) return FCP_E_NO_MEMORY;
     out->home_slot = ARENA_NEW(work, uint32_t, p->block_count);
     out->homes = ARENA_ZNEW(work, uint32_t, p->ranks);
-    for (int side = 0; side < FCP_SIDES; side++) out->home_tokens[side] = ARENA_ZNEW(work, uint64_t, p->ranks);
-    out->fetch = ARENA_NEW(work, fetch_slots, x->traffic->count + (size_t)1);
-    out->kv_count = ARENA_ZNEW(work, uint32_t, p->ranks);
-    out->dkv_count = ARENA_ZNEW(work, uint32_t, p->ranks);
-    out->state_count = ARENA_ZNEW(work, uint32_t, p->ranks);
-    if (!out->home_slot || !out->homes || !out->home_tokens[FCP_QUERIES] || !out->home_tokens[FCP_KEYS] ||
-        !out->fetch || !out->kv_count || !out->dkv_count || !out->state_count)
-        return FCP_E_NO_MEMORY;
+    out->held = ARENA_NEW(work, uint32_t, hops);
+    if (!out->home_slot || !out->homes || !out->held) return FCP_E_NO_MEMORY;
+    for (int side = 0; side < FCP_SIDES; side++)
+        if (!(out->home_tokens[side] = ARENA_ZNEW(work, uint64_t, p->ranks))) return FCP_E_NO_MEMORY;
+    for (int cls = 0; cls < FCP_CLASSES; cls++)
+        if (!(out->count[cls] = ARENA_ZNEW(work, uint32_t, p->ranks))) return FCP_E_NO_MEMORY;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (pass == FCP_FORWARD ? !x->traffic->tile_q : !p->program->passes[pass]) continue;
+        out->back[pass].from = ARENA_NEW(work, uint32_t, hops);
+        out->back[pass].to = ARENA_NEW(work, uint32_t, hops);
+        if (!out->back[pass].from || !out->back[pass].to) return FCP_E_NO_MEMORY;
+    }
+    if (x->traffic->tile_q) {
+        out->whole_dq = ARENA_NEW(work, uint32_t, hops);
+        out->home_state = ARENA_NEW(work, uint32_t, p->block_count);
+        if (!out->whole_dq || !out->home_state) return FCP_E_NO_MEMORY;
+    }
     for (uint32_t b = 0; b < p->block_count; b++) {
         out->home_slot[b] = out->homes[home[b]]++;
         for (int side = 0; side < FCP_SIDES; side++)
             if (problem_holds(p, b, (fcp_side)side)) out->home_tokens[side][home[b]] += p->blocks[b].tokens;
     }
-    fcp_code code = kv_slots(x, out);
-    if (!code && p->program->passes[FCP_BACKWARD]) code = dkv_slots(x, out);
-    if (!code) code = state_slots(x, out);
-    if (!code) x->slots = out;
-    return code;
+    return FCP_OK;
+}
+
+fcp_code slots_build(planning *x) {
+    const problem *p = x->problem;
+    const traffic *t = x->traffic;
+    const schedule *s = x->schedule;
+    const bool *passes = p->program->passes;
+    slots *out = ARENA_ZNEW(&x->work, slots, 1);
+    if (!out) return FCP_E_NO_MEMORY;
+    fcp_code code = open_slots(x, out);
+    if (code) return code;
+    builder b = {.x = x, .p = p, .t = t, .s = s, .out = out, .buffers = p->program->buffers,
+                 .stages = later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages),
+                 .none = ARENA_ZNEW(&x->scratch, uint32_t, p->ranks)};
+    if (!b.none) return FCP_E_NO_MEMORY;
+    code = held_slots(&b, FCP_KV, 0, t->keys);
+    if (!code && passes[FCP_BACKWARD]) code = sum_slots(&b, FCP_DKV, 0, t->keys);
+    if (!code && t->tile_q) code = held_slots(&b, FCP_Q, t->keys, t->count);
+    if (!code && t->tile_q && passes[FCP_BACKWARD]) code = sum_slots(&b, FCP_DQ, t->keys, t->count);
+    if (!code) code = state_slots(&b);
+    if (!code && t->tile_q) code = whole_slots(&b, FCP_O, FCP_FORWARD);
+    if (!code && t->tile_q && passes[FCP_BACKWARD]) code = whole_slots(&b, FCP_DQW, FCP_BACKWARD);
+    if (code) return code;
+    visit_slots(&b);
+    x->slots = out;
+    return FCP_OK;
 }

@@ -3,22 +3,25 @@
 #define FCPC_SCHEDULE_SLOTS_H
 #include "compiler/schedule/schedule.h"
 
-/* The slots of a fetch, numbered in their class. Transient slots are numbered after the rank's home slots. */
-typedef struct fetch_slots {
-    uint32_t kv;          /* at dst */
-    uint32_t accumulator; /* at dst: where dKV of its tiles and of its forwards adds up; backward only */
-    uint32_t landing;     /* at src: where its returned dKV waits for REDUCE; backward only */
-} fetch_slots;
+/* Slots of what goes back along the hops in one pass, of the class that goes back. NULL: nothing goes back. */
+typedef struct back_slots {
+    uint32_t *from; /* per hop: at dst, where it is made, added up, or passed on */
+    uint32_t *to;   /* per hop: at src, where it lands: until it is added up there, as a whole result where it stays */
+} back_slots;
 
+/* Transient slots are numbered, in their class, after the rank's home slots. */
 typedef struct slots {
     uint32_t *home_slot; /* per block */
     uint32_t *homes;     /* per rank: how many blocks live there */
     uint64_t *home_tokens[FCP_SIDES]; /* per rank: tokens of its home blocks that hold the side */
-    fetch_slots *fetch;  /* per fetch */
-    /* per rank: how many transient slots it needs */
-    uint32_t *kv_count, *dkv_count, *state_count;
+    uint32_t *held;      /* per hop: of KV or Q, at dst */
+    back_slots back[FCP_PASSES];
+    /* Where tiles run away from home; else NULL. */
+    uint32_t *whole_dq;   /* per hop: at dst of a whole block's last hop, where its dQ adds up before it is rounded */
+    uint32_t *home_state; /* per block with partials: at home, the state of its visits and of what comes; forward only */
+    uint32_t *count[FCP_CLASSES]; /* per rank: how many transient slots of a class it needs */
 } slots;
 
-/* Makes x->slots, and fills the visits' q_slot and state_slot. Cost: linear in fetches, visits and ranks * stages. */
+/* Makes x->slots, and fills the slots of the visits. Cost: linear in hops, visits and ranks * stages. */
 fcp_code slots_build(planning *x);
 #endif

@@ -1,10 +1,10 @@
-/* traffic.c: decides which KV blocks travel to which ranks, and by which way.
+/* traffic.c: decides which blocks travel to which ranks, and by which way.
  *
  * Requires: a problem with its tiles; a placement.
- * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one fetch of the
- *     block to that rank. A block crosses to another node once, to a representative there, which forwards it to the
- *     others inside the node.
- * Cost: O(tiles + blocks + ranks).
+ * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one hop that brings
+ *     the block there; likewise for every Q block. The hops of a block are a tree. Without a way of the placement's own, a
+ *     block crosses to another node once, to a representative there, which passes it on to the others inside the node.
+ * Cost: O(tiles + hops + blocks + ranks).
  *
  * Example: block 5 is at home on node 0 and read by ranks 8, 9 and 12 of node 1. It crosses `net` once, say to rank 9,
  * which forwards it over `local` to ranks 8 and 12.
@@ -12,6 +12,9 @@
  * Who represents a node. On a fat tree: of the node's readers the one that has received least over net so far; of
  * equals the lowest rank. On rails: the rank with the home's own index in its node, whether it reads the block or
  * not, so that nothing leaves its rail.
+ *
+ * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early, so
+ * a tile away from its Q block's home counts half as much again, and double if its result is a partial one.
  */
 #include "compiler/schedule/traffic.h"
 
@@ -20,55 +23,80 @@
 #include "compiler/base/group.h"
 
 typedef struct state {
+    planning *x;
     const problem *p;
-    const uint32_t *home;
+    const placement *where;
     traffic *out;
-    uint32_t *readers;   /* the ranks that read the block at hand */
-    uint64_t *work;      /* per rank: pairs of its tiles on the block at hand */
-    uint64_t *received;  /* per rank: tokens received over net */
-    uint32_t *rank_fetch; /* per rank: its fetch of the block at hand */
+    size_t room;         /* of out->hops */
+    uint64_t bytes[FCP_CLASSES]; /* of a token, in the pass where it has most */
+    uint32_t *readers;   /* the ranks that need the block at hand */
+    uint64_t *work;      /* per rank: of its tiles on the block at hand */
+    uint64_t *received;  /* per rank: bytes received over net */
+    uint32_t *rank_hop;  /* per rank: the hop that brings it the block at hand */
     uint32_t *node_first, *next; /* the readers of each node, as linked lists */
     uint32_t *nodes;     /* nodes with readers */
     uint64_t *seen;      /* a bit per rank, all 0 between uses */
+    leg *legs;           /* of the block at hand */
 } state;
 
-static uint32_t add_fetch(state *s, uint32_t block, uint32_t src, uint32_t dst, uint32_t parent, fcp_fabric fabric) {
-    const problem *p = s->p;
-    uint32_t units = (p->blocks[block].tokens + p->unit - 1) / p->unit, at = s->out->count++;
-    s->out->fetches[at] = (fetch){block, src, dst, parent, s->work[dst], units, (uint8_t)fabric};
-    s->out->units += units;
-    s->rank_fetch[dst] = at;
-    if (parent != FCP_NONE) s->out->fetches[parent].work += s->work[dst];
-    return at;
-}
-
-static void fetch_block(state *s, uint32_t block, uint32_t readers) {
-    const problem *p = s->p;
-    uint32_t gpus = p->program->gpus, home = s->home[block], home_node = home / gpus, nodes = 0;
-    bool rail = p->program->topology == FCP_RAIL;
-    for (uint32_t i = 0; i < readers; i++) { /* from the back, so that lists are in ascending order */
-        uint32_t r = s->readers[readers - 1 - i], v = r / gpus;
+/* The ways of a block that crosses to each node once. */
+static uint32_t once_per_node(state *s, const need *n, leg *legs) {
+    uint32_t gpus = s->p->program->gpus, home_node = n->home / gpus, nodes = 0, count = 0;
+    bool rail = s->p->program->topology == FCP_RAIL;
+    for (uint32_t i = 0; i < n->count; i++) { /* from the back, so that lists are in ascending order */
+        uint32_t r = n->ranks[n->count - 1 - i], v = r / gpus;
         if (s->node_first[v] == FCP_NONE) s->nodes[nodes++] = v;
         s->next[r] = s->node_first[v];
         s->node_first[v] = r;
     }
-    if (s->node_first[home_node] != FCP_NONE)
-        for (uint32_t r = s->node_first[home_node]; r != FCP_NONE; r = s->next[r])
-            add_fetch(s, block, home, r, FCP_NONE, FCP_LOCAL);
+    for (uint32_t r = s->node_first[home_node]; r != FCP_NONE; r = s->next[r]) legs[count++] = (leg){n->home, r};
     for (uint32_t i = nodes; i-- > 0;) { /* nodes were met in descending order */
-        uint32_t v = s->nodes[i], best = s->node_first[v];
+        uint32_t v = s->nodes[i], first = s->node_first[v], best = first;
         s->node_first[v] = FCP_NONE;
         if (v == home_node) continue;
         if (rail)
-            best = v * gpus + home % gpus;
+            best = v * gpus + n->home % gpus;
         else
             for (uint32_t r = s->next[best]; r != FCP_NONE; r = s->next[r])
                 if (s->received[r] < s->received[best]) best = r;
-        s->received[best] += p->blocks[block].tokens;
-        uint32_t parent = add_fetch(s, block, home, best, FCP_NONE, FCP_NET);
-        for (uint32_t r = v * gpus; r < (v + 1) * gpus; r++)
-            if (s->work[r] && r != best) add_fetch(s, block, best, r, parent, FCP_LOCAL);
+        s->received[best] += n->bytes;
+        legs[count++] = (leg){n->home, best};
+        for (uint32_t r = first; r != FCP_NONE; r = s->next[r])
+            if (r != best) legs[count++] = (leg){best, r};
     }
+    return count;
+}
+
+/* Makes the hops of a block from its legs. */
+static fcp_code add_hops(state *s, const need *n, uint32_t count) {
+    const uint32_t gpus = s->p->program->gpus, unit = s->p->unit_of[n->cls];
+    const uint32_t units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
+    traffic *out = s->out;
+    uint32_t first = out->count;
+    if (s->room - first < count) {
+        size_t room = 2 * s->room + count;
+        if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+        hop *grown = ARENA_NEW(&s->x->work, hop, room);
+        if (!grown) return FCP_E_NO_MEMORY;
+        memcpy(grown, out->hops, first * sizeof *grown);
+        out->hops = grown;
+        s->room = room;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t src = n->home, dst = s->legs[i].dst, parent = FCP_NONE;
+        if (s->legs[i].src != src) {
+            src = s->legs[i].src;
+            parent = s->rank_hop[src];
+        }
+        out->hops[out->count] = (hop){.block = n->block, .src = src, .dst = dst, .parent = parent, .work = n->work[dst],
+                                      .units = units, .cls = (uint8_t)n->cls,
+                                      .fabric = src / gpus == dst / gpus ? FCP_LOCAL : FCP_NET};
+        s->rank_hop[dst] = out->count++;
+    }
+    out->units += (uint64_t)units * count;
+    for (uint32_t h = out->count; h-- > first;)
+        if (out->hops[h].parent != FCP_NONE) out->hops[out->hops[h].parent].work += out->hops[h].work;
+    return FCP_OK;
 }
 
 /* Sorts the readers of a block by rank. Few are sorted by insertion, many by way of a bit for each rank. */
@@ -88,6 +116,69 @@ static void sort_readers(const state *s, uint32_t readers) {
             s->readers[at++] = w * 64 + (uint32_t)__builtin_ctzll(*word);
 }
 
+/* How much a tile counts. */
+static inline uint64_t tile_work(const state *s, uint32_t tile) {
+    const problem *p = s->p;
+    uint64_t pairs = p->tile_pairs[tile];
+    if (!s->where->exec || s->where->exec[tile] == s->where->home[p->tile_q[tile]]) return pairs;
+    return pairs + (s->out->results[p->tile_q[tile]] == RESULT_PARTIAL ? pairs : pairs / 2);
+}
+
+/* The hops of a block, which `count` tiles need: tile[0], tile[1], and so on; or, without such a list, the tiles from
+ * `first` on. by_tile gets the hop of each. */
+static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint32_t *tile, uint32_t first, uint32_t count,
+                            uint32_t *by_tile) {
+    uint32_t readers = 0, home = s->where->home[block];
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t t = tile ? tile[i] : first + i, r = placement_exec(s->where, t);
+        if (r == home) continue;
+        if (!s->work[r]) s->readers[readers++] = r;
+        s->work[r] += tile_work(s, t);
+    }
+    if (readers) {
+        sort_readers(s, readers);
+        const need n = {block, home, readers, cls, s->p->blocks[block].tokens * s->bytes[cls], s->readers, s->work};
+        uint32_t legs = s->where->route ? s->where->route(s->x, &n, s->legs) : once_per_node(s, &n, s->legs);
+        fcp_code code = add_hops(s, &n, legs);
+        if (code) return code;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t t = tile ? tile[i] : first + i, r = placement_exec(s->where, t);
+        by_tile[t] = r == home ? FCP_NONE : s->rank_hop[r];
+    }
+    for (uint32_t i = 0; i < readers; i++) s->work[s->readers[i]] = 0;
+    return FCP_OK;
+}
+
+/* Finds out what becomes of each Q block's results. */
+static fcp_code sort_results(state *s) {
+    const problem *p = s->p;
+    const uint32_t *exec = s->where->exec;
+    s->out->results = ARENA_NEW(&s->x->work, uint8_t, p->block_count);
+    s->out->tile_q = ARENA_NEW(&s->x->work, uint32_t, p->tile_count + (size_t)1);
+    if (!s->out->results || !s->out->tile_q) return FCP_E_NO_MEMORY;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        uint32_t first = p->tile_start[b], end = p->tile_start[b + 1], t = first;
+        while (t < end && exec[t] == exec[first]) t++;
+        s->out->results[b] = t < end ? RESULT_PARTIAL
+                             : first < end && exec[first] != s->where->home[b] ? RESULT_WHOLE : RESULT_HOME;
+    }
+    return FCP_OK;
+}
+
+/* How many units go back in the pass in which most do. */
+static void count_returned(traffic *out, const problem *p) {
+    if (p->program->passes[FCP_BACKWARD] && out->keys == out->count) out->returned = out->units; /* as they came */
+    if (out->keys == out->count) return;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        uint64_t units = 0;
+        if (!p->program->passes[pass]) continue;
+        for (uint32_t h = pass == FCP_FORWARD ? out->keys : 0; h < out->count; h++)
+            units += return_units(p, &out->hops[h], traffic_return(out, &out->hops[h], (fcp_pass)pass));
+        if (units > out->returned) out->returned = units;
+    }
+}
+
 fcp_code traffic_build(planning *x) {
     const problem *p = x->problem;
     const placement *where = x->placement;
@@ -95,52 +186,51 @@ fcp_code traffic_build(planning *x) {
     arena *scratch = &x->scratch;
     traffic *out = ARENA_ZNEW(&x->work, traffic, 1);
     if (!out) return FCP_E_NO_MEMORY;
-    out->block_start = ARENA_NEW(&x->work, uint32_t, blocks + (size_t)1);
-    out->tile_fetch = ARENA_NEW(&x->work, uint32_t, tiles + (size_t)1);
+    out->tile_kv = ARENA_NEW(&x->work, uint32_t, tiles + (size_t)1);
     uint32_t *start = ARENA_NEW(scratch, uint32_t, blocks + (size_t)2);
     uint32_t *tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1); /* by KV block, in order of Q block */
-    state s = {.p = p, .home = where->home, .out = out};
+    state s = {.x = x, .p = p, .where = where, .out = out};
     s.readers = ARENA_NEW(scratch, uint32_t, ranks);
     s.work = ARENA_ZNEW(scratch, uint64_t, ranks);
     s.received = ARENA_ZNEW(scratch, uint64_t, ranks);
-    s.rank_fetch = ARENA_NEW(scratch, uint32_t, ranks);
+    s.rank_hop = ARENA_NEW(scratch, uint32_t, ranks);
     s.next = ARENA_NEW(scratch, uint32_t, ranks);
     s.node_first = ARENA_NEW(scratch, uint32_t, p->program->nodes);
     s.nodes = ARENA_NEW(scratch, uint32_t, p->program->nodes);
     s.seen = ARENA_ZNEW(scratch, uint64_t, ranks / 64 + 1);
-    if (!out->block_start || !out->tile_fetch || !start || !tile || !s.readers || !s.work || !s.received ||
-        !s.rank_fetch || !s.next || !s.node_first || !s.nodes || !s.seen)
+    s.legs = ARENA_NEW(scratch, leg, ranks);
+    if (!out->tile_kv || !start || !tile || !s.readers || !s.work || !s.received || !s.rank_hop || !s.next ||
+        !s.node_first || !s.nodes || !s.seen || !s.legs)
         return FCP_E_NO_MEMORY;
     memset(s.node_first, 0xff, p->program->nodes * sizeof *s.node_first);
     if (!group_by(p->tile_k, sizeof *p->tile_k, tiles, blocks, start, tile, x->stop)) return FCP_E_INTERRUPTED;
+    fcp_problem facts;
+    problem_facts(x, &facts);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (int cls = FCP_KV; cls <= FCP_Q; cls++) {
+            uint64_t bytes = p->program->passes[pass] ? fcp_class_bytes(&facts, (fcp_class)cls, (fcp_pass)pass) : 0;
+            if (bytes > s.bytes[cls]) s.bytes[cls] = bytes;
+        }
 
-    /* at most one fetch per tile that is not at its KV block's home, and on rails one more for each of their nodes */
-    size_t most = 0;
-    for (uint32_t t = 0; t < tiles; t++) most += placement_exec(where, t) != where->home[p->tile_k[t]];
-    if (p->program->topology == FCP_RAIL) most *= 2;
-    out->fetches = ARENA_NEW(&x->work, fetch, most + 1);
-    if (!out->fetches) return FCP_E_NO_MEMORY;
-
-    for (uint32_t b = 0; b < blocks; b++) {
-        uint32_t readers = 0, home = where->home[b];
+    /* at most one hop per tile that is not at its KV block's home, and on rails one more for each of their nodes; ways of
+     * the placement's own, and those of Q, may need more */
+    for (uint32_t t = 0; t < tiles; t++) s.room += placement_exec(where, t) != where->home[p->tile_k[t]];
+    if (p->program->topology == FCP_RAIL) s.room *= 2;
+    out->hops = ARENA_NEW(&x->work, hop, s.room + 1);
+    if (!out->hops) return FCP_E_NO_MEMORY;
+    fcp_code code = where->exec ? sort_results(&s) : FCP_OK;
+    for (uint32_t b = 0; !code && b < blocks; b++) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        out->block_start[b] = out->count;
-        for (uint32_t i = start[b]; i < start[b + 1]; i++) {
-            uint32_t r = placement_exec(where, tile[i]);
-            if (r == home) continue;
-            if (!s.work[r]) s.readers[readers++] = r;
-            s.work[r] += p->tile_pairs[tile[i]];
-        }
-        sort_readers(&s, readers);
-        if (readers) fetch_block(&s, b, readers);
-        for (uint32_t i = start[b]; i < start[b + 1]; i++) {
-            uint32_t r = placement_exec(where, tile[i]);
-            out->tile_fetch[tile[i]] = r == home ? FCP_NONE : s.rank_fetch[r];
-        }
-        for (uint32_t i = 0; i < readers; i++) s.work[s.readers[i]] = 0;
+        code = route_block(&s, b, FCP_KV, tile + start[b], 0, start[b + 1] - start[b], out->tile_kv);
     }
-    out->block_start[blocks] = out->count;
-    if (out->units > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+    out->keys = out->count;
+    for (uint32_t b = 0; !code && where->exec && b < blocks; b++) {
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        code = route_block(&s, b, FCP_Q, NULL, p->tile_start[b], p->tile_start[b + 1] - p->tile_start[b], out->tile_q);
+    }
+    if (code) return code;
+    count_returned(out, p);
+    if (out->units > UINT32_MAX / 4 || out->returned > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
     x->traffic = out;
     return FCP_OK;
 }

@@ -1,27 +1,65 @@
-/* traffic.h: which KV blocks travel to which ranks, and over which fabric. */
+/* traffic.h: which blocks travel to which ranks, by which way, and over which fabric. */
 #ifndef FCPC_SCHEDULE_TRAFFIC_H
 #define FCPC_SCHEDULE_TRAFFIC_H
 #include "compiler/place/place.h"
 #include "compiler/problem/problem.h"
 
-/* The keys and values of `block`, on their way from rank src to rank dst. */
-typedef struct fetch {
+/* KV or Q of `block`, on the way from rank src to rank dst. What dst makes of it goes the same way back. */
+typedef struct hop {
     uint32_t block, src, dst;
-    uint32_t parent; /* the fetch over net that brought them to src; FCP_NONE: src is the home */
-    uint64_t work;   /* pairs of the tiles that need it: at dst, and where dst forwards it to */
-    uint32_t units;
+    uint32_t parent; /* the hop that brought it to src; FCP_NONE: src is the home */
+    uint64_t work;   /* pairs of the tiles that need it, at dst and behind it; of moved Q they count more: traffic.c */
+    uint32_t units;  /* of its class */
+    uint8_t cls;     /* FCP_KV or FCP_Q */
     uint8_t fabric;
-} fetch;
+} hop;
+
+/* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/plan.h). */
+typedef enum result_kind {
+    RESULT_HOME,    /* all at home, or there is none */
+    RESULT_PARTIAL, /* at several ranks */
+    RESULT_WHOLE    /* all at one other rank */
+} result_kind;
 
 typedef struct traffic {
-    fetch *fetches;        /* by block: those in the home's node; then by node the one over net, and its forwards */
-    uint32_t count;
-    uint32_t *block_start; /* per block, block_count + 1 */
-    uint32_t *tile_fetch;  /* per tile: the fetch that brings its KV; FCP_NONE: the KV is at home where the tile runs */
-    uint64_t units;        /* sum over fetches */
+    /* The hops of a block are a tree, whose root is its home. KV: hops[0] to hops[keys - 1], by block; then Q, by block. A
+     * parent comes before its children. */
+    hop *hops;
+    uint32_t count, keys;
+    uint32_t *tile_kv; /* per tile: the hop that brings its KV; FCP_NONE: the KV is at home where the tile runs */
+    /* Where every tile runs at its Q block's home these two are NULL. */
+    uint32_t *tile_q;  /* per tile: the hop that brings its Q, or FCP_NONE */
+    uint8_t *results;  /* per block: a result_kind */
+    uint64_t units;    /* summed over hops; and the most that go back in a pass */
+    uint64_t returned;
 } traffic;
 
+static inline result_kind traffic_result(const traffic *t, uint32_t block) {
+    return t->results ? (result_kind)t->results[block] : RESULT_HOME;
+}
+/* What goes back along a hop; FCP_CLASSES: nothing does, in this pass. */
+static inline fcp_class traffic_return(const traffic *t, const hop *h, fcp_pass pass) {
+    if (h->cls == FCP_KV) return pass == FCP_BACKWARD ? FCP_DKV : FCP_CLASSES;
+    bool whole = traffic_result(t, h->block) == RESULT_WHOLE;
+    return pass == FCP_FORWARD ? whole ? FCP_O : FCP_STATE : whole ? FCP_DQW : FCP_DQ;
+}
+
+/* In how many units it goes back, as that class. */
+static inline uint32_t return_units(const problem *p, const hop *h, fcp_class cls) {
+    if (cls == FCP_DKV) return h->units; /* its units have as many tokens as those of KV */
+    return (p->blocks[h->block].tokens + p->unit_of[cls] - 1) / p->unit_of[cls];
+}
+/* How many tokens a unit of a block has; and how long it takes, in tokens of KV. */
+static inline uint32_t unit_tokens(const problem *p, fcp_class cls, uint32_t block, uint32_t unit) {
+    uint32_t left = p->blocks[block].tokens - unit * p->unit_of[cls];
+    return left < p->unit_of[cls] ? left : p->unit_of[cls];
+}
+static inline uint32_t unit_size(const problem *p, fcp_class cls, uint32_t tokens) {
+    if (p->unit_of[cls] == p->unit) return tokens;
+    return (uint32_t)(((uint64_t)tokens * p->unit + p->unit_of[cls] - 1) / p->unit_of[cls]);
+}
+
 /* Makes x->traffic from the problem and its placement. FCP_E_PLAN_SIZE: more units than a plan holds.
- * Cost: linear in tiles and fetches. */
+ * Cost: linear in tiles and hops. */
 fcp_code traffic_build(planning *x);
 #endif

@@ -143,7 +143,7 @@ static void check_declaration(sema *s, array_decl *a) {
 
 static bool declare_array(sema *s, const entry *e) {
     uint32_t old = sema_find_array(s, e->key);
-    mask *m = sema_find_mask(s, &s->program, e->key);
+    mask *m = sema_own_mask(s, e->key);
     if (words_find(words_variables, MASK_VARIABLES, e->key) >= 0 ||
         words_find(words_functions, MASK_BUILTINS, e->key) >= 0)
         diag_error(s->d, FCP_E_DUPLICATE, e->key_at,

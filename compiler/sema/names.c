@@ -4,7 +4,8 @@
  * Within one mask every name has one meaning: it is a parameter, a definition of the `where`, or a variable or
  * function of the language (words.h). Scores have s and the functions of reals as well. heads and kv_heads mean the
  * model's, unless something else has the name. Names of masks do not count here: a parameter may have the name of a
- * mask. A mask of the program hides the one of the prelude that has the same name.
+ * mask. A mask of the program hides the one of the prelude that has the same name. Of the prelude, only what is named is
+ * read, because reading all of it would take longer than most programs.
  *
  * Requires: trees from syntax/parse.c.
  * Cost:     O(1) for each name on average. Names are hashed; no result depends on the order of the table.
@@ -15,6 +16,8 @@
 
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/names.h"
+#include "compiler/syntax/parse.h"
+#include "grammar/prelude.h"
 
 /* --- symbols ------------------------------------------------------------------------------------------------------ */
 
@@ -100,40 +103,73 @@ static bool declare_inside(sema *s, mask *m) {
 }
 
 bool sema_declare_masks(sema *s) {
-    ast *const both[] = {&s->prelude, &s->program};
-    for (int i = 0; i < 2; i++) {
-        for (mask *m = both[i]->masks; m; m = m->next) {
-            if (words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
-                words_find(words_functions, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
-                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every %s", m->name,
-                           m->score ? "score" : "mask");
-                continue;
-            }
-            const symbol *old;
-            if (!add_symbol(s, (symbol){both[i], m->name, m, 0, m->name_at}, &old)) return false;
-            if (old) {
-                diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "%s '%s' is defined twice",
-                           m->score && ((mask *)old->target)->score ? "score" : "mask", m->name);
-                diag_also(s->d, old->at, "first defined here");
-                m->state = MASK_BROKEN;
-                continue;
-            }
-            if (!declare_inside(s, m)) return false;
+    for (mask *m = s->program.masks; m; m = m->next) {
+        if (words_find(words_variables, m->score ? SCORE_VARIABLES : MASK_VARIABLES, m->name) >= 0 ||
+            words_find(words_functions, m->score ? SCORE_BUILTINS : MASK_BUILTINS, m->name) >= 0) {
+            diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "'%s' already has a meaning in every %s", m->name,
+                       m->score ? "score" : "mask");
+            continue;
         }
+        const symbol *old;
+        if (!add_symbol(s, (symbol){&s->program, m->name, m, 0, m->name_at}, &old)) return false;
+        if (old) {
+            diag_error(s->d, FCP_E_DUPLICATE, m->name_at, "%s '%s' is defined twice",
+                       m->score && ((mask *)old->target)->score ? "score" : "mask", m->name);
+            diag_also(s->d, old->at, "first defined here");
+            m->state = MASK_BROKEN;
+            continue;
+        }
+        if (!declare_inside(s, m)) return false;
     }
     return true;
 }
 
-mask *sema_find_mask(const sema *s, const ast *where, const char *name) {
-    const symbol *found = sema_find_symbol(s, where, name);
+mask *sema_own_mask(const sema *s, const char *name) {
+    const symbol *found = sema_find_symbol(s, &s->program, name);
     return found ? found->target : NULL;
 }
 
-mask *sema_visible_mask(const sema *s, const char *name, mask_kind kind) {
-    mask *own = sema_find_mask(s, &s->program, name), *given = sema_find_mask(s, &s->prelude, name);
+static const prelude_item *find_item(const char *name, mask_kind kind) {
+    for (unsigned i = 0; i < prelude_item_count; i++)
+        if ((kind == KIND_ANY || prelude_items[i].score == (kind == KIND_SCORE)) && !strcmp(prelude_items[i].name, name))
+            return &prelude_items[i];
+    return NULL;
+}
+
+static mask *read_item(sema *s, const prelude_item *item) {
+    if (!s->prelude_source) s->prelude_source = diag_source(s->d, "<prelude>", fcpc_prelude, fcpc_prelude_size, true);
+    const bool known = s->prelude_source != UINT32_MAX;
+    mask *m = known ? parse_mask(s->d, s->scratch, s->prelude_source, item->begin, item->end) : NULL;
+    if (m) m->builtin = true;
+    else sema_no_memory(s);
+    return m;
+}
+
+mask *sema_copy_given(sema *s, const char *name, mask_kind kind) {
+    const prelude_item *item = find_item(name, kind);
+    return item ? read_item(s, item) : NULL;
+}
+
+static mask *declare_given(sema *s, const prelude_item *item) {
+    for (mask *m = s->given; m; m = m->next)
+        if (!strcmp(m->name, item->name)) return m;
+    mask *m = read_item(s, item);
+    if (!m || !declare_inside(s, m)) return NULL;
+    m->next = s->given;
+    return s->given = m;
+}
+
+mask *sema_given_mask(sema *s, const char *name) {
+    const prelude_item *item = find_item(name, KIND_ANY);
+    return item ? declare_given(s, item) : NULL;
+}
+
+mask *sema_visible_mask(sema *s, const char *name, mask_kind kind) {
+    mask *own = sema_own_mask(s, name);
     if (own && (kind == KIND_ANY || own->score == (kind == KIND_SCORE))) return own;
-    if (given && (kind == KIND_ANY || given->score == (kind == KIND_SCORE))) return given;
-    return own ? own : given;
+    const prelude_item *given = find_item(name, kind);
+    if (given) return declare_given(s, given);
+    return own ? own : sema_given_mask(s, name);
 }
 
 /* --- suggestions -------------------------------------------------------------------------------------------------- */
@@ -151,10 +187,10 @@ static void offer(sema *s, names *n, const char *name) {
 }
 
 static void offer_masks(sema *s, names *n, mask_kind kind) {
-    const mask *const lists[] = {s->program.masks, s->prelude.masks};
-    for (int i = 0; i < 2; i++)
-        for (const mask *m = lists[i]; m; m = m->next)
-            if (kind == KIND_ANY || m->score == (kind == KIND_SCORE)) offer(s, n, m->name);
+    for (const mask *m = s->program.masks; m; m = m->next)
+        if (kind == KIND_ANY || m->score == (kind == KIND_SCORE)) offer(s, n, m->name);
+    for (unsigned i = 0; i < prelude_item_count; i++)
+        if (kind == KIND_ANY || prelude_items[i].score == (kind == KIND_SCORE)) offer(s, n, prelude_items[i].name);
 }
 
 const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {

@@ -17,6 +17,7 @@
 #include "compiler/sema/override.h"
 #include "compiler/sema/strategies.h"
 #include "compiler/syntax/parse.h"
+#include "grammar/prelude.h"
 
 enum { PARTS = 4, CANDIDATES = 64 };
 
@@ -122,20 +123,19 @@ static bool cut(sema *s, uint32_t number, const char *bytes, uint32_t size, path
 
 /* --- what a path means -------------------------------------------------------------------------------------------- */
 
-/* Finds a mask or score by name, the program's before the prelude's. Names are not declared yet, so it looks at all. */
-static mask *own_mask(const sema *s, const char *name, mask_kind kind) {
-    mask *const lists[] = {s->program.masks, s->prelude.masks};
-    for (int i = 0; i < 2; i++)
-        for (mask *m = lists[i]; m; m = m->next)
-            if ((kind == KIND_ANY || m->score == (kind == KIND_SCORE)) && !strcmp(m->name, name)) return m;
-    return NULL;
+/* Finds a mask or score by name: the program's, or a copy of the prelude's. Names are not declared yet, so it looks at
+ * all. */
+static mask *find_mask(sema *s, const char *name, mask_kind kind) {
+    for (mask *m = s->program.masks; m; m = m->next)
+        if ((kind == KIND_ANY || m->score == (kind == KIND_SCORE)) && !strcmp(m->name, name)) return m;
+    return sema_copy_given(s, name, kind);
 }
 
 /* The mask that the plan calls: the one that its key names, else the program's only one; NULL: none. */
-static mask *plan_mask(const sema *s) {
+static mask *plan_mask(sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "mask");
     if (e)
-        return e->value->kind == EXPR_NAME || e->value->kind == EXPR_CALL ? own_mask(s, e->value->name, KIND_MASK)
+        return e->value->kind == EXPR_NAME || e->value->kind == EXPR_CALL ? find_mask(s, e->value->name, KIND_MASK)
                                                                           : NULL;
     mask *only = NULL;
     for (mask *m = s->program.masks; m; m = m->next) {
@@ -147,10 +147,10 @@ static mask *plan_mask(const sema *s) {
 }
 
 /* The score that the plan calls; NULL: none. */
-static mask *plan_score(const sema *s) {
+static mask *plan_score(sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "score");
     if (!e || (e->value->kind != EXPR_NAME && e->value->kind != EXPR_CALL)) return NULL;
-    return own_mask(s, e->value->name, KIND_SCORE);
+    return find_mask(s, e->value->name, KIND_SCORE);
 }
 
 static const arg *find_param(const mask *m, const char *name) {
@@ -289,7 +289,7 @@ static bool short_target(sema *s, const path *p, target *out) {
         }
         return false;
     }
-    const mask *called = p->count == 1 ? own_mask(s, name, KIND_ANY) : NULL;
+    const mask *called = p->count == 1 ? find_mask(s, name, KIND_ANY) : NULL;
     if (called) {
         const char *kind = called->score ? "score" : "mask";
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "'%s' is a %s; which of its parameters?", name, kind);
@@ -305,7 +305,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
         names[count++] = a->name;
     for (const mask *m = s->program.masks; m && count < CANDIDATES * 3 - 16; m = m->next) names[count++] = m->name;
-    for (const mask *m = s->prelude.masks; m && count < CANDIDATES * 3; m = m->next) names[count++] = m->name;
+    for (unsigned i = 0; i < prelude_item_count && count < CANDIDATES * 3; i++) names[count++] = prelude_items[i].name;
     unknown(s, at, "nothing is called", name, names, count);
     return false;
 }
@@ -360,30 +360,21 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
     set_arg(s, &call->args, &call->arg_count, t->name, t->at, value);
 }
 
-/* Makes a mask of the prelude the program's own. The prelude is parsed again, and the mask is taken from the new tree,
- * so that the old one stays as it was. NULL: no memory, reported. */
-static mask *adopt(sema *s, const mask *m) {
-    ast again;
-    if (!parse_program(s->d, s->scratch, m->name_at.source, &again)) return NULL;
-    for (mask *x = again.masks; x; x = x->next) {
-        if (strcmp(x->name, m->name)) continue;
-        x->next = NULL;
-        x->builtin = false;
-        x->adopted = true;
-        /* If the program has one mask only, that is the plan's. This must be written down before there are two. */
-        mask *used = x->score ? NULL : plan_mask(s);
-        if (used && !find_entry(&s->program, SECTION_PLAN, "mask")) {
-            expr *e = sema_new_expr(s, EXPR_NAME, used->name_at);
-            if (!e) return NULL;
-            e->name = used->name;
-            if (!set_entry(s, SECTION_PLAN, KEY_MASK, e, used->name_at)) return NULL;
-        }
-        if (s->program.last_mask) s->program.last_mask->next = x;
-        else s->program.masks = x;
-        s->program.last_mask = x;
-        return x;
+/* Makes a copy of a mask of the prelude the program's own. */
+static void adopt(sema *s, mask *m) {
+    /* If the program has one mask only, that is the plan's. This must be written down before there are two. */
+    mask *used = m->score ? NULL : plan_mask(s);
+    if (used && !find_entry(&s->program, SECTION_PLAN, "mask")) {
+        expr *e = sema_new_expr(s, EXPR_NAME, used->name_at);
+        if (!e) return;
+        e->name = used->name;
+        if (!set_entry(s, SECTION_PLAN, KEY_MASK, e, used->name_at)) return;
     }
-    return NULL;
+    m->builtin = false;
+    m->adopted = true;
+    if (s->program.last_mask) s->program.last_mask->next = m;
+    else s->program.masks = m;
+    s->program.last_mask = m;
 }
 
 static void apply(sema *s, uint32_t number) {
@@ -403,7 +394,7 @@ static void apply(sema *s, uint32_t number) {
     target t = {0};
     section_id where = words_find_section(p.part[0]);
     /* a mask is meant only if a parameter follows; alone, `window` may be a parameter's name */
-    mask *m = where == SECTION_COUNT && p.count > 1 ? own_mask(s, p.part[0], KIND_ANY) : NULL;
+    mask *m = where == SECTION_COUNT && p.count > 1 ? find_mask(s, p.part[0], KIND_ANY) : NULL;
     if (where < SECTION_COUNT || m) {
         if (!full_target(s, &p, where, m, &t)) return;
     } else if (!short_target(s, &p, &t)) return;
@@ -421,7 +412,7 @@ static void apply(sema *s, uint32_t number) {
         t.entry->key_at = t.at;
     } else if (t.kind == TO_ARGUMENT) set_argument(s, &t, whole, value);
     else {
-        if (t.mask->builtin) t.mask = adopt(s, t.mask);
+        if (t.mask->builtin) adopt(s, t.mask);
         if (t.mask) set_arg(s, &t.mask->params, &t.mask->param_count, t.name, t.at, value);
     }
 }

@@ -8,8 +8,10 @@ typedef struct sema {
     diags *d;
     arena *scratch;            /* memory of this parse */
     struct fcpc_program *out;
-    ast program, prelude;
+    ast program;
     uint32_t main_source;      /* number of the program's source in d */
+    uint32_t prelude_source;   /* names.c: the prelude's, once something in it was read; before that 0 */
+    mask *given;               /* names.c: masks and scores of the prelude that were read and declared */
     const char *folder;        /* "dir/" of the main source, or "" */
     const fcp_plan *plan;      /* its arrays stand for the fields and tables of the same names; or NULL */
 

@@ -16,6 +16,8 @@
 
 #include <string.h>
 
+#include "compiler/simulate/timeline.h"
+
 fcp_code sim_rounds_new(const fcp_plan *plan, fcp_pass pass, arena *memory, sim_rounds *out) {
     uint32_t count = plan->round_starts[pass + 1] - plan->round_starts[pass];
     uint32_t *start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2);
@@ -51,8 +53,9 @@ typedef struct walk {
     const sim_model *m;
     queue (*queues)[FCP_QUEUES]; /* per rank */
     uint64_t *end;               /* per instruction */
-    sim_reason *reason;          /* per instruction of a communication queue: of the last launch up to it */
+    uint32_t *launch;            /* per instruction of a communication queue: the last launch up to it */
     sim_rank *ranks;
+    const sim_options *options;  /* who watches; NULL: nobody */
 } walk;
 
 /* When the first n instructions of the other queue have ended; false: not known yet. */
@@ -73,12 +76,15 @@ static void compute(walk *w, uint32_t rank) {
             uint64_t until;
             if (!waited(w, comm, x->a, &until)) return;
             if (until > q->end) {
-                w->ranks[rank].wait[w->reason[comm->first + x->a - 1]] += until - q->end;
+                uint32_t cause = w->launch[comm->first + x->a - 1];
+                sim_show_wait(w->m, w->options, rank, i, q->end, until, cause);
+                w->ranks[rank].wait[sim_reason_of(w->m, cause)] += until - q->end;
                 q->end = until;
             }
         } else {
             uint64_t time = sim_model_compute(w->m, rank, i);
             w->ranks[rank].compute += time;
+            sim_show_work(w->m, w->options, rank, i, q->end, q->end + time);
             q->end += time;
         }
         w->end[i] = q->end;
@@ -98,22 +104,16 @@ static bool reach(walk *w, uint32_t rank, uint32_t instr, bool free_ports, uint6
         if (!waited(w, other, x->a, &until)) return false;
         if (until > ready) ready = until;
         w->end[q->first + q->done] = q->end > until ? q->end : until;
-        w->reason[q->first + q->done] = q->done ? w->reason[q->first + q->done - 1] : SIM_KV;
+        w->launch[q->first + q->done] = q->done ? w->launch[q->first + q->done - 1] : q->first;
     }
     *out_ready = free_ports || ready > q->end ? ready : q->end;
     return true;
 }
 
-static sim_reason reason_of(const fcp_plan *plan, const fcp_instr *launch, fcp_round_kind kind) {
-    if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) return SIM_RESHUFFLE;
-    for (uint32_t t = launch->a; t < launch->a + launch->b; t++)
-        if (plan->transfers[t].cls == FCP_DKV) return SIM_RETURN;
-    return SIM_KV;
-}
-
 /* What the walk knows of a round while it gives it times. */
 typedef struct round_state {
     uint64_t *ready, *end;       /* per rank */
+    uint32_t *instr;             /* per rank: its launch */
     uint32_t *leaving, *coming;  /* per node: net transfers in the round */
     uint64_t *sent, *received;   /* per node: how long its uplink needs for all net transfers up to this round; NULL: the
                                   * uplink is as wide as the ports below it */
@@ -155,11 +155,11 @@ static void count_net(const fcp_plan *plan, const sim_rounds *rounds, uint32_t c
 
 static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_ports, round_state *s) {
     const fcp_plan *plan = w->m->plan;
-    const fcp_round_kind kind = (fcp_round_kind)plan->rounds[plan->round_starts[w->m->pass] + c].kind;
     for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
         const sim_launch *l = &rounds->at[i];
         if (!reach(w, l->rank, l->instr, free_ports, &s->ready[l->rank])) return false;
         s->end[l->rank] = s->ready[l->rank];
+        s->instr[l->rank] = l->instr;
     }
     count_net(plan, rounds, c, s, 1);
     for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
@@ -172,6 +172,8 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
             uint64_t takes = sim_model_transfer(w->m, n, rate), ready = s->ready[l->rank];
             if (s->ready[t->peer] > ready) ready = s->ready[t->peer];
             uint64_t done = uplink_time(w->m, s, l->rank, n, ready + takes, free_ports);
+            sim_show_transfer(w->m, w->options, n, l->rank, (const uint32_t[2]){l->instr, s->instr[t->peer]},
+                              (const uint64_t[2]){s->ready[l->rank], s->ready[t->peer]}, ready, done);
             if (done > s->end[l->rank]) s->end[l->rank] = done;
             if (done > s->end[t->peer]) s->end[t->peer] = done;
             w->ranks[l->rank].busy[t->fabric][FCP_SEND] += takes;
@@ -184,27 +186,28 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
         queue *q = &w->queues[l->rank][FCP_COMM];
         if (s->end[l->rank] > q->end) q->end = s->end[l->rank];
         w->end[l->instr] = q->end;
-        w->reason[l->instr] = reason_of(plan, &plan->instrs[l->instr], kind);
+        w->launch[l->instr] = l->instr;
         q->done++;
     }
     return true;
 }
 
-fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, sim_rank *ranks, uint64_t *end, uint64_t *out,
+fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, const sim_options *options, sim_rank *ranks, uint64_t *out,
                   arena *scratch) {
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
     walk w = {.m = m, .ranks = ranks, .queues = arena_zalloc(scratch, p->ranks, sizeof *w.queues, _Alignof(queue)),
-              .end = end ? end : ARENA_NEW(scratch, uint64_t, plan->instrs_count),
-              .reason = ARENA_ZNEW(scratch, sim_reason, plan->instrs_count)};
-    round_state s = {ARENA_NEW(scratch, uint64_t, p->ranks), ARENA_NEW(scratch, uint64_t, p->ranks),
-                     ARENA_ZNEW(scratch, uint32_t, p->nodes), ARENA_ZNEW(scratch, uint32_t, p->nodes), NULL, NULL};
-    if (m->uplink < p->gpus * m->rate[FCP_NET]) {
+              .end = ARENA_NEW(scratch, uint64_t, plan->instrs_count), .launch = ARENA_NEW(scratch, uint32_t, plan->instrs_count),
+              .options = options};
+    round_state s = {.ready = ARENA_NEW(scratch, uint64_t, p->ranks), .end = ARENA_NEW(scratch, uint64_t, p->ranks),
+                     .instr = ARENA_NEW(scratch, uint32_t, p->ranks), .leaving = ARENA_ZNEW(scratch, uint32_t, p->nodes),
+                     .coming = ARENA_ZNEW(scratch, uint32_t, p->nodes)};
+    if (sim_model_shares_uplink(m)) {
         s.sent = ARENA_ZNEW(scratch, uint64_t, p->nodes);
         s.received = ARENA_ZNEW(scratch, uint64_t, p->nodes);
         if (!s.sent || !s.received) return FCP_E_NO_MEMORY;
     }
-    if (!w.queues || !w.end || !w.reason || !s.ready || !s.end || !s.leaving || !s.coming) return FCP_E_NO_MEMORY;
+    if (!w.queues || !w.end || !w.launch || !s.ready || !s.end || !s.instr || !s.leaving || !s.coming) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *x = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);

@@ -15,8 +15,8 @@ typedef struct sim_rounds {
 fcp_code sim_rounds_new(const fcp_plan *plan, fcp_pass pass, arena *memory, sim_rounds *out);
 
 /* Walks the pass. `free_ports`: a launch waits for what its queue says and for nobody else's traffic; the result is then the
- * longest chain of waits. Fills ranks[] (one a rank, zeroed by the caller) and end[] (one an instruction of the plan; NULL:
- * not wanted), and returns the makespan in *out. FCP_E_INTERNAL: the plan cannot proceed. */
-fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, sim_rank *ranks, uint64_t *end, uint64_t *out,
+ * longest chain of waits. Fills ranks[] (one a rank, zeroed by the caller) and returns the makespan in *out. The watcher of
+ * `options`, which may be NULL, gets the timeline. FCP_E_INTERNAL: the plan cannot proceed. */
+fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, const sim_options *options, sim_rank *ranks, uint64_t *out,
                   arena *scratch);
 #endif

@@ -5,9 +5,10 @@
  * does not fill the device: below FOUR_WAVES waves of thread blocks, waves count as whole ones. That rule is assumed; the
  * constants are the profile's.
  *
- * Communication. A transfer takes the latency and then its bytes at the rate of its wire.
+ * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than what
+ * the multiprocessors of the margin can move (without a margin: one), where the profile says how much that is.
  *
- * Everything else (COPY, DELTA, REDUCE) moves memory: a launch, and its bytes over the memory's bandwidth.
+ * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: a launch, and its bytes over the memory's bandwidth.
  *
  * Source: the form of the attention model is fitted in the project's notes to published throughputs; see the profiles.
  */
@@ -20,8 +21,7 @@ uint64_t sim_model_time(uint64_t bytes, uint64_t rate) {
     return time >> 64 ? UINT64_MAX : (uint64_t)time;
 }
 
-/* A number below 2^32 that looks drawn, the same for the same seed and number. */
-static uint32_t drawn(uint64_t seed, uint64_t number) {
+uint32_t sim_model_drawn(uint64_t seed, uint64_t number) {
     uint64_t x = seed * UINT64_C(0x9e3779b97f4a7c15) + number;
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
@@ -30,13 +30,24 @@ static uint32_t drawn(uint64_t seed, uint64_t number) {
 
 static uint64_t noisy(const sim_model *m, uint64_t time, uint64_t number) {
     if (!m->noise) return time;
-    return time + (uint64_t)((unsigned __int128)time * m->noise * drawn(m->seed, number) / 1000 >> 32);
+    return time + (uint64_t)((unsigned __int128)time * m->noise * sim_model_drawn(m->seed, number) / 1000 >> 32);
 }
 
 /* Cells of each class in each shape, over its runs. */
 typedef struct cell_counts {
     uint64_t full, partial;
 } cell_counts;
+
+/* What `time` of a launch's cells and rows takes on the device: on its share of it, in whole waves where they are few, and
+ * no less than its bytes. */
+static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint64_t bytes) {
+    const uint64_t share = m->sms - m->margin;
+    time = (uint64_t)((unsigned __int128)time * m->sms / share);
+    if (items && items < FOUR_WAVES * share)
+        time = (uint64_t)((unsigned __int128)time * ((items + share - 1) / share * share) / items);
+    uint64_t moved = sim_model_time(bytes, m->hbm);
+    return m->kernel.at[SIM_LAUNCH] + (time > moved ? time : moved);
+}
 
 static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
     cell_counts *counts = ARENA_ZNEW(scratch, cell_counts, plan->shapes_count);
@@ -48,15 +59,24 @@ static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
 
 /* Bytes that a visit moves between the device's memory and its multiprocessors at least: its queries' tensors and state
  * once, and the keys of each tile once. */
-static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
+static uint64_t memory_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t q_block, uint64_t keys, bool first, bool last) {
     const fcp_problem *p = plan->problem;
-    uint64_t q = fcp_class_bytes(p, FCP_Q, FCP_FORWARD), kv = fcp_class_bytes(p, FCP_KV, FCP_FORWARD);
-    uint64_t state = fcp_class_bytes(p, FCP_STATE, FCP_FORWARD), dkv = fcp_class_bytes(p, FCP_DKV, FCP_FORWARD);
-    uint64_t tokens = plan->blocks[v->q_block].tokens, keys = 0;
+    const uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass), state = fcp_class_bytes(p, FCP_STATE, pass);
+    const uint64_t tokens = plan->blocks[q_block].tokens;
+    if (pass == FCP_BACKWARD) return tokens * (q + 2 * fcp_class_bytes(p, FCP_DQ, pass)) + keys * (kv + 2 * fcp_class_bytes(p, FCP_DKV, pass));
+    return tokens * (q + (first ? 0 : state) + (last ? fcp_class_bytes(p, FCP_O, pass) : state)) + keys * kv;
+}
+
+static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
+    uint64_t keys = 0;
     for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) keys += plan->blocks[plan->tiles[t].k_block].tokens;
-    if (pass == FCP_BACKWARD) return tokens * (2 * q + 2 * (uint64_t)p->heads * p->head_dim * 4) + keys * (kv + 2 * dkv);
-    bool first = v->flags & FCP_VISIT_FIRST, last = v->flags & FCP_VISIT_LAST;
-    return tokens * (q + (first ? 0 : state) + (last ? q + (uint64_t)p->heads * 4 : state)) + keys * kv;
+    return memory_bytes(plan, pass, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
+}
+
+/* The same of one tile of the visit, if it is a launch of its own. */
+static uint64_t tile_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v, uint32_t t) {
+    bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST, last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;
+    return memory_bytes(plan, pass, v->q_block, plan->blocks[plan->tiles[t].k_block].tokens, first, last);
 }
 
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
@@ -66,39 +86,58 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
     *out = (sim_model){
         .plan = plan, .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
-        .margin = moves ? p->margin : 0, .small = profile->small, .latency = c->latency_ns * 1000,
+        .margin = moves ? p->margin : 0, .small = profile->small, .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
         .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
-        .noise = options ? options->noise : 0, .seed = options ? options->noise_seed : 0};
+        .noise = options ? options->noise : 0, .seed = options ? options->seed : 0,
+        .single = options && options->without & SIM_WITHOUT_FUSION};
+    if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
+    uint64_t moved = profile->channel * (p->margin ? p->margin : 1);
+    if (profile->channel && moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink = (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
     arena scratch = {0};
     cell_counts *shapes = count_shapes(plan, &scratch);
-    sim_visit *visits = ARENA_NEW(memory, sim_visit, plan->visits_count);
-    uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, p->ranks);
-    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count); /* per piece: 1 + the visit that counted its rows */
-    fcp_code code = shapes && visits && tokens && seen ? FCP_OK : FCP_E_NO_MEMORY;
-    for (uint64_t b = 0; !code && b < plan->blocks_count; b++)
-        if (plan->blocks[b].holds & FCP_HOLDS_Q) tokens[plan->blocks[b].home] += plan->blocks[b].tokens;
+    sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
+    uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, plan->blocks_count + p->ranks);
+    uint32_t *first = ARENA_ZNEW(memory, uint32_t, (size_t)p->ranks + 1);
+    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count); /* per piece: the last launch that counted its rows */
+    fcp_code code = shapes && visits && tokens && first && seen ? FCP_OK : FCP_E_NO_MEMORY;
+    const uint64_t heads = (uint64_t)p->range_kv * p->range_sub; /* query heads of a block */
+    for (uint64_t b = 0; !code && b < plan->blocks_count; b++) first[plan->blocks[b].home + 1]++;
+    for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* one entry more: the sum of all */
+    for (uint64_t b = 0; !code && b < plan->blocks_count; b++) {
+        const fcp_block *x = &plan->blocks[b];
+        tokens[first[x->home] + x->home_slot + 1] = x->holds & FCP_HOLDS_Q ? x->tokens : 0;
+    }
+    for (uint32_t r = 0; !code && r < p->ranks; r++)
+        for (uint32_t n = first[r] + 1; n < first[r + 1]; n++) tokens[n] += tokens[n - 1];
+    uint64_t launches = 0;
     for (uint64_t i = 0; !code && i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
-        uint64_t full = 0, partial = 0, rows = 0;
-        for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++)
+        sim_visit *sum = &visits[i];
+        uint64_t rows = 0, time = 0;
+        launches++;
+        for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) {
+            uint64_t tile = 0;
+            if (out->single && t > v->first_tile) launches++, rows = 0;
             for (uint32_t x = plan->tiles[t].first_part; x < plan->tiles[t].first_part + plan->tiles[t].parts; x++) {
                 const fcp_part *part = &plan->parts[x];
-                full += shapes[part->shape].full;
-                partial += shapes[part->shape].partial;
-                if (seen[part->q_piece] == i + 1) continue;
-                seen[part->q_piece] = i + 1;
-                rows += (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL;
+                tile += (shapes[part->shape].full * out->kernel.at[SIM_FULL] + shapes[part->shape].partial * out->kernel.at[SIM_PARTIAL]) * heads;
+                if (seen[part->q_piece] == launches) continue;
+                seen[part->q_piece] = launches;
+                uint64_t here = (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * heads;
+                tile += here * out->kernel.at[SIM_ROW];
+                rows += here;
             }
-        visits[i] = (sim_visit){
-            .time = (full * out->kernel.full + partial * out->kernel.partial + rows * out->kernel.row) * p->heads,
-            .items = rows * p->heads, .bytes = visit_bytes(plan, pass, v)};
+            time += out->single ? launched(out, tile, rows, tile_bytes(plan, pass, v, t)) : tile;
+        }
+        *sum = (sim_visit){.time = time, .items = rows, .bytes = out->single ? 0 : visit_bytes(plan, pass, v)};
     }
     arena_free(&scratch);
     out->visits = visits;
     out->home_tokens = tokens;
+    out->home_first = first;
     return code;
 }
 
@@ -108,40 +147,49 @@ uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
 
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
     uint64_t bytes = sim_model_bytes(m, &m->plan->transfers[t]);
-    return noisy(m, m->latency + sim_model_time(bytes, rate), m->plan->instrs_count + t);
+    return noisy(m, m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate), m->plan->instrs_count + t);
 }
 
 static uint64_t attend(const sim_model *m, const fcp_instr *x) {
-    uint64_t time = 0, items = 0, bytes = 0, share = m->sms - m->margin;
+    uint64_t time = 0, items = 0, bytes = 0;
     for (uint32_t v = x->a; v < x->a + x->b; v++) {
         time += m->visits[v].time;
         items += m->visits[v].items;
         bytes += m->visits[v].bytes;
     }
-    time = (uint64_t)((unsigned __int128)time * m->sms / share);
-    if (items && items < FOUR_WAVES * share)
-        time = (uint64_t)((unsigned __int128)time * ((items + share - 1) / share * share) / items);
-    uint64_t moved = sim_model_time(bytes, m->hbm);
-    return m->kernel.launch + (time > moved ? time : moved);
+    return m->single ? time : launched(m, time, items, bytes);
 }
+
+uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy) {
+    uint64_t bytes = 0;
+    for (uint32_t t = copy->a; t < copy->a + copy->b; t++) bytes += sim_model_bytes(m, &m->plan->transfers[t]);
+    return bytes;
+}
+
+/* What an instruction reads and writes of its block: classes, and how often. Two are added into one of them, or one is made
+ * of another. */
+static const struct touched {
+    fcp_class from, into;
+    uint64_t times;
+} touches[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = {FCP_DKV, FCP_DKV, 2}, [FCP_OP_MERGE] = {FCP_STATE, FCP_STATE, 2}, [FCP_OP_FINISH] = {FCP_STATE, FCP_O, 1},
+                           [FCP_OP_REDUCE_Q] = {FCP_DQ, FCP_DQ, 2}, [FCP_OP_ROUND] = {FCP_DQ, FCP_DQW, 1}};
 
 uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_problem *p = m->plan->problem;
+    const uint64_t *tokens = &m->home_tokens[m->home_first[rank]];
+    const struct touched *t = &touches[x->op];
     uint64_t bytes = 0;
     switch (x->op) {
-    case FCP_OP_ATTEND:
-        return noisy(m, attend(m, x), instr);
+    case FCP_OP_WAIT: case FCP_OP_LAUNCH: return 0;
+    case FCP_OP_ATTEND: return noisy(m, attend(m, x), instr);
     case FCP_OP_COPY: /* each byte is read and written */
-        for (uint32_t t = x->a; t < x->a + x->b; t++) bytes += 2 * sim_model_bytes(m, &m->plan->transfers[t]);
+        bytes = 2 * sim_model_copied(m, x);
         break;
-    case FCP_OP_DELTA: /* reads O and dO, writes a float a head */
-        bytes = m->home_tokens[rank] * (2 * fcp_class_bytes(p, FCP_Q, m->pass) + (uint64_t)p->heads * 4);
+    case FCP_OP_DELTA: /* reads O and dO, writes a float a head: as much as O and an output */
+        bytes = (tokens[x->a + x->b] - tokens[x->a]) * (fcp_class_bytes(p, FCP_O, m->pass) + fcp_class_bytes(p, FCP_DQW, m->pass));
         break;
-    case FCP_OP_REDUCE: /* two are read, one is written */
-        bytes = 3 * m->plan->blocks[x->a].tokens * fcp_class_bytes(p, FCP_DKV, m->pass);
-        break;
-    default: return 0;
+    default: bytes = m->plan->blocks[x->a].tokens * (t->times * fcp_class_bytes(p, t->from, m->pass) + fcp_class_bytes(p, t->into, m->pass));
     }
     return noisy(m, m->small + sim_model_time(bytes, m->hbm), instr);
 }

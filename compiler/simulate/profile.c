@@ -7,11 +7,19 @@
 #include "compiler/simulate/profile.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/base/diag.h"
+#include "runtime/plan/plan.h"
+
 extern const char *const sim_profile_names[], *const sim_profile_texts[];
 extern const unsigned sim_profile_count;
+
+#define NAME(id, member) #member,
+const char *const sim_constant_names[SIM_CONSTANT_COUNT] = {SIM_CONSTANTS(NAME)};
+#undef NAME
 
 /* A line of the text, and what is left of it to read. */
 typedef struct line {
@@ -66,19 +74,32 @@ static const struct unit {
     const char *name;
     uint64_t scale; /* in picoseconds */
 } units[] = {{"ps", 1}, {"ns", 1000}, {"us", 1000000}, {"ms", UINT64_C(1000000000)}};
+typedef enum figure_kind { COUNT, TIME, RATE } figure_kind; /* what a figure is */
+
+/* What has been read: which lines were there. */
+typedef struct reading {
+    sim_profile p;
+    bool sms, small, local, channel;
+    unsigned constants[FCP_PASSES][SIM_HEAD_DIMS]; /* a bit each */
+} reading;
 
 /* VALUE [UNIT] "SOURCE" */
-static fcp_code figure(line *l, const char *name, bool time, uint64_t *out, fcp_error *err) {
+static fcp_code figure(line *l, const char *name, figure_kind kind, uint64_t *out, fcp_error *err) {
     const char *value, *unit;
     size_t value_size = word(l, &value);
     uint64_t scale = 1;
-    if (time) {
+    if (kind == RATE) {
+        size_t size = word(l, &unit);
+        if (size != 4 || memcmp(unit, "GB/s", 4)) return wrong(l, err, "%s needs a rate: GB/s after the number", name);
+        scale = 1000000000;
+    } else if (kind == TIME) {
         size_t size = word(l, &unit);
         scale = 0;
         for (size_t i = 0; i < sizeof units / sizeof *units; i++)
             if (strlen(units[i].name) == size && !memcmp(unit, units[i].name, size)) scale = units[i].scale;
         if (!scale) return wrong(l, err, "%s needs a time: ps, ns, us or ms after the number", name);
     }
+    if (value_size && *value == '-') return wrong(l, err, "%s is %.*s: it must not be negative", name, (int)(value_size < 40 ? value_size : 40), value);
     if (!decimal(value, value_size, scale, out))
         return wrong(l, err, "%s: '%.*s' is no number that fits", name, (int)(value_size < 40 ? value_size : 40), value);
     while (l->at < l->end && (*l->at == ' ' || *l->at == '\t')) l->at++;
@@ -92,35 +113,102 @@ static fcp_code figure(line *l, const char *name, bool time, uint64_t *out, fcp_
     return FCP_OK;
 }
 
-/* forward.128.full: which constant of which kernel. NULL: reported. */
-static uint64_t *constant(line *l, const char *name, sim_profile *p, fcp_error *err) {
-    static const char *const passes[FCP_PASSES] = {"forward.", "backward."};
-    static const char *const constants[] = {"full", "partial", "row", "launch"};
+/* A name that is none: the nearest one, with the head_dim that was typed. */
+static fcp_code unknown(line *l, const char *name, fcp_error *err) {
+    const char *names[5 + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu", "sms", "small", "latency.local", "channel"};
+    char made[FCP_PASSES * SIM_CONSTANT_COUNT][64];
+    size_t count = 5;
+    const char *point = strchr(name, '.'), *second = point ? strchr(point + 1, '.') : NULL;
+    const int size = second ? (int)(second - point - 1) : 3;
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (int i = 0; i < SIM_CONSTANT_COUNT; i++) {
+            snprintf(made[count - 5], sizeof made[0], "%s.%.*s.%s", fcp_pass_names[pass], size, second ? point + 1 : "128", sim_constant_names[i]);
+            names[count] = made[count - 5];
+            count++;
+        }
+    const char *near = diag_nearest(name, strlen(name), names, count);
+    if (near) return wrong(l, err, "'%s' is no figure of a profile; did you mean %s?", name, near);
+    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, forward.128.full, .partial, .row, .launch, backward....", name);
+}
+
+/* forward.128.full: which constant of which kernel. *out_given: its bit, and where the bits are. */
+static fcp_code constant(line *l, const char *name, reading *r, uint64_t **out, unsigned **out_given, unsigned *out_bit, fcp_error *err) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        size_t begin = strlen(passes[pass]);
-        if (strncmp(name, passes[pass], begin)) continue;
+        size_t begin = strlen(fcp_pass_names[pass]) + 1;
+        if (strncmp(name, fcp_pass_names[pass], begin - 1) || name[begin - 1] != '.') continue;
         const char *point = strchr(name + begin, '.');
         uint64_t head_dim = 0;
         if (!point || !decimal(name + begin, (size_t)(point - name) - begin, 1, &head_dim) || !head_dim || head_dim > 1024)
             break;
-        int at = 0;
-        while (at < SIM_HEAD_DIMS && p->head_dims[pass][at] && p->head_dims[pass][at] != head_dim) at++;
-        if (at == SIM_HEAD_DIMS) {
-            wrong(l, err, "a profile has constants for %d sizes of heads at most", SIM_HEAD_DIMS);
-            return NULL;
-        }
-        p->head_dims[pass][at] = (uint32_t)head_dim;
-        sim_kernel *k = &p->kernels[pass][at];
-        uint64_t *const places[] = {&k->full, &k->partial, &k->row, &k->launch};
-        for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-            if (!strcmp(point + 1, constants[i])) return places[i];
+        int at = 0, which = 0;
+        while (at < SIM_HEAD_DIMS && r->p.head_dims[pass][at] && r->p.head_dims[pass][at] != head_dim) at++;
+        while (which < SIM_CONSTANT_COUNT && strcmp(point + 1, sim_constant_names[which])) which++;
+        if (which == SIM_CONSTANT_COUNT) break;
+        if (at == SIM_HEAD_DIMS) return wrong(l, err, "a profile has constants for %d sizes of heads at most", SIM_HEAD_DIMS);
+        r->p.head_dims[pass][at] = (uint32_t)head_dim;
+        *out = &r->p.kernels[pass][at].at[which];
+        *out_given = &r->constants[pass][at];
+        *out_bit = 1u << which;
+        return FCP_OK;
     }
-    wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, forward.128.full, .partial, .row, .launch, backward....", name);
-    return NULL;
+    return unknown(l, name, err);
+}
+
+static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err) {
+    sim_profile *p = &r->p;
+    if (!strcmp(name, "gpu")) {
+        const char *gpu, *rest;
+        size_t size = word(l, &gpu);
+        if (!size || size >= SIM_NAME || word(l, &rest)) return wrong(l, err, "gpu: a name of 1 to %d letters", SIM_NAME - 1);
+        if (*p->name) return wrong(l, err, "gpu is given twice");
+        memcpy(p->name, gpu, size);
+        return FCP_OK;
+    }
+    static const struct { const char *name; size_t value, given; figure_kind kind; } plain[] = {
+        {"sms", offsetof(reading, p.sms), offsetof(reading, sms), COUNT}, {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
+        {"latency.local", offsetof(reading, p.local), offsetof(reading, local), TIME},
+        {"channel", offsetof(reading, p.channel), offsetof(reading, channel), RATE}};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        bool *given = (bool *)((char *)r + plain[i].given);
+        if (strcmp(name, plain[i].name)) continue;
+        if (*given) return wrong(l, err, "%s is given twice", name);
+        *given = true;
+        return figure(l, name, plain[i].kind, (uint64_t *)((char *)r + plain[i].value), err);
+    }
+    uint64_t *place = NULL, value = 0;
+    unsigned *given = NULL, bit = 0;
+    fcp_code code = constant(l, name, r, &place, &given, &bit, err);
+    if (code) return code;
+    if (*given & bit) return wrong(l, err, "%s is given twice", name);
+    if ((code = figure(l, name, TIME, &value, err))) return code;
+    *given |= bit;
+    *place = value;
+    return FCP_OK;
+}
+
+/* Is all there that a profile needs? */
+static fcp_code complete(const line *end, const reading *r, fcp_error *err) {
+    const sim_profile *p = &r->p;
+    if (!*p->name) return wrong(end, err, "the profile does not say which gpu it is of");
+    if (!p->sms) return wrong(end, err, r->sms ? "sms must be above 0" : "the profile has no sms");
+    if (!r->small) return wrong(end, err, "the profile has no small");
+    if (r->local && !p->local) return wrong(end, err, "latency.local must be above 0");
+    if (r->channel && !p->channel) return wrong(end, err, "channel must be above 0");
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        if (!p->head_dims[pass][0]) return wrong(end, err, "the profile has no constants of the %s pass", fcp_pass_names[pass]);
+        for (int i = 0; i < SIM_HEAD_DIMS && p->head_dims[pass][i]; i++)
+            for (int c = 0; c < SIM_CONSTANT_COUNT; c++) {
+                if (!(r->constants[pass][i] >> c & 1))
+                    return wrong(end, err, "the profile has no %s.%u.%s", fcp_pass_names[pass], p->head_dims[pass][i], sim_constant_names[c]);
+                if ((c == SIM_FULL || c == SIM_PARTIAL) && !p->kernels[pass][i].at[c])
+                    return wrong(end, err, "%s.%u.%s must be above 0", fcp_pass_names[pass], p->head_dims[pass][i], sim_constant_names[c]);
+            }
+    }
+    return FCP_OK;
 }
 
 fcp_code sim_profile_read(const char *file, const char *text, size_t size, sim_profile *out, fcp_error *err) {
-    sim_profile p = {.name = ""};
+    reading r = {.p = {.name = ""}};
     uint32_t number = 0;
     for (const char *at = text, *end = text + size; at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -134,34 +222,13 @@ fcp_code sim_profile_read(const char *file, const char *text, size_t size, sim_p
         if (length >= sizeof name || memchr(typed, 0, length)) return wrong(&l, err, "not a name of a figure");
         memcpy(name, typed, length);
         name[length] = 0;
-        fcp_code code = FCP_OK;
-        if (!strcmp(name, "gpu")) {
-            const char *gpu, *rest;
-            size_t gpu_size = word(&l, &gpu);
-            if (!gpu_size || gpu_size >= SIM_NAME || word(&l, &rest)) return wrong(&l, err, "gpu: a name of 1 to %d letters", SIM_NAME - 1);
-            memcpy(p.name, gpu, gpu_size);
-            p.name[gpu_size] = 0;
-            continue;
-        }
-        uint64_t *place, value = 0;
-        bool time = strcmp(name, "sms") != 0;
-        if (!time) place = &p.sms;
-        else if (!strcmp(name, "small")) place = &p.small;
-        else if (!(place = constant(&l, name, &p, err))) return FCP_E_PROFILE;
-        if ((code = figure(&l, name, time, &value, err))) return code;
-        *place = value;
+        fcp_code code = read_line(&l, name, &r, err);
+        if (code) return code;
     }
-    line l = {.file = file, .number = number ? number : 1};
-    if (!*p.name) return wrong(&l, err, "the profile does not say which gpu it is of");
-    if (!p.sms) return wrong(&l, err, "the profile has no sms");
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (!p.head_dims[pass][0]) return wrong(&l, err, "the profile has no constants of the %s pass", pass ? "backward" : "forward");
-        for (int i = 0; i < SIM_HEAD_DIMS && p.head_dims[pass][i]; i++)
-            if (!p.kernels[pass][i].full || !p.kernels[pass][i].partial)
-                return wrong(&l, err, "head_dim %u of the %s pass needs full and partial above 0", p.head_dims[pass][i], pass ? "backward" : "forward");
-    }
-    *out = p;
-    return FCP_OK;
+    const line last = {.file = file, .number = number ? number : 1};
+    fcp_code code = complete(&last, &r, err);
+    if (!code) *out = r.p;
+    return code;
 }
 
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {
@@ -172,7 +239,9 @@ fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {
             return sim_profile_read(name, sim_profile_texts[i], strlen(sim_profile_texts[i]), out, err);
         used += (size_t)snprintf(known + used, sizeof known - used, " %s", sim_profile_names[i]);
     }
-    return fcp_fail(err, FCP_E_PROFILE, "there is no profile of '%.40s': there are%s, and files with --profile", name, known);
+    const char *near = diag_nearest(name, strlen(name), sim_profile_names, sim_profile_count);
+    return fcp_fail(err, FCP_E_PROFILE, "there is no profile of '%.40s'%s%s%s there are%s, and files with --profile", name,
+                    near ? "; did you mean " : ":", near ? near : "", near ? "?" : "", known);
 }
 
 sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim) {
@@ -184,8 +253,7 @@ sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_
         if (here < then) best = i;
     }
     sim_kernel k = profile->kernels[pass][best];
-    k.full = k.full * head_dim / dims[best];
-    k.partial = k.partial * head_dim / dims[best];
-    k.row = k.row * head_dim / dims[best];
+    for (int c = 0; c < SIM_CONSTANT_COUNT; c++)
+        if (c != SIM_LAUNCH) k.at[c] = (uint64_t)((unsigned __int128)k.at[c] * head_dim / dims[best]);
     return k;
 }

@@ -8,8 +8,12 @@
 #include <string.h>
 
 #include "compiler/simulate/engine.h"
+#include "compiler/simulate/events.h"
 
-const char *const sim_reason_names[SIM_REASONS] = {"kv", "return", "reshuffle"};
+const char *const sim_reason_names[SIM_REASONS] = {"kv", "q", "return", "reshuffle"};
+const char *const sim_network_names[SIM_NETWORKS] = {"rounds", "shared", "fluid", "pulls"};
+const char *const sim_without_names[] = {"overlap", "hiding", "fusion"};
+const char *const sim_lane_names[SIM_LANES] = {"compute", "net", "local"};
 const char *const sim_bound_names[SIM_BOUNDS] = {"mean", "compute", "net", "local", "uplink", "path"};
 
 uint64_t sim_largest_bound(const sim_pass *pass) {
@@ -28,38 +32,51 @@ static void raise(uint64_t *bound, uint64_t to) {
     if (to > *bound) *bound = to;
 }
 
-/* What each node sends and receives over net, against its share of the network. */
-static fcp_code bound_uplink(const sim_model *m, const sim_rounds *rounds, sim_pass *out, arena *scratch) {
+/* What each node sends and receives over net, against its share of the network; and what ports are busy for at least. */
+static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool matched, sim_pass *out, arena *scratch) {
     const fcp_plan *plan = m->plan;
-    uint64_t *bytes[2] = {ARENA_ZNEW(scratch, uint64_t, plan->problem->nodes), ARENA_ZNEW(scratch, uint64_t, plan->problem->nodes)};
-    if (!bytes[0] || !bytes[1]) return FCP_E_NO_MEMORY;
+    const fcp_problem *p = plan->problem;
+    uint64_t(*nodes)[2] = arena_zalloc(scratch, p->nodes, sizeof *nodes, _Alignof(uint64_t));
+    uint64_t(*ports)[FCP_FABRICS][2] = arena_zalloc(scratch, p->ranks, sizeof *ports, _Alignof(uint64_t));
+    if (!nodes || !ports) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < rounds->start[rounds->count]; i++) {
         const fcp_instr *x = &plan->instrs[rounds->at[i].instr];
         for (uint32_t n = x->a; n < x->a + x->b; n++) {
             const fcp_transfer *t = &plan->transfers[n];
             if (t->dir != FCP_SEND) continue;
-            uint64_t size = sim_model_bytes(m, t);
+            uint64_t size = sim_model_bytes(m, t), rate = m->rate[t->fabric];
+            uint64_t takes = matched ? sim_model_transfer(m, n, rate) : sim_model_time(size, rate);
             out->bytes[t->fabric] += size;
+            ports[rounds->at[i].rank][t->fabric][FCP_SEND] += takes;
+            ports[t->peer][t->fabric][FCP_RECV] += takes;
             if (t->fabric != FCP_NET) continue;
-            bytes[FCP_SEND][fcp_node_of(plan->problem, rounds->at[i].rank)] += size;
-            bytes[FCP_RECV][fcp_node_of(plan->problem, t->peer)] += size;
+            nodes[fcp_node_of(p, rounds->at[i].rank)][FCP_SEND] += size;
+            nodes[fcp_node_of(p, t->peer)][FCP_RECV] += size;
         }
     }
-    for (uint32_t n = 0; n < plan->problem->nodes; n++)
-        for (int way = 0; way < 2; way++) raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(bytes[way][n], m->uplink));
+    for (uint32_t n = 0; n < p->nodes; n++)
+        for (int way = 0; way < 2; way++) raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(nodes[n][way], m->uplink));
+    for (uint32_t r = 0; r < p->ranks; r++)
+        for (int way = 0; way < 2; way++) {
+            raise(&out->bound[SIM_BOUND_NET], ports[r][FCP_NET][way]);
+            raise(&out->bound[SIM_BOUND_LOCAL], ports[r][FCP_LOCAL][way]);
+        }
     return FCP_OK;
 }
 
-static fcp_code simulate_pass(const sim_model *m, sim_pass *out, arena *memory, arena *scratch) {
+static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory, arena *scratch) {
     const fcp_problem *p = m->plan->problem;
+    const sim_network network = options ? options->network : SIM_NETWORK_ROUNDS;
+    const bool matched = network == SIM_NETWORK_ROUNDS || network == SIM_NETWORK_SHARED;
+    const bool ordered = !(options && options->without & (SIM_WITHOUT_OVERLAP | SIM_WITHOUT_HIDING));
     sim_rounds rounds;
     sim_rank *unhindered = ARENA_ZNEW(scratch, sim_rank, p->ranks);
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
-    out->compute_end = ARENA_ZNEW(memory, uint64_t, m->plan->instrs_count);
-    fcp_code code = unhindered && out->ranks && out->compute_end ? sim_rounds_new(m->plan, m->pass, scratch, &rounds) : FCP_E_NO_MEMORY;
-    if (!code) code = sim_walk(m, &rounds, false, out->ranks, out->compute_end, &out->makespan, scratch);
-    if (!code) code = sim_walk(m, &rounds, true, unhindered, NULL, &out->bound[SIM_BOUND_PATH], scratch);
-    if (!code) code = bound_uplink(m, &rounds, out, scratch);
+    fcp_code code = unhindered && out->ranks ? sim_rounds_new(m->plan, m->pass, scratch, &rounds) : FCP_E_NO_MEMORY;
+    if (!code && network == SIM_NETWORK_ROUNDS && ordered) code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, scratch);
+    else if (!code) code = sim_events(m, options, out->ranks, &out->makespan, scratch);
+    if (!code && matched && ordered) code = sim_walk(m, &rounds, true, NULL, unhindered, &out->bound[SIM_BOUND_PATH], scratch);
+    if (!code) code = bound_wires(m, &rounds, matched, out, scratch);
     if (code) return code;
     uint64_t longest = 0;
     for (uint32_t r = 0; r < p->ranks; r++) {
@@ -67,10 +84,6 @@ static fcp_code simulate_pass(const sim_model *m, sim_pass *out, arena *memory, 
         uint64_t waits = 0;
         out->compute += x->compute;
         raise(&out->bound[SIM_BOUND_COMPUTE], x->compute);
-        for (int way = 0; way < 2; way++) { /* of the unhindered walk: no wire was shared in it */
-            raise(&out->bound[SIM_BOUND_NET], unhindered[r].busy[FCP_NET][way]);
-            raise(&out->bound[SIM_BOUND_LOCAL], unhindered[r].busy[FCP_LOCAL][way]);
-        }
         for (int i = 0; i < SIM_REASONS; i++) waits += x->wait[i];
         if (waits >= longest) {
             longest = waits;
@@ -78,7 +91,7 @@ static fcp_code simulate_pass(const sim_model *m, sim_pass *out, arena *memory, 
         }
     }
     out->bound[SIM_BOUND_MEAN] = out->compute / p->ranks;
-    double products = (double)m->plan->summary->pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->heads);
+    double products = (double)m->plan->summary->pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);
     out->flops = (m->pass == FCP_FORWARD ? 4 : 10) * products;
     return FCP_OK;
 }
@@ -92,7 +105,7 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
         sim_model m;
         if (!(plan->problem->passes >> pass & 1)) continue;
         code = sim_model_new(plan, (fcp_pass)pass, profile, options, &scratch, &m);
-        if (!code) code = simulate_pass(&m, &out->pass[pass], memory, &scratch);
+        if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &scratch);
         arena_reset(&scratch);
     }
     arena_free(&scratch);

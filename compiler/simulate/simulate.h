@@ -17,11 +17,13 @@
 
 #define SIM_SECOND UINT64_C(1000000000000) /* picoseconds */
 
-/* Why a compute queue waits: for keys and values, for gradients on their way home, or for the caller's layout. */
-typedef enum sim_reason { SIM_KV, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
-extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "return", "reshuffle" */
+/* Why a compute queue waits: for keys and values, for queries, for results and gradients on their way home, or for the
+ * caller's layout. */
+typedef enum sim_reason { SIM_KV, SIM_Q, SIM_RETURN, SIM_RESHUFFLE, SIM_REASONS } sim_reason;
+extern const char *const sim_reason_names[SIM_REASONS]; /* "kv", "q", "return", "reshuffle" */
 
-/* No plan with these tables can be faster on these wires and kernels than any of the bounds. */
+/* No plan with these tables can be faster on these wires and kernels than any of the bounds. With a network other than
+ * ROUNDS and SHARED, ports are bounded by their bytes alone, and the chain of waits is not known: `path` is 0. */
 typedef enum sim_bound {
     SIM_BOUND_MEAN,    /* all compute, spread evenly over the ranks */
     SIM_BOUND_COMPUTE, /* the compute of the busiest rank */
@@ -32,6 +34,37 @@ typedef enum sim_bound {
     SIM_BOUNDS
 } sim_bound;
 extern const char *const sim_bound_names[SIM_BOUNDS]; /* "mean", "compute", "net", "local", "uplink", "path" */
+
+/* The timeline: what each rank does when, as a list of intervals. A rank has three lanes. In one lane intervals follow each
+ * other, but a rank sends and receives on a fabric at the same time.
+ *
+ * Example: rank 1's compute lane is {WAIT 0..140 us, cause: its LAUNCH of round 0, reason kv}, {WORK 140..900 us: ATTEND}. Its
+ * net lane is {RECV 20..140 us, ready 3 us, peer 0}: it had come to the round at 3 us, and waited for rank 0 until 20 us. */
+typedef enum sim_lane { SIM_LANE_COMPUTE, SIM_LANE_NET, SIM_LANE_LOCAL, SIM_LANES } sim_lane;
+extern const char *const sim_lane_names[SIM_LANES]; /* "compute", "net", "local" */
+typedef enum sim_doing { SIM_WORK, SIM_WAIT, SIM_SEND, SIM_RECV } sim_doing;
+
+typedef struct sim_interval {
+    uint64_t start, end;      /* picoseconds from the pass's beginning; start < end */
+    uint64_t ready;           /* SEND, RECV: when this rank had come to its launch; until `start` it waited for its peer or a
+                               * port. Else: start */
+    uint64_t bytes;           /* SEND, RECV: on the wire. COPY: what is copied. Else 0 */
+    uint32_t rank, pass;      /* pass: an fcp_pass */
+    sim_lane lane;
+    sim_doing doing;
+    sim_reason reason;        /* WAIT: what for. SEND, RECV: what a compute queue that waits for it would wait for */
+    uint32_t instr;           /* of plan->instrs: the COPY, DELTA, ATTEND, ..., the WAIT, or the LAUNCH on this rank */
+    uint32_t cause;           /* WAIT: the instruction of the rank's other queue that ended last. Else FCP_NONE */
+    uint32_t transfer;        /* SEND, RECV: of plan->transfers, the sender's record at both ends. Else FCP_NONE */
+    uint32_t peer;            /* SEND, RECV: the other rank. Else FCP_NONE */
+    uint32_t stage;           /* of the instruction */
+    uint32_t round;           /* SEND, RECV: counted from 0 in the pass. Else FCP_NONE */
+    uint32_t block;           /* SEND, RECV, REDUCE, MERGE, ...: the block. ATTEND of one visit: its Q block. Else FCP_NONE */
+} sim_interval;
+
+/* Is called with one interval after the other. Those of one rank and lane come in the order in which they begin. Waits of
+ * the communication queue are not among them: `ready` shows them. */
+typedef void sim_watch(void *context, const sim_interval *x);
 
 typedef struct sim_rank {
     uint64_t compute;              /* time its compute queue works */
@@ -48,12 +81,37 @@ typedef struct sim_pass {
     uint64_t bytes[FCP_FABRICS];  /* sent, the reshuffle included */
     double flops;                 /* of the allowed pairs */
     sim_rank *ranks;              /* one a rank; in the arena of the call */
-    uint64_t *compute_end;        /* per instruction of the plan: when it ends, if it is of this pass */
 } sim_pass;
+
+/* How transfers meet. What a plan does is ROUNDS; the others say what its rounds are worth. */
+typedef enum sim_network {
+    SIM_NETWORK_ROUNDS, /* as planned: one send and one receive a round and fabric. Behind an oversubscribed uplink the
+                         * transfers of a round share it evenly, and rounds are served in order */
+    SIM_NETWORK_SHARED, /* the same, but what is in flight shares ports and uplinks max-min fairly */
+    SIM_NETWORK_FLUID,  /* the same, and a rank begins all rounds of a stage at once */
+    SIM_NETWORK_PULLS,  /* no rounds: a rank asks for one block after the other, in an order drawn from `seed`; who is asked
+                         * serves one after the other, in the order of asking */
+    SIM_NETWORKS
+} sim_network;
+extern const char *const sim_network_names[SIM_NETWORKS]; /* "rounds", "shared", "fluid", "pulls" */
+
+/* What can be left out, to see what it is worth. */
+enum {
+    SIM_WITHOUT_OVERLAP = 1, /* blocks come first, then all is computed, then gradients return; between layouts that come
+                              * before everything else and go after it */
+    SIM_WITHOUT_HIDING = 2,  /* the caller's layout comes in before everything else and goes out after it */
+    SIM_WITHOUT_FUSION = 4,  /* each tile is a launch of its own */
+    SIM_WITHOUT_COUNT = 3
+};
+extern const char *const sim_without_names[SIM_WITHOUT_COUNT]; /* "overlap", "hiding", "fusion" */
 
 typedef struct sim_options {
     uint32_t noise;       /* per mille: each kernel and transfer takes up to this much longer; 0: none */
-    uint64_t noise_seed;  /* of the draw; the same seed draws the same noise */
+    uint64_t seed;        /* of noise and of the order of pulls; the same seed draws the same */
+    sim_network network;
+    uint32_t without;     /* bits SIM_WITHOUT_*; without OVERLAP or HIDING, ROUNDS is SHARED */
+    sim_watch *watch;     /* gets the timeline of both passes; NULL: none is made */
+    void *context;        /* for watch */
 } sim_options;
 
 typedef struct sim_result {

@@ -484,17 +484,29 @@ bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tok
 
 bool parse_program(diags *d, arena *a, uint32_t number, ast *out) { return parse_tokens(d, a, number, out, NULL); }
 
-expr *parse_value(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end) {
+/* A parse whose tree goes into *out. NULL: no memory, reported. */
+static parse *begin_parse(diags *d, ast *out) {
     parse *p = calloc(1, sizeof *p);
-    if (!p) {
-        diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
-        return NULL;
-    }
-    ast none = {0};
-    p->tree.program = &none;
+    if (p) p->tree.program = out;
+    else diag_error(d, FCP_E_NO_MEMORY, SPAN_NONE, "out of memory");
+    return p;
+}
+
+mask *parse_mask(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end) {
+    ast item = {0};
+    parse *p = begin_parse(d, &item);
     size_t before = diag_errors(d);
-    bool ok = run(p, d, a, number, begin, end, T_VALUE);
-    expr *value = ok && diag_errors(d) == before ? p->tree.value : NULL;
+    bool ok = p && run(p, d, a, number, begin, end, T_PROGRAM) && diag_errors(d) == before;
+    free(p);
+    return ok && !item.sections && item.masks == item.last_mask ? item.masks : NULL;
+}
+
+expr *parse_value(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end) {
+    ast none = {0};
+    parse *p = begin_parse(d, &none);
+    size_t before = diag_errors(d);
+    bool ok = p && run(p, d, a, number, begin, end, T_VALUE) && diag_errors(d) == before;
+    expr *value = ok ? p->tree.value : NULL;
     free(p);
     return value;
 }

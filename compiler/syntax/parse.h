@@ -16,6 +16,8 @@ typedef struct token_list {
     size_t count, room;
 } token_list;
 bool parse_tokens(diags *d, arena *a, uint32_t number, ast *out, token_list *tokens);
+/* Parses bytes [begin, end) of a source, which are one mask or score. NULL: they are not, or no memory; reported. */
+mask *parse_mask(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end);
 /* Parses bytes [begin, end) of a source as the value of a key. NULL: an error, reported in d. */
 expr *parse_value(diags *d, arena *a, uint32_t number, uint32_t begin, uint32_t end);
 

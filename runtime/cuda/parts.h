@@ -38,7 +38,7 @@
 
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
-    CUDA_GATHER, CUDA_KERNELS
+    CUDA_MERGE, CUDA_STATE_OUT, CUDA_GATHER, CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL: the plan does not use it */

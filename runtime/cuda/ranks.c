@@ -35,16 +35,14 @@ static void count_memory(cuda_device *d, size_t bytes, size_t held) {
 static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
     const fcp_homes *h = &s->homes[index];
-    uint32_t dkv = 0;
     fcp_code code = FCP_OK;
     r->device = &s->devices[(index - s->base.first_rank) % s->device_count];
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         fcp_slots *slots = &r->slots[pass];
-        fcp_slots_of(s->plan, (fcp_pass)pass, index, h->homes, h->tokens, slots);
-        fcp_arena_lay(s->plan, (fcp_pass)pass, index, slots, h->first, (void *)(uintptr_t)NOWHERE, &r->arena[pass]);
+        fcp_slots_of(s->plan, (fcp_pass)pass, index, h->homes, slots);
+        fcp_arena_lay(s->plan, (fcp_pass)pass, index, h, slots, (void *)(uintptr_t)NOWHERE, &r->arena[pass]);
         if (r->arena[pass].bytes > r->arena_bytes) r->arena_bytes = r->arena[pass].bytes;
-        if (slots->dkv > dkv) dkv = slots->dkv;
         code = fcp_cuda_work_make(s, r, (fcp_pass)pass, err);
         if (!code) code = fcp_cuda_early_find(s, index, (fcp_pass)pass, err);
         count_memory(r->device, r->work[pass].size, r->work[pass].held);
@@ -58,7 +56,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, r->messages_bytes, r->messages_held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, r->lock_words * 4, r->locks_held);
-    if (!code && fcp_partials_make(&r->partials, h->homes, dkv))
+    if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
 }
@@ -133,8 +131,8 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         cuda_work *w = &r->work[pass];
-        fcp_arena_lay(s->plan, (fcp_pass)pass, index, &r->slots[pass], s->homes[index].first, (void *)(uintptr_t)r->memory,
-                      &r->arena[pass]);
+        fcp_arena_lay(s->plan, (fcp_pass)pass, index, &s->homes[index], &r->slots[pass],
+                      (void *)(uintptr_t)r->memory, &r->arena[pass]);
         if (w->size) code = fcp_cuda_memory_again(s, r->device, w->size, w->bytes, "work lists", &w->memory, &w->held, err);
         free(w->bytes);
         w->bytes = NULL;

@@ -93,10 +93,15 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
         if (q == FCP_COMM) code = mark(x, rank, q, err);
         return code ? code : fcp_cuda_event_await(x->s, r->streams[q], other->done[i->a - 1], err);
     case FCP_OP_COPY: return FCP_OK;
-    case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, err);
-    case FCP_OP_REDUCE: return fcp_cuda_reduce(x->s, r, i, err);
+    case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, i, err);
+    case FCP_OP_REDUCE:
+    case FCP_OP_REDUCE_Q:
+    case FCP_OP_MERGE: return fcp_cuda_reduce(x->s, r, i, err);
+    case FCP_OP_FINISH:
+    case FCP_OP_ROUND: return fcp_cuda_make_result(x->s, r, i, err);
     case FCP_OP_ATTEND:
         if (x->pass == FCP_BACKWARD) code = fcp_cuda_open_accumulators(x->s, r, i, err);
+        else fcp_partials_attended(&r->partials, x->plan, i);
         return code ? code : fcp_cuda_attend(x->s, r, x->pass, &r->work[x->pass].attends[w->attend++], err);
     case FCP_OP_LAUNCH:
         if (fcp_cuda_moved_by(x->plan, x->pass, i) != FCP_CLASSES) return FCP_OK;
@@ -169,7 +174,7 @@ static void close_walk(recorder *x, uint32_t rank) {
         free(w->queues[q].awaited);
     }
     if (w->prepared) fcp_cuda_event_give(d, w->prepared);
-    free(w->wires.list);
+    fcp_wires_free(&w->wires);
 }
 
 static fcp_code walk_all(recorder *x, fcp_error *err) {

@@ -324,6 +324,6 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, b
                 else if (fcp_cuda_moved_by(plan, pass, x) == cls) code = move_launch(s, r, pass, x, own, &wires, err);
             }
         }
-    free(wires.list);
+    fcp_wires_free(&wires);
     return code;
 }

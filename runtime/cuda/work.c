@@ -170,44 +170,98 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     return support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
 }
 
-fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
+fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
-    fk_support x = {.to = (uintptr_t)a->delta,
-                    .from = (uintptr_t)a->o,
-                    .other = (uintptr_t)a->d_o,
-                    .count = a->home_first[FCP_QUERIES][a->homes] * s->plan->problem->heads};
-    return support(s, rank, CUDA_DELTA, x, FK_SUPPORT_THREADS / 32, err);
+    const fcp_problem *p = s->plan->problem;
+    const uint64_t *tokens = a->home_first[FCP_QUERIES];
+    uint64_t first = tokens[x->a] * p->heads, bytes = p->head_dim * sizeof(uint16_t);
+    fk_support rows = {.to = (uintptr_t)(a->delta + first),
+                       .from = (uintptr_t)a->o + first * bytes,
+                       .other = (uintptr_t)a->d_o + first * bytes,
+                       .count = tokens[x->a + x->b] * p->heads - first};
+    return support(s, rank, CUDA_DELTA, rows, FK_SUPPORT_THREADS / 32, err);
+}
+
+/* Copies numbers of float from one place of the arena to another, or adds them there. */
+static fcp_code put(fcp_cuda_session *s, cuda_rank *rank, bool copy, const void *to, const void *from, uint64_t count,
+                    fcp_error *err) {
+    if (copy)
+        return fcp_cuda_copy(s, rank->device, (uintptr_t)to, rank->device, (uintptr_t)from, count * sizeof(float),
+                             rank->streams[FCP_COMPUTE], err);
+    fk_support add = {.to = (uintptr_t)to, .from = (uintptr_t)from, .count = count};
+    return support(s, rank, CUDA_ADD, add, 2 * FK_SUPPORT_THREADS, err);
+}
+
+/* Merges a state into another, or puts it where there is none yet. */
+static fcp_code merge(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, bool first, fcp_error *err) {
+    const fcp_arena *a = &rank->arena[FCP_FORWARD];
+    uint64_t rows = (uint64_t)s->plan->blocks[x->a].tokens * a->heads;
+    float *from[3], *to[3];
+    fcp_arena_state(a, x->b, &from[0], &from[1], &from[2]);
+    fcp_arena_state(a, x->c, &to[0], &to[1], &to[2]);
+    if (!first) {
+        fk_support merge = {.to = (uintptr_t)to[0], .from = (uintptr_t)from[0], .count = rows,
+                            .other = (uint64_t)s->plan->problem->max_q_block * a->heads};
+        return support(s, rank, CUDA_MERGE, merge, FK_SUPPORT_THREADS / 32, err);
+    }
+    fcp_code code = put(s, rank, true, to[0], from[0], rows * s->plan->problem->head_dim, err);
+    for (int i = 1; !code && i < 3; i++) code = put(s, rank, true, to[i], from[i], rows, err);
+    return code;
 }
 
 fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
-    const fcp_problem *p = s->plan->problem;
-    uint64_t count = (uint64_t)s->plan->blocks[x->a].tokens * p->kv_heads * p->head_dim;
+    uint64_t tokens = s->plan->blocks[x->a].tokens, head_dim = s->plan->problem->head_dim;
+    bool first = fcp_partials_reduce(&rank->partials, x);
+    /* a copy writes no mark of its own */
+    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK;
+    if (code) return code;
+    if (x->op == FCP_OP_MERGE) return merge(s, rank, x, first, err);
+    if (x->op == FCP_OP_REDUCE_Q)
+        return put(s, rank, first, fcp_arena_rows(a, x->c).dq, fcp_arena_rows(a, x->b).dq, tokens * a->heads * head_dim, err);
     float *from[2], *to[2];
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
-    bool first = fcp_partials_reduce(&rank->partials, x);
-    fcp_code code = first ? fcp_cuda_mark(s, rank, FCP_COMPUTE, rank->mark, err) : FCP_OK; /* a copy writes no mark of its own */
-    for (int i = 0; !code && i < 2; i++) {
-        fk_support add = {.to = (uintptr_t)to[i], .from = (uintptr_t)from[i], .count = count};
-        code = first ? fcp_cuda_copy(s, rank->device, add.to, rank->device, add.from, count * sizeof(float),
-                                     rank->streams[FCP_COMPUTE], err)
-                     : support(s, rank, CUDA_ADD, add, 2 * FK_SUPPORT_THREADS, err);
-    }
+    for (int i = 0; !code && i < 2; i++)
+        code = put(s, rank, first, to[i], from[i], tokens * a->kv_heads * head_dim, err);
     return code;
+}
+
+fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
+    const fcp_arena *a = &rank->arena[x->op == FCP_OP_FINISH ? FCP_FORWARD : FCP_BACKWARD];
+    const fcp_block *block = &s->plan->blocks[x->a];
+    uint64_t rows = (uint64_t)block->tokens * a->heads;
+    fcp_partials_finished(&rank->partials, x);
+    if (x->op == FCP_OP_ROUND) {
+        fk_support round = {.to = (uintptr_t)fcp_arena_rows(a, x->c).dq_out, .from = (uintptr_t)fcp_arena_rows(a, x->b).dq,
+                            .count = rows * s->plan->problem->head_dim};
+        return support(s, rank, CUDA_ROUND, round, 2 * FK_SUPPORT_THREADS, err);
+    }
+    float *o, *m, *l;
+    fcp_rows_at home = fcp_arena_rows(a, block->home_slot);
+    fcp_arena_state(a, x->b, &o, &m, &l);
+    fk_support finish = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)o,
+                         .other = (uint64_t)s->plan->problem->max_q_block * a->heads, .count = rows,
+                         .sinks = rank->device->sinks, .heads = a->heads};
+    return support(s, rank, CUDA_STATE_OUT, finish, FK_SUPPORT_THREADS / 32, err);
 }
 
 fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
+    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
     fcp_partials_walk walk = {0};
-    uint32_t slot, tokens;
+    fcp_partial sum;
     fcp_code code = FCP_OK;
-    while (!code && fcp_partials_next(&rank->partials, s->plan, x, &walk, &slot, &tokens)) {
+    while (!code && fcp_partials_next(&rank->partials, s->plan, x, &walk, &sum)) {
+        size_t number = (size_t)sum.tokens * p->head_dim * sizeof(float);
+        if (sum.cls == FCP_DQ) {
+            code = fill(s, rank, (uintptr_t)fcp_arena_rows(a, sum.slot).dq, 0, number * a->heads, err);
+            continue;
+        }
         float *dk, *dv;
-        size_t bytes = (size_t)tokens * p->kv_heads * p->head_dim * sizeof(float);
-        fcp_arena_dkv(&rank->arena[FCP_BACKWARD], slot, &dk, &dv);
-        code = fill(s, rank, (uintptr_t)dk, 0, bytes, err);
-        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, bytes, err);
+        fcp_arena_dkv(a, sum.slot, &dk, &dv);
+        code = fill(s, rank, (uintptr_t)dk, 0, number * a->kv_heads, err);
+        if (!code) code = fill(s, rank, (uintptr_t)dv, 0, number * a->kv_heads, err);
     }
     return code;
 }
@@ -221,18 +275,32 @@ static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue
     return launch(s, rank, queue, CUDA_ROUND, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
+/* Rounds the dQ of home slots [first, end), but of those blocks that get it rounded. */
+static fcp_code round_queries(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, uint32_t first, uint32_t end,
+                              fcp_error *err) {
+    const fcp_arena *a = &rank->arena[FCP_BACKWARD];
+    const uint64_t *queries = a->home_first[FCP_QUERIES], q = (uint64_t)a->heads * s->plan->problem->head_dim;
+    fcp_code code = FCP_OK;
+    for (uint32_t from = first, to; !code && from < end; from = to) {
+        bool whole = s->plan->blocks[a->home_block[from]].flags & FCP_BLOCK_WHOLE;
+        for (to = from + 1; to < end && !(s->plan->blocks[a->home_block[to]].flags & FCP_BLOCK_WHOLE) == !whole;) to++;
+        if (!whole) code = round_part(s, rank, queue, a->dq_out, a->dq, queries[from] * q, queries[to] * q, err);
+    }
+    return code;
+}
+
 fcp_code fcp_cuda_finish(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, bool early, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
     const uint8_t *is_early = rank->early[FCP_BACKWARD].slots;
     const fcp_problem *p = s->plan->problem;
-    uint64_t q = (uint64_t)p->heads * p->head_dim, kv = (uint64_t)p->kv_heads * p->head_dim;
+    uint64_t kv = (uint64_t)a->kv_heads * p->head_dim;
     fcp_code code = FCP_OK;
     for (uint32_t first = 0, end; !code && first < a->homes; first = end) {
         bool now = (is_early && is_early[first]) == early;
         for (end = first + 1; end < a->homes && (is_early && is_early[end]) == (is_early && is_early[first]);) end++;
         if (!now) continue;
-        const uint64_t *queries = a->home_first[FCP_QUERIES], *keys = a->home_first[FCP_KEYS];
-        code = round_part(s, rank, queue, a->dq_out, a->dq, queries[first] * q, queries[end] * q, err);
+        const uint64_t *keys = a->home_first[FCP_KEYS];
+        code = round_queries(s, rank, queue, first, end, err);
         if (!code) code = round_part(s, rank, queue, a->dk_out, a->dk, keys[first] * kv, keys[end] * kv, err);
         if (!code) code = round_part(s, rank, queue, a->dv_out, a->dv, keys[first] * kv, keys[end] * kv, err);
     }

@@ -1,9 +1,9 @@
 /* arena.h: the memory of one rank during a pass.
  *
  * A rank is home of some blocks: it owns their tokens. During a pass it also holds blocks of other ranks for a while:
- * keys and values that it received, partial gradients, and running sums of rows that have not seen all their keys.
- * These are in *slots*. The plan numbers them: slots below the number of home blocks are the home blocks themselves,
- * the others are transient, and are used again and again.
+ * keys and values that it received, rows that it computes for their home, partial gradients, and running sums of rows
+ * that have not seen all their keys. These are in *slots*. The plan numbers them: slots below the number of home blocks
+ * are the home blocks themselves, the others are transient, and are used again and again.
  *
  * Example: a rank with 3 home blocks and 2 transient KV slots has KV slots 0 to 4. A tile that reads slot 1 reads the
  * rank's own second block; one that reads slot 4 reads what a launch has put into the second transient slot.
@@ -12,59 +12,66 @@
 #define FCP_EXEC_ARENA_H
 #include "runtime/plan/plan.h"
 
-/* Where everything lies in a rank's arena. Rows are as on the wire: [heads or kv_heads][head_dim] of a token, dense.
- * The home blocks of a rank follow each other in the order of their home slots; of each side (queries, keys) only
- * blocks that hold it are there. A transient slot is as large as the largest block:
- *   KV      K of max_block tokens, then V, in the dtype
- *   DKV     dK of max_block tokens, then dV, in float32
- *   STATE   O before it is divided, [max_q_block][heads][head_dim], then m [max_q_block][heads] in log2 units, then l
- *           likewise, in float32 */
-typedef struct fcp_arena {
-    const fcp_plan *plan;
-    fcp_pass pass;
-    uint32_t rank, homes;
-    const uint64_t *home_first[FCP_SIDES]; /* [homes + 1]: the first home query, or key, of each home slot */
-    uint32_t kv_slots, state_slots, dkv_slots; /* transient ones */
-    size_t bytes;                   /* of all of it */
-
-    /* Of home tokens. A pass has those that it reads or writes; the others are NULL. */
-    void *q, *k, *v, *o, *d_o;      /* in the dtype */
-    float *lse, *delta;             /* [queries][heads] */
-    float *dq, *dk, *dv;            /* sums under way */
-    void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype */
-    /* Transient slots. */
-    char *kv;
-    float *state, *dkv;
-} fcp_arena;
-
 /* The home blocks of a rank. A block that does not hold a side has no tokens of it. */
 typedef struct fcp_homes {
     uint32_t homes;                   /* how many */
+    const uint32_t *block;            /* [homes]: the block in each home slot */
     uint64_t tokens[FCP_SIDES];       /* of all of them */
-    const uint64_t *first[FCP_SIDES]; /* [homes + 1]: as fcp_arena's home_first */
+    const uint64_t *first[FCP_SIDES]; /* [homes + 1]: the first home query, or key, of each home slot */
 } fcp_homes;
 /* An array with an entry for each rank, in one piece of memory that the caller frees with free(). NULL: out of
  * memory. */
 fcp_homes *fcp_homes_of(const fcp_plan *plan);
 
-/* How many slots a rank uses in a pass. It is found by walking over the rank's instructions. */
+/* How many transient slots of each class a rank uses in a pass; 0 of IN and OUT, and of classes that the pass does not
+ * have. It is found by walking over the rank's instructions. */
 typedef struct fcp_slots {
-    uint32_t homes, kv, state, dkv; /* homes; transient ones */
-    uint64_t home_tokens[FCP_SIDES];
+    uint64_t count[FCP_CLASSES];
 } fcp_slots;
-void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes,
-                  const uint64_t home_tokens[FCP_SIDES], fcp_slots *out_slots);
+void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t homes, fcp_slots *out_slots);
+
+/* Where everything lies in a rank's arena. Rows are as on the wire: [heads or kv_heads][head_dim] of a token, dense,
+ * with the heads of the block's range only. The home blocks of a rank follow each other in the order of their home
+ * slots; of each side (queries, keys) only blocks that hold it are there. A transient slot is as large as the largest
+ * block:
+ *   KV      K of max_block tokens, then V, in the dtype
+ *   DKV     dK of max_block tokens, then dV, in float32
+ *   STATE   O before it is divided, [max_q_block][heads][head_dim], then m [max_q_block][heads] in log2 units, then l
+ *           likewise, in float32
+ *   others  max_q_block rows of each tensor of the class. They follow the home rows of that tensor without a gap, so
+ *           that one number tells where the rows of any slot begin: fcp_arena_row */
+typedef struct fcp_arena {
+    const fcp_plan *plan;
+    fcp_pass pass;
+    uint32_t rank, homes;
+    uint32_t heads, kv_heads;              /* of a range of heads */
+    const uint32_t *home_block;            /* as fcp_homes has them */
+    const uint64_t *home_first[FCP_SIDES];
+    fcp_slots slots;
+    size_t bytes;                          /* of all of it */
+
+    /* Of home tokens, and behind those of queries the transient slots of a class, whose letter stands there: Q, O, D (DQ)
+     * and W (DQW). A pass has those that it reads or writes; the others are NULL. */
+    void *q, *k, *v, *o, *d_o;      /* in the dtype; q: Q; d_o: Q; o: forward O, backward none */
+    float *lse, *delta;             /* [queries][heads]; lse: forward O, backward Q; delta: Q */
+    float *dq, *dk, *dv;            /* sums under way; dq: D */
+    void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype; dq_out: W */
+    /* Transient slots. */
+    char *kv;
+    float *state, *dkv;
+} fcp_arena;
+
 /* The bytes of an arena. */
-size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_slots *slots);
-/* Lays an arena out that begins at `memory`. home_first must live as long as the arena. */
-void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_slots *slots,
-                   const uint64_t *const home_first[FCP_SIDES], void *memory, fcp_arena *out_arena);
+size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_homes *homes, const fcp_slots *slots);
+/* Lays an arena out that begins at `memory`. What homes points to must live as long as the arena. */
+void fcp_arena_lay(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_homes *homes, const fcp_slots *slots,
+                   void *memory, fcp_arena *out_arena);
 
 /* Where a slot begins: K and V of a KV slot, dK and dV of a DKV slot, O, m and l of a STATE slot (which are all
  * transient). */
 static inline void fcp_arena_kv(const fcp_arena *a, uint32_t slot, char **out_k, char **out_v) {
     const fcp_problem *p = a->plan->problem;
-    size_t row = (size_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    size_t row = (size_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     if (slot < a->homes) {
         *out_k = (char *)a->k + a->home_first[FCP_KEYS][slot] * row;
         *out_v = (char *)a->v + a->home_first[FCP_KEYS][slot] * row;
@@ -75,7 +82,7 @@ static inline void fcp_arena_kv(const fcp_arena *a, uint32_t slot, char **out_k,
 }
 static inline void fcp_arena_dkv(const fcp_arena *a, uint32_t slot, float **out_dk, float **out_dv) {
     const fcp_problem *p = a->plan->problem;
-    size_t row = (size_t)p->kv_heads * p->head_dim;
+    size_t row = (size_t)a->kv_heads * p->head_dim;
     if (slot < a->homes) {
         *out_dk = a->dk + a->home_first[FCP_KEYS][slot] * row;
         *out_dv = a->dv + a->home_first[FCP_KEYS][slot] * row;
@@ -86,8 +93,20 @@ static inline void fcp_arena_dkv(const fcp_arena *a, uint32_t slot, float **out_
 }
 static inline void fcp_arena_state(const fcp_arena *a, uint32_t slot, float **out_o, float **out_m, float **out_l) {
     const fcp_problem *p = a->plan->problem;
-    *out_o = a->state + (size_t)slot * p->max_q_block * p->heads * (p->head_dim + 2);
-    *out_m = *out_o + (size_t)p->max_q_block * p->heads * p->head_dim;
-    *out_l = *out_m + (size_t)p->max_q_block * p->heads;
+    *out_o = a->state + (size_t)slot * p->max_q_block * a->heads * (p->head_dim + 2);
+    *out_m = *out_o + (size_t)p->max_q_block * a->heads * p->head_dim;
+    *out_l = *out_m + (size_t)p->max_q_block * a->heads;
 }
+/* The row, in the tensors of its class, where a slot of class Q, O, DQ or DQW begins. */
+static inline size_t fcp_arena_row(const fcp_arena *a, uint32_t slot) {
+    if (slot < a->homes) return a->home_first[FCP_QUERIES][slot];
+    return a->home_first[FCP_QUERIES][a->homes] + (size_t)(slot - a->homes) * a->plan->problem->max_q_block;
+}
+/* The rows of a slot of class Q, O, DQ or DQW. Those tensors are there that the class has in the pass, and others mean
+ * nothing: Q has q, and backward d_o, lse and delta; O has o and lse; DQ has dq; DQW has dq_out. */
+typedef struct fcp_rows_at {
+    char *q, *o, *d_o, *dq_out;
+    float *lse, *delta, *dq;
+} fcp_rows_at;
+fcp_rows_at fcp_arena_rows(const fcp_arena *arena, uint32_t slot);
 #endif

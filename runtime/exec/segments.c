@@ -15,34 +15,61 @@ static void add(struct list *l, const void *tensor, size_t bytes) {
     l->out[l->count++] = (fcp_segment){(char *)(uintptr_t)tensor + l->first * bytes, l->tokens * bytes};
 }
 
+/* Bytes of a token, of the heads of one range. */
 struct token_bytes {
-    size_t kv; /* of K or V */
+    size_t q, kv, row; /* of Q, of K or V, of LSE */
 };
 
-static struct token_bytes token_bytes(const fcp_problem *p) {
-    size_t e = fcp_dtype_size((fcp_dtype)p->dtype);
-    return (struct token_bytes){(size_t)p->kv_heads * p->head_dim * e};
+static size_t head_bytes(const fcp_problem *p) { return p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype); }
+
+static struct token_bytes token_bytes(const fcp_arena *a) {
+    size_t number = head_bytes(a->plan->problem);
+    return (struct token_bytes){a->heads * number, a->kv_heads * number, a->heads * sizeof(float)};
 }
 
-/* Keys and values, or their partial gradients: rows of a slot. */
+/* Rows of a slot. */
 static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, struct token_bytes b) {
-    const fcp_problem *p = a->plan->problem;
-    if (t->cls == FCP_KV) {
-        char *k, *v;
+    size_t wide = (size_t)a->plan->problem->head_dim * sizeof(float); /* a head in float32 */
+    fcp_rows_at x;
+    char *k, *v;
+    float *o, *m, *sum;
+    switch (t->cls) {
+    case FCP_KV:
         fcp_arena_kv(a, t->slot, &k, &v);
         add(l, k, b.kv);
         add(l, v, b.kv);
-    } else {
-        float *dk, *dv;
-        size_t bytes = (size_t)p->kv_heads * p->head_dim * sizeof(float);
-        fcp_arena_dkv(a, t->slot, &dk, &dv);
-        add(l, dk, bytes);
-        add(l, dv, bytes);
+        break;
+    case FCP_DKV:
+        fcp_arena_dkv(a, t->slot, &m, &sum);
+        add(l, m, a->kv_heads * wide);
+        add(l, sum, a->kv_heads * wide);
+        break;
+    case FCP_STATE:
+        fcp_arena_state(a, t->slot, &o, &m, &sum);
+        add(l, o, a->heads * wide);
+        add(l, m, b.row);
+        add(l, sum, b.row);
+        break;
+    case FCP_Q:
+        x = fcp_arena_rows(a, t->slot);
+        add(l, x.q, b.q);
+        if (a->pass == FCP_FORWARD) break;
+        add(l, x.d_o, b.q);
+        add(l, x.lse, b.row);
+        add(l, x.delta, b.row);
+        break;
+    case FCP_O:
+        x = fcp_arena_rows(a, t->slot);
+        add(l, x.o, b.q);
+        add(l, x.lse, b.row);
+        break;
+    case FCP_DQ: add(l, fcp_arena_rows(a, t->slot).dq, a->heads * wide); break;
+    default: add(l, fcp_arena_rows(a, t->slot).dq_out, b.q); /* DQW */
     }
 }
 
 uint32_t fcp_segments_block(const fcp_arena *a, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]) {
     struct list l = {out, 0, t->first, t->tokens};
-    add_slot(&l, a, t, token_bytes(a->plan->problem));
+    add_slot(&l, a, t, token_bytes(a));
     return l.count;
 }

@@ -93,6 +93,13 @@ fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes
     return net->transport->collect ? net->transport->collect(net, from, memory, bytes, err) : FCP_OK;
 }
 
+/* Bytes that a transfer's message takes; 0: it has none. */
+static size_t message_room(const fcp_arena *arena, const fcp_transfer *t) {
+    if (t->cls != FCP_IN && t->cls != FCP_OUT) return 0;
+    size_t bytes = fcp_message_bytes(arena->plan, arena->pass, t);
+    return (bytes + FCP_MESSAGE_ALIGN - 1) / FCP_MESSAGE_ALIGN * FCP_MESSAGE_ALIGN;
+}
+
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,
                         fcp_error *err) {
     if (launch->b > wires->capacity) {
@@ -101,7 +108,15 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages
         wires->list = bigger;
         wires->capacity = launch->b;
     }
-    char *at = messages;
+    size_t need = 0;
+    for (uint32_t i = 0; i < launch->b; i++) need += message_room(arena, &arena->plan->transfers[launch->a + i]);
+    if (!messages && need > wires->messages_held) {
+        free(wires->messages);
+        wires->messages_held = 0;
+        if (!(wires->messages = malloc(need))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes of messages", need);
+        wires->messages_held = need;
+    }
+    char *at = messages ? messages : wires->messages;
     for (uint32_t i = 0; i < launch->b; i++) {
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
         fcp_wire *w = &wires->list[i];
@@ -110,10 +125,15 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages
             w->segments = (uint16_t)fcp_segments_block(arena, t, w->segment);
             continue;
         }
-        size_t bytes = fcp_message_bytes(arena->plan, arena->pass, t);
         w->segments = 1;
-        w->segment[0] = (fcp_segment){at, bytes};
-        at += (bytes + FCP_MESSAGE_ALIGN - 1) / FCP_MESSAGE_ALIGN * FCP_MESSAGE_ALIGN;
+        w->segment[0] = (fcp_segment){at, fcp_message_bytes(arena->plan, arena->pass, t)};
+        at += message_room(arena, t);
     }
     return FCP_OK;
+}
+
+void fcp_wires_free(fcp_wires *wires) {
+    free(wires->list);
+    free(wires->messages);
+    *wires = (fcp_wires){0};
 }

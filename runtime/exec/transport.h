@@ -128,14 +128,18 @@ fcp_code fcp_net_stage_out(fcp_net *net, fcp_pass pass, const fcp_tensors *tenso
 fcp_code fcp_net_gather(fcp_net *net, const void *mine, size_t bytes, void *out_all, fcp_error *err);
 fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes, fcp_error *err);
 
-/* The wires of a LAUNCH: one for each of its transfers, in their order. The list grows as it is needed and is the
- * caller's to free: free(wires->list). */
+/* The wires of a LAUNCH: one for each of its transfers, in their order. The list grows as it is needed;
+ * fcp_wires_free frees it. */
 typedef struct fcp_wires {
     fcp_wire *list;
     uint32_t capacity;
+    char *messages;
+    size_t messages_held;
 } fcp_wires;
-/* messages: room for fcp_messages_bytes of the pass (reshuffle.h). A launch of IN or OUT gets its messages there, one
- * segment each, to be packed before it is launched and unpacked once it is complete. Else NULL will do. */
+/* A launch of IN or OUT gets its messages at `messages`, where there is room for fcp_messages_bytes of the pass
+ * (reshuffle.h): one segment each, to be packed before it is launched and unpacked once it is complete. NULL: in host
+ * memory of the wires' own. */
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,
                         fcp_error *err);
+void fcp_wires_free(fcp_wires *wires);
 #endif

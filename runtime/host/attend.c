@@ -1,9 +1,9 @@
 /* attend.c: attention on the host: a visit, forward or backward, as matrix products and functions of rows.
  *
- * Requires: a verified plan. The keys and values of the visit's tiles are in their slots. Backward also needs LSE and
- *           delta of the rows, and sums to add to.
+ * Requires: a verified plan. Rows, keys and values of the visit are in their slots. Backward also needs LSE and delta of
+ *           the rows, and sums to add to.
  * Gives:    O and LSE of the visit's rows if this is their last visit, else their running state; or dQ, dK, dV added
- *           to their sums.
+ *           to their sums. O and LSE of a state.
  * Cost:     4 (forward) or 10 (backward) * head_dim operations for each pair in a cell that is not NONE. K and V of a
  *           job are converted once for each strip and head.
  * Source:   FlashAttention's forward and backward recurrences. A strip's scores against a job stay in the
@@ -11,8 +11,10 @@
  *
  * Numbers.  m is in log2 units, and the softmax scale is part of the product, so that the exponential needs one
  *           subtraction. A plan's score is evaluated in between, on natural logits. P and dS stay in float32.
- * Sinks.    A sink joins the sum when a row's last visit ends. LSE then includes it, and the backward pass needs
- *           nothing more.
+ * Sinks.    A sink joins the sum when a row's last visit ends, or its state is finished. LSE then includes it, and the
+ *           backward pass needs nothing more.
+ * Heads.    A block has the heads of one range, and so have its rows in memory. Masks, scores and sinks count heads from
+ *           the model's first.
  * Masks.    A masked score is replaced, never computed with. Keys that a row may not see must not reach it even if
  *           they are NaN or infinite, but 0 * NaN is NaN. So where a job has masked pairs and such numbers, the
  *           product is done pair by pair.
@@ -26,14 +28,15 @@ struct view {
     const fcp_arena *arena;
     const fcp_visit *visit;
     fcp_host_worker *w;
-    uint32_t d, head, kv_head; /* head: query head */
+    uint32_t d, head;           /* the query head, as the model counts it */
+    uint32_t q_head, kv_head;   /* its place, and its KV head's, in rows of their range */
+    uint32_t heads;             /* query heads of a range */
     size_t q_stride, kv_stride; /* how many numbers lie between a token and the next */
     fcp_dtype dtype;
     size_t e;            /* bytes of a number of the dtype */
     float scale, scale2; /* scale2 gives logits in log2 units */
-    uint64_t token;       /* the strip's first row, among the rank's home queries */
-    uint32_t block_token; /* the same row, in its block */
-    uint32_t rows;
+    uint32_t token, rows; /* the strip's first row in its block, and how many it has */
+    fcp_rows_at from, to; /* the block's rows in the slots that it reads, and where results go (O or dQ) */
 };
 
 static uint32_t whole_lanes(uint32_t width) { return (width + FCP_LANES - 1) / FCP_LANES * FCP_LANES; }
@@ -168,10 +171,12 @@ static void scatter_careful(const struct view *x, const fcp_job *job, float scal
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* Converts the strip's rows of a home tensor, for the view's head, to float32. Returns whether all are finite. */
-static bool load_rows(const struct view *x, const void *tensor, float *dst) {
-    const char *from = (const char *)tensor + (x->token * x->q_stride + (size_t)x->head * x->d) * x->e;
-    return fcp_rows_load(x->dtype, from, x->q_stride, x->rows, x->d, dst);
+/* Where the strip's first row begins in a tensor of the block's rows, for the view's head. */
+static size_t first_number(const struct view *x) { return x->token * x->q_stride + (size_t)x->q_head * x->d; }
+
+/* Converts the strip's rows of such a tensor to float32. Returns whether all are finite. */
+static bool load_rows(const struct view *x, const char *tensor, float *dst) {
+    return fcp_rows_load(x->dtype, tensor + first_number(x) * x->e, x->q_stride, x->rows, x->d, dst);
 }
 
 /* Converts K and V of a job; says whether all of each are finite. */
@@ -185,7 +190,6 @@ static void load_keys(const struct view *x, const fcp_job *job, bool *k_finite, 
 
 /* Loads the strip's running state from its slot. On the first visit it is that of rows that have seen no key. */
 static void open_state(const struct view *x) {
-    const fcp_problem *p = x->plan->problem;
     fcp_host_worker *w = x->w;
     if (x->visit->flags & FCP_VISIT_FIRST) {
         memset(w->o, 0, (size_t)x->rows * x->d * sizeof *w->o);
@@ -195,7 +199,7 @@ static void open_state(const struct view *x) {
     float *o, *m, *l;
     fcp_arena_state(x->arena, x->visit->state_slot, &o, &m, &l);
     for (uint32_t r = 0; r < x->rows; r++) {
-        size_t row = ((size_t)x->block_token + r) * p->heads + x->head;
+        size_t row = ((size_t)x->token + r) * x->heads + x->q_head;
         memcpy(w->o + (size_t)r * x->d, o + row * x->d, x->d * sizeof *o);
         w->m[r] = m[row];
         w->l[r] = l[row];
@@ -204,23 +208,21 @@ static void open_state(const struct view *x) {
 
 /* Writes the state back to its slot. On the last visit it writes O and LSE instead. */
 static void close_state(const struct view *x) {
-    const fcp_problem *p = x->plan->problem;
     fcp_host_worker *w = x->w;
     if (x->visit->flags & FCP_VISIT_LAST) {
-        char *o = (char *)x->arena->o + (x->token * x->q_stride + (size_t)x->head * x->d) * x->e;
         if (w->score.sink) fcp_host_sink(w->score.sink[x->head], x->rows, w->m, w->l, w->lse);
         else
             for (uint32_t r = 0; r < x->rows; r++)
                 w->lse[r] = w->l[r] == 0 ? -INFINITY : FCP_LN2 * (double)w->m[r] + log((double)w->l[r]);
-        fcp_rows_store(x->dtype, w->o, x->rows, x->d, w->l, o, x->q_stride, w->row);
+        fcp_rows_store(x->dtype, w->o, x->rows, x->d, w->l, x->to.o + first_number(x) * x->e, x->q_stride, w->row);
         for (uint32_t r = 0; r < x->rows; r++)
-            x->arena->lse[(x->token + r) * p->heads + x->head] = (float)w->lse[r];
+            x->to.lse[((size_t)x->token + r) * x->heads + x->q_head] = (float)w->lse[r];
         return;
     }
     float *o, *m, *l;
     fcp_arena_state(x->arena, x->visit->state_slot, &o, &m, &l);
     for (uint32_t r = 0; r < x->rows; r++) {
-        size_t row = ((size_t)x->block_token + r) * p->heads + x->head;
+        size_t row = ((size_t)x->token + r) * x->heads + x->q_head;
         memcpy(o + row * x->d, w->o + (size_t)r * x->d, x->d * sizeof *o);
         m[row] = w->m[r];
         l[row] = w->l[r];
@@ -229,7 +231,7 @@ static void close_state(const struct view *x) {
 
 static void forward_strip(const struct view *x) {
     fcp_host_worker *w = x->w;
-    load_rows(x, x->arena->q, w->q);
+    load_rows(x, x->from.q, w->q);
     open_state(x);
     for (uint32_t i = 0; i < w->work.count; i++) {
         const fcp_job *job = &w->work.jobs[i];
@@ -248,14 +250,13 @@ static void forward_strip(const struct view *x) {
 }
 
 static void backward_strip(const struct view *x) {
-    const fcp_problem *p = x->plan->problem;
     fcp_host_worker *w = x->w;
-    bool q_finite = load_rows(x, x->arena->q, w->q), do_finite = load_rows(x, x->arena->d_o, w->o);
+    bool q_finite = load_rows(x, x->from.q, w->q), do_finite = load_rows(x, x->from.d_o, w->o);
     memset(w->dq, 0, (size_t)x->rows * x->d * sizeof *w->dq);
     for (uint32_t r = 0; r < x->rows; r++) {
-        size_t row = (x->token + r) * p->heads + x->head;
-        w->m[r] = (float)(FCP_LOG2E * (double)x->arena->lse[row]);
-        w->l[r] = x->arena->delta[row];
+        size_t row = ((size_t)x->token + r) * x->heads + x->q_head;
+        w->m[r] = (float)(FCP_LOG2E * (double)x->from.lse[row]);
+        w->l[r] = x->from.delta[row];
     }
     for (uint32_t i = 0; i < w->work.count; i++) {
         const fcp_job *job = &w->work.jobs[i];
@@ -285,29 +286,45 @@ static void backward_strip(const struct view *x) {
         else gather(x, job->rows, job->keys, x->scale, w->dp, w->k, dq);
     }
     for (uint32_t r = 0; r < x->rows; r++)
-        fcp_rows_add(x->arena->dq + (x->token + r) * x->q_stride + (size_t)x->head * x->d, w->dq + (size_t)r * x->d,
-                     x->d);
+        fcp_rows_add(x->to.dq + first_number(x) + r * x->q_stride, w->dq + (size_t)r * x->d, x->d);
 }
 
-/* Calls `strip` for each strip of a visit and each query head of KV heads [head, head + heads). A strip without jobs
- * is left out if the visit has all of idle_flags. */
+static void end_strip(const struct view *x) {
+    open_state(x);
+    close_state(x);
+}
+
+/* What a strip does that meets no key: outputs of home blocks were prepared for such rows; if a visit is the first and
+ * the last, it can leave them as they are. */
+static bool leaves_idle_rows(const fcp_arena *a, const fcp_visit *visit) {
+    if (a->pass == FCP_BACKWARD) return true; /* nothing is added */
+    const unsigned single = FCP_VISIT_FIRST | FCP_VISIT_LAST;
+    return (visit->flags & single) == single && visit->o_slot < a->homes;
+}
+
+/* Calls `strip` for each strip of a visit and each query head of KV heads [head, head + heads) of its range. */
 static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads,
-                     unsigned idle_flags, void (*strip)(const struct view *)) {
+                     void (*strip)(const struct view *)) {
     const fcp_plan *plan = a->plan;
     const fcp_problem *p = plan->problem;
     const fcp_block *block = &plan->blocks[visit->q_block];
-    uint32_t group = p->heads / p->kv_heads;
+    const fcp_heads *range = &plan->heads[block->heads];
+    const bool forward = a->pass == FCP_FORWARD, leaves_idle = leaves_idle_rows(a, visit);
+    const uint32_t to = forward ? visit->o_slot : visit->dq_slot;
     struct view x = {.plan = plan,
                      .arena = a,
                      .visit = visit,
                      .w = w,
                      .d = p->head_dim,
-                     .q_stride = (size_t)p->heads * p->head_dim,
-                     .kv_stride = (size_t)p->kv_heads * p->head_dim,
+                     .heads = a->heads,
+                     .q_stride = (size_t)a->heads * p->head_dim,
+                     .kv_stride = (size_t)a->kv_heads * p->head_dim,
                      .dtype = (fcp_dtype)p->dtype,
                      .e = fcp_dtype_size((fcp_dtype)p->dtype),
                      .scale = (float)p->scale,
-                     .scale2 = (float)(p->scale * FCP_LOG2E)};
+                     .scale2 = (float)(p->scale * FCP_LOG2E),
+                     .from = fcp_arena_rows(a, visit->q_slot)};
+    if (to != FCP_NONE) x.to = fcp_arena_rows(a, to);
     fcp_code code = fcp_work_begin(&w->work, plan, visit);
     for (uint32_t i = block->first_piece; code == FCP_OK && i < block->first_piece + block->pieces; i++) {
         const fcp_piece *piece = &plan->pieces[i];
@@ -315,13 +332,13 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
         fcp_maskcells_sequence(w->mask, &w->env, piece->sequence);
         for (uint32_t row = 0; code == FCP_OK && row < piece->length; row += FCP_STRIP) {
             code = fcp_work_strip(&w->work, plan, visit, i, row);
-            if (code != FCP_OK || (w->work.count == 0 && (visit->flags & idle_flags) == idle_flags)) continue;
+            if (code != FCP_OK || (w->work.count == 0 && leaves_idle)) continue;
             x.rows = piece->length - row < FCP_STRIP ? piece->length - row : FCP_STRIP;
-            x.block_token = piece->offset + row;
-            x.token = a->home_first[FCP_QUERIES][block->home_slot] + x.block_token;
-            for (uint32_t h = head * group; h < (head + heads) * group; h++) {
-                x.head = h;
-                x.kv_head = h / group;
+            x.token = piece->offset + row;
+            for (uint32_t h = head * p->range_sub; h < (head + heads) * p->range_sub; h++) {
+                x.head = fcp_host_head(p, range, h);
+                x.q_head = h;
+                x.kv_head = h / p->range_sub;
                 strip(&x);
             }
         }
@@ -329,13 +346,20 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
     return code;
 }
 
-/* If a strip without jobs is on its first and last visit, its outputs are right already: they were prepared so. */
 fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
                           uint32_t heads) {
-    return walk(w, a, visit, head, heads, FCP_VISIT_FIRST | FCP_VISIT_LAST, forward_strip);
+    return walk(w, a, visit, head, heads, forward_strip);
 }
 
 fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
                            uint32_t heads) {
-    return walk(w, a, visit, head, heads, 0, backward_strip);
+    return walk(w, a, visit, head, heads, backward_strip);
+}
+
+/* A last visit without tiles. */
+void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state) {
+    uint32_t home = a->plan->blocks[block].home_slot;
+    const fcp_visit visit = {
+        .q_block = block, .state_slot = state, .q_slot = home, .o_slot = home, .flags = FCP_VISIT_LAST};
+    walk(w, a, &visit, 0, a->kv_heads, end_strip);
 }

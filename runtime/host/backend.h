@@ -35,13 +35,21 @@ struct fcp_backend {
     /* Gives a rank's outputs the values that they have before anything is computed: forward O = 0 and LSE = -inf
      * (with a sink: the sink), backward dQ = dK = dV = 0. */
     void (*prepare)(fcp_device *device, const fcp_arena *arena);
-    /* delta = sum(dO * O) for each home query and head. */
-    void (*delta)(fcp_device *device, uint32_t worker, const fcp_arena *arena);
-    /* Computes visits [first, first + count) for the query heads that belong to KV heads [head, head + heads).
-     * Several workers may do the same visits for different heads at the same time. */
+    /* delta = sum(dO * O) for each query and head of home slots [first, first + count). */
+    void (*delta)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count);
+    /* Computes visits [first, first + count) for the query heads that belong to KV heads [head, head + heads) of the
+     * visits' ranges, which are counted from the first of a range. Several workers may do the same visits for different
+     * heads at the same time. */
     fcp_code (*attend)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count,
                        uint32_t head, uint32_t heads, fcp_error *err);
-    /* Rounds tokens [first, first + tokens) of a home block's dQ, dK, dV (of the sides that it holds) to the dtype. */
+    /* Merges the state of a Q block in one slot into its state in another. */
+    void (*merge)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into);
+    /* Makes O and LSE, in the home slot of a Q block, of its state in a slot, as its last visit would. */
+    void (*finish_state)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t block, uint32_t state);
+    /* Rounds the sum of a Q block's dQ in a DQ slot to the dtype, into a DQW slot. */
+    void (*round)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into);
+    /* Rounds tokens [first, first + tokens) of a home block's dQ, dK, dV (of the sides that it holds) to the dtype. dQ
+     * of a block with FCP_BLOCK_WHOLE has come rounded, and stays. */
     void (*finish)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens);
 };
 

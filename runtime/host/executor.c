@@ -160,7 +160,7 @@ static void give_worker(fcp_rank *rank, uint32_t worker) {
 /* Computes heads until none is left. The lock is held when this is called and when it returns. */
 static void share_heads(struct team *t, uint32_t worker) {
     const fcp_rank *rank = t->rank;
-    uint32_t heads = rank->session->plan->problem->kv_heads;
+    uint32_t heads = rank->arena.kv_heads;
     t->busy++;
     while (t->next_head < heads && t->code == FCP_OK) {
         uint32_t head = t->next_head++, first = t->first, count = t->count;
@@ -207,32 +207,49 @@ static fcp_code team_attend(struct team *t, uint32_t worker, const fcp_instr *x,
 
 /* --- instructions ------------------------------------------------------------------------------------------------- */
 
-/* Clears the transient DKV slots that an ATTEND is the first to add to. */
+/* A partial result in a slot: up to three pieces of float32. */
+struct sums {
+    uint32_t pieces;
+    float *at[3];
+    size_t count[3]; /* numbers */
+};
+static struct sums sums_in(const fcp_arena *a, fcp_class cls, uint32_t slot, size_t tokens) {
+    size_t d = a->plan->problem->head_dim, rows = tokens * a->heads, keys = tokens * a->kv_heads;
+    struct sums s = {.pieces = 1};
+    if (cls == FCP_STATE) {
+        s = (struct sums){3, {0}, {rows * d, rows, rows}};
+        fcp_arena_state(a, slot, &s.at[0], &s.at[1], &s.at[2]);
+    } else if (cls == FCP_DKV) {
+        s = (struct sums){2, {0}, {keys * d, keys * d}};
+        fcp_arena_dkv(a, slot, &s.at[0], &s.at[1]);
+    } else s = (struct sums){1, {fcp_arena_rows(a, slot).dq}, {rows * d}};
+    return s;
+}
+
+/* Clears the transient accumulators that an ATTEND is the first to add to. */
 static void open_accumulators(fcp_rank *rank, const fcp_instr *x) {
-    const fcp_problem *p = rank->arena.plan->problem;
     fcp_device *device = rank->session->device;
     fcp_partials_walk walk = {0};
-    uint32_t slot, tokens;
-    while (fcp_partials_next(&rank->partials, rank->arena.plan, x, &walk, &slot, &tokens)) {
-        float *dk, *dv;
-        size_t bytes = (size_t)tokens * p->kv_heads * p->head_dim * sizeof(float);
-        fcp_arena_dkv(&rank->arena, slot, &dk, &dv);
-        device->backend->clear(device, dk, bytes);
-        device->backend->clear(device, dv, bytes);
+    fcp_partial p;
+    while (fcp_partials_next(&rank->partials, rank->arena.plan, x, &walk, &p)) {
+        struct sums s = sums_in(&rank->arena, p.cls, p.slot, p.tokens);
+        for (uint32_t i = 0; i < s.pieces; i++) device->backend->clear(device, s.at[i], s.count[i] * sizeof(float));
     }
 }
 
+/* REDUCE, REDUCE_Q, MERGE */
 static void reduce(fcp_rank *rank, const fcp_instr *x) {
-    const fcp_plan *plan = rank->arena.plan;
-    const fcp_problem *p = plan->problem;
     fcp_device *device = rank->session->device;
-    size_t count = (size_t)plan->blocks[x->a].tokens * p->kv_heads * p->head_dim;
-    float *from_k, *from_v, *to_k, *to_v;
-    fcp_arena_dkv(&rank->arena, x->b, &from_k, &from_v);
-    fcp_arena_dkv(&rank->arena, x->c, &to_k, &to_v);
+    const fcp_class cls = fcp_partial_class(x);
     bool first = fcp_partials_reduce(&rank->partials, x);
-    device->backend->reduce(device, to_k, from_k, count, first);
-    device->backend->reduce(device, to_v, from_v, count, first);
+    if (cls == FCP_STATE && !first) {
+        device->backend->merge(device, &rank->arena, x->a, x->b, x->c);
+        return;
+    }
+    uint32_t tokens = rank->arena.plan->blocks[x->a].tokens;
+    struct sums from = sums_in(&rank->arena, cls, x->b, tokens), to = sums_in(&rank->arena, cls, x->c, tokens);
+    for (uint32_t i = 0; i < from.pieces; i++)
+        device->backend->reduce(device, to.at[i], from.at[i], from.count[i], first);
 }
 
 /* Gradients are summed in float32. Before a transfer takes them out they are rounded to the dtype. */
@@ -260,14 +277,25 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     if (!take_worker(rank, &worker)) return FCP_OK; /* somebody else has failed */
     switch (x->op) {
     case FCP_OP_COPY: copy_local(rank, x); break;
-    case FCP_OP_DELTA: s->device->backend->delta(s->device, worker, &rank->arena); break;
-    case FCP_OP_REDUCE: reduce(rank, x); break;
+    case FCP_OP_DELTA: s->device->backend->delta(s->device, worker, &rank->arena, x->a, x->b); break;
+    case FCP_OP_REDUCE:
+    case FCP_OP_REDUCE_Q:
+    case FCP_OP_MERGE: reduce(rank, x); break;
+    case FCP_OP_FINISH:
+        s->device->backend->finish_state(s->device, worker, &rank->arena, x->a, x->b);
+        fcp_partials_finished(&rank->partials, x);
+        break;
+    case FCP_OP_ROUND:
+        s->device->backend->round(s->device, &rank->arena, x->a, x->b, x->c);
+        fcp_partials_finished(&rank->partials, x);
+        break;
     case FCP_OP_ATTEND:
         if (rank->arena.pass == FCP_BACKWARD) open_accumulators(rank, x);
+        else fcp_partials_attended(&rank->partials, s->plan, x);
         if (s->team_size > 1) code = team_attend(&s->teams[rank->index], worker, x, err);
         else
             code = s->device->backend->attend(s->device, worker, &rank->arena, x->a, x->b, 0,
-                                              s->plan->problem->kv_heads, err);
+                                              rank->arena.kv_heads, err);
         break;
     default: code = fcp_fail(err, FCP_E_INTERNAL, "not an instruction of this queue");
     }
@@ -294,7 +322,7 @@ static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
 static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_error *err) {
     fcp_exec *s = rank->session;
     const fcp_transfer *transfers = &s->plan->transfers[x->a];
-    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, rank->messages, x, err);
+    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, NULL, x, err);
     if (code == FCP_OK) do_messages(rank, x, FCP_SEND);
     if (code == FCP_OK) code = fcp_net_launch(s->base.net, rank->index, s->pass, x->c, rank->wires.list, x->b, err);
     struct patience patience = patience_begin(s);
@@ -317,9 +345,10 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         return FCP_OK;
     }
     rank->waiting = FCP_NONE;
-    if (code == FCP_OK) do_messages(rank, x, FCP_RECV);
-    if (code == FCP_OK) fcp_partials_launched(&rank->partials, s->plan, x);
-    return code;
+    if (code != FCP_OK) return code;
+    do_messages(rank, x, FCP_RECV);
+    fcp_partials_launched(&rank->partials, s->plan, x);
+    return FCP_OK;
 }
 
 /* WAIT: until the other queue has completed `count` instructions. */
@@ -415,40 +444,17 @@ static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
     return FCP_OK;
 }
 
-static void count_homes(fcp_exec *s) {
-    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
-        const fcp_homes *h = &s->homes[r];
-        fcp_rank *rank = &s->ranks[r];
-        rank->homes = h->homes;
-        for (int side = 0; side < FCP_SIDES; side++) {
-            rank->home_tokens[side] = h->tokens[side];
-            rank->home_first[side] = h->first[side];
-        }
-    }
-}
-
 /* Counts a rank's slots, and gets memory if it needs more than it has. */
 static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
-    size_t most = 0, messages = 0;
-    uint32_t dkv = 0;
+    const fcp_homes *homes = &s->homes[rank->index];
+    size_t most = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
-        fcp_slots_of(s->plan, (fcp_pass)pass, rank->index, rank->homes, rank->home_tokens, &rank->slots[pass]);
-        size_t bytes = fcp_arena_size(s->plan, (fcp_pass)pass, &rank->slots[pass]);
+        fcp_slots_of(s->plan, (fcp_pass)pass, rank->index, homes->homes, &rank->slots[pass]);
+        size_t bytes = fcp_arena_size(s->plan, (fcp_pass)pass, homes, &rank->slots[pass]);
         if (bytes > most) most = bytes;
-        if (rank->slots[pass].dkv > dkv) dkv = rank->slots[pass].dkv;
-        size_t moved = fcp_messages_bytes(s->plan, (fcp_pass)pass);
-        if (moved > messages) messages = moved;
     }
-    if (messages > rank->messages_held) {
-        free(rank->messages);
-        rank->messages_held = 0;
-        if (!(rank->messages = malloc(messages)))
-            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the messages of rank %u need %zu bytes", rank->index,
-                            messages);
-        rank->messages_held = messages;
-    }
-    fcp_code code = fcp_partials_make(&rank->partials, rank->homes, dkv);
+    fcp_code code = fcp_partials_make(&rank->partials, homes->homes, rank->slots);
     if (!code && (!rank->memory || most > rank->memory_held)) {
         if (rank->memory) s->device->backend->release(s->device, rank->memory);
         rank->memory = NULL;
@@ -482,8 +488,7 @@ static void exec_free(fcp_session *session) {
         fcp_rank *rank = s->ranks ? &s->ranks[r] : NULL;
         if (rank && rank->memory) s->device->backend->release(s->device, rank->memory);
         if (rank) fcp_partials_free(&rank->partials);
-        if (rank) free(rank->wires.list);
-        if (rank) free(rank->messages);
+        if (rank) fcp_wires_free(&rank->wires);
         if (rank && rank->locks) {
             pthread_cond_destroy(&rank->changed);
             pthread_mutex_destroy(&rank->lock);
@@ -531,7 +536,6 @@ static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const f
     if (code == FCP_OK) code = backend->open(plan, s->workers, &s->device, err);
     if (code == FCP_OK) code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
     if (code == FCP_OK) code = fcp_net_connect(s->base.net, &s->base, start, err);
-    if (code == FCP_OK) count_homes(s);
     for (uint32_t r = 0; code == FCP_OK && r < p->ranks; r++) {
         s->ranks[r].session = s;
         s->ranks[r].index = r;
@@ -566,7 +570,7 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     for (uint32_t i = 0; i < s->free_count; i++) s->free_workers[i] = i;
     for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
         fcp_rank *rank = &s->ranks[r];
-        fcp_arena_lay(s->plan, pass, r, &rank->slots[pass], rank->home_first, rank->memory, &rank->arena);
+        fcp_arena_lay(s->plan, pass, r, &s->homes[r], &rank->slots[pass], rank->memory, &rank->arena);
         fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
         rank->prepared = false;
@@ -604,7 +608,6 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     s->homes = homes;
     s->bundles = bundles;
     s->plan = s->base.plan = plan;
-    count_homes(s);
     for (uint32_t r = 0; code == FCP_OK && r < plan->problem->ranks; r++) code = make_rank(s, &s->ranks[r], err);
     s->broken = code != FCP_OK;
     return code;

@@ -13,9 +13,7 @@ typedef struct fcp_exec fcp_exec;
 /* One rank: its memory, and how far its two queues have come. */
 typedef struct fcp_rank {
     struct fcp_exec *session;
-    uint32_t index, homes;
-    uint64_t home_tokens[FCP_SIDES];
-    const uint64_t *home_first[FCP_SIDES]; /* [homes + 1]; it points into the session's fcp_homes */
+    uint32_t index;
     fcp_slots slots[FCP_PASSES];
     void *memory;                    /* of the arena; large enough for every pass */
     size_t memory_held;              /* bytes of it */
@@ -28,8 +26,6 @@ typedef struct fcp_rank {
     bool prepared;                   /* outputs have their first values */
     uint32_t completed[FCP_QUEUES];  /* instructions */
     fcp_wires wires;                 /* of the group under way */
-    void *messages;                  /* its messages, if it moves inputs or outputs */
-    size_t messages_held;            /* bytes of it */
     _Atomic uint32_t waiting;        /* the round in which it waits for its group; FCP_NONE: it does not */
 } fcp_rank;
 

@@ -96,12 +96,19 @@ static void host_reduce(fcp_device *device, float *dst, const float *src, size_t
 
 static void host_prepare(fcp_device *device, const fcp_arena *a) {
     const fcp_problem *p = a->plan->problem;
-    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, q = rows * p->head_dim;
-    size_t kv = a->home_first[FCP_KEYS][a->homes] * p->kv_heads * p->head_dim;
+    size_t rows = a->home_first[FCP_QUERIES][a->homes] * a->heads, q = rows * p->head_dim;
+    size_t kv = a->home_first[FCP_KEYS][a->homes] * a->kv_heads * p->head_dim;
     if (a->pass == FCP_FORWARD) {
-        host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
         const double *sink = a->plan->sink_count ? a->plan->sink : NULL;
-        for (size_t i = 0; i < rows; i++) a->lse[i] = sink ? (float)sink[i % p->heads] : -INFINITY;
+        host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
+        for (size_t i = 0; !sink && i < rows; i++) a->lse[i] = -INFINITY;
+        for (uint32_t slot = 0; sink && slot < a->homes; slot++) {
+            const fcp_heads *range = &a->plan->heads[a->plan->blocks[a->home_block[slot]].heads];
+            float *lse = a->lse + a->home_first[FCP_QUERIES][slot] * a->heads;
+            float *end = a->lse + a->home_first[FCP_QUERIES][slot + 1] * a->heads;
+            while (lse < end)
+                for (uint32_t i = 0; i < a->heads; i++) *lse++ = (float)sink[fcp_host_head(p, range, i)];
+        }
         return;
     }
     host_clear(device, a->dq, q * sizeof *a->dq);
@@ -109,12 +116,13 @@ static void host_prepare(fcp_device *device, const fcp_arena *a) {
     host_clear(device, a->dv, kv * sizeof *a->dv);
 }
 
-static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a) {
+static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = a->plan->problem;
     fcp_host_worker *w = &((fcp_host *)device)->workers[worker];
     fcp_dtype dtype = (fcp_dtype)p->dtype;
-    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, row_bytes = p->head_dim * fcp_dtype_size(dtype);
-    for (size_t i = 0; i < rows; i++) {
+    const uint64_t *tokens = a->home_first[FCP_QUERIES];
+    size_t end = tokens[first + count] * a->heads, row_bytes = p->head_dim * fcp_dtype_size(dtype);
+    for (size_t i = tokens[first] * a->heads; i < end; i++) {
         fcp_to_float(dtype, (const char *)a->o + i * row_bytes, w->q, p->head_dim);
         fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->head_dim);
         a->delta[i] = fcp_rows_dot(w->q, w->o, p->head_dim);
@@ -135,15 +143,37 @@ static fcp_code host_attend(fcp_device *device, uint32_t worker, const fcp_arena
     return code == FCP_OK ? code : fcp_fail(err, code, "out of memory for the work list of a visit");
 }
 
+static void host_merge(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
+    (void)device;
+    float *o[2], *m[2], *l[2];
+    fcp_arena_state(a, into, &o[0], &m[0], &l[0]);
+    fcp_arena_state(a, from, &o[1], &m[1], &l[1]);
+    fcp_rows_merge((size_t)a->plan->blocks[block].tokens * a->heads, a->plan->problem->head_dim, o[0], m[0], l[0], o[1],
+                   m[1], l[1]);
+}
+
+static void host_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t block,
+                              uint32_t state) {
+    fcp_host_end(&((fcp_host *)device)->workers[worker], a, block, state);
+}
+
+static void host_round(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
+    (void)device;
+    const fcp_problem *p = a->plan->problem;
+    fcp_from_float((fcp_dtype)p->dtype, fcp_arena_rows(a, from).dq, fcp_arena_rows(a, into).dq_out,
+                   (size_t)a->plan->blocks[block].tokens * a->heads * p->head_dim);
+}
+
 static void host_finish(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t first, uint32_t tokens) {
     (void)device;
     const fcp_problem *p = a->plan->problem;
     const fcp_block *b = &a->plan->blocks[block];
     fcp_dtype dtype = (fcp_dtype)p->dtype;
-    size_t e = fcp_dtype_size(dtype), q = (size_t)p->heads * p->head_dim, kv = (size_t)p->kv_heads * p->head_dim;
+    size_t e = fcp_dtype_size(dtype), q = (size_t)a->heads * p->head_dim, kv = (size_t)a->kv_heads * p->head_dim;
     size_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q;
     size_t kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
-    if (b->holds & FCP_HOLDS_Q) fcp_from_float(dtype, a->dq + q_at, (char *)a->dq_out + q_at * e, tokens * q);
+    if (b->holds & FCP_HOLDS_Q && !(b->flags & FCP_BLOCK_WHOLE))
+        fcp_from_float(dtype, a->dq + q_at, (char *)a->dq_out + q_at * e, tokens * q);
     if (!(b->holds & FCP_HOLDS_KV)) return;
     fcp_from_float(dtype, a->dk + kv_at, (char *)a->dk_out + kv_at * e, tokens * kv);
     fcp_from_float(dtype, a->dv + kv_at, (char *)a->dv_out + kv_at * e, tokens * kv);
@@ -163,5 +193,8 @@ const fcp_backend fcp_backend_host = {
     .prepare = host_prepare,
     .delta = host_delta,
     .attend = host_attend,
+    .merge = host_merge,
+    .finish_state = host_finish_state,
+    .round = host_round,
     .finish = host_finish,
 };

@@ -116,6 +116,24 @@ void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float 
     }
 }
 
+/* o = o * factor + more * other */
+FCP_CLONES static void row_merge(float *restrict o, const float *restrict more, size_t width, float factor,
+                                 float other) {
+    for (size_t c = 0; c < width; c++) o[c] = o[c] * factor + more[c] * other;
+}
+
+/* If neither side has seen a key, both m are -inf: 0 is subtracted instead, and the state stays that of such a row. */
+void fcp_rows_merge(size_t rows, uint32_t head_dim, float *o, float *m, float *l, const float *more_o,
+                    const float *more_m, const float *more_l) {
+    for (size_t r = 0; r < rows; r++) {
+        float most = more_m[r] > m[r] ? more_m[r] : m[r], base = most == -INFINITY ? 0 : most;
+        float factor = fcp_exp2_nonpositive(m[r] - base), other = fcp_exp2_nonpositive(more_m[r] - base);
+        l[r] = l[r] * factor + more_l[r] * other;
+        m[r] = most;
+        row_merge(o + r * head_dim, more_o + r * head_dim, head_dim, factor, other);
+    }
+}
+
 void fcp_rows_gradient(float *s, float *dp, size_t ld, uint32_t rows, uint32_t width, const float *lse2,
                        const float *delta) {
     for (uint32_t r = 0; r < rows; r++) {

@@ -34,6 +34,11 @@ void fcp_rows_pad(float *s, size_t ld, uint32_t rows, uint32_t from, uint32_t wi
 void fcp_rows_softmax(float *s, size_t ld, uint32_t rows, uint32_t width, float *m, float *l, float *o,
                       uint32_t head_dim);
 
+/* Merges states of the same rows, dense rows of head_dim, that have seen different keys: adds the second to the first.
+ * m becomes the greater of the two, to which l and o of both are scaled. */
+void fcp_rows_merge(size_t rows, uint32_t head_dim, float *o, float *m, float *l, const float *more_o,
+                    const float *more_m, const float *more_l);
+
 /* Backward: s becomes p = 2^(s - lse2), and dp becomes ds = p * (dp - delta). A row whose lse2 is -inf becomes 0
  * in both. */
 void fcp_rows_gradient(float *s, float *dp, size_t ld, uint32_t rows, uint32_t width, const float *lse2,

@@ -22,7 +22,7 @@ _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAS
 _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 80 &&
                    sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
                    sizeof(fk_launch) == 168 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
-                   sizeof(fk_support) == 48,
+                   sizeof(fk_support) == 64,
                "records are the same on host and device");
 
 /* What each scratch array is for. */
@@ -147,7 +147,10 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
                               uint32_t *cursors, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_piece *piece = &plan->pieces[q_piece];
-    const fcp_block *block = &plan->blocks[piece->block];
+    /* where the block's rows are read, and where results are written; only the last visit of the forward pass writes */
+    bool back = a->pass == FCP_BACKWARD, last = visit->flags & FCP_VISIT_LAST;
+    uint32_t out_slot = back ? visit->dq_slot : visit->o_slot;
+    uint64_t in = fcp_arena_row(a, visit->q_slot), out = back || last ? fcp_arena_row(a, out_slot) : 0;
     for (uint32_t i = 0; i < visit->tiles; i++) {
         const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
         uint32_t end = tile->first_part + tile->parts;
@@ -163,23 +166,25 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
                 if (code) return code;
             }
         }
-        /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit, the
-         * outputs hold what they were prepared with, and that is right unless there is a sink. */
+        /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit and the block
+         * is at home, the outputs hold what they were prepared with, and that is right unless there is a sink. */
         bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
-        bool idle = a->pass == FCP_BACKWARD || (single && !plan->sink_count);
+        bool idle = back || (single && !plan->sink_count && out_slot < a->homes);
         if (first == w->key_run_count && idle) continue;
-        if (w->row_count == UINT32_MAX) return too_long(err);
+        if (w->row_count == UINT32_MAX || in + block_token > UINT32_MAX || out + block_token > UINT32_MAX)
+            return too_long(err);
         if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
         fk_row_item *item = &w->rows[w->row_count++];
         *item = (fk_row_item){.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
-                              .token = a->home_first[FCP_QUERIES][block->home_slot] + block_token,
+                              .token = (fk_u32)in + block_token,
+                              .out = (fk_u32)out + block_token,
                               .block_token = block_token,
                               .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
                               .flags = visit->flags,
                               .sequence = piece->sequence,
                               .first = first,
                               .runs = w->key_run_count - first};
-        if (visit->state_slot == FCP_NONE || a->pass == FCP_BACKWARD) continue;
+        if (visit->state_slot == FCP_NONE || back) continue;
         float *o, *m, *l;
         fcp_arena_state(a, visit->state_slot, &o, &m, &l);
         item->state = offset_of(a, o);
@@ -267,7 +272,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
 
 /* Counts the cells of a run, or writes them: one to each item from `item` on, since neighbouring columns are
  * neighbouring items. */
-static void place_run(struct columns *x, const fcp_run *run, uint32_t item, const fcp_piece *q, uint64_t token) {
+static void place_run(struct columns *x, const fcp_run *run, uint32_t item, const fcp_piece *q, uint32_t token,
+                      uint32_t out) {
     fcp_kernel_work *w = x->w;
     uint32_t row = run->row * FCP_CELL;
     fk_i64 q_first = x->a->plan->sequences[q->sequence].q_first;
@@ -276,6 +282,7 @@ static void place_run(struct columns *x, const fcp_run *run, uint32_t item, cons
         if (!x->fill) continue;
         w->row_runs[at] = (fk_row_run){.position = q_first + (fk_i64)(q->start + row),
                                        .token = token + row,
+                                       .out = out + row,
                                        .count = q->length - row < FCP_CELL ? q->length - row : FCP_CELL,
                                        .cls = run->cls};
     }
@@ -283,7 +290,8 @@ static void place_run(struct columns *x, const fcp_run *run, uint32_t item, cons
 
 static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error *err) {
     const fcp_plan *plan = x->a->plan;
-    const fcp_block *q_block = &plan->blocks[visit->q_block];
+    uint64_t in = fcp_arena_row(x->a, visit->q_slot), out = fcp_arena_row(x->a, visit->dq_slot);
+    if ((in > out ? in : out) + plan->blocks[visit->q_block].tokens > UINT32_MAX) return too_long(err);
     for (uint32_t t = visit->first_tile; t < visit->first_tile + visit->tiles; t++) {
         const fcp_tile *tile = &plan->tiles[t];
         const fcp_block *k_block = &plan->blocks[tile->k_block];
@@ -299,9 +307,9 @@ static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error 
             if (part->k_piece < k_piece) item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
             for (; k_piece < part->k_piece; k_piece++)
                 item += plan->pieces[k_piece].length / FCP_CELL + (plan->pieces[k_piece].length % FCP_CELL != 0);
-            uint64_t token = x->a->home_first[FCP_QUERIES][q_block->home_slot] + q->offset;
             for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
-                place_run(x, &plan->runs[r], item + plan->runs[r].col, q, token);
+                place_run(x, &plan->runs[r], item + plan->runs[r].col, q, (uint32_t)in + q->offset,
+                          (uint32_t)out + q->offset);
         }
     }
     return FCP_OK;
@@ -314,7 +322,7 @@ static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) 
         fk_row_run *last = kept ? &runs[kept - 1] : NULL;
         *out_rows += runs[i].count;
         if (last && last->cls == runs[i].cls && last->token + last->count == runs[i].token &&
-            last->position + last->count == runs[i].position)
+            last->out + last->count == runs[i].out && last->position + last->count == runs[i].position)
             last->count += runs[i].count;
         else runs[kept++] = runs[i];
     }
@@ -376,7 +384,7 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
 }
 
 /* Gives out locks and turns in the order of the items: the first who comes to a sum has turn 0, the next has turn 1. A
- * sum of dQ is known by the first token of its row of cells, the sums of divided items by the number that cut_items
+ * sum of dQ is known by its first row in dq, the sums of divided items by the number that cut_items
  * left in `lock`. */
 struct turn {
     uint32_t lock, next;
@@ -388,7 +396,8 @@ static void take_turn(fcp_kernel_work *w, struct turn *t, fk_u32 *out_lock, fk_u
 }
 static bool order_runs(struct columns *x) {
     fcp_kernel_work *w = x->w;
-    size_t tokens = x->a->home_first[FCP_QUERIES][x->a->homes], items = w->key_count;
+    const fcp_arena *a = x->a;
+    size_t tokens = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]), items = w->key_count;
     struct turn *turns = scratch(w, TURNS, tokens + items, sizeof *turns);
     if (!turns) return false;
     memset(turns, 0xff, (tokens + items) * sizeof *turns);
@@ -396,7 +405,7 @@ static bool order_runs(struct columns *x) {
         fk_key_item *item = &w->keys[i];
         if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], &item->lock, &item->turn);
         for (uint32_t j = item->first; j < item->first + item->runs; j++)
-            take_turn(w, &turns[w->row_runs[j].token], &w->row_runs[j].lock, &w->row_runs[j].turn);
+            take_turn(w, &turns[w->row_runs[j].out], &w->row_runs[j].lock, &w->row_runs[j].turn);
     }
     return true;
 }
@@ -453,6 +462,17 @@ fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     return code;
 }
 
+/* --- which plans --------------------------------------------------------------------------------------------------- */
+
+fcp_code fcp_kernel_work_check(const fcp_plan *plan, fcp_error *err) {
+    const fcp_problem *p = plan->problem;
+    if (p->range_kv != p->kv_heads || p->range_sub != p->heads / p->kv_heads)
+        return fcp_fail(err, FCP_E_BACKEND,
+                        "CUDA does not yet run plans whose blocks are of some heads only: this one has ranges of %u of %u "
+                        "heads. The host backend runs it", p->range_kv * p->range_sub, p->heads);
+    return FCP_OK;
+}
+
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
 void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
@@ -465,24 +485,24 @@ void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
                        .d_o = backward ? (uintptr_t)a->d_o : 0,
                        .delta = backward ? (uintptr_t)a->delta : 0,
                        .dq = backward ? (uintptr_t)a->dq : 0,
-                       .heads = p->heads,
-                       .kv_heads = p->kv_heads,
-                       .group = p->heads / p->kv_heads,
-                       .head_count = p->kv_heads,
+                       .heads = a->heads,
+                       .kv_heads = a->kv_heads,
+                       .group = a->heads / a->kv_heads,
+                       .head_count = a->kv_heads,
                        .max_block = p->max_q_block,
                        .scale = (float)p->scale,
                        .scale_log2 = (float)(p->scale * 1.4426950408889634074)};
 }
 
 void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]) {
-    const fcp_problem *p = a->plan->problem;
-    uint64_t queries = a->home_first[FCP_QUERIES][a->homes], keys = a->home_first[FCP_KEYS][a->homes];
+    uint64_t queries = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_Q]);
+    uint64_t keys = a->home_first[FCP_KEYS][a->homes], moved = a->slots.count[FCP_KV] * 2 * a->plan->problem->max_block;
     const fcp_kernel_tensor all[FCP_KERNEL_TENSORS] = {
-        {(uintptr_t)a->q, queries, p->heads},
-        {(uintptr_t)a->d_o, a->pass == FCP_BACKWARD ? queries : 0, p->heads},
-        {(uintptr_t)a->k, keys, p->kv_heads},
-        {(uintptr_t)a->v, keys, p->kv_heads},
-        {(uintptr_t)a->kv, (uint64_t)a->kv_slots * 2 * p->max_block, p->kv_heads}};
+        {(uintptr_t)a->q, queries, a->heads},
+        {(uintptr_t)a->d_o, a->pass == FCP_BACKWARD ? queries : 0, a->heads},
+        {(uintptr_t)a->k, keys, a->kv_heads},
+        {(uintptr_t)a->v, keys, a->kv_heads},
+        {(uintptr_t)a->kv, moved, a->kv_heads}};
     memcpy(out, all, sizeof all);
 }
 

@@ -46,6 +46,10 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward);
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
 
+/* Whether work lists can be made of a plan: a visit's rows are at home, its results go home, and blocks are of all
+ * heads. FCP_E_BACKEND: they cannot be made; the message says of which block, or why. Linear in the plan. */
+fcp_code fcp_kernel_work_check(const fcp_plan *plan, fcp_error *err);
+
 /* Fills the launch parameters that follow from arena and plan, for all heads. The work list and the environment are
  * left 0. */
 void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);

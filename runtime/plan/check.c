@@ -3,8 +3,8 @@
  * Requires: pointers to as many records as their counts say, and an index (fcp_plan_index). The contents may be
  *           hostile.
  * Gives:    - Whatever refers to a record finds one.
- *           - Pieces hold every token of the batch exactly once; so the caller's layout does, which is a rule or their
- *             homes.
+ *           - Pieces hold every token of the batch exactly once, for each range of heads; so the caller's layout does,
+ *             which is a rule or their homes.
  *           - Ranges that must not overlap add up to no more than there is, so that walking them is linear.
  *           - Pairs, runs and shapes fit together.
  *           It does not say whether the plan is right: verify/verify.c does.
@@ -12,6 +12,7 @@
  * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@
 
 typedef unsigned long long ull;
 
-enum { MAX_HEADS = 65536, MAX_HEAD_DIM = 65536, MAX_SOURCE = 1 << 26, MAX_ROUNDS = 1 << 28 };
+enum { MAX_HEADS = 65536, MAX_HEAD_DIM = 65536, MAX_SOURCE = 1 << 26, MAX_ROUNDS = 1 << 27 };
 static const uint64_t max_tokens = UINT64_C(1) << 40;
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
@@ -69,48 +70,78 @@ static int by_start(const void *a, const void *b) {
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Do the stretches of every sequence cover it? Those of sequence s are all[first[s]] to all[first[s + 1] - 1]. */
-static fcp_code covered(const fcp_plan *plan, fcp_side side, stretch *all, const uint32_t *first, fcp_error *err) {
-    for (uint64_t s = 0; s < plan->sequences_count; s++) {
-        uint64_t length = fcp_side_length(&plan->sequences[s], side);
-        stretch *these = all + first[s];
-        size_t n = first[s + 1] - first[s];
-        for (size_t i = 1; i < n; i++)
-            if (these[i].start < these[i - 1].start) {
+/* How many ranges of heads a side is cut into. */
+static uint32_t range_count(const fcp_problem *p, fcp_side side) {
+    uint32_t ranges = p->kv_heads / p->range_kv;
+    return side == FCP_KEYS ? ranges : ranges * (p->heads / p->kv_heads / p->range_sub);
+}
+/* Which of them a block's heads are: check_heads has found them at a multiple of their size. */
+static uint32_t range_of(const fcp_plan *plan, fcp_side side, const fcp_block *b) {
+    const fcp_problem *p = plan->problem;
+    const fcp_heads *h = &plan->heads[b->heads];
+    uint32_t kv = h->kv_first / p->range_kv;
+    return side == FCP_KEYS ? kv : kv * (p->heads / p->kv_heads / p->range_sub) + h->sub_first / p->range_sub;
+}
+
+/* Do the stretches of every sequence cover it, for each of its ranges of heads? Those of range h of sequence s are
+ * all[first[i]] to all[first[i + 1] - 1], where i is s * ranges + h. */
+static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, stretch *all, const uint32_t *first,
+                        fcp_error *err) {
+    char heads[48] = "";
+    for (uint64_t i = 0; i < plan->sequences_count * ranges; i++) {
+        uint64_t s = i / ranges, length = fcp_side_length(&plan->sequences[s], side);
+        stretch *these = all + first[i];
+        size_t n = first[i + 1] - first[i];
+        if (ranges > 1) snprintf(heads, sizeof heads, " for range %llu of heads", (ull)(i % ranges));
+        for (size_t j = 1; j < n; j++)
+            if (these[j].start < these[j - 1].start) {
                 qsort(these, n, sizeof *these, by_start);
                 break;
             }
         uint64_t at = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (these[i].start != at)
+        for (size_t j = 0; j < n; j++) {
+            if (these[j].start != at)
                 return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so far",
-                                these[i].item, (ull)these[i].start, (ull)s, (ull)at);
-            at += these[i].length;
+                                "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so far%s",
+                                these[j].item, (ull)these[j].start, (ull)s, (ull)at, heads);
+            at += these[j].length;
         }
         if (at != length)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu", (ull)at,
-                             (ull)s, (ull)length);
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu%s", (ull)at,
+                            (ull)s, (ull)length, heads);
     }
     return FCP_OK;
 }
 
-/* Do the pieces of the blocks that hold a side cover it? */
+/* Do the pieces of the blocks that hold a side cover it, for each range of heads? */
 static fcp_code check_cover(const fcp_plan *plan, fcp_side side, fcp_error *err) {
-    uint32_t *first = calloc((size_t)plan->sequences_count + 2, sizeof *first);
-    stretch *all = malloc((size_t)(plan->pieces_count + 1) * sizeof *all);
+    const fcp_piece *pieces = plan->pieces;
+    uint64_t n = plan->pieces_count;
+    uint32_t ranges = range_count(plan->problem, side);
+    if (ranges > 1 && plan->sequences_count > n / ranges)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu pieces for %llu sequences in %u ranges of heads: some are not held",
+                        (ull)n, (ull)plan->sequences_count, ranges);
+    uint32_t *first = calloc((size_t)plan->sequences_count * ranges + 2, sizeof *first);
+    stretch *all = malloc((size_t)(n + 1) * sizeof *all);
     fcp_code code = FCP_OK;
     if (!first || !all) {
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check %llu pieces", (ull)plan->pieces_count);
     } else {
-        const fcp_piece *pieces = plan->pieces;
-        for (uint64_t i = 0; i < plan->pieces_count; i++)
-            first[pieces[i].sequence + 2] += plan->blocks[pieces[i].block].holds >> side & 1;
-        for (uint64_t s = 2; s <= plan->sequences_count; s++) first[s] += first[s - 1];
-        for (uint64_t i = 0; i < plan->pieces_count; i++)
-            if (plan->blocks[pieces[i].block].holds >> side & 1)
-                all[first[pieces[i].sequence + 1]++] = (stretch){pieces[i].start, pieces[i].length, (uint32_t)i};
-        code = covered(plan, side, all, first, err);
+        for (uint64_t i = 0; i < n; i++) {
+            const fcp_block *k = &plan->blocks[pieces[i].block];
+            if (!(k->holds >> side & 1)) continue;
+            uint32_t range = ranges > 1 ? range_of(plan, side, k) : 0;
+            first[(size_t)pieces[i].sequence * ranges + range + 2]++;
+        }
+        for (size_t i = 2; i <= plan->sequences_count * ranges; i++) first[i] += first[i - 1];
+        for (uint64_t i = 0; i < n; i++) {
+            const fcp_block *k = &plan->blocks[pieces[i].block];
+            if (!(k->holds >> side & 1)) continue;
+            uint32_t range = ranges > 1 ? range_of(plan, side, k) : 0;
+            all[first[(size_t)pieces[i].sequence * ranges + range + 1]++] =
+                (stretch){pieces[i].start, pieces[i].length, (uint32_t)i};
+        }
+        code = covered(plan, side, ranges, all, first, err);
     }
     free(first);
     free(all);
@@ -155,15 +186,19 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
           p->key_tokens <= max_tokens && keys == p->key_tokens))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequences of %llu queries and %llu keys in all, for %llu and %llu",
                         (ull)queries, (ull)keys, (ull)p->tokens, (ull)p->key_tokens);
+    bool split = false;
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
         const fcp_sequence *s = &plan->sequences[i];
+        split |= s->queries != s->keys;
         if (!(s->queries && s->keys)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu has no tokens", (ull)i);
         if (!(s->q_first == (p->align == FCP_TOP_LEFT ? 0 : (int64_t)s->keys - (int64_t)s->queries)))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu: its %llu queries are aligned at %lld of %llu keys",
                             (ull)i, (ull)s->queries, (long long)s->q_first, (ull)s->keys);
     }
-    if (!(fcp_plan_split(plan) || p->align == FCP_BOTTOM_RIGHT))
+    if (!(split || p->align == FCP_BOTTOM_RIGHT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "an alignment, where every sequence has as many queries as keys");
+    if (split && !fcp_plan_split(plan))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "blocks of both sides, and a sequence with more keys than queries, or fewer");
     return FCP_OK;
 }
 
@@ -176,7 +211,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u heads, %u KV heads, head dimension %u", p->heads, p->kv_heads,
                         p->head_dim);
     if (p->ranks > FCP_MAX_RANKS) return fcp_fail(err, FCP_E_PLAN_FORMAT, "%u ranks", p->ranks);
-    if (!(p->range_kv > 0 && p->range_kv <= p->kv_heads && p->range_sub > 0 && p->range_sub <= p->heads / p->kv_heads))
+    if (!(p->range_kv > 0 && p->kv_heads % p->range_kv == 0 && p->range_sub > 0 &&
+          p->heads / p->kv_heads % p->range_sub == 0))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "ranges of %u KV heads and %u query heads of each, of %u and %u",
                         p->range_kv, p->range_sub, p->kv_heads, p->heads / p->kv_heads);
     if (!(p->dtype < FCP_DTYPES && p->layout < FCP_LAYOUTS && p->strategy < FCP_STRATEGY_COUNT &&
@@ -193,7 +229,7 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
                         p->max_block);
     if (!(p->coalesce > 0 && p->buffers > 0))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "coalesce %u, buffers %u", p->coalesce, p->buffers);
-    if (!(p->passes && p->passes < 1u << FCP_PASSES && p->deterministic <= 1))
+    if (!(p->passes & 1u << FCP_FORWARD && p->passes < 1u << FCP_PASSES && p->deterministic <= 1))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "passes %#x, deterministic %u", p->passes, p->deterministic);
     if (!isfinite(p->scale)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that is not finite");
     if (!padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu))
@@ -203,20 +239,28 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     return code ? code : fcp_plan_check_data(plan, err);
 }
 
-/* Every range of heads lies within the model's heads, and all are of the size that the problem states. */
+/* Every range of heads begins at a multiple of its size: ranges of equal size that share no head, and leave out none, do.
+ * Of query heads it has as many as the problem states; a block that holds KV has all those of its KV heads. */
 static fcp_code check_heads(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint32_t shared = p->heads / p->kv_heads;
     for (uint64_t i = 0; i < plan->heads_count; i++) {
         const fcp_heads *h = &plan->heads[i];
-        bool all = h->sub_first == 0 && h->sub_count == shared; /* as a block's with KV must be */
-        if (!(h->kv_count == p->range_kv && h->kv_first <= p->kv_heads - h->kv_count &&
-              (all || (h->sub_count == p->range_sub && h->sub_first <= shared - h->sub_count))))
+        bool all = h->sub_first == 0 && h->sub_count == shared;
+        if (!(h->kv_count == p->range_kv && h->kv_first < p->kv_heads && h->kv_first % p->range_kv == 0 &&
+              (all || (h->sub_count == p->range_sub && h->sub_first < shared && h->sub_first % p->range_sub == 0))))
             return fcp_fail(err, FCP_E_PLAN_FORMAT,
                             "heads %llu: KV heads from %u on, %u of them, of each query heads from %u on, %u of them",
                             (ull)i, h->kv_first, h->kv_count, h->sub_first, h->sub_count);
     }
     return FCP_OK;
+}
+/* May a block have this range? */
+static bool heads_fit(const fcp_plan *plan, const fcp_block *b) {
+    const fcp_problem *p = plan->problem;
+    uint32_t subs = plan->heads[b->heads].sub_count;
+    return (!(b->holds & FCP_HOLDS_KV) || subs == p->heads / p->kv_heads) &&
+           (!(b->holds & FCP_HOLDS_Q) || subs == p->range_sub);
 }
 
 static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
@@ -257,7 +301,7 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
         }
         if (code) break;
         if (k->tokens != tokens || k->home >= p->ranks || k->home_slot != homes[k->home]++ ||
-            k->heads >= plan->heads_count || k->flags & ~FCP_BLOCK_WHOLE || (k->flags && !(k->holds & FCP_HOLDS_Q)))
+            k->heads >= plan->heads_count || !heads_fit(plan, k) || k->flags & ~FCP_BLOCK_WHOLE || (k->flags && !(k->holds & FCP_HOLDS_Q)))
             code = fcp_fail(err, FCP_E_PLAN_FORMAT,
                             "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u, heads %u, flags %#x",
                             (ull)b, k->tokens, (ull)tokens, k->home, k->home_slot, k->heads, k->flags);
@@ -296,7 +340,8 @@ static uint64_t extent(uint32_t length, uint64_t from, uint64_t count) {
 }
 
 static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
-    uint64_t heads = plan->problem->mask_uses & MC_USES_H ? plan->problem->heads : 1, total = 0;
+    const fcp_problem *p = plan->problem;
+    uint64_t heads = p->mask_uses & MC_USES_H ? (uint64_t)p->range_kv * p->range_sub : 1, total = 0;
     for (uint64_t i = 0; i < plan->shapes_count; i++) {
         const fcp_shape_rec *s = &plan->shapes[i];
         if (!(s->q_length && s->k_length && s->runs && s->first_run <= plan->runs_count &&
@@ -355,6 +400,9 @@ static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_
         const fcp_block *q = &plan->blocks[t->q_block], *k = &plan->blocks[t->k_block];
         if (!(q->holds & FCP_HOLDS_Q && k->holds & FCP_HOLDS_KV))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu of blocks %u and %u, which hold no Q or no KV", (ull)i,
+                            t->q_block, t->k_block);
+        if (q->heads != k->heads && plan->heads[q->heads].kv_first != plan->heads[k->heads].kv_first)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu: Q block %u has other KV heads than KV block %u", (ull)i,
                             t->q_block, t->k_block);
         uint64_t pairs = 0;
         const fcp_part *last = NULL;

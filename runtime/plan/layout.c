@@ -112,8 +112,7 @@ fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
     free(plan->rank_tokens);
     plan->rank_tokens = NULL;
     plan->split = false;
-    for (uint64_t s = 0; s < plan->sequences_count; s++)
-        plan->split |= plan->sequences[s].queries != plan->sequences[s].keys;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) plan->split |= plan->blocks[b].holds != FCP_HOLDS_BOTH;
     if (!fcp_layout_is_sound(plan)) return FCP_OK; /* fcp_plan_check says so */
     uint32_t ranks = plan->problem->ranks;
     uint64_t queries = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];

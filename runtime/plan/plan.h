@@ -21,15 +21,17 @@
  *
  * HEADS. A block holds its tokens for one range of heads. Most plans have one range, of all heads. All ranges are of
  * equal size: `range_kv` KV heads, and of each of them `range_sub` of the query heads that share it. A block that holds
- * KV has all query heads of its KV heads as its range, since any of them may read it. A tile's Q block is of the same KV
- * heads as its KV block. Over all blocks each (token, query head) has one home, and so has each (token, KV head).
+ * KV has all query heads of its KV heads as its range, since any of them may read it: so one that holds Q as well has, too,
+ * and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over all
+ * blocks each (token, query head) has one home, and so has each (token, KV head). So ranges begin at multiples of their
+ * size, which divides the number of heads.
  *
  * SIDES. A sequence has a side of queries and a side of keys. Its keys are at positions 0 to keys - 1. Its queries are
  * at q_first to q_first + queries - 1, where q_first is keys - queries (aligned at the bottom right: the last query is
  * at the last key's position) or 0 (at the top left). If every sequence has as many queries as keys, token i of one
- * side is token i of the other: each block holds Q and KV of its tokens, and there is one layout. If some sequence does
- * not, the plan is split: every block, of whatever sequence, holds either Q or KV, and queries and keys have a layout
- * each. Starts of pieces count the tokens of their own side, from the sequence's first.
+ * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some sequence
+ * does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q or KV, and
+ * queries and keys have a layout each. Starts of pieces count the tokens of their own side, from the sequence's first.
  *
  * LAYOUT. Which tokens the caller holds at which rank, and in which order, is a function of problem.layout,
  * problem.layout_group, the lengths and the homes; no table says it. layout.h states the rules of contiguous and zigzag.
@@ -67,7 +69,8 @@
  *   DQW    backward results: dQ in the dtype. OUT of a block that is not whole rounds its DQ home slot; that of a whole
  *          block moves its DQW home slot as it is.
  *
- * PASSES. Both passes use the same tiles, visits, KV and Q slots and stages.
+ * PASSES. Every plan has a forward pass. Both passes use the same tiles, visits, KV and Q slots and stages, and run a tile
+ * at the same rank.
  *   forward:   KV and Q travel from their homes to the ranks that need them, from holder to holder. Along each way the
  *              receiver holds the whole block before it sends it on. States return to the Q block's home, from holder
  *              to holder, merged where several meet. O of whole blocks returns unchanged.
@@ -194,7 +197,7 @@ typedef struct fcp_problem {
     uint32_t passes;             /* bit per fcp_pass */
     uint32_t deterministic;
     uint32_t mask_uses;          /* MC_USES_* of the mask */
-    uint32_t align;              /* an fcp_align; bottom right if the plan is not split */
+    uint32_t align;              /* an fcp_align; bottom right if every sequence has as many queries as keys */
     uint64_t tokens, key_tokens; /* how many queries and how many keys; equal if the plan is not split */
     uint64_t memory_cap;         /* bytes per rank */
     double scale;
@@ -233,7 +236,7 @@ typedef struct fcp_summary {
     uint64_t rounds_reshuffle;   /* IN and OUT */
     uint64_t stages;             /* the number of the last stage + 1 */
     uint64_t slots_max;          /* the most transient KV slots of a rank */
-    uint64_t state_bytes;        /* of running state that is read and written, over all ranks */
+    uint64_t state_bytes;        /* of running state that visits read and write, over all ranks */
     uint64_t memory_peak_bytes;  /* of the largest rank, over the plan's passes; see fcp_rank_memory */
     /* the backward pass; 0 if the plan has none */
     uint64_t backward_bytes_total, backward_bytes_inter_node;
@@ -293,7 +296,7 @@ typedef struct fcp_part {
 typedef struct fcp_shape_rec {
     uint32_t first_run, runs;
     uint32_t q_length, k_length; /* of the pieces that it lies between */
-    uint64_t pairs;              /* allowed in it, counted as in fcp_summary.pairs */
+    uint64_t pairs;              /* allowed in it, counted as in fcp_summary.pairs: over a range's heads, if at all */
 } fcp_shape_rec;
 
 typedef struct fcp_run {

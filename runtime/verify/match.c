@@ -21,10 +21,11 @@
 #include "runtime/verify/parts.h"
 
 /* A send or a receive, in the form in which the two must agree. */
+enum { CLASS_KEYS = 16 }; /* rounds are few enough for this: check.c */
 typedef struct side {
     uint32_t block, first, tokens; /* block: of a bundle FCP_NONE less its side */
     uint32_t other; /* the other rank. Of a send it is the receiver until `deliver`, and then the sender */
-    uint32_t key;   /* (round * FCP_FABRICS + fabric) * 4 + class */
+    uint32_t key;   /* (round * FCP_FABRICS + fabric) * CLASS_KEYS + class */
 } side;
 
 typedef struct match {
@@ -50,7 +51,9 @@ typedef struct match {
     size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
     uint32_t *inbox;        /* ranks + 1, into delivered */
     side *delivered;
-    uint32_t *receive;      /* by key / 4: this rank's receive (index in sides), MET, or NONE */
+    uint32_t unit[FCP_CLASSES]; /* tokens */
+    uint64_t bytes[FCP_CLASSES]; /* of a token */
+    uint32_t *receive;      /* by key / CLASS_KEYS: this rank's receive (index in sides), MET, or NONE */
 } match;
 
 enum { NONE = 0 }; /* sides has one to spare, so no receive has index 0 */
@@ -91,11 +94,25 @@ static fcp_code group_rounds(match *m) {
     return FCP_OK;
 }
 
+/* The kinds of rounds that a class may be in, as bits, in each pass. */
+#define KIND(name) 1u << FCP_ROUND_##name
+static const uint8_t class_kinds[FCP_PASSES][FCP_CLASSES] = {
+    [FCP_FORWARD] = {[FCP_KV] = KIND(INDEPENDENT) | KIND(DEPENDENT), [FCP_Q] = KIND(INDEPENDENT) | KIND(DEPENDENT),
+                     [FCP_STATE] = KIND(DEPENDENT), [FCP_O] = KIND(DEPENDENT),
+                     [FCP_IN] = KIND(IN), [FCP_OUT] = KIND(OUT)},
+    [FCP_BACKWARD] = {[FCP_KV] = KIND(INDEPENDENT) | KIND(DEPENDENT), [FCP_Q] = KIND(INDEPENDENT) | KIND(DEPENDENT),
+                      [FCP_DKV] = KIND(DEPENDENT), [FCP_DQ] = KIND(DEPENDENT), [FCP_DQW] = KIND(DEPENDENT),
+                      [FCP_IN] = KIND(IN), [FCP_OUT] = KIND(OUT)}};
+#undef KIND
+static bool is_fetched(uint32_t cls) { return cls == FCP_KV || cls == FCP_Q; }
+
 /* May a round of this kind hold this transfer? Says why not; `acceptable` decides the same without words. */
 static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, const fcp_instr *x,
                                const fcp_transfer *t) {
     verifier *v = m->v;
-    uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers), unit = v->p->unit;
+    uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers);
+    uint32_t unit = fcp_unit_tokens(v->p, (fcp_class)t->cls);
+    const char *what = fcp_class_texts[t->cls];
     if (t->peer == rank) return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
                                                 "transfer %u names the rank itself", id);
     if (t->fabric != (v->node[t->peer] == v->node[rank] ? FCP_LOCAL : FCP_NET))
@@ -112,35 +129,26 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
                                fcp_round_names[kind]);
     }
     const fcp_block *k = &v->plan->blocks[t->block];
-    switch (t->cls) {
-    case FCP_DKV:
-        if (v->pass != FCP_BACKWARD) return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
-                                                            "transfer %u carries dKV in the forward pass", id);
-        if (kind != FCP_ROUND_DEPENDENT)
-            return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
-                                   "transfer %u, dKV of block %u, is in a round of kind %s", id, t->block,
-                                   fcp_round_names[kind]);
-        break;
-    default:
-        if (t->dir == FCP_SEND &&
-            kind != (t->slot < v->homes[rank] ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT))
-            return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
-                                   "transfer %u sends KV block %u from slot %u, one of %s, in a round of kind %s", id,
-                                   t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into",
-                                   fcp_round_names[kind]);
-        if (kind != FCP_ROUND_INDEPENDENT && kind != FCP_ROUND_DEPENDENT)
-            return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
-                                   "transfer %u, KV of block %u, is in a round of kind %s", id, t->block,
-                                   fcp_round_names[kind]);
-    }
+    if (!class_kinds[v->pass][t->cls])
+        return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
+                               "transfer %u carries %s of block %u in the %s pass", id, what, t->block,
+                               fcp_pass_names[v->pass]);
+    if (!(class_kinds[v->pass][t->cls] >> kind & 1))
+        return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
+                               "transfer %u, %s of block %u, is in a round of kind %s", id, what, t->block,
+                               fcp_round_names[kind]);
+    if (is_fetched(t->cls) && t->dir == FCP_SEND &&
+        kind != (t->slot < v->homes[rank] ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT))
+        return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
+                               "transfer %u sends %s block %u from slot %u, one of %s, in a round of kind %s", id, what,
+                               t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into",
+                               fcp_round_names[kind]);
     if (t->first % unit || (t->tokens != unit && t->first + t->tokens != k->tokens))
         return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
                                "transfer %u: tokens %u to %u of block %u, which has %u, are not a unit of %u", id,
                                t->first, t->first + t->tokens, t->block, k->tokens, unit);
-    if (t->dir == FCP_RECV && k->home == rank && t->cls == FCP_KV)
-        return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
-                               "transfer %u receives KV block %u, whose home is here", id, t->block);
-    return FCP_OK;
+    return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
+                           "transfer %u receives %s block %u, whose home is here", id, what, t->block);
 }
 
 static void finish_degrees(match *m) {
@@ -160,8 +168,10 @@ static void finish_degrees(match *m) {
 typedef struct scene {
     const fcp_block *blocks;
     const uint32_t *node;
-    uint32_t rank, my_node, homes, unit;
+    const uint8_t *kinds; /* of this pass */
+    uint32_t rank, my_node, homes;
     unsigned backward;
+    uint32_t unit[FCP_CLASSES];
 } scene;
 
 /* The conditions of check_transfer, almost without branches: sends and receives come in random order, so branches would
@@ -171,24 +181,44 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
     unsigned near = c->node[t->peer] == c->my_node, receive = t->dir, here = k->home == c->rank;
-    unsigned bad = (t->peer == c->rank) | (t->fabric ^ near) | (t->tokens > c->unit);
-    if (t->cls == FCP_KV || t->cls == FCP_DKV) {
-        bad |= (t->tokens != c->unit) & (t->first + t->tokens != k->tokens);
-        if (t->first) bad |= t->first % c->unit != 0;
+    uint32_t unit = c->unit[t->cls];
+    unsigned bad = (t->peer == c->rank) | (t->fabric ^ near) | (t->tokens > unit) | (~(c->kinds[t->cls] >> kind) & 1);
+    if (t->cls != FCP_IN && t->cls != FCP_OUT) {
+        bad |= (t->tokens != unit) & (t->first + t->tokens != k->tokens);
+        if (t->first) bad |= t->first % unit != 0;
         unsigned sent_in = 2 - (t->slot < c->homes);
-        if (t->cls == FCP_KV)
-            bad |= (kind - 1 > 1) | (receive ? here : kind ^ sent_in);
-        else
-            bad |= (c->backward ^ 1) | (kind ^ FCP_ROUND_DEPENDENT);
-    } else if (t->cls != FCP_IN && t->cls != FCP_OUT) {
-        bad = 1;
+        if (is_fetched(t->cls)) bad |= receive ? here : kind ^ sent_in;
     } else {
-        bad |= kind ^ (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT);
     }
     return !bad;
 }
 
-static const uint8_t class_index[FCP_CLASSES] = {[FCP_KV] = 0, [FCP_DKV] = 1, [FCP_IN] = 2, [FCP_OUT] = 3};
+/* Adds what a rank moved to the facts: [class][fabric * 2 + dir] of tokens and transfers. IN and OUT of blocks that hold
+ * KV alone are counted as if they were two classes more. */
+enum { IN_ALONE = FCP_CLASSES, COUNTED = FCP_CLASSES + 2, LANES = FCP_FABRICS * FCP_DIRECTION_COUNT };
+static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint32_t (*count)[LANES]) {
+    verifier *v = m->v;
+    pass_facts *facts = &v->facts[v->pass];
+    _Static_assert(FCP_OUT == FCP_IN + 1, "so are those of KV alone");
+    for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++) {
+        uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, sum = 0;
+        for (int cls = 0; cls < FCP_CLASSES; cls++) {
+            uint32_t n = count[cls][dir] + count[cls][2 + dir];
+            v->moves[rank].count[cls][dir] = n;
+            facts->moves[cls] += n;
+            if (cls == FCP_IN || cls == FCP_OUT) continue;
+            sum = fcp_plus(sum, fcp_times(tokens[cls][dir] + tokens[cls][2 + dir], m->bytes[cls]));
+            for (int fabric = 0; fabric < FCP_FABRICS && dir == FCP_SEND; fabric++)
+                facts->tokens[cls][fabric] += tokens[cls][fabric * 2];
+        }
+        if (sum > *most) *most = sum;
+    }
+    for (int i = 0; i < FCP_SIDES; i++) { /* blocks that hold both count with queries */
+        uint64_t(*moved)[LANES] = tokens + (i == FCP_KEYS ? IN_ALONE : FCP_IN);
+        facts->in_tokens[i] += moved[0][0] + moved[0][2];
+        facts->out_tokens[i] += moved[1][0] + moved[1][2];
+    }
+}
 
 /* One rank's communication queue: its order, and at most one send and one receive a round and fabric. Counts units and
  * tokens, and lists sends and receives. */
@@ -198,10 +228,11 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     const fcp_stream *stream = fcp_stream_of(plan, v->pass, rank, FCP_COMM);
     const fcp_instr *instrs = plan->instrs + stream->first;
     const fcp_transfer *transfers = plan->transfers;
-    pass_facts *facts = &v->facts[v->pass];
-    const scene c = {plan->blocks, v->node, rank, v->node[rank], v->homes[rank], v->p->unit, v->pass == FCP_BACKWARD};
-    uint64_t tokens[24] = {0}; /* [class][fabric][dir]; then [IN, OUT of KV alone][fabric][dir] */
-    uint32_t count[24] = {0};
+    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank],
+               v->pass == FCP_BACKWARD, {0}};
+    memcpy(c.unit, m->unit, sizeof c.unit);
+    uint64_t tokens[COUNTED][LANES] = {{0}};
+    uint32_t count[COUNTED][LANES] = {{0}};
     uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
     side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;
     for (uint32_t i = 0, n = stream->count; i < n; i++) {
@@ -234,12 +265,11 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
                                        dir == FCP_SEND ? "sends" : "receives", fcp_fabric_names[t->fabric], round);
             busy |= bit;
             degree[lane]++;
-            unsigned cls = class_index[t->cls];
-            unsigned bundle = cls >> 1, alone = bundle & t->side;
-            tokens[(cls + 2 * alone) * 4 + lane] += t->tokens;
-            count[(cls + 2 * alone) * 4 + lane]++;
+            unsigned cls = t->cls, bundle = cls >= FCP_IN, alone = bundle & t->side;
+            tokens[cls + 2 * alone][lane] += t->tokens;
+            count[cls + 2 * alone][lane]++;
             side s = {bundle ? FCP_NONE - t->side : t->block, t->first, t->tokens, t->peer,
-                      (round * FCP_FABRICS + t->fabric) * 4 + cls};
+                      (round * FCP_FABRICS + t->fabric) * CLASS_KEYS + cls};
             *sends = recvs[-1] = s; /* written to both lists; only the one whose end moves keeps it */
             sends += dir ^ 1;
             recvs -= dir;
@@ -250,26 +280,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     m->recv_first[rank + 1] = m->recv_count = (size_t)(m->sides + m->side_count - recvs);
     finish_degrees(m);
 
-    enum { KV = 0, DKV = 4, IN = 8, OUT = 12, ALONE = 8, NET_SEND = 0, NET_RECV, LOCAL_SEND, LOCAL_RECV };
-    v->kv_recvs[rank] = count[KV + NET_RECV] + count[KV + LOCAL_RECV];
-    v->dkv_recvs[rank] = count[DKV + NET_RECV] + count[DKV + LOCAL_RECV];
-    v->dkv_sends[rank] = count[DKV + NET_SEND] + count[DKV + LOCAL_SEND];
-    facts->kv_tokens[FCP_NET] += tokens[KV + NET_SEND];
-    facts->kv_tokens[FCP_LOCAL] += tokens[KV + LOCAL_SEND];
-    facts->dkv_tokens[FCP_NET] += tokens[DKV + NET_SEND];
-    facts->dkv_tokens[FCP_LOCAL] += tokens[DKV + LOCAL_SEND];
-    for (int i = 0; i < FCP_SIDES; i++) { /* blocks that hold both count with queries */
-        const uint64_t *moved = tokens + (i == FCP_KEYS ? ALONE : 0);
-        facts->in_tokens[i] += moved[IN + NET_SEND] + moved[IN + LOCAL_SEND];
-        facts->out_tokens[i] += moved[OUT + NET_SEND] + moved[OUT + LOCAL_SEND];
-    }
-    for (unsigned dir = 0; dir < 2; dir++) {
-        uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max;
-        uint64_t kv = tokens[KV + dir] + tokens[KV + 2 + dir], dkv = tokens[DKV + dir] + tokens[DKV + 2 + dir];
-        uint64_t sum = fcp_plus(fcp_times(kv, fcp_class_bytes(v->p, FCP_KV, v->pass)),
-                                fcp_times(dkv, fcp_class_bytes(v->p, FCP_DKV, v->pass)));
-        if (sum > *most) *most = sum;
-    }
+    count_moves(m, rank, tokens, count);
     return FCP_OK;
 }
 
@@ -299,10 +310,7 @@ static uint32_t launch_of(const match *m, uint32_t rank, uint32_t round) {
 }
 
 /* The class in a side's key. */
-static const char *class_of_key(uint32_t key) {
-    static const fcp_class classes[] = {FCP_KV, FCP_DKV, FCP_IN, FCP_OUT};
-    return fcp_class_texts[classes[key % 4]];
-}
+static const char *class_of_key(uint32_t key) { return fcp_class_texts[key % CLASS_KEYS]; }
 
 /* "KV of block 7, tokens 0 to 128" */
 static void word_side(const side *s, char text[100]) {
@@ -314,7 +322,7 @@ static void word_side(const side *s, char text[100]) {
 
 static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const side *received) {
     const side *s = sent, *r = received;
-    uint32_t key = (s ? s : r)->key / 4, round = key / FCP_FABRICS, from = s ? s->other : r->other;
+    uint32_t key = (s ? s : r)->key / CLASS_KEYS, round = key / FCP_FABRICS, from = s ? s->other : r->other;
     const char *fabric = fcp_fabric_names[key % FCP_FABRICS];
     char out[100] = "", in[100] = "";
     if (s) word_side(s, out);
@@ -336,19 +344,19 @@ static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const 
 static fcp_code meet(match *m, uint32_t rank) {
     size_t begin = m->side_count - m->recv_first[rank + 1], end = m->side_count - m->recv_first[rank];
     uint32_t *receive = m->receive;
-    for (size_t i = begin; i < end; i++) receive[m->sides[i].key / 4] = (uint32_t)i;
+    for (size_t i = begin; i < end; i++) receive[m->sides[i].key / CLASS_KEYS] = (uint32_t)i;
     for (const side *s = m->delivered + m->inbox[rank], *last = m->delivered + m->inbox[rank + 1]; s < last; s++) {
-        size_t i = receive[s->key / 4];
+        size_t i = receive[s->key / CLASS_KEYS];
         if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* NONE, or left from an earlier rank */
         const side *r = &m->sides[i];
         if ((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (s->other ^ r->other) |
             (s->key ^ r->key))
             return mismatch(m, rank, s, r);
-        receive[s->key / 4] = MET;
+        receive[s->key / CLASS_KEYS] = MET;
     }
     if (m->inbox[rank + 1] - m->inbox[rank] == end - begin) return FCP_OK;
     for (size_t i = end; i-- > begin;) /* they are listed backwards: this is the order of the queue */
-        if (receive[m->sides[i].key / 4] == i) return mismatch(m, rank, NULL, &m->sides[i]);
+        if (receive[m->sides[i].key / CLASS_KEYS] == i) return mismatch(m, rank, NULL, &m->sides[i]);
     return FCP_OK; /* not reached: if fewer sends than receives came, a receive has not met one */
 }
 
@@ -379,6 +387,10 @@ fcp_code fcp_verify_match(verifier *v) {
     const fcp_plan *plan = v->plan;
     uint32_t ranks = v->p->ranks, begin = plan->round_starts[v->pass];
     match m = {.v = v, .rounds = plan->rounds + begin, .round_count = plan->round_starts[v->pass + 1] - begin};
+    for (int cls = 0; cls < FCP_CLASSES; cls++) {
+        m.unit[cls] = fcp_unit_tokens(v->p, (fcp_class)cls);
+        m.bytes[cls] = fcp_class_bytes(v->p, (fcp_class)cls, v->pass);
+    }
     size_t groups = (size_t)m.round_count + 2;
     m.info = calloc(groups, sizeof *m.info);
     m.group_round = calloc(groups, sizeof *m.group_round);

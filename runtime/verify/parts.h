@@ -10,16 +10,23 @@ typedef struct pass_facts {
     uint64_t rounds[FCP_ROUND_KIND_COUNT];
     uint64_t delta[FCP_FABRICS]; /* of the INDEPENDENT rounds */
     uint64_t sends;              /* transfers between ranks */
+    uint64_t moves[FCP_CLASSES]; /* of them, of each class: sends and receives */
     uint64_t units_max;          /* without IN and OUT: the most that a rank sends, or receives, on a fabric */
-    uint64_t kv_tokens[FCP_FABRICS], dkv_tokens[FCP_FABRICS]; /* sent */
-    uint64_t in_tokens[FCP_SIDES], out_tokens[FCP_SIDES];     /* sent, by the block's side; copies do not count */
-    uint64_t send_max, recv_max; /* bytes of KV and DKV, of the rank that sends most, that receives most */
+    uint64_t tokens[FCP_CLASSES][FCP_FABRICS];            /* sent; without IN and OUT */
+    uint64_t in_tokens[FCP_SIDES], out_tokens[FCP_SIDES]; /* sent, by the block's side; copies do not count */
+    uint64_t send_max, recv_max; /* bytes without IN and OUT, of the rank that sends most, that receives most */
     uint64_t stages;             /* number of stages */
     uint64_t last_stage;         /* the largest stage of any instruction or round */
     uint64_t slots_max;          /* the most transient KV and DKV slots of a rank */
-    uint64_t state_tokens;       /* forward pass: tokens whose running state is read, plus those whose is written */
+    uint64_t state_tokens;       /* forward: tokens whose running state visits read, plus those whose they write */
     uint64_t memory_peak;        /* bytes, of the rank that needs most */
 } pass_facts;
+
+/* What a rank moves in a pass. */
+typedef struct rank_moves {
+    uint32_t count[FCP_CLASSES][FCP_DIRECTION_COUNT];
+    uint32_t merges; /* instructions */
+} rank_moves;
 
 /* layout.c: the bundles of the rank that is looked at. Bundle 2 * caller + side is that with a caller. */
 typedef struct bundle_facts {
@@ -57,6 +64,14 @@ typedef struct layout_facts {
     size_t first_count[FCP_SIDES];
 } layout_facts;
 
+
+/* The work of a Q block: how many visits and tiles it has; and, as far as the forward pass has been looked at, how many of
+ * these tiles run away from its home, and where: at a rank, at FCP_VERIFY_SEVERAL, or (FCP_NONE) none does. */
+typedef struct block_work {
+    uint32_t visits, tiles, away_tiles, away;
+} block_work;
+enum { FCP_VERIFY_SEVERAL = FCP_NONE - 1 };
+
 typedef struct verifier {
     const fcp_plan *plan;
     const fcp_problem *p;
@@ -69,20 +84,24 @@ typedef struct verifier {
     uint64_t *home_tokens[FCP_SIDES]; /* of its home blocks that hold the side */
     /* per block */
     uint32_t *home_blocks; /* by rank, in order of home slot */
-    uint32_t *visits_of;   /* how many visits it has as a Q block */
+    block_work *work;      /* of a Q block */
     /* over the plan */
     uint8_t *attended;     /* per visit: computed in this pass */
+    uint32_t *away;        /* per visit: the rank that computes it in the forward pass, + 1, if it is not its home; else 0 */
+    uint64_t visits_away;  /* how many there are of these */
     uint64_t named;        /* transfers that instructions name */
     uint64_t peers_max;    /* the most ranks that one rank talks to */
-    uint64_t pairs, pairs_max_rank, pairs_max_block, tokens_max_rank[FCP_SIDES];
+    uint64_t *rank_pairs;  /* of the tiles that run there */
+    uint64_t pairs, pairs_max_block, tokens_max_rank[FCP_SIDES];
     bool split;
     /* the pass that is looked at */
     fcp_pass pass;
-    uint32_t *kv_recvs, *dkv_recvs, *dkv_sends; /* per rank */
+    rank_moves *moves;     /* per rank */
     layout_facts *layout;
     void *sides, *delivered;                    /* memory of match.c, kept from pass to pass */
     size_t delivered_room;
-    fcp_error late; /* Delta or memory is wrong: reported if nothing else is, since other damage disturbs them, too */
+    fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other damage
+                     * disturbs them, too */
     pass_facts facts[FCP_PASSES];
 } verifier;
 
@@ -105,8 +124,8 @@ fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, 
 /* FCP_E_INTERRUPTED once the caller wants the verifier to end. */
 fcp_code fcp_verify_stopped(const verifier *v);
 
-/* match.c: the communication queues are in order, and sends and receives meet. Fills kv_recvs, dkv_recvs and dkv_sends,
- * and `late` if there are more rounds than Delta. */
+/* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of transfers, and
+ * `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
 
 /* rank.c: one rank's two queues against its slots. */

@@ -4,35 +4,48 @@
  *
  * Requires: fcp_plan_check has passed.
  * Proves, for every pass that the plan has:
- *   1. Every tile is computed exactly once, at its Q block's home, on blocks that are at that time in the slots that it
- *      names (E600, E601).
- *   2. Every send meets its receive: of the same round, peer, block, tokens and class. No rank sends twice, or receives
- *      twice, in a round of one fabric (E602, E603).
+ *   1. Every tile is computed exactly once. Its Q block and KV block are at that time in the slots that the visit and the
+ *      tile name, whole, and ordered after what brought them there; backward, with the delta of the Q block (E600, E601).
+ *   2. Every send meets its receive: of the same round, peer, block, tokens and class, and none has more tokens than a
+ *      unit of its class. No rank sends twice, or receives twice, in a round of one fabric (E602, E603).
  *   3. No slot is overwritten while it is still to be read. Slots and bytes are as many as the summary says, and within
  *      the cap (E604, E605).
- *   4. Every partial is sent on or reduced exactly once, in order, and so reaches its home (E606).
+ *   4. Partial results and whole ones:
+ *      a. At each rank the visits and MERGEs of a Q block form one chain of state, which ends in LAST, in a send, or in
+ *         FINISH at home. Every partial that is received is added to another slot once, in order. So all partials reach
+ *         the home of their block (E606).
+ *      b. A rank other than the home makes a result only if it has computed all tiles of the block.
+ *      c. The home of a block gets its result once: from its own LAST, from FINISH, or, of a block that is WHOLE, as O;
+ *         and a block is WHOLE if all its tiles run at one rank, which is not its home.
+ *      d. The same of dQ: added up in the home slot, or, of a WHOLE block, as DQW (b to d: E612).
  *   5. There is no deadlock (E607). It is enough to run each rank alone, assuming that its launches complete. They do,
  *      by induction over rounds: every rank launches its rounds in increasing order (E611), every send has its receive
  *      in the same round (2), and the two queues of a rank have no cycle of waits between them. So what the launch of
  *      round g needs in order to start lies earlier on that rank's queues, and the launches among it are of rounds
  *      below g, which complete. So all shares of round g start, and a launch completes once its partners have started.
  *      A cycle within one rank, on the other hand, is a deadlock.
- *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units that one rank sends, or receives.
- *      There are as many DEPENDENT rounds as the Deltas of their stages add up to, and likewise IN and OUT rounds
- *      (E608).
- *   7. The reshuffle moves every unit of every bundle in and out exactly once (E610). Queues, stages, rounds and `buffers` are in
- *      order (E611). Every figure of the summary follows from the tables (E609).
+ *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q from home slots that one
+ *      rank sends, or receives. There are as many DEPENDENT rounds as the Deltas of their stages add up to, and likewise
+ *      IN and OUT rounds (E608).
+ *   7. No transfer is in vain: what is received is read, added, or sent on as a whole (E602; a result: E612). Who sends
+ *      on has what it sends (E601).
+ *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range
+ *      of heads (E610). Queues, stages, rounds and `buffers` are in order (E611). Every figure of the summary follows
+ *      from the tables (E609).
+ * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
  * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the summary.
  *
- * Files: match.c proves 2 and 6, rank.c 1, 3, 4 and 5, layout.c what the reshuffle does; fail.c words errors.
+ * Files: match.c proves 2 and 6; rank.c 5, with held.c (1, 3, 7), partial.c (3, 4a) and work.c (1, 4); layout.c what the
+ *        reshuffle does; fail.c words errors.
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
  *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
 #include "runtime/verify/parts.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,14 +64,13 @@ static fcp_code index_homes(verifier *v) {
     for (int side = 0; side < FCP_SIDES; side++) v->home_tokens[side] = calloc(ranks, sizeof *v->home_tokens[side]);
     v->split = fcp_plan_split(plan);
     v->home_blocks = malloc((size_t)blocks * sizeof *v->home_blocks);
-    v->visits_of = calloc((size_t)blocks, sizeof *v->visits_of);
+    v->work = calloc((size_t)blocks, sizeof *v->work);
     v->attended = calloc((size_t)plan->visits_count + 1, 1);
-    v->kv_recvs = malloc(ranks * sizeof *v->kv_recvs);
-    v->dkv_recvs = malloc(ranks * sizeof *v->dkv_recvs);
-    v->dkv_sends = malloc(ranks * sizeof *v->dkv_sends);
+    v->away = calloc((size_t)plan->visits_count + 1, sizeof *v->away);
+    v->rank_pairs = calloc(ranks, sizeof *v->rank_pairs);
+    v->moves = calloc(ranks, sizeof *v->moves);
     if (!v->node || !v->homes || !v->home_first || !v->home_tokens[FCP_QUERIES] || !v->home_tokens[FCP_KEYS] ||
-        !v->home_blocks || !v->visits_of ||
-        !v->attended || !v->kv_recvs || !v->dkv_recvs || !v->dkv_sends)
+        !v->home_blocks || !v->work || !v->attended || !v->away || !v->rank_pairs || !v->moves)
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", ranks);
     for (uint32_t b = 0; b < blocks; b++) {
         const fcp_block *k = &plan->blocks[b];
@@ -83,28 +95,29 @@ static fcp_code index_homes(verifier *v) {
 /* No two tiles are of the same Q block and KV block, and visits hold each tile once. Sums up pairs. */
 static fcp_code check_tiles(verifier *v) {
     const fcp_plan *plan = v->plan;
-    uint64_t next = 0;
-    for (uint64_t i = 0; i < plan->visits_count; i++) {
-        const fcp_visit *w = &plan->visits[i];
-        if (w->first_tile != next)
-            return fcp_fail(v->err, FCP_E_VERIFY_TILE,
-                            "visit %llu to Q block %u begins with tile %u, where tile %llu is the next: tiles are %s",
-                            (ull)i, w->q_block, w->first_tile, (ull)next,
-                            w->first_tile > next ? "left out" : "computed twice");
-        next += w->tiles;
-        v->visits_of[w->q_block]++;
-    }
-    if (next != plan->tiles_count)
-        return fcp_fail(v->err, FCP_E_VERIFY_TILE, "%llu tiles, and visits hold %llu of them", (ull)plan->tiles_count,
-                        (ull)next);
-
-    size_t blocks = (size_t)plan->blocks_count, tiles = (size_t)plan->tiles_count;
+    size_t blocks = (size_t)plan->blocks_count, tiles = (size_t)plan->tiles_count, next = 0;
     uint32_t *first = calloc(blocks + 2, sizeof *first), *k_blocks = malloc((tiles + 1) * sizeof *k_blocks);
     uint32_t *seen = calloc(blocks, sizeof *seen); /* per KV block: the last Q block that met it, + 1 */
-    uint64_t *pairs = calloc(blocks, sizeof *pairs), *rank_pairs = calloc(v->p->ranks, sizeof *rank_pairs);
+    uint64_t *pairs = calloc(blocks, sizeof *pairs);
     fcp_code code = FCP_OK;
-    if (!first || !k_blocks || !seen || !pairs || !rank_pairs) {
+    if (!first || !k_blocks || !seen || !pairs) {
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %zu tiles", tiles);
+        goto done;
+    }
+    for (uint64_t i = 0; i < plan->visits_count; i++) {
+        const fcp_visit *w = &plan->visits[i];
+        if (w->first_tile != next) {
+            code = fcp_fail(v->err, FCP_E_VERIFY_TILE,
+                            "visit %llu to Q block %u begins with tile %u, where tile %zu is the next: tiles are %s",
+                            (ull)i, w->q_block, w->first_tile, next,
+                            w->first_tile > next ? "left out" : "computed twice");
+            goto done;
+        }
+        next += w->tiles;
+        v->work[w->q_block].visits++;
+    }
+    if (next != tiles) {
+        code = fcp_fail(v->err, FCP_E_VERIFY_TILE, "%zu tiles, and visits hold %zu of them", tiles, next);
         goto done;
     }
     for (size_t i = 0; i < tiles; i++) {
@@ -124,29 +137,31 @@ static fcp_code check_tiles(verifier *v) {
             }
             seen[k_blocks[i]] = (uint32_t)q + 1;
         }
-        uint64_t *rank = &rank_pairs[plan->blocks[q].home];
+        v->work[q].tiles = first[q + 1] - first[q];
+        v->work[q].away = FCP_NONE;
+        uint64_t *rank = &v->rank_pairs[plan->blocks[q].home]; /* what runs elsewhere is moved when it is met */
         *rank = fcp_plus(*rank, pairs[q]);
         v->pairs = fcp_plus(v->pairs, pairs[q]);
         if (pairs[q] > v->pairs_max_block) v->pairs_max_block = pairs[q];
-        if (*rank > v->pairs_max_rank) v->pairs_max_rank = *rank;
     }
 done:
     free(first);
     free(k_blocks);
     free(seen);
     free(pairs);
-    free(rank_pairs);
     return code;
 }
 
-/* Every visit is computed exactly once in this pass. */
+/* Every visit is computed exactly once in this pass. Counts MERGEs. */
 static fcp_code check_attended(verifier *v) {
     const fcp_plan *plan = v->plan;
     memset(v->attended, 0, (size_t)plan->visits_count);
     for (uint32_t r = 0; r < v->p->ranks; r++) {
         const fcp_stream *s = fcp_stream_of(plan, v->pass, r, FCP_COMPUTE);
+        v->moves[r].merges = 0;
         for (uint32_t i = 0; i < s->count; i++) {
             const fcp_instr *x = &plan->instrs[s->first + i];
+            if (x->op == FCP_OP_MERGE) v->moves[r].merges++;
             if (x->op != FCP_OP_ATTEND) continue;
             for (uint32_t w = x->a; w < x->a + x->b; w++)
                 if (v->attended[w]++)
@@ -159,6 +174,23 @@ static fcp_code check_attended(verifier *v) {
         if (!v->attended[w])
             return fcp_fail(v->err, FCP_E_VERIFY_TILE, "%s: visit %llu to Q block %u is not computed",
                             fcp_pass_names[v->pass], (ull)w, plan->visits[w].q_block);
+    return FCP_OK;
+}
+
+/* A block is WHOLE if all its tiles run at one rank, which is not its home. */
+static fcp_code check_whole(const verifier *v) {
+    for (uint64_t b = 0; b < v->plan->blocks_count; b++) {
+        const fcp_block *k = &v->plan->blocks[b];
+        const block_work *w = &v->work[b];
+        bool whole = w->away < FCP_VERIFY_SEVERAL && w->away_tiles == w->tiles;
+        if (whole == !!(k->flags & FCP_BLOCK_WHOLE)) continue;
+        return fcp_fail(v->err, FCP_E_VERIFY_RESULT,
+                        "block %llu is %s: of its %u tiles %u run away from its home, rank %u, at %s rank", (ull)b,
+                        whole ? "not flagged as whole" : "flagged as whole", w->tiles, w->away_tiles, k->home,
+                        w->away == FCP_NONE             ? "no"
+                        : w->away == FCP_VERIFY_SEVERAL ? "more than one"
+                                                        : "one");
+    }
     return FCP_OK;
 }
 
@@ -177,6 +209,7 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
         if (!code) code = fcp_verify_layout_end(v);
     }
     fcp_verify_buffers_free(buffers);
+    if (!code && pass == FCP_FORWARD) code = check_whole(v);
     const pass_facts *f = &v->facts[pass];
     if (!code && f->last_stage > f->stages)
         code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,
@@ -198,6 +231,21 @@ static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
         bytes = fcp_plus(bytes, fcp_times(f->out_tokens[side], fcp_held_bytes(v->p, holds, FCP_OUT, FCP_FORWARD)));
     }
     return bytes;
+}
+
+/* Bytes of the other classes that ranks send each other: all of them, those on net, and those that are of Q. */
+typedef struct sent_bytes { uint64_t all, net, moved; } sent_bytes;
+static sent_bytes sent(const verifier *v, fcp_pass pass) {
+    sent_bytes s = {0};
+    for (int cls = 0; cls < FCP_IN; cls++) {
+        const uint64_t *tokens = v->facts[pass].tokens[cls], of_token = fcp_class_bytes(v->p, (fcp_class)cls, pass);
+        uint64_t net = fcp_times(tokens[FCP_NET], of_token);
+        uint64_t all = fcp_plus(net, fcp_times(tokens[FCP_LOCAL], of_token));
+        s.all = fcp_plus(s.all, all);
+        s.net = fcp_plus(s.net, net);
+        if (cls != FCP_KV && cls != FCP_DKV) s.moved = fcp_plus(s.moved, all);
+    }
+    return s;
 }
 
 /* Units that one rank sends or receives, and ranks that it talks to: the largest. */
@@ -234,22 +282,28 @@ static fcp_code count_units(verifier *v, uint64_t *out_peers) {
 static fcp_summary summarise(const verifier *v) {
     const fcp_plan *plan = v->plan;
     const pass_facts *f = &v->facts[FCP_FORWARD], *b = &v->facts[FCP_BACKWARD];
-    uint64_t positions = 0, heads = v->p->mask_uses & MC_USES_H ? v->p->heads : 1;
+    /* pairs count once for each range of query heads, or once for each head */
+    uint64_t positions = 0, heads = v->p->mask_uses & MC_USES_H ? v->p->heads
+                                                                : v->p->heads / (v->p->range_kv * v->p->range_sub);
     for (uint64_t s = 0; s < plan->sequences_count; s++)
         positions = fcp_plus(positions, fcp_times(plan->sequences[s].queries, plan->sequences[s].keys));
-    uint64_t kv = fcp_class_bytes(v->p, FCP_KV, FCP_FORWARD), dkv = fcp_class_bytes(v->p, FCP_DKV, FCP_BACKWARD);
+    uint64_t pairs_max_rank = 0;
+    for (uint32_t r = 0; r < v->p->ranks; r++)
+        if (v->rank_pairs[r] > pairs_max_rank) pairs_max_rank = v->rank_pairs[r];
+    sent_bytes ahead = sent(v, FCP_FORWARD), back = sent(v, FCP_BACKWARD);
     fcp_summary s = {
         .sequences = plan->sequences_count,
         .blocks = plan->blocks_count,
         .tiles = plan->tiles_count,
         .pairs = v->pairs,
         .positions = fcp_times(positions, heads),
-        .pairs_max_rank = v->pairs_max_rank,
+        .pairs_max_rank = pairs_max_rank,
         .pairs_max_block = v->pairs_max_block,
         .tokens_max_rank = v->tokens_max_rank[FCP_QUERIES],
         .key_tokens_max_rank = v->tokens_max_rank[FCP_KEYS],
-        .bytes_total = fcp_times(f->kv_tokens[FCP_NET] + f->kv_tokens[FCP_LOCAL], kv),
-        .bytes_inter_node = fcp_times(f->kv_tokens[FCP_NET], kv),
+        .bytes_total = ahead.all,
+        .bytes_moved = ahead.moved,
+        .bytes_inter_node = ahead.net,
         .send_max = f->send_max,
         .recv_max = f->recv_max,
         .bytes_reshuffle = reshuffled(v, f),
@@ -262,10 +316,9 @@ static fcp_summary summarise(const verifier *v) {
         .slots_max = f->slots_max,
         .state_bytes = fcp_times(f->state_tokens, fcp_class_bytes(v->p, FCP_STATE, FCP_FORWARD)),
         .memory_peak_bytes = f->memory_peak > b->memory_peak ? f->memory_peak : b->memory_peak,
-        .backward_bytes_total = fcp_plus(fcp_times(b->kv_tokens[FCP_NET] + b->kv_tokens[FCP_LOCAL], kv),
-                                     fcp_times(b->dkv_tokens[FCP_NET] + b->dkv_tokens[FCP_LOCAL], dkv)),
-        .backward_bytes_inter_node =
-            fcp_plus(fcp_times(b->kv_tokens[FCP_NET], kv), fcp_times(b->dkv_tokens[FCP_NET], dkv)),
+        .backward_bytes_total = back.all,
+        .backward_bytes_moved = back.moved,
+        .backward_bytes_inter_node = back.net,
         .backward_rounds = b->rounds[FCP_ROUND_INDEPENDENT],
         .backward_rounds_dependent = b->rounds[FCP_ROUND_DEPENDENT],
         .backward_rounds_bound = b->units_max,
@@ -337,11 +390,11 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     free(v.homes);
     free(v.home_first);
     free(v.home_blocks);
-    free(v.visits_of);
+    free(v.work);
     free(v.attended);
-    free(v.kv_recvs);
-    free(v.dkv_recvs);
-    free(v.dkv_sends);
+    free(v.away);
+    free(v.rank_pairs);
+    free(v.moves);
     free(v.sides);
     free(v.delivered);
     fcp_verify_layout_close(&v);

@@ -61,6 +61,37 @@ check "a wider network is not slower" jq -e '.candidates[0].makespan_s >= .candi
 "$fcpc" sim -q $program --sweep plan.block=500,512 > "$work/table" 2>&1
 check "a candidate that cannot be planned is named, the others are predicted" sh -c "grep -q 'plan.block=500.*E401' '$work/table' && grep -q 'plan.block=512.*forward' '$work/table'"
 
+# what the plan's order is worth
+check "sharing changes nothing where rounds are matched" sh -c "'$fcpc' sim '$work/plan' > '$work/table' && '$fcpc' sim '$work/plan' --network shared | cmp - '$work/table'"
+"$fcpc" sim -q examples/ring.fcp --json > "$work/json"
+"$fcpc" sim -q examples/ring.fcp --without overlap --json > "$work/without"
+check "without overlap it takes longer" jq -e --slurpfile b "$work/without" '.makespan_s < $b[0].makespan_s and .backward.makespan_s < $b[0].backward.makespan_s' "$work/json"
+"$fcpc" sim -q examples/ring.fcp --without overlap,fusion,hiding --network pulls --json > "$work/json"
+check "without fusion too, it takes longer still" jq -e --slurpfile b "$work/without" '.makespan_s > $b[0].makespan_s and .bounds.path == 0' "$work/json"
+check "pulls are drawn as often as is asked" sh -c "'$fcpc' sim -q examples/ring.fcp --network pulls --seeds 3 | grep -q ', 3 seeds'"
+
+# advice
+cat > "$work/nine.fcp" << 'END'
+model { heads = 64; kv_heads = 8; head_dim = 128 }
+cluster { nodes = 9; gpus = 1 }
+batch { lengths = [65536] }
+plan { mask = causal; block = 8K; layout = planned; passes = forward, backward }
+END
+advises() { # advises NAME WORDS OPTIONS...: it warns with those words, as text and as JSON
+    what=$1 words=$2; shift 2
+    "$fcpc" sim "$work/nine.fcp" "$@" --json > "$work/json" 2> "$work/err"
+    check "$what" grep -q -E "warning: .*$words" "$work/err"
+    check "$what, as JSON" jq -e --arg words "$words" '[.warnings[].message | select(test($words))] | length == 1' "$work/json"
+}
+advises "blocks that leave ranks idle" 'leave ranks idle.*with block = 2048 all takes [0-9.]+ ms instead of [0-9.]+, [0-9.]+ % less'
+advises "a margin too small for the network" 'margin = 1 is too small.*with margin = 6 all takes' -D plan.block=2K -D plan.margin=1
+advises "memory near the cap" 'needs 1.88[0-9]* of 2 GB, 9[0-9] %; with coalesce = 8 it is 1' -D plan.block=2K -D 'cluster.memory=2 GB'
+advises "a reshuffle that is not hidden" 'a rank waits .*contiguous, .*with layout = planned all takes' -D plan.block=2K -D plan.layout=contiguous
+"$fcpc" sim - < "$work/nine.fcp" > "$work/table" 2> "$work/err"
+check "a program on standard input gets advice too" grep -q 'with block = 2048' "$work/err"
+"$fcpc" sim "$work/nine.fcp" -D plan.block=2K > "$work/table" 2> "$work/err"
+check "a good plan gets none" sh -c "! grep -q warning '$work/err'"
+
 # what it refuses
 refused "no candidate can be planned" 1 E401 "$fcpc" sim $program --sweep plan.block=500,501
 refused "a plan has no other strategies" 2 'need the program' "$fcpc" sim "$work/plan" --strategy all
@@ -68,9 +99,14 @@ refused "too many points" 2 4096 "$fcpc" sim $program --sweep "coalesce=$(seq -s
 refused "a sweep without values" 2 'NAME=VALUE' "$fcpc" sim $program --sweep plan.block
 refused "an empty value" 2 'empty value' "$fcpc" sim $program --sweep plan.block=512,,256
 refused "seeds without noise" 2 noise "$fcpc" sim $program --seeds 3
+refused "a network that there is not" 2 'expected rounds, shared' "$fcpc" sim $program --network ring
+refused "nothing that can be left out" 2 'expected overlap' "$fcpc" sim $program --without overlap,rounds
+refused "a sweep that names nothing" 1 "did you mean 'block'" "$fcpc" sim $program --sweep plan.blok=128,256
 refused "a profile that there is not" 1 h200 "$fcpc" sim $program --profile h300
 printf 'gpu mine\nsms 10 "assumed"\nforward.64.full 1 us\n' > "$work/bad.profile"
 refused "a figure without a source, with its line" 1 'bad.profile:3.*source' "$fcpc" sim $program --profile "$work/bad.profile"
 refused "a table that would replace its profile" 1 E011 "$fcpc" sim $program --profile "$work/bad.profile" --csv "$work/bad.profile"
+refused "a table that cannot be written" 1 E011 "$fcpc" sim $program --csv "$work/nowhere/table.csv"
+check "nothing is left beside outputs" sh -c "! ls -a '$work' | grep -q tmp"
 echo "sim: $passed passed, $failed failed"
 [ $failed = 0 ]

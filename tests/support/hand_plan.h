@@ -11,10 +11,10 @@
 typedef struct hand {
     fcp_plan plan;
     fcp_problem problem;
-    fcp_heads heads;
+    fcp_heads heads[16];
     fcp_sequence sequences[64];
     uint32_t sequence_count;
-    fcp_piece pieces[512];
+    fcp_piece pieces[1024];
     fcp_block blocks[256];
     fcp_tile tiles[4096];
     fcp_part parts[16384];
@@ -22,12 +22,12 @@ typedef struct hand {
     fcp_run runs[65536];
     fcp_visit visits[1024];
     fcp_stream streams[FCP_PASSES * 64 * FCP_QUEUES];
-    fcp_instr instrs[16384];
-    fcp_transfer transfers[16384];
+    fcp_instr instrs[65536];
+    fcp_transfer transfers[65536];
     mc_node mask[64];
     uint32_t mask_count;
     uint32_t piece_count, block_count, tile_count, part_count, shape_count, run_count, visit_count, instr_count,
-        transfer_count;
+        transfer_count, heads_count;
 } hand;
 
 static inline uint32_t hand_node(hand *h, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm) {
@@ -70,11 +70,12 @@ static inline void hand_instr(hand *h, uint32_t op, uint32_t a, uint32_t b, uint
     h->instrs[h->instr_count++] = (fcp_instr){.op = op, .a = a, .b = b, .c = c};
 }
 
-/* The shape of two pieces, cell by cell; its pairs. */
-static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *k) {
+/* The shape of two pieces of one range of heads, cell by cell; its pairs. */
+static inline uint64_t hand_shape(hand *h, const fcp_heads *range, const fcp_piece *q, const fcp_piece *k) {
     mc_code code = {h->mask, h->mask_count};
-    uint32_t heads = mc_uses(code) & MC_USES_H ? h->problem.heads : 1;
-    int64_t scratch[64], n = (int64_t)h->sequences[q->sequence].keys;
+    uint32_t group = h->problem.heads / h->problem.kv_heads;
+    uint32_t heads = mc_uses(code) & MC_USES_H ? range->kv_count * range->sub_count : 1;
+    int64_t scratch[64], n = (int64_t)h->sequences[q->sequence].keys, q_first = h->sequences[q->sequence].q_first;
     fcp_shape_rec *shape = &h->shapes[h->shape_count];
     *shape = (fcp_shape_rec){.first_run = h->run_count, .q_length = q->length, .k_length = k->length};
     for (uint32_t row = 0; row * FCP_CELL < q->length; row++)
@@ -82,8 +83,11 @@ static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *
             uint64_t allowed = 0, all = 0;
             for (uint32_t i = row * FCP_CELL; i < (row + 1) * FCP_CELL && i < q->length; i++)
                 for (uint32_t j = col * FCP_CELL; j < (col + 1) * FCP_CELL && j < k->length; j++)
-                    for (uint32_t x = 0; x < heads; x++, all++)
-                        allowed += mc_eval(code, MC_LENGTH(n), (int64_t)(q->start + i), (int64_t)(k->start + j), x, scratch);
+                    for (uint32_t x = 0; x < heads; x++, all++) {
+                        uint32_t head = (range->kv_first + x / range->sub_count) * group + range->sub_first + x % range->sub_count;
+                        allowed += mc_eval(code, MC_LENGTH(n), q_first + (int64_t)(q->start + i), (int64_t)(k->start + j), head,
+                                           scratch);
+                    }
             if (!allowed) continue;
             uint32_t cls = allowed == all ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
             fcp_run *last = &h->runs[h->run_count - (shape->runs > 0)];
@@ -128,7 +132,7 @@ static inline bool hand_tile(hand *h, uint32_t q, uint32_t k, uint32_t kv_slot) 
     for (uint32_t i = h->blocks[q].first_piece; i < h->blocks[q].first_piece + h->blocks[q].pieces; i++)
         for (uint32_t j = h->blocks[k].first_piece; j < h->blocks[k].first_piece + h->blocks[k].pieces; j++) {
             if (h->pieces[i].sequence != h->pieces[j].sequence) continue;
-            uint64_t pairs = hand_shape(h, &h->pieces[i], &h->pieces[j]);
+            uint64_t pairs = hand_shape(h, &h->heads[h->blocks[q].heads], &h->pieces[i], &h->pieces[j]);
             if (!pairs) continue;
             h->parts[h->part_count++] = (fcp_part){i, j, h->shape_count++};
             t.parts++;
@@ -280,6 +284,7 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
     h->sequence_count = count;
     hand_mask(h, mask);
     h->problem.mask_uses = mc_uses((mc_code){h->mask, h->mask_count});
+    h->heads[0] = (fcp_heads){.kv_count = kv_heads, .sub_count = heads / kv_heads};
     hand_blocks(h, block);
     hand_streams(h);
     fcp_plan *p = &h->plan;
@@ -287,8 +292,7 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
     SET(problem, &h->problem, 1);
     SET(sequences, h->sequences, count);
     SET(pieces, h->pieces, h->piece_count);
-    h->heads = (fcp_heads){.kv_count = kv_heads, .sub_count = heads / kv_heads};
-    SET(heads, &h->heads, 1);
+    SET(heads, h->heads, 1);
     SET(blocks, h->blocks, h->block_count);
     SET(tiles, h->tiles, h->tile_count);
     SET(parts, h->parts, h->part_count);

@@ -62,10 +62,9 @@ static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint
     uint64_t *first = calloc((size_t)homes + 1, sizeof *first), apart = (uint64_t)p->max_block + p->max_q_block;
     bool good = first != NULL;
     for (uint32_t i = 0; good && i <= homes; i++) first[i] = i * apart;
-    const uint64_t *sides[FCP_SIDES] = {first, first};
-    fcp_slots slots = {.homes = homes, .kv = slots_used, .state = slots_used, .dkv = slots_used};
-    for (int side = 0; side < FCP_SIDES; side++) slots.home_tokens[side] = homes * apart;
-    if (good) fcp_arena_lay(plan, FCP_BACKWARD, rank, &slots, sides, (void *)(uintptr_t)4096, &a);
+    fcp_homes h = {.homes = homes, .tokens = {homes * apart, homes * apart}, .first = {first, first}};
+    fcp_slots slots = {{[FCP_KV] = slots_used, [FCP_STATE] = slots_used, [FCP_DKV] = slots_used}};
+    if (good) fcp_arena_lay(plan, FCP_BACKWARD, rank, &h, &slots, (void *)(uintptr_t)4096, &a);
     const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, rank, FCP_COMPUTE);
     *out_with = *out_without = (order_model){0, 0};
     for (uint32_t i = stream->first; good && i < stream->first + stream->count; i++) {

@@ -8,6 +8,7 @@
 
 #include "compiler/lower/lower.h"
 #include "compiler/place/strategies.h"
+#include "tests/support/scatter.h"
 
 typedef struct planned {
     fcpc_diagnostics *d;
@@ -54,13 +55,13 @@ static inline void plan_rest(planned *x) {
     x->slots = *x->at.slots;
 }
 
-/* Homes are drawn at random from the seed, or the strategy's when the seed is 0. */
-static inline void plan_passes(planned *x, const char *text, unsigned seed) {
+/* The passes up to the placement, by a strategy in place of the program's or NULL. */
+static inline void plan_to_placement(planned *x, const char *text, const strategy *by) {
     memset(x, 0, sizeof *x);
     x->d = fcpc_diagnostics_new();
     x->program = parse_text(text, x->d);
     x->at = (planning){.program = x->program, .batch = &x->batch, .d = x->d, .block = x->program->block,
-                       .coalesce = x->program->coalesce};
+                       .coalesce = x->program->coalesce, .strategy = by};
     run_pass(x, bind_lengths);
     run_pass(x, problem_open);
     run_pass(x, strategy_cut);
@@ -68,6 +69,16 @@ static inline void plan_passes(planned *x, const char *text, unsigned seed) {
     run_pass(x, strategy_place);
     x->p = *x->at.problem;
     x->home = (uint32_t *)x->at.placement->home;
+}
+
+static inline void plan_scatter(planned *x, const char *text, const scatter *s) {
+    plan_to_placement(x, text, &s->strategy);
+    plan_rest(x);
+}
+
+/* Homes are drawn at random from the seed, or the strategy's when the seed is 0. */
+static inline void plan_passes(planned *x, const char *text, unsigned seed) {
+    plan_to_placement(x, text, NULL);
     uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     for (uint32_t b = 0; seed && b < x->p.block_count; b++) {
         state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;

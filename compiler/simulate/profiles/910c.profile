@@ -2,6 +2,7 @@
 gpu 910c
 sms                           48     "assumed: 2 dies of 24 cube cores"
 small                          5 us  "assumed"
+latency.local                  2 us  "assumed"
 forward.128.full           15.76 ns  "assumed: H200's times by the ratio of peak FLOP/s, 989 / 752"
 forward.128.partial        36.54 ns  "assumed: H200's times by the ratio of peak FLOP/s, 989 / 752"
 forward.128.row             10.1 ns  "assumed: H200's times by the ratio of peak FLOP/s, 989 / 752"

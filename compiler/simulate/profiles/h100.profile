@@ -2,6 +2,8 @@
 gpu h100
 sms                          132     "NVIDIA H100 data sheet"
 small                          3 us  "assumed"
+latency.local                  2 us  "assumed: half of the network's"
+channel                      8.4 GB/s  "assumed: FCP gives 6 multiprocessors to a port of 50 GB/s"
 forward.128.full           11.98 ns  "assumed: H200's, as its multiprocessors and clocks are the same"
 forward.128.partial        27.78 ns  "assumed: H200's, as its multiprocessors and clocks are the same"
 forward.128.row             7.68 ns  "assumed: H200's, as its multiprocessors and clocks are the same"

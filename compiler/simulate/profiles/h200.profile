@@ -2,6 +2,8 @@
 gpu h200
 sms                          132     "NVIDIA H200 data sheet"
 small                          3 us  "assumed"
+latency.local                  2 us  "assumed: half of the network's"
+channel                      8.4 GB/s  "assumed: FCP gives 6 multiprocessors to a port of 50 GB/s"
 forward.128.full           11.98 ns  "fitted to cuDNN 9.19 on H200, 64:8 heads, 2K to 32K, causal and full: 10 points, errors at most 0.9 %"
 forward.128.partial        27.78 ns  "fitted to cuDNN 9.19 on H200, 64:8 heads, 2K to 32K, causal and full: 10 points, errors at most 0.9 %"
 forward.128.row             7.68 ns  "fitted to cuDNN 9.19 on H200, 64:8 heads, 2K to 32K, causal and full: 10 points, errors at most 0.9 %"

@@ -230,8 +230,18 @@ static void fibers_reduce(fcp_device *device, float *dst, const float *src, size
 static void fibers_prepare(fcp_device *device, const fcp_arena *arena) {
     fcp_backend_host.prepare(host_of(device), arena);
 }
-static void fibers_delta(fcp_device *device, uint32_t worker, const fcp_arena *arena) {
-    fcp_backend_host.delta(host_of(device), worker, arena);
+static void fibers_delta(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first, uint32_t count) {
+    fcp_backend_host.delta(host_of(device), worker, arena, first, count);
+}
+static void fibers_merge(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into) {
+    fcp_backend_host.merge(host_of(device), arena, block, from, into);
+}
+static void fibers_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t block,
+                                uint32_t state) {
+    fcp_backend_host.finish_state(host_of(device), worker, arena, block, state);
+}
+static void fibers_round(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into) {
+    fcp_backend_host.round(host_of(device), arena, block, from, into);
 }
 static void fibers_finish(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t first, uint32_t tokens) {
     fcp_backend_host.finish(host_of(device), arena, block, first, tokens);
@@ -274,10 +284,10 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
     uint64_t key = (uint64_t)p->kv_heads * p->head_dim * 4, query = (uint64_t)p->heads * p->head_dim * 4;
     uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key, at = launch->arena;
     struct { const char *name; const void *begin; uint64_t bytes; } sums[] = {
-        {"dQ", a->dq, rows ? a->home_first[FCP_QUERIES][a->homes] * query : 0},
+        {"dQ", a->dq, rows ? fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]) * query : 0},
         {"dK", a->dk, keys ? home_keys : 0},
         {"dV", a->dv, keys ? home_keys : 0},
-        {"dK and dV of slots", a->dkv, keys ? (uint64_t)a->dkv_slots * 2 * p->max_block * key : 0}};
+        {"dK and dV of slots", a->dkv, keys ? a->slots.count[FCP_DKV] * 2 * p->max_block * key : 0}};
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they stand in the arena in this order */
         uint64_t begin = (uintptr_t)sums[i].begin;
@@ -363,7 +373,7 @@ static void turn_round(struct worker *w) {
     }
 }
 
-static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
+static fcp_code attend_here(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
                               uint32_t head, uint32_t heads, fcp_error *err) {
     struct fibers *f = (struct fibers *)device;
     struct worker *w = &f->workers[worker];
@@ -397,12 +407,20 @@ static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_are
     return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, false, err);
 }
 
+/* Kernels work on blocks of all heads. Blocks of some heads are the host's. */
+static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
+                              uint32_t head, uint32_t heads, fcp_error *err) {
+    if (a->heads != a->plan->problem->heads)
+        return fcp_backend_host.attend(host_of(device), worker, a, first, count, head, heads, err);
+    return attend_here(device, worker, a, first, count, head, heads, err);
+}
+
 #define FIBERS(title, opening)                                                                                         \
     {                                                                                                                  \
         .name = title, .open = opening, .close = fibers_close, .allocate = fibers_allocate, .release = fibers_release, \
         .enter = fibers_enter, .leave = fibers_leave, .copy = fibers_copy, .clear = fibers_clear,                      \
         .reduce = fibers_reduce, .prepare = fibers_prepare, .delta = fibers_delta, .attend = fibers_attend,            \
-        .finish = fibers_finish                                                                                        \
+        .merge = fibers_merge, .finish_state = fibers_finish_state, .round = fibers_round, .finish = fibers_finish     \
     }
 const fcp_backend fibers_backend = FIBERS("fibers", fibers_open);
 const fcp_backend fibers_ordered_backend = FIBERS("fibers, in order", fibers_ordered_open);

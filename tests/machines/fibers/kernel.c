@@ -43,6 +43,8 @@ static void run_begin_lse(const void *launch) { fk_begin_lse(*(const fk_support 
 static void run_delta(const void *launch) { fk_delta(*(const fk_support *)launch); }
 static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
 static void run_round(const void *launch) { fk_round(*(const fk_support *)launch); }
+static void run_merge(const void *launch) { fk_merge(*(const fk_support *)launch); }
+static void run_state_out(const void *launch) { fk_state_out(*(const fk_support *)launch); }
 static void run_gather(const void *launch) { fk_gather(*(const fk_gather_launch *)launch); }
 
 extern const fibers_kernels FK_TABLE;
@@ -68,5 +70,7 @@ const fibers_kernels FK_TABLE = {
     .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},
     .add = {run_add, FK_SUPPORT_THREADS, 0, 1},
     .round = {run_round, FK_SUPPORT_THREADS, 0, 1},
+    .merge = {run_merge, FK_SUPPORT_THREADS, 0, 1},
+    .state_out = {run_state_out, FK_SUPPORT_THREADS, 0, 1},
     .gather = {run_gather, FK_SUPPORT_THREADS, 0, 1},
 };

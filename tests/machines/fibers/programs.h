@@ -8,7 +8,8 @@
 #include "compiler/fcpc.h"
 #include "tests/oracle/random_program.h"
 #include "tests/oracle/small_examples.h"
-#include "tests/machines/fibers/judge_plan.h"
+#include "tests/machines/fibers/fibers.h"
+#include "tests/support/judge_plan.h"
 #include "tests/support/amount.h"
 
 /* Compiles a drawn program, or the file at `path` if p is NULL. NULL: it has no plan; *out_picture has the
@@ -33,6 +34,14 @@ static inline unsigned draws_of(unsigned all) {
     return sanitizer && *sanitizer ? all / 6 : amount(all / 3, all);
 }
 
+/* Whether there are kernels for a drawn program, and it is small enough to run: a piece of a sequence costs as much as 128
+ * tokens, for each head and rank. And not too small: the judge's measure is the worst row of a naive computation, which few
+ * rows say little of. */
+static inline bool is_small(const random_program *p) {
+    uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16) * (p->strategy ? 2 : 1);
+    return cost <= 64 && p->tokens * p->heads >= 64 && fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, false);
+}
+
 /* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that
  * changes them. */
 static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count, const char **define) {
@@ -43,11 +52,7 @@ static inline void random_programs(unsigned draws, const fcp_backend *const *bac
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
         for (int i = 0; i < 8; i++) roll(&d, 2);
         draw_program(p, &d, 12000);
-        /* small ones, since a piece of a sequence costs as much as 128 tokens, for each head and rank */
-        uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16) * (p->strategy ? 2 : 1);
-        /* and not too small: the judge's measure is the worst row of a naive computation, which few rows say little
-         * of */
-        if (cost > 64 || p->tokens * p->heads < 64 || !fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, false)) continue;
+        if (!is_small(p)) continue;
         char *picture;
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
         bool has = plan && fibers_kernels_find(plan->problem->head_dim, (fcp_dtype)p->dtype, plan->score_count != 0);

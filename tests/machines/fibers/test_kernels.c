@@ -1,7 +1,8 @@
 /* test_kernels.c: the skeletons for mma.sync on fibers: whole plans, forward and backward, compared with the
  * definition of attention. */
 #include "tests/support/hand_plan.h"
-#include "tests/machines/fibers/judge_plan.h"
+#include "tests/machines/fibers/fibers.h"
+#include "tests/support/judge_plan.h"
 
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
 static const uint64_t mixed[] = {300, 60, 129, 1, 200, 64};

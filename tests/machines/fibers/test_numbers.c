@@ -5,7 +5,8 @@
 
 #include "runtime/base/numeric.h"
 #include "tests/support/hand_plan.h"
-#include "tests/machines/fibers/judge_plan.h"
+#include "tests/machines/fibers/fibers.h"
+#include "tests/support/judge_plan.h"
 
 static const fcp_backend *on = &fibers_backend; /* in each test anew */
 

@@ -1,7 +1,8 @@
 /* test_shared_keys.c: keys that nearly every row sees. Their item is cut into several, which add to dK and dV in
  * turn, or as they come. */
 #include "tests/support/gpu_plan.h"
-#include "tests/machines/fibers/judge_plan.h"
+#include "tests/machines/fibers/fibers.h"
+#include "tests/support/judge_plan.h"
 
 static void judge(const char *model, const fcp_backend *backend, bool twice) {
     char text[300];

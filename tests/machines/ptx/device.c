@@ -141,6 +141,7 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
                             uint32_t workers, fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     fcp_code code = fcp_kernel_check(plan, err);
+    if (!code) code = fcp_kernel_work_check(plan, err);
     if (code) return code;
     device *d = calloc(1, sizeof *d + workers * sizeof *d->workers);
     if (!d) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -225,7 +226,9 @@ static void support(device *d, int pass, const char *name, fk_support x, uint64_
     x.mark_value = 7;
     add(list, &count, "the output", x.to, to, true);
     add(list, &count, "the input", x.from, from, false);
-    add(list, &count, "the other input", x.other, other, false);
+    if (other) add(list, &count, "the other input", x.other, other, false);
+    add(list, &count, "the LSE", x.lse, x.count * 4, true);
+    add(list, &count, "the sinks", x.sinks, (uint64_t)x.heads * 4, false);
     add(list, &count, "the mark", x.mark, 4, true);
     uint64_t blocks = (x.count + per_block - 1) / per_block;
     const ptx_launch run = {.module = m,
@@ -260,12 +263,46 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
     support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, p->heads * 4, 0);
 }
 
-static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a) {
+static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = base->plan->problem;
-    uint64_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, bytes = rows * p->head_dim * 2;
-    fk_support x = {.to = (uintptr_t)a->delta, .from = (uintptr_t)a->o, .other = (uintptr_t)a->d_o, .count = rows};
+    const uint64_t *tokens = a->home_first[FCP_QUERIES];
+    uint64_t at = tokens[first] * p->heads, rows = tokens[first + count] * p->heads - at, row = p->head_dim * 2, bytes = rows * row;
+    fk_support x = {.to = (uintptr_t)(a->delta + at), .from = (uintptr_t)a->o + at * row, .other = (uintptr_t)a->d_o + at * row, .count = rows};
     (void)worker_number;
     support((device *)base, FCP_BACKWARD, "fk_delta", x, FK_SUPPORT_THREADS / 32, rows * 4, bytes, bytes);
+}
+
+static void ptx_merge(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
+    float *src, *dst, *m, *l;
+    const fcp_problem *p = base->plan->problem;
+    fcp_arena_state(a, from, &src, &m, &l);
+    fcp_arena_state(a, into, &dst, &m, &l);
+    uint64_t rows = (uint64_t)p->max_q_block * a->heads, bytes = rows * (p->head_dim + 2) * 4;
+    fk_support x = {.to = (uintptr_t)dst, .from = (uintptr_t)src, .other = rows,
+                    .count = (uint64_t)base->plan->blocks[block].tokens * a->heads};
+    support((device *)base, FCP_FORWARD, "fk_merge", x, FK_SUPPORT_THREADS / 32, bytes, bytes, 0);
+}
+
+static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t block,
+                             uint32_t state) {
+    device *d = (device *)base;
+    const fcp_problem *p = base->plan->problem;
+    fcp_rows_at home = fcp_arena_rows(a, base->plan->blocks[block].home_slot);
+    float *src, *m, *l;
+    fcp_arena_state(a, state, &src, &m, &l);
+    uint64_t rows = (uint64_t)p->max_q_block * a->heads;
+    fk_support x = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)src, .other = rows,
+                    .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
+                    .sinks = base->plan->sink_count ? (uintptr_t)d->sinks : 0};
+    (void)worker_number;
+    support(d, FCP_FORWARD, "fk_state_out", x, FK_SUPPORT_THREADS / 32, x.count * p->head_dim * 2,
+            rows * (p->head_dim + 2) * 4, 0);
+}
+
+static void ptx_round(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
+    uint64_t count = (uint64_t)base->plan->blocks[block].tokens * a->heads * base->plan->problem->head_dim;
+    fk_support x = {.to = (uintptr_t)fcp_arena_rows(a, into).dq_out, .from = (uintptr_t)fcp_arena_rows(a, from).dq, .count = count};
+    support((device *)base, FCP_BACKWARD, "fk_round", x, 2 * FK_SUPPORT_THREADS, count * 2, count * 4, 0);
 }
 
 static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t first, uint32_t tokens) {
@@ -276,7 +313,7 @@ static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uin
              kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
     const fk_support all[] = {{.to = (uintptr_t)a->dq_out + q_at * 2,
                                .from = (uintptr_t)(a->dq + q_at),
-                               .count = b->holds & FCP_HOLDS_Q ? tokens * q : 0},
+                               .count = b->holds & FCP_HOLDS_Q && !(b->flags & FCP_BLOCK_WHOLE) ? tokens * q : 0},
                               {.to = (uintptr_t)a->dk_out + kv_at * 2,
                                .from = (uintptr_t)(a->dk + kv_at),
                                .count = b->holds & FCP_HOLDS_KV ? tokens * kv : 0},
@@ -419,7 +456,8 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
     {                                                                                                                  \
         .name = title, .open = opening, .close = ptx_close, .allocate = ptx_allocate, .release = ptx_release_memory,   \
         .enter = ptx_enter, .leave = ptx_leave, .copy = ptx_copy_bytes, .clear = ptx_clear, .reduce = ptx_reduce,      \
-        .prepare = ptx_prepare, .delta = ptx_delta, .attend = ptx_attend, .finish = ptx_finish                         \
+        .prepare = ptx_prepare, .delta = ptx_delta, .attend = ptx_attend, .merge = ptx_merge,                          \
+        .finish_state = ptx_finish_state, .round = ptx_round, .finish = ptx_finish                                     \
     }
 const fcp_backend ptx_backend = PTX_BACKEND("PTX", ptx_open);
 const fcp_backend ptx_ordered_backend = PTX_BACKEND("PTX, in order", ptx_ordered_open);

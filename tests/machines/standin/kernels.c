@@ -34,6 +34,8 @@ static const struct {
              {"fk_delta", offsetof(fibers_kernels, delta), sizeof(fk_support)},
              {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
              {"fk_round", offsetof(fibers_kernels, round), sizeof(fk_support)},
+             {"fk_merge", offsetof(fibers_kernels, merge), sizeof(fk_support)},
+             {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)},
              {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
 
 bool kernel_find(cu_function f) {
@@ -68,7 +70,7 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
             rows(&n->reads, p->d_o, x->token, x->count, q);
             rows(&n->reads, p->lse, x->token, x->count, row);
             rows(&n->reads, p->delta, x->token, x->count, row);
-            rows(&n->writes, p->dq, x->token, x->count, q * 2);
+            rows(&n->writes, p->dq, x->out, x->count, q * 2);
         } else {
             for (int write = 0; write < 2; write++) {
                 if (x->flags & (write ? FK_LAST : FK_FIRST)) continue;
@@ -77,8 +79,8 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
                 rows(r, m, x->block_token, x->count, row);
                 rows(r, l, x->block_token, x->count, row);
             }
-            if (x->flags & FK_LAST) rows(&n->writes, p->o, x->token, x->count, q);
-            if (x->flags & FK_LAST) rows(&n->writes, p->lse, x->token, x->count, row);
+            if (x->flags & FK_LAST) rows(&n->writes, p->o, x->out, x->count, q);
+            if (x->flags & FK_LAST) rows(&n->writes, p->lse, x->out, x->count, row);
         }
         for (uint32_t j = 0; j < x->runs; j++) {
             rows(&n->reads, p->arena + runs[j].k, 0, runs[j].count, kv);
@@ -105,7 +107,7 @@ static void keys_ranges(node *n, uint32_t d, bool joint) {
             rows(&n->reads, p->d_o, runs[j].token, runs[j].count, q);
             rows(&n->reads, p->lse, runs[j].token, runs[j].count, row);
             rows(&n->reads, p->delta, runs[j].token, runs[j].count, row);
-            if (joint) rows(&n->writes, p->dq, runs[j].token, runs[j].count, q * 2);
+            if (joint) rows(&n->writes, p->dq, runs[j].out, runs[j].count, q * 2);
         }
     }
     if (joint) range_add(&n->writes, p->locks, p->counter + 4 - p->locks);
@@ -157,6 +159,16 @@ void kernel_ranges(node *n) {
         range_add(&n->reads, x->from, x->count * d * 2);
         range_add(&n->reads, x->other, x->count * d * 2);
         range_add(&n->writes, x->to, x->count * 4);
+    } else if (!strcmp(name, "fk_merge") || !strcmp(name, "fk_state_out")) {
+        bool merge = name[3] == 'm';
+        uint64_t m = x->other * d * 4, l = m + x->other * 4, parts[][2] = {{0, x->count * d * 4}, {m, x->count * 4}, {l, x->count * 4}};
+        for (int i = 0; i < 3; i++) {
+            range_add(&n->reads, x->from + parts[i][0], parts[i][1]);
+            if (merge) range_add(&n->writes, x->to + parts[i][0], parts[i][1]);
+        }
+        if (!merge) range_add(&n->writes, x->to, x->count * d * 2);
+        if (!merge) range_add(&n->writes, x->lse, x->count * 4);
+        if (!merge) range_add(&n->reads, x->sinks, x->sinks ? (uint64_t)x->heads * 4 : 0);
     } else {
         range_add(&n->reads, x->from, x->count * 4);
         range_add(&n->writes, x->to, x->count * (name[3] == 'a' ? 4 : 2));

@@ -218,3 +218,24 @@ Test(diag, attach) {
     fcpc_diagnostics_free(d);
     fcpc_diagnostics_free(other);
 }
+
+/* The window of a long line is widened to whole characters. Bytes that are none do not widen it without end. */
+Test(diag, a_window_of_bytes_that_are_no_characters) {
+    enum { LONG = 5000 };
+    char bytes[LONG];
+    memset(bytes, 0x80, sizeof bytes);
+    diags *d = fcpc_diagnostics_new();
+    const uint32_t number = diag_source(d, "bytes", bytes, sizeof bytes, false);
+    for (uint32_t at = 0; at < LONG; at += 1249) {
+        diag_error(d, FCP_E_LEX, (span){number, at, at + 1}, "here");
+        diag_also(d, (span){number, at + 70, at + 90}, "and there");
+    }
+    char *said = fcpc_diagnostics_render(d, false);
+    cr_assert_not_null(said);
+    for (const char *line = said, *end; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        cr_assert_lt(end - line, 200);
+    }
+    free(said);
+    fcpc_diagnostics_free(d);
+}

@@ -64,31 +64,34 @@ bool fcp_stop_asked(const volatile int *asked) {
     return stop.flag;
 }
 
-static fcp_code plan_until(const fcpc_program *program, uint64_t end_at, fcp_plan **plan) {
+/* By the program's strategy, or by a scatter. */
+static fcp_code plan_until(const fcpc_program *program, const scatter *by, uint64_t end_at, fcp_plan **plan) {
+    const fcpc_batch batch = {.size = sizeof batch};
+    const compile_watch watch = {.strategy = by ? &by->strategy : NULL};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     stop.asked = 0, stop.end_at = end_at, stop.flag = 0, stop.longest = 0;
-    fcp_code code = fcpc_plan(program, NULL, 0, &stop.flag, d, NULL, plan);
+    fcp_code code = compile_batch(program, &batch, &stop.flag, d, &watch, NULL, plan);
     if (code) cr_assert_eq(diag_first_code(d), code);
     fcpc_diagnostics_free(d);
     return code;
 }
 
 /* Ends a planning at its questions, all or many of them; returns how many there are. */
-static uint64_t end_everywhere(const char *text) {
+static uint64_t end_everywhere(const char *text, const scatter *by) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = parse_text(text, d);
     fcp_plan *plan = NULL;
-    cr_assert_eq(plan_until(program, 0, &plan), FCP_OK);
+    cr_assert_eq(plan_until(program, by, 0, &plan), FCP_OK);
     uint64_t all = stop.asked, step = all / 60 + 1;
     fcp_plan_free(plan);
     plan = NULL;
     for (uint64_t n = 1; n <= all; n += n < 40 || n + 5 > all ? 1 : step) {
-        cr_assert_eq(plan_until(program, n, &plan), FCP_E_INTERRUPTED, "question %lu of %lu", (unsigned long)n,
+        cr_assert_eq(plan_until(program, by, n, &plan), FCP_E_INTERRUPTED, "question %lu of %lu", (unsigned long)n,
                      (unsigned long)all);
         cr_assert_null(plan);
         cr_assert_leq(stop.asked, n + 8, "%lu further questions were asked", (unsigned long)(stop.asked - n));
     }
-    cr_assert_eq(plan_until(program, 0, &plan), FCP_OK); /* what was kept for the next batch is good */
+    cr_assert_eq(plan_until(program, by, 0, &plan), FCP_OK); /* what was kept for the next batch is good */
     fcp_plan_free(plan);
     fcpc_program_free(program);
     fcpc_diagnostics_free(d);
@@ -107,9 +110,10 @@ Test(interrupt, at_every_question) {
     uint64_t questions = 0;
     for (unsigned i = 0; i < MORE + 12; i++) {
         const char *program = i < MORE ? more[i] : sample_program(4 * i + 1, text, sizeof text);
-        questions += end_everywhere(program);
+        const scatter drawn = scatter_new(i), *by = i % 2 ? &drawn : NULL;
+        questions += end_everywhere(program, by);
         long before = live;
-        end_everywhere(program);
+        end_everywhere(program, by);
         long lost = live - before; /* read before Criterion allocates */
         cr_assert_eq(lost, 0, "%ld blocks of memory were left behind", lost);
     }
@@ -120,10 +124,13 @@ Test(interrupt, at_every_question) {
  * a pass that does not ask takes longer. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
 Test(interrupt, asks_often, .timeout = 600) {
     const char *nodes = getenv("FCPC_STOP_NODES");
-    static const char *const strategies[] = {"fcp", "fcp; layout = contiguous", "zigzag"};
-    for (unsigned i = 0; i < 3; i++) {
+    static const char *const strategies[] = {"fcp", "fcp; layout = contiguous", "zigzag", "fcp"};
+    scatter drawn = scatter_new(1);
+    drawn.one_range = true;
+    for (unsigned i = 0; i < 4; i++) {
+        const scatter *by = i == 3 ? &drawn : NULL;
         unsigned count = nodes ? (unsigned)atoi(nodes) : 128;
-        if (i == 2 && count > 8) count = 8;
+        if (i >= 2 && count > 8) count = 8;
         char text[1024];
         snprintf(text, sizeof text,
                  "model { heads = 64; kv_heads = 8 }\ncluster { nodes = %u; gpus = 8; memory = 1000000 GB }\n"
@@ -133,7 +140,7 @@ Test(interrupt, asks_often, .timeout = 600) {
         fcpc_diagnostics *d = fcpc_diagnostics_new();
         fcpc_program *program = parse_text(text, d);
         fcp_plan *plan = NULL;
-        cr_assert_eq(plan_until(program, 0, &plan), FCP_OK);
+        cr_assert_eq(plan_until(program, by, 0, &plan), FCP_OK);
         cr_expect_leq(stop.longest, 2.0, "%s: %.3f seconds between two questions", strategies[i], stop.longest);
         if (nodes) fprintf(stderr, "%s: %lu questions, at most %.3f s apart\n", strategies[i], (unsigned long)stop.asked, stop.longest);
         fcp_plan_free(plan);

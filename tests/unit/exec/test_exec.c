@@ -1,6 +1,7 @@
 /* test_exec.c: executes the planner's plans and compares the results with the definition of attention, for every
  * strategy, layout, number of buffers and shape of cluster. It also runs under the thread sanitizer. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/fcpc.h"
@@ -134,22 +135,19 @@ Test(exec, arenas_are_what_plans_count) {
                           "batch { lengths = [1500, 300, 200, 70 x 3] }\n"
                           "plan { mask = causal; block = 256; passes = forward, backward }\n");
     const fcp_problem *p = plan->problem;
+    fcp_homes *homes = fcp_homes_of(plan);
     uint64_t most = 0;
+    cr_assert_not_null(homes);
     for (uint32_t r = 0; r < p->ranks; r++) {
-        uint32_t homes = 0;
         uint64_t tokens[FCP_SIDES] = {0};
         for (uint64_t b = 0; b < plan->blocks_count; b++)
-            if (plan->blocks[b].home == r) {
-                homes++;
-                if (plan->blocks[b].holds & FCP_HOLDS_Q) tokens[FCP_QUERIES] += plan->blocks[b].tokens;
-                if (plan->blocks[b].holds & FCP_HOLDS_KV) tokens[FCP_KEYS] += plan->blocks[b].tokens;
-            }
+            for (int side = 0; plan->blocks[b].home == r && side < FCP_SIDES; side++)
+                if (plan->blocks[b].holds >> side & 1) tokens[side] += plan->blocks[b].tokens;
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             fcp_slots s;
-            fcp_slots_of(plan, (fcp_pass)pass, r, homes, tokens, &s);
-            const uint64_t slots[FCP_CLASSES] = {[FCP_KV] = s.kv, [FCP_STATE] = s.state, [FCP_DKV] = s.dkv};
-            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens[FCP_QUERIES], tokens[FCP_KEYS], slots);
-            size_t laid = fcp_arena_size(plan, (fcp_pass)pass, &s);
+            fcp_slots_of(plan, (fcp_pass)pass, r, homes[r].homes, &s);
+            uint64_t counted = fcp_rank_memory(p, (fcp_pass)pass, tokens[FCP_QUERIES], tokens[FCP_KEYS], s.count);
+            size_t laid = fcp_arena_size(plan, (fcp_pass)pass, &homes[r], &s);
             cr_assert(laid >= counted && laid < counted + 16 * 64, "rank %u, pass %d: %zu and %lu", r, pass, laid,
                       (unsigned long)counted);
             if (counted > most) most = counted;
@@ -157,5 +155,6 @@ Test(exec, arenas_are_what_plans_count) {
     }
     cr_assert(most == plan->summary->memory_peak_bytes, "%lu and %lu", (unsigned long)most,
               (unsigned long)plan->summary->memory_peak_bytes);
+    free(homes);
     fcp_plan_free(plan);
 }

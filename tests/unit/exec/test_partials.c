@@ -1,4 +1,5 @@
-/* Which transient dKV slots hold a sum: what is cleared, copied and added, instruction by instruction; and the words for places. */
+/* Which transient slots hold a partial result: what is cleared, copied and added, instruction by instruction; and the words
+ * for places. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -8,7 +9,8 @@
 
 enum { HOMES = 2, SLOTS = 3 };
 
-/* Slots 0 and 1 are home slots; 2, 3, 4 are transient. */
+/* Slots 0 and 1 are home slots; 2, 3, 4 are transient. Of STATE all are. */
+static const fcp_slots transient[FCP_PASSES] = {{{[FCP_STATE] = 2}}, {{[FCP_DKV] = SLOTS, [FCP_DQ] = SLOTS}}};
 typedef struct tables {
     fcp_plan plan;
     fcp_block blocks[4];
@@ -27,13 +29,17 @@ static void lay_out(tables *t) {
     t->plan = (fcp_plan){.blocks = t->blocks, .tiles = t->tiles, .visits = t->visits, .transfers = t->transfers};
 }
 
-/* What an ATTEND of visits [first, first + count) is to clear: slots and tokens, in order. */
+/* What an ATTEND of visits [first, first + count) is to clear: slots and tokens, in order; 100 more for slots of dQ. */
 static unsigned cleared(fcp_partials *p, const tables *t, uint32_t first, uint32_t count, uint32_t slots[8],
                         uint32_t tokens[8]) {
     const fcp_instr attend = {.op = FCP_OP_ATTEND, .a = first, .b = count};
     fcp_partials_walk walk = {0};
+    fcp_partial sum;
     unsigned n = 0;
-    while (fcp_partials_next(p, &t->plan, &attend, &walk, &slots[n], &tokens[n])) n++;
+    while (fcp_partials_next(p, &t->plan, &attend, &walk, &sum)) {
+        slots[n] = sum.slot + (sum.cls == FCP_DQ ? 100 : 0);
+        tokens[n++] = sum.tokens;
+    }
     return n;
 }
 
@@ -42,7 +48,7 @@ Test(partials, first_contributions_are_cleared_once) {
     fcp_partials p = {0};
     uint32_t slots[8], tokens[8];
     lay_out(&t);
-    cr_assert(fcp_partials_make(&p, HOMES, SLOTS) == FCP_OK);
+    cr_assert(fcp_partials_make(&p, HOMES, transient) == FCP_OK);
     cr_assert_eq(cleared(&p, &t, 0, 2, slots, tokens), 2);
     cr_assert(slots[0] == 2 && tokens[0] == 102 && slots[1] == 3 && tokens[1] == 103);
     cr_assert_eq(cleared(&p, &t, 0, 2, slots, tokens), 0, "they hold sums now");
@@ -57,13 +63,13 @@ Test(partials, a_reduction_copies_first_and_adds_afterwards) {
     fcp_partials p = {0};
     uint32_t slots[8], tokens[8];
     lay_out(&t);
-    cr_assert(fcp_partials_make(&p, HOMES, SLOTS) == FCP_OK);
-    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.a = 0, .b = 2, .c = 1}), "a home block's sum is always there");
-    cr_assert(fcp_partials_reduce(&p, &(fcp_instr){.a = 3, .b = 4, .c = 3}), "slot 3 was empty");
-    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.a = 3, .b = 4, .c = 3}));
+    cr_assert(fcp_partials_make(&p, HOMES, transient) == FCP_OK);
+    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 0, .b = 2, .c = 1}), "a home block's sum is always there");
+    cr_assert(fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 3, .b = 4, .c = 3}), "slot 3 was empty");
+    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 3, .b = 4, .c = 3}));
     cr_assert_eq(cleared(&p, &t, 1, 1, slots, tokens), 1);
     cr_assert_eq(slots[0], 2);
-    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.a = 2, .b = 2, .c = 0}));
+    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 2, .b = 2, .c = 0}));
     cr_assert_eq(cleared(&p, &t, 1, 1, slots, tokens), 1, "slot 2 was given up");
     fcp_partials_free(&p);
 }
@@ -77,13 +83,66 @@ Test(partials, launches_bring_sums_and_take_them_away) {
     t.transfers[1] = (fcp_transfer){.cls = FCP_KV, .dir = FCP_RECV, .slot = 3, .block = 3, .tokens = 103};
     t.transfers[2] = (fcp_transfer){.cls = FCP_DKV, .dir = FCP_SEND, .slot = 2, .block = 2, .tokens = 60};
     t.transfers[3] = (fcp_transfer){.cls = FCP_DKV, .dir = FCP_SEND, .slot = 2, .block = 2, .first = 60, .tokens = 42};
-    cr_assert(fcp_partials_make(&p, HOMES, SLOTS) == FCP_OK);
+    cr_assert(fcp_partials_make(&p, HOMES, transient) == FCP_OK);
     fcp_partials_launched(&p, &t.plan, &(fcp_instr){.a = 0, .b = 2});
     cr_assert(cleared(&p, &t, 0, 2, slots, tokens) == 1 && slots[0] == 3, "keys and values are no sums");
     fcp_partials_launched(&p, &t.plan, &(fcp_instr){.a = 2, .b = 1});
     cr_assert_eq(cleared(&p, &t, 0, 2, slots, tokens), 0, "a part of it was sent");
     fcp_partials_launched(&p, &t.plan, &(fcp_instr){.a = 3, .b = 1});
     cr_assert(cleared(&p, &t, 0, 2, slots, tokens) == 1 && slots[0] == 2, "its last tokens were sent");
+    fcp_partials_free(&p);
+}
+
+Test(partials, sums_of_dq_that_is_computed_for_others) {
+    tables t;
+    fcp_partials p = {0};
+    uint32_t slots[8], tokens[8];
+    lay_out(&t);
+    t.visits[0] = (fcp_visit){.first_tile = 0, .tiles = 1, .q_block = 3, .dq_slot = 2};
+    t.visits[1] = (fcp_visit){.first_tile = 0, .tiles = 1, .q_block = 0, .dq_slot = 0};
+    cr_assert(fcp_partials_make(&p, HOMES, transient) == FCP_OK);
+    cr_assert(cleared(&p, &t, 0, 2, slots, tokens) == 1 && slots[0] == 102 && tokens[0] == 103);
+    cr_assert_eq(cleared(&p, &t, 0, 1, slots, tokens), 0);
+    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE_Q, .a = 3, .b = 3, .c = 2}));
+    cr_assert(fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE_Q, .a = 3, .b = 2, .c = 4}), "moved on");
+    cr_assert_eq(cleared(&p, &t, 0, 1, slots, tokens), 1);
+    fcp_partials_finished(&p, &(fcp_instr){.op = FCP_OP_ROUND, .a = 3, .b = 2, .c = 5});
+    cr_assert_eq(cleared(&p, &t, 0, 1, slots, tokens), 1, "it is a result, and the slot is free");
+    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE_Q, .a = 0, .b = 2, .c = 0}), "home");
+    t.transfers[0] = (fcp_transfer){.cls = FCP_DQ, .dir = FCP_RECV, .slot = 2, .block = 3, .tokens = 103};
+    fcp_partials_launched(&p, &t.plan, &(fcp_instr){.a = 0, .b = 1});
+    cr_assert_eq(cleared(&p, &t, 0, 1, slots, tokens), 0, "received");
+    fcp_partials_free(&p);
+}
+
+Test(partials, states_are_begun_by_visits_merges_and_launches) {
+    tables t;
+    fcp_partials p = {0};
+    lay_out(&t);
+    const fcp_instr attend = {.op = FCP_OP_ATTEND, .a = 0, .b = 1}, merge = {.op = FCP_OP_MERGE, .b = 1, .c = 0};
+    cr_assert(fcp_partials_make(&p, HOMES, transient) == FCP_OK);
+    t.visits[0].state_slot = 0;
+    t.visits[0].flags = FCP_VISIT_FIRST;
+    fcp_partials_attended(&p, &t.plan, &attend);
+    cr_assert(!fcp_partials_reduce(&p, &merge), "a visit began the state in slot 0");
+    t.visits[0].flags = FCP_VISIT_LAST;
+    fcp_partials_attended(&p, &t.plan, &attend);
+    cr_assert(fcp_partials_reduce(&p, &merge), "the last visit made a result of it");
+    cr_assert(!fcp_partials_reduce(&p, &merge));
+    fcp_partials_finished(&p, &(fcp_instr){.op = FCP_OP_FINISH, .b = 0});
+    cr_assert(fcp_partials_reduce(&p, &merge), "so did FINISH");
+    t.transfers[0] = (fcp_transfer){.cls = FCP_STATE, .dir = FCP_SEND, .slot = 0, .block = 2, .tokens = 102};
+    fcp_partials_launched(&p, &t.plan, &(fcp_instr){.a = 0, .b = 1});
+    cr_assert(fcp_partials_reduce(&p, &merge), "sent");
+    fcp_partials_clear(&p);
+    t.transfers[0].dir = FCP_RECV;
+    fcp_partials_launched(&p, &t.plan, &(fcp_instr){.a = 0, .b = 1});
+    cr_assert(!fcp_partials_reduce(&p, &merge), "received");
+    fcp_partials_clear(&p);
+    t.visits[0].flags = FCP_VISIT_FIRST | FCP_VISIT_LAST;
+    t.visits[0].state_slot = FCP_NONE;
+    fcp_partials_attended(&p, &t.plan, &attend);
+    cr_assert(fcp_partials_reduce(&p, &merge), "a single visit has no state");
     fcp_partials_free(&p);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/explain/computed.h"
 #include "compiler/explain/explain.h"
 #include "compiler/base/text.h"
 
@@ -128,4 +129,46 @@ Test(explain, wrong_pairs) {
     arena_free(&e.arena);
     cr_expect_eq(explain("plan { mask = nothing }", 1, 3, 10, &e), FCP_E_UNKNOWN_NAME);
     arena_free(&e.arena);
+}
+
+static fcp_plan *plan_of(const char *source) {
+    diags *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    cr_assert_eq(fcpc_parse_text("a.fcp", source, strlen(source), NULL, d, &program), FCP_OK);
+    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), FCP_OK);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return plan;
+}
+
+/* Every pair that the mask allows is computed where its tile is, and its block comes from holder to holder. */
+Test(explain, who_computes_a_pair) {
+    static const char program[] = "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { nodes = 2; gpus = 2 }\n"
+                                  "batch { lengths = [900, 1500, 40] }\nplan { mask = lambda(sink = 3, window = 700); block = 128 }\n";
+    fcp_plan *plan = plan_of(program);
+    uint32_t stops = 0;
+    for (int64_t q = 0; q < 1500; q += 61)
+        for (int64_t k = 0; k < 1500; k += 47) {
+            diags *d = fcpc_diagnostics_new();
+            explanation e = {.q = q, .k = k, .sequence = 1, .asked = true, .plan = plan};
+            cr_assert_eq(explain_pair("a.fcp", plan->source, plan->source_count, NULL, d, &e), FCP_OK);
+            cr_assert_eq(e.computed != NULL, e.allowed, "q = %d, k = %d", (int)q, (int)k);
+            const explain_computed *c = e.computed;
+            if (c) {
+                const explain_way *w = &c->keys;
+                cr_expect_eq(c->rank, plan->blocks[c->queries.block].home);
+                cr_expect_eq(c->queries.count, 0);
+                cr_expect_eq(c->parts, 1);
+                cr_expect_eq(c->pairs_here, c->pairs_of_home);
+                cr_expect_eq(w->count == 0, c->rank == w->home);
+                cr_expect(!w->count || w->stops[w->count - 1] == c->rank);
+                cr_expect_leq(w->count, 2, "once to a node, and on from there");
+                stops += w->count;
+            }
+            arena_free(&e.arena);
+            fcpc_diagnostics_free(d);
+        }
+    cr_expect_gt(stops, 20);
+    fcp_plan_free(plan);
 }

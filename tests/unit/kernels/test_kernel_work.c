@@ -102,14 +102,13 @@ static void check_plan(const char *text, bool wants_shared) {
     uint32_t launches = 0, shared = 0;
     fcp_kernel_work w = {0};
     for (uint32_t rank = 0; rank < p->ranks; rank++) {
-        const uint64_t *sides[FCP_SIDES] = {first, first};
         uint32_t homes = 0;
         for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
         cr_assert(homes <= MOST);
-        fcp_slots slots = {.homes = homes, .kv = MOST, .state = MOST, .dkv = MOST};
-        for (int side = 0; side < FCP_SIDES; side++) slots.home_tokens[side] = (uint64_t)homes * APART;
+        fcp_homes h = {.homes = homes, .tokens = {homes * APART, homes * APART}, .first = {first, first}};
+        fcp_slots slots = {{[FCP_KV] = MOST, [FCP_STATE] = MOST, [FCP_DKV] = MOST}};
         fcp_arena a;
-        fcp_arena_lay(plan, FCP_BACKWARD, rank, &slots, sides, (void *)(uintptr_t)4096, &a);
+        fcp_arena_lay(plan, FCP_BACKWARD, rank, &h, &slots, (void *)(uintptr_t)4096, &a);
         const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, rank, FCP_COMPUTE);
         for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
             const fcp_instr *x = &plan->instrs[i];

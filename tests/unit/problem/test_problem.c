@@ -131,3 +131,78 @@ Test(problem, even_cuts) {
         planned_free(&x);
     }
 }
+
+/* Ranges of heads, token by token: each (query, query head) and each (key, KV head) is in one block, and each (query, key,
+ * query head) that the mask allows in one tile's part. */
+Test(problem, ranges_of_heads) {
+    static const char *const masks[] = {"causal", "window(w = 70)", "full"};
+    unsigned several = 0, shared = 0;
+    for (unsigned i = 0; i < 60; i++) {
+        enum { HEADS = 12, KV_HEADS = 6, TOKENS = 300 };
+        char text[512];
+        snprintf(text, sizeof text, "model { heads = %u; kv_heads = %u }\nbatch { lengths = [180, 120] }\n"
+                 "plan { mask = %s; block = 64 }\n", HEADS, KV_HEADS, masks[i % 3]);
+        planned x;
+        const scatter s = scatter_new(i);
+        plan_to_placement(&x, text, &s.strategy);
+        const problem *p = &x.p;
+        const uint32_t per = HEADS / KV_HEADS, base[2] = {0, 180};
+        uint8_t (*query)[HEADS] = calloc(TOKENS, HEADS), (*key)[KV_HEADS] = calloc(TOKENS, KV_HEADS);
+        uint32_t *met = calloc((size_t)TOKENS * TOKENS, sizeof *met); /* per (query, key): heads of its parts, as bits */
+        uint64_t pairs = 0;
+        for (uint32_t b = 0; b < p->block_count; b++) {
+            const fcp_heads *h = &p->heads[p->blocks[b].heads];
+            for (uint32_t c = p->blocks[b].first_piece; c < p->blocks[b].first_piece + p->blocks[b].pieces; c++)
+                for (uint32_t t = 0; t < p->pieces[c].length; t++) {
+                    uint64_t token = base[p->pieces[c].sequence] + p->pieces[c].start + t;
+                    cr_assert_eq(p->pieces[c].block, b);
+                    for (uint32_t k = h->kv_first; k < h->kv_first + h->kv_count; k++) {
+                        if (problem_holds(p, b, FCP_KEYS)) cr_assert(!key[token][k]++ && h->sub_count == per);
+                        for (uint32_t j = h->sub_first; problem_holds(p, b, FCP_QUERIES) && j < h->sub_first + h->sub_count; j++)
+                            cr_assert(!query[token][k * per + j]++);
+                    }
+                }
+        }
+        for (uint32_t t = 0; t < TOKENS; t++) {
+            for (uint32_t h = 0; h < HEADS; h++) cr_assert(query[t][h]);
+            for (uint32_t h = 0; h < KV_HEADS; h++) cr_assert(key[t][h]);
+        }
+        for (uint32_t t = 0; t < p->tile_count; t++) {
+            const fcp_heads *h = &p->heads[p->blocks[p->tile_q[t]].heads];
+            cr_assert(t >= p->tile_start[p->tile_q[t]] && t < p->tile_start[p->tile_q[t] + 1]);
+            cr_assert_eq(h->kv_first, p->heads[p->blocks[p->tile_k[t]].heads].kv_first);
+            pairs += p->tile_pairs[t];
+            uint32_t bits = 0;
+            for (uint32_t k = h->kv_first; k < h->kv_first + h->kv_count; k++)
+                for (uint32_t j = h->sub_first; j < h->sub_first + h->sub_count; j++) bits |= 1u << (k * per + j);
+            for (uint32_t c = p->tile_part[t]; c < p->tile_part[t + 1]; c++) {
+                const fcp_piece *q = &p->pieces[p->parts[c].q_piece], *k = &p->pieces[p->parts[c].k_piece];
+                cr_assert(q->block == p->tile_q[t] && k->block == p->tile_k[t] && q->sequence == k->sequence);
+                for (uint32_t a = 0; a < q->length; a++)
+                    for (uint32_t d = 0; d < k->length; d++) {
+                        uint32_t *at = &met[(base[q->sequence] + q->start + a) * TOKENS + base[k->sequence] + k->start + d];
+                        cr_assert_eq(*at & bits, 0);
+                        *at |= bits;
+                    }
+            }
+        }
+        uint32_t ranges = KV_HEADS / p->range_kv * (per / p->range_sub);
+        uint64_t allowed = 0;
+        for (uint32_t n = 0; n < 2; n++)
+            for (uint32_t q = 0; q < p->lengths[n]; q++)
+                for (uint32_t k = 0; k < p->lengths[n]; k++) {
+                    bool sees = i % 3 == 0 ? k <= q : i % 3 == 1 ? k <= q && q - k < 70 : true;
+                    if (sees) cr_assert_eq(met[(base[n] + q) * TOKENS + base[n] + k], (1u << HEADS) - 1);
+                    allowed += sees;
+                }
+        cr_assert_eq(pairs, allowed * ranges);
+        cr_assert_eq(p->pairs, pairs);
+        several += ranges > 1;
+        shared += p->range_sub < per;
+        free(query);
+        free(key);
+        free(met);
+        planned_free(&x);
+    }
+    cr_assert(several && shared);
+}

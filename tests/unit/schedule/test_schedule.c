@@ -1,133 +1,416 @@
-/* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind with homes drawn at
- * random. */
+/* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind: with homes drawn at random, and
+ * with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was given. */
 #include "tests/support/planned.h"
 
-static void check_traffic(const planned *x) {
-    /* every (KV block, rank that reads it and is not its home) has one fetch there, from someone who has the block */
-    const problem *p = &x->p;
-    uint8_t *has = calloc((size_t)p->block_count * p->ranks, 1), *crossed = calloc((size_t)p->block_count * x->program->nodes, 1);
-    for (uint32_t b = 0; b < p->block_count; b++) has[(size_t)b * p->ranks + x->home[b]] = 1;
-    for (uint32_t f = 0; f < x->t.count; f++) {
-        const fetch *y = &x->t.fetches[f];
-        cr_assert(has[(size_t)y->block * p->ranks + y->src], "fetch %u is sent by a rank that lacks the block", f);
-        cr_assert(!has[(size_t)y->block * p->ranks + y->dst]++, "block %u comes to rank %u twice", y->block, y->dst);
-        cr_assert_eq(y->fabric, y->src / x->program->gpus == y->dst / x->program->gpus ? FCP_LOCAL : FCP_NET);
-        cr_assert_eq(y->parent == FCP_NONE, y->src == x->home[y->block]);
-        if (y->fabric == FCP_NET) {
-            cr_assert(!crossed[(size_t)y->block * x->program->nodes + y->dst / x->program->gpus]++, "crosses twice");
-            if (x->program->topology == FCP_RAIL) cr_assert_eq(y->src % x->program->gpus, y->dst % x->program->gpus);
-        }
+static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static uint32_t sooner(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* --- traffic ---------------------------------------------------------------------------------------------------------- */
+
+/* The block that a tile needs of a class, and the hop that brings it. */
+static uint32_t needed(const planned *x, fcp_class cls, uint32_t tile, uint32_t *out_hop) {
+    if (cls == FCP_KV) {
+        *out_hop = x->t.tile_kv[tile];
+        return x->p.tile_k[tile];
     }
-    for (uint32_t q = 0; q < p->block_count; q++)
-        for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
-            uint32_t f = x->t.tile_fetch[t], at = placement_exec(x->at.placement, t);
-            cr_assert_eq(p->tile_q[t], q);
-            cr_assert(has[(size_t)p->tile_k[t] * p->ranks + at]);
-            if (f == FCP_NONE)
-                cr_assert_eq(at, x->home[p->tile_k[t]]);
-            else
-                cr_assert(x->t.fetches[f].dst == at && x->t.fetches[f].block == p->tile_k[t]);
+    *out_hop = x->t.tile_q ? x->t.tile_q[tile] : FCP_NONE;
+    return x->p.tile_q[tile];
+}
+
+/* Every rank that needs a block and is not its home has one hop there, from someone who has the block; and a rank that has
+ * it needs it or sends it on. */
+static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_t end) {
+    const problem *p = &x->p;
+    const uint32_t gpus = x->program->gpus;
+    uint8_t *has = calloc((size_t)p->block_count * p->ranks, 1), *crossed = calloc((size_t)p->block_count * x->program->nodes, 1);
+    uint64_t *work = calloc(x->t.count + (size_t)1, sizeof *work);
+    for (uint32_t b = 0; b < p->block_count; b++) has[(size_t)b * p->ranks + x->home[b]] = 1;
+    for (uint32_t f = first; f < end; f++) {
+        const hop *y = &x->t.hops[f];
+        cr_assert_eq(y->cls, cls);
+        cr_assert(has[(size_t)y->block * p->ranks + y->src], "hop %u is sent by a rank that lacks the block", f);
+        cr_assert(!has[(size_t)y->block * p->ranks + y->dst]++, "block %u comes to rank %u twice", y->block, y->dst);
+        cr_assert_eq(y->fabric, y->src / gpus == y->dst / gpus ? FCP_LOCAL : FCP_NET);
+        cr_assert_eq(y->parent == FCP_NONE, y->src == x->home[y->block]);
+        if (y->parent != FCP_NONE) {
+            const hop *from = &x->t.hops[y->parent];
+            cr_assert(y->parent < f && from->dst == y->src && from->block == y->block && from->cls == cls);
         }
+        cr_assert_eq(y->units, (p->blocks[y->block].tokens + p->unit_of[cls] - 1) / p->unit_of[cls]);
+        if (y->fabric != FCP_NET || x->at.placement->route) continue;
+        cr_assert(!crossed[(size_t)y->block * x->program->nodes + y->dst / gpus]++, "crosses twice");
+        if (x->program->topology == FCP_RAIL) cr_assert_eq(y->src % gpus, y->dst % gpus);
+    }
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        uint32_t f, at = placement_exec(x->at.placement, t), block = needed(x, cls, t, &f), q = p->tile_q[t];
+        cr_assert(has[(size_t)block * p->ranks + at]);
+        if (f == FCP_NONE) {
+            cr_assert_eq(at, x->home[block]);
+            continue;
+        }
+        cr_assert(f >= first && f < end && x->t.hops[f].dst == at && x->t.hops[f].block == block);
+        uint64_t counts = p->tile_pairs[t];
+        if (at != x->home[q]) counts += traffic_result(&x->t, q) == RESULT_PARTIAL ? counts : counts / 2;
+        for (uint32_t h = f; h != FCP_NONE; h = x->t.hops[h].parent) work[h] += counts;
+    }
+    for (uint32_t f = first; f < end; f++) cr_assert(work[f] && work[f] == x->t.hops[f].work, "hop %u: nobody needs it", f);
     free(has);
     free(crossed);
+    free(work);
+}
+
+static void check_traffic(const planned *x) {
+    const problem *p = &x->p;
+    check_class(x, FCP_KV, 0, x->t.keys);
+    check_class(x, FCP_Q, x->t.keys, x->t.count);
+    for (uint32_t q = 0; q < p->block_count; q++) {
+        bool home = true, one = true;
+        uint32_t first = p->tile_start[q];
+        for (uint32_t t = first; t < p->tile_start[q + 1]; t++) {
+            uint32_t at = placement_exec(x->at.placement, t);
+            home &= at == x->home[q];
+            one &= at == placement_exec(x->at.placement, first);
+        }
+        cr_assert_eq(traffic_result(&x->t, q), home ? RESULT_HOME : one ? RESULT_WHOLE : RESULT_PARTIAL);
+    }
+}
+
+/* --- rounds ----------------------------------------------------------------------------------------------------------- */
+
+/* Delta of the moves of one stage, or of all stages at once, that are in rounds of one kind, on the fabric where it is
+ * largest; without a stage also how many rounds of the kind there are. */
+static uint32_t delta(const planned *x, const pass_schedule *ps, fcp_round_kind kind, uint32_t stage) {
+    uint32_t most = 0, *degree = calloc(4 * (size_t)x->p.ranks, sizeof *degree);
+    for (uint32_t i = 0; i < ps->move_count; i++) {
+        const move *m = &ps->moves[i];
+        const fcp_round *r = &ps->rounds[m->round];
+        if (r->kind != kind || (stage != FCP_NONE && r->stage != stage)) continue;
+        most = later(most, ++degree[(m->src * 2) * 2 + m->fabric]);
+        most = later(most, ++degree[(m->dst * 2 + 1) * 2 + m->fabric]);
+    }
+    free(degree);
+    return most;
+}
+
+static uint32_t rounds_in(const pass_schedule *ps, fcp_round_kind kind, uint32_t stage) {
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < ps->round_count; r++)
+        count += ps->rounds[r].kind == kind && (stage == FCP_NONE || ps->rounds[r].stage == stage);
+    return count;
 }
 
 static void check_rounds(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     uint32_t ranks = x->p.ranks;
     uint32_t *seen = calloc(2 * (size_t)ps->round_count * ranks * FCP_FABRICS + 1, sizeof *seen);
-    uint32_t *degree = calloc(4 * (size_t)ranks, sizeof *degree), bound = 0, independent = 0;
     for (uint32_t i = 0; i < ps->move_count; i++) {
         const move *m = &ps->moves[i];
         size_t at = ((size_t)m->round * FCP_FABRICS + m->fabric) * ranks;
         cr_assert(!seen[2 * (at + m->src)]++, "rank %u sends twice in round %u", m->src, m->round);
         cr_assert(!seen[2 * (at + m->dst) + 1]++, "rank %u receives twice in round %u", m->dst, m->round);
-        if (ps->rounds[m->round].kind != FCP_ROUND_INDEPENDENT) continue;
-        cr_assert(m->cls == FCP_KV && x->t.fetches[m->ref].parent == FCP_NONE);
-        uint32_t *a = &degree[(m->fabric * ranks + m->src) * 2], *b = &degree[(m->fabric * ranks + m->dst) * 2 + 1];
-        if (++*a > bound) bound = *a;
-        if (++*b > bound) bound = *b;
+        cr_assert(!i || ps->moves[i - 1].round <= m->round);
+        fcp_round_kind kind = (fcp_round_kind)ps->rounds[m->round].kind;
+        if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) continue;
+        const hop *h = &x->t.hops[m->ref];
+        cr_assert_eq(kind == FCP_ROUND_INDEPENDENT, m->cls == h->cls && h->parent == FCP_NONE);
+        cr_assert(m->cls == h->cls ? m->src == h->src && m->dst == h->dst : m->src == h->dst && m->dst == h->src);
+        cr_assert(m->cls == h->cls || m->cls == traffic_return(&x->t, h, pass));
     }
-    for (uint32_t r = 0; r < ps->round_count; r++) independent += ps->rounds[r].kind == FCP_ROUND_INDEPENDENT;
-    cr_assert_eq(independent, bound);
-    cr_assert_eq(ps->independent, bound);
-    for (uint32_t i = 1; i < ps->move_count; i++)
-        cr_assert_leq(ps->moves[i - 1].round, ps->moves[i].round);
     free(seen);
-    free(degree);
+    cr_assert_eq(rounds_in(ps, FCP_ROUND_INDEPENDENT, FCP_NONE), delta(x, ps, FCP_ROUND_INDEPENDENT, FCP_NONE));
+    for (uint32_t s = 0; s < ps->stages; s++)
+        cr_assert_eq(rounds_in(ps, FCP_ROUND_DEPENDENT, s), delta(x, ps, FCP_ROUND_DEPENDENT, s));
+}
+
+/* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a stage after
+ * the hop that it passes on; independent units: 0. A result: `buffers` stages after the last tile or sum that adds to it, or
+ * a whole one that is passed on a stage after it came. */
+static uint32_t *releases(const planned *x, fcp_pass pass) {
+    uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
+    for (uint32_t f = hops; f-- > 0;) {
+        const hop *h = &x->t.hops[f];
+        fcp_class cls = traffic_return(&x->t, h, pass);
+        if (h->parent != FCP_NONE) release[f] = x->s.last_stage[h->parent] + 1;
+        if (cls == FCP_CLASSES) continue;
+        bool passed_on = x->s.use_first[f] == FCP_NONE && (cls == FCP_O || cls == FCP_DQW);
+        uint32_t *ready = &release[hops + f]; /* so far what its children said */
+        *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : x->program->buffers);
+        if (h->parent != FCP_NONE)
+            release[hops + h->parent] = later(release[hops + h->parent], x->s.back[pass].last[f]);
+    }
+    return release;
+}
+
+/* Each hop's block moves once in the pass, unit by unit, and what is made of it moves back once, in the stages that the
+ * schedule says. Dependent units travel as soon as they may; in levelled plans, in the first stage then in which neither end
+ * has `coalesce` units, or half as many dependent ones. */
+static void check_units(const planned *x, fcp_pass pass) {
+    const pass_schedule *ps = &x->s.pass[pass];
+    const problem *p = &x->p;
+    const returns *back = &x->s.back[pass];
+    uint32_t hops = x->t.count, width = ps->stages + 1, *release = releases(x, pass);
+    struct seen { uint32_t tokens, round, first, last; } *seen = calloc(2 * (size_t)hops + 1, sizeof *seen);
+    const uint32_t most = x->at.coalesce, half = (most + 1) / 2;
+    struct units { uint32_t all, dependent; } *used = calloc((size_t)p->ranks * 4 * width, sizeof *used);
+    for (int look = 0; look < 2; look++)
+        for (uint32_t i = 0; i < ps->move_count; i++) {
+            const move *m = &ps->moves[i];
+            const fcp_round *r = &ps->rounds[m->round];
+            if (r->kind == FCP_ROUND_IN || r->kind == FCP_ROUND_OUT) continue;
+            uint32_t unit = m->cls == x->t.hops[m->ref].cls ? m->ref : hops + m->ref;
+            struct units *sends = &used[(m->src * 4 + m->fabric) * width], *receives = &used[(m->dst * 4 + 2 + m->fabric) * width];
+            struct seen *s = &seen[unit];
+            if (look) { /* are the stages full that it passed over? */
+                if (r->kind == FCP_ROUND_INDEPENDENT) continue;
+                cr_assert(r->stage >= release[unit] && (x->s.levelled || r->stage == release[unit]));
+                for (uint32_t stage = release[unit]; stage < r->stage; stage++)
+                    cr_assert(sends[stage].all == most || receives[stage].all == most || sends[stage].dependent == half ||
+                              receives[stage].dependent == half, "stage %u had room", stage);
+                continue;
+            }
+            cr_assert_eq(m->first, s->tokens, "units out of order");
+            cr_assert_eq(m->tokens, (uint32_t)sooner(p->unit_of[m->cls], p->blocks[m->block].tokens - m->first));
+            cr_assert(!s->tokens || m->round > s->round);
+            if (!s->tokens) s->first = r->stage;
+            s->last = r->stage;
+            s->round = m->round;
+            s->tokens += m->tokens;
+            sends[r->stage].all++;
+            receives[r->stage].all++;
+            if (r->kind == FCP_ROUND_INDEPENDENT) continue;
+            sends[r->stage].dependent++;
+            receives[r->stage].dependent++;
+        }
+    for (uint32_t f = 0; f < hops; f++) {
+        const hop *h = &x->t.hops[f];
+        const struct seen *there = &seen[f], *home = &seen[hops + f];
+        bool comes_back = traffic_return(&x->t, h, pass) != FCP_CLASSES;
+        cr_assert_eq(there->tokens, p->blocks[h->block].tokens);
+        cr_assert(there->first == x->s.first_stage[f] && there->last == x->s.last_stage[f]);
+        cr_assert_eq(home->tokens, comes_back ? p->blocks[h->block].tokens : 0);
+        if (comes_back) cr_assert(home->first == back->first[f] && home->last == back->last[f]);
+    }
+    for (size_t i = 0; x->s.levelled && i < (size_t)p->ranks * 4 * width; i++)
+        cr_assert(used[i].all <= most && used[i].dependent <= half);
+    free(release);
+    free(seen);
+    free(used);
+}
+
+/* --- visits ----------------------------------------------------------------------------------------------------------- */
+
+/* The stages in which a rank's chain of a Q block has its visits, and in which partials come to it and are merged. */
+typedef struct chain {
+    uint32_t first, last, merged_first, merged_last;
+} chain;
+
+/* Chain of each Q hop's rank (at keys + i: of hop i), and of each block's home (at hops + block). */
+static chain *find_chains(const planned *x, fcp_pass pass) {
+    chain *all = malloc((x->t.count + (size_t)x->p.block_count) * sizeof *all);
+    for (size_t i = 0; i < x->t.count + (size_t)x->p.block_count; i++) all[i] = (chain){FCP_NONE, 0, FCP_NONE, 0};
+    for (uint32_t v = 0; v < x->s.visit_count; v++) {
+        uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, stage = x->s.visit_stage[v];
+        chain *c = &all[f == FCP_NONE ? x->t.count + x->s.visits[v].q_block : f];
+        c->first = sooner(c->first, stage);
+        c->last = later(c->last, stage);
+    }
+    for (uint32_t f = x->t.keys; f < x->t.count; f++) {
+        const hop *h = &x->t.hops[f];
+        chain *c = &all[h->parent == FCP_NONE ? x->t.count + h->block : h->parent];
+        c->merged_first = sooner(c->merged_first, x->s.back[pass].last[f]);
+        c->merged_last = later(c->merged_last, x->s.back[pass].last[f]);
+    }
+    return all;
 }
 
 static void check_visits(const planned *x) {
     const problem *p = &x->p;
     uint8_t *done = calloc(p->tile_count + (size_t)1, 1);
-    uint32_t *visited = calloc(p->block_count, sizeof *visited), *all = calloc(p->block_count, sizeof *all);
+    uint32_t *visited = calloc(p->block_count, sizeof *visited);
+    uint32_t *first_kv = malloc((x->t.count + (size_t)1) * sizeof *first_kv), *last_kv = calloc(x->t.count + (size_t)1, 4);
+    memset(first_kv, 0xff, (x->t.count + (size_t)1) * sizeof *first_kv);
+    chain *chains = find_chains(x, FCP_FORWARD);
     for (uint32_t r = 0; r < p->ranks; r++) {
-        memset(visited, 0, p->block_count * sizeof *visited); /* tiles of a Q block at this rank: done, and all */
-        memset(all, 0, p->block_count * sizeof *all);
-        for (uint32_t t = 0; t < p->tile_count; t++) all[p->tile_q[t]] += placement_exec(x->at.placement, t) == r;
+        memset(visited, 0, p->block_count * sizeof *visited); /* tiles of a Q block done at this rank */
         for (uint32_t v = x->s.rank_visit[r]; v < x->s.rank_visit[r + 1]; v++) {
             const fcp_visit *y = &x->s.visits[v];
-            uint32_t stage = x->s.visit_stage[v];
+            uint32_t stage = x->s.visit_stage[v], from = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, q = y->q_block;
             cr_assert(v == x->s.rank_visit[r] || stage >= x->s.visit_stage[v - 1]);
-            cr_assert_eq(!!(y->flags & FCP_VISIT_FIRST), !visited[y->q_block]);
-            visited[y->q_block] += y->tiles;
-            cr_assert_eq(!!(y->flags & FCP_VISIT_LAST), visited[y->q_block] == all[y->q_block]);
+            bool merged = chains[from == FCP_NONE ? x->t.count + q : from].merged_first < stage;
+            cr_assert_eq(!!(y->flags & FCP_VISIT_FIRST), !visited[q] && !merged);
+            visited[q] += y->tiles;
+            cr_assert_eq(!!(y->flags & FCP_VISIT_LAST), visited[q] == p->tile_start[q + 1] - p->tile_start[q]);
             for (uint32_t i = y->first_tile; i < y->first_tile + y->tiles; i++) {
-                uint32_t t = x->s.order[i], f = x->t.tile_fetch[t];
+                uint32_t t = x->s.order[i], f = x->t.tile_kv[t], q_hop, ready = 0;
+                needed(x, FCP_Q, t, &q_hop);
                 cr_assert(!done[t]++);
                 cr_assert_eq(placement_exec(x->at.placement, t), r);
-                cr_assert(t >= p->tile_start[y->q_block] && t < p->tile_start[y->q_block + 1]);
-                if (f != FCP_NONE) cr_assert(stage >= x->s.last_stage[f], "a tile runs before its KV is there");
+                cr_assert_eq(q_hop, from);
+                cr_assert(t >= p->tile_start[q] && t < p->tile_start[q + 1]);
+                if (f != FCP_NONE) ready = x->s.last_stage[f];
+                if (from != FCP_NONE) ready = later(ready, x->s.last_stage[from]);
+                cr_assert(f == FCP_NONE ? stage >= ready : stage == ready, "a tile waits for neither Q nor KV, or for too little");
+                if (f == FCP_NONE) continue;
+                first_kv[f] = sooner(first_kv[f], stage);
+                last_kv[f] = later(last_kv[f], stage);
             }
         }
     }
     for (uint32_t t = 0; t < p->tile_count; t++) cr_assert(done[t]);
+    for (uint32_t f = 0; f < x->t.keys; f++)
+        cr_assert(first_kv[f] == x->s.use_first[f] && last_kv[f] == x->s.use_last[f]);
+    for (uint32_t f = x->t.keys; f < x->t.count; f++)
+        cr_assert(chains[f].first == x->s.use_first[f] && chains[f].last == x->s.use_last[f]);
+    for (uint32_t b = 0; x->s.finish && b < p->block_count; b++)
+        if (traffic_result(&x->t, b) == RESULT_PARTIAL)
+            cr_assert_eq(x->s.finish[b], later(chains[x->t.count + b].last, chains[x->t.count + b].merged_last));
     free(done);
     free(visited);
-    free(all);
+    free(first_kv);
+    free(last_kv);
+    free(chains);
 }
 
-typedef struct life { uint32_t rank, birth, end, slot; } life;
+/* --- slots ------------------------------------------------------------------------------------------------------------ */
 
-/* No two lives that overlap share a slot, and the peak is the largest overlap. */
-static void check_lives(const life *l, size_t n, uint32_t ranks, const uint32_t *peak) {
-    uint32_t *most = calloc(ranks, sizeof *most);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t overlap = 0;
-        for (size_t j = 0; j < n; j++) {
-            if (l[j].rank != l[i].rank || l[j].birth > l[i].birth || l[j].end <= l[i].birth) continue;
-            overlap++;
-            cr_assert(i == j || l[i].slot != l[j].slot, "two lives share slot %u", l[i].slot);
-        }
-        if (overlap > most[l[i].rank]) most[l[i].rank] = overlap;
+/* What lies in a slot from `birth` until `read` (computing) and `sent` (communication). Who writes it first: computing, or a
+ * launch. FCP_NONE: never. */
+typedef struct tenant {
+    uint32_t rank, slot;
+    uint32_t birth, read, sent;
+    bool computed;
+} tenant;
+
+typedef struct tenants {
+    tenant *all;
+    size_t count, room;
+} tenants;
+
+static void add(tenants *l, tenant t) {
+    if (l->count == l->room) l->all = realloc(l->all, (l->room = 2 * l->room + 64) * sizeof *l->all);
+    l->all[l->count++] = t;
+}
+
+/* May `b` follow `a`? Launches of stage s wait for the computing of stage s - buffers, and come before the computing of s,
+ * which waits for them. */
+static bool may_follow(const tenant *a, const tenant *b, uint32_t buffers) {
+    bool read = a->read == FCP_NONE || b->birth >= a->read + (b->computed ? 1 : buffers);
+    return read && (a->sent == FCP_NONE || b->birth > a->sent);
+}
+
+static int by_slot(const void *a, const void *b) {
+    const tenant *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    if (x->slot != y->slot) return x->slot < y->slot ? -1 : 1;
+    return x->birth < y->birth ? -1 : x->birth > y->birth;
+}
+
+/* Slots of a rank are numbered from its first transient one without gaps, and tenants of one follow each other. */
+static void check_tenants(const planned *x, tenants *l, fcp_class cls, bool whole_peak) {
+    if (!l->count) {
+        for (uint32_t r = 0; r < x->p.ranks; r++) cr_assert_eq(x->slots.count[cls][r], 0);
+        return;
     }
-    for (uint32_t r = 0; r < ranks; r++) cr_assert_eq(most[r], peak[r]);
-    free(most);
+    qsort(l->all, l->count, sizeof *l->all, by_slot);
+    uint32_t *used = calloc(x->p.ranks, sizeof *used), *peak = calloc(x->p.ranks, sizeof *peak);
+    for (size_t i = 0; i < l->count; i++) {
+        const tenant *t = &l->all[i], *before = i ? t - 1 : NULL;
+        uint32_t base = cls == FCP_STATE ? 0 : x->slots.homes[t->rank];
+        if (before && before->rank == t->rank && before->slot == t->slot)
+            cr_assert(may_follow(before, t, x->program->buffers), "%s slot %u of rank %u: stages %u, %u/%u, then %u",
+                      fcp_class_names[cls], t->slot, t->rank, before->birth, before->read, before->sent, t->birth);
+        else
+            cr_assert_eq(t->slot, base + used[t->rank]++, "a gap in the %s slots of rank %u", fcp_class_names[cls], t->rank);
+        uint32_t overlap = 0;
+        for (size_t j = 0; whole_peak && j < l->count; j++)
+            overlap += l->all[j].rank == t->rank && l->all[j].birth <= t->birth &&
+                       ((l->all[j].read != FCP_NONE && l->all[j].read + x->program->buffers > t->birth) ||
+                        (l->all[j].sent != FCP_NONE && l->all[j].sent + 1 > t->birth));
+        peak[t->rank] = later(peak[t->rank], overlap);
+    }
+    for (uint32_t r = 0; r < x->p.ranks; r++) {
+        cr_assert_eq(used[r], x->slots.count[cls][r]);
+        cr_assert(!whole_peak || peak[r] == used[r]);
+    }
+    free(used);
+    free(peak);
+    free(l->all);
+    *l = (tenants){0};
 }
 
-static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
+/* KV and Q: received, read by tiles, sent on. */
+static void check_held(const planned *x, fcp_class cls, uint32_t first, uint32_t end) {
+    tenants l = {0};
+    for (uint32_t f = first; f < end; f++) {
+        uint32_t sent = FCP_NONE;
+        for (uint32_t g = f + 1; g < end; g++)
+            if (x->t.hops[g].parent == f) sent = sent == FCP_NONE ? x->s.last_stage[g] : later(sent, x->s.last_stage[g]);
+        add(&l, (tenant){x->t.hops[f].dst, x->slots.held[f], x->s.first_stage[f],
+                         x->s.use_first[f] == FCP_NONE ? FCP_NONE : x->s.use_last[f], sent, false});
+    }
+    check_tenants(x, &l, cls, true);
+}
+
+/* Everything that goes back in a pass, of one class; with the states of visits and homes. */
+static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
+    const returns *back = &x->s.back[pass];
+    const back_slots *places = &x->slots.back[pass];
+    chain *chains = x->t.tile_q ? find_chains(x, pass) : NULL;
+    tenants l = {0};
+    for (uint32_t f = 0; f < x->t.count; f++) {
+        const hop *h = &x->t.hops[f];
+        fcp_class is = traffic_return(&x->t, h, pass);
+        uint32_t first = x->s.use_first[f];
+        if (cls == FCP_DQ && is == FCP_DQW && first != FCP_NONE) /* ROUND reads it after the last visit */
+            add(&l, (tenant){h->dst, x->slots.whole_dq[f], first, x->s.use_last[f], FCP_NONE, true});
+        if (is != cls) continue;
+        bool whole = cls == FCP_O || cls == FCP_DQW, passed_on = whole && first == FCP_NONE;
+        if (whole && !passed_on) first = x->s.use_last[f];
+        for (uint32_t g = f + 1; g < x->t.count; g++)
+            if (x->t.hops[g].parent == f) first = sooner(first, whole ? back->first[g] : back->last[g]);
+        add(&l, (tenant){h->dst, places->from[f], first, FCP_NONE, back->last[f], !passed_on});
+        if (!whole) add(&l, (tenant){h->src, places->to[f], back->first[f], back->last[f], FCP_NONE, false});
+        else cr_assert_eq(places->to[f], h->parent == FCP_NONE ? x->slots.home_slot[h->block] : places->from[h->parent]);
+    }
+    for (uint32_t b = 0; cls == FCP_STATE && x->t.tile_q && b < x->p.block_count; b++) {
+        const chain *c = &chains[x->t.count + b];
+        if (traffic_result(&x->t, b) != RESULT_PARTIAL) continue;
+        add(&l, (tenant){x->home[b], x->slots.home_state[b], sooner(c->first, c->merged_first), x->s.finish[b], FCP_NONE, true});
+    }
+    for (uint32_t r = 0; cls == FCP_STATE && r < x->p.ranks; r++)
+        for (uint32_t v = x->s.rank_visit[r]; v < x->s.rank_visit[r + 1]; v++) {
+            const fcp_visit *y = &x->s.visits[v];
+            uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, last = v;
+            if (traffic_result(&x->t, y->q_block) == RESULT_PARTIAL) {
+                cr_assert_eq(y->state_slot, f == FCP_NONE ? x->slots.home_state[y->q_block] : places->from[f]);
+                continue;
+            }
+            if (y->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST)) cr_assert_eq(y->state_slot, FCP_NONE);
+            if (y->flags != FCP_VISIT_FIRST) continue;
+            while (!(x->s.visits[last].q_block == y->q_block && x->s.visits[last].flags & FCP_VISIT_LAST)) last++;
+            cr_assert_eq(x->s.visits[last].state_slot, y->state_slot);
+            add(&l, (tenant){r, y->state_slot, x->s.visit_stage[v], x->s.visit_stage[last], FCP_NONE, true});
+        }
+    free(chains);
+    check_tenants(x, &l, cls, cls == FCP_DKV);
+}
 
 static void check_slots(const planned *x) {
-    size_t n = x->t.count;
-    uint32_t buffers = x->program->buffers;
-    bool backward = x->program->passes[FCP_BACKWARD];
-    life *kv = calloc(n + 1, sizeof *kv), *dkv = calloc(2 * n + 1, sizeof *dkv);
-    for (uint32_t f = 0; f < n; f++) {
-        const fetch *y = &x->t.fetches[f];
-        kv[f] = (life){y->dst, x->s.first_stage[f], 0, x->slots.fetch[f].kv};
-        if (x->s.use_first[f] != FCP_NONE) kv[f].end = x->s.use_last[f] + buffers;
-        if (y->parent != FCP_NONE) kv[y->parent].end = later(kv[y->parent].end, x->s.last_stage[f] + 1);
-        if (!backward) continue;
-        dkv[f] = (life){y->dst, x->s.use_first[f], x->s.return_stage[f] + 1, x->slots.fetch[f].accumulator};
-        dkv[n + f] = (life){y->src, x->s.return_stage[f], x->s.return_stage[f] + buffers, x->slots.fetch[f].landing};
-        if (y->parent != FCP_NONE && x->s.return_stage[f] < dkv[y->parent].birth) dkv[y->parent].birth = x->s.return_stage[f];
-        cr_assert(x->s.return_stage[f] >= (x->s.use_first[f] == FCP_NONE ? 0 : x->s.use_last[f] + buffers));
+    check_held(x, FCP_KV, 0, x->t.keys);
+    check_held(x, FCP_Q, x->t.keys, x->t.count);
+    check_back(x, FCP_FORWARD, FCP_STATE);
+    check_back(x, FCP_FORWARD, FCP_O);
+    for (int cls = FCP_DKV; x->program->passes[FCP_BACKWARD] && cls <= FCP_DQW; cls++)
+        check_back(x, FCP_BACKWARD, (fcp_class)cls);
+    for (uint32_t v = 0; v < x->s.visit_count; v++) {
+        const fcp_visit *y = &x->s.visits[v];
+        uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, home = x->slots.home_slot[y->q_block];
+        bool whole = traffic_result(&x->t, y->q_block) == RESULT_WHOLE;
+        cr_assert_eq(y->q_slot, f == FCP_NONE ? home : x->slots.held[f]);
+        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : whole ? x->slots.back[FCP_FORWARD].from[f] : home);
+        if (!x->program->passes[FCP_BACKWARD]) cr_assert_eq(y->dq_slot, FCP_NONE);
+        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : whole ? x->slots.whole_dq[f] : x->slots.back[FCP_BACKWARD].from[f]);
     }
-    for (size_t f = 0; f < n; f++) cr_assert(kv[f].slot >= x->slots.homes[kv[f].rank]);
-    check_lives(kv, n, x->p.ranks, x->slots.kv_count);
-    if (backward) check_lives(dkv, 2 * n, x->p.ranks, x->slots.dkv_count);
-    free(kv);
-    free(dkv);
 }
 
 static void check_all(const planned *x) {
@@ -135,7 +418,10 @@ static void check_all(const planned *x) {
     check_visits(x);
     check_slots(x);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        if (x->program->passes[pass]) check_rounds(x, (fcp_pass)pass);
+        if (x->program->passes[pass]) {
+            check_rounds(x, (fcp_pass)pass);
+            check_units(x, (fcp_pass)pass);
+        }
 }
 
 Test(schedule, samples) {
@@ -148,22 +434,27 @@ Test(schedule, samples) {
     }
 }
 
-/* Passes ask the placement where a tile runs, and do not take it for its Q block's home. */
+/* Tiles that run anywhere, over the ways that traffic.c chooses. */
 Test(schedule, tiles_that_run_anywhere) {
     char text[1024];
-    for (unsigned i = 0; i < SAMPLES; i += 2) {
+    for (unsigned i = 0; i < SAMPLES; i++) {
         planned x;
-        plan_passes(&x, sample_program(i, text, sizeof text), i);
-        uint32_t *exec = malloc((x.p.tile_count + (size_t)1) * sizeof *exec);
-        uint64_t state = i;
-        for (uint32_t t = 0; t < x.p.tile_count; t++) {
-            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-            exec[t] = (uint32_t)(state >> 40) % x.p.ranks;
-        }
-        ((placement *)x.at.placement)->exec = exec;
-        plan_rest(&x);
+        scatter s = scatter_new(i);
+        s.strategy.route = NULL;
+        plan_scatter(&x, sample_program(i, text, sizeof text), &s);
         check_all(&x);
-        free(exec);
+        planned_free(&x);
+    }
+}
+
+/* Over ways drawn at random, with ranks that only pass blocks on. */
+Test(schedule, blocks_that_go_anywhere) {
+    char text[1024];
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        planned x;
+        const scatter s = scatter_new(1000 + i);
+        plan_scatter(&x, sample_program(i, text, sizeof text), &s);
+        check_all(&x);
         planned_free(&x);
     }
 }
@@ -176,14 +467,14 @@ Test(schedule, by_hand) {
     for (uint32_t b = 0; b < 4; b++) x.home[b] = b % 2;
     x.at.coalesce = 1;
     plan_rest(&x);
-    /* rank 1 reads blocks 0 and 2, rank 0 reads block 1: three fetches, two rounds, block 0 (more work) first */
+    /* rank 1 reads blocks 0 and 2, rank 0 reads block 1: three hops, two rounds, block 0 (more work) first */
     cr_assert_eq(x.t.count, 3);
     cr_assert_eq(x.s.pass[FCP_FORWARD].independent, 2);
     cr_assert_eq(x.s.pass[FCP_FORWARD].stages, 3);
     cr_assert_eq(x.s.first_stage[0], 1);
     cr_assert_eq(x.s.first_stage[2], 2);
-    cr_assert_eq(x.slots.kv_count[1], 2); /* [1, 3) and [2, 4) overlap */
-    cr_assert_eq(x.slots.kv_count[0], 1);
-    for (uint32_t f = 0; f < 3; f++) cr_assert_eq(x.s.return_stage[f], x.s.use_last[f] + 2);
+    cr_assert_eq(x.slots.count[FCP_KV][1], 2); /* [1, 3) and [2, 4) overlap */
+    cr_assert_eq(x.slots.count[FCP_KV][0], 1);
+    for (uint32_t f = 0; f < 3; f++) cr_assert_eq(x.s.back[FCP_BACKWARD].last[f], x.s.use_last[f] + 2);
     planned_free(&x);
 }

@@ -170,11 +170,67 @@ Test(simulate, a_port_is_busy_for_its_latencies_and_its_bytes) {
     fcp_plan_free(fast);
 }
 
+/* What a watcher adds up of a timeline. */
+typedef struct seen {
+    const fcp_plan *plan;
+    uint64_t work[FCP_PASSES][8], wait[FCP_PASSES][8][SIM_REASONS], bytes[FCP_PASSES][FCP_FABRICS];
+    uint64_t until[FCP_PASSES][8][SIM_LANES][2]; /* ends of lanes; the ports of a fabric are two */
+    uint64_t last[FCP_PASSES];
+    sim_interval sent;
+} seen;
+
+static void see(void *context, const sim_interval *x) {
+    seen *s = context;
+    uint64_t *until = &s->until[x->pass][x->rank][x->lane][x->doing == SIM_RECV];
+    cr_assert(x->ready <= x->start && x->start < x->end && *until <= x->start);
+    *until = x->end;
+    if (x->end > s->last[x->pass]) s->last[x->pass] = x->end;
+    cr_assert_eq(x->stage, s->plan->instrs[x->instr].stage);
+    if (x->lane == SIM_LANE_COMPUTE) {
+        cr_assert((x->doing == SIM_WAIT) == (s->plan->instrs[x->instr].op == FCP_OP_WAIT) && (x->doing == SIM_WAIT) == (x->cause != FCP_NONE));
+        *(x->doing == SIM_WORK ? &s->work[x->pass][x->rank] : &s->wait[x->pass][x->rank][x->reason]) += x->end - x->start;
+        return;
+    }
+    const fcp_transfer *t = &s->plan->transfers[x->transfer];
+    cr_assert(t->dir == FCP_SEND && t->block == x->block && s->plan->instrs[x->instr].c == x->round);
+    if (x->doing == SIM_SEND) {
+        s->bytes[x->pass][t->fabric] += x->bytes;
+        s->sent = *x;
+        return;
+    }
+    cr_assert(s->sent.transfer == x->transfer && s->sent.rank == x->peer && s->sent.peer == x->rank);
+    cr_assert(s->sent.start == x->start && s->sent.end == x->end && s->sent.bytes == x->bytes);
+}
+
+Test(simulate, the_timeline_adds_up_to_the_result) {
+    fcp_plan *plan = plan_of("model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; latency = 4 us }\n"
+                             "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
+                             "plan { mask = causal; block = 512; strategy = fcp; layout = contiguous; passes = forward, backward }\n");
+    sim_profile profile;
+    fcp_error err = {0};
+    sim_result r;
+    arena memory = {0};
+    seen s = {.plan = plan};
+    sim_options options = {.watch = see, .context = &s};
+    cr_assert_eq(sim_profile_find("h200", &profile, &err), FCP_OK);
+    cr_assert_eq(simulate(plan, &profile, &options, &memory, &r, &err), FCP_OK);
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        cr_assert_eq(s.last[pass], r.pass[pass].makespan);
+        cr_assert_arr_eq(s.bytes[pass], r.pass[pass].bytes, sizeof s.bytes[pass]);
+        for (int rank = 0; rank < 8; rank++) {
+            cr_assert_eq(s.work[pass][rank], r.pass[pass].ranks[rank].compute);
+            cr_assert_arr_eq(s.wait[pass][rank], r.pass[pass].ranks[rank].wait, sizeof s.wait[pass][rank]);
+        }
+    }
+    arena_free(&memory);
+    fcp_plan_free(plan);
+}
+
 Test(simulate, noise_only_adds_is_bounded_and_follows_the_seed) {
     fcp_plan *plan = ring_of(4, 2048, "ring", "causal", "intra = 40 GB/s");
     sim_profile profile = profile_of(round_figures);
     uint64_t times[4];
-    static const sim_options options[] = {{0, 0}, {200, 1}, {200, 2}, {200, 1}};
+    static const sim_options options[] = {{.noise = 0}, {.noise = 200, .seed = 1}, {.noise = 200, .seed = 2}, {.noise = 200, .seed = 1}};
     for (int i = 0; i < 4; i++) {
         arena memory = {0};
         sim_result r;
@@ -202,18 +258,43 @@ Test(simulate, shipped_profiles_are_read_and_others_are_named) {
 }
 
 Test(simulate, profiles_refuse_what_they_do_not_know) {
-    static const struct { const char *line, *says; } wrong[] = {
-        {"speed 3 us \"x\"", "no figure"}, {"forward.64.full 1 \"x\"", "needs a time"}, {"forward.64.full one us \"x\"", "number"},
-        {"forward.64.full 1 us", "source"}, {"forward.64.full 1 us \"\"", "source"}, {"forward.64.full 1 us \"x\" y", "follows"},
-        {"forward.0.full 1 us \"x\"", "no figure"}, {"forward.64.full 99999999999999999999 us \"x\"", "number"}, {"gpu", "name"},
-        {"forward.64.full 0 us \"x\"", "above 0"}, {"sms 0 \"x\"", "no sms"}};
+    /* a line more, or in the place of the figure that begins with `instead` */
+    static const struct { const char *instead, *line, *says; } wrong[] = {
+        {NULL, "speed 3 us \"x\"", "no figure"}, {NULL, "forward.64.ful 1 us \"x\"", "mean forward.64.full"}, {NULL, "smal 1 us \"x\"", "mean small"},
+        {"forward.64.full", "forward.64.full 1 \"x\"", "needs a time"}, {"forward.64.full", "forward.64.full one us \"x\"", "number"},
+        {"forward.64.full", "forward.64.full 1 us", "source"}, {"forward.64.full", "forward.64.full 1 us \"\"", "source"},
+        {"forward.64.full", "forward.64.full 1 us \"x\" y", "follows"}, {NULL, "forward.0.full 1 us \"x\"", "no figure"},
+        {"forward.64.full", "forward.64.full 99999999999999999999 us \"x\"", "number"}, {"forward.64.full", "forward.64.full -1 us \"x\"", "negative"},
+        {"gpu", "gpu", "name"}, {"forward.64.full", "forward.64.full 0 us \"x\"", "above 0"}, {"sms", "sms 0 \"x\"", "above 0"},
+        {"sms", "", "no sms"}, {"small", "", "no small"}, {"gpu", "", "which gpu"}, {"backward.64.row", "", "no backward.64.row"},
+        {NULL, "latency.local 0 us \"x\"", "above 0"}, {NULL, "forward.64.full 1 us \"x\"", "twice"}, {NULL, "gpu again", "twice"},
+        {NULL, "forward.128.full 1 us \"x\"", "no forward.128.partial"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        char text[2048];
+        char text[2048] = "", *end = text;
+        for (const char *at = round_figures; *at; at = strchr(at, '\n') + 1) {
+            bool replaced = wrong[i].instead && !strncmp(at, wrong[i].instead, strlen(wrong[i].instead));
+            if (!replaced) end += snprintf(end, (size_t)(text + sizeof text - end), "%.*s", (int)(strchr(at, '\n') + 1 - at), at);
+        }
+        snprintf(end, (size_t)(text + sizeof text - end), "%s\n", wrong[i].line);
         sim_profile p;
         fcp_error err = {0};
-        snprintf(text, sizeof text, "%s%s\n", round_figures, wrong[i].line);
         cr_assert_eq(sim_profile_read("p", text, strlen(text), &p, &err), FCP_E_PROFILE, "%s", wrong[i].line);
         cr_assert(strstr(err.message, wrong[i].says), "%s: %s", wrong[i].line, err.message);
-        cr_assert(err.line >= 1);
+        cr_assert(err.line >= 1 && !strcmp(err.file, "p"));
     }
+}
+
+Test(simulate, messages_inside_a_node_may_be_faster) {
+    char text[2048];
+    snprintf(text, sizeof text, "%slatency.local 250 ns \"t\"\n", round_figures);
+    fcp_plan *plan = ring_of(4, 2048, "ring(coalesce = 1, buffers = 1)", "full", "intra = 40 GB/s"); /* latency: 1 us */
+    sim_profile slow = profile_of(round_figures), fast = profile_of(text);
+    fcp_error err = {0};
+    arena memory = {0};
+    sim_result a, b;
+    cr_assert_eq(simulate(plan, &slow, NULL, &memory, &a, &err), FCP_OK);
+    cr_assert_eq(simulate(plan, &fast, NULL, &memory, &b, &err), FCP_OK);
+    cr_assert_eq(a.pass[FCP_FORWARD].makespan - b.pass[FCP_FORWARD].makespan, 3 * 750 * (uint64_t)1000, "three units, 750 ns less each");
+    arena_free(&memory);
+    fcp_plan_free(plan);
 }

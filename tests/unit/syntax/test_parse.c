@@ -7,6 +7,7 @@
 
 #include "compiler/syntax/parse.h"
 #include "compiler/fcpc.h"
+#include "grammar/prelude.h"
 
 /* Parses and prints; NULL when there are errors (how many: *errors). */
 static char *reprint(const char *bytes, size_t size, size_t *errors) {
@@ -247,4 +248,45 @@ Test(parse, too_large) {
     cr_expect_null(reprint(source, size, &errors));
     cr_expect_eq(errors, 1);
     free(source);
+}
+
+static char *print_mask(mask *m) {
+    mask alone = *m;
+    alone.next = NULL;
+    const ast tree = {.masks = &alone, .last_mask = &alone};
+    text out = {0};
+    ast_print(&tree, true, &out);
+    return text_take(&out);
+}
+
+/* Programs read single masks of the prelude, at the places that the build writes down. Read whole, the prelude has the same
+ * masks, in the same order, with the same spans. */
+Test(parse, the_prelude_is_read_mask_by_mask) {
+    diags *d = fcpc_diagnostics_new();
+    arena a = {0};
+    ast tree;
+    uint32_t number = diag_source(d, "<prelude>", fcpc_prelude, fcpc_prelude_size, true);
+    cr_assert(parse_program(d, &a, number, &tree));
+    unsigned count = 0;
+    for (mask *m = tree.masks; m; m = m->next, count++) {
+        cr_assert_lt(count, prelude_item_count, "%s is not listed", m->name);
+        const prelude_item *item = &prelude_items[count];
+        mask *alone = parse_mask(d, &a, number, item->begin, item->end);
+        cr_assert(alone && !diag_errors(d), "%s", item->name);
+        cr_expect_str_eq(item->name, m->name);
+        cr_expect_eq(item->score, m->score, "%s", item->name);
+        char *whole = print_mask(m), *part = print_mask(alone);
+        cr_expect_str_eq(part, whole);
+        free(whole);
+        free(part);
+        const span *const both[][2] = {{&m->name_at, &alone->name_at}, {&m->body->at, &alone->body->at}};
+        for (int i = 0; i < 2; i++) cr_expect_arr_eq(both[i][0], both[i][1], sizeof(span), "%s", item->name);
+        const definition *x = m->definitions, *y = alone->definitions;
+        for (; x && y; x = x->next, y = y->next) cr_expect_arr_eq(&x->body->at, &y->body->at, sizeof(span), "%s", x->name);
+        cr_expect(!x && !y, "%s", item->name);
+    }
+    cr_expect_eq(count, prelude_item_count);
+    cr_expect_null(parse_mask(d, &a, number, prelude_items[0].begin, prelude_items[1].end), "two masks are not one");
+    arena_free(&a);
+    fcpc_diagnostics_free(d);
 }

@@ -213,8 +213,9 @@ static bool free_to_differ(const tables *t, int section, uint64_t record, size_t
         return false;
     case FCP_SECTION_SHAPES: return offset == offsetof(fcp_shape_rec, first_run);
     case FCP_SECTION_RUNS: return offset != offsetof(fcp_run, row);
-    case FCP_SECTION_INSTRS: /* a copy may name another transfer that is the same */
-        return t->instrs[record].op == FCP_OP_WAIT || (t->instrs[record].op == FCP_OP_COPY && offset == 4);
+    case FCP_SECTION_INSTRS: /* a copy may name another transfer that is the same; delta, fewer blocks without Q */
+        return t->instrs[record].op == FCP_OP_WAIT || (t->instrs[record].op == FCP_OP_COPY && offset == 4) ||
+               (t->instrs[record].op == FCP_OP_DELTA && fcp_plan_split(&t->plan));
     case FCP_SECTION_SOURCE:
     case FCP_SECTION_CLUSTER:
     case FCP_SECTION_MASK: return true;

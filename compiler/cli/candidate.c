@@ -1,0 +1,96 @@
+/* candidate.c: plans a program with some settings, and predicts its times. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/cli/candidate.h"
+
+fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
+    const char *asked = line->value[OPT_PROFILE];
+    char gpu[sizeof plan->cluster->gpu + 1] = "";
+    if (!asked) memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
+    if (!asked || !strpbrk(asked, "./")) return sim_profile_find(asked ? asked : gpu, out, err);
+    text bytes = {0};
+    enum { PROFILE_MAX = 1 << 20 };
+    int why = text_read(&bytes, asked, PROFILE_MAX);
+    fcp_code code;
+    if (why || bytes.failed || bytes.size > PROFILE_MAX) {
+        code = fcp_fail(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, "cannot be read: %s", why ? strerror(why) : "too long for a profile");
+        snprintf(err->file, sizeof err->file, "%s", asked);
+    } else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
+    text_free(&bytes);
+    return code;
+}
+
+fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory, candidate *out,
+                           sim_result *out_result, fcp_error *err) {
+    sim_options options = how->options;
+    options.seed = 1;
+    fcp_code code = simulate(plan, profile, &options, memory, out_result, err);
+    if (code) return code;
+    out->summary = *plan->summary;
+    out->memory_cap = plan->problem->memory_cap;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const sim_pass *x = &out_result->pass[pass];
+        out->pass[pass].makespan = x->makespan;
+        memcpy(out->pass[pass].bound, x->bound, sizeof x->bound);
+        memcpy(out->pass[pass].exposed, x->exposed, sizeof x->exposed);
+        memcpy(out->pass[pass].bytes, x->bytes, sizeof x->bytes);
+        out->pass[pass].largest = sim_largest_bound(x);
+        out->pass[pass].compute = x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
+        out->pass[pass].mfu = x->makespan ? sim_mfu(plan, x) : 0;
+    }
+    options.watch = NULL;
+    options.noise = (uint32_t)how->noise * 10;
+    for (options.seed = 1; options.seed <= how->seeds && !code; options.seed++) {
+        arena scratch = {0};
+        sim_result drawn;
+        code = simulate(plan, profile, &options, &scratch, &drawn, err);
+        for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+            double time = (double)drawn.pass[pass].makespan / (double)SIM_SECOND;
+            if (options.seed == 1 || time < out->pass[pass].least) out->pass[pass].least = time;
+            if (options.seed == 1 || time > out->pass[pass].most) out->pass[pass].most = time;
+        }
+        arena_free(&scratch);
+    }
+    return code;
+}
+
+fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2], size_t count,
+                       sim_profile *out_profile, candidate *out, fcp_error *err) {
+    cmd_line line = *how->line;
+    const char **defines = calloc(line.define_count + count + 1, sizeof *defines);
+    char **made = calloc(count + 1, sizeof *made);
+    cmd_input input = {.opened = opened->opened, .is_plan = opened->is_plan, .in_memory = opened->in_memory, .silent = true};
+    fcp_code code = defines && made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code && opened->in_memory) text_add(&input.bytes, opened->bytes.at, opened->bytes.size);
+    for (size_t i = 0; i < line.define_count && !code; i++) defines[i] = line.defines[i];
+    for (size_t i = 0; i < count && !code; i++) {
+        text define = {0};
+        text_printf(&define, "%s=%s", settings[i][0], settings[i][1]);
+        if (!(made[i] = text_take(&define))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        defines[line.define_count + i] = made[i];
+    }
+    if (!code) {
+        line.defines = defines;
+        line.define_count += count;
+        fcp_error why = {0};
+        arena memory = {0};
+        sim_result result;
+        code = cmd_load(&line, &input, &why);
+        if (!code) code = candidate_profile(&line, input.plan, out_profile, &why);
+        if (!code) code = candidate_predict(how, input.plan, out_profile, &memory, out, &result, &why);
+        arena_free(&memory);
+        if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) *err = why;
+        else if (code) {
+            out->error = why;
+            out->diagnostics = input.diagnostics;
+            input.diagnostics = NULL;
+            code = FCP_OK;
+        }
+    }
+    for (size_t i = 0; made && i < count; i++) free(made[i]);
+    free(made);
+    free(defines);
+    cmd_input_free(&input);
+    return code;
+}

@@ -1,0 +1,35 @@
+/* computed.h: which rank of a plan computes a pair, and how the query and the key come there. */
+#ifndef FCPC_EXPLAIN_COMPUTED_H
+#define FCPC_EXPLAIN_COMPUTED_H
+#include "compiler/base/arena.h"
+#include "runtime/plan/plan.h"
+
+struct json;
+struct text;
+
+/* How a block comes from its home to the rank that computes with it. */
+typedef struct explain_way {
+    uint32_t block, home;
+    uint64_t bytes;        /* of the block: what each stop receives */
+    const uint32_t *stops; /* the ranks that receive it, in order: the last is the one that computes */
+    uint32_t count;        /* 0: it is at home there */
+} explain_way;
+
+typedef struct explain_computed {
+    fcp_pass pass; /* forward, where the plan has it; both passes compute a pair at the same rank */
+    uint32_t rank, stage, tile, gpus;
+    explain_way queries, keys;
+    uint32_t parts; /* how many ranks compute with this block of queries */
+    bool whole;     /* it is computed at one rank that is not its home: a finished result returns */
+    /* pairs over all ranks; those that this rank, and the queries' home, compute; those of all queries at home there */
+    uint64_t pairs, ranks, pairs_here, pairs_at_home, pairs_of_home;
+} explain_computed;
+
+/* Finds where a pair of query and key positions of a sequence is computed, for query head h. The plan has passed
+ * fcp_plan_check. *out_found is false if no tile holds the pair: then its mask does not allow it. FCP_E_NO_MEMORY.
+ * Cost: linear in the plan. */
+fcp_code explain_computed_find(const fcp_plan *plan, uint64_t sequence, int64_t q, int64_t k, int64_t h, arena *memory,
+                               explain_computed *out, bool *out_found);
+void explain_computed_text(const explain_computed *c, struct text *out);
+void explain_computed_json(const explain_computed *c, struct json *j);
+#endif

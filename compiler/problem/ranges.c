@@ -1,0 +1,128 @@
+/* ranges.c: makes the blocks and tiles of all ranges of heads out of those of one.
+ *
+ * Requires: a problem with blocks, pieces and tiles that are of no heads yet; range_kv and range_sub, which divide the
+ *     model's heads. If several ranges share KV heads, the problem is split. If there are several, the mask does not use h,
+ *     since shapes count pairs over all heads.
+ * Gives: the table of ranges; for each of them blocks, pieces, tiles and parts like those there were. Blocks are in
+ *     order of KV heads, then of query heads, then as they were. A block of keys is there once for its KV heads: it comes
+ *     with the first range of their query heads.
+ * Cost: linear in what it makes.
+ *
+ * Example: 4 query heads and 2 KV heads, ranges of one KV head and one query head of it. Of Q block 0 and KV block 1 are
+ * made: Q 0 and KV 1 of range 0; Q 2 of range 1, which shares KV 1; Q 3 and KV 4 of range 2; Q 5 of range 3.
+ */
+#include <string.h>
+
+#include "compiler/problem/problem.h"
+
+/* How many ranges there are: of KV heads, and of the query heads of each of these. */
+typedef struct counts {
+    uint32_t kv, sub;
+} counts;
+
+static fcp_code make_heads(planning *x, counts n) {
+    problem *p = x->problem;
+    uint32_t shared = p->program->heads / p->program->kv_heads;
+    p->heads = ARENA_NEW(&x->memory, fcp_heads, n.kv * ((size_t)n.sub + 1));
+    if (!p->heads) return FCP_E_NO_MEMORY;
+    for (uint32_t j = 0; j < n.kv; j++) { /* of keys, and where that is not the same, of queries */
+        p->heads[p->head_count++] = (fcp_heads){j * p->range_kv, p->range_kv, 0, shared};
+        for (uint32_t i = 0; n.sub > 1 && i < n.sub; i++)
+            p->heads[p->head_count++] = (fcp_heads){j * p->range_kv, p->range_kv, i * p->range_sub, p->range_sub};
+    }
+    return FCP_OK;
+}
+
+/* One range's copy of block b: its heads, and its pieces behind those that there are. */
+static void copy_block(problem *p, const problem *one, uint32_t b, uint32_t heads) {
+    fcp_block *to = &p->blocks[p->block_count];
+    *to = one->blocks[b];
+    to->heads = heads;
+    to->first_piece = p->piece_count;
+    for (uint32_t i = 0; i < to->pieces; i++) {
+        p->pieces[p->piece_count] = one->pieces[one->blocks[b].first_piece + i];
+        p->pieces[p->piece_count++].block = p->block_count;
+    }
+    p->block_count++;
+}
+
+/* The tiles of Q block b, as Q block q; block_at: where the KV blocks of its range are. */
+static void copy_tiles(problem *p, const problem *one, uint32_t b, uint32_t q, const uint32_t *block_at) {
+    p->work[q] = one->work[b];
+    for (uint32_t t = one->tile_start[b]; t < one->tile_start[b + 1]; t++) {
+        uint32_t k = one->tile_k[t], at = p->tile_count++;
+        p->tile_q[at] = q;
+        p->tile_k[at] = block_at[k];
+        p->tile_part[at] = p->part_count;
+        p->tile_pairs[at] = one->tile_pairs[t];
+        for (uint32_t c = one->tile_part[t]; c < one->tile_part[t + 1]; c++) {
+            const fcp_part *of = &one->parts[c];
+            p->parts[p->part_count++] = (fcp_part){
+                of->q_piece - one->blocks[b].first_piece + p->blocks[q].first_piece,
+                of->k_piece - one->blocks[k].first_piece + p->blocks[block_at[k]].first_piece, of->shape};
+        }
+    }
+}
+
+static fcp_code make_room(planning *x, problem *p, const problem *one, size_t all) {
+    arena *keep = &x->memory, *work = &x->work;
+    if (all * one->block_count > PROBLEM_BLOCKS_MAX || all * one->piece_count > UINT32_MAX / 4 ||
+        all * one->part_count > UINT32_MAX / 4)
+        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                             "%zu ranges of heads make more blocks or pieces than a plan holds", all);
+    p->blocks = ARENA_NEW(keep, fcp_block, all * one->block_count);
+    p->pieces = ARENA_NEW(keep, fcp_piece, all * one->piece_count);
+    p->parts = ARENA_NEW(keep, fcp_part, all * one->part_count + 1);
+    p->twin = ARENA_NEW(work, uint32_t, all * one->block_count);
+    p->work = ARENA_ZNEW(work, uint64_t, all * one->block_count);
+    p->tile_start = ARENA_NEW(work, uint32_t, all * one->block_count + 1);
+    p->tile_q = ARENA_NEW(work, uint32_t, all * one->tile_count + 1);
+    p->tile_k = ARENA_NEW(work, uint32_t, all * one->tile_count + 1);
+    p->tile_part = ARENA_NEW(work, uint32_t, all * one->tile_count + 1);
+    p->tile_pairs = ARENA_NEW(work, uint64_t, all * one->tile_count + 1);
+    p->block_count = p->piece_count = p->tile_count = p->part_count = 0;
+    return p->blocks && p->pieces && p->parts && p->twin && p->work && p->tile_start && p->tile_q && p->tile_k &&
+                   p->tile_part && p->tile_pairs ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+fcp_code problem_ranges(planning *x) {
+    problem *p = x->problem;
+    const struct fcpc_program *g = p->program;
+    const counts n = {g->kv_heads / p->range_kv, g->heads / g->kv_heads / p->range_sub};
+    const uint32_t all = n.kv * n.sub;
+    fcp_code code = make_heads(x, n);
+    p->range_blocks = p->block_count;
+    if (code || all == 1) return code;
+    const problem one = *p;
+    uint32_t *block_at = ARENA_NEW(&x->scratch, uint32_t, one.block_count);
+    uint32_t *newest = ARENA_NEW(&x->scratch, uint32_t, one.block_count); /* per block: its newest copy */
+    if (!block_at || !newest) return FCP_E_NO_MEMORY;
+    if ((code = make_room(x, p, &one, all))) return code;
+    memset(newest, 0xff, one.block_count * sizeof *newest);
+    for (uint32_t j = 0; j < n.kv; j++)
+        for (uint32_t i = 0; i < n.sub; i++) {
+            uint32_t first = p->block_count, entry = n.sub == 1 ? j : j * (n.sub + 1);
+            for (uint32_t b = 0; b < one.block_count; b++) {
+                bool queries = one.blocks[b].holds & FCP_HOLDS_Q;
+                if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
+                if (!queries && i) continue;
+                block_at[b] = p->block_count;
+                if (newest[b] != FCP_NONE) p->twin[newest[b]] = p->block_count;
+                p->twin[newest[b] = p->block_count] = FCP_NONE;
+                copy_block(p, &one, b, entry + (queries && n.sub > 1 ? 1 + i : 0));
+            }
+            for (uint32_t b = 0, q = first; b < one.block_count; b++) {
+                if (block_at[b] < first) continue; /* keys that an earlier range of these KV heads brought */
+                p->tile_start[q] = p->tile_count;
+                copy_tiles(p, &one, b, q++, block_at);
+            }
+        }
+    p->tile_start[p->block_count] = p->tile_count;
+    p->tile_part[p->tile_count] = p->part_count;
+    p->pairs *= all;
+    if (p->positions > INT64_MAX / all)
+        return planning_fail(x, FCP_E_LENGTHS, x->program->lengths_span,
+                             "the sequences have more than 2^63 query-key positions together in %u ranges of heads", all);
+    p->positions *= all;
+    return FCP_OK; /* the first range's pieces have the numbers they had */
+}

@@ -1,0 +1,428 @@
+/* events.c: times by events, where transfers do not wait for rounds, or share what they pass through.
+ *
+ * Each rank has its two queues as tasks (tasks.c). A task of the compute queue begins when the one before it has ended and
+ * it has what it needs of the other queue. What a launch does is one of three:
+ *
+ *   shared  As in the plan: the launch before it has ended, a transfer begins when both its ranks have come to it, and all
+ *           transfers that pass through one port or uplink share it (flows.c).
+ *   fluid   The same, but a rank begins all launches of a group (tasks.h) at once.
+ *   pulls   No rounds. A launch asks for one block on each fabric: not the one that the plan says, but one that is drawn
+ *           from those that the rank's launches of this group bring. The launch ends when it has come. A sender serves one
+ *           at a time on each fabric, in the order in which it was asked, of what it has. So ranks wait behind each other,
+ *           which is what rounds avoid.
+ *
+ * What a sender has, in `pulls`: of group 0 all, once its own blocks are in; of others, what the plan has computed by then,
+ * once the launches before that group have ended. So no rank waits for a rank that waits for it.
+ *
+ * Requires: a verified plan.
+ */
+#include "compiler/simulate/events.h"
+
+#include <string.h>
+
+#include "compiler/base/sort.h"
+#include "compiler/simulate/engine.h"
+#include "compiler/simulate/flows.h"
+#include "compiler/simulate/tasks.h"
+#include "compiler/simulate/timeline.h"
+
+typedef struct event {
+    uint64_t time, order; /* of two at the same time the one that was made first */
+    uint32_t kind, which, version;
+} event;
+enum { EVENT_COMPUTED, EVENT_SENT_OFF, EVENT_THROUGH }; /* which: a rank, a transfer, a transfer */
+
+typedef struct queue {
+    uint32_t first, count; /* tasks */
+    uint32_t begun, done;
+    uint64_t end;          /* of its last task */
+} queue;
+
+typedef struct transfer_state {
+    uint32_t from, to;    /* ranks; the record itself is the sender's */
+    uint32_t owner[2];    /* tasks: of the sender, of the receiver */
+    uint32_t came;        /* of its two ends */
+    uint32_t asked_next;  /* in its sender's list */
+    uint64_t start, ready[2];
+} transfer_state;
+
+typedef struct port_state { /* of a rank's sending side on a fabric, for pulls */
+    uint32_t first, last; /* who asked, in order; FCP_NONE: nobody */
+    bool busy;
+} port_state;
+
+typedef struct events {
+    const sim_model *m;
+    const sim_options *how;
+    bool pulls, fluid;
+    sim_tasks tasks;
+    queue (*queues)[FCP_QUEUES];
+    uint32_t *pending;           /* per task: transfers of a launch that have not ended */
+    uint32_t *entry;             /* per task: how many launches of its rank come before its group */
+    uint32_t (*own_in)[FCP_QUEUES]; /* per rank: how many tasks of each queue bring its own blocks in, DELTA included */
+    transfer_state *transfers;   /* per transfer; only senders' records are used */
+    uint32_t *pair;              /* per received record: the sender's */
+    uint32_t *drawn;             /* per received record: the one that is asked for in its place */
+    port_state (*ports)[FCP_FABRICS];
+    flows flows;
+    uint64_t *capacity;
+    event *heap;
+    size_t heap_count, heap_room;
+    uint64_t now, order;
+    uint32_t *wake, wake_count;  /* ranks that may go on */
+    bool *awake;
+    sim_rank *ranks;
+    arena *scratch;
+    bool failed;
+} events;
+
+/* --- the heap ------------------------------------------------------------------------------------------------------- */
+
+static bool before(const event *a, const event *b) { return a->time != b->time ? a->time < b->time : a->order < b->order; }
+
+static void push(events *x, uint64_t time, uint32_t kind, uint32_t which, uint32_t version) {
+    event *heap = arena_grow(x->scratch, x->heap, x->heap_count, &x->heap_room, sizeof *heap);
+    if (!heap) {
+        x->failed = true;
+        return;
+    }
+    x->heap = heap;
+    event e = {time, x->order++, kind, which, version};
+    size_t at = x->heap_count++;
+    for (; at && before(&e, &heap[(at - 1) / 2]); at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+    heap[at] = e;
+}
+
+static event pop(events *x) {
+    event top = x->heap[0], e = x->heap[--x->heap_count];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < x->heap_count; at = child) {
+        if (child + 1 < x->heap_count && before(&x->heap[child + 1], &x->heap[child])) child++;
+        if (!before(&x->heap[child], &e)) break;
+        x->heap[at] = x->heap[child];
+    }
+    if (x->heap_count) x->heap[at] = e;
+    return top;
+}
+
+static void wake(events *x, uint32_t rank) {
+    if (x->awake[rank]) return;
+    x->awake[rank] = true;
+    x->wake[x->wake_count++] = rank;
+}
+
+/* --- transfers ------------------------------------------------------------------------------------------------------ */
+
+static void begin_transfer(events *x, uint32_t number) {
+    const fcp_transfer *t = &x->m->plan->transfers[number];
+    uint64_t rate = x->m->rate[t->fabric], bytes = sim_model_bytes(x->m, t);
+    x->transfers[number].start = x->now;
+    /* the latency, and the noise of the whole */
+    push(x, x->now + sim_model_transfer(x->m, number, rate) - sim_model_time(bytes, rate), EVENT_SENT_OFF, number, 0);
+}
+
+static void sent_off(events *x, uint32_t number) {
+    const fcp_problem *p = x->m->plan->problem;
+    const fcp_transfer *t = &x->m->plan->transfers[number];
+    const transfer_state *s = &x->transfers[number];
+    flow *f = &x->flows.at[number];
+    f->uses[f->count++] = (s->from * FCP_FABRICS + t->fabric) * 2 + FCP_SEND;
+    f->uses[f->count++] = (s->to * FCP_FABRICS + t->fabric) * 2 + FCP_RECV;
+    if (t->fabric == FCP_NET && sim_model_shares_uplink(x->m)) {
+        uint32_t uplinks = p->ranks * FCP_FABRICS * 2;
+        f->uses[f->count++] = uplinks + fcp_node_of(p, s->from) * 2 + FCP_SEND;
+        f->uses[f->count++] = uplinks + fcp_node_of(p, s->to) * 2 + FCP_RECV;
+    }
+    flows_join(&x->flows, number, sim_model_bytes(x->m, t), x->now);
+}
+
+static void rate_changed(void *context, uint32_t number, uint64_t through) {
+    events *x = context;
+    push(x, through, EVENT_THROUGH, number, x->flows.at[number].version);
+}
+
+static void end_part(events *x, uint32_t rank, uint32_t task) {
+    if (--x->pending[task]) return;
+    queue *q = &x->queues[rank][FCP_COMM];
+    while (q->done < q->begun && !x->pending[q->first + q->done]) q->done++;
+    q->end = x->now;
+    wake(x, rank);
+}
+
+static void through(events *x, uint32_t number) {
+    const fcp_transfer *t = &x->m->plan->transfers[number];
+    transfer_state *s = &x->transfers[number];
+    uint64_t took = x->now - s->start;
+    flows_leave(&x->flows, number);
+    x->ranks[s->from].busy[t->fabric][FCP_SEND] += took;
+    x->ranks[s->to].busy[t->fabric][FCP_RECV] += took;
+    const uint32_t launches[2] = {x->tasks.at[s->owner[FCP_SEND]].instr, x->tasks.at[s->owner[FCP_RECV]].instr};
+    sim_show_transfer(x->m, x->how, number, s->from, launches, s->ready, s->start, x->now);
+    if (x->now > x->ranks[s->from].end) x->ranks[s->from].end = x->now;
+    if (x->pulls) {
+        x->ports[s->from][t->fabric].busy = false;
+        wake(x, s->from);
+    } else end_part(x, s->from, s->owner[FCP_SEND]);
+    end_part(x, s->to, s->owner[FCP_RECV]);
+}
+
+/* --- pulls ---------------------------------------------------------------------------------------------------------- */
+
+static bool has(const events *x, uint32_t number) {
+    const transfer_state *s = &x->transfers[number];
+    const queue *q = x->queues[s->from];
+    const sim_task *task = &x->tasks.at[s->owner[FCP_SEND]];
+    if (!task->group) return q[FCP_COMM].done >= x->own_in[s->from][FCP_COMM] && q[FCP_COMPUTE].done >= x->own_in[s->from][FCP_COMPUTE];
+    return q[FCP_COMM].done >= x->entry[s->owner[FCP_SEND]] && q[FCP_COMPUTE].done >= task->needs;
+}
+
+/* Begins the first transfer that a rank was asked for and has. */
+static void serve(events *x, uint32_t rank, int fabric) {
+    port_state *port = &x->ports[rank][fabric];
+    if (port->busy) return;
+    for (uint32_t n = port->first, last = FCP_NONE; n != FCP_NONE; last = n, n = x->transfers[n].asked_next) {
+        if (!has(x, n)) continue;
+        if (last == FCP_NONE) port->first = x->transfers[n].asked_next;
+        else x->transfers[last].asked_next = x->transfers[n].asked_next;
+        if (port->last == n) port->last = last;
+        port->busy = true;
+        begin_transfer(x, n);
+        return;
+    }
+}
+
+static void ask(events *x, uint32_t task, uint32_t number) {
+    transfer_state *s = &x->transfers[number];
+    port_state *port = &x->ports[s->from][x->m->plan->transfers[number].fabric];
+    s->owner[FCP_RECV] = task;
+    s->ready[FCP_SEND] = s->ready[FCP_RECV] = x->now;
+    s->asked_next = FCP_NONE;
+    if (port->first == FCP_NONE) port->first = number;
+    else x->transfers[port->last].asked_next = number;
+    port->last = number;
+    wake(x, s->from);
+}
+
+/* --- queues --------------------------------------------------------------------------------------------------------- */
+
+static void begin_launch(events *x, uint32_t task) {
+    const fcp_plan *plan = x->m->plan;
+    const sim_task *k = &x->tasks.at[task];
+    const fcp_instr *launch = &plan->instrs[k->instr];
+    for (uint32_t n = launch->a; n < launch->a + launch->b; n++) {
+        const fcp_transfer *t = &plan->transfers[n];
+        if (x->tasks.phases[t->cls] != k->phase) continue;
+        if (x->pulls) {
+            if (t->dir == FCP_RECV) ask(x, task, x->drawn[n]);
+            continue;
+        }
+        uint32_t number = t->dir == FCP_SEND ? n : x->pair[n];
+        x->transfers[number].ready[t->dir] = x->now;
+        if (++x->transfers[number].came == 2) begin_transfer(x, number);
+    }
+}
+
+/* Begins what a communication queue can begin. True: something. */
+static bool go_on_sending(events *x, uint32_t rank) {
+    queue *q = &x->queues[rank][FCP_COMM];
+    if (q->begun == q->count) return false;
+    const sim_task *k = &x->tasks.at[q->first + q->begun];
+    if (q->begun > q->done && !(x->fluid && k[-1].group == k->group && k[-1].phase == k->phase)) return false;
+    if (x->queues[rank][FCP_COMPUTE].done < k->needs) return false;
+    q->begun++;
+    if (x->m->plan->instrs[k->instr].op == FCP_OP_LAUNCH) begin_launch(x, q->first + q->begun - 1);
+    while (q->done < q->begun && !x->pending[q->first + q->done]) { /* only sends, and nobody waits for those in pulls */
+        q->done++;
+        if (x->now > q->end) q->end = x->now;
+    }
+    return true;
+}
+
+static bool go_on_computing(events *x, uint32_t rank) {
+    queue *q = &x->queues[rank][FCP_COMPUTE];
+    const queue *comm = &x->queues[rank][FCP_COMM];
+    if (q->begun == q->count || q->begun > q->done) return false;
+    const sim_task *k = &x->tasks.at[q->first + q->begun];
+    if (comm->done < k->needs) return false;
+    uint64_t takes = sim_model_compute(x->m, rank, k->instr);
+    if (x->now > q->end && k->needs) {
+        uint32_t cause = x->tasks.at[comm->first + k->needs - 1].instr;
+        x->ranks[rank].wait[sim_reason_of(x->m, cause)] += x->now - q->end;
+        sim_show_wait(x->m, x->how, rank, k->wait, q->end, x->now, cause);
+    }
+    sim_show_work(x->m, x->how, rank, k->instr, x->now, x->now + takes);
+    x->ranks[rank].compute += takes;
+    q->begun++;
+    q->end = x->now + takes;
+    if (takes) push(x, q->end, EVENT_COMPUTED, rank, 0);
+    else q->done++;
+    return true;
+}
+
+static void go_on(events *x) {
+    while (x->wake_count) {
+        uint32_t rank = x->wake[--x->wake_count];
+        x->awake[rank] = false;
+        bool again = true;
+        while (again) {
+            again = go_on_computing(x, rank);
+            again |= go_on_sending(x, rank);
+        }
+        for (int fabric = 0; x->pulls && fabric < FCP_FABRICS; fabric++) serve(x, rank, fabric);
+    }
+}
+
+/* --- setting up ----------------------------------------------------------------------------------------------------- */
+
+/* Which sender's record belongs to which receiver's: on each fabric a rank receives once in a round. */
+static fcp_code pair_up(events *x) {
+    const fcp_plan *plan = x->m->plan;
+    sim_rounds rounds;
+    uint32_t(*got)[FCP_FABRICS] = arena_alloc(x->scratch, plan->problem->ranks, sizeof *got, _Alignof(uint32_t));
+    fcp_code code = got ? sim_rounds_new(plan, x->m->pass, x->scratch, &rounds) : FCP_E_NO_MEMORY;
+    for (uint32_t c = 0; !code && c < rounds.count; c++)
+        for (int dir = FCP_RECV; dir >= FCP_SEND; dir--)
+            for (uint32_t i = rounds.start[c]; i < rounds.start[c + 1]; i++) {
+                const fcp_instr *launch = &plan->instrs[rounds.at[i].instr];
+                for (uint32_t n = launch->a; n < launch->a + launch->b; n++) {
+                    const fcp_transfer *t = &plan->transfers[n];
+                    if ((int)t->dir != dir) continue;
+                    if (dir == FCP_RECV) got[rounds.at[i].rank][t->fabric] = n;
+                    else {
+                        x->pair[got[t->peer][t->fabric]] = n;
+                        x->transfers[n].from = rounds.at[i].rank;
+                        x->transfers[n].to = t->peer;
+                    }
+                }
+            }
+    return code;
+}
+
+/* Which task each end of a transfer belongs to, what each task waits for, and what comes before its group. */
+static void count_tasks(events *x) {
+    const fcp_plan *plan = x->m->plan;
+    for (uint32_t r = 0; r < plan->problem->ranks; r++)
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const uint32_t first = x->tasks.start[r][q], last = x->tasks.start[r][q + 1];
+            x->queues[r][q] = (queue){.first = first, .count = last - first};
+            bool begun = false; /* computing: what is before it belongs to bringing blocks in */
+            for (uint32_t k = first; k < last; k++) {
+                const sim_task *task = &x->tasks.at[k];
+                const fcp_instr *i = &plan->instrs[task->instr];
+                bool goes_on = k > first && task[-1].group == task->group && task[-1].phase == task->phase;
+                x->entry[k] = goes_on ? x->entry[k - 1] : k - first;
+                begun |= i->op == FCP_OP_ATTEND;
+                if ((i->op == FCP_OP_DELTA && !begun) ||
+                    ((i->op == FCP_OP_COPY || i->op == FCP_OP_LAUNCH) && i->b && plan->transfers[i->a].cls == FCP_IN))
+                    x->own_in[r][q] = k + 1 - first;
+                for (uint32_t n = i->a; i->op == FCP_OP_LAUNCH && n < i->a + i->b; n++) {
+                    const fcp_transfer *t = &plan->transfers[n];
+                    if (x->tasks.phases[t->cls] != task->phase) continue;
+                    x->pending[k] += !x->pulls || t->dir == FCP_RECV;
+                    x->transfers[t->dir == FCP_SEND ? n : x->pair[n]].owner[t->dir] = k;
+                }
+            }
+        }
+}
+
+/* Draws in which order a rank asks for what its launches bring: of the orders of a group, fabric by fabric, each is as
+ * likely as another. */
+static fcp_code draw_orders(events *x, uint64_t seed) {
+    const fcp_plan *plan = x->m->plan;
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
+        uint32_t count = 0;
+        const fcp_stream *s = fcp_stream_of(plan, x->m->pass, r, FCP_COMM);
+        for (uint32_t i = s->first; i < s->first + s->count; i++)
+            if (plan->instrs[i].op == FCP_OP_LAUNCH) count += plan->instrs[i].b;
+        if (count > most) most = count;
+    }
+    uint64_t *keys = ARENA_NEW(x->scratch, uint64_t, most), *room = ARENA_NEW(x->scratch, uint64_t, most), draws = 0;
+    uint32_t *records = ARENA_NEW(x->scratch, uint32_t, most), *order = ARENA_NEW(x->scratch, uint32_t, most);
+    if (!keys || !room || !records || !order) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
+        uint32_t count = 0;
+        for (uint32_t k = x->tasks.start[r][FCP_COMM]; k < x->tasks.start[r][FCP_QUEUES]; k++) {
+            const sim_task *task = &x->tasks.at[k];
+            const fcp_instr *i = &plan->instrs[task->instr];
+            for (uint32_t n = i->a; i->op == FCP_OP_LAUNCH && n < i->a + i->b; n++) {
+                const fcp_transfer *t = &plan->transfers[n];
+                if (t->dir != FCP_RECV || x->tasks.phases[t->cls] != task->phase) continue;
+                keys[count] = (((uint64_t)task->group * SIM_PHASES + task->phase) * FCP_FABRICS + t->fabric) << 32 | count;
+                records[count++] = n;
+            }
+        }
+        sort_u64(keys, room, count);
+        for (uint32_t first = 0, end; first < count; first = end) {
+            for (end = first; end < count && keys[end] >> 32 == keys[first] >> 32; end++) order[end] = x->pair[records[(uint32_t)keys[end]]];
+            for (uint32_t i = first; i < end; i++) {
+                uint32_t other = i + (uint32_t)((uint64_t)sim_model_drawn(seed, draws++) * (end - i) >> 32), chosen = order[other];
+                order[other] = order[i];
+                x->drawn[records[(uint32_t)keys[i]]] = chosen;
+            }
+        }
+    }
+    return FCP_OK;
+}
+
+static fcp_code set_up(events *x) {
+    const sim_model *m = x->m;
+    const fcp_plan *plan = m->plan;
+    const fcp_problem *p = plan->problem;
+    fcp_code code = sim_tasks_new(m, x->how->without, x->scratch, &x->tasks);
+    if (code) return code;
+    const uint32_t tasks = p->ranks ? x->tasks.start[p->ranks - 1][FCP_QUEUES] : 0, ports = p->ranks * FCP_FABRICS * 2;
+    x->queues = arena_zalloc(x->scratch, p->ranks, sizeof *x->queues, _Alignof(queue));
+    x->own_in = arena_zalloc(x->scratch, p->ranks, sizeof *x->own_in, _Alignof(uint32_t));
+    x->ports = arena_zalloc(x->scratch, p->ranks, sizeof *x->ports, _Alignof(port_state));
+    x->pending = ARENA_ZNEW(x->scratch, uint32_t, tasks);
+    x->entry = ARENA_ZNEW(x->scratch, uint32_t, tasks);
+    x->transfers = ARENA_ZNEW(x->scratch, transfer_state, plan->transfers_count);
+    x->pair = ARENA_ZNEW(x->scratch, uint32_t, plan->transfers_count);
+    x->drawn = ARENA_ZNEW(x->scratch, uint32_t, plan->transfers_count);
+    x->wake = ARENA_NEW(x->scratch, uint32_t, p->ranks);
+    x->awake = ARENA_ZNEW(x->scratch, bool, p->ranks);
+    uint64_t *capacity = ARENA_NEW(x->scratch, uint64_t, (size_t)ports + 2 * (size_t)p->nodes);
+    if (!x->queues || !x->own_in || !x->ports || !x->pending || !x->entry || !x->transfers || !x->pair || !x->drawn || !x->wake || !x->awake ||
+        !capacity)
+        return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < ports; i++) capacity[i] = m->rate[i / 2 % FCP_FABRICS];
+    for (uint32_t i = ports; i < ports + 2 * p->nodes; i++) capacity[i] = m->uplink;
+    for (uint32_t r = 0; r < p->ranks; r++)
+        for (int f = 0; f < FCP_FABRICS; f++) x->ports[r][f].first = FCP_NONE;
+    code = flows_new(ports + 2 * p->nodes, capacity, (uint32_t)plan->transfers_count, x->scratch, &x->flows);
+    if (!code) code = pair_up(x);
+    if (code) return code;
+    count_tasks(x);
+    return x->pulls ? draw_orders(x, x->how->seed) : FCP_OK;
+}
+
+fcp_code sim_events(const sim_model *m, const sim_options *options, sim_rank *ranks, uint64_t *out, arena *scratch) {
+    const uint32_t count = m->plan->problem->ranks;
+    events x = {.m = m, .how = options, .ranks = ranks, .scratch = scratch, .pulls = options->network == SIM_NETWORK_PULLS,
+                .fluid = options->network == SIM_NETWORK_FLUID};
+    fcp_code code = set_up(&x);
+    if (code) return code;
+    for (uint32_t r = count; r-- > 0;) wake(&x, r); /* so that rank 0 asks first */
+    for (go_on(&x); !x.failed; go_on(&x)) {
+        if (!x.heap_count || x.heap[0].time > x.now) flows_settle(&x.flows, x.now, rate_changed, &x);
+        if (!x.heap_count) break;
+        event e = pop(&x);
+        x.now = e.time;
+        if (e.kind == EVENT_SENT_OFF) sent_off(&x, e.which);
+        else if (e.kind == EVENT_COMPUTED) {
+            x.queues[e.which][FCP_COMPUTE].done++;
+            wake(&x, e.which);
+        } else if (e.version == x.flows.at[e.which].version) through(&x, e.which);
+    }
+    if (x.failed) return FCP_E_NO_MEMORY;
+    *out = 0;
+    for (uint32_t r = 0; r < count; r++)
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const queue *here = &x.queues[r][q];
+            if (here->done < here->count) return FCP_E_INTERNAL;
+            if (here->end > ranks[r].end) ranks[r].end = here->end;
+            if (ranks[r].end > *out) *out = ranks[r].end;
+        }
+    return FCP_OK;
+}

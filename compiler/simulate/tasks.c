@@ -1,0 +1,149 @@
+/* tasks.c: instructions as tasks, each with what it needs of the rank's other queue.
+ *
+ * In the plan a WAIT stands between two instructions. Here each task says itself how many tasks of the other queue must
+ * have ended. So tasks can be put into another order, and what they need can be told again.
+ *
+ * Without overlap, tasks are put in order of phases: the caller's layout comes in, blocks come to where they are
+ * read, tiles are computed, partial results and gradients return, results go out. A task needs all tasks of earlier phases, and of its own phase those that the plan says.
+ *
+ * Example: a rank's launches are KV of round 0, dKV of round 0 and KV of round 1, and its ATTENDs are two. Without overlap
+ * the launches are KV, KV, dKV; both ATTENDs need the first two; the third needs both ATTENDs.
+ */
+#include "compiler/simulate/tasks.h"
+
+#include <string.h>
+
+/* In which phase a class moves, and an instruction of the compute queue runs. Between phases nothing overlaps. */
+typedef struct order {
+    uint32_t classes[FCP_CLASSES], ops[FCP_OP_COUNT], copy_out;
+} order;
+static const order whole = {.copy_out = 0}; /* one phase: the plan's order */
+static const order apart = {
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 2, [FCP_O] = 2, [FCP_DKV] = 2, [FCP_DQ] = 2, [FCP_DQW] = 2, [FCP_OUT] = 3},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 2, [FCP_OP_ATTEND] = 2, [FCP_OP_REDUCE] = 2, [FCP_OP_MERGE] = 2, [FCP_OP_FINISH] = 2,
+            [FCP_OP_REDUCE_Q] = 2, [FCP_OP_ROUND] = 2},
+    .copy_out = 3};
+static const order serial = {
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 4, [FCP_O] = 4, [FCP_DKV] = 4, [FCP_DQ] = 4, [FCP_DQW] = 4, [FCP_OUT] = 5},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 3, [FCP_OP_REDUCE] = 4, [FCP_OP_MERGE] = 4, [FCP_OP_FINISH] = 4,
+            [FCP_OP_REDUCE_Q] = 4, [FCP_OP_ROUND] = 4},
+    .copy_out = 5};
+
+static uint32_t phase_of(const fcp_plan *plan, const order *o, const fcp_instr *x) {
+    if (x->op == FCP_OP_COPY && x->b && plan->transfers[x->a].cls == FCP_OUT) return o->copy_out;
+    return o->ops[x->op];
+}
+
+/* Appends the tasks of an instruction: a launch has one for each phase of what it moves. */
+static uint32_t append(const fcp_plan *plan, const order *o, uint32_t i, uint32_t origin, sim_task *at) {
+    const fcp_instr *x = &plan->instrs[i];
+    sim_task task = {.instr = i, .wait = i, .origin = origin};
+    if (x->op != FCP_OP_LAUNCH) {
+        task.phase = phase_of(plan, o, x);
+        *at = task;
+        return 1;
+    }
+    uint32_t count = 0, seen = 0;
+    for (uint32_t t = x->a; t < x->a + x->b; t++) {
+        task.phase = o->classes[plan->transfers[t].cls];
+        if (seen >> task.phase & 1) continue;
+        seen |= 1u << task.phase;
+        at[count++] = task;
+    }
+    return count;
+}
+
+static void sort_phases(sim_task *at, uint32_t count, sim_task *room) {
+    uint32_t filled = 0;
+    for (uint32_t phase = 0; phase < SIM_PHASES; phase++)
+        for (uint32_t i = 0; i < count; i++)
+            if (at[i].phase == phase) room[filled++] = at[i];
+    memcpy(at, room, filled * sizeof *at);
+}
+
+/* How many of the other queue's tasks a task needs that waited for the first `waits` instructions of that queue: up to the
+ * last one of an earlier phase, and up to the last one of its own phase that is among them. */
+static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, uint32_t waits) {
+    uint32_t begin = 0, end = count;
+    while (begin < end) { /* the first task of this phase or a later one */
+        uint32_t middle = begin + (end - begin) / 2;
+        if (other[middle].phase < phase) begin = middle + 1;
+        else end = middle;
+    }
+    for (uint32_t low = begin, high = count;;) { /* of this phase, the first that was not waited for */
+        if (low >= high) return low;
+        uint32_t middle = low + (high - low) / 2;
+        if (other[middle].phase == phase && other[middle].origin < waits) low = middle + 1;
+        else high = middle;
+    }
+}
+
+static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task *own, uint32_t count, const sim_task *other,
+                       uint32_t others, uint32_t *waits, uint32_t *from) {
+    uint32_t longest = 0, last = FCP_NONE;
+    for (uint32_t i = 0; i < stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[stream->first + i];
+        if (x->op == FCP_OP_WAIT && x->a > longest) {
+            longest = x->a;
+            last = stream->first + i;
+        }
+        waits[i] = longest;
+        from[i] = last;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        own[i].needs = needs_of(other, others, own[i].phase, waits[own[i].origin]);
+        if (from[own[i].origin] != FCP_NONE) own[i].wait = from[own[i].origin];
+    }
+}
+
+fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_tasks *out) {
+    const fcp_plan *plan = m->plan;
+    const uint32_t ranks = plan->problem->ranks, first = plan->round_starts[m->pass], rounds = plan->round_starts[m->pass + 1] - first;
+    const order *o = without & SIM_WITHOUT_OVERLAP ? &serial : without & SIM_WITHOUT_HIDING ? &apart : &whole;
+    size_t most = 0;
+    uint32_t longest = 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const fcp_stream *s = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
+            if (s->count > longest) longest = s->count;
+            most += (size_t)(q == FCP_COMM ? 2 : 1) * s->count; /* a launch moves IN, OUT, or what has one of two phases */
+        }
+    out->at = ARENA_NEW(memory, sim_task, most);
+    out->start = arena_alloc(memory, ranks, sizeof *out->start, _Alignof(uint32_t));
+    out->phases = ARENA_NEW(memory, uint32_t, FCP_CLASSES);
+    uint32_t *groups = ARENA_NEW(memory, uint32_t, rounds);
+    uint32_t *waits = ARENA_NEW(memory, uint32_t, longest), *from = ARENA_NEW(memory, uint32_t, longest);
+    sim_task *room = ARENA_NEW(memory, sim_task, 2 * (size_t)longest);
+    if (!out->at || !out->start || !out->phases || !groups || !waits || !from || !room) return FCP_E_NO_MEMORY;
+    memcpy(out->phases, o->classes, sizeof o->classes);
+    for (uint32_t c = 0, group = 0; c < rounds; c++) {
+        const fcp_round *x = &plan->rounds[first + c];
+        group += !c || x->kind != x[-1].kind || x->stage != x[-1].stage;
+        groups[c] = x->kind == FCP_ROUND_INDEPENDENT ? 0 : group;
+    }
+    uint32_t used = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const fcp_stream *s = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
+            out->start[r][q] = used;
+            for (uint32_t i = 0; i < s->count; i++) {
+                const fcp_instr *x = &plan->instrs[s->first + i];
+                /* a WAIT says itself what it waits for if it is the last, and says why if the order is the plan's */
+                bool trailing = x->op == FCP_OP_WAIT && i + 1 == s->count;
+                if (x->op == FCP_OP_WAIT && !trailing && (q == FCP_COMM || o != &whole)) continue;
+                uint32_t added = append(plan, o, s->first + i, i, &out->at[used]);
+                if (trailing && o != &whole) out->at[used].phase = SIM_PHASES - 1;
+                for (uint32_t n = used; x->op == FCP_OP_LAUNCH && n < used + added; n++) out->at[n].group = groups[x->c];
+                used += added;
+            }
+            if (o != &whole) sort_phases(&out->at[out->start[r][q]], used - out->start[r][q], room);
+        }
+        out->start[r][FCP_QUEUES] = used;
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            const uint32_t *at = out->start[r];
+            tell_needs(plan, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q], &out->at[at[!q]],
+                       at[!q + 1] - at[!q], waits, from);
+        }
+    }
+    return FCP_OK;
+}

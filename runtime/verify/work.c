@@ -1,0 +1,346 @@
+/* work.c: what a rank computes, and how a Q block gets its results.
+ *
+ * Proves:  - A visit finds its Q block, and each of its tiles the KV block, in the slots that it names; backward, Q comes
+ *            with a delta.
+ *          - The visits and MERGEs of a Q block at a rank form one chain of state. FIRST begins it. It ends in LAST,
+ *            in a send, or in FINISH at home. LAST is where all tiles of the block have been computed, at its home or,
+ *            of a block that is WHOLE, elsewhere.
+ *          - Results of a block go out once they are there: made by LAST or FINISH at home, or all of them received;
+ *            backward, once nothing is added any more. They are made, or come home, once.
+ *          - Tokens are brought in before use.
+ * Method:  Tiles are computed once in all (verify.c). So a rank that has computed as many tiles of a block as there are
+ *          has computed all, and nobody else has.
+ */
+#include "runtime/base/saturate.h"
+#include "runtime/verify/run.h"
+
+/* --- Q blocks and their chains of state --------------------------------------------------------------------------- */
+
+/* Does any other rank compute tiles of a block? */
+__attribute__((cold)) static bool runs_elsewhere(const run *r, uint32_t block) {
+    const fcp_plan *plan = r->plan;
+    for (uint32_t rank = 0; rank < r->v->p->ranks; rank++) {
+        const fcp_stream *s = fcp_stream_of(plan, r->v->pass, rank, FCP_COMPUTE);
+        for (const fcp_instr *x = plan->instrs + s->first, *end = x + s->count; x < end && rank != r->rank; x++)
+            for (uint32_t w = x->a; x->op == FCP_OP_ATTEND && w < x->a + x->b; w++)
+                if (plan->visits[w].q_block == block) return true;
+    }
+    return false;
+}
+
+/* FIRST or LAST is not where it should be. */
+__attribute__((cold)) static fcp_code wrong_flags(const run *r, uint32_t id, const fcp_visit *w, const q_state *q) {
+    const block_work *work = &r->v->work[w->q_block];
+    bool last = w->flags & FCP_VISIT_LAST, away = r->plan->blocks[w->q_block].home != r->rank && !q->whole;
+    if (last && (away || runs_elsewhere(r, w->q_block)))
+        return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE,
+                    "visit %u makes the result of Q block %u, which is partial: %u of its %u tiles have been computed "
+                    "here%s",
+                    id, w->q_block, q->tiles, q->total, away ? ", not at its home" : "");
+    return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE,
+                "visit %u is number %u here, and %u in all, to Q block %u (%u of %u tiles, %s) and flagged %s%s%s", id,
+                q->visits, work->visits, w->q_block, q->tiles, q->total,
+                q->state == FCP_NONE ? "no state" : "with state", w->flags & FCP_VISIT_FIRST ? "first" : "",
+                w->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST) ? ", " : w->flags ? "" : "neither", last ? "last" : "");
+}
+
+/* The running state of a visit, forward: flags, slot, and where O goes. The visit is counted in *q already. */
+static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k, q_state *q) {
+    uint32_t now = r->done[FCP_COMPUTE] + 1;
+    bool home = k->home == r->rank, first = q->state == FCP_NONE;
+    bool last = q->tiles == q->total && (home || q->whole);
+    if (q->ended)
+        return fail(r, q->made ? FCP_E_VERIFY_RESULT : FCP_E_VERIFY_RETURN, FCP_COMPUTE,
+                    "visit %u is to Q block %u, whose chain here has ended%s", id, w->q_block,
+                    q->made ? " in its result" : "");
+    if (!!(w->flags & FCP_VISIT_FIRST) != first || !!(w->flags & FCP_VISIT_LAST) != last)
+        return wrong_flags(r, id, w, q);
+    if (w->o_slot == FCP_NONE ? last : !last || (home && w->o_slot != k->home_slot))
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u writes O of Q block %u to slot %u", id, w->q_block,
+                    w->o_slot);
+    if (last) {
+        q->ended = true;
+        if (home) {
+            q->made = now;
+        } else {
+            fcp_code code = fcp_verify_put(r, FCP_O, w->q_block, w->o_slot);
+            if (code) return code;
+        }
+    }
+    if (first && last) {
+        if (w->state_slot != FCP_NONE)
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u, the only one to Q block %u, names state slot %u",
+                        id, w->q_block, w->state_slot);
+        return FCP_OK;
+    }
+    if (w->state_slot == FCP_NONE)
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u, one of %u to Q block %u, has no state slot", id,
+                    r->v->work[w->q_block].visits, w->q_block);
+    if (w->state_slot >= r->room[FCP_STATE])
+        return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMPUTE,
+                    "visit %u to Q block %u names state slot %u, more than it can have any use for", id, w->q_block,
+                    w->state_slot);
+    partial_slot *s = &r->b->partial[FCP_STATE][w->state_slot];
+    if (first) {
+        if (s->kind != EMPTY || s->touched[FCP_COMPUTE] == now || s->touched[FCP_COMM] > r->known[FCP_COMPUTE])
+            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
+                        "visit %u puts the state of Q block %u into slot %u, %s", id, w->q_block, w->state_slot,
+                        s->kind != EMPTY                  ? "which still holds another's"
+                        : s->touched[FCP_COMPUTE] == now ? "which is read in the same launch"
+                                                          : "without waiting until another's has left it");
+        s->kind = ADDING;
+        s->block = w->q_block;
+        s->last_round = s->last_peer = 0;
+        q->state = w->state_slot;
+        fcp_verify_use(r, FCP_STATE, w->state_slot);
+    } else if (w->state_slot != q->state) {
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
+                    "visit %u reads the state of Q block %u in slot %u; it is in slot %u", id, w->q_block,
+                    w->state_slot, q->state);
+    }
+    s->touched[FCP_COMPUTE] = now;
+    if (last) {
+        s->kind = EMPTY;
+        q->state = FCP_NONE;
+    }
+    r->v->facts[FCP_FORWARD].state_tokens += (uint64_t)(!first + !last) * k->tokens;
+    return FCP_OK;
+}
+
+/* A visit away from home: forward, its tiles are counted there; backward, it must be where it was. */
+static fcp_code count_away(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k) {
+    verifier *v = r->v;
+    block_work *work = &v->work[w->q_block];
+    if (v->pass == FCP_BACKWARD) {
+        if (v->away[id] == r->rank + 1) return FCP_OK;
+        return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u is at another rank than forward", id,
+                    w->q_block);
+    }
+    v->away[id] = r->rank + 1;
+    v->visits_away++;
+    work->away_tiles += w->tiles;
+    work->away = work->away == FCP_NONE || work->away == r->rank ? r->rank : FCP_VERIFY_SEVERAL;
+    for (const fcp_tile *t = r->plan->tiles + w->first_tile, *end = t + w->tiles; t < end; t++) {
+        uint64_t *home = &v->rank_pairs[k->home], *here = &v->rank_pairs[r->rank];
+        *home -= *home < t->pairs ? *home : t->pairs;
+        *here = fcp_plus(*here, t->pairs);
+    }
+    return FCP_OK;
+}
+
+/* Q of a visit is in its slot: at home in the home slot, elsewhere where it was received. */
+static inline fcp_code visit_q(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k, const q_state *q) {
+    if (k->home == r->rank) {
+        if (w->q_slot != k->home_slot)
+            return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMPUTE,
+                        "visit %u reads Q block %u in slot %u, and its home slot is %u", id, w->q_block, w->q_slot,
+                        k->home_slot);
+        if (!fcp_verify_ready(r, &r->b->held[FCP_KV][w->q_slot]))
+            return fcp_verify_absent(r, FCP_COMPUTE, "visit", id, FCP_Q, w->q_block, w->q_slot);
+        if (q->out)
+            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "visit %u is to Q block %u, whose results went out before",
+                        id, w->q_block);
+        if (r->v->pass == FCP_BACKWARD && !q->delta)
+            return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "visit %u computes gradients of Q block %u before its delta",
+                        id, w->q_block);
+        if (q->whole)
+            return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE,
+                        "visit %u is to Q block %u at its home, and its results come home whole", id, w->q_block);
+        if (r->v->pass == FCP_FORWARD || !r->v->visits_away || !r->v->away[id]) return FCP_OK;
+        return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u is at another rank than forward", id,
+                    w->q_block);
+    }
+    held_slot *s = fcp_verify_held(r, FCP_Q, w->q_slot);
+    if (!s || s->block != w->q_block || !fcp_verify_ready(r, s))
+        return fcp_verify_absent(r, FCP_COMPUTE, "visit", id, FCP_Q, w->q_block, w->q_slot);
+    s->read[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
+    return count_away(r, id, w, k);
+}
+
+/* dQ of a visit. What is added to a home slot needs no note of its own: it is known when the last visit was. */
+static inline fcp_code visit_dq(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k) {
+    if (k->home != r->rank) return fcp_verify_contribute(r, FCP_DQ, "visit", id, w->q_block, w->dq_slot, FCP_NONE);
+    if (w->dq_slot == k->home_slot) return FCP_OK;
+    return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u adds dQ of Q block %u to slot %u, and its home slot is %u",
+                id, w->q_block, w->dq_slot, k->home_slot);
+}
+
+static fcp_code visit(run *r, uint32_t id) {
+    const fcp_plan *plan = r->plan;
+    const fcp_visit *w = &plan->visits[id];
+    const fcp_block *k = &plan->blocks[w->q_block];
+    q_state *q = fcp_verify_q(r, w->q_block);
+    uint32_t now = r->done[FCP_COMPUTE] + 1, known = r->known[FCP_COMPUTE];
+    fcp_code code = visit_q(r, id, w, k, q);
+    if (code) return code;
+    if (q->visited == now)
+        return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "Q block %u is visited twice in one launch, by visit %u too",
+                    w->q_block, id);
+    q->visits++;
+    q->visited = now;
+    q->tiles += w->tiles;
+    bool backward = r->v->pass == FCP_BACKWARD;
+    if ((code = backward ? visit_dq(r, id, w, k) : visit_state(r, id, w, k, q))) return code;
+    for (uint32_t i = w->first_tile; i < w->first_tile + w->tiles; i++) {
+        const fcp_tile *t = &plan->tiles[i];
+        __builtin_prefetch(t + 8);
+        if (t->q_block != w->q_block)
+            return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id,
+                        w->q_block, i, t->q_block);
+        held_slot *s = t->kv_slot < r->room[FCP_KV] ? &r->b->held[FCP_KV][t->kv_slot] : NULL;
+        if (!s || s->block != t->k_block || s->left || s->wrote[FCP_COMM] > known)
+            return fcp_verify_absent(r, FCP_COMPUTE, "tile", i, FCP_KV, t->k_block, t->kv_slot);
+        s->read[FCP_COMPUTE] = now;
+        uint32_t home = t->kv_slot < r->homes ? t->kv_slot : FCP_NONE;
+        if (backward && (code = fcp_verify_contribute(r, FCP_DKV, "tile", i, t->k_block, t->dkv_slot, home))) return code;
+    }
+    return FCP_OK;
+}
+
+fcp_code fcp_verify_attend(run *r, const fcp_instr *x) {
+    pass_facts *facts = &r->v->facts[r->v->pass];
+    if (x->stage >= facts->stages) facts->stages = (uint64_t)x->stage + 1;
+    for (uint32_t i = x->a; i < x->a + x->b; i++) {
+        __builtin_prefetch(&r->plan->visits[i] + 4);
+        fcp_code code = visit(r, i);
+        if (code) return code;
+    }
+    return FCP_OK;
+}
+
+fcp_code fcp_verify_finish(run *r, const fcp_instr *x) {
+    const fcp_block *k = &r->plan->blocks[x->a];
+    if (r->v->pass != FCP_FORWARD)
+        return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "finishes state in the backward pass");
+    q_state *q = fcp_verify_q(r, x->a);
+    if (k->home != r->rank || q->whole || q->made)
+        return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE, "finishes Q block %u, %s", x->a,
+                    k->home != r->rank ? "whose home is elsewhere"
+                    : q->made          ? "whose result was made before"
+                                       : "whose results come home whole");
+    partial_slot *s = x->b < r->room[FCP_STATE] ? &r->b->partial[FCP_STATE][x->b] : NULL;
+    if (!s || s->kind != ADDING || q->state != x->b) /* a chain's slot holds its own block */
+        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE, "finishes Q block %u from slot %u, where its state is not",
+                    x->a, x->b);
+    s->kind = EMPTY;
+    q->state = FCP_NONE;
+    q->ended = true;
+    q->made = s->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
+    return FCP_OK;
+}
+
+/* --- home blocks -------------------------------------------------------------------------------------------------- */
+
+fcp_code fcp_verify_delta(run *r, const fcp_instr *x) {
+    if (r->v->pass != FCP_BACKWARD || x->b > r->homes || x->a > r->homes - x->b)
+        return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE,
+                    "computes delta of home slots %u to %llu in the %s pass; there are %u", x->a,
+                    (unsigned long long)x->a + x->b, fcp_pass_names[r->v->pass], r->homes);
+    for (uint32_t h = x->a; h < x->a + x->b; h++) {
+        if (!(r->plan->blocks[r->blocks[h]].holds & FCP_HOLDS_Q)) continue;
+        if (!fcp_verify_ready(r, &r->b->held[FCP_KV][h]))
+            return fcp_verify_absent(r, FCP_COMPUTE, "home slot", h, FCP_Q, r->blocks[h], h);
+        q_state *q = &r->b->home[h];
+        if (q->delta)
+            return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "computes delta of block %u a second time", r->blocks[h]);
+        q->delta = r->done[FCP_COMPUTE] + 1;
+    }
+    return FCP_OK;
+}
+
+fcp_code fcp_verify_deltas(run *r) {
+    for (uint32_t h = 0; h < r->homes; h++)
+        if (!r->b->home[h].delta && r->plan->blocks[r->blocks[h]].holds & FCP_HOLDS_Q)
+            return fcp_verify_fail_rank(r->v, r->v->err, FCP_E_VERIFY_ORDER, r->rank,
+                                        ", at the end: there is no delta of block %u", r->blocks[h]);
+    return FCP_OK;
+}
+
+fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
+    uint64_t entry;
+    uint32_t block, tokens;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
+    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) {
+        held_slot *s = &r->b->held[FCP_KV][r->plan->blocks[block].home_slot];
+        s->left -= tokens; /* it has as many: no unit comes in twice */
+        s->wrote[q] = r->done[q] + 1;
+    }
+    return code;
+}
+
+/* Does anything that is still to come at this rank make O of a block, or bring its results home? */
+__attribute__((cold)) static bool is_to_come(const run *r, uint32_t block) {
+    const fcp_plan *plan = r->plan;
+    for (uint32_t i = r->done[FCP_COMPUTE]; i < r->count[FCP_COMPUTE]; i++) {
+        const fcp_instr *x = &r->instr[FCP_COMPUTE][i];
+        if (x->op == FCP_OP_FINISH && x->a == block) return true;
+        for (uint32_t w = x->a; x->op == FCP_OP_ATTEND && w < x->a + x->b; w++)
+            if (plan->visits[w].q_block == block && plan->visits[w].flags & FCP_VISIT_LAST) return true;
+    }
+    for (uint32_t i = r->done[FCP_COMM]; i < r->count[FCP_COMM]; i++) {
+        const fcp_instr *x = &r->instr[FCP_COMM][i];
+        for (uint32_t j = x->a; x->op == FCP_OP_LAUNCH && j < x->a + x->b; j++) {
+            const fcp_transfer *t = &plan->transfers[j];
+            if (t->block == block && t->dir == FCP_RECV && (t->cls == FCP_O || t->cls == FCP_DQW)) return true;
+        }
+    }
+    return false;
+}
+
+__attribute__((cold)) static fcp_code too_early(const run *r, fcp_queue q, uint32_t block) {
+    const q_state *h = &r->b->home[r->plan->blocks[block].home_slot];
+    if (!h->made && !h->arrived && (r->v->pass == FCP_FORWARD || h->whole) && !is_to_come(r, block))
+        return fail(r, FCP_E_VERIFY_RESULT, q, "results of block %u go out, and nothing %s", block,
+                    h->whole ? "brings them home" : "makes them");
+    return fail(r, FCP_E_VERIFY_LAYOUT, q,
+                "results of block %u go out before its last visit, addition or arrival is known to be complete", block);
+}
+
+static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
+    const verifier *v = r->v;
+    uint32_t slot = r->plan->blocks[block].home_slot;
+    q_state *h = &r->b->home[slot];
+    uint32_t last[FCP_QUEUES] = {h->visited, 0}; /* the last access of each queue */
+    if (h->whole) {
+        if (h->left) return too_early(r, q, block);
+        last[FCP_COMM] = h->arrived;
+    } else if (v->pass == FCP_FORWARD ? h->total && !h->made : h->tiles != h->total && !v->work[block].away_tiles) {
+        return too_early(r, q, block);
+    }
+    if (v->pass == FCP_FORWARD) {
+        last[FCP_COMPUTE] = h->made;
+    } else {
+        uint32_t dkv = r->b->partial[FCP_DKV][slot].touched[FCP_COMPUTE];
+        uint32_t dq = v->facts[v->pass].moves[FCP_DQ] ? r->b->partial[FCP_DQ][slot].touched[FCP_COMPUTE] : 0;
+        if (dkv > last[FCP_COMPUTE]) last[FCP_COMPUTE] = dkv;
+        if (dq > last[FCP_COMPUTE]) last[FCP_COMPUTE] = dq;
+    }
+    fcp_queue other = q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
+    if (last[other] > r->known[q]) return too_early(r, q, block);
+    h->out = true;
+    return FCP_OK;
+}
+
+fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t) {
+    uint64_t entry;
+    uint32_t block, tokens;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
+    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) code = take_out_block(r, q, block);
+    return code;
+}
+
+fcp_code fcp_verify_receive_result(run *r, const fcp_transfer *t) {
+    uint32_t id = (uint32_t)(t - r->plan->transfers), tokens = r->plan->blocks[t->block].tokens;
+    q_state *h = &r->b->home[t->slot];
+    const char *what = fcp_class_texts[t->cls];
+    if (!h->whole)
+        return fail(r, FCP_E_VERIFY_RESULT, FCP_COMM, "transfer %u receives %s of block %u, whose results are partial",
+                    id, what, t->block);
+    if (t->first != tokens - h->left)
+        return fail(r, FCP_E_VERIFY_RESULT, FCP_COMM,
+                    "transfer %u brings tokens %u to %u of %s of block %u home, where %u have arrived", id, t->first,
+                    t->first + t->tokens, what, t->block, tokens - h->left);
+    h->left -= t->tokens;
+    h->arrived = r->done[FCP_COMM] + 1;
+    return FCP_OK;
+}

@@ -1,0 +1,117 @@
+/* test_states.c: the kernels that merge running states of the forward pass, and that make O and LSE of one.
+ *
+ * Rows are drawn with maxima far apart, alike, and -inf (the row has not seen a key), and compared with float64. A slot
+ * has room for more rows than the block has tokens: what lies beyond must stay as it is.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "runtime/base/numeric.h"
+#include "tests/support/plain.h"
+#include "tests/machines/fibers/fibers.h"
+
+enum { ROOM = 24, TOKENS = 21, HEADS = 3, ROWS = TOKENS * HEADS, ALL = ROOM * HEADS };
+
+typedef struct state {
+    float *all, *m, *l; /* O is where all begins */
+    size_t count;
+} state;
+
+static uint64_t draw(uint64_t *seed, uint64_t below) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (*seed >> 33) % below;
+}
+static double draw_real(uint64_t *seed) { return (double)draw(seed, 1 << 20) / (1 << 19) - 1; }
+
+static state make_state(uint32_t d, uint64_t *seed) {
+    state s = {.count = (size_t)ALL * (d + 2)};
+    s.all = malloc(s.count * sizeof *s.all);
+    cr_assert_not_null(s.all);
+    s.m = s.all + (size_t)ALL * d;
+    s.l = s.m + ALL;
+    for (uint32_t i = 0; i < ALL; i++) {
+        bool empty = draw(seed, 4) == 0;
+        s.m[i] = empty ? -INFINITY : (float)(draw_real(seed) * (draw(seed, 2) ? 100 : 2));
+        s.l[i] = empty ? 0 : (float)(1.5 + draw_real(seed));
+        for (uint32_t c = 0; c < d; c++) s.all[i * d + c] = empty ? 0 : (float)draw_real(seed);
+    }
+    return s;
+}
+
+static void run(const fibers_kernel *k, const fk_support *x, const machine_range *ranges, uint32_t count) {
+    static char text[MACHINE_TEXT];
+    machine *m = machine_new();
+    cr_assert_not_null(m);
+    machine_launch launch = {.kernel = k->run, .parameters = x, .blocks = 2, .threads = k->threads, .shared = k->shared,
+                             .ranges = ranges, .range_count = count, .seed = x->count};
+    cr_assert(machine_run(m, &launch, text), "%s", text);
+    machine_free(m);
+}
+
+#define RANGE(place, bytes, writes) \
+    {.name = #place, .begin = (uintptr_t)(place), .end = (uintptr_t)(place) + (bytes), .writable = (writes)}
+
+Test(states, merging_is_that_of_float64) {
+    static const uint32_t dims[] = {16, 64, 128, 256};
+    for (int i = 0; i < 4; i++) {
+        uint32_t d = dims[i];
+        uint64_t seed = 77 + d;
+        const fibers_kernels *all = fibers_kernels_find(d, FCP_BF16, false);
+        if (!all) continue;
+        state to = make_state(d, &seed), from = make_state(d, &seed), before = make_state(d, &seed);
+        for (size_t j = 0; j < to.count; j++) before.all[j] = to.all[j];
+        const fk_support x = {.to = (uintptr_t)to.all, .from = (uintptr_t)from.all, .other = ALL, .count = ROWS};
+        const machine_range ranges[] = {RANGE(to.all, to.count * 4, true), RANGE(from.all, from.count * 4, false)};
+        run(&all->merge, &x, ranges, 2);
+        for (uint32_t r = 0; r < ALL; r++) {
+            double ma = (double)before.m[r], mb = (double)from.m[r], m = fmax(ma, mb), base = isinf(m) ? 0 : m;
+            double a = exp2(ma - base), b = exp2(mb - base);
+            if (r >= ROWS) m = ma, a = 1, b = 0;
+            cr_assert(m == (double)to.m[r], "row %u of %u: m %g", r, d, (double)to.m[r]);
+            double l = a * (double)before.l[r] + b * (double)from.l[r];
+            cr_assert(fabs((double)to.l[r] - l) <= 1e-6 * l, "row %u of %u: l %g, not %g", r, d, (double)to.l[r], l);
+            for (uint32_t c = 0; c < d; c++) {
+                double oa = a * (double)before.all[r * d + c], ob = b * (double)from.all[r * d + c];
+                double is = (double)to.all[r * d + c];
+                cr_assert(fabs(is - oa - ob) <= 1e-6 * (fabs(oa) + fabs(ob)), "row %u of %u: O %g", r, d, is);
+            }
+        }
+        free(to.all);
+        free(from.all);
+        free(before.all);
+    }
+}
+
+Test(states, results_are_those_of_float64) {
+    static const uint32_t dims[] = {16, 64, 128, 256};
+    float sinks[HEADS] = {-1, 0.5f, 30};
+    for (int i = 0; i < 8; i++) {
+        uint32_t d = dims[i / 2], with_sinks = i % 2;
+        uint64_t seed = 5 + d;
+        const fibers_kernels *all = fibers_kernels_find(d, FCP_BF16, false);
+        if (!all) continue;
+        state from = make_state(d, &seed);
+        uint16_t *o = calloc((size_t)ALL * d, sizeof *o);
+        float *lse = calloc(ALL, sizeof *lse);
+        const fk_support x = {.to = (uintptr_t)o, .from = (uintptr_t)from.all, .other = ALL, .count = ROWS,
+                              .lse = (uintptr_t)lse, .sinks = with_sinks ? (uintptr_t)sinks : 0, .heads = HEADS};
+        const machine_range ranges[] = {RANGE(o, (size_t)ALL * d * 2, true), RANGE(lse, ALL * 4, true),
+                                        RANGE(from.all, from.count * 4, false), RANGE(sinks, sizeof sinks, false)};
+        run(&all->state_out, &x, ranges, 4);
+        for (uint32_t r = 0; r < ALL; r++) {
+            double z = with_sinks ? (double)sinks[r % HEADS] : -INFINITY, m = (double)from.m[r], l = (double)from.l[r];
+            double sum = l * exp2(m) + exp(z), wanted = log(sum), factor = sum == 0 ? 0 : exp2(m) / sum;
+            if (r >= ROWS) wanted = factor = 0;
+            bool alike = wanted == (double)lse[r] || fabs((double)lse[r] - wanted) <= 2e-6 * (1 + fabs(wanted));
+            cr_assert(alike, "row %u of %u: LSE %g, not %g", r, d, (double)lse[r], wanted);
+            if (l == 0 && r < ROWS) cr_assert((double)lse[r] == z, "row %u sees no key: the LSE is the sink", r);
+            for (uint32_t c = 0; c < d; c++) {
+                double is = (double)fcp_bf16_float(o[r * d + c]), right = factor * (double)from.all[r * d + c];
+                cr_assert(fabs(is - right) <= fabs(right) / 250 + 1e-38, "row %u of %u: O %g, not %g", r, d, is, right);
+            }
+        }
+        free(from.all);
+        free(o);
+        free(lse);
+    }
+}
