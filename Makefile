@@ -23,7 +23,7 @@
 B ?= build
 CC = gcc
 OPT ?= -O3 -g
-TEST_OPT ?= -O1 -g
+TEST_OPT ?= -O1 -g1
 SAN ?=
 JOBS ?= 2
 SECONDS ?= 60
@@ -43,7 +43,7 @@ ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
-RT_LIBS = -lisal -lcrypto -lm
+RT_LIBS = -lisal -lm
 
 # --- what there is ------------------------------------------------------------------------------------------------------
 FCP_SRC = $(sort $(shell find codegen runtime -name '*.c'))
@@ -94,7 +94,7 @@ $(B)/libfcp.so: $(FCP_OBJ)
 $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lcrypto -lm
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
 $(B)/install/libfcp.a: $(FCP_OBJ)
 $(B)/install/libfcpc.a: $(FCPC_OBJ)
 $(B)/install/%.a:
@@ -150,11 +150,13 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
-# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT).
+# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT). All have lines
+# for stacks and no more (-g1), which takes a quarter of the time off; TEST_OPT='-O0 -g' is for a debugger.
 $(B)/tests/unit/%.o $(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
+$(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += -g1
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion -lcrypto $(RT_LIBS)
 fiber_defines = -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
   -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c
@@ -303,7 +305,7 @@ GPU_SRC = $(wildcard tests/gpu/*.c)
 BLAS_USED = cblas_sgemm openblas_get_num_threads openblas_set_num_threads
 $(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -lcrypto -Wl,-Bdynamic -lm -ldl
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -Wl,-Bdynamic -lm -ldl
 $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
@@ -350,10 +352,10 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  ln -sf lib$$l.so.$(SOVERSION) $(L)/lib$$l.so; done
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcp' \
 	  'Description: executes plans of context-parallel attention' 'License: Apache-2.0' 'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
-	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lcrypto -lm -pthread' > $(L)/pkgconfig/fcp.pc
+	  'Libs: -L$${libdir} -lfcp' 'Libs.private: -lisal -lm -pthread' > $(L)/pkgconfig/fcp.pc
 	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include/fcpc' '' 'Name: fcpc' \
 	  'Description: compiles context-parallel attention to plans' 'License: Apache-2.0' 'Version: $(VERSION)' 'Requires: fcp' \
-	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lcrypto -lm' > $(L)/pkgconfig/fcpc.pc
+	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \

@@ -69,6 +69,8 @@ typedef struct fcpc_options {
     const char *const *fields;   /* "doc=FILE": the values of field doc come from this file */
     size_t field_count;
     bool need_lengths;           /* a program without a batch is an error; else each batch must bring its lengths */
+    const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is not 0,
+                                  * parsing ends with FCP_E_INTERRUPTED. Only slices may take seconds. */
 } fcpc_options;
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 

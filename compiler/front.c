@@ -63,8 +63,10 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
         sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan};
         fcpc_options asked;
         fcp_error wrong;
-        if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) check(&s, &asked, errors);
-        else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
+        if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) {
+            s.stop = asked.stop;
+            check(&s, &asked, errors);
+        } else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
         code = diag_errors(d) > errors ? diag_code_since(d, kept) : FCP_OK;
         if (code == FCP_OK && use) code = use(&s, context);
         if (code == FCP_OK && diag_errors(d) > errors) code = diag_code_since(d, kept);

@@ -14,6 +14,8 @@ typedef struct arena {
 /* An arena is zero-initialised: `arena a = {0};` */
 void *arena_alloc(arena *a, size_t count, size_t size, size_t align); /* not zeroed; NULL: no memory, or overflow */
 void *arena_zalloc(arena *a, size_t count, size_t size, size_t align);
+/* Of an allocation of `size` bytes, keeps the first `bytes`. Only if it is the newest, the rest is given back. */
+void arena_trim(arena *a, const void *p, size_t size, size_t bytes);
 char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated copy */
 void arena_reset(arena *a);                                  /* frees its contents, keeps the memory for new ones */
 void arena_free(arena *a);                                   /* everything; the arena may be used again */

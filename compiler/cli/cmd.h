@@ -28,6 +28,8 @@
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
     X(SIM, "sim", cmd_sim, "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--profile F]",         \
       "predict how long a plan takes, beside the bounds that no plan can beat; several strategies or settings side by side") \
+    X(CALIBRATE, "calibrate", cmd_calibrate, "ROWS.csv [-o FILE] [--hold-out N]",                                      \
+      "fit a profile for sim to measured rows, and say how far each row is from it")                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
     X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]",                                           \
       "say why query q sees key k, or does not, and what a score makes of the pair's logit")
@@ -53,10 +55,12 @@ typedef enum cmd_kind {
  * and the completion of shells are made from this table. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
-#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT)) /* those that bind a program to a batch */
+#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE)) /* those that bind a program to a batch */
 #define CMD_OPTIONS(X)                                                                                                 \
-    X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT),                                      \
-      "write the plan to this file; without it compile writes nothing, and emit prints to standard output")            \
+    X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT) | CMD_BIT(CALIBRATE),                 \
+      "write the plan or profile to this file; without it compile and calibrate write nothing, and emit prints to standard output") \
+    X(HOLD_OUT, "hold-out", 0, CMD_WORD, "N", CMD_BIT(CALIBRATE),                                                      \
+      "keep N rows of each pass and head_dim out of the fit, and say how far they are from it")                        \
     X(DUMP, "dump", 0, CMD_WORD, "PASS,...", CMD_BIT(COMPILE),                                                         \
       "print as text what these passes made: problem, placement, traffic, reshuffle, schedule, slots, rounds")         \
     X(ARCH, "arch", 0, CMD_WORD, "ARCH", CMD_BIT(EMIT),                                                                \

@@ -13,6 +13,7 @@
  *      structures (Basch, Guibas, Hershberger 1997).
  */
 #include "compiler/expr/bands.h"
+#include "runtime/base/stop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ typedef struct sweep {
     uint32_t *ends; /* pieces by end */
     size_t count;
     active_list list[2]; /* by lo_slope */
+    const volatile int *stop;
     uint64_t work, compared;
     bool *overlapped; /* by slice */
     slices_overlap overlap;
@@ -315,12 +317,13 @@ static fcp_code run_sweep(sweep *w) {
             note_overlaps(w, &w->pieces[next]);
             begin_piece(w, (uint32_t)next);
         }
+        if (fcp_stop_asked(w->stop)) return FCP_E_INTERRUPTED;
         int64_t end = next < w->count ? w->pieces[next].first : INT64_MAX;
         if (ended < w->count && w->pieces[w->ends[ended]].end < end) end = w->pieces[w->ends[ended]].end;
         while (row < end && code == FCP_OK) {
-            int64_t stop = end;
-            code = merge_bands(w, row, &stop);
-            row = stop;
+            int64_t until_row = end;
+            code = fcp_stop_asked(w->stop) ? FCP_E_INTERRUPTED : merge_bands(w, row, &until_row);
+            row = until_row;
         }
     }
     if (code == FCP_OK && !w->row_count) { /* nothing is allowed anywhere */
@@ -330,8 +333,9 @@ static fcp_code run_sweep(sweep *w) {
     return code;
 }
 
-fcp_code bands_of_slices(const slice *slices, size_t count, arena *memory, mc_bands *out, slices_overlap *out_overlap) {
-    sweep w = {0};
+fcp_code bands_of_slices(const slice *slices, size_t count, const volatile int *stop, arena *memory, mc_bands *out,
+                         slices_overlap *out_overlap) {
+    sweep w = {.stop = stop};
     if (count > SLICES_MAX) return FCP_E_TOO_LARGE;
     fcp_code code = make_pieces(&w, slices, count);
     if (code == FCP_OK) code = run_sweep(&w);

@@ -334,8 +334,12 @@ static bool keep_union(sema *s, slice_source *from, const slice_text *t, span at
         memcpy(about, p->slices_about, p->slices_count * sizeof *about);
     }
     slices_overlap overlap;
-    fcp_code code = bands_of_slices(from->at, from->count, &p->arena, &bands[p->slices_count], &overlap);
+    fcp_code code = bands_of_slices(from->at, from->count, s->stop, &p->arena, &bands[p->slices_count], &overlap);
     if (code == FCP_E_NO_MEMORY) return sema_no_memory(s);
+    if (code == FCP_E_INTERRUPTED) {
+        diag_error(s->d, code, SPAN_NONE, "%s", fcp_code_text(code));
+        return false;
+    }
     if (code != FCP_OK) {
         diag_error(s->d, code, at, "these slices cross in too many places: their union needs more than %d bands",
                    SLICE_BANDS_MAX);

@@ -408,8 +408,8 @@ fcp_code lower_streams(planning *x, fcp_plan *plan) {
     arena *memory = &x->memory, *scratch = &x->scratch;
     emitter e = {.x = x};
     e.transfers = ARENA_NEW(memory, fcp_transfer, transfers + 1);
-    e.instrs = ARENA_NEW(memory, fcp_instr, instrs);
     e.streams = ARENA_ZNEW(memory, fcp_stream, (size_t)FCP_PASSES * ranks * FCP_QUEUES);
+    e.instrs = ARENA_NEW(memory, fcp_instr, instrs); /* the newest in `memory`, because most of it will be given back */
     e.side_of = ARENA_NEW(scratch, uint32_t, transfers + 1);
     e.begin = ARENA_NEW(scratch, uint32_t, ranks);
     e.copies = ARENA_NEW(scratch, uint32_t, ranks);
@@ -432,6 +432,7 @@ fcp_code lower_streams(planning *x, fcp_plan *plan) {
         for (size_t i = 0; i < (size_t)ranks * FCP_QUEUES; i++) /* empty streams, where the next ones begin */
             e.streams[(size_t)pass * ranks * FCP_QUEUES + i].first = (uint32_t)e.instr_count;
     }
+    arena_trim(memory, e.instrs, instrs * sizeof *e.instrs, e.instr_count * sizeof *e.instrs);
     plan->streams = e.streams;
     plan->streams_count = (uint64_t)FCP_PASSES * ranks * FCP_QUEUES;
     plan->instrs = e.instrs;

@@ -12,11 +12,13 @@
  *          s - buffers. So what is read last in stage u may be overwritten by launches of stage u + buffers. What is
  *          sent last in stage f may be overwritten by launches of f + 1, because a queue is in order.
  *   DKV,   An accumulator lives from the first stage that adds to it until after the stage in which its last unit leaves,
- *   DQ     or + buffers from when ROUND empties it. What lands lives from its first unit's arrival until it is added, in
+ *   DQ     or until ROUND empties it. What lands lives from its first unit's arrival until it is added, in
  *          the stage of its last unit; + buffers is safe. Computing of stage s comes after the launches of stage s, so
  *          births by computing are no earlier than births by arrival.
  *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit, until
  *          its home has finished it, or until its last unit has left. What lands: as above.
+ *          Where partials land, a slot that computing empties in stage u is free from u + buffers on; elsewhere only computing
+ *          takes slots of STATE and DQ, and u + 1 will do.
  *   O, DQW lives from the last visit, or from the arrival at a rank that passes it on, until its last unit has left.
  */
 #include "compiler/schedule/slots.h"
@@ -94,8 +96,14 @@ typedef struct builder {
     const schedule *s;
     slots *out;
     const uint32_t *none; /* per rank: 0 */
+    bool *lands;          /* per rank: partial results of Q blocks are received there; NULL: nowhere */
     uint32_t buffers, stages;
 } builder;
+
+/* From which stage on the rank's slot may be taken whose STATE or DQ computing needs last in `stage`. */
+static uint32_t free_after(const builder *b, uint32_t rank, uint32_t stage) {
+    return stage + (b->lands && b->lands[rank] ? b->buffers : 1);
+}
 
 /* KV or Q: hops `first` to `end` - 1. */
 static fcp_code held_slots(const builder *b, fcp_class cls, uint32_t first, uint32_t end) {
@@ -127,7 +135,7 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
         if (life_of) life_of[f - first] = n;
         if (traffic_return(b->t, of, FCP_BACKWARD) != cls) { /* a whole block: its dQ adds up where its tiles are */
             if (s->use_first[f] == FCP_NONE) continue;
-            lives[n++] = (life){of->dst, s->use_first[f], s->use_last[f] + b->buffers, &b->out->whole_dq[f]};
+            lives[n++] = (life){of->dst, s->use_first[f], free_after(b, of->dst, s->use_last[f]), &b->out->whole_dq[f]};
             continue;
         }
         lives[n++] = (life){of->dst, s->use_first[f], back->last[f] + 1, &places->from[f]};
@@ -219,8 +227,7 @@ static fcp_code state_slots(const builder *b) {
                 lives[n++] = (life){r, s->visit_stage[v], 0, &slot[v]};
             }
             life_of[v] = newest[w->q_block];
-            if (w->flags & FCP_VISIT_LAST)
-                lives[life_of[v]].end = s->visit_stage[v] + (t->tile_q ? b->buffers : 1); /* may states come here? */
+            if (w->flags & FCP_VISIT_LAST) lives[life_of[v]].end = free_after(b, r, s->visit_stage[v]);
         }
     fcp_code code = colour_lives(b->x, lives, n, b->stages, b->none, b->out->count[FCP_STATE]);
     for (uint32_t v = 0; !code && v < s->visit_count; v++) {
@@ -294,7 +301,10 @@ fcp_code slots_build(planning *x) {
     builder b = {.x = x, .p = p, .t = t, .s = s, .out = out, .buffers = p->program->buffers,
                  .stages = later(s->pass[FCP_FORWARD].stages, s->pass[FCP_BACKWARD].stages),
                  .none = ARENA_ZNEW(&x->scratch, uint32_t, p->ranks)};
-    if (!b.none) return FCP_E_NO_MEMORY;
+    if (t->tile_q) b.lands = ARENA_ZNEW(&x->scratch, bool, p->ranks);
+    if (!b.none || (t->tile_q && !b.lands)) return FCP_E_NO_MEMORY;
+    for (uint32_t f = t->keys; f < t->count; f++)
+        if (traffic_result(t, t->hops[f].block) == RESULT_PARTIAL) b.lands[t->hops[f].src] = true;
     code = held_slots(&b, FCP_KV, 0, t->keys);
     if (!code && passes[FCP_BACKWARD]) code = sum_slots(&b, FCP_DKV, 0, t->keys);
     if (!code && t->tile_q) code = held_slots(&b, FCP_Q, t->keys, t->count);

@@ -13,6 +13,7 @@ typedef struct sema {
     uint32_t prelude_source;   /* names.c: the prelude's, once something in it was read; before that 0 */
     mask *given;               /* names.c: masks and scores of the prelude that were read and declared */
     const char *folder;        /* "dir/" of the main source, or "" */
+    const volatile int *stop;  /* not 0: end with FCP_E_INTERRUPTED; or NULL */
     const fcp_plan *plan;      /* its arrays stand for the fields and tables of the same names; or NULL */
 
     struct symbol *symbols;    /* names.c: a hash table with open addressing, malloc'd */

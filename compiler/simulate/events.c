@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "compiler/base/sort.h"
-#include "compiler/simulate/engine.h"
 #include "compiler/simulate/flows.h"
 #include "compiler/simulate/tasks.h"
 #include "compiler/simulate/timeline.h"
@@ -238,13 +237,18 @@ static bool go_on_sending(events *x, uint32_t rank) {
     return true;
 }
 
+/* A WAIT takes no time. */
+static uint64_t task_time(const events *x, const sim_task *k) {
+    return x->m->plan->instrs[k->instr].op == FCP_OP_WAIT ? 0 : x->m->computes[k->instr];
+}
+
 static bool go_on_computing(events *x, uint32_t rank) {
     queue *q = &x->queues[rank][FCP_COMPUTE];
     const queue *comm = &x->queues[rank][FCP_COMM];
     if (q->begun == q->count || q->begun > q->done) return false;
     const sim_task *k = &x->tasks.at[q->first + q->begun];
     if (comm->done < k->needs) return false;
-    uint64_t takes = sim_model_compute(x->m, rank, k->instr);
+    uint64_t takes = task_time(x, k);
     if (x->now > q->end && k->needs) {
         uint32_t cause = x->tasks.at[comm->first + k->needs - 1].instr;
         x->ranks[rank].wait[sim_reason_of(x->m, cause)] += x->now - q->end;
@@ -275,27 +279,23 @@ static void go_on(events *x) {
 /* --- setting up ----------------------------------------------------------------------------------------------------- */
 
 /* Which sender's record belongs to which receiver's: on each fabric a rank receives once in a round. */
-static fcp_code pair_up(events *x) {
+static fcp_code pair_up(events *x, const sim_rounds *rounds) {
     const fcp_plan *plan = x->m->plan;
-    sim_rounds rounds;
-    uint32_t(*got)[FCP_FABRICS] = arena_alloc(x->scratch, plan->problem->ranks, sizeof *got, _Alignof(uint32_t));
-    fcp_code code = got ? sim_rounds_new(plan, x->m->pass, x->scratch, &rounds) : FCP_E_NO_MEMORY;
-    for (uint32_t c = 0; !code && c < rounds.count; c++)
-        for (int dir = FCP_RECV; dir >= FCP_SEND; dir--)
-            for (uint32_t i = rounds.start[c]; i < rounds.start[c + 1]; i++) {
-                const fcp_instr *launch = &plan->instrs[rounds.at[i].instr];
-                for (uint32_t n = launch->a; n < launch->a + launch->b; n++) {
-                    const fcp_transfer *t = &plan->transfers[n];
-                    if ((int)t->dir != dir) continue;
-                    if (dir == FCP_RECV) got[rounds.at[i].rank][t->fabric] = n;
-                    else {
-                        x->pair[got[t->peer][t->fabric]] = n;
-                        x->transfers[n].from = rounds.at[i].rank;
-                        x->transfers[n].to = t->peer;
-                    }
-                }
-            }
-    return code;
+    uint32_t(*sent)[FCP_FABRICS] = arena_alloc(x->scratch, plan->problem->ranks, sizeof *sent, _Alignof(uint32_t));
+    if (!sent) return FCP_E_NO_MEMORY;
+    for (uint32_t c = 0; c < rounds->count; c++) {
+        for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]]; t++) {
+            sent[t->to][t->fabric] = t->transfer;
+            x->transfers[t->transfer].from = t->from;
+            x->transfers[t->transfer].to = t->to;
+        }
+        for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
+            const fcp_instr *launch = &plan->instrs[rounds->at[i].instr];
+            for (uint32_t n = launch->a; n < launch->a + launch->b; n++)
+                if (plan->transfers[n].dir == FCP_RECV) x->pair[n] = sent[rounds->at[i].rank][plan->transfers[n].fabric];
+        }
+    }
+    return FCP_OK;
 }
 
 /* Which task each end of a transfer belongs to, what each task waits for, and what comes before its group. */
@@ -365,7 +365,7 @@ static fcp_code draw_orders(events *x, uint64_t seed) {
     return FCP_OK;
 }
 
-static fcp_code set_up(events *x) {
+static fcp_code set_up(events *x, const sim_rounds *rounds) {
     const sim_model *m = x->m;
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
@@ -391,17 +391,17 @@ static fcp_code set_up(events *x) {
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int f = 0; f < FCP_FABRICS; f++) x->ports[r][f].first = FCP_NONE;
     code = flows_new(ports + 2 * p->nodes, capacity, (uint32_t)plan->transfers_count, x->scratch, &x->flows);
-    if (!code) code = pair_up(x);
+    if (!code) code = pair_up(x, rounds);
     if (code) return code;
     count_tasks(x);
     return x->pulls ? draw_orders(x, x->how->seed) : FCP_OK;
 }
 
-fcp_code sim_events(const sim_model *m, const sim_options *options, sim_rank *ranks, uint64_t *out, arena *scratch) {
+fcp_code sim_events(const sim_model *m, const sim_rounds *rounds, const sim_options *options, sim_rank *ranks, uint64_t *out, arena *scratch) {
     const uint32_t count = m->plan->problem->ranks;
     events x = {.m = m, .how = options, .ranks = ranks, .scratch = scratch, .pulls = options->network == SIM_NETWORK_PULLS,
                 .fluid = options->network == SIM_NETWORK_FLUID};
-    fcp_code code = set_up(&x);
+    fcp_code code = set_up(&x, rounds);
     if (code) return code;
     for (uint32_t r = count; r-- > 0;) wake(&x, r); /* so that rank 0 asks first */
     for (go_on(&x); !x.failed; go_on(&x)) {

@@ -14,9 +14,15 @@
  */
 #include "compiler/simulate/model.h"
 
+#include <string.h>
+
 enum { FOUR_WAVES = 4 };
 
 uint64_t sim_model_time(uint64_t bytes, uint64_t rate) {
+    if (bytes <= UINT64_MAX / SIM_SECOND && rate) { /* as most: 64 bits suffice, which is much faster */
+        uint64_t work = bytes * SIM_SECOND;
+        return work / rate + (work % rate != 0);
+    }
     unsigned __int128 time = ((unsigned __int128)bytes * SIM_SECOND + rate - 1) / (rate ? rate : 1);
     return time >> 64 ? UINT64_MAX : (uint64_t)time;
 }
@@ -35,18 +41,25 @@ static uint64_t noisy(const sim_model *m, uint64_t time, uint64_t number) {
 
 /* Cells of each class in each shape, over its runs. */
 typedef struct cell_counts {
-    uint64_t full, partial;
+    uint64_t full, partial, rows; /* rows: row items */
 } cell_counts;
+
+uint64_t sim_model_waves(uint64_t items, uint64_t share) {
+    return items < FOUR_WAVES * share ? (items + share - 1) / share * share : items;
+}
+
+/* No instruction is taken to last longer than this; simulate() refuses what takes so long. */
+#define LONGEST (UINT64_C(1) << 60)
+static uint64_t at_most(unsigned __int128 time) { return time < LONGEST ? (uint64_t)time : LONGEST; }
 
 /* What `time` of a launch's cells and rows takes on the device: on its share of it, in whole waves where they are few, and
  * no less than its bytes. */
 static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint64_t bytes) {
     const uint64_t share = m->sms - m->margin;
-    time = (uint64_t)((unsigned __int128)time * m->sms / share);
-    if (items && items < FOUR_WAVES * share)
-        time = (uint64_t)((unsigned __int128)time * ((items + share - 1) / share * share) / items);
-    uint64_t moved = sim_model_time(bytes, m->hbm);
-    return m->kernel.at[SIM_LAUNCH] + (time > moved ? time : moved);
+    time = at_most((unsigned __int128)time * m->sms / share);
+    if (items) time = at_most((unsigned __int128)time * sim_model_waves(items, share) / items);
+    uint64_t moved = at_most(sim_model_time(bytes, m->hbm));
+    return at_most((unsigned __int128)m->kernel.at[SIM_LAUNCH] + (time > moved ? time : moved));
 }
 
 static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
@@ -55,6 +68,27 @@ static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
         for (uint32_t r = plan->shapes[s].first_run; r < plan->shapes[s].first_run + plan->shapes[s].runs; r++)
             *(plan->runs[r].cls == FCP_CELL_FULL ? &counts[s].full : &counts[s].partial) += plan->runs[r].count;
     return counts;
+}
+
+/* What tiles [first, end) have, all query heads of their blocks together. They are one launch: each row of cells counts once.
+ * `seen` has for each piece the number of the launch that counted its rows last; this is launch `number`. */
+static cell_counts count_tiles(const fcp_plan *plan, const cell_counts *shapes, uint32_t first, uint32_t end, uint64_t *seen, uint64_t number) {
+    const uint64_t heads = (uint64_t)plan->problem->range_kv * plan->problem->range_sub;
+    cell_counts sum = {0};
+    for (uint32_t t = first; t < end; t++)
+        for (const fcp_part *part = &plan->parts[plan->tiles[t].first_part]; part < &plan->parts[plan->tiles[t].first_part + plan->tiles[t].parts]; part++) {
+            sum.full += shapes[part->shape].full * heads;
+            sum.partial += shapes[part->shape].partial * heads;
+            if (seen[part->q_piece] == number) continue;
+            seen[part->q_piece] = number;
+            sum.rows += (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * heads;
+        }
+    return sum;
+}
+
+static uint64_t cells_time(const sim_model *m, const cell_counts *c) {
+    unsigned __int128 time = (unsigned __int128)c->full * m->kernel.at[SIM_FULL] + (unsigned __int128)c->partial * m->kernel.at[SIM_PARTIAL];
+    return at_most(time + (unsigned __int128)c->rows * m->kernel.at[SIM_ROW]);
 }
 
 /* Bytes that a visit moves between the device's memory and its multiprocessors at least: its queries' tensors and state
@@ -79,8 +113,8 @@ static uint64_t tile_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit 
     return memory_bytes(plan, pass, v->q_block, plan->blocks[plan->tiles[t].k_block].tokens, first, last);
 }
 
-fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
-                       sim_model *out) {
+static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
+                             sim_model *out) {
     const fcp_problem *p = plan->problem;
     const fcp_cluster *c = plan->cluster;
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
@@ -96,6 +130,8 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink = (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
+    for (uint32_t holds = 0; holds <= FCP_HOLDS_BOTH; holds++)
+        for (int cls = 0; cls < FCP_CLASSES; cls++) out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
     arena scratch = {0};
     cell_counts *shapes = count_shapes(plan, &scratch);
     sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
@@ -103,7 +139,6 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     uint32_t *first = ARENA_ZNEW(memory, uint32_t, (size_t)p->ranks + 1);
     uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count); /* per piece: the last launch that counted its rows */
     fcp_code code = shapes && visits && tokens && first && seen ? FCP_OK : FCP_E_NO_MEMORY;
-    const uint64_t heads = (uint64_t)p->range_kv * p->range_sub; /* query heads of a block */
     for (uint64_t b = 0; !code && b < plan->blocks_count; b++) first[plan->blocks[b].home + 1]++;
     for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* one entry more: the sum of all */
     for (uint64_t b = 0; !code && b < plan->blocks_count; b++) {
@@ -115,24 +150,15 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     uint64_t launches = 0;
     for (uint64_t i = 0; !code && i < plan->visits_count; i++) {
         const fcp_visit *v = &plan->visits[i];
-        sim_visit *sum = &visits[i];
-        uint64_t rows = 0, time = 0;
-        launches++;
-        for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) {
-            uint64_t tile = 0;
-            if (out->single && t > v->first_tile) launches++, rows = 0;
-            for (uint32_t x = plan->tiles[t].first_part; x < plan->tiles[t].first_part + plan->tiles[t].parts; x++) {
-                const fcp_part *part = &plan->parts[x];
-                tile += (shapes[part->shape].full * out->kernel.at[SIM_FULL] + shapes[part->shape].partial * out->kernel.at[SIM_PARTIAL]) * heads;
-                if (seen[part->q_piece] == launches) continue;
-                seen[part->q_piece] = launches;
-                uint64_t here = (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * heads;
-                tile += here * out->kernel.at[SIM_ROW];
-                rows += here;
-            }
-            time += out->single ? launched(out, tile, rows, tile_bytes(plan, pass, v, t)) : tile;
+        const uint32_t last = v->first_tile + v->tiles;
+        if (!out->single) {
+            const cell_counts sum = count_tiles(plan, shapes, v->first_tile, last, seen, ++launches);
+            visits[i] = (sim_visit){.time = cells_time(out, &sum), .items = sum.rows, .bytes = visit_bytes(plan, pass, v)};
         }
-        *sum = (sim_visit){.time = time, .items = rows, .bytes = out->single ? 0 : visit_bytes(plan, pass, v)};
+        for (uint32_t t = v->first_tile; out->single && t < last; t++) {
+            const cell_counts sum = count_tiles(plan, shapes, t, t + 1, seen, ++launches);
+            visits[i].time = at_most((unsigned __int128)visits[i].time + launched(out, cells_time(out, &sum), sum.rows, tile_bytes(plan, pass, v, t)));
+        }
     }
     arena_free(&scratch);
     out->visits = visits;
@@ -141,19 +167,15 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
     return code;
 }
 
-uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
-    return t->tokens * fcp_held_bytes(m->plan->problem, fcp_moved_holds(m->plan, t), (fcp_class)t->cls, m->pass);
-}
-
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
     uint64_t bytes = sim_model_bytes(m, &m->plan->transfers[t]);
-    return noisy(m, m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate), m->plan->instrs_count + t);
+    return noisy(m, at_most((unsigned __int128)m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate)), m->plan->instrs_count + t);
 }
 
 static uint64_t attend(const sim_model *m, const fcp_instr *x) {
     uint64_t time = 0, items = 0, bytes = 0;
     for (uint32_t v = x->a; v < x->a + x->b; v++) {
-        time += m->visits[v].time;
+        time = at_most((unsigned __int128)time + m->visits[v].time);
         items += m->visits[v].items;
         bytes += m->visits[v].bytes;
     }
@@ -174,7 +196,7 @@ static const struct touched {
 } touches[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = {FCP_DKV, FCP_DKV, 2}, [FCP_OP_MERGE] = {FCP_STATE, FCP_STATE, 2}, [FCP_OP_FINISH] = {FCP_STATE, FCP_O, 1},
                            [FCP_OP_REDUCE_Q] = {FCP_DQ, FCP_DQ, 2}, [FCP_OP_ROUND] = {FCP_DQ, FCP_DQW, 1}};
 
-uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
+static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) {
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_problem *p = m->plan->problem;
     const uint64_t *tokens = &m->home_tokens[m->home_first[rank]];
@@ -191,5 +213,39 @@ uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr) {
         break;
     default: bytes = m->plan->blocks[x->a].tokens * (t->times * fcp_class_bytes(p, t->from, m->pass) + fcp_class_bytes(p, t->into, m->pass));
     }
-    return noisy(m, m->small + sim_model_time(bytes, m->hbm), instr);
+    return noisy(m, at_most((unsigned __int128)m->small + sim_model_time(bytes, m->hbm)), instr);
+}
+
+fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
+                       sim_model *out) {
+    fcp_code code = price_visits(plan, pass, profile, options, memory, out);
+    out->computes = ARENA_NEW(memory, uint64_t, plan->instrs_count);
+    if (!out->computes) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; !code && r < plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMPUTE);
+        for (uint32_t i = s->first; i < s->first + s->count; i++) out->total += out->computes[i] = compute_time(out, r, i);
+    }
+    return code;
+}
+
+fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]) {
+    arena scratch = {0};
+    cell_counts *shapes = count_shapes(plan, &scratch);
+    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count), visit = 0;
+    const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
+    const fcp_code code = shapes && seen ? FCP_OK : FCP_E_NO_MEMORY;
+    memset(out, 0, SIM_CONSTANT_COUNT * sizeof *out);
+    for (uint32_t i = s->first; !code && i < s->first + s->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        if (x->op != FCP_OP_ATTEND) continue;
+        out[SIM_LAUNCH]++;
+        for (const fcp_visit *v = &plan->visits[x->a]; v < &plan->visits[x->a + x->b]; v++) {
+            const cell_counts sum = count_tiles(plan, shapes, v->first_tile, v->first_tile + v->tiles, seen, ++visit);
+            out[SIM_FULL] += sum.full;
+            out[SIM_PARTIAL] += sum.partial;
+            out[SIM_ROW] += sum.rows;
+        }
+    }
+    arena_free(&scratch);
+    return code;
 }

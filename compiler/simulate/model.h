@@ -18,6 +18,9 @@ typedef struct sim_model {
     uint64_t small, latency[FCP_FABRICS];
     uint64_t rate[FCP_FABRICS], hbm;
     uint64_t uplink;       /* what all ranks of a node send over net together, bytes per second */
+    uint64_t bytes[FCP_HOLDS_BOTH + 1][FCP_CLASSES]; /* of a token: by what its block holds, and class */
+    uint64_t *computes;    /* per instruction of the compute queues: what it takes */
+    unsigned __int128 total; /* of all of them */
     const struct sim_visit *visits;
     const uint64_t *home_tokens; /* query tokens of home blocks: of all slots before slot n of rank r at [home_first[r] + n] */
     const uint32_t *home_first;
@@ -26,21 +29,25 @@ typedef struct sim_model {
     uint64_t seed;
 } sim_model;
 
-/* Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in parts and runs. */
+/* Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in parts, runs and instructions. */
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
                        sim_model *out);
-/* An instruction of the compute queue, in picoseconds; 0 for WAIT. */
-uint64_t sim_model_compute(const sim_model *m, uint32_t rank, uint32_t instr);
 /* Transfer t on a wire that gives it `rate` bytes per second. */
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate);
 /* Bytes of a transfer on the wire. */
-uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t);
+static inline uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
+    return t->tokens * m->bytes[fcp_moved_holds(m->plan, t) & FCP_HOLDS_BOTH][t->cls];
+}
 /* Do a node's ranks share an uplink that is narrower than their ports together? */
 static inline bool sim_model_shares_uplink(const sim_model *m) { return m->uplink < m->plan->problem->gpus * m->rate[FCP_NET]; }
 /* A number below 2^32 that looks drawn, the same for the same seed and number. */
 uint32_t sim_model_drawn(uint64_t seed, uint64_t number);
 /* Bytes that a COPY copies. */
 uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy);
+/* Of `items` thread blocks on `share` multiprocessors: so many that whole waves are, where they are few. */
+uint64_t sim_model_waves(uint64_t items, uint64_t share);
+/* What a rank attends to in a pass: cells, row items and launches, in the order of sim_constant. FCP_E_NO_MEMORY. */
+fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]);
 /* bytes / rate in picoseconds, rounded up; saturates. */
 uint64_t sim_model_time(uint64_t bytes, uint64_t rate);
 #endif

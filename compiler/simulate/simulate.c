@@ -34,25 +34,18 @@ static void raise(uint64_t *bound, uint64_t to) {
 
 /* What each node sends and receives over net, against its share of the network; and what ports are busy for at least. */
 static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool matched, sim_pass *out, arena *scratch) {
-    const fcp_plan *plan = m->plan;
-    const fcp_problem *p = plan->problem;
+    const fcp_problem *p = m->plan->problem;
     uint64_t(*nodes)[2] = arena_zalloc(scratch, p->nodes, sizeof *nodes, _Alignof(uint64_t));
     uint64_t(*ports)[FCP_FABRICS][2] = arena_zalloc(scratch, p->ranks, sizeof *ports, _Alignof(uint64_t));
     if (!nodes || !ports) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < rounds->start[rounds->count]; i++) {
-        const fcp_instr *x = &plan->instrs[rounds->at[i].instr];
-        for (uint32_t n = x->a; n < x->a + x->b; n++) {
-            const fcp_transfer *t = &plan->transfers[n];
-            if (t->dir != FCP_SEND) continue;
-            uint64_t size = sim_model_bytes(m, t), rate = m->rate[t->fabric];
-            uint64_t takes = matched ? sim_model_transfer(m, n, rate) : sim_model_time(size, rate);
-            out->bytes[t->fabric] += size;
-            ports[rounds->at[i].rank][t->fabric][FCP_SEND] += takes;
-            ports[t->peer][t->fabric][FCP_RECV] += takes;
-            if (t->fabric != FCP_NET) continue;
-            nodes[fcp_node_of(p, rounds->at[i].rank)][FCP_SEND] += size;
-            nodes[fcp_node_of(p, t->peer)][FCP_RECV] += size;
-        }
+    for (const sim_send *t = rounds->sends; t < &rounds->sends[rounds->send_start[rounds->count]]; t++) {
+        uint64_t takes = matched ? t->takes : sim_model_time(t->bytes, m->rate[t->fabric]);
+        out->bytes[t->fabric] += t->bytes;
+        ports[t->from][t->fabric][FCP_SEND] += takes;
+        ports[t->to][t->fabric][FCP_RECV] += takes;
+        if (t->fabric != FCP_NET) continue;
+        nodes[fcp_node_of(p, t->from)][FCP_SEND] += t->bytes;
+        nodes[fcp_node_of(p, t->to)][FCP_RECV] += t->bytes;
     }
     for (uint32_t n = 0; n < p->nodes; n++)
         for (int way = 0; way < 2; way++) raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(nodes[n][way], m->uplink));
@@ -72,9 +65,10 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
     sim_rounds rounds;
     sim_rank *unhindered = ARENA_ZNEW(scratch, sim_rank, p->ranks);
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
-    fcp_code code = unhindered && out->ranks ? sim_rounds_new(m->plan, m->pass, scratch, &rounds) : FCP_E_NO_MEMORY;
+    fcp_code code = unhindered && out->ranks ? sim_rounds_new(m, scratch, &rounds) : FCP_E_NO_MEMORY;
+    if (!code && (m->total + rounds.total) >> 62) return FCP_E_PROFILE; /* so that no sum of times overflows, in whatever order */
     if (!code && network == SIM_NETWORK_ROUNDS && ordered) code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, scratch);
-    else if (!code) code = sim_events(m, options, out->ranks, &out->makespan, scratch);
+    else if (!code) code = sim_events(m, &rounds, options, out->ranks, &out->makespan, scratch);
     if (!code && matched && ordered) code = sim_walk(m, &rounds, true, NULL, unhindered, &out->bound[SIM_BOUND_PATH], scratch);
     if (!code) code = bound_wires(m, &rounds, matched, out, scratch);
     if (code) return code;
@@ -109,6 +103,8 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
         arena_reset(&scratch);
     }
     arena_free(&scratch);
-    if (code) fcp_fail(err, code, code == FCP_E_NO_MEMORY ? "out of memory" : "the plan cannot proceed: it was not verified");
+    if (code == FCP_E_PROFILE)
+        fcp_fail(err, code, "by the figures of profile %s and of the cluster, the plan takes longer than can be counted", profile->name);
+    else if (code) fcp_fail(err, code, code == FCP_E_NO_MEMORY ? "out of memory" : "the plan cannot proceed: it was not verified");
     return code;
 }

@@ -123,7 +123,9 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     return code;
 }
 
-/* Is it pinned, so that the driver can copy it by itself? */
+/* Is it pinned, so that the driver can copy it by itself? Its two ends are asked about. If they lie in two pinned allocations
+ * with a gap between them, the driver refuses the copy (cuMemcpy: a range that is registered in part is
+ * CUDA_ERROR_INVALID_VALUE), so that nothing wrong is copied. */
 static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
     const fcp_cuda_table *call = &s->cuda->call;
     unsigned first = 0, last = 0;

@@ -197,14 +197,14 @@ static bool fill_stat(compiler_record *r) {
     return true;
 }
 
-static bool hash_search(uint8_t out[HASH]) {
+static void hash_search(uint8_t out[HASH]) {
     static const char *const variables[] = {"FCP_NVRTC", "CUDA_HOME", "LD_LIBRARY_PATH"};
     fcp_sha256 h = fcp_sha256_begin();
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *value = getenv(variables[i]);
         fcp_sha256_add_text(&h, value ? value : "");
     }
-    return fcp_sha256_end(&h, out);
+    fcp_sha256_end(&h, out);
 }
 
 /* Reads the compiler_record at `path`. False: it cannot be believed, or NVRTC is loaded already and was another
@@ -213,10 +213,13 @@ static bool compiler_recall(const fcp_jit *j, const char *path, compiler *out) {
     uint8_t digest[HASH], search[HASH];
     size_t size;
     compiler_record *r = read_own(path, sizeof *r, &size), now;
-    bool good = r && size == sizeof *r && !memcmp(r->magic, magic, sizeof magic) &&
-                fcp_sha256_of(r, offsetof(compiler_record, digest), digest) && !memcmp(digest, r->digest, HASH) &&
-                memchr(r->path, 0, sizeof r->path) && hash_search(search) && !memcmp(search, r->search, HASH) &&
-                (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
+    bool good = r && size == sizeof *r && !memcmp(r->magic, magic, sizeof magic);
+    if (good) {
+        fcp_sha256_of(r, offsetof(compiler_record, digest), digest);
+        hash_search(search);
+        good = !memcmp(digest, r->digest, HASH) && !memcmp(search, r->search, HASH) && memchr(r->path, 0, sizeof r->path) &&
+               (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
+    }
     if (good) {
         now = *r;
         good = fill_stat(&now) && !memcmp(&now, r, sizeof now);
@@ -253,9 +256,11 @@ static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
                 warn(j, "no kernel cache: cannot read NVRTC's file '%.150s'", j->nvrtc->path);
                 free(j->folder);
                 j->folder = NULL;
-            } else if (fits && hash_search(r.search) && fill_stat(&r) &&
-                       fcp_sha256_of(&r, offsetof(compiler_record, digest), r.digest))
+            } else if (fits && fill_stat(&r)) {
+                hash_search(r.search);
+                fcp_sha256_of(&r, offsetof(compiler_record, digest), r.digest);
                 write_own(j, path, &r, sizeof r, NULL, 0);
+            }
         }
     }
     free(path);
@@ -264,7 +269,7 @@ static fcp_code compiler_find(fcp_jit *j, compiler *out, fcp_error *err) {
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
-static bool entry_key(const compiler *c, const char *name, const char *source, const char *arch,
+static void entry_key(const compiler *c, const char *name, const char *source, const char *arch,
                       const char *const *options, uint8_t out[HASH]) {
     const int32_t version[3] = {CACHE_VERSION, c->major, c->minor};
     fcp_sha256 h = fcp_sha256_begin();
@@ -274,7 +279,7 @@ static bool entry_key(const compiler *c, const char *name, const char *source, c
     fcp_sha256_add_text(&h, arch);
     fcp_sha256_add_text(&h, source);
     for (; options && *options; options++) fcp_sha256_add_text(&h, *options);
-    return fcp_sha256_end(&h, out);
+    fcp_sha256_end(&h, out);
 }
 
 /* Reads an entry. False: it is not there, or its key, its length or its digest is not what it should be. */
@@ -285,9 +290,9 @@ static bool entry_read(const char *path, const uint8_t key[HASH], fcp_cubin *out
     if (!bytes) return false;
     entry_header h;
     memcpy(&h, bytes, sizeof h);
+    fcp_sha256_of(bytes + sizeof h, size - sizeof h, digest);
     bool good = !memcmp(h.magic, magic, sizeof magic) && !memcmp(h.key, key, HASH) && h.size == size - sizeof h &&
-                h.kernel_count <= FCP_KERNELS_MAX && fcp_sha256_of(bytes + sizeof h, (size_t)h.size, digest) &&
-                !memcmp(digest, h.digest, HASH);
+                h.kernel_count <= FCP_KERNELS_MAX && !memcmp(digest, h.digest, HASH);
     *out = (fcp_cubin){0};
     if (good) {
         out->log = strdup("");
@@ -313,7 +318,8 @@ static void entry_write(fcp_jit *j, const char *path, const uint8_t key[HASH], c
     h.kernel_count = c->kernel_count;
     h.notes = c->notes;
     memcpy(h.kernels, c->kernels, sizeof h.kernels);
-    if (fcp_sha256_of(c->bytes, c->size, h.digest)) write_own(j, path, &h, sizeof h, c->bytes, c->size);
+    fcp_sha256_of(c->bytes, c->size, h.digest);
+    write_own(j, path, &h, sizeof h, c->bytes, c->size);
 }
 
 /* Says the key of a source's entry, and its path (malloc'd; NULL: there is no disk cache). */
@@ -323,9 +329,9 @@ static fcp_code entry_locate(fcp_jit *j, const char *name, const char *source, c
     fcp_code code = compiler_find(j, &c, err);
     free(*path);
     *path = NULL;
-    if (!code && j->folder &&
-        (!entry_key(&c, name, source, arch, options, key) || !(*path = entry_path(j, key, ".cubin"))))
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
+    if (code || !j->folder) return code;
+    entry_key(&c, name, source, arch, options, key);
+    if (!(*path = entry_path(j, key, ".cubin"))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
     return code;
 }
 

@@ -93,7 +93,7 @@ typedef struct verifier {
     uint64_t peers_max;    /* the most ranks that one rank talks to */
     uint64_t *rank_pairs;  /* of the tiles that run there */
     uint64_t pairs, pairs_max_block, tokens_max_rank[FCP_SIDES];
-    bool split;
+    bool split, any_whole; /* any_whole: some block is WHOLE */
     /* the pass that is looked at */
     fcp_pass pass;
     rank_moves *moves;     /* per rank */

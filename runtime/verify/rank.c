@@ -164,7 +164,9 @@ static uint32_t slot_room(const verifier *v, uint32_t rank, fcp_class cls) {
     uint64_t moved = (uint64_t)m->count[cls][FCP_RECV] + (cls == FCP_KV || cls == FCP_Q ? 0 : m->count[cls][FCP_SEND]);
     if (cls == FCP_STATE) moved += (uint64_t)m->count[FCP_O][FCP_SEND] + m->merges;
     if (cls == FCP_DQ) moved += m->count[FCP_DQW][FCP_SEND];
-    uint64_t room = v->homes[rank] + moved + (cls == FCP_STATE || !v->facts[v->pass].moves[cls] ? 0 : SPARE);
+    bool of_whole = v->any_whole && (cls == FCP_O || cls == FCP_DQ || cls == FCP_DQW);
+    bool spare = cls != FCP_STATE && (of_whole || v->facts[v->pass].moves[cls]);
+    uint64_t room = v->homes[rank] + moved + (spare ? SPARE : 0);
     return room < FCP_NONE ? (uint32_t)room : FCP_NONE - 1;
 }
 

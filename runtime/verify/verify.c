@@ -75,6 +75,7 @@ static fcp_code index_homes(verifier *v) {
     for (uint32_t b = 0; b < blocks; b++) {
         const fcp_block *k = &plan->blocks[b];
         v->homes[k->home]++;
+        v->any_whole |= k->flags & FCP_BLOCK_WHOLE;
         for (int side = 0; side < FCP_SIDES; side++)
             if (k->holds >> side & 1) v->home_tokens[side][k->home] += k->tokens;
     }

@@ -289,7 +289,7 @@ __attribute__((cold)) static bool is_to_come(const run *r, uint32_t block) {
 
 __attribute__((cold)) static fcp_code too_early(const run *r, fcp_queue q, uint32_t block) {
     const q_state *h = &r->b->home[r->plan->blocks[block].home_slot];
-    if (!h->made && !h->arrived && (r->v->pass == FCP_FORWARD || h->whole) && !is_to_come(r, block))
+    if ((h->whole ? h->left : r->v->pass == FCP_FORWARD && !h->made) && !is_to_come(r, block))
         return fail(r, FCP_E_VERIFY_RESULT, q, "results of block %u go out, and nothing %s", block,
                     h->whole ? "brings them home" : "makes them");
     return fail(r, FCP_E_VERIFY_LAYOUT, q,

@@ -9,7 +9,7 @@
 #include <time.h>
 
 /* In this order: planning is first, while this process is small, because its memory is measured in children of it. */
-#define GROUPS(X) X(plan) X(cells) X(fields) X(slices) X(place) X(colour) X(order) X(jit) X(host)
+#define GROUPS(X) X(plan) X(cells) X(fields) X(slices) X(place) X(colour) X(order) X(jit) X(sim) X(calibrate) X(published) X(host)
 
 static struct { const char *filter; int met, missed, plain; } table;
 

@@ -19,5 +19,8 @@ void bench_place(void);
 void bench_colour(void);
 void bench_order(void);
 void bench_jit(void);
+void bench_sim(void);
+void bench_calibrate(void);
+void bench_published(void);
 void bench_host(void);
 #endif

@@ -129,7 +129,7 @@ static void bench_kind(const workload_kind *w, size_t wanted) {
     for (int i = 0; i < RUNS && ok; i++) {
         arena memory = {0};
         double start = bench_now();
-        ok = bands_of_slices(slices, made, &memory, &bands, &overlap) == FCP_OK;
+        ok = bands_of_slices(slices, made, NULL, &memory, &bands, &overlap) == FCP_OK;
         union_s[i] = bench_now() - start;
         const mc_env env = {.n = TOKENS, .queries = TOKENS, .bands = &bands};
         start = bench_now();

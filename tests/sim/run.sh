@@ -92,6 +92,23 @@ check "a program on standard input gets advice too" grep -q 'with block = 2048' 
 "$fcpc" sim "$work/nine.fcp" -D plan.block=2K > "$work/table" 2> "$work/err"
 check "a good plan gets none" sh -c "! grep -q warning '$work/err'"
 
+# calibrate: the profile that it writes is one that sim takes
+rows=tests/bench/cudnn_h200.csv
+"$fcpc" calibrate $rows --hold-out 5 -o "$work/made.profile" > "$work/table"
+check "every row has its residual" sh -c "[ \$(grep -c '%' '$work/table') = 22 ] && [ \$(grep -c 'held out\$' '$work/table') = 12 ]"
+check "a profile that sim takes" sh -c "'$fcpc' sim -q $program --profile '$work/made.profile' > '$work/log'"
+"$fcpc" calibrate $rows --hold-out 5 --json > "$work/json"
+check "held-out errors as JSON" jq -e '[.fits[].max_error_held_out] | length == 2 and .[0] < 0.02 and .[1] < 0.07' "$work/json"
+check "the JSON lists all rows" jq -e '[.fits[].rows[]] | length == 20 and ([.[] | select(.held_out)] | length) == 10' "$work/json"
+check "standard input has rows too" sh -c "'$fcpc' calibrate - --hold-out 5 --json < $rows | cmp - '$work/json'"
+refused "too many held out" 1 'at least 5' "$fcpc" calibrate $rows --hold-out 6 -o "$work/none.profile"
+sed '5s/forward/forwards/' $rows > "$work/bad.csv"
+refused "a bad row, by its place" 1 'bad.csv:5:.*E341.*forwards' "$fcpc" calibrate "$work/bad.csv" -o "$work/none.profile"
+refused "rows that are not there" 1 E010 "$fcpc" calibrate "$work/none.csv" -o "$work/none.profile"
+refused "a profile that would replace its rows" 1 E011 "$fcpc" calibrate "$work/bad.csv" -o "$work/bad.csv"
+refused "a profile that cannot be written" 1 E011 "$fcpc" calibrate $rows -o "$work/nowhere/a.profile"
+check "nothing is written where there is an error" [ ! -e "$work/none.profile" ]
+
 # what it refuses
 refused "no candidate can be planned" 1 E401 "$fcpc" sim $program --sweep plan.block=500,501
 refused "a plan has no other strategies" 2 'need the program' "$fcpc" sim "$work/plan" --strategy all

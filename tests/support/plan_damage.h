@@ -5,6 +5,7 @@
 #define PLAN_DAMAGE_H
 #include "tests/support/plan_damage_data.h"
 #include "tests/support/plan_damage_layout.h"
+#include "tests/support/plan_damage_moved.h"
 #include "tests/support/plan_damage_rounds.h"
 #include "tests/support/plan_damage_work.h"
 
@@ -24,13 +25,13 @@ static const damage kinds[] = {
     D(exchange_tiles, E(TILE)),
     D(drop_visit, E(TILE)),
     D(double_visit, E(TILE)),
-    D(wrong_flag, E(TILE)),
-    D(exchange_ranks, E(PRESENCE)),
+    D(wrong_flag, E(TILE), E(RESULT)), /* RESULT: a result of part of the tiles */
+    D(exchange_ranks, E(PRESENCE), E(TILE), E(RESULT), E(SLOT), E(RETURN)), /* the others: both ranks have the blocks */
     D(wrong_q_slot, E(PRESENCE)),
     D(wrong_kv_slot, E(PRESENCE), E(SLOT)), /* SLOT: it was there, and has been overwritten */
     D(wrong_state_slot, E(SLOT)),
     D(state_slot_lost_or_needless, E(SLOT)),
-    D(reuse_state_slot, E(SLOT)),
+    D(reuse_state_slot, E(SLOT), E(RETURN)), /* RETURN: it is received there, or merged */
     D(swap_rounds, E(ORDER)),
     D(swap_round_contents, E(MATCH)),
     D(send_twice, E(ROUND)),
@@ -42,7 +43,7 @@ static const damage kinds[] = {
     D(lose_fetch, E(PRESENCE), E(SLOT)),
     D(units_out_of_order, E(PRESENCE)),
     D(extra_round, E(DELTA)),
-    D(split_round, E(DELTA)),
+    D(split_round, E(DELTA), E(RETURN)), /* RETURN: additions are in order of rounds */
     D(wrong_kind, E(DELTA)),
     D(rounds_stage, E(ORDER)),
     D(reuse_live_slot, E(SLOT), E(PRESENCE)), /* PRESENCE: units of both arrive in turn */
@@ -58,10 +59,12 @@ static const damage kinds[] = {
     D(wrong_queue, E(ORDER)),
     D(stage_goes_back, E(ORDER)),
     D(launch_of_other_stage, E(ORDER)),
-    D(drop_reduce, E(RETURN)),
-    D(double_reduce, E(RETURN)),
-    D(reduce_elsewhere, E(RETURN), E(SLOT)), /* SLOT: what was there is leaving */
-    D(reduce_order, E(RETURN)),
+    D(drop_addition, E(RETURN), E(SLOT), E(TILE)), /* SLOT, here and below: another wants the slot. TILE: it begins a chain */
+    D(double_addition, E(RETURN)),
+    D(add_elsewhere, E(RETURN), E(SLOT)), /* SLOT: what was there is leaving */
+    D(addition_order, E(RETURN)),
+    D(add_other_block, E(RETURN)),
+    D(add_into_other, E(RETURN), E(SLOT)),
     D(lose_return, E(RETURN)),
     D(wrong_dkv_slot, E(RETURN), E(SLOT)),
     D(drop_delta, E(ORDER)),
@@ -77,6 +80,27 @@ static const damage kinds[] = {
     D(wrong_group, FCP_E_PLAN_FORMAT),
     D(copy_other_side, E(LAYOUT)),
     D(early_out, E(LAYOUT)),
+    D(reuse_live_q_slot, E(SLOT), E(PRESENCE)),
+    D(claim_whole, E(RESULT)),
+    D(deny_whole, E(RESULT)),
+    D(finish_whole, E(RESULT)),
+    D(drop_finish, E(RESULT), E(RETURN), E(SLOT)), /* RETURN: another arrives in the slot */
+    D(double_finish, E(RESULT)),
+    D(early_finish, E(RESULT), E(RETURN), E(SLOT)), /* RETURN: the chain begins with that MERGE */
+    D(finish_other_slot, E(RETURN)),
+    D(round_partial, E(RESULT)),
+    D(drop_round, E(PRESENCE), E(RETURN), E(SLOT)), /* RETURN: as for FINISH */
+    D(round_other_slot, E(RETURN), E(PRESENCE), E(SLOT)),
+    D(lose_result, E(RESULT), E(PRESENCE)), /* PRESENCE: who sends it on */
+    D(wrong_o_slot, E(SLOT), E(PRESENCE)), /* PRESENCE: who sends it does not find it */
+    D(wrong_dq_slot, E(RETURN), E(SLOT)),
+    D(send_before_delta, E(ORDER)),
+    D(send_and_merge, E(RETURN), E(SLOT)),
+    D(send_other_slot, E(PRESENCE), E(RETURN)),
+    D(long_unit, E(MATCH)),
+    D(other_heads, FCP_E_PLAN_FORMAT),
+    D(move_heads, FCP_E_PLAN_FORMAT),
+    D(tile_of_other_heads, FCP_E_PLAN_FORMAT),
     D(wrong_array, FCP_E_PLAN_FORMAT),
     D(lose_data, FCP_E_PLAN_FORMAT),
     D(name_without_end, FCP_E_PLAN_FORMAT),

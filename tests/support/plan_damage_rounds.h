@@ -139,7 +139,7 @@ static bool wrong_fabric(tables *t, draw *d) {
 /* Neither sent nor received: the tiles that read it miss it. */
 static bool lose_fetch(tables *t, draw *d) {
     place p, q;
-    fcp_transfer *a = any_transfer(t, d, FCP_KV, FCP_SEND, &p);
+    fcp_transfer *a = any_transfer(t, d, next(d) % 2 ? FCP_KV : FCP_Q, FCP_SEND, &p);
     if (!a) return false;
     uint32_t i = (uint32_t)(a - transfer_in(t, &p, 0)), j = partner(t, &p, i, &q);
     lose_transfer(t, &q, j);

@@ -107,20 +107,24 @@ static bool state_slot_lost_or_needless(tables *t, draw *d) {
 
 /* A Q block's state goes where another's still lies. */
 static bool reuse_state_slot(tables *t, draw *d) {
-    uint32_t from = FCP_NONE, to = 0, block = 0;
+    uint32_t from = FCP_NONE, to = 0, block = 0, *rank = calloc(t->visits_count + 1, sizeof *rank);
+    PLACES(t, p)
+        for (uint32_t v = p.x->a; p.pass == FCP_FORWARD && OP(p, ATTEND) && v < p.x->a + p.x->b; v++) rank[v] = p.rank;
     for (uint64_t i = 0; i < t->visits_count; i++) { /* i begins while another of its rank, begun before, goes on */
         const fcp_visit *v = &t->visits[i];
         if (v->flags != FCP_VISIT_FIRST) continue;
-        for (uint64_t j = i + 1; j < t->visits_count; j++) {
+        for (uint64_t j = i + 1; j < t->visits_count && rank[j] == rank[i]; j++) {
             const fcp_visit *w = &t->visits[j];
-            if (t->blocks[w->q_block].home != t->blocks[v->q_block].home) break;
-            bool began_before = !(w->flags & FCP_VISIT_FIRST);
+            bool began_before = false;
+            for (uint64_t k = i; k-- && rank[k] == rank[i];)
+                began_before |= t->visits[k].q_block == w->q_block && t->visits[k].state_slot == w->state_slot;
             for (uint64_t k = i; k < j; k++) began_before = began_before && t->visits[k].q_block != w->q_block;
-            if (began_before && pick(d)) from = v->state_slot, to = w->state_slot, block = v->q_block;
+            if (began_before && pick(d)) from = (uint32_t)i, to = w->state_slot, block = v->q_block;
         }
     }
     for (uint64_t i = 0; i < t->visits_count && from != FCP_NONE; i++)
-        if (t->visits[i].q_block == block) t->visits[i].state_slot = to;
+        if (t->visits[i].q_block == block && rank[i] == rank[from]) t->visits[i].state_slot = to;
+    free(rank);
     return from != FCP_NONE;
 }
 
@@ -128,20 +132,20 @@ static bool reuse_state_slot(tables *t, draw *d) {
 
 /* What arrives at a rank as a block's KV (its units), from where on it is there, and until when it is read. */
 typedef struct fetched {
-    uint32_t block, slot, arrives, last_read; /* comm, compute instruction */
+    uint32_t block, slot, arrives, last_read; /* comm, compute instruction; + 1 */
     uint32_t known;                           /* compute instructions known complete when it arrives */
 } fetched;
 
 /* A block is received where another still waits to be read. */
-static bool reuse_live_slot(tables *t, draw *d) {
+static bool reuse_live(tables *t, draw *d, fcp_class cls) {
     int pass = FCP_FORWARD;
-    uint32_t rank = (uint32_t)(next(d) % t->problem->ranks), homes = homes_of(t, rank), n = 0, count;
+    uint32_t rank = (uint32_t)(next(d) % t->problem->ranks), n = 0, count;
     fetched *f = calloc(t->blocks_count + 1, sizeof *f);
     PLACES(t, p) {
         if (p.pass != pass || p.rank != rank || p.queue != FCP_COMM || !exchanges(t, &p)) continue;
         for (uint32_t i = 0; i < p.x->b; i++) {
             const fcp_transfer *a = transfer_in(t, &p, i);
-            if (a->cls == FCP_KV && a->dir == FCP_RECV && a->first == 0)
+            if (a->cls == cls && a->dir == FCP_RECV && a->first == 0)
                 f[n++] = (fetched){a->block, a->slot, p.at, 0, known_at(&p)};
         }
     }
@@ -150,29 +154,35 @@ static bool reuse_live_slot(tables *t, draw *d) {
         for (uint32_t v = x[i].a; x[i].op == FCP_OP_ATTEND && v < x[i].a + x[i].b; v++)
             for (uint32_t k = t->visits[v].first_tile; k < t->visits[v].first_tile + t->visits[v].tiles; k++)
                 for (uint32_t j = 0; j < n; j++)
-                    if (t->tiles[k].k_block == f[j].block) f[j].last_read = i;
+                    if ((cls == FCP_Q ? t->tiles[k].q_block : t->tiles[k].k_block) == f[j].block) f[j].last_read = i + 1;
     uint32_t from = FCP_NONE, to = 0;
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++)
-            if (f[a].slot != f[b].slot && f[a].arrives < f[b].arrives && f[a].last_read >= f[b].known && pick(d))
+            if (f[a].slot != f[b].slot && f[a].arrives < f[b].arrives && f[a].last_read > f[b].known && pick(d))
                 from = b, to = a;
     if (from != FCP_NONE) { /* all that concerns block `from` at this rank now names the slot of block `to` */
-        uint32_t block = f[from].block, slot = f[to].slot;
+        uint32_t block = f[from].block, old = f[from].slot, slot = f[to].slot;
         PLACES(t, p) {
             if (p.rank != rank || !exchanges(t, &p)) continue;
             for (uint32_t i = 0; i < p.x->b; i++) {
                 fcp_transfer *a = transfer_in(t, &p, i);
-                if (a->cls == FCP_KV && a->block == block) a->slot = slot;
+                if (a->cls == cls && a->block == block) a->slot = slot;
             }
         }
-        for (uint64_t k = 0; k < t->tiles_count; k++)
-            if (t->tiles[k].k_block == block && t->blocks[t->tiles[k].q_block].home == rank &&
-                t->tiles[k].kv_slot >= homes)
-                t->tiles[k].kv_slot = slot;
+        for (uint32_t i = 0; i < count; i++)
+            for (uint32_t v = x[i].a; x[i].op == FCP_OP_ATTEND && v < x[i].a + x[i].b; v++) {
+                fcp_visit *w = &t->visits[v];
+                if (cls == FCP_Q && w->q_block == block) w->q_slot = slot;
+                for (uint32_t k = w->first_tile; cls == FCP_KV && k < w->first_tile + w->tiles; k++)
+                    if (t->tiles[k].k_block == block && t->tiles[k].kv_slot == old) t->tiles[k].kv_slot = slot;
+            }
     }
     free(f);
     return from != FCP_NONE;
 }
+
+static bool reuse_live_slot(tables *t, draw *d) { return reuse_live(t, d, FCP_KV); }
+static bool reuse_live_q_slot(tables *t, draw *d) { return reuse_live(t, d, FCP_Q); }
 
 static bool into_home_slot(tables *t, draw *d) {
     place p;
@@ -207,38 +217,42 @@ static bool small_memory(tables *t, draw *d) {
 
 /* --- damage: the backward pass ------------------------------------------------------------------------------------ */
 
-static bool reduce_at(const tables *t, draw *d, place *c) {
+/* MERGE, REDUCE or REDUCE_Q. */
+static bool adds(const fcp_instr *x) {
+    return x->op == FCP_OP_MERGE || x->op == FCP_OP_REDUCE || x->op == FCP_OP_REDUCE_Q;
+}
+static bool addition_at(const tables *t, draw *d, place *c) {
     c->x = NULL;
-    PLACES(t, p) if (OP(p, REDUCE) && pick(d)) *c = p;
+    PLACES(t, p) if (adds(p.x) && pick(d)) *c = p;
     return c->x;
 }
 
-static bool drop_reduce(tables *t, draw *d) {
+static bool drop_addition(tables *t, draw *d) {
     place c;
-    if (reduce_at(t, d, &c)) neutral(c.x);
+    if (addition_at(t, d, &c)) neutral(c.x);
     return c.x;
 }
 
-static bool double_reduce(tables *t, draw *d) {
+static bool double_addition(tables *t, draw *d) {
     place c;
-    if (!reduce_at(t, d, &c)) return false;
+    if (!addition_at(t, d, &c)) return false;
     instr_insert(t, c.pass, c.rank, FCP_COMPUTE, c.at + 1, *c.x);
     return true;
 }
 
-static bool reduce_elsewhere(tables *t, draw *d) {
+static bool add_elsewhere(tables *t, draw *d) {
     place c;
-    if (reduce_at(t, d, &c)) c.x->c++;
+    if (addition_at(t, d, &c)) c.x->c++;
     return c.x;
 }
 
-static bool reduce_order(tables *t, draw *d) {
+static bool addition_order(tables *t, draw *d) {
     place c = {0}, e = {0};
     PLACES(t, p) {
-        if (!OP(p, REDUCE)) continue;
-        place q = p; /* the next into the same accumulator, with nothing but REDUCEs between */
-        for (q.at++, q.x++; q.at < q.count && OP(q, REDUCE) && q.x->c != p.x->c; q.at++) q.x++;
-        if (q.at < q.count && OP(q, REDUCE) && q.x->a == p.x->a && pick(d)) c = p, e = q;
+        if (!adds(p.x)) continue;
+        place q = p; /* the next into the same accumulator, with nothing but additions between */
+        for (q.at++, q.x++; q.at < q.count && q.x->op == p.x->op && q.x->c != p.x->c; q.at++) q.x++;
+        if (q.at < q.count && q.x->op == p.x->op && q.x->a == p.x->a && pick(d)) c = p, e = q;
     }
     if (!c.x) return false;
     fcp_instr keep = *c.x;
@@ -274,17 +288,27 @@ static bool wrong_dkv_slot(tables *t, draw *d) {
     return true;
 }
 
+/* A DELTA of a block that holds Q. */
+static bool delta_at(const tables *t, draw *d, place *c) {
+    c->x = NULL;
+    PLACES(t, p) {
+        bool any = false;
+        for (uint64_t b = 0; OP(p, DELTA) && b < t->blocks_count; b++)
+            any |= t->blocks[b].home == p.rank && t->blocks[b].holds & FCP_HOLDS_Q && t->blocks[b].home_slot - p.x->a < p.x->b;
+        if (any && pick(d)) *c = p;
+    }
+    return c->x;
+}
+
 static bool drop_delta(tables *t, draw *d) {
-    place c = {0};
-    PLACES(t, p) if (OP(p, DELTA) && p.at + 1 < p.count && pick(d)) c = p;
-    if (c.x) neutral(c.x);
+    place c;
+    if (delta_at(t, d, &c)) neutral(c.x);
     return c.x;
 }
 
 static bool two_deltas(tables *t, draw *d) {
-    place c = {0};
-    PLACES(t, p) if (OP(p, DELTA) && pick(d)) c = p;
-    if (c.x) instr_insert(t, c.pass, c.rank, FCP_COMPUTE, c.at, *c.x);
+    place c;
+    if (delta_at(t, d, &c)) instr_insert(t, c.pass, c.rank, FCP_COMPUTE, c.at, *c.x);
     return c.x;
 }
 #endif

@@ -5,6 +5,7 @@
 
 #include "runtime/kernels/source.h"
 #include "tests/oracle/random_program.h"
+#include "tests/support/scatter.h"
 #include "tests/machines/ptx/judge.h"
 
 /* NULL where it has no plan, or no kernels. */
@@ -47,4 +48,28 @@ Test(ptx, random_programs) {
     fprintf(stderr, "%u random programs\n", done);
     cr_assert_eq(done, wanted, "too few programs were run for this test to mean anything");
     free(p);
+}
+
+/* Plans that compute blocks away from home: rows are read in one place and written to another, states are merged. */
+Test(ptx, scattered_plans) {
+    static const fcp_backend *const backends[] = {&ptx_backend, &ptx_ordered_backend, &ptx_unordered_backend,
+                                                  &ptx_sm90_backend, &ptx_unordered_sm90_backend};
+    const char *sanitizer = getenv("SAN");
+    if (!compiler()) return;
+    for (unsigned i = 0, step = sanitizer && *sanitizer ? 2 : 1; i < 5; i += step) {
+        char text[TEXT], program[300];
+        snprintf(program, sizeof program,
+                 "model { heads = 2; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
+                 "batch { lengths = [330, 70] }\nplan { mask = causal; block = 128; sink = 0.25 }\n", i < 3 ? 16 : 64);
+        scatter by = scatter_new(40 + i);
+        by.one_range = true;
+        fcp_plan *plan = scatter_plan(program, &by);
+        cr_assert_not_null(plan);
+        bool merges = false;
+        for (uint64_t k = 0; k < plan->instrs_count; k++) merges |= plan->instrs[k].op == FCP_OP_MERGE;
+        judge(plan, backends[i], i, text);
+        cr_expect(!*text, "seed %u, %s: %s", 40 + i, backends[i]->name, text);
+        cr_expect(merges, "seed %u merges nothing", 40 + i);
+        fcp_plan_free(plan);
+    }
 }

@@ -229,6 +229,8 @@ bool kernel_run(node *n) {
         add_memory(list, &count, x->to, context);
         add_memory(list, &count, x->from, context);
         add_memory(list, &count, x->other, context);
+        add_memory(list, &count, x->lse, context);
+        add_memory(list, &count, x->sinks, context);
         add_memory(list, &count, x->mark, context);
     }
     machine_launch run = {.kernel = n->function->kernel->run,

@@ -171,12 +171,7 @@ Test(cuda, refuses) {
     const char *text = "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
                        "batch { lengths = [900, 200] }\nplan { mask = causal; block = 128 }\n";
     scatter by = scatter_new(5);
-    by.one_range = true;
-    plan = scatter_plan(text, &by);
-    cr_assert_not_null(plan);
-    refused(plan, FCP_E_BACKEND, "CUDA does not yet run plans that compute blocks away from home: of block ");
-    fcp_plan_free(plan);
-    for (by.seed = 1, by.one_range = false, plan = NULL; !plan || plan->problem->range_kv == 4; by.seed++) {
+    for (by.seed = 1, plan = NULL; !plan || plan->problem->range_kv == 4; by.seed++) {
         fcp_plan_free(plan);
         plan = scatter_plan(text, &by);
         cr_assert_not_null(plan);

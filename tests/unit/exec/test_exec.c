@@ -10,6 +10,7 @@
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/plain.h"
+#include "tests/support/plan_of.h"
 
 #ifdef PLAIN_TESTS
 enum { CHECKED = 0 }; /* the thread sanitizer is slow, and other tests show it the reference's threads */
@@ -18,26 +19,9 @@ enum { CHECKED = 1 };
 #endif
 enum { ALL = (1 << FCP_TENSORS) - 1, BOTH = 1 << FCP_FORWARD | 1 << FCP_BACKWARD };
 
-static fcp_plan *make(const char *text) {
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcp_code code = fcpc_parse_text("test.fcp", text, strlen(text), NULL, d, &program);
-    if (code == FCP_OK) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    if (code != FCP_OK) {
-        char *picture = fcpc_diagnostics_render(d, false);
-        fprintf(stderr, "%s\n%s\n", text, picture);
-        free(picture);
-    }
-    cr_assert(code == FCP_OK);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
-
 /* Runs both passes `times` times: right, and the same bits every time. */
 static void run_and_check(const char *text, int times) {
-    fcp_plan *plan = make(text);
+    fcp_plan *plan = plan_of(text);
     fcp_session *session = NULL;
     fcp_packed packed = {0}, first = {0};
     fcp_shape shape;
@@ -130,7 +114,7 @@ Test(exec, many_ranks) {
 
 /* An arena is what the plan's memory accounts for, and the rounding of its parts. */
 Test(exec, arenas_are_what_plans_count) {
-    fcp_plan *plan = make("model { heads = 4; kv_heads = 2; head_dim = 24; dtype = bf16 }\n"
+    fcp_plan *plan = plan_of("model { heads = 4; kv_heads = 2; head_dim = 24; dtype = bf16 }\n"
                           "cluster { nodes = 2; gpus = 2 }\n"
                           "batch { lengths = [1500, 300, 200, 70 x 3] }\n"
                           "plan { mask = causal; block = 256; passes = forward, backward }\n");

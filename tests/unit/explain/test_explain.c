@@ -8,6 +8,7 @@
 #include "compiler/explain/computed.h"
 #include "compiler/explain/explain.h"
 #include "compiler/base/text.h"
+#include "tests/support/plan_of.h"
 
 static fcp_code explain(const char *program, int64_t q, int64_t k, int64_t n, explanation *out) {
     diags *d = fcpc_diagnostics_new();
@@ -129,17 +130,6 @@ Test(explain, wrong_pairs) {
     arena_free(&e.arena);
     cr_expect_eq(explain("plan { mask = nothing }", 1, 3, 10, &e), FCP_E_UNKNOWN_NAME);
     arena_free(&e.arena);
-}
-
-static fcp_plan *plan_of(const char *source) {
-    diags *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    cr_assert_eq(fcpc_parse_text("a.fcp", source, strlen(source), NULL, d, &program), FCP_OK);
-    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), FCP_OK);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
 }
 
 /* Every pair that the mask allows is computed where its tile is, and its block comes from holder to holder. */

@@ -92,7 +92,7 @@ static void random_set(set *s, uint64_t seed, int64_t n) {
 
 static void unite(set *s) {
     arena_reset(&s->memory);
-    cr_assert_eq(bands_of_slices(s->at, s->count, &s->memory, &s->bands, &s->overlap), FCP_OK);
+    cr_assert_eq(bands_of_slices(s->at, s->count, NULL, &s->memory, &s->bands, &s->overlap), FCP_OK);
 }
 
 static bool allows(const set *s, int64_t q, int64_t k) {
@@ -467,7 +467,7 @@ Test(slices, blow_up_is_an_error) {
         all[count++] = (slice){0, side, at, at + 100, SLICE_FULL, 1};
         all[count++] = (slice){0, side, at, at + side + 19, SLICE_BOTH, 2};
     }
-    cr_assert_eq(bands_of_slices(all, count, &memory, &bands, &overlap), FCP_E_TOO_LARGE);
+    cr_assert_eq(bands_of_slices(all, count, NULL, &memory, &bands, &overlap), FCP_E_TOO_LARGE);
     free(all);
     arena_free(&memory);
 }
@@ -479,7 +479,7 @@ Test(slices, far_positions) {
     slices_overlap overlap;
     const slice all[3] = {
         {0, far, 0, far, SLICE_CAUSAL, 1}, {far - 3, far, 0, far, SLICE_BOTH, 2}, {0, 1, far - 1, far, SLICE_FULL, 3}};
-    cr_assert_eq(bands_of_slices(all, 3, &memory, &bands, &overlap), FCP_OK);
+    cr_assert_eq(bands_of_slices(all, 3, NULL, &memory, &bands, &overlap), FCP_OK);
     cr_assert(mc_in_bands(&bands, far - 1, far - 1) && mc_in_bands(&bands, 0, far - 1) &&
               !mc_in_bands(&bands, 1, far - 1));
     cr_assert(overlap.pairs == 1 && overlap.first == 0 && overlap.second == 1);
@@ -647,4 +647,21 @@ Test(slices, plans_with_bands_out_of_order) {
     }
     fcp_plan_free(plan);
     fcpc_program_free(p);
+}
+
+/* Slices may take seconds: a caller ends the parse, and gets no program. */
+Test(slices, a_parse_can_be_stopped) {
+    static const char text[] = "batch { lengths = [300] }\nplan { mask = slices([0, 300, 0, 300, causal], [10, 20, 5, 300, full]) }\n";
+    volatile int stop = 0;
+    const fcpc_options options = {.size = sizeof options, .stop = &stop};
+    for (; stop < 2; stop++) {
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *p = NULL;
+        fcp_code code = fcpc_parse_text("a.fcp", text, sizeof text - 1, &options, d, &p);
+        cr_expect_eq(code, stop ? FCP_E_INTERRUPTED : FCP_OK);
+        cr_expect_eq(p == NULL, stop, "a program of a parse that was stopped");
+        cr_expect_eq(diag_errors(d), stop ? 1 : 0);
+        fcpc_program_free(p);
+        fcpc_diagnostics_free(d);
+    }
 }

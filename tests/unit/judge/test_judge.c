@@ -9,6 +9,7 @@
 #include "runtime/base/numeric.h"
 #include "runtime/judge/reference.h"
 #include "runtime/plan/plan.h"
+#include "tests/support/plan_of.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BOTH = 1 << FCP_FORWARD | 1 << FCP_BACKWARD };
 
@@ -23,13 +24,9 @@ typedef struct bench {
 /* A program, compiled and run on drawn inputs. */
 static bench run_text(const char *text) {
     bench b = {.options = {.passes = BOTH, .threads = 2}};
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
     fcp_session *session = NULL;
     fcp_error err;
-    fcp_code code = fcpc_parse_text("test.fcp", text, strlen(text), NULL, d, &program);
-    if (code == FCP_OK) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &b.plan);
-    cr_assert_eq(code, FCP_OK, "%s", text);
+    b.plan = plan_of(text);
     fcp_plan_shape(b.plan, &b.shape);
     cr_assert_eq(fcp_session_create(b.plan, NULL, &session, &err), FCP_OK, "%s", err.message);
     cr_assert_eq(fcp_packed_alloc(&b.shape, ALL, &b.packed, &err), FCP_OK);
@@ -37,8 +34,6 @@ static bench run_text(const char *text) {
     for (int pass = 0; pass < FCP_PASSES; pass++)
         cr_assert_eq(fcp_session_run_packed(session, b.plan, (fcp_pass)pass, &b.packed, NULL, &err), FCP_OK);
     fcp_session_free(session);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
     return b;
 }
 static void judge(bench *b) {

@@ -5,6 +5,7 @@
 #include "tests/oracle/small_examples.h"
 #include "tests/support/amount.h"
 #include "tests/support/nccl_agree.h"
+#include "tests/support/scatter.h"
 
 enum { SMALL = sizeof small_examples / sizeof *small_examples, OTHERS = sizeof other_examples / sizeof *other_examples };
 
@@ -56,5 +57,24 @@ Test(nccl_examples, all) {
             cr_assert(there, "%s is not among the small examples", name);
         }
         globfree(&files);
+    }
+}
+
+/* Plans that compute blocks away from home, with Q, states, O and dQ on the wire. */
+Test(nccl_examples, scattered) {
+    for (uint64_t seed = 1; seed < 1 + amount(3, 20); seed++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = %u; gpus = %u }\n"
+                 "batch { lengths = [%u, 150] }\nplan { mask = causal; block = 128 }\n",
+                 1 + (uint32_t)(seed % 2), 3 - (uint32_t)(seed % 2), 300 + 40 * (uint32_t)seed);
+        scatter by = scatter_new(seed);
+        by.one_range = true;
+        PROCESS_PARENT_BEGINS();
+        fcp_plan *plan = scatter_plan(text, &by);
+        PROCESS_PARENT_ENDS();
+        task t = {.plan = plan, .graph_from = seed % 2 ? 1 : UINT32_MAX, .times = 1, .seed = seed, .odd = 99};
+        agree(&t, text);
+        fcp_plan_free(plan);
     }
 }

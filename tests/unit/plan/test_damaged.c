@@ -11,6 +11,7 @@
 #include "fuzz/reseal.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/temporary.h"
 
 #define CLUSTER "cluster { gpus = 2 }\n"
@@ -40,15 +41,7 @@ static uint64_t next(uint64_t *state) { /* splitmix64 */
 }
 
 static uint8_t *bytes_of(const char *text, size_t *out_size) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("test", text, strlen(text), NULL, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    if (code) {
-        char *shown = fcpc_diagnostics_render(d, false);
-        cr_assert(false, "%s", shown);
-    }
+    fcp_plan *plan = plan_of(text);
     char path[TEMPORARY];
     cr_assert(temporary_file(path, "damaged") && !fcp_plan_save(plan, path, NULL));
     *out_size = plan->file_size;
@@ -58,8 +51,6 @@ static uint8_t *bytes_of(const char *text, size_t *out_size) {
     fclose(f);
     unlink(path);
     fcp_plan_free(plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
     return bytes;
 }
 

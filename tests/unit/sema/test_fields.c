@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "compiler/sema/program.h"
-#include "runtime/base/sha256.h"
 #include "runtime/base/npy.h"
 #include "tests/support/temporary.h"
 
@@ -180,20 +179,6 @@ Test(fields, endless_files) {
         cr_expect_not_null(strstr(m.said, "gives more than 256 MiB and is no regular file"), "%s", m.said);
         free_made(&m);
     }
-}
-
-Test(fields, sha256) {
-    uint8_t hash[32], of_file[32];
-    cr_assert(fcp_sha256_of("abc", 3, hash));
-    cr_expect_arr_eq(hash, "\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c"
-                           "\xb4\x10\xff\x61\xf2\x00\x15\xad", 32);
-    char path[TEMPORARY];
-    cr_assert(temporary_file(path, "field"));
-    write_bytes(path, "abc", 3);
-    cr_assert_eq(fcp_sha256_file(path, of_file), 0);
-    cr_expect_arr_eq(of_file, hash, 32);
-    unlink(path);
-    cr_expect_neq(fcp_sha256_file(path, of_file), 0);
 }
 
 /* --- what the plan keeps ------------------------------------------------------------------------------------------ */

@@ -12,6 +12,7 @@
 #include "compiler/base/text.h"
 #include "tests/support/hand_plan.h"
 #include "tests/support/temporary.h"
+#include "tests/support/plan_of.h"
 
 /* A plan by hand, with the records a picture needs besides. */
 typedef struct fixture {
@@ -336,21 +337,6 @@ Test(show, ranks_without_work) {
 
 /* --- golden files: real plans ------------------------------------------------------------------------------------ */
 
-static fcp_plan *plan_of(const char *name, const char *program) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *parsed = NULL;
-    fcp_plan *plan = NULL;
-    cr_assert(d);
-    fcp_code code = fcpc_parse_text(name, program, strlen(program), NULL, d, &parsed);
-    if (!code) code = fcpc_plan(parsed, NULL, 0, NULL, d, NULL, &plan);
-    char *said = fcpc_diagnostics_render(d, false);
-    cr_assert_eq(code, FCP_OK, "%s", said);
-    free(said);
-    fcpc_program_free(parsed);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
-
 /* Compares with tests/golden/show/NAME and ends the text; GOLDEN_UPDATE=1 writes the file instead. */
 static void golden(const char *name, text *t) {
     char path[128], expected[512] = "";
@@ -383,7 +369,7 @@ static const char LAMBDA[] = "model { heads = 32; kv_heads = 8; head_dim = 128; 
                              "       strategy = fcp(coalesce = 4, buffers = 3); passes = forward, backward }\n";
 
 Test(show, golden_lambda) {
-    fcp_plan *plan = plan_of("lambda.fcp", LAMBDA);
+    fcp_plan *plan = plan_named("lambda.fcp", LAMBDA);
     text ascii = draw(plan, 80, false, false), unicode = draw(plan, 100, true, true), svg = {0};
     check_lines(ascii.at, 80, false);
     cr_assert_eq(show_svg(plan, &svg, NULL), FCP_OK);
@@ -396,7 +382,7 @@ Test(show, golden_lambda) {
 }
 
 Test(show, golden_ring) {
-    fcp_plan *plan = plan_of("ring.fcp", "cluster { nodes = 1; gpus = 6 }\n"
+    fcp_plan *plan = plan_named("ring.fcp", "cluster { nodes = 1; gpus = 6 }\n"
                                          "batch { lengths = [20000, 3000 x 2] }\n"
                                          "plan { mask = causal(); strategy = ring(coalesce = 2); passes = forward }\n");
     text t = draw(plan, 80, false, false), page = {0};
@@ -409,7 +395,7 @@ Test(show, golden_ring) {
 
 /* Many ranks are folded; a stored plan draws as the fresh one does. */
 Test(show, golden_folded) {
-    fcp_plan *plan = plan_of("folded.fcp", "cluster { nodes = 12; gpus = 8 }\n"
+    fcp_plan *plan = plan_named("folded.fcp", "cluster { nodes = 12; gpus = 8 }\n"
                                            "batch { lengths = [131072, 32768 x 8, 4096 x 32] }\n"
                                            "plan { mask = causal(); block = 1024; strategy = zigzag }\n");
     text t = draw(plan, 80, false, false), svg = {0};

@@ -8,20 +8,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/show/zoom.h"
 #include "compiler/base/text.h"
-
-static fcp_plan *plan_of(const char *program) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *parsed = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("a.fcp", program, strlen(program), NULL, d, &parsed);
-    if (code == FCP_OK) code = fcpc_plan(parsed, NULL, 0, NULL, d, NULL, &plan);
-    char *said = fcpc_diagnostics_render(d, false);
-    cr_assert_eq(code, FCP_OK, "%s", said);
-    free(said);
-    fcpc_program_free(parsed);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
+#include "tests/support/plan_of.h"
 
 static void holds(const fcp_plan *plan, zoom_view view) {
     arena memory = {0};

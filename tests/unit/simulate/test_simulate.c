@@ -6,6 +6,7 @@
 
 #include "compiler/fcpc.h"
 #include "compiler/simulate/simulate.h"
+#include "tests/support/plan_of.h"
 
 /* Round figures: a FULL cell takes 1 us, a PARTIAL one 2 us, a row item 3 us, a launch 10 us; memory costs next to nothing. */
 static const char round_figures[] = "gpu test\nsms 100 \"t\"\nsmall 0 us \"t\"\n"
@@ -20,20 +21,6 @@ static sim_profile profile_of(const char *text) {
     fcp_error err = {0};
     cr_assert_eq(sim_profile_read("test", text, strlen(text), &p, &err), FCP_OK, "%s", err.message);
     return p;
-}
-
-static fcp_plan *plan_of(const char *source) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    char *said = fcpc_diagnostics_render(d, false);
-    cr_assert_eq(code, FCP_OK, "%s", said);
-    free(said);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
 }
 
 /* A plan for `ranks` GPUs of one node, 16 heads of 64, `tokens` tokens each in one sequence of all, in chunks of one unit. */

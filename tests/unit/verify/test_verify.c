@@ -6,7 +6,10 @@
 #include <sys/resource.h>
 
 #include "compiler/fcpc.h"
+#include "tests/support/moved_tables.h"
 #include "tests/support/plan_damage.h"
+#include "tests/support/plan_of.h"
+#include "tests/support/scatter.h"
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
@@ -51,21 +54,44 @@ static const char *const programs[] = {
     "score bias = s * 0.5 + far[(q + k) % 3] * abs(s)\n"
     "plan { mask = m; score = bias; sink = [1.0, 0.0, -2.0, 0.5]; block = 128; passes = forward, backward }",
 };
-enum { PROGRAMS = sizeof programs / sizeof *programs };
+/* Those below are planned by a scatter, whose seed is the program's number: work runs anywhere, in ranges of heads. */
+#define SCATTERED                                                                                                      \
+    "model { heads = 8; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [900, 300, 130 x 3, 40 x 4] }\n"             \
+    "cluster { nodes = 2; gpus = 2 }\nplan { mask = causal; block = 128; passes = forward, backward; "
+static const char *const scattered[] = {
+    SCATTERED "strategy = fcp(coalesce = 2, buffers = 3); layout = contiguous }",
+    SCATTERED "strategy = fcp(coalesce = 1, buffers = 1); layout = planned }",
+    SCATTERED "strategy = fcp(coalesce = 4, buffers = 2); layout = zigzag }",
+    MODEL "batch { lengths = [200:1400, 1:600 x 5, 500:130, 300 x 3] }\ncluster { nodes = 1; gpus = 3 }\n"
+    "plan { mask = full; block = 256; strategy = fcp(coalesce = 2, buffers = 2); layout = contiguous; "
+    "passes = forward, backward }",
+};
+/* And two plans are made by hand, before the others. */
+enum {
+    BY_HAND = -2,
+    PROGRAMS = sizeof programs / sizeof *programs,
+    ALL = PROGRAMS + 2 * sizeof scattered / sizeof *scattered /* each by two scatters */
+};
 
-static fcp_plan *plan_of(const char *text) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("test", text, strlen(text), NULL, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    if (code) {
-        char *shown = fcpc_diagnostics_render(d, false);
-        cr_assert(false, "%s", shown);
+/* The tables of plan `number`, from BY_HAND to ALL. */
+static void subject(int number, tables *t) {
+    if (number < 0) {
+        if (number == BY_HAND) moved_make(t, NULL);
+        else hand_make(t);
+        tables_plan(t);
+        return;
     }
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
+    fcp_plan *plan;
+    if (number < PROGRAMS) {
+        plan = plan_of(programs[number]);
+    } else {
+        const scatter s = scatter_new((uint64_t)number);
+        plan = scatter_plan(scattered[(number - PROGRAMS) / 2], &s);
+        cr_assert(plan);
+    }
+    tables_copy(t, plan);
+    tables_plan(t);
+    fcp_plan_free(plan);
 }
 
 enum { KINDS = sizeof kinds / sizeof *kinds, TRIES = 12 };
@@ -81,7 +107,7 @@ static void check_where(const fcp_error *err) {
     unsigned rank, instruction, stage;
     char pass[16], queue[16], op[16];
     const fcp_where *w = &err->where;
-    if (sscanf(err->message, "%15[a-z], rank %u, %15[a-z] instruction %u (%15[a-z], stage %u)", pass, &rank, queue,
+    if (sscanf(err->message, "%15[a-z], rank %u, %15[a-z] instruction %u (%15[a-z_], stage %u)", pass, &rank, queue,
                &instruction, op, &stage) == 6) {
         cr_expect_eq(w->rank, rank);
         cr_expect_eq(w->stage, stage);
@@ -111,26 +137,20 @@ Test(verify, stops_when_told) {
 
 Test(verify, every_damage_is_caught_by_name) {
     uint32_t done[KINDS] = {0}, plans[KINDS] = {0};
-    for (int program = -1; program < PROGRAMS; program++) {
-        tables hand;
-        fcp_plan *plan;
-        if (program < 0) {
-            hand_make(&hand);
-            plan = tables_plan(&hand);
-        } else {
-            plan = plan_of(programs[program]);
-        }
+    for (int number = BY_HAND; number < ALL; number++) {
+        tables whole;
+        subject(number, &whole);
         for (int k = 0; k < KINDS; k++) {
             uint32_t before = done[k];
             for (int try = 0; try < TRIES; try++) {
                 tables t;
                 fcp_error err = {0};
-                draw d = {(uint64_t)(program + 1) * 1000003 + (uint64_t)k * 1009 + (uint64_t)try, 0};
-                tables_copy(&t, plan);
+                draw d = {(uint64_t)(number + 1) * 1000003 + (uint64_t)k * 1009 + (uint64_t)try, 0};
+                tables_copy(&t, &whole.plan);
                 if (kinds[k].apply(&t, &d)) {
                     fcp_code code = judge(&t, &err);
                     done[k]++;
-                    cr_expect(named_right(&kinds[k], code), "%s, plan %d, try %d: %s %s", kinds[k].name, program, try,
+                    cr_expect(named_right(&kinds[k], code), "%s, plan %d, try %d: %s %s", kinds[k].name, number, try,
                               fcp_code_name(code), err.message);
                     check_where(&err);
                 }
@@ -138,45 +158,36 @@ Test(verify, every_damage_is_caught_by_name) {
             }
             plans[k] += done[k] > before;
         }
-        if (program < 0)
-            tables_free(&hand);
-        else
-            fcp_plan_free(plan);
+        tables_free(&whole);
     }
     for (int k = 0; k < KINDS; k++)
         cr_expect(plans[k] >= 1 && done[k] >= 3, "%s: done %u times", kinds[k].name, done[k]);
 }
 
 Test(verify, correct_plans_pass) {
-    for (int program = 0; program < PROGRAMS; program++) {
-        fcp_plan *plan = plan_of(programs[program]);
+    for (int number = BY_HAND; number < ALL; number++) {
         tables t;
         fcp_error err = {0};
-        tables_copy(&t, plan);
-        cr_expect_eq(judge(&t, &err), FCP_OK, "plan %d: %s", program, err.message);
+        subject(number, &t);
+        cr_expect_eq(judge(&t, &err), FCP_OK, "plan %d: %s", number, err.message);
         fcp_verify_report report;
-        cr_assert_eq(fcp_plan_verify(plan, NULL, &report, &err), FCP_OK);
-        cr_expect_eq(report.tiles, plan->tiles_count);
-        cr_expect_eq(report.instructions, plan->instrs_count);
+        cr_assert_eq(fcp_plan_verify(&t.plan, NULL, &report, &err), FCP_OK);
+        cr_expect_eq(report.tiles, t.tiles_count);
+        cr_expect_eq(report.instructions, t.instrs_count);
         uint64_t sends = 0;
         PLACES (&t, p)
             for (uint32_t i = 0; OP(p, LAUNCH) && i < p.x->b; i++) sends += transfer_in(&t, &p, i)->dir == FCP_SEND;
         cr_expect_eq(report.transfers, sends);
         for (int f = 0; f < FCP_FABRICS; f++) cr_expect_leq(report.delta[FCP_FORWARD][f], report.rounds[FCP_FORWARD]);
-        cr_expect_eq(report.rounds[FCP_FORWARD], plan->summary->rounds);
+        cr_expect_eq(report.rounds[FCP_FORWARD], t.summary->rounds);
         tables_free(&t);
-        fcp_plan_free(plan);
     }
 }
 
 Test(verify, every_figure_of_the_summary) {
-    for (int program = -1; program < PROGRAMS; program++) {
+    for (int number = BY_HAND; number < ALL; number++) {
         tables t;
-        fcp_plan *plan = program < 0 ? NULL : plan_of(programs[program]);
-        if (plan)
-            tables_copy(&t, plan);
-        else
-            hand_make(&t);
+        subject(number, &t);
         uint64_t *figures = (uint64_t *)t.summary;
         size_t n = sizeof *t.summary / sizeof *figures;
         for (size_t i = 0; i < n; i++)
@@ -188,18 +199,17 @@ Test(verify, every_figure_of_the_summary) {
                 bool memory = &figures[i] == &t.summary->slots_max || &figures[i] == &t.summary->backward_slots_max ||
                               &figures[i] == &t.summary->memory_peak_bytes;
                 cr_expect_eq(code, memory ? FCP_E_VERIFY_MEMORY : FCP_E_VERIFY_SUMMARY, "figure %zu of plan %d: %s %s",
-                             i, program, fcp_code_name(code), err.message);
+                             i, number, fcp_code_name(code), err.message);
                 figures[i] = keep;
             }
         tables_free(&t);
-        fcp_plan_free(plan);
     }
 }
 
 /* Every number of every table, changed by itself, is noticed, but for those that are the caller's choice, that make a
  * plan another right one (a wait for more than needed), or that only the mask could judge. */
 static bool free_to_differ(const tables *t, int section, uint64_t record, size_t offset) {
-    static const size_t problem[] = {
+    static const size_t choices[] = {
         offsetof(fcp_problem, dtype), /* fp16 is as large as bf16 */
         offsetof(fcp_problem, layout),    offsetof(fcp_problem, strategy), offsetof(fcp_problem, topology),
         offsetof(fcp_problem, block),     offsetof(fcp_problem, coalesce), offsetof(fcp_problem, buffers), /* more */
@@ -208,8 +218,8 @@ static bool free_to_differ(const tables *t, int section, uint64_t record, size_t
         offsetof(fcp_problem, scale),     offsetof(fcp_problem, scale) + 4};
     switch (section) {
     case FCP_SECTION_PROBLEM:
-        for (size_t i = 0; i < sizeof problem / sizeof *problem; i++)
-            if (problem[i] == offset) return true;
+        for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+            if (choices[i] == offset) return true;
         return false;
     case FCP_SECTION_SHAPES: return offset == offsetof(fcp_shape_rec, first_run);
     case FCP_SECTION_RUNS: return offset != offsetof(fcp_run, row);
@@ -224,13 +234,9 @@ static bool free_to_differ(const tables *t, int section, uint64_t record, size_t
 }
 
 Test(verify, every_number_matters) {
-    for (int program = -1; program < PROGRAMS; program += 3) {
+    for (int number = BY_HAND; number < ALL; number += number == BY_HAND ? 1 : 3) {
         tables t;
-        fcp_plan *plan = program < 0 ? NULL : plan_of(programs[program]);
-        if (plan)
-            tables_copy(&t, plan);
-        else
-            hand_make(&t);
+        subject(number, &t);
         const struct {
             void *at;
             uint64_t count;
@@ -244,7 +250,7 @@ Test(verify, every_number_matters) {
         for (int s = 0; s < FCP_SECTION_COUNT; s++)
             for (uint64_t n = sections[s].count * sections[s].size / 4, i = 0; i < n; i++) {
                 size_t offset = i * 4 % sections[s].size;
-                if (free_to_differ(&t, s, i * 4 / sections[s].size, offset) || (program >= 0 && next(&d) % 8)) continue;
+                if (free_to_differ(&t, s, i * 4 / sections[s].size, offset) || (number >= 0 && next(&d) % 8)) continue;
                 uint32_t *at = (uint32_t *)sections[s].at + i, keep = *at;
                 const uint32_t others[] = {keep + 1, keep - 1, keep ^ 0x80000000, keep ^ (uint32_t)next(&d),
                                            0,        FCP_NONE};
@@ -253,13 +259,12 @@ Test(verify, every_number_matters) {
                     if (others[o] == keep) continue;
                     *at = others[o];
                     fcp_code code = judge(&t, &err);
-                    cr_expect(code, "plan %d, section %d, record %llu, byte %zu: %u may be %u", program, s,
+                    cr_expect(code, "plan %d, section %d, record %llu, byte %zu: %u may be %u", number, s,
                               (unsigned long long)(i * 4 / sections[s].size), offset, keep, others[o]);
                 }
                 *at = keep;
             }
         tables_free(&t);
-        fcp_plan_free(plan);
     }
 }
 

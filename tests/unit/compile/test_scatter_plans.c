@@ -1,4 +1,4 @@
-/* test_scatter.c: plans in which everything is drawn at random (scatter.h) verify, whatever is drawn; the same seed gives the
+/* test_scatter_plans.c: plans in which everything is drawn at random (scatter.h) verify, whatever is drawn; the same seed gives the
  * same plan; and among few of them everything occurs that a plan may hold. What the passes make of a small one is compared
  * with tests/golden/passes/scatter.txt; GOLDEN_UPDATE=1 rewrites that.
  *

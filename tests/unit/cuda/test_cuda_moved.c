@@ -1,0 +1,69 @@
+/* test_cuda_moved.c: CUDA sessions on plans in which blocks are computed away from home: partial and whole results, relays,
+ * merges on the way, drawn by the strategy of tests (scatter.h). The kernels run on fibers, the driver is the stand-in. */
+#include "runtime/judge/packed.h"
+#include "runtime/judge/reference.h"
+#include "tests/support/amount.h"
+#include "tests/support/cuda_stand.h"
+#include "tests/support/scatter.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1 };
+
+/* Runs both passes, the second time from a graph, and judges what came out. */
+static void run_judged(standin *x, const fcp_plan *plan, const char *what) {
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    x->plan = plan;
+    x->launched[0] = 0;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s: %s", what, err.message);
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+    fcp_packed_draw(&shape, ALL, 3, &packed);
+    for (int time = 0; time < 2; time++)
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s: %s; %s",
+                         what, err.message, x->trouble);
+    fcp_session_free(session);
+    fcp_check_report report = FCP_CHECK_START;
+    const fcp_check_options check = {.passes = plan->problem->passes, .threads = 2};
+    cr_assert_eq(fcp_check_run(plan, &check, &packed, &report, &err), FCP_OK, "%s: %s", what, err.message);
+    for (int t = 0; t < FCP_TENSORS; t++)
+        cr_assert(!report.tensor[t].checked || report.tensor[t].ok || report.tensor[t].verdict == FCP_NOTHING_FINITE,
+                  "%s: %s: error %g, naive %g, allowed %g at %lu", what, fcp_tensor_name((fcp_tensor)t),
+                  report.tensor[t].max_abs_error, report.tensor[t].reference_error, report.tensor[t].tolerance,
+                  (unsigned long)report.tensor[t].worst);
+    cr_assert_eq(x->live, 0);
+    cr_assert_eq(*x->trouble, 0, "%s: %s", what, x->trouble);
+    fcp_packed_free(&packed);
+}
+
+Test(cuda_moved, scattered_plans) {
+    static const char *const masks[] = {"causal", "full", "window(w = 100)", "lambda(sink = 9, window = 150)",
+                                        "shared_question(p = 40, answers = 3)", "prefix(p = 70)"};
+    static const char *const more[] = {"", "; deterministic = false", "; score = softcap(c = 20.0)", "; sink = 0.5"};
+    standin *x = stand();
+    uint32_t whole = 0, merged = 0;
+    for (uint64_t seed = 1; seed < 1 + amount(24, 300); seed++) {
+        char text[600];
+        uint32_t nodes = 1 + scatter_draw(seed, 100, 0, 2), gpus = 1 + scatter_draw(seed, 100, 1, 3);
+        uint32_t kv_heads = 1 + scatter_draw(seed, 100, 2, 2), dim = scatter_draw(seed, 100, 3, 4) ? 16 : 64;
+        snprintf(text, sizeof text,
+                 "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
+                 "batch { lengths = [%u, 130%s, 60] }\nplan { mask = %s; block = 128%s }\n",
+                 kv_heads * (1 + scatter_draw(seed, 100, 4, 2)), kv_heads, dim, scatter_draw(seed, 100, 5, 2) ? "bf16" : "fp16",
+                 nodes, gpus, 200 + scatter_draw(seed, 100, 6, 400), scatter_draw(seed, 100, 7, 4) ? "" : ":300",
+                 masks[scatter_draw(seed, 100, 8, 6)], more[scatter_draw(seed, 100, 9, dim == 64 ? 2 : 4)]);
+        scatter by = scatter_new(seed);
+        by.one_range = true;
+        by.whole = seed % 4 == 0;
+        fcp_plan *plan = scatter_plan(text, &by);
+        cr_assert_not_null(plan, "%s", text);
+        for (uint64_t b = 0; b < plan->blocks_count; b++) whole += plan->blocks[b].flags & FCP_BLOCK_WHOLE;
+        for (uint64_t i = 0; i < plan->instrs_count; i++) merged += plan->instrs[i].op == FCP_OP_MERGE;
+        run_judged(x, plan, text);
+        fcp_plan_free(plan);
+    }
+    cr_assert(whole > 10 && merged > 20, "%u whole blocks, %u merges", whole, merged);
+}
