@@ -102,7 +102,12 @@ Test(cuda, models) {
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
         "batch { lengths = [80] }\nplan { mask = causal; layout = contiguous }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n"};
+        "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n",
+        /* queries and keys apart, in groups of ranks: within a device, and from one to the other by messages */
+        "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [60:200, 130, 90:40, 5] }\nplan { mask = causal; block = 128; layout = zigzag(group = 2) }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 4 }\n"
+        "batch { lengths = [400, 3, 90] }\nplan { mask = full; block = 128; layout = contiguous(group = 2) }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
