@@ -317,7 +317,7 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     if (!code && !done) code = FCP_E_NO_MEMORY;
     for (int late = 0; !code && late < 2; late++) {
         uint32_t first = out->move_count;
-        put_bundles(b, FCP_OUT, done, late);
+        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : done, late); /* none is early: all are late */
         code = colour_bundles(b, first, &out_rounds[late]);
     }
     out->out = out_rounds[0] + out_rounds[1];
