@@ -1,6 +1,6 @@
 /* segments.c: which memory a transfer reads or writes.
  *
- * Requires: a verified plan, and the rank's arena laid out for the pass. Cost: constant; copying is linear in the bytes.
+ * Requires: a verified plan, and the rank's arena laid out for the pass. Cost: constant; copying is linear in bytes.
  */
 #include "runtime/exec/segments.h"
 
@@ -76,17 +76,27 @@ static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, 
  * a block holds both. */
 static uint32_t moved_tensors(const fcp_arena *a, const fcp_transfer *t, fcp_tensor out[FCP_SEGMENTS]) {
     static const struct {
-        uint8_t pass, cls, side, tensor;
-    } all[] = {{FCP_FORWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_Q},     {FCP_FORWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_K},
-               {FCP_FORWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_V},    {FCP_FORWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_O},
-               {FCP_FORWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_LSE},  {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_Q},
-               {FCP_BACKWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_K},   {FCP_BACKWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_V},
-               {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_O},    {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_DO},
-               {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_LSE},  {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_DQ},
-               {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_KV, FCP_TENSOR_DK}, {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_KV, FCP_TENSOR_DV}};
+        uint8_t pass, cls, holds, tensor;
+    } all[] = {
+        {FCP_FORWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_Q},
+        {FCP_FORWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_K},
+        {FCP_FORWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_V},
+        {FCP_FORWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_O},
+        {FCP_FORWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_LSE},
+        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_Q},
+        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_K},
+        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_V},
+        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_O},
+        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_DO},
+        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_LSE},
+        {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_DQ},
+        {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_KV, FCP_TENSOR_DK},
+        {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_KV, FCP_TENSOR_DV},
+    };
     uint32_t holds = a->plan->blocks[t->block].holds, count = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].pass == a->pass && all[i].cls == t->cls && all[i].side & holds) out[count++] = (fcp_tensor)all[i].tensor;
+        if (all[i].pass == a->pass && all[i].cls == t->cls && all[i].holds & holds)
+            out[count++] = (fcp_tensor)all[i].tensor;
     return count;
 }
 
@@ -119,8 +129,9 @@ uint32_t fcp_segments_caller(const fcp_arena *a, const fcp_tensors *tensors, con
     for (uint32_t i = 0; i < count; i++) {
         bool keys = fcp_tensor_of_keys(moved[i]);
         size_t head = moved[i] == FCP_TENSOR_LSE ? sizeof(float) : head_bytes(p);
-        size_t shared = keys ? 1 : group, taken = keys ? 1 : p->range_sub; /* heads of each KV head: all, and the range's */
-        size_t row = p->kv_heads * shared * head, before = (range->kv_first * shared + (keys ? 0 : range->sub_first)) * head;
+        size_t shared = keys ? 1 : group, taken = keys ? 1 : p->range_sub; /* of each KV head: all heads, the range's */
+        size_t row = p->kv_heads * shared * head;
+        size_t before = (range->kv_first * shared + (keys ? 0 : range->sub_first)) * head;
         fcp_strided *s = &out[i];
         *s = (fcp_strided){(char *)fcp_tensors_get(tensors, moved[i]) + t->place * row + before, t->tokens, row,
                            p->range_kv, shared * head, taken * head};

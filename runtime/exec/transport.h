@@ -137,8 +137,8 @@ typedef struct fcp_wires {
     char *packed;
     size_t packed_capacity;
 } fcp_wires;
-/* Makes the wires, and packs what is sent. tensors: the caller's, of this rank; they may be NULL where no transfer is at
- * the caller's side. */
+/* Makes the wires, and packs what is sent. tensors: the caller's, of this rank; they may be NULL where no transfer is
+ * at the caller's side. */
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
                         fcp_error *err);
 /* The group is complete: unpacks what was received. */
