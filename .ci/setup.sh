@@ -38,6 +38,7 @@ header stdio.h libc6-dev
 header criterion/criterion.h libcriterion-dev
 header isa-l/crc.h libisal-dev
 header openssl/evp.h libssl-dev
+header nettle/sha2.h nettle-dev
 header openblas_config.h libopenblas-dev
 library librsvg-2.so.2 librsvg2-2
 if command -v clang > /dev/null 2>&1; then

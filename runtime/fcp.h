@@ -252,15 +252,15 @@ typedef struct fcp_session_options {
  * 32 threads are inside OpenBLAS at once, over all sessions of the process.
  *
  * "cuda" with "local" runs all ranks in this process on its devices: rank r on device r modulo their number. Plans
- * must be bf16 or fp16.
+ * must be bf16 or fp16, and their blocks of all heads.
  *
  * "cuda" with "nccl" runs one rank, on one device; each other rank is another process, here or on another machine.
  * All processes create their sessions at the same time, from the same plan and with the same options (this is
  * compared), run the same passes in the same order, and free their sessions. If one process does not do its part, the
  * others wait for it, at most timeout_s.
  *
- * Errors: FCP_E_BACKEND: no such backend or transport, or a library or device that it needs is missing;
- * FCP_E_NO_MEMORY: the message says how much is needed and how much there is; FCP_E_START: the processes do not find
+ * Errors: FCP_E_BACKEND: no such backend or transport, a library or device that it needs is missing, or it cannot run
+ * such plans; FCP_E_NO_MEMORY: the message says how much is needed and how much there is; FCP_E_START: the processes do not find
  * each other, or do not agree; FCP_E_ARCH, FCP_E_COMPILE, FCP_E_TENSOR, FCP_E_HEADS: there are no kernels for the
  * device or the plan. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,

@@ -7,7 +7,7 @@
  * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
  * must be over, because only then are its slots free again and the partials that it sends complete. And the rank's
  * own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
- * stage <= s that receives something, and for the last launch of a stage < s that sends a result, because its slot
+ * stage <= s that receives something (where tiles run anywhere, tiles do not wait for results that come back), and for the last launch of a stage < s that sends a result, because its slot
  * may be used again. Backward, a launch that sends Q from home waits until delta of the blocks that leave is computed, which
  * comes first. Results that come home whole are waited for before the copies out. There are no other waits, and every rank
  * launches its rounds in the same order.
@@ -60,17 +60,16 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { STRETCH = 1 << 18 }; /* moves between two looks at stop */
-/* It receives what computing may wait for; it sends a result that computing made; it receives a result at home; it sends Q
- * from home. */
-enum { SIDE_RECEIVES = 1, SIDE_RESULT = 2, SIDE_COMES_HOME = 4, SIDE_SENDS_Q = 8, SIDE_ROUND = 16 };
+/* It receives what tiles read; a partial result; a whole one; it sends a result that computing made; it sends Q from home. */
+enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_SENDS_Q = 16, SIDE_ROUND = 32 };
 
 static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
                              const move *m, const uint32_t *home) {
     static const uint8_t sends[FCP_CLASSES] = {[FCP_STATE] = SIDE_RESULT, [FCP_O] = SIDE_RESULT, [FCP_DKV] = SIDE_RESULT,
                                                [FCP_DQ] = SIDE_RESULT, [FCP_DQW] = SIDE_RESULT};
     static const uint8_t receives[FCP_CLASSES] = {
-        [FCP_KV] = SIDE_RECEIVES, [FCP_Q] = SIDE_RECEIVES,  [FCP_STATE] = SIDE_RECEIVES,  [FCP_DKV] = SIDE_RECEIVES,
-        [FCP_DQ] = SIDE_RECEIVES, [FCP_O] = SIDE_COMES_HOME, [FCP_DQW] = SIDE_COMES_HOME, [FCP_IN] = SIDE_RECEIVES};
+        [FCP_KV] = SIDE_RECEIVES, [FCP_Q] = SIDE_RECEIVES,  [FCP_STATE] = SIDE_PARTIAL,   [FCP_DKV] = SIDE_PARTIAL,
+        [FCP_DQ] = SIDE_PARTIAL,  [FCP_O] = SIDE_COMES_HOME, [FCP_DQW] = SIDE_COMES_HOME, [FCP_IN] = SIDE_RECEIVES};
     transfers[send] = (fcp_transfer){.peer = m->dst, .cls = m->cls, .fabric = m->fabric, .dir = FCP_SEND,
                                      .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->from};
     transfers[receive] = (fcp_transfer){.peer = m->src, .cls = m->cls, .fabric = m->fabric, .dir = FCP_RECV,
@@ -208,7 +207,7 @@ typedef struct rank_emitter {
     uint32_t visit, visit_end;      /* visits not yet attended */
     uint32_t reduce, reduce_end;
     uint32_t final, final_end;
-    uint32_t received, sent_result, came_home; /* how far the communication queue must be: see the head comment */
+    uint32_t received, partials, sent_result, came_home; /* how far the communication queue must be: see the head comment */
     uint32_t delta;                 /* how far the computing queue must be before Q leaves home */
     uint32_t *computed;             /* per stage: instructions of the computing queue after it */
 } rank_emitter;
@@ -224,6 +223,7 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
         wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > wait ? x->delta : wait);
         push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = x->side - first, .c = round});
         if (is & SIDE_RECEIVES) x->received = x->comm.count;
+        if (is & SIDE_PARTIAL) x->partials = x->comm.count;
         if (is & SIDE_RESULT) x->sent_result = x->comm.count;
         if (is & SIDE_COMES_HOME) x->came_home = x->comm.count;
     }
@@ -272,8 +272,12 @@ static void compute_stage(rank_emitter *x, uint32_t stage, uint32_t result_befor
     bool visits = x->visit < x->visit_end && l->schedule->visit_stage[x->visit] == stage;
     bool reduces = x->reduce < x->reduce_end &&
                    l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
-    if (visits || reduces) wait_for(&x->compute, stage, x->received > result_before ? x->received : result_before);
+    uint32_t inputs = x->received > result_before ? x->received : result_before;
+    uint32_t all = x->partials > inputs ? x->partials : inputs;
+    if (l->traffic->tile_q && visits) wait_for(&x->compute, stage, inputs); /* tiles do not wait for what comes back */
+    else if (visits || reduces) wait_for(&x->compute, stage, all);
     attend(x, stage, false);
+    if (reduces) wait_for(&x->compute, stage, all);
     add_partials(x, stage);
     make_results(x, stage);
 }
@@ -356,7 +360,7 @@ static fcp_code emit_pass(emitter *e, fcp_pass pass) {
             return FCP_E_NO_MEMORY;
         x.compute = (queue){.instr = e->instrs + e->instr_count};
         x.comm = (queue){.instr = e->comm};
-        x.received = x.sent_result = x.came_home = x.delta = 0;
+        x.received = x.partials = x.sent_result = x.came_home = x.delta = 0;
         emit_rank(&x);
         fcp_stream *streams = e->streams + ((size_t)pass * ranks + r) * FCP_QUEUES;
         streams[FCP_COMPUTE] = (fcp_stream){(uint32_t)e->instr_count, x.compute.count};

@@ -164,10 +164,12 @@ static fcp_code put_dependents(builder *b) {
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!back && t->hops[f].parent == FCP_NONE) continue;
+            if (!b->s->levelled) { /* then no Q moves, and units go back as they came */
+                start[(back ? b->s->back[b->pass].last : b->s->last_stage)[f] + 1] += t->hops[f].units;
+                continue;
+            }
             const trip of = trip_of(b, f, back);
-            if (!of.stages) start[of.stage + 1] += of.units;
-            else
-                for (uint32_t u = 0; u < of.units; u++) start[of.stages[u] + 1]++;
+            for (uint32_t u = 0; u < of.units; u++) start[of.stages[u] + 1]++;
         }
     start[0] = b->out->move_count;
     for (uint32_t i = 0; i <= stages; i++) start[i + 1] += start[i];

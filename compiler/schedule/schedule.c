@@ -9,7 +9,8 @@
  * Cost: that of the colouring (colour.c), then linear; of levelling, units times the full stages that each passes over.
  *
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i /
- * coalesce. What arrives in stage s is computed in stage s, beside the rounds of later stages. A forward may leave one
+ * coalesce. What arrives in stage s is computed in stage s (or, where tiles run anywhere, perhaps later), beside the rounds
+ * of later stages. A forward may leave one
  * stage after the hop that it passes on. A return may leave `buffers` stages after the last stage that added to it:
  * its launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one
  * stage after it came.
@@ -26,8 +27,12 @@
  * there, which costs no further visit. Q blocks without others fill the rank's stages to an even
  * load: stage 0 first, to hide the first rounds and the reshuffle; then the last stage, if results must be reshuffled
  * back; then the lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at
- * the price of a visit. Where results travel home, `buffers` stages follow the last arrival, which only such Q blocks
- * fill: they hide the returns.
+ * the price of a visit.
+ *
+ * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a rank
+ * that has half of its work in one stage delays all. So a tile waits for a stage in which the rank has less than its share,
+ * those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage. `buffers` stages
+ * follow the last arrival, which local tiles fill: they hide the returns.
  */
 #include "compiler/schedule/schedule.h"
 
@@ -234,7 +239,7 @@ typedef struct row {
     uint32_t rank;
     uint32_t hop;         /* that brings Q; FCP_NONE: Q is at home there */
     uint32_t local_stage; /* in which those run whose KV is at home there; FCP_NONE: not chosen yet */
-    uint64_t work;        /* pairs of all of them */
+    uint64_t work, local; /* pairs: of all of them, and of those */
 } row;
 
 /* One rank's rows, by Q block: rows[which[0]] to rows[which[count - 1]]. */
@@ -244,27 +249,15 @@ typedef struct bench {
     const uint32_t *which;
     uint32_t count;
     uint64_t *load; /* per stage: pairs computed */
+    /* where tiles run anywhere */
+    uint32_t *stage_of; /* per tile: the stage of those whose KV comes from elsewhere */
+    uint32_t *next;     /* per stage that is full: a later one, and all between are full, too */
 } bench;
 
 /* Loops over tiles are compiled twice: where tiles run anywhere, and where all run at home, which is faster. */
 static inline uint32_t tile_at(const bench *here, uint32_t i, bool anywhere) { return anywhere ? here->tiles[i] : i; }
 
-static uint64_t local_work(const builder *b, const bench *here, const row *r) {
-    uint64_t work = 0;
-    for (uint32_t i = r->first; i < r->end; i++) {
-        uint32_t t = tile_at(here, i, here->tiles);
-        if (b->t->tile_kv[t] == FCP_NONE) work += b->p->tile_pairs[t];
-    }
-    return work;
-}
-
-/* The stage in which KV and Q of a tile are both there; floor: the stage of Q. */
-static inline uint32_t ready_stage(const builder *b, uint32_t kv_hop, uint32_t floor) {
-    uint32_t stage = b->out->last_stage[kv_hop];
-    return stage > floor ? stage : floor;
-}
-
-/* Puts rows that need nothing remote into the rank's stages. */
+/* Puts rows' local tiles into the rank's stages, where those have no stage yet. */
 static void fill_stages(const builder *b, bench *here, uint64_t share) {
     const bool back = b->p->program->layout != FCP_LAYOUT_PLANNED;
     uint32_t last = b->stages - 1, after = b->arrivals;
@@ -282,33 +275,33 @@ static void fill_stages(const builder *b, bench *here, uint64_t share) {
                         if (load[s] < load[to]) to = s;
             }
             r->local_stage = to;
-            load[to] += r->work;
+            load[to] += r->local;
         }
 }
 
-/* Adds up the work that has its stage already; returns all work. */
-static inline uint64_t load_stages(const builder *b, bench *here, bool anywhere) {
+/* All run at home: adds up the work that has its stage already; returns all work. Local tiles get the stage of the row's
+ * first visit. */
+static uint64_t load_at_home(const builder *b, bench *here) {
     const uint32_t *hop_of = b->t->tile_kv;
     const uint64_t *pairs = b->p->tile_pairs;
     uint64_t total = 0, *load = here->load;
-    memset(load, 0, b->stages * sizeof *load);
     for (uint32_t i = 0; i < here->count; i++) {
         row *r = &here->rows[here->which[i]];
         uint64_t local = 0, remote = 0;
-        uint32_t first = FCP_NONE, floor = anywhere && r->hop != FCP_NONE ? b->out->last_stage[r->hop] : 0;
-        for (uint32_t j = r->first; j < r->end; j++) {
-            uint32_t t = tile_at(here, j, anywhere), f = hop_of[t];
+        uint32_t first = FCP_NONE;
+        for (uint32_t t = r->first; t < r->end; t++) {
+            uint32_t f = hop_of[t];
             if (f == FCP_NONE) {
                 local += pairs[t];
                 continue;
             }
-            uint32_t s = ready_stage(b, f, floor);
+            uint32_t s = b->out->last_stage[f];
             load[s] += pairs[t];
             remote += pairs[t];
             if (s < first) first = s;
         }
-        if (first == FCP_NONE && floor) first = floor; /* its Q is what it needs */
         r->local_stage = first;
+        r->local = local;
         r->work = local + remote;
         total += r->work;
         if (first != FCP_NONE) load[first] += local;
@@ -316,18 +309,70 @@ static inline uint64_t load_stages(const builder *b, bench *here, bool anywhere)
     return total;
 }
 
+/* The first stage from s on that has less than its share; b->stages: none. */
+static uint32_t stage_with_room(const builder *b, bench *here, uint32_t s, uint64_t share) {
+    uint32_t at = s;
+    while (at < b->stages && here->load[at] >= share) at = here->next[at];
+    for (uint32_t i = s, next; i < at; i = next) {
+        next = here->next[i];
+        here->next[i] = at;
+    }
+    return at;
+}
+
+/* Tiles run anywhere: the same, and stages for the tiles whose KV comes from elsewhere. A tile waits for a stage with room,
+ * from that in which its Q and KV are there. Rows from elsewhere choose first, since somebody waits for their results. */
+static uint64_t load_anywhere(const builder *b, bench *here) {
+    const uint32_t *hop_of = b->t->tile_kv;
+    const uint64_t *pairs = b->p->tile_pairs;
+    uint64_t total = 0, share, *load = here->load;
+    for (uint32_t s = 0; s < b->stages; s++) here->next[s] = s + 1;
+    for (uint32_t i = 0; i < here->count; i++) {
+        row *r = &here->rows[here->which[i]];
+        r->work = 0;
+        for (uint32_t j = r->first; j < r->end; j++) r->work += pairs[here->tiles[j]];
+        total += r->work;
+    }
+    share = total / b->stages;
+    for (int own = 0; own < 2; own++)
+        for (uint32_t i = 0; i < here->count; i++) {
+            row *r = &here->rows[here->which[i]];
+            if (own != (r->hop == FCP_NONE)) continue;
+            uint32_t floor = own ? 0 : b->out->last_stage[r->hop], first = FCP_NONE;
+            r->local = 0;
+            for (uint32_t j = r->first; j < r->end; j++) {
+                uint32_t t = here->tiles[j], f = hop_of[t];
+                if (f == FCP_NONE) {
+                    r->local += pairs[t];
+                    continue;
+                }
+                uint32_t ready = b->out->last_stage[f] > floor ? b->out->last_stage[f] : floor;
+                uint32_t s = stage_with_room(b, here, ready, share);
+                if (s == b->stages) s = ready;
+                here->stage_of[t] = s;
+                load[s] += pairs[t];
+                if (s < first) first = s;
+            }
+            if (first == FCP_NONE && floor) first = floor; /* its Q is what it needs */
+            r->local_stage = first;
+            if (!own) load[first] += r->local;
+            else if (first != FCP_NONE && load[first] < share) load[first] += r->local; /* with the first visit */
+            else r->local_stage = FCP_NONE;
+        }
+    return total;
+}
+
 /* Chooses the stage of every row's local tiles: see the head comment. */
 static void place_local(const builder *b, bench *here) {
-    uint64_t *load = here->load, total = here->tiles ? load_stages(b, here, true) : load_stages(b, here, false);
-    uint64_t share = total / b->stages;
+    uint64_t *load = here->load;
+    memset(load, 0, b->stages * sizeof *load);
+    uint64_t total = here->tiles ? load_anywhere(b, here) : load_at_home(b, here), share = total / b->stages;
     fill_stages(b, here, share);
-    for (uint32_t i = 0; i < here->count && load[0] < share; i++) {
+    for (uint32_t i = 0; !here->tiles && i < here->count && load[0] < share; i++) {
         row *r = &here->rows[here->which[i]];
-        if (!r->local_stage || r->hop != FCP_NONE) continue;
-        uint64_t local = local_work(b, here, r);
-        if (local == r->work || !local) continue; /* all of it is local and was put elsewhere: nothing was short */
-        load[r->local_stage] -= local;
-        load[0] += local;
+        if (!r->local_stage || r->local == r->work || !r->local) continue; /* no tile of it, or nothing was short */
+        load[r->local_stage] -= r->local;
+        load[0] += r->local;
         r->local_stage = 0;
     }
 }
@@ -412,10 +457,9 @@ static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *to
     for (uint32_t i = 0; i < here->count; i++) {
         const row *x = &here->rows[here->which[i]];
         bool early = is_early(b, here, x);
-        uint32_t floor = anywhere && x->hop != FCP_NONE ? out->last_stage[x->hop] : 0;
         for (uint32_t j = x->first; j < x->end; j++) {
             uint32_t t = tile_at(here, j, anywhere), f = b->t->tile_kv[t];
-            uint32_t stage = f == FCP_NONE ? x->local_stage : ready_stage(b, f, floor);
+            uint32_t stage = f == FCP_NONE ? x->local_stage : anywhere ? here->stage_of[t] : out->last_stage[f];
             uint32_t key = stage ? stage + 1 : !early;
             todo[n++] = (keyed){t, x->q, key};
             bucket[key + 1]++;
@@ -447,10 +491,12 @@ static fcp_code open_visits(builder *b, bench *here, size_t rows) {
     if (!b->where->exec) return FCP_OK;
     uint32_t *list = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
     uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
+    here->stage_of = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
+    here->next = ARENA_NEW(b->scratch, uint32_t, b->stages);
     out->visit_hop = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->home_first = ARENA_NEW(b->work, uint32_t, blocks);
     out->home_last = ARENA_ZNEW(b->work, uint32_t, blocks);
-    if (!list || !start || !out->visit_hop || !out->home_first || !out->home_last) return FCP_E_NO_MEMORY;
+    if (!list || !start || !here->stage_of || !here->next || !out->visit_hop || !out->home_first || !out->home_last) return FCP_E_NO_MEMORY;
     memset(out->home_first, 0xff, blocks * sizeof *out->home_first);
     if (!group_by(b->where->exec, sizeof *b->where->exec, tiles, ranks, start, list, b->x->stop))
         return FCP_E_INTERRUPTED;

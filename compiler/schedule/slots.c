@@ -120,6 +120,11 @@ static fcp_code held_slots(const builder *b, fcp_class cls, uint32_t first, uint
     return colour_lives(b->x, lives, end - first, b->stages, b->out->homes, b->out->count[cls]);
 }
 
+/* Is it Q of a whole block? */
+static inline bool is_whole(const builder *b, uint32_t f) {
+    return f >= b->t->keys && traffic_result(b->t, b->t->hops[f].block) == RESULT_WHOLE;
+}
+
 /* DKV or DQ of hops `first` to `end` - 1: where it adds up, and where it lands. */
 static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint32_t end) {
     const schedule *s = b->s;
@@ -133,7 +138,7 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     for (uint32_t f = first; f < end; f++) {
         const hop *of = &b->t->hops[f];
         if (life_of) life_of[f - first] = n;
-        if (traffic_return(b->t, of, FCP_BACKWARD) != cls) { /* a whole block: its dQ adds up where its tiles are */
+        if (is_whole(b, f)) { /* its dQ adds up where its tiles are */
             if (s->use_first[f] == FCP_NONE) continue;
             lives[n++] = (life){of->dst, s->use_first[f], free_after(b, of->dst, s->use_last[f]), &b->out->whole_dq[f]};
             continue;
@@ -144,7 +149,7 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
         into->birth = sooner(into->birth, back->last[f]); /* FCP_NONE: no tile of its own */
     }
     for (uint32_t f = first; f < end; f++)
-        if (traffic_return(b->t, &b->t->hops[f], FCP_BACKWARD) == cls)
+        if (!is_whole(b, f))
             lives[n++] = (life){b->t->hops[f].src, back->first[f], back->last[f] + b->buffers, &places->to[f]};
     return colour_lives(b->x, lives, n, b->stages, b->out->homes, b->out->count[cls]);
 }
@@ -160,7 +165,7 @@ static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     if (!lives || !life_of) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < b->t->count; f++) {
         const hop *of = &b->t->hops[f];
-        if (traffic_return(b->t, of, pass) != cls) continue;
+        if (!is_whole(b, f)) continue;
         life_of[f - first] = n;
         lives[n++] = (life){of->dst, s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f], back->last[f] + 1,
                             &places->from[f]};
@@ -169,7 +174,7 @@ static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     fcp_code code = colour_lives(b->x, lives, n, b->stages, b->out->homes, b->out->count[cls]);
     for (uint32_t f = first; !code && f < b->t->count; f++) {
         const hop *of = &b->t->hops[f];
-        if (traffic_return(b->t, of, pass) != cls) continue;
+        if (!is_whole(b, f)) continue;
         places->to[f] = of->parent == FCP_NONE ? b->out->home_slot[of->block] : places->from[of->parent];
     }
     return code;

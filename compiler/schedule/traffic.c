@@ -73,6 +73,7 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
     traffic *out = s->out;
     uint32_t first = out->count;
+    bool deep = false;
     if (s->room - first < count) {
         size_t room = 2 * s->room + count;
         if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
@@ -87,6 +88,7 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
         if (s->legs[i].src != src) {
             src = s->legs[i].src;
             parent = s->rank_hop[src];
+            deep = true;
         }
         out->hops[out->count] = (hop){.block = n->block, .src = src, .dst = dst, .parent = parent, .work = n->work[dst],
                                       .units = units, .cls = (uint8_t)n->cls,
@@ -94,7 +96,7 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
         s->rank_hop[dst] = out->count++;
     }
     out->units += (uint64_t)units * count;
-    for (uint32_t h = out->count; h-- > first;)
+    for (uint32_t h = out->count; deep && h-- > first;)
         if (out->hops[h].parent != FCP_NONE) out->hops[out->hops[h].parent].work += out->hops[h].work;
     return FCP_OK;
 }
@@ -120,7 +122,7 @@ static void sort_readers(const state *s, uint32_t readers) {
 static inline uint64_t tile_work(const state *s, uint32_t tile) {
     const problem *p = s->p;
     uint64_t pairs = p->tile_pairs[tile];
-    if (!s->where->exec || s->where->exec[tile] == s->where->home[p->tile_q[tile]]) return pairs;
+    if (!s->out->results || s->where->exec[tile] == s->where->home[p->tile_q[tile]]) return pairs;
     return pairs + (s->out->results[p->tile_q[tile]] == RESULT_PARTIAL ? pairs : pairs / 2);
 }
 

@@ -1,16 +1,15 @@
 /* sha256.h: SHA-256 of bytes, of files, and of several pieces one after the other. */
 #ifndef FCP_BASE_SHA256_H
 #define FCP_BASE_SHA256_H
+#include <nettle/sha2.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FCP_SHA256_BYTES = 32, FCP_SHA256_BLOCK = 64 };
+enum { FCP_SHA256_BYTES = SHA256_DIGEST_SIZE };
 
 /* A hash of pieces: begin it, add any number of pieces, end it. */
 typedef struct fcp_sha256 {
-    uint32_t state[8];
-    uint64_t size;                   /* bytes so far; the last size % FCP_SHA256_BLOCK of them wait in `rest` */
-    uint8_t rest[FCP_SHA256_BLOCK];
+    struct sha256_ctx state;
 } fcp_sha256;
 fcp_sha256 fcp_sha256_begin(void);
 void fcp_sha256_add(fcp_sha256 *h, const void *bytes, size_t size);

@@ -50,12 +50,13 @@ typedef struct fcp_arena {
     fcp_slots slots;
     size_t bytes;                          /* of all of it */
 
-    /* Of home tokens, and behind those of queries the transient slots of a class, whose letter stands there: Q, O, D (DQ)
-     * and W (DQW). A pass has those that it reads or writes; the others are NULL. */
-    void *q, *k, *v, *o, *d_o;      /* in the dtype; q: Q; d_o: Q; o: forward O, backward none */
-    float *lse, *delta;             /* [queries][heads]; lse: forward O, backward Q; delta: Q */
-    float *dq, *dk, *dv;            /* sums under way; dq: D */
-    void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype; dq_out: W */
+    /* Of home tokens. A pass has those that it reads or writes; the others are NULL. Behind home queries follow
+     * transient slots: of class Q in q, and backward in d_o, lse and delta; of class O, forward, in o and lse; of DQ in
+     * dq; and of DQW in dq_out. */
+    void *q, *k, *v, *o, *d_o;      /* in the dtype */
+    float *lse, *delta;             /* [queries][heads] */
+    float *dq, *dk, *dv;            /* sums under way */
+    void *dq_out, *dk_out, *dv_out; /* the finished sums, in the dtype */
     /* Transient slots. */
     char *kv;
     float *state, *dkv;

@@ -12,7 +12,7 @@
 typedef struct fcp_partials {
     uint32_t homes;             /* slots below are home slots, but of STATE */
     fcp_slots slots;            /* transient ones */
-    uint8_t *held[FCP_CLASSES]; /* per transient slot of STATE, DKV and DQ; one piece of memory, which begins at STATE's */
+    uint8_t *held[FCP_CLASSES]; /* per transient slot of STATE, DKV and DQ; one piece of memory, STATE's first */
 } fcp_partials;
 
 /* The class of the slots that a REDUCE, REDUCE_Q or MERGE adds. */

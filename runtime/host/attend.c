@@ -1,7 +1,7 @@
 /* attend.c: attention on the host: a visit, forward or backward, as matrix products and functions of rows.
  *
- * Requires: a verified plan. Rows, keys and values of the visit are in their slots. Backward also needs LSE and delta of
- *           the rows, and sums to add to.
+ * Requires: a verified plan. Rows, keys and values of the visit are in their slots. Backward also needs LSE and delta
+ *           of the rows, and sums to add to.
  * Gives:    O and LSE of the visit's rows if this is their last visit, else their running state; or dQ, dK, dV added
  *           to their sums. O and LSE of a state.
  * Cost:     4 (forward) or 10 (backward) * head_dim operations for each pair in a cell that is not NONE. K and V of a
@@ -13,8 +13,8 @@
  *           subtraction. A plan's score is evaluated in between, on natural logits. P and dS stay in float32.
  * Sinks.    A sink joins the sum when a row's last visit ends, or its state is finished. LSE then includes it, and the
  *           backward pass needs nothing more.
- * Heads.    A block has the heads of one range, and so have its rows in memory. Masks, scores and sinks count heads from
- *           the model's first.
+ * Heads.    A block has the heads of one range, and so have its rows in memory. Masks, scores and sinks count heads
+ *           from the model's first.
  * Masks.    A masked score is replaced, never computed with. Keys that a row may not see must not reach it even if
  *           they are NaN or infinite, but 0 * NaN is NaN. So where a job has masked pairs and such numbers, the
  *           product is done pair by pair.

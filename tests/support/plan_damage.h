@@ -53,7 +53,7 @@ static const damage kinds[] = {
     D(small_memory, E(MEMORY)),
     D(wait_cycle, E(DEADLOCK)),
     D(wait_for_more_than_there_is, E(DEADLOCK)),
-    D(drop_wait_for_arrival, E(PRESENCE)),
+    D(drop_wait_for_arrival, E(PRESENCE), E(SLOT)), /* SLOT: the same wait is for a result to leave a slot, too */
     D(early_launch, E(ORDER)),
     D(fewer_buffers, E(ORDER)),
     D(wrong_queue, E(ORDER)),

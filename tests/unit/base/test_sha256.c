@@ -41,7 +41,7 @@ Test(sha256, every_length_whole_and_in_pieces) {
         cr_assert_arr_eq(whole, want, HASH, "%zu bytes", size);
         fcp_sha256 h = fcp_sha256_begin();
         for (size_t at = 0, part; at < size; at += part) {
-            part = draw(2 * FCP_SHA256_BLOCK + 10); /* none, some, or more than a block */
+            part = draw(2 * SHA256_BLOCK_SIZE + 10); /* none, some, or more than a block */
             if (part > size - at) part = size - at;
             fcp_sha256_add(&h, bytes + at, part);
         }

@@ -145,7 +145,7 @@ static void try_seed(uint64_t seed, bool repeat) {
 }
 
 #ifdef PLAIN_TESTS
-enum { QUICK = 30, LONG = 100 };
+enum { QUICK = 10, LONG = 40 };
 #else
 enum { QUICK = 90, LONG = 2000 };
 #endif
@@ -208,6 +208,37 @@ Test(moved, arenas_are_what_plans_count) {
         free(homes);
         hand_free(h);
     }
+}
+
+/* A session goes from plan to plan: other slots, other ranges of heads, work at home and away. */
+Test(moved, a_session_goes_on_with_another_plan) {
+    const uint64_t lengths[] = {300, 90};
+    static const uint32_t ranges[][2] = {{0, 0}, {1, 2}, {2, 1}, {0, 0}, {1, 1}};
+    fcp_session *session = NULL;
+    hand *h[5];
+    for (uint32_t i = 0; i < 5; i++) {
+        const moved_options o = {.ranks = 3, .heads = 4, .kv_heads = 2, .head_dim = 16, .block = 128, .unit = 50,
+                                 .range_kv = ranges[i][0], .range_sub = ranges[i][1], .dtype = FCP_FP16, .mask = "odd",
+                                 .lengths = lengths, .count = 2, .kind = i == 3 ? MOVED_HOME : MOVED_ANY, .seed = i + 1};
+        fcp_packed packed = {0};
+        fcp_error err = {0};
+        fcp_shape shape;
+        fcp_session_options options = {.size = sizeof options, .compute_threads = 6, .timeout_s = 60};
+        cr_assert((h[i] = moved_make(&o)));
+        fcp_code code = i ? fcp_session_rebind(session, &h[i]->plan, &err)
+                          : fcp_session_create(&h[i]->plan, &options, &session, &err);
+        cr_assert(code == FCP_OK, "%s", err.message);
+        fcp_plan_shape(&h[i]->plan, &shape);
+        cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK);
+        fcp_packed_draw(&shape, ALL, i, &packed);
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert(fcp_session_run_packed(session, &h[i]->plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s",
+                      err.message);
+        judge(h[i], &packed, "another plan");
+        fcp_packed_free(&packed);
+    }
+    fcp_session_free(session);
+    for (uint32_t i = 0; i < 5; i++) hand_free(h[i]);
 }
 
 /* --- faults ------------------------------------------------------------------------------------------------------- */
