@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
+#include "tests/support/moved_tables.h"
 #include "tests/support/plan_damage.h"
+#include "tests/support/scatter.h"
 #include "fuzz/reseal.h"
 
 enum { MOST = 3, FORMAT_MOST = 12, TRIES = 6 };
@@ -153,20 +155,35 @@ static void damage_bytes(const char *folder, const uint8_t *sane, size_t size) {
     free(bytes);
 }
 
+static void seeds_of(const char *folder, const char *name, const fcp_plan *plan, unsigned number) {
+    size_t size;
+    uint8_t *bytes = bytes_of(plan, &size);
+    write_file(folder, name, bytes, size);
+    damage_bytes(folder, bytes, size);
+    damage_tables(folder, plan, number);
+    free(bytes);
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) stop("usage: make_seeds FOLDER");
     for (unsigned i = 0; i < SOUND; i++) {
         fcp_plan *plan = plan_of(sound[i].source);
-        size_t size;
-        uint8_t *bytes = bytes_of(plan, &size);
-        write_file(argv[1], sound[i].name, bytes, size);
-        damage_bytes(argv[1], bytes, size);
-        damage_tables(argv[1], plan, i);
-        free(bytes);
+        seeds_of(argv[1], sound[i].name, plan, i);
         fcp_plan_free(plan);
     }
+    tables hand; /* two in which work is done away from home */
+    moved_make(&hand, NULL);
+    seeds_of(argv[1], "moved", tables_plan(&hand), 3); /* a number that finds figures of the summary, as above */
+    tables_free(&hand);
+    const scatter any = scatter_new(8);
+    fcp_plan *plan = scatter_plan("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp16 }\n"
+                                  "batch { lengths = [260, 90] }\ncluster { gpus = 3 }\n"
+                                  "plan { mask = causal; block = 128; layout = contiguous }", &any);
+    if (!plan) stop("no plan by a scatter");
+    seeds_of(argv[1], "scatter", plan, 4);
+    fcp_plan_free(plan);
     unsigned all = 0;
     for (int c = 0; c < FCP_CODE_COUNT; c++) all += made[c];
-    printf("%d sound plans, %u damaged\n", SOUND, all);
+    printf("%d sound plans, %u damaged\n", SOUND + 2, all);
     return 0;
 }

@@ -239,8 +239,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
     return code ? code : fcp_plan_check_data(plan, err);
 }
 
-/* Every range of heads begins at a multiple of its size: ranges of equal size that share no head, and leave out none, do.
- * Of query heads it has as many as the problem states; a block that holds KV has all those of its KV heads. */
+/* Every range of heads begins at a multiple of its size: ranges of equal size that share no head, and leave out none,
+ * do. Of query heads it has as many as the problem states; a block that holds KV has all those of its KV heads. */
 static fcp_code check_heads(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     uint32_t shared = p->heads / p->kv_heads;
@@ -301,7 +301,8 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
         }
         if (code) break;
         if (k->tokens != tokens || k->home >= p->ranks || k->home_slot != homes[k->home]++ ||
-            k->heads >= plan->heads_count || !heads_fit(plan, k) || k->flags & ~FCP_BLOCK_WHOLE || (k->flags && !(k->holds & FCP_HOLDS_Q)))
+            k->heads >= plan->heads_count || !heads_fit(plan, k) || k->flags & ~FCP_BLOCK_WHOLE ||
+            (k->flags && !(k->holds & FCP_HOLDS_Q)))
             code = fcp_fail(err, FCP_E_PLAN_FORMAT,
                             "block %llu: %u tokens (its pieces: %llu), home %u, home slot %u, heads %u, flags %#x",
                             (ull)b, k->tokens, (ull)tokens, k->home, k->home_slot, k->heads, k->flags);

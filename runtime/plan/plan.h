@@ -21,8 +21,8 @@
  *
  * HEADS. A block holds its tokens for one range of heads. Most plans have one range, of all heads. All ranges are of
  * equal size: `range_kv` KV heads, and of each of them `range_sub` of the query heads that share it. A block that holds
- * KV has all query heads of its KV heads as its range, since any of them may read it: so one that holds Q as well has, too,
- * and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over all
+ * KV has all query heads of its KV heads as its range, since any of them may read it: so one that holds Q as well has,
+ * too, and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over all
  * blocks each (token, query head) has one home, and so has each (token, KV head). So ranges begin at multiples of their
  * size, which divides the number of heads.
  *

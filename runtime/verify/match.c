@@ -193,13 +193,18 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
     return !bad;
 }
 
-/* Adds what a rank moved to the facts: [class][fabric * 2 + dir] of tokens and transfers. IN and OUT of blocks that hold
- * KV alone are counted as if they were two classes more. */
+/* Adds what a rank moved to the facts: [class][fabric * 2 + dir] of tokens and transfers. IN and OUT of blocks that
+ * hold KV alone are counted as if they were two classes more. */
 enum { IN_ALONE = FCP_CLASSES, COUNTED = FCP_CLASSES + 2, LANES = FCP_FABRICS * FCP_DIRECTION_COUNT };
 static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint32_t (*count)[LANES]) {
     verifier *v = m->v;
     pass_facts *facts = &v->facts[v->pass];
     _Static_assert(FCP_OUT == FCP_IN + 1, "so are those of KV alone");
+    for (int lane = 0; lane < LANES; lane++) {
+        uint64_t units = 0;
+        for (int cls = 0; cls < FCP_IN; cls++) units += count[cls][lane];
+        if (units > facts->units_max) facts->units_max = units;
+    }
     for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++) {
         uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, sum = 0;
         for (int cls = 0; cls < FCP_CLASSES; cls++) {

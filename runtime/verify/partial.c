@@ -1,21 +1,9 @@
-/* partial.c: slots that are added to: the running state of Q blocks (STATE), dK and dV (DKV), and dQ (DQ).
- *
- * Proves:  - A slot adds up one block at a time, from its first contribution until its last token leaves, is added
- *            elsewhere or is rounded. Nothing that it holds is overwritten or left over.
- *          - What a rank receives it adds to another slot, once, before that travels on; and additions into one slot are
- *            in order of (round of the last unit, sender).
- *          - At its home a block's dKV and dQ are added to its home slot.
- * So no partial needs to be counted: each goes to one place, another slot of its block, or is found left over; and time
- * moves forward, so all end at the home.
- */
-#include "runtime/verify/run.h"
+/* partial.c: contributions and additions to partial slots, and what is left in them. */
+#include "runtime/verify/held.h"
+#include "runtime/verify/partial.h"
 
-static const char *const words[] = {"is empty", "is being added to", "is being sent", "is arriving", "waits to be added"};
-
-/* A transient slot of its class, or NULL. */
-static partial_slot *transient(const run *r, fcp_class cls, uint32_t slot) {
-    return slot >= r->first[cls] && slot < r->room[cls] ? &r->b->partial[cls][slot] : NULL;
-}
+const char *const fcp_verify_kinds[] = {"is empty", "is being added to", "is being sent", "is arriving",
+                                        "waits to be added"};
 
 static void begin(run *r, fcp_class cls, uint32_t slot, uint32_t block) {
     partial_slot *s = &r->b->partial[cls][slot];
@@ -28,7 +16,7 @@ static void begin(run *r, fcp_class cls, uint32_t slot, uint32_t block) {
 fcp_code fcp_verify_begin(run *r, fcp_class cls, const char *what, uint32_t id, uint32_t block, uint32_t slot,
                           uint32_t home) {
     const char *adds = fcp_class_texts[cls];
-    if (home == FCP_NONE ? !transient(r, cls, slot) : slot != home)
+    if (home == FCP_NONE ? !fcp_verify_transient(r, cls, slot) : slot != home)
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
                     "%s %u adds %s of block %u to slot %u, from which it does not reach its home", what, id, adds,
                     block, slot);
@@ -36,7 +24,7 @@ fcp_code fcp_verify_begin(run *r, fcp_class cls, const char *what, uint32_t id, 
     if (s->kind != EMPTY && (s->kind != ADDING || s->block != block))
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
                     "%s %u adds %s of block %u to slot %u, which holds block %u and %s", what, id, adds, block, slot,
-                    s->block, words[s->kind]);
+                    s->block, fcp_verify_kinds[s->kind]);
     if (s->kind == ADDING)
         return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "%s %u adds %s of block %u, whose results went out before",
                     what, id, adds, block);
@@ -66,10 +54,10 @@ static fcp_code begin_chain(run *r, const fcp_instr *x, q_state *q, bool moved) 
         return fail(r, q->made ? FCP_E_VERIFY_RESULT : FCP_E_VERIFY_RETURN, FCP_COMPUTE,
                     "merges state of block %u into slot %u, after the chain of that block here has ended%s", x->a, x->c,
                     q->made ? " in its result" : "");
-    if (!moved && q->state != FCP_NONE)
+    if (!moved && q->chain)
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
-                    "merges state of block %u into slot %u, while its chain is in slot %u", x->a, x->c, q->state);
-    q->state = x->c;
+                    "merges state of block %u into slot %u, while its chain is in slot %u", x->a, x->c, q->chain - 1);
+    q->chain = x->c + 1;
     return FCP_OK;
 }
 
@@ -81,7 +69,7 @@ fcp_code fcp_verify_add(run *r, const fcp_instr *x) {
         return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "%s in the %s pass", verb, fcp_pass_names[r->v->pass]);
     bool state = of->cls == FCP_STATE;
     const fcp_block *k = &r->plan->blocks[x->a];
-    partial_slot *from = transient(r, of->cls, x->b);
+    partial_slot *from = fcp_verify_transient(r, of->cls, x->b);
     bool moved = state && from && from->kind == ADDING;
     if (!from || (from->kind != ARRIVED && !moved) || from->block != x->a)
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE, "%s %s of block %u from slot %u, where no partial of it waits",
@@ -90,7 +78,7 @@ fcp_code fcp_verify_add(run *r, const fcp_instr *x) {
         return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMPUTE,
                     "%s %s of block %u from slot %u without waiting for its arrival", verb, what, x->a, x->b);
     bool home = !state && k->home == r->rank;
-    if (home ? x->c != k->home_slot : !transient(r, of->cls, x->c))
+    if (home ? x->c != k->home_slot : !fcp_verify_transient(r, of->cls, x->c))
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
                     "%s %s of block %u into slot %u, from which it does not reach its home", verb, what, x->a, x->c);
     if (of->cls == FCP_DQ && home && k->flags & FCP_BLOCK_WHOLE)
@@ -111,7 +99,7 @@ fcp_code fcp_verify_add(run *r, const fcp_instr *x) {
     } else if (to->kind != ADDING || to->block != x->a || moved) {
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE,
                     "%s %s of block %u into slot %u, which holds block %u and %s", verb, what, x->a, x->c, to->block,
-                    words[to->kind]);
+                    fcp_verify_kinds[to->kind]);
     } else if (home && r->b->home[x->c].out) {
         return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "%s %s of block %u, whose results went out before", verb, what,
                     x->a);
@@ -133,11 +121,13 @@ fcp_code fcp_verify_round(run *r, const fcp_instr *x) {
     if (r->v->pass != FCP_BACKWARD)
         return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "rounds dQ in the forward pass");
     const q_state *q = fcp_verify_q(r, x->a);
-    if (!q->whole || q->tiles != q->total)
+    uint32_t total = r->v->tiles_of[x->a];
+    if (!fcp_verify_is_whole(r, x->a) || q->tiles != total)
         return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE,
-                    "rounds dQ of block %u, which is partial: %u of its %u tiles have been computed here", x->a, q->tiles,
-                    q->total);
-    partial_slot *s = transient(r, FCP_DQ, x->b);
+                    "rounds dQ of block %u, which is partial: %u of its %u tiles have been computed here", x->a,
+                    q->tiles,
+                    total);
+    partial_slot *s = fcp_verify_transient(r, FCP_DQ, x->b);
     if (!s || s->kind != ADDING || s->block != x->a)
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE, "rounds dQ of block %u in slot %u, where it is not", x->a,
                     x->b);
@@ -146,93 +136,14 @@ fcp_code fcp_verify_round(run *r, const fcp_instr *x) {
     return fcp_verify_put(r, FCP_DQW, x->a, x->c);
 }
 
-/* --- transfers ---------------------------------------------------------------------------------------------------- */
-
-fcp_code fcp_verify_send_partial(run *r, const fcp_transfer *t) {
-    fcp_class cls = (fcp_class)t->cls;
-    uint32_t id = (uint32_t)(t - r->plan->transfers), now = r->done[FCP_COMM] + 1;
-    const char *what = fcp_class_texts[cls];
-    partial_slot *s = transient(r, cls, t->slot);
-    bool begins = s && s->kind == ADDING && t->first == 0;
-    bool goes_on = s && s->kind == LEAVING && t->first == s->tokens && t->peer == s->peer;
-    if (!s || s->block != t->block || (!begins && !goes_on))
-        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
-                    "transfer %u sends tokens %u to %u of %s of block %u from slot %u, where they do not wait", id,
-                    t->first, t->first + t->tokens, what, t->block, t->slot);
-    if (s->touched[FCP_COMPUTE] > r->known[FCP_COMM])
-        return fail(r, FCP_E_VERIFY_PRESENCE, FCP_COMM,
-                    "transfer %u sends %s of block %u from slot %u without waiting for compute instruction %u", id,
-                    what, t->block, t->slot, s->touched[FCP_COMPUTE] - 1);
-    if (cls != FCP_DKV) {
-        q_state *q = fcp_verify_q(r, t->block);
-        if (q->whole)
-            return fail(r, FCP_E_VERIFY_RESULT, FCP_COMM,
-                        "transfer %u sends %s of block %u, whose results come home whole", id, what, t->block);
-        if (cls == FCP_STATE && r->plan->blocks[t->block].home == r->rank)
-            return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM, "transfer %u sends state of block %u away from its home", id,
-                        t->block);
-        if (cls == FCP_STATE) {
-            q->state = FCP_NONE;
-            q->ended = true;
-        }
-    }
-    s->peer = t->peer;
-    s->tokens = t->first + t->tokens;
-    s->kind = s->tokens == r->plan->blocks[t->block].tokens ? EMPTY : LEAVING;
-    s->touched[FCP_COMM] = now;
-    return FCP_OK;
-}
-
-fcp_code fcp_verify_receive_partial(run *r, const fcp_transfer *t, uint32_t round) {
-    fcp_class cls = (fcp_class)t->cls;
-    uint32_t id = (uint32_t)(t - r->plan->transfers), now = r->done[FCP_COMM] + 1;
-    const char *what = fcp_class_texts[cls];
-    if (t->slot < r->first[cls])
-        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
-                    "transfer %u receives %s of block %u into slot %u, the accumulator of block %u", id, what, t->block,
-                    t->slot, r->blocks[t->slot]);
-    partial_slot *s = transient(r, cls, t->slot);
-    if (!s)
-        return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMM,
-                    "transfer %u receives %s of block %u into slot %u, more than it can have any use for", id, what,
-                    t->block, t->slot);
-    fcp_verify_use(r, cls, t->slot);
-    if (s->kind == EMPTY) {
-        if (s->touched[FCP_COMPUTE] > r->known[FCP_COMM] || s->touched[FCP_COMM] == now)
-            return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
-                        "transfer %u overwrites slot %u, where %s of block %u may still be read", id, t->slot, what,
-                        s->block);
-        s->kind = ARRIVING;
-        s->block = t->block;
-        s->tokens = 0;
-        s->peer = t->peer;
-    } else if (s->kind != ARRIVING || (s->block != t->block && t->first == 0)) {
-        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
-                    "transfer %u receives %s of block %u into slot %u, which holds that of block %u and %s", id, what,
-                    t->block, t->slot, s->block, words[s->kind]);
-    }
-    if (s->block != t->block || s->peer != t->peer || s->tokens != t->first)
-        return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
-                    "transfer %u brings tokens %u to %u of %s of block %u from rank %u to slot %u, which has %u tokens "
-                    "of block %u from rank %u",
-                    id, t->first, t->first + t->tokens, what, t->block, t->peer, t->slot, s->tokens, s->block, s->peer);
-    s->tokens += t->tokens;
-    s->touched[FCP_COMM] = now;
-    if (s->tokens == r->plan->blocks[t->block].tokens) {
-        s->kind = ARRIVED;
-        s->round = round;
-    }
-    return FCP_OK;
-}
-
 fcp_code fcp_verify_nothing_left(run *r, fcp_class cls) {
-    for (uint32_t i = r->first[cls]; i < r->room[cls]; i++) {
+    for (uint32_t i = r->first[cls]; i < r->used[cls]; i++) {
         const partial_slot *s = &r->b->partial[cls][i];
         if (s->kind == EMPTY) continue;
         return fcp_verify_fail_rank(
             r->v, r->v->err, FCP_E_VERIFY_RETURN, r->rank,
             ", at the end: %s of block %u is left in slot %u, which %s; last used by compute instruction %lld",
-            fcp_class_texts[cls], s->block, i, words[s->kind], (long long)s->touched[FCP_COMPUTE] - 1);
+            fcp_class_texts[cls], s->block, i, fcp_verify_kinds[s->kind], (long long)s->touched[FCP_COMPUTE] - 1);
     }
     return FCP_OK;
 }

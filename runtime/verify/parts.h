@@ -65,12 +65,12 @@ typedef struct layout_facts {
 } layout_facts;
 
 
-/* The work of a Q block: how many visits and tiles it has; and, as far as the forward pass has been looked at, how many of
- * these tiles run away from its home, and where: at a rank, at FCP_VERIFY_SEVERAL, or (FCP_NONE) none does. */
-typedef struct block_work {
-    uint32_t visits, tiles, away_tiles, away;
-} block_work;
-enum { FCP_VERIFY_SEVERAL = FCP_NONE - 1 };
+/* What runs away from a Q block's home, as far as the forward pass has been looked at: how many tiles; and where, which
+ * is the rank + 1, FCP_VERIFY_SEVERAL, or 0 if nothing does. */
+typedef struct away_work {
+    uint32_t tiles, where;
+} away_work;
+enum { FCP_VERIFY_SEVERAL = FCP_NONE };
 
 typedef struct verifier {
     const fcp_plan *plan;
@@ -84,10 +84,11 @@ typedef struct verifier {
     uint64_t *home_tokens[FCP_SIDES]; /* of its home blocks that hold the side */
     /* per block */
     uint32_t *home_blocks; /* by rank, in order of home slot */
-    block_work *work;      /* of a Q block */
+    uint32_t *tiles_of;    /* how many tiles it has as a Q block */
+    away_work *away;
     /* over the plan */
     uint8_t *attended;     /* per visit: computed in this pass */
-    uint32_t *away;        /* per visit: the rank that computes it in the forward pass, + 1, if it is not its home; else 0 */
+    uint32_t *visit_away;  /* per visit: the rank that computes it forward, + 1, if that is not its home; else 0 */
     uint64_t visits_away;  /* how many there are of these */
     uint64_t named;        /* transfers that instructions name */
     uint64_t peers_max;    /* the most ranks that one rank talks to */
@@ -100,8 +101,8 @@ typedef struct verifier {
     layout_facts *layout;
     void *sides, *delivered;                    /* memory of match.c, kept from pass to pass */
     size_t delivered_room;
-    fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other damage
-                     * disturbs them, too */
+    fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other
+                     * damage disturbs them, too */
     pass_facts facts[FCP_PASSES];
 } verifier;
 
@@ -124,8 +125,8 @@ fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, 
 /* FCP_E_INTERRUPTED once the caller wants the verifier to end. */
 fcp_code fcp_verify_stopped(const verifier *v);
 
-/* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of transfers, and
- * `late` if there are more rounds than Delta. */
+/* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of transfers,
+ * and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
 
 /* rank.c: one rank's two queues against its slots. */

@@ -4,8 +4,8 @@
  *           name each visit once (verify.c).
  * Proves:   - Both queues run to their ends.
  *           - Whatever an instruction reads is in the slot that it names, whole, and ordered after what wrote it;
- *             nothing is overwritten before what reads it has completed; what is received is of use (held.c).
- *           - Every partial is added or sent on, once, and in order (partial.c).
+ *             nothing is overwritten before what reads it has completed; what is received is of use (held.h).
+ *           - Every partial is added or sent on, once, and in order (partial.h).
  *           - Visits have the right flags and slots, and every result comes home once (work.c).
  *           - Tokens are brought in before use and taken out after the last use.
  *           - Launches keep to `buffers`.
@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/verify/run.h"
+#include "runtime/verify/held.h"
+#include "runtime/verify/partial.h"
 
 /* Which classes have slots in a pass, and of which kind they are. */
 enum { IS_HELD = 1, IS_PARTIAL = 2 };
@@ -174,16 +175,9 @@ static void start(run *r) {
     const fcp_plan *plan = r->plan;
     rank_buffers *b = r->b;
     const uint8_t *kind = kinds[r->v->pass];
-    enum { AHEAD = 8 };
-    for (uint32_t h = 0; h < r->homes; h++) {
-        if (h + AHEAD < r->homes) {
-            __builtin_prefetch(&plan->blocks[r->blocks[h + AHEAD]]);
-            __builtin_prefetch(&r->v->work[r->blocks[h + AHEAD]]);
-        }
-        const fcp_block *k = &plan->blocks[r->blocks[h]];
-        b->held[FCP_KV][h] = (held_slot){.block = r->blocks[h], .left = k->tokens};
-        b->home[h] = fcp_verify_fresh(r, r->blocks[h], k);
-    }
+    for (uint32_t h = 0; h < r->homes; h++)
+        b->held[FCP_KV][h] = (held_slot){.block = r->blocks[h], .left = plan->blocks[r->blocks[h]].tokens};
+    memset(b->home, 0, r->homes * sizeof *b->home);
     for (int cls = 0; cls < FCP_CLASSES; cls++)
         if (kind[cls] == IS_PARTIAL && (cls == FCP_DKV || (cls == FCP_DQ && r->v->facts[r->v->pass].moves[FCP_DQ])))
             for (uint32_t h = 0; h < r->homes; h++)
@@ -214,7 +208,7 @@ static fcp_code finish(run *r) {
         slots[cls] = r->used[cls] - r->first[cls];
         if (kind[cls] == IS_PARTIAL) code = fcp_verify_nothing_left(r, (fcp_class)cls);
         for (uint32_t s = r->first[cls]; s < r->used[cls]; s++) {
-            if (kind[cls] == IS_HELD) fcp_verify_leave(r, (fcp_class)cls, s);
+            if (kind[cls] == IS_HELD) fcp_verify_leave(r, (fcp_class)cls, &r->b->held[cls][s]);
             if ((kind[cls] == IS_HELD ? r->b->held[cls][s].block : r->b->partial[cls][s].block) == FCP_NONE) unused = s;
         }
     }

@@ -4,8 +4,9 @@
  *
  * Requires: fcp_plan_check has passed.
  * Proves, for every pass that the plan has:
- *   1. Every tile is computed exactly once. Its Q block and KV block are at that time in the slots that the visit and the
- *      tile name, whole, and ordered after what brought them there; backward, with the delta of the Q block (E600, E601).
+ *   1. Every tile is computed exactly once. Its Q block and KV block are at that time in the slots that the visit and
+ *      the tile name, whole, and ordered after what brought them there; backward, with the delta of the Q block (E600,
+ *      E601).
  *   2. Every send meets its receive: of the same round, peer, block, tokens and class, and none has more tokens than a
  *      unit of its class. No rank sends twice, or receives twice, in a round of one fabric (E602, E603).
  *   3. No slot is overwritten while it is still to be read. Slots and bytes are as many as the summary says, and within
@@ -24,9 +25,9 @@
  *      round g needs in order to start lies earlier on that rank's queues, and the launches among it are of rounds
  *      below g, which complete. So all shares of round g start, and a launch completes once its partners have started.
  *      A cycle within one rank, on the other hand, is a deadlock.
- *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q from home slots that one
- *      rank sends, or receives. There are as many DEPENDENT rounds as the Deltas of their stages add up to, and likewise
- *      IN and OUT rounds (E608).
+ *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q from home slots that
+ *      one rank sends, or receives. There are as many DEPENDENT rounds as the Deltas of their stages add up to, and
+ *      likewise IN and OUT rounds (E608).
  *   7. No transfer is in vain: what is received is read, added, or sent on as a whole (E602; a result: E612). Who sends
  *      on has what it sends (E601).
  *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range
@@ -37,8 +38,8 @@
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
  * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the summary.
  *
- * Files: match.c proves 2 and 6; rank.c 5, with held.c (1, 3, 7), partial.c (3, 4a) and work.c (1, 4); layout.c what the
- *        reshuffle does; fail.c words errors.
+ * Files: match.c proves 2 and 6; rank.c 5, with held.h (1, 3, 7), partial.h (3, 4a) and work.c (1, 4); layout.c what
+ *        the reshuffle does; fail.c words errors.
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
  *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
@@ -64,13 +65,14 @@ static fcp_code index_homes(verifier *v) {
     for (int side = 0; side < FCP_SIDES; side++) v->home_tokens[side] = calloc(ranks, sizeof *v->home_tokens[side]);
     v->split = fcp_plan_split(plan);
     v->home_blocks = malloc((size_t)blocks * sizeof *v->home_blocks);
-    v->work = calloc((size_t)blocks, sizeof *v->work);
+    v->tiles_of = malloc((size_t)blocks * sizeof *v->tiles_of);
+    v->away = calloc((size_t)blocks, sizeof *v->away);
     v->attended = calloc((size_t)plan->visits_count + 1, 1);
-    v->away = calloc((size_t)plan->visits_count + 1, sizeof *v->away);
+    v->visit_away = calloc((size_t)plan->visits_count + 1, sizeof *v->visit_away);
     v->rank_pairs = calloc(ranks, sizeof *v->rank_pairs);
     v->moves = calloc(ranks, sizeof *v->moves);
     if (!v->node || !v->homes || !v->home_first || !v->home_tokens[FCP_QUERIES] || !v->home_tokens[FCP_KEYS] ||
-        !v->home_blocks || !v->work || !v->attended || !v->away || !v->rank_pairs || !v->moves)
+        !v->home_blocks || !v->tiles_of || !v->away || !v->attended || !v->visit_away || !v->rank_pairs || !v->moves)
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", ranks);
     for (uint32_t b = 0; b < blocks; b++) {
         const fcp_block *k = &plan->blocks[b];
@@ -115,7 +117,6 @@ static fcp_code check_tiles(verifier *v) {
             goto done;
         }
         next += w->tiles;
-        v->work[w->q_block].visits++;
     }
     if (next != tiles) {
         code = fcp_fail(v->err, FCP_E_VERIFY_TILE, "%zu tiles, and visits hold %zu of them", tiles, next);
@@ -138,8 +139,7 @@ static fcp_code check_tiles(verifier *v) {
             }
             seen[k_blocks[i]] = (uint32_t)q + 1;
         }
-        v->work[q].tiles = first[q + 1] - first[q];
-        v->work[q].away = FCP_NONE;
+        v->tiles_of[q] = first[q + 1] - first[q];
         uint64_t *rank = &v->rank_pairs[plan->blocks[q].home]; /* what runs elsewhere is moved when it is met */
         *rank = fcp_plus(*rank, pairs[q]);
         v->pairs = fcp_plus(v->pairs, pairs[q]);
@@ -182,15 +182,16 @@ static fcp_code check_attended(verifier *v) {
 static fcp_code check_whole(const verifier *v) {
     for (uint64_t b = 0; b < v->plan->blocks_count; b++) {
         const fcp_block *k = &v->plan->blocks[b];
-        const block_work *w = &v->work[b];
-        bool whole = w->away < FCP_VERIFY_SEVERAL && w->away_tiles == w->tiles;
+        const away_work *w = &v->away[b];
+        bool whole = w->where && w->where != FCP_VERIFY_SEVERAL && w->tiles == v->tiles_of[b];
         if (whole == !!(k->flags & FCP_BLOCK_WHOLE)) continue;
         return fcp_fail(v->err, FCP_E_VERIFY_RESULT,
-                        "block %llu is %s: of its %u tiles %u run away from its home, rank %u, at %s rank", (ull)b,
-                        whole ? "not flagged as whole" : "flagged as whole", w->tiles, w->away_tiles, k->home,
-                        w->away == FCP_NONE             ? "no"
-                        : w->away == FCP_VERIFY_SEVERAL ? "more than one"
-                                                        : "one");
+                        "block %llu is %sflagged as whole: of its %u tiles %u run away from its home, rank %u, at %s "
+                        "rank",
+                        (ull)b, whole ? "not " : "", v->tiles_of[b], w->tiles, k->home,
+                        !w->where                         ? "no"
+                        : w->where == FCP_VERIFY_SEVERAL ? "more than one"
+                                                          : "one");
     }
     return FCP_OK;
 }
@@ -249,31 +250,24 @@ static sent_bytes sent(const verifier *v, fcp_pass pass) {
     return s;
 }
 
-/* Units that one rank sends or receives, and ranks that it talks to: the largest. */
-static fcp_code count_units(verifier *v, uint64_t *out_peers) {
+/* The most other ranks that one rank exchanges anything with, in both passes together. */
+static fcp_code count_peers(verifier *v) {
     const fcp_plan *plan = v->plan;
     uint32_t ranks = v->p->ranks, *met = calloc(ranks, sizeof *met);
     if (!met) return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to count the peers of %u ranks", ranks);
     for (uint32_t r = 0; r < ranks; r++) {
-        uint64_t peers = 0;
+        uint32_t peers = 0;
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            uint64_t units[FCP_DIRECTION_COUNT][FCP_FABRICS] = {{0}};
             const fcp_stream *s = fcp_stream_of(plan, (fcp_pass)pass, r, FCP_COMM);
-            for (const fcp_instr *x = plan->instrs + s->first, *last = x + s->count; x < last; x++)
-                for (uint32_t i = 0; x->op == FCP_OP_LAUNCH && i < x->b; i++) {
-                    const fcp_transfer *t = &plan->transfers[x->a + i];
-                    if (t->cls != FCP_IN && t->cls != FCP_OUT) units[t->dir][t->fabric]++;
-                    if (met[t->peer] == r + 1) continue;
+            for (const fcp_instr *x = plan->instrs + s->first, *last = x + s->count; x < last; x++) {
+                if (x->op != FCP_OP_LAUNCH) continue;
+                for (const fcp_transfer *t = plan->transfers + x->a, *end = t + x->b; t < end; t++) {
+                    peers += met[t->peer] != r + 1;
                     met[t->peer] = r + 1;
-                    peers++;
                 }
-            uint64_t *most = &v->facts[pass].units_max;
-            for (int i = 0; i < FCP_DIRECTION_COUNT * FCP_FABRICS; i++) {
-                uint64_t n = units[i / FCP_FABRICS][i % FCP_FABRICS];
-                if (n > *most) *most = n;
             }
         }
-        if (peers > *out_peers) *out_peers = peers;
+        if (peers > v->peers_max) v->peers_max = peers;
     }
     free(met);
     return FCP_OK;
@@ -384,16 +378,17 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     for (int pass = 0; pass < FCP_PASSES && !code; pass++)
         if (v.p->passes & 1u << pass) code = check_pass(&v, (fcp_pass)pass);
     if (!code) code = check_named(&v);
-    if (!code) code = count_units(&v, &v.peers_max);
+    if (!code) code = count_peers(&v);
     if (!code) code = check_summary(&v);
     if (!code && out_report) report(&v, out_report);
     free(v.node);
     free(v.homes);
     free(v.home_first);
     free(v.home_blocks);
-    free(v.work);
-    free(v.attended);
+    free(v.tiles_of);
     free(v.away);
+    free(v.attended);
+    free(v.visit_away);
     free(v.rank_pairs);
     free(v.moves);
     free(v.sides);

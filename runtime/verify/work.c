@@ -1,7 +1,7 @@
 /* work.c: what a rank computes, and how a Q block gets its results.
  *
- * Proves:  - A visit finds its Q block, and each of its tiles the KV block, in the slots that it names; backward, Q comes
- *            with a delta.
+ * Proves:  - A visit finds its Q block, and each of its tiles the KV block, in the slots that it names; backward, Q
+ *            comes with a delta.
  *          - The visits and MERGEs of a Q block at a rank form one chain of state. FIRST begins it. It ends in LAST,
  *            in a send, or in FINISH at home. LAST is where all tiles of the block have been computed, at its home or,
  *            of a block that is WHOLE, elsewhere.
@@ -12,7 +12,8 @@
  *          has computed all, and nobody else has.
  */
 #include "runtime/base/saturate.h"
-#include "runtime/verify/run.h"
+#include "runtime/verify/held.h"
+#include "runtime/verify/partial.h"
 
 /* --- Q blocks and their chains of state --------------------------------------------------------------------------- */
 
@@ -30,25 +31,27 @@ __attribute__((cold)) static bool runs_elsewhere(const run *r, uint32_t block) {
 
 /* FIRST or LAST is not where it should be. */
 __attribute__((cold)) static fcp_code wrong_flags(const run *r, uint32_t id, const fcp_visit *w, const q_state *q) {
-    const block_work *work = &r->v->work[w->q_block];
-    bool last = w->flags & FCP_VISIT_LAST, away = r->plan->blocks[w->q_block].home != r->rank && !q->whole;
+    uint32_t total = r->v->tiles_of[w->q_block];
+    bool last = w->flags & FCP_VISIT_LAST;
+    bool away = r->plan->blocks[w->q_block].home != r->rank && !fcp_verify_is_whole(r, w->q_block);
     if (last && (away || runs_elsewhere(r, w->q_block)))
         return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE,
                     "visit %u makes the result of Q block %u, which is partial: %u of its %u tiles have been computed "
                     "here%s",
-                    id, w->q_block, q->tiles, q->total, away ? ", not at its home" : "");
+                    id, w->q_block, q->tiles, total, away ? ", not at its home" : "");
     return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE,
-                "visit %u is number %u here, and %u in all, to Q block %u (%u of %u tiles, %s) and flagged %s%s%s", id,
-                q->visits, work->visits, w->q_block, q->tiles, q->total,
-                q->state == FCP_NONE ? "no state" : "with state", w->flags & FCP_VISIT_FIRST ? "first" : "",
+                "visit %u is number %u here to Q block %u (with it %u of %u tiles, %s) and flagged %s%s%s", id,
+                q->visits,
+                w->q_block, q->tiles, total, q->chain ? "a state before it" : "no state yet",
+                w->flags & FCP_VISIT_FIRST ? "first" : "",
                 w->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST) ? ", " : w->flags ? "" : "neither", last ? "last" : "");
 }
 
 /* The running state of a visit, forward: flags, slot, and where O goes. The visit is counted in *q already. */
 static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k, q_state *q) {
     uint32_t now = r->done[FCP_COMPUTE] + 1;
-    bool home = k->home == r->rank, first = q->state == FCP_NONE;
-    bool last = q->tiles == q->total && (home || q->whole);
+    bool home = k->home == r->rank, first = !q->chain;
+    bool last = q->tiles == r->v->tiles_of[w->q_block] && (home || k->flags & FCP_BLOCK_WHOLE);
     if (q->ended)
         return fail(r, q->made ? FCP_E_VERIFY_RESULT : FCP_E_VERIFY_RETURN, FCP_COMPUTE,
                     "visit %u is to Q block %u, whose chain here has ended%s", id, w->q_block,
@@ -74,8 +77,8 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
         return FCP_OK;
     }
     if (w->state_slot == FCP_NONE)
-        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u, one of %u to Q block %u, has no state slot", id,
-                    r->v->work[w->q_block].visits, w->q_block);
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "visit %u, one of several to Q block %u, has no state slot", id,
+                    w->q_block);
     if (w->state_slot >= r->room[FCP_STATE])
         return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMPUTE,
                     "visit %u to Q block %u names state slot %u, more than it can have any use for", id, w->q_block,
@@ -91,17 +94,17 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
         s->kind = ADDING;
         s->block = w->q_block;
         s->last_round = s->last_peer = 0;
-        q->state = w->state_slot;
+        q->chain = w->state_slot + 1;
         fcp_verify_use(r, FCP_STATE, w->state_slot);
-    } else if (w->state_slot != q->state) {
+    } else if (w->state_slot + 1 != q->chain) {
         return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE,
                     "visit %u reads the state of Q block %u in slot %u; it is in slot %u", id, w->q_block,
-                    w->state_slot, q->state);
+                    w->state_slot, q->chain - 1);
     }
     s->touched[FCP_COMPUTE] = now;
     if (last) {
         s->kind = EMPTY;
-        q->state = FCP_NONE;
+        q->chain = 0;
     }
     r->v->facts[FCP_FORWARD].state_tokens += (uint64_t)(!first + !last) * k->tokens;
     return FCP_OK;
@@ -110,16 +113,16 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
 /* A visit away from home: forward, its tiles are counted there; backward, it must be where it was. */
 static fcp_code count_away(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k) {
     verifier *v = r->v;
-    block_work *work = &v->work[w->q_block];
+    away_work *away = &v->away[w->q_block];
     if (v->pass == FCP_BACKWARD) {
-        if (v->away[id] == r->rank + 1) return FCP_OK;
+        if (v->visit_away[id] == r->rank + 1) return FCP_OK;
         return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u is at another rank than forward", id,
                     w->q_block);
     }
-    v->away[id] = r->rank + 1;
+    v->visit_away[id] = r->rank + 1;
     v->visits_away++;
-    work->away_tiles += w->tiles;
-    work->away = work->away == FCP_NONE || work->away == r->rank ? r->rank : FCP_VERIFY_SEVERAL;
+    away->tiles += w->tiles;
+    away->where = !away->where || away->where == r->rank + 1 ? r->rank + 1 : FCP_VERIFY_SEVERAL;
     for (const fcp_tile *t = r->plan->tiles + w->first_tile, *end = t + w->tiles; t < end; t++) {
         uint64_t *home = &v->rank_pairs[k->home], *here = &v->rank_pairs[r->rank];
         *home -= *home < t->pairs ? *home : t->pairs;
@@ -141,12 +144,13 @@ static inline fcp_code visit_q(run *r, uint32_t id, const fcp_visit *w, const fc
             return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "visit %u is to Q block %u, whose results went out before",
                         id, w->q_block);
         if (r->v->pass == FCP_BACKWARD && !q->delta)
-            return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "visit %u computes gradients of Q block %u before its delta",
+            return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE,
+                        "visit %u computes gradients of Q block %u before its delta",
                         id, w->q_block);
-        if (q->whole)
+        if (k->flags & FCP_BLOCK_WHOLE)
             return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE,
                         "visit %u is to Q block %u at its home, and its results come home whole", id, w->q_block);
-        if (r->v->pass == FCP_FORWARD || !r->v->visits_away || !r->v->away[id]) return FCP_OK;
+        if (r->v->pass == FCP_FORWARD || !r->v->visits_away || !r->v->visit_away[id]) return FCP_OK;
         return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u is at another rank than forward", id,
                     w->q_block);
     }
@@ -191,8 +195,9 @@ static fcp_code visit(run *r, uint32_t id) {
         if (!s || s->block != t->k_block || s->left || s->wrote[FCP_COMM] > known)
             return fcp_verify_absent(r, FCP_COMPUTE, "tile", i, FCP_KV, t->k_block, t->kv_slot);
         s->read[FCP_COMPUTE] = now;
+        if (!backward) continue;
         uint32_t home = t->kv_slot < r->homes ? t->kv_slot : FCP_NONE;
-        if (backward && (code = fcp_verify_contribute(r, FCP_DKV, "tile", i, t->k_block, t->dkv_slot, home))) return code;
+        if ((code = fcp_verify_contribute(r, FCP_DKV, "tile", i, t->k_block, t->dkv_slot, home))) return code;
     }
     return FCP_OK;
 }
@@ -213,17 +218,17 @@ fcp_code fcp_verify_finish(run *r, const fcp_instr *x) {
     if (r->v->pass != FCP_FORWARD)
         return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "finishes state in the backward pass");
     q_state *q = fcp_verify_q(r, x->a);
-    if (k->home != r->rank || q->whole || q->made)
+    if (k->home != r->rank || k->flags & FCP_BLOCK_WHOLE || q->made)
         return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE, "finishes Q block %u, %s", x->a,
                     k->home != r->rank ? "whose home is elsewhere"
                     : q->made          ? "whose result was made before"
                                        : "whose results come home whole");
     partial_slot *s = x->b < r->room[FCP_STATE] ? &r->b->partial[FCP_STATE][x->b] : NULL;
-    if (!s || s->kind != ADDING || q->state != x->b) /* a chain's slot holds its own block */
+    if (!s || s->kind != ADDING || q->chain != x->b + 1) /* a chain's slot holds its own block */
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE, "finishes Q block %u from slot %u, where its state is not",
                     x->a, x->b);
     s->kind = EMPTY;
-    q->state = FCP_NONE;
+    q->chain = 0;
     q->ended = true;
     q->made = s->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
     return FCP_OK;
@@ -289,9 +294,11 @@ __attribute__((cold)) static bool is_to_come(const run *r, uint32_t block) {
 
 __attribute__((cold)) static fcp_code too_early(const run *r, fcp_queue q, uint32_t block) {
     const q_state *h = &r->b->home[r->plan->blocks[block].home_slot];
-    if ((h->whole ? h->left : r->v->pass == FCP_FORWARD && !h->made) && !is_to_come(r, block))
+    bool whole = fcp_verify_is_whole(r, block);
+    bool missing = whole ? h->got < r->plan->blocks[block].tokens : r->v->pass == FCP_FORWARD && !h->made;
+    if (missing && !is_to_come(r, block))
         return fail(r, FCP_E_VERIFY_RESULT, q, "results of block %u go out, and nothing %s", block,
-                    h->whole ? "brings them home" : "makes them");
+                    whole ? "brings them home" : "makes them");
     return fail(r, FCP_E_VERIFY_LAYOUT, q,
                 "results of block %u go out before its last visit, addition or arrival is known to be complete", block);
 }
@@ -301,10 +308,12 @@ static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
     uint32_t slot = r->plan->blocks[block].home_slot;
     q_state *h = &r->b->home[slot];
     uint32_t last[FCP_QUEUES] = {h->visited, 0}; /* the last access of each queue */
-    if (h->whole) {
-        if (h->left) return too_early(r, q, block);
+    const fcp_block *k = &r->plan->blocks[block];
+    if (k->flags & FCP_BLOCK_WHOLE) {
+        if (h->got < k->tokens) return too_early(r, q, block);
         last[FCP_COMM] = h->arrived;
-    } else if (v->pass == FCP_FORWARD ? h->total && !h->made : h->tiles != h->total && !v->work[block].away_tiles) {
+    } else if (v->pass == FCP_FORWARD ? !h->made && v->tiles_of[block]
+                                       : h->tiles != v->tiles_of[block] && !v->away[block].tiles) {
         return too_early(r, q, block);
     }
     if (v->pass == FCP_FORWARD) {
@@ -330,17 +339,17 @@ fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t) {
 }
 
 fcp_code fcp_verify_receive_result(run *r, const fcp_transfer *t) {
-    uint32_t id = (uint32_t)(t - r->plan->transfers), tokens = r->plan->blocks[t->block].tokens;
+    uint32_t id = (uint32_t)(t - r->plan->transfers);
     q_state *h = &r->b->home[t->slot];
     const char *what = fcp_class_texts[t->cls];
-    if (!h->whole)
+    if (!fcp_verify_is_whole(r, t->block))
         return fail(r, FCP_E_VERIFY_RESULT, FCP_COMM, "transfer %u receives %s of block %u, whose results are partial",
                     id, what, t->block);
-    if (t->first != tokens - h->left)
+    if (t->first != h->got)
         return fail(r, FCP_E_VERIFY_RESULT, FCP_COMM,
                     "transfer %u brings tokens %u to %u of %s of block %u home, where %u have arrived", id, t->first,
-                    t->first + t->tokens, what, t->block, tokens - h->left);
-    h->left -= t->tokens;
+                    t->first + t->tokens, what, t->block, h->got);
+    h->got += t->tokens;
     h->arrived = r->done[FCP_COMM] + 1;
     return FCP_OK;
 }
