@@ -81,10 +81,15 @@ static void dump_traffic(const out *o, const planning *x) {
 }
 
 static void dump_reshuffle(const out *o, const planning *x) {
-    for (uint32_t i = 0; x->reshuffle && i < x->reshuffle->count; i++) {
-        const segment *s = &x->reshuffle->segments[i];
-        print(o, "segment %u block=%u first=%u tokens=%u caller=%u place=%u home=%u\n", i, s->block, s->first,
-              s->tokens, s->caller, s->place, x->placement->home[s->block]);
+    const reshuffle *r = x->reshuffle;
+    static const char *const sides[] = {"queries", "keys"};
+    for (uint32_t i = 0; r && i < r->count; i++) {
+        const bundle *b = &r->bundles[i];
+        print(o, "bundle %u caller=%u home=%u side=%s tokens=%u holds=", i, b->caller, b->home,
+              x->problem->split ? sides[b->side] : "both", b->tokens);
+        for (uint32_t j = b->first; j < b->first + b->count; j++)
+            print(o, "%s%u:%u", j > b->first ? "," : "", r->contents[j].block, r->contents[j].tokens);
+        print(o, "\n");
     }
 }
 
@@ -154,9 +159,12 @@ static void dump_rounds(const out *o, const planning *x) {
                   ps->rounds[i].stage);
         for (uint32_t i = 0; ps->rounds && i < ps->move_count; i++) {
             const move *m = &ps->moves[i];
-            print(o, "move %u pass=%s round=%u class=%s fabric=%s block=%u first=%u tokens=%u ", i, name, m->round,
-                  fcp_class_names[m->cls], fcp_fabric_names[m->fabric], m->block, m->first, m->tokens);
-            print(o, "src=%u dst=%u from=%u to=%u\n", m->src, m->dst, m->from, m->to);
+            bool of_bundle = m->block == FCP_NONE;
+            print(o, "move %u pass=%s round=%u class=%s fabric=%s %s=%u first=%u tokens=%u src=%u dst=%u", i, name,
+                  m->round, fcp_class_names[m->cls], fcp_fabric_names[m->fabric], of_bundle ? "bundle" : "block",
+                  of_bundle ? m->ref : m->block, m->first, m->tokens, m->src, m->dst);
+            if (!of_bundle) print(o, " from=%u to=%u", m->from, m->to);
+            print(o, "\n");
         }
     }
 }

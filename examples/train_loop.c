@@ -105,9 +105,7 @@ static fcp_code step(fcp_session **session, const fcp_plan *plan, double *out_lo
     size_t tokens[RANKS], q = (size_t)shape.heads * shape.head_dim, kv = (size_t)shape.kv_heads * shape.head_dim;
     fcp_code code = FCP_OK;
     for (uint32_t r = 0; r < RANKS; r++) {
-        const fcp_span *spans;
-        uint32_t count;
-        tokens[r] = fcp_plan_layout(plan, r, &spans, &count);
+        tokens[r] = fcp_plan_rank_queries(plan, r);
         memory[r] = calloc(tokens[r] * (3 * q + 4 * kv + shape.heads) + 1, sizeof(float));
         if (!memory[r]) {
             code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");

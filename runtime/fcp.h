@@ -86,7 +86,8 @@ typedef enum fcp_pass { FCP_FORWARD, FCP_BACKWARD, FCP_PASSES } fcp_pass;
 /* Which tokens of the batch each rank's caller holds:
  *   planned      those that the planner placed on the rank, so that nothing has to be moved to it and back
  *   contiguous   the packed batch, cut into one run of equal length for each rank
- *   zigzag       of every sequence, cut into 2 * ranks chunks, chunk r from the front and chunk r from the back */
+ *   zigzag       of every sequence, cut into 2 * ranks chunks, chunk r from the front and chunk r from the back
+ * The last two may be made within groups of neighbouring ranks, each of which holds whole sequences. */
 typedef enum fcp_layout { FCP_LAYOUT_PLANNED, FCP_LAYOUT_CONTIGUOUS, FCP_LAYOUT_ZIGZAG, FCP_LAYOUTS } fcp_layout;
 size_t fcp_dtype_size(fcp_dtype t);      /* bytes of a number: 4, 2, 2 */
 const char *fcp_dtype_name(fcp_dtype t); /* "fp32", "fp16", "bf16" */
@@ -128,12 +129,22 @@ typedef struct fcp_span {
     uint32_t length; /* tokens */
     uint64_t start;  /* the first of them, counted from the sequence's first query or key */
 } fcp_span;
-/* The caller's layout: which queries rank `rank` holds (rows of q, o, lse, d_o, dq), as runs in the order in which
- * its tensors have them. Returns the number of tokens. *out_spans points into the plan; out_spans and out_count may
- * be NULL. */
-uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
+/* The caller's layout: which queries rank `rank` holds (rows of q, o, lse, d_o, dq), run by run, in the order in which
+ * its tensors have them. False: there are no more runs. `at` is where the walk stands, zeros at the beginning:
+ *
+ *     fcp_span span;
+ *     fcp_layout_at at = {0};
+ *     while (fcp_plan_layout(plan, rank, &at, &span)) ...
+ */
+typedef struct fcp_layout_at {
+    uint64_t deal, item, part, done;
+} fcp_layout_at;
+bool fcp_plan_layout(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);
 /* The same for keys (rows of k, v, dk, dv). Where every sequence has as many keys as queries, it is the same layout. */
-uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count);
+bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);
+/* How many queries, and how many keys, the caller holds at a rank. */
+uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
+uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
 
 /* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how
  * many queries it has. For a sequence that does not exist: the number of all queries, and 0. out_length may be NULL. */
@@ -147,7 +158,7 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
 /* --- execution ---------------------------------------------------------------------------------------------------- */
 
 /* One rank's tensors, dense and row-major, in the caller's layout. Let T be how many queries the rank holds
- * (fcp_plan_layout) and S how many keys (fcp_plan_layout_keys).
+ * (fcp_plan_rank_queries) and S how many keys (fcp_plan_rank_keys).
  *
  *     q, o, d_o, dq    [T, heads, head_dim]      the plan's dtype
  *     k, v, dk, dv     [S, kv_heads, head_dim]   the plan's dtype

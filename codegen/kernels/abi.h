@@ -137,6 +137,32 @@ typedef struct fk_support {
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
 
+/* What fk_gather moves: tokens of a bundle, between the caller's tensors, home blocks and messages. A run is tokens that
+ * lie next to each other at both of a bundle's ends. */
+typedef struct fk_gather_run {
+    fk_u64 home;            /* its first token among the home rank's tokens */
+    fk_u32 place;           /* its first token in the caller's tensors */
+    fk_u32 at;              /* its first token in the bundle */
+    fk_u32 kv_first, sub_first; /* its range of heads: the first KV head, the first query head of each */
+} fk_gather_run;
+/* A tensor. `row` and the others count words of 4 bytes. In messages and home blocks a token has `row` words, next to
+ * each other. In the caller's tensor it has `full`, and those that move are row / chunk chunks, `stride` apart, which
+ * begin kv_step * kv_first + sub_step * sub_first words into it. */
+typedef struct fk_gather_tensor {
+    fk_u64 to, from;        /* addresses of the first token */
+    fk_u32 row, full, chunk, stride, kv_step, sub_step;
+} fk_gather_tensor;
+enum { FK_GATHER_TENSORS = 6 };
+enum { FK_IN_MESSAGE, FK_AT_BLOCKS, FK_AT_CALLER };
+/* Tokens first to first + tokens - 1 of a bundle whose runs are at `runs`, run_count of them in order of `at`. A message
+ * begins with token `first`. */
+typedef struct fk_gather_launch {
+    fk_u64 runs;
+    fk_u32 run_count, first, tokens, tensors;
+    fk_u32 to, from;        /* FK_IN_MESSAGE, FK_AT_BLOCKS or FK_AT_CALLER */
+    fk_gather_tensor tensor[FK_GATHER_TENSORS];
+} fk_gather_launch;
+
 /* --- sizes -------------------------------------------------------------------------------------------------------- */
 /* For each mma.sync kernel, as functions of head_dim d (16, 32, 64, 128 or 256):
  *   WARPS       warps of a block

@@ -59,6 +59,48 @@ FK_KERNEL(fk_round, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
+/* The last run that begins at or before a token of the bundle. */
+FK_DEVICE const fk_gather_run *fk_run_of(const fk_gather_launch *p, fk_u32 token) {
+    const fk_gather_run *runs = (const fk_gather_run *)p->runs;
+    fk_u32 low = 0, high = p->run_count;
+    while (high - low > 1) {
+        fk_u32 middle = low + (high - low) / 2;
+        if (runs[middle].at <= token) low = middle;
+        else high = middle;
+    }
+    return runs + low;
+}
+
+/* Where a token's row begins at one of the ends. */
+FK_DEVICE fk_u64 fk_row_at(const fk_gather_tensor *x, fk_u64 base, fk_u32 end, const fk_gather_run *run, fk_u32 within,
+                           fk_u32 in_message) {
+    if (end == FK_IN_MESSAGE) return base + (fk_u64)in_message * x->row * 4;
+    if (end == FK_AT_BLOCKS) return base + (run->home + within) * x->row * 4;
+    return base + ((fk_u64)(run->place + within) * x->full + x->kv_step * run->kv_first + x->sub_step * run->sub_first) * 4;
+}
+
+/* Moves tokens of a bundle, tensor by tensor, one warp a row. */
+FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch) {
+    const fk_gather_launch *p = &launch;
+    fk_u32 step = fk_blocks() * (FK_SUPPORT_THREADS / 32);
+    for (fk_u32 i = fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->tokens; i += step) {
+        fk_u32 token = p->first + i;
+        const fk_gather_run *run = fk_run_of(p, token);
+        FK_UNROLL
+        for (fk_u32 t = 0; t < FK_GATHER_TENSORS; t++) {
+            const fk_gather_tensor *x = &p->tensor[t];
+            if (t >= p->tensors) break;
+            fk_u64 to = fk_row_at(x, x->to, p->to, run, token - run->at, i);
+            fk_u64 from = fk_row_at(x, x->from, p->from, run, token - run->at, i);
+            for (fk_u32 w = fk_lane(); w < x->row; w += 32) {
+                fk_u32 far = x->chunk == x->row ? w : w / x->chunk * x->stride + w % x->chunk;
+                fk_store_bits(to + (p->to == FK_AT_CALLER ? far : w) * 4,
+                              fk_load_bits(from + (p->from == FK_AT_CALLER ? far : w) * 4));
+            }
+        }
+    }
+}
+
 /* Merges two running states of the same rows into one. to, from: slots of state; other: rows that a slot has room for,
  * times heads; count: rows times heads. One warp does a row. */
 FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {

@@ -90,14 +90,17 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan) {
     return lower_summary(x, facts, plan, summary);
 }
 
-/* Sequences, pieces, blocks, shapes, runs and layouts. */
+/* Sequences, pieces, blocks, shapes and runs. */
 static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     const problem *p = x->problem;
-    const reshuffle *r = x->reshuffle;
     fcp_sequence *sequences = ARENA_NEW(&x->memory, fcp_sequence, p->sequences);
     fcp_shape_rec *shapes = ARENA_NEW(&x->memory, fcp_shape_rec, p->shape_count + (size_t)1);
     fcp_run *runs = ARENA_NEW(&x->memory, fcp_run, p->run_count + (size_t)1);
     if (!sequences || !shapes || !runs) return FCP_E_NO_MEMORY;
+    if (p->program->layout != FCP_LAYOUT_PLANNED) {
+        plan->deals = p->rule.deals;
+        plan->deals_count = p->rule.deal_count;
+    }
     plan->heads = p->heads;
     plan->heads_count = p->head_count;
     for (uint32_t b = 0; b < p->block_count; b++) {
@@ -119,15 +122,6 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     plan->shapes_count = p->shape_count;
     plan->runs = runs;
     plan->runs_count = p->run_count;
-    plan->layout_starts = r->starts[FCP_QUERIES];
-    plan->layout_starts_count = p->ranks + (uint64_t)1;
-    plan->layout = r->spans[FCP_QUERIES];
-    plan->layout_count = r->starts[FCP_QUERIES][p->ranks];
-    if (!p->split) return FCP_OK;
-    plan->key_layout_starts = r->starts[FCP_KEYS];
-    plan->key_layout_starts_count = p->ranks + (uint64_t)1;
-    plan->key_layout = r->spans[FCP_KEYS];
-    plan->key_layout_count = r->starts[FCP_KEYS][p->ranks];
     return FCP_OK;
 }
 

@@ -3,8 +3,8 @@
 #define FCPC_LOWER_LOWER_H
 #include "compiler/schedule/slots.h"
 
-/* Makes x->plan (fcp_plan_free), whose tables are in x->memory: those it makes, and the pieces, blocks, parts, spans
- * and visits that earlier passes put there. The plan is not indexed and not checked. FCP_E_PLAN_SIZE. Cost: linear. */
+/* Makes x->plan (fcp_plan_free), whose tables are in x->memory: those it makes, and the pieces, blocks, parts and
+ * visits that earlier passes put there. The plan is not indexed and not checked. FCP_E_PLAN_SIZE. Cost: linear. */
 fcp_code lower(planning *x);
 
 /* Parts of it. streams.c: instructions and transfers. */

@@ -79,26 +79,20 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
     side_of[receive] = m->round * SIDE_ROUND + receives[m->cls];
 }
 
-/* Does a segment bring anything back to the caller? Keys and values have no results in the forward pass. */
-static bool has_results(const planning *x, const segment *s, fcp_pass pass) {
-    return pass == FCP_BACKWARD || x->problem->blocks[s->block].holds & FCP_HOLDS_Q;
-}
-
 /* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
  * out. */
 static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
     const planning *x = e->x;
     const reshuffle *moved = x->reshuffle;
-    const uint32_t *home = x->placement->home;
     uint32_t ranks = x->problem->ranks;
     memset(e->copies, 0, ranks * sizeof *e->copies);
     memset(e->copies_out, 0, ranks * sizeof *e->copies_out);
     memset(e->sides, 0, ranks * sizeof *e->sides);
     for (uint32_t i = 0; i < moved->count; i++) {
-        const segment *s = &moved->segments[i];
-        if (s->caller != home[s->block]) continue;
-        e->copies[s->caller]++;
-        e->copies_out[s->caller] += has_results(x, s, pass);
+        const bundle *b = &moved->bundles[i];
+        if (b->caller != b->home) continue;
+        e->copies[b->home]++;
+        e->copies_out[b->home] += pass == FCP_BACKWARD || b->side != FCP_KEYS; /* keys have no results forward */
     }
     for (uint32_t i = 0; i < ps->move_count; i++) e->sides[ps->moves[i].src]++, e->sides[ps->moves[i].dst]++;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -107,13 +101,13 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pas
         e->copies_out[r] = 0; /* counted again below */
     }
     for (uint32_t i = 0; i < moved->count; i++) {
-        const segment *s = &moved->segments[i];
-        uint32_t r = s->caller;
-        if (r != home[s->block]) continue;
-        fcp_transfer copy = {.peer = r, .cls = FCP_IN, .fabric = FCP_LOCAL, .dir = FCP_SEND, .block = s->block,
-                             .first = s->first, .tokens = s->tokens, .place = s->place};
+        const bundle *b = &moved->bundles[i];
+        uint32_t r = b->home;
+        if (b->caller != r) continue;
+        fcp_transfer copy = {.peer = r, .cls = FCP_IN, .fabric = FCP_LOCAL, .dir = FCP_SEND, .block = FCP_NONE,
+                             .tokens = b->tokens, .side = b->side};
         e->transfers[e->at[r]++] = copy;
-        if (!has_results(x, s, pass)) continue;
+        if (pass == FCP_FORWARD && b->side == FCP_KEYS) continue;
         copy.cls = FCP_OUT;
         copy.dir = FCP_RECV;
         e->transfers[e->begin[r] + e->copies[r] + e->sides[r] + e->copies_out[r]++] = copy;
@@ -123,7 +117,7 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pas
     for (const move *m = ps->moves, *end = m + ps->move_count; m < end;) {
         const move *stretch = end - m > STRETCH ? m + STRETCH : end;
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        for (; m < stretch; m++) put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, home);
+        for (; m < stretch; m++) put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
     }
     return FCP_OK;
 }

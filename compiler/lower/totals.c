@@ -1,7 +1,7 @@
 /* totals.c: the figures of a plan: its memory, its summary.
  *
  * Requires: all that the passes made. Gives: numbers that the verifier counts again from the tables.
- * Cost: linear in tiles, hops, segments, visits and ranks.
+ * Cost: linear in tiles, hops, bundles, visits and ranks.
  */
 #include "compiler/lower/lower.h"
 
@@ -91,8 +91,8 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
     fcp_code code = count_hops(x, fp, of);
     if (code) return code;
     for (uint32_t i = 0; i < x->reshuffle->count; i++) {
-        const segment *s = &x->reshuffle->segments[i];
-        if (s->caller != x->placement->home[s->block]) between[p->blocks[s->block].holds] += s->tokens;
+        const bundle *b = &x->reshuffle->bundles[i];
+        if (b->caller != b->home) between[p->split ? 1u << b->side : FCP_HOLDS_BOTH] += b->tokens;
     }
     if (p->program->passes[FCP_FORWARD]) {
         const moved *m = &of[FCP_FORWARD];

@@ -17,7 +17,7 @@ void problem_facts(const planning *x, fcp_problem *out) {
                          .range_sub = p->range_sub,
                          .dtype = g->dtype,
                          .layout = g->layout,
-                         .layout_group = p->ranks,
+                         .layout_group = program_layout_group(g),
                          .strategy = g->strategy,
                          .topology = g->topology,
                          .block = p->block,

@@ -1,85 +1,76 @@
 /* held.c: which rank holds which tokens before the plan begins.
  *
  * Requires: checked lengths.
- * Gives: runs by sequence and start; every token of the side in one.
+ * Gives: the rule by which the caller holds the batch (runtime/plan/layout.h), and runs of tokens by it, by sequence and
+ *     start; every token of the side in one.
  * Cost: O(sequences + runs).
  *
- * Contiguous: the tokens of a part of the batch, T in all, are cut at floor(i T / R) over its R ranks. Zigzag: every
- * sequence of n tokens is cut in 2R chunks at floor(i n / 2R), and rank r holds chunks r and 2R - 1 - r. A batch
- * without parts is one part on all ranks but the servers. Two parts may share ranks.
+ * A batch that the program divides with `on` has a deal for each part. Otherwise it is one deal, on all ranks but the
+ * servers of strategy cad, which hold no tokens.
  */
 #include "compiler/problem/problem.h"
 
-/* Begins with the part that has the next sequence. */
-static void next_part(problem_layout *l) {
-    uint32_t end = l->part->end < l->holders ? l->part->end : l->holders;
-    l->first = l->part->first < end ? l->part->first : end - 1;
-    l->ranks = end - l->first;
-    l->left = (uint32_t)l->part->count;
-    l->tokens = l->offset = 0;
-    for (uint32_t q = l->next; q < l->next + l->left; q++) l->tokens += problem_length(l->p, q, l->side);
-    l->rank = 0;
-    l->part++;
+static const uint64_t *prefix_sums(const uint64_t *lengths, uint32_t count, arena *a) {
+    uint64_t *sums = ARENA_NEW(a, uint64_t, count + (size_t)1);
+    if (!sums) return NULL;
+    sums[0] = 0;
+    for (uint32_t i = 0; i < count; i++) sums[i + 1] = sums[i] + lengths[i];
+    return sums;
 }
 
-void problem_layout_open(problem_layout *out, const planning *x, fcp_side side, bool zigzag, uint64_t least) {
+fcp_code problem_deal(planning *x, problem *p) {
     const struct fcpc_program *g = x->program;
-    *out = (problem_layout){.p = x->problem, .side = side, .zigzag = zigzag, .least = least,
-                            .all = {x->problem->sequences, 0, x->problem->ranks}};
-    out->holders = x->problem->ranks - g->servers;
-    out->parts = g->part_count && x->lengths == g->lengths ? g->part_count : 0;
-    out->part = out->parts ? g->parts : NULL;
+    uint32_t holders = p->ranks - g->servers, parts = g->part_count && x->lengths == g->lengths ? g->part_count : 0, next = 0;
+    fcp_deal *deals = ARENA_NEW(&x->memory, fcp_deal, parts + (size_t)1);
+    const uint64_t *queries = prefix_sums(p->queries, p->sequences, &x->work);
+    const uint64_t *keys = p->split ? prefix_sums(p->lengths, p->sequences, &x->work) : queries;
+    if (!deals || !queries || !keys) return FCP_E_NO_MEMORY;
+    p->rule = (fcp_rule){.layout = g->layout, .ranks = p->ranks, .group = program_layout_group(g), .deals = deals,
+                         .offsets = {queries, keys}};
+    const program_part all = {p->sequences, 0, p->ranks};
+    for (const program_part *part = parts ? g->parts : &all, *last = part + (parts ? parts : 1); part < last; part++) {
+        uint32_t end = part->end < holders ? part->end : holders, first = part->first < end ? part->first : end - 1;
+        if (!part->count) continue;
+        deals[p->rule.deal_count++] = (fcp_deal){next, (uint32_t)part->count, first, end - first};
+        next += (uint32_t)part->count;
+        if (g->layout_group && (end - first) % g->layout_group)
+            return planning_fail(x, FCP_E_VALUE, g->lengths_span,
+                                 "ranks %u..%u hold tokens, and do not divide into groups of %u", first, end,
+                                 g->layout_group);
+    }
+    return FCP_OK;
 }
 
-uint64_t problem_layout_most(const problem_layout *l) {
-    uint64_t most = 0, chunks = 2 * (uint64_t)l->holders;
-    for (uint32_t s = 0; s < l->p->sequences; s++) {
-        uint64_t n = problem_length(l->p, s, l->side);
-        most += l->zigzag ? n < chunks ? n : chunks : 1;
-    }
-    return most + (uint64_t)l->holders * (l->parts ? l->parts : 1);
-}
+/* The least tokens for each of its ranks with which a sequence stays in zigzag: a shorter one would be crumbs. */
+enum { ZIGZAG_LEAST = 256 };
 
-uint32_t problem_layout_next(problem_layout *l, problem_run *out) {
-    if (!l->left) {
-        if (!l->parts) l->part = &l->all;
-        next_part(l);
-    }
-    const uint32_t s = l->next++;
-    const uint64_t n = problem_length(l->p, s, l->side), chunks = 2 * (uint64_t)l->ranks;
-    uint32_t count = 0;
-    bool zigzag = l->zigzag && n / l->ranks >= l->least;
-    for (uint64_t at = 0, to; at < n; at = to) {
-        uint32_t rank;
-        if (zigzag) {
-            /* `at` is in the chunk i that is the largest with floor(i n / chunks) <= at, that is with i n < (at + 1)
-             * chunks */
-            uint64_t i = (uint64_t)(((unsigned __int128)(at + 1) * chunks - 1) / n);
-            to = (uint64_t)((unsigned __int128)(i + 1) * n / chunks);
-            rank = (uint32_t)(i < l->ranks ? i : chunks - 1 - i);
-        } else {
-            while ((to = (uint64_t)((unsigned __int128)l->tokens * (l->rank + 1) / l->ranks)) <= l->offset + at)
-                l->rank++;
-            to = to - l->offset < n ? to - l->offset : n;
-            rank = l->rank;
-        }
-        out[count++] = (problem_run){s, l->first + rank, at, to};
-    }
-    l->offset += n;
-    l->left--;
-    return count;
-}
-
-fcp_code problem_held(planning *x, fcp_side side, bool zigzag, problem_run **out, uint32_t *out_count) {
-    problem_layout l;
-    problem_layout_open(&l, x, side, zigzag, ZIGZAG_LEAST);
-    uint64_t most = problem_layout_most(&l);
-    if (most > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-    *out_count = 0;
-    if (!(*out = ARENA_NEW(&x->work, problem_run, most + 1))) return FCP_E_NO_MEMORY;
-    for (uint32_t s = 0; s < x->problem->sequences; s++) {
+fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count) {
+    const problem *p = x->problem;
+    fcp_rule rules[2] = {p->rule, p->rule};
+    rules[0].layout = FCP_LAYOUT_CONTIGUOUS;
+    fcp_walk walks[2] = {fcp_walk_of(&rules[0], side), fcp_walk_of(&rules[1], side)};
+    const uint64_t *offsets = p->rule.offsets[side];
+    problem_run *runs = NULL;
+    size_t room = 0, count = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        uint64_t n = offsets[s + 1] - offsets[s], at = 0;
         if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
-        *out_count += problem_layout_next(&l, *out + *out_count);
+        fcp_walk_to(&walks[0], s, 0); /* finds the group, too */
+        bool zigzag = p->rule.layout == FCP_LAYOUT_ZIGZAG && n / walks[0].group >= ZIGZAG_LEAST;
+        fcp_walk *w = &walks[zigzag];
+        if (zigzag) fcp_walk_to(w, s, 0);
+        for (;;) {
+            uint64_t end = fcp_walk_end(w) - offsets[s];
+            uint64_t to = end < n ? end : n;
+            if (!(runs = arena_grow(&x->work, runs, count, &room, sizeof *runs))) return FCP_E_NO_MEMORY;
+            runs[count++] = (problem_run){s, fcp_walk_rank(w), at, to};
+            if (to == n) break;
+            at = to;
+            fcp_walk_next(w);
+        }
     }
+    if (count > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
+    *out = runs;
+    *out_count = (uint32_t)count;
     return FCP_OK;
 }

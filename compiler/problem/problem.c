@@ -56,6 +56,7 @@ fcp_code problem_open(planning *x) {
                    .block = x->block, .unit = x->block, .range_kv = x->program->kv_heads,
                    .range_sub = x->program->heads / x->program->kv_heads};
     fcp_code code = check_lengths(x, p);
+    if (!code) code = problem_deal(x, p);
     if (code) return code;
     unsigned __int128 positions = 0;
     for (uint32_t s = 0; s < p->sequences; s++) positions += (unsigned __int128)p->queries[s] * p->lengths[s];

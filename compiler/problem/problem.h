@@ -8,6 +8,7 @@
 #include "compiler/cells/cells.h"
 #include "compiler/planning.h"
 #include "compiler/problem/bind.h"
+#include "runtime/plan/layout.h"
 
 /* Tokens start to end - 1 of one side of a sequence, at home on `rank`. */
 typedef struct problem_run {
@@ -33,6 +34,8 @@ struct problem {
     /* Ranges of heads, as the plan has them. A strategy's cut may make the ranges smaller, but leaves blocks and pieces to
      * those of one range; problem_tiles then makes the others. */
     uint32_t range_kv, range_sub;
+
+    fcp_rule rule;      /* by which the caller holds the batch, unless its layout is `planned` */
 
     fcp_piece *pieces;  /* by block */
     uint32_t piece_count;
@@ -97,30 +100,13 @@ fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
 
-/* held.c. Where the caller holds the tokens of a side, sequence by sequence: contiguous over the ranks, or over those
- * that the program gives a part of the batch, without the last `servers`; in zigzag, where `zigzag` says so, every
- * sequence of at least `least` tokens for each rank. Each call of problem_layout_next writes the runs of the next
- * sequence, by start, and returns how many; there are problem_layout_most of all, or fewer. */
-typedef struct problem_layout {
-    const problem *p;
-    fcp_side side;
-    bool zigzag;
-    uint64_t least;
-    program_part all;
-    const program_part *part; /* the one after the part at hand */
-    uint32_t parts, holders;
-    uint32_t next, left;      /* sequence; how many more its part has */
-    uint32_t first, ranks;    /* of the part */
-    uint64_t tokens, offset;  /* of the part; before the sequence */
-    uint32_t rank;
-} problem_layout;
-void problem_layout_open(problem_layout *out, const planning *x, fcp_side side, bool zigzag, uint64_t least);
-uint64_t problem_layout_most(const problem_layout *l);
-uint32_t problem_layout_next(problem_layout *l, problem_run *out);
-/* All runs, in x->work, for work to move from: shorter sequences would be cut into crumbs by zigzag, and are
- * contiguous. FCP_E_PLAN_SIZE: more than 2^30. */
-enum { ZIGZAG_LEAST = 256 };
-fcp_code problem_held(planning *x, fcp_side side, bool zigzag, problem_run **out, uint32_t *out_count);
+/* held.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that do
+ * not divide into groups. */
+fcp_code problem_deal(planning *x, problem *p);
+/* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to move
+ * from. With layout `planned` they are contiguous, and so are short sequences in zigzag, which would be cut into crumbs.
+ * FCP_E_PLAN_SIZE: more than 2^30. */
+fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
 /* tiles.c. Classifies the mask over all blocks: tiles, parts, shapes, work. Makes x->cells, whose shapes the problem
  * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.

@@ -1,163 +1,177 @@
-/* reshuffle.c: compares the caller's layout with the homes, and lists the runs of tokens that move between them.
+/* reshuffle.c: compares the caller's layout with the homes, and says how many tokens of which block move between which
+ * ranks.
  *
  * Requires: a problem with its blocks; a placement.
- * Gives: for each rank the runs of tokens that the caller holds there, in order; every token of every block in exactly
- *     one segment.
- * Cost: O(pieces + runs of the layout).
- *
- * The layouts of R ranks:
- *   planned     rank r holds its home blocks, in block order (of the first range of heads, where there are several).
- *   contiguous  the batch, sequence after sequence, is cut at floor(i T / R), where T is its number of tokens.
- *   zigzag      every sequence of n tokens is cut in 2R chunks at floor(i n / 2R); rank r holds chunks r and 2R - 1 - r
- *               of each, sequence after sequence.
- * In a split plan the rule holds for the queries, and again, by itself, for the keys.
+ * Gives: a bundle for every pair of a caller's rank and a home that share tokens, with its contents; every token of
+ *     every block is in one. runtime/plan/layout.h states the layouts.
+ * Cost: O(pieces + runs of the layout). What is kept is a number for each block and each rank that holds some of it;
+ *     the runs themselves are not kept.
  */
 #include "compiler/schedule/reshuffle.h"
 
 #include <string.h>
 
+#include "compiler/base/sort.h"
+#include "runtime/plan/layout.h"
+
+/* Tokens of a block in the bundle of the home at hand with key = side * ranks + caller. */
+typedef struct found {
+    uint32_t key, block, tokens;
+} found;
+
 typedef struct state {
     planning *x;
     const problem *p;
-    const uint32_t *home;
     reshuffle *out;
-    size_t room;
-    fcp_side side;    /* the one at hand */
-    uint64_t *filled; /* per rank: how many tokens it holds so far */
+    bool planned;
+    size_t bundle_room, content_room, content_count;
+    /* of the home at hand */
+    found *found;
+    size_t count, room;
+    uint32_t *shown;            /* planned, several ranges of heads: per block, that of the first range with its tokens */
+    uint32_t *newest, *entries; /* per key: its newest entry, + 1; how many it has. 0 between homes */
+    uint64_t *met;              /* the keys that it has entries for, and room to sort them */
+    size_t met_count;
 } state;
 
-static fcp_code add_run(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
+static fcp_code hold(state *s, uint32_t caller, fcp_side side, uint32_t block, uint32_t tokens) {
+    uint32_t key = (uint32_t)side * s->p->ranks + caller, newest = s->newest[key];
+    if (newest && s->found[newest - 1].block == block) {
+        s->found[newest - 1].tokens += tokens;
+        return FCP_OK;
+    }
+    s->found = arena_grow(&s->x->scratch, s->found, s->count, &s->room, sizeof *s->found);
+    if (!s->found) return FCP_E_NO_MEMORY;
+    if (!newest) s->met[s->met_count++] = key;
+    s->found[s->count++] = (found){key, block, tokens};
+    s->newest[key] = (uint32_t)s->count;
+    s->entries[key]++;
+    return s->count < UINT32_MAX / 4 ? FCP_OK : FCP_E_PLAN_SIZE;
+}
+
+/* Who holds the tokens of a block? */
+static fcp_code hold_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, uint32_t home) {
+    const problem *p = s->p;
+    const fcp_block *b = &p->blocks[block];
+    fcp_side side = fcp_side_of(b);
+    fcp_walk *walk = &walks[side];
+    if (s->planned) {
+        uint32_t caller = s->shown ? s->x->placement->home[s->shown[block]] : home;
+        if (caller != home) s->out->moved[block] = true;
+        return hold(s, caller, side, block, b->tokens);
+    }
+    for (uint32_t i = 0; i < b->pieces; i++) {
+        const fcp_piece *piece = &p->pieces[b->first_piece + i];
+        uint64_t at = s->p->rule.offsets[side][piece->sequence] + piece->start, end = at + piece->length;
+        fcp_walk_to(walk, piece->sequence, piece->start);
+        for (;;) {
+            uint32_t rank = fcp_walk_rank(walk);
+            uint64_t to = fcp_walk_end(walk) < end ? fcp_walk_end(walk) : end;
+            fcp_code code = hold(s, rank, side, block, (uint32_t)(to - at));
+            if (code) return code;
+            if (rank != home) s->out->moved[block] = true;
+            if ((at = to) == end) break;
+            fcp_walk_next(walk);
+        }
+    }
+    return FCP_OK;
+}
+
+/* Makes the bundles of a home of what was found, and forgets it. */
+static fcp_code make_bundles(state *s, uint32_t home) {
     reshuffle *out = s->out;
-    bool crosses = rank != s->home[block];
-    if (crosses) out->moved[block] = true;
-    while (tokens) {
-        uint32_t length = crosses && tokens > s->p->unit ? s->p->unit : tokens;
-        if (out->count == s->room) {
-            size_t room = s->room * 2 + 64;
-            if (room > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-            segment *grown = ARENA_NEW(&s->x->work, segment, room);
-            if (!grown) return FCP_E_NO_MEMORY;
-            if (out->count) memcpy(grown, out->segments, out->count * sizeof *grown);
-            out->segments = grown;
-            s->room = room;
-        }
-        out->segments[out->count++] = (segment){block, first, length, rank, place};
-        first += length;
-        place += length;
-        tokens -= length;
+    size_t first = s->content_count, total = first + s->count;
+    while (s->content_room < total) {
+        out->contents = arena_grow(&s->x->work, out->contents, s->content_room, &s->content_room, sizeof *out->contents);
+        if (!out->contents) return FCP_E_NO_MEMORY;
     }
-    return FCP_OK;
-}
-
-/* The same tokens of all ranges of heads: the caller holds them at one place. */
-static fcp_code add_segment(state *s, uint32_t block, uint32_t first, uint32_t tokens, uint32_t rank, uint32_t place) {
-    fcp_code code = add_run(s, block, first, tokens, rank, place);
-    while (!code && (block = problem_twin(s->p, block)) != FCP_NONE)
-        code = add_run(s, block, first, tokens, rank, place);
-    return code;
-}
-
-static fcp_code planned(state *s) {
-    const problem *p = s->p;
-    fcp_span *spans = ARENA_NEW(&s->x->memory, fcp_span, p->piece_count);
-    uint32_t *at = ARENA_ZNEW(&s->x->scratch, uint32_t, p->ranks + (size_t)1), *starts = s->out->starts[s->side];
-    if (!spans || !at) return FCP_E_NO_MEMORY;
-    s->out->spans[s->side] = spans;
-    for (uint32_t b = 0; b < p->range_blocks; b++)
-        if (problem_holds(p, b, s->side)) starts[s->home[b] + 1] += p->blocks[b].pieces;
-    for (uint32_t r = 0; r < p->ranks; r++) {
-        at[r] = starts[r];
-        starts[r + 1] += starts[r];
-    }
-    for (uint32_t b = 0; b < p->range_blocks; b++) {
-        if (planning_stopped_at(s->x, b)) return FCP_E_INTERRUPTED;
-        const fcp_block *blk = &p->blocks[b];
-        if (!problem_holds(p, b, s->side)) continue;
-        uint32_t r = s->home[b];
-        for (uint32_t i = 0; i < blk->pieces; i++) {
-            const fcp_piece *piece = &p->pieces[blk->first_piece + i];
-            spans[at[r]++] = (fcp_span){piece->sequence, piece->length, piece->start};
-        }
-        fcp_code code = add_segment(s, b, 0, blk->tokens, r, (uint32_t)s->filled[r]);
-        if (code) return code;
-        s->filled[r] += blk->tokens;
-    }
-    return FCP_OK;
-}
-
-static fcp_code stated(state *s, bool zigzag) {
-    const problem *p = s->p;
-    uint32_t *starts = s->out->starts[s->side];
-    problem_layout layout;
-    problem_layout_open(&layout, s->x, s->side, zigzag, 0);
-    uint64_t total = problem_layout_most(&layout);
     if (total > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-    problem_run *runs = ARENA_NEW(&s->x->scratch, problem_run, 2 * (size_t)p->ranks + 1);
-    uint64_t *place = ARENA_NEW(&s->x->scratch, uint64_t, 2 * (size_t)p->ranks + 1);
-    struct tagged { fcp_span span; uint32_t rank; } *all = arena_alloc(&s->x->scratch, total, sizeof *all, 8);
-    fcp_span *listed = ARENA_NEW(&s->x->memory, fcp_span, total);
-    if (!runs || !place || !all || !listed) return FCP_E_NO_MEMORY;
-    s->out->spans[s->side] = listed;
-    const uint32_t *piece_start = p->piece_start[s->side], *pieces = p->sequence_piece[s->side];
-    uint32_t spans = 0;
-    for (uint32_t q = 0; q < p->sequences; q++) {
-        if (planning_stopped(s->x)) return FCP_E_INTERRUPTED; /* a sequence may have as many runs as there are ranks */
-        uint32_t count = problem_layout_next(&layout, runs), at = 0;
-        for (uint32_t i = 0; i < count; i++) {
-            place[i] = s->filled[runs[i].rank]; /* of a rank's two chunks the first comes first */
-            s->filled[runs[i].rank] += runs[i].end - runs[i].start;
-            all[spans].span = (fcp_span){q, (uint32_t)(runs[i].end - runs[i].start), runs[i].start};
-            all[spans++].rank = runs[i].rank;
-            starts[runs[i].rank + 1]++;
-        }
-        for (uint32_t i = piece_start[q]; i < piece_start[q + 1]; i++) { /* pieces and runs are both in order */
-            const fcp_piece *piece = &p->pieces[pieces[i]];
-            uint64_t from = piece->start, end = piece->start + piece->length;
-            while (from < end) {
-                while (runs[at].end <= from) at++;
-                uint64_t to = runs[at].end < end ? runs[at].end : end;
-                fcp_code code = add_segment(s, piece->block, piece->offset + (uint32_t)(from - piece->start),
-                                            (uint32_t)(to - from), runs[at].rank,
-                                            (uint32_t)place[at] + (uint32_t)(from - runs[at].start));
-                if (code) return code;
-                from = to;
-            }
-        }
+    sort_u64(s->met, s->met + s->met_count, s->met_count);
+    uint32_t *at = s->newest; /* from here on, per key: its bundle */
+    for (size_t i = 0; i < s->met_count; i++) {
+        uint32_t key = (uint32_t)s->met[i];
+        out->bundles = arena_grow(&s->x->work, out->bundles, out->count, &s->bundle_room, sizeof *out->bundles);
+        if (!out->bundles) return FCP_E_NO_MEMORY;
+        out->bundles[out->count] = (bundle){.caller = key % s->p->ranks, .home = home, .side = key / s->p->ranks,
+                                            .first = (uint32_t)first};
+        first += s->entries[key];
+        s->entries[key] = 0;
+        at[key] = out->count++;
     }
-    uint32_t *at = ARENA_NEW(&s->x->scratch, uint32_t, p->ranks);
-    if (!at) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; r < p->ranks; r++) {
-        at[r] = starts[r];
-        starts[r + 1] += starts[r];
+    for (size_t i = 0; i < s->count; i++) {
+        bundle *b = &out->bundles[at[s->found[i].key]];
+        out->contents[b->first + b->count++] = (content){s->found[i].block, s->found[i].tokens};
+        b->tokens += s->found[i].tokens;
     }
-    for (uint32_t i = 0; i < spans; i++) listed[at[all[i].rank]++] = all[i].span;
+    s->content_count = total;
+    for (size_t i = 0; i < s->met_count; i++) {
+        const bundle *b = &out->bundles[at[s->met[i]]];
+        if (b->caller != home) out->units += (b->tokens + s->p->unit - 1) / s->p->unit;
+        at[s->met[i]] = 0;
+    }
+    s->count = s->met_count = 0;
+    return out->units < UINT32_MAX / 8 ? FCP_OK : FCP_E_PLAN_SIZE;
+}
+
+/* A rank's places in the caller's tensors must be numbers of 31 bits. */
+static fcp_code check_tokens(state *s) {
+    const problem *p = s->p;
+    uint64_t *tokens = ARENA_ZNEW(&s->x->scratch, uint64_t, 3 * (size_t)p->ranks);
+    if (!tokens) return FCP_E_NO_MEMORY;
+    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
+        if (!s->planned) fcp_rule_tokens(&s->p->rule, (fcp_side)side, tokens + p->ranks, tokens);
+        else memset(tokens, 0, p->ranks * sizeof *tokens);
+        for (uint32_t b = 0; s->planned && b < p->range_blocks; b++)
+            if (problem_holds(p, b, (fcp_side)side)) tokens[s->x->placement->home[b]] += p->blocks[b].tokens;
+        for (uint32_t r = 0; r < p->ranks; r++)
+            if (tokens[r] > INT32_MAX) return FCP_E_PLAN_SIZE;
+    }
     return FCP_OK;
+}
+
+static fcp_code build(state *s) {
+    planning *x = s->x;
+    const problem *p = s->p;
+    arena *scratch = &x->scratch;
+    const uint32_t *home = x->placement->home;
+    uint32_t *start = ARENA_ZNEW(scratch, uint32_t, p->ranks + (size_t)2);
+    uint32_t *blocks = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)1);
+    s->newest = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
+    s->entries = ARENA_ZNEW(scratch, uint32_t, FCP_SIDES * (size_t)p->ranks);
+    s->met = ARENA_NEW(scratch, uint64_t, 2 * FCP_SIDES * (size_t)p->ranks);
+    s->out->moved = ARENA_ZNEW(&x->work, bool, p->block_count);
+    if (!start || !blocks || !s->newest || !s->entries || !s->met || !s->out->moved)
+        return FCP_E_NO_MEMORY;
+    if (s->planned && p->twin) {
+        if (!(s->shown = ARENA_NEW(scratch, uint32_t, p->block_count))) return FCP_E_NO_MEMORY;
+        for (uint32_t b = 0; b < p->range_blocks; b++)
+            for (uint32_t twin = b; twin != FCP_NONE; twin = problem_twin(p, twin)) s->shown[twin] = b;
+    }
+    fcp_code code = check_tokens(s);
+    for (uint32_t b = 0; b < p->block_count; b++) start[home[b] + 2]++;
+    for (uint32_t r = 0; r < p->ranks; r++) start[r + 1] += start[r];
+    for (uint32_t b = 0; b < p->block_count; b++) blocks[start[home[b] + 1]++] = b;
+    fcp_walk walks[FCP_SIDES] = {fcp_walk_of(&s->p->rule, FCP_QUERIES), fcp_walk_of(&s->p->rule, FCP_KEYS)};
+    for (uint32_t r = 0; !code && r < p->ranks; r++) {
+        for (uint32_t i = start[r]; !code && i < start[r + 1]; i++) {
+            if (planning_stopped(x)) return FCP_E_INTERRUPTED; /* a block may be in many pieces and runs */
+            code = hold_block(s, walks, blocks[i], r);
+        }
+        if (!code) code = make_bundles(s, r);
+    }
+    return code;
 }
 
 fcp_code reshuffle_build(planning *x) {
     const problem *p = x->problem;
     reshuffle *out = ARENA_ZNEW(&x->work, reshuffle, 1);
     if (!out) return FCP_E_NO_MEMORY;
-    state s = {.x = x, .p = p, .home = x->placement->home, .out = out,
-               .room = p->piece_count + (size_t)p->ranks + 16};
-    out->moved = ARENA_ZNEW(&x->work, bool, p->block_count);
-    out->segments = ARENA_NEW(&x->work, segment, s.room);
-    s.filled = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
-    if (!out->moved || !out->segments || !s.filled) return FCP_E_NO_MEMORY;
-    fcp_code code = FCP_OK;
-    for (int side = 0; !code && side < (p->split ? FCP_SIDES : 1); side++) {
-        s.side = (fcp_side)side;
-        memset(s.filled, 0, p->ranks * sizeof *s.filled);
-        if (!(out->starts[side] = ARENA_ZNEW(&x->memory, uint32_t, p->ranks + (size_t)1))) code = FCP_E_NO_MEMORY;
-        else if (p->program->layout == FCP_LAYOUT_PLANNED) code = planned(&s);
-        else code = stated(&s, p->program->layout == FCP_LAYOUT_ZIGZAG);
-        for (uint32_t r = 0; !code && r < p->ranks; r++)
-            if (s.filled[r] > INT32_MAX) code = FCP_E_PLAN_SIZE;
-    }
+    state s = {.x = x, .p = p, .out = out, .planned = p->program->layout == FCP_LAYOUT_PLANNED};
+    fcp_code code = build(&s);
     if (code == FCP_E_PLAN_SIZE)
         return planning_fail(x, code, x->program->lengths_span,
                              "the batch is too large for a plan of so few ranks: the layout has more than 2^31 tokens "
-                             "on a rank, or 2^30 runs");
+                             "on a rank, or 2^30 parts of blocks");
     if (!code) x->reshuffle = out;
     return code;
 }

@@ -1,16 +1,16 @@
 /* rounds.c: makes the rounds of each pass: what moves when, from which slot to which.
  *
  * Requires: the order of independent units and the stages of hops and returns (schedule.c); their slots (slots.c);
- *     the segments of the reshuffle.
+ *     the bundles of the reshuffle.
  * Gives: every unit of the pass once, with its round, in order of round. Rounds are in the order of launching: IN; then
  *     stage by stage the dependent rounds and the independent ones; then OUT.
  * Keeps: no rank sends twice or receives twice in a round of a fabric. The dependent rounds of a stage, IN, and either
  *     part of OUT are as few as their Delta.
  * Cost: O(units log Delta + rounds).
  *
- * OUT has two parts. Blocks that are done before the pass's last stage move beside that stage, the others after it. The
- * output of a block is done after its last visit, or when its home finishes it, or when it came home whole; its gradients
- * when the last of them is in.
+ * OUT has two parts. Units all of whose blocks are done before the pass's last stage move beside that stage, the others
+ * after it. The output of a block is done after its last visit, or when its home finishes it, or when it came home whole;
+ * its gradients when the last of them is in.
  */
 #include "compiler/schedule/rounds.h"
 
@@ -40,7 +40,6 @@ fcp_code edges_colour(edges *e, planning *x) {
 typedef struct builder {
     planning *x;
     const problem *p;
-    const uint32_t *home;
     const traffic *t;
     const reshuffle *r;
     uint32_t coalesce;
@@ -56,6 +55,7 @@ typedef struct builder {
     uint32_t *stage_dependent; /* dependent rounds of stage s */
     uint32_t *stage_base;      /* first independent round of stage s */
     uint32_t next;             /* rounds numbered so far */
+    uint32_t *moved_colour, moved_colours; /* of the units of all bundles, in order, once they have been coloured */
 } builder;
 
 /* Colours the moves from `first` on, fabric by fabric, and numbers their rounds from b->next on. */
@@ -76,6 +76,26 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     }
     *out_rounds = rounds;
     b->next += rounds;
+    return FCP_OK;
+}
+
+/* Colours units of bundles. If they are all there are, the colours are those of IN in any pass, since the same pairs meet:
+ * turned round, the edges of a colour still share no point. */
+static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
+    move *moves = b->moves + first;
+    uint32_t count = b->out->move_count - first, base = b->next;
+    if (count != b->r->units || !count) return colour_group(b, first, out_rounds);
+    if (b->moved_colour) {
+        for (uint32_t i = 0; i < count; i++) moves[i].round = base + b->moved_colour[i];
+        *out_rounds = b->moved_colours;
+        b->next += *out_rounds;
+        return FCP_OK;
+    }
+    fcp_code code = colour_group(b, first, out_rounds);
+    if (code) return code;
+    if (!(b->moved_colour = ARENA_NEW(b->scratch, uint32_t, count))) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++) b->moved_colour[i] = moves[i].round - base;
+    b->moved_colours = *out_rounds;
     return FCP_OK;
 }
 
@@ -196,21 +216,39 @@ static fcp_code number_stages(builder *b) {
     return FCP_OK;
 }
 
-/* Adds the segments that cross ranks. With `done`, only those of blocks that are done in the last stage (late) or
+/* Are all blocks of a unit done before the last stage? *at: the first of the bundle's contents that may be in it;
+ * *before: tokens of the contents before that one. Both go on to the next unit. */
+static bool leaves_early(const builder *b, const bundle *of, uint32_t end, const uint32_t *done, uint32_t *at,
+                         uint32_t *before) {
+    bool early = true;
+    for (;;) {
+        const content *c = &b->r->contents[of->first + *at];
+        if (done[c->block] + 1 >= b->out->stages) early = false;
+        if (*before + c->tokens > end) return early;
+        *before += c->tokens;
+        ++*at;
+        if (*before == end) return early;
+    }
+}
+
+/* Adds the units of bundles between two ranks. With `done`, only those that leave after the last stage (late), or
  * before. */
-static void put_segments(const builder *b, fcp_class cls, const uint32_t *done, bool late) {
+static void put_bundles(const builder *b, fcp_class cls, const uint32_t *done, bool late) {
     const problem *p = b->p;
+    bool in = cls == FCP_IN;
     for (uint32_t i = 0; i < b->r->count; i++) {
-        const segment *s = &b->r->segments[i];
-        uint32_t home = b->home[s->block], other = s->caller;
-        if (cls == FCP_OUT && !b->backward && p->blocks[s->block].holds == FCP_HOLDS_KV) continue; /* no results */
-        if (other == home || (done && (done[s->block] + 1 >= b->out->stages) != late)) continue;
-        uint32_t slot = b->slots->home_slot[s->block];
-        b->moves[b->out->move_count++] =
-            (move){.block = s->block, .src = cls == FCP_IN ? other : home, .dst = cls == FCP_IN ? home : other,
-                   .from = cls == FCP_IN ? s->place : slot, .to = cls == FCP_IN ? slot : s->place,
-                   .first = s->first, .tokens = s->tokens, .ref = i, .cls = (uint8_t)cls,
-                   .fabric = other / p->program->gpus == home / p->program->gpus ? FCP_LOCAL : FCP_NET};
+        const bundle *of = &b->r->bundles[i];
+        if (!in && !b->backward && of->side == FCP_KEYS) continue; /* no results */
+        if (of->caller == of->home) continue;
+        move m = {.block = FCP_NONE, .src = in ? of->caller : of->home, .dst = in ? of->home : of->caller,
+                  .from = of->side, .to = of->side, .ref = i, .cls = (uint8_t)cls,
+                  .fabric = of->caller / p->program->gpus == of->home / p->program->gpus ? FCP_LOCAL : FCP_NET};
+        uint32_t at = 0, before = 0;
+        for (; m.first < of->tokens; m.first += m.tokens) {
+            m.tokens = bundle_unit(p, of, m.first);
+            if (done && leaves_early(b, of, m.first + m.tokens, done, &at, &before) == late) continue;
+            b->moves[b->out->move_count++] = m;
+        }
     }
 }
 
@@ -273,16 +311,16 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     b->stage_dependent = ARENA_ZNEW(b->scratch, uint32_t, out->stages + (size_t)1);
     if (!b->stage_start || !b->stage_base || !b->stage_dependent) return FCP_E_NO_MEMORY;
 
-    put_segments(b, FCP_IN, NULL, false);
-    fcp_code code = colour_group(b, 0, &out->in);
+    put_bundles(b, FCP_IN, NULL, false);
+    fcp_code code = colour_bundles(b, 0, &out->in);
     if (!code) code = put_dependents(b);
     if (!code) code = number_stages(b);
     uint32_t *done = code ? NULL : results_done(b), out_rounds[2] = {0, 0};
     if (!code && !done) code = FCP_E_NO_MEMORY;
     for (int late = 0; !code && late < 2; late++) {
         uint32_t first = out->move_count;
-        put_segments(b, FCP_OUT, done, late);
-        code = colour_group(b, first, &out_rounds[late]);
+        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : done, late); /* none is early: all are late */
+        code = colour_bundles(b, first, &out_rounds[late]);
     }
     out->out = out_rounds[0] + out_rounds[1];
     return code ? code : finish(b, out_rounds);
@@ -291,13 +329,13 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
 fcp_code rounds_build(planning *x) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
-    uint32_t segments = x->reshuffle->count;
+    uint32_t moved = x->reshuffle->units;
     edges room;
-    builder b = {.x = x, .p = p, .home = x->placement->home, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
+    builder b = {.x = x, .p = p, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
                  .scratch = &x->scratch, .edges = &room, .s = x->schedule, .slots = x->slots};
     size_t units = (size_t)t->units + (size_t)t->returned;
-    b.moves = ARENA_NEW(b.scratch, move, units + 2 * (size_t)segments + 1);
-    if (!b.moves || !edges_new(&room, b.scratch, units > segments ? units : segments)) return FCP_E_NO_MEMORY;
+    b.moves = ARENA_NEW(b.scratch, move, units + 2 * (size_t)moved + 1);
+    if (!b.moves || !edges_new(&room, b.scratch, units > moved ? units : moved)) return FCP_E_NO_MEMORY;
     fcp_code code = FCP_OK;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &x->schedule->pass[pass]);

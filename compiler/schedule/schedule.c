@@ -2,7 +2,7 @@
  *
  * slots.c then finds places for what arrives, and rounds.c makes the rounds of each pass.
  *
- * Requires: traffic, with at most one hop of KV and one of Q for each block and rank; the reshuffle's segments.
+ * Requires: traffic, with at most one hop of KV and one of Q for each block and rank; which blocks the reshuffle moves.
  * Gives: the order of independent units; the stages in which forwards and returns travel; for each tile a stage in
  *     which its Q and its KV are there; the order of execution, and the visits.
  * Keeps: independent units take exactly Delta rounds on each fabric.

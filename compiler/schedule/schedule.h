@@ -7,9 +7,9 @@
 /* One unit on its way in a pass. */
 typedef struct move {
     uint32_t round;
-    uint32_t block, src, dst, first, tokens;
-    uint32_t from, to; /* slots at src and dst; on the caller's side of IN and OUT the segment's place */
-    uint32_t ref;      /* IN, OUT: the segment; others: the hop, along which results go back */
+    uint32_t block, src, dst, first, tokens; /* IN, OUT: block is FCP_NONE, and the tokens are of a bundle */
+    uint32_t from, to; /* slots at src and dst; of IN and OUT both are the bundle's side */
+    uint32_t ref;      /* IN, OUT: the bundle; others: the hop, along which results go back */
     uint8_t cls, fabric;
 } move;
 
@@ -59,6 +59,6 @@ typedef struct schedule {
  * are in x->memory. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */
 fcp_code schedule_build(planning *x);
 
-/* rounds.c: the passes' rounds and moves, once every hop has its slots. Cost: O((units + segments) log Delta). */
+/* rounds.c: the passes' rounds and moves, once every hop has its slots. Cost: O(units log Delta). */
 fcp_code rounds_build(planning *x);
 #endif

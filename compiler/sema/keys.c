@@ -474,6 +474,60 @@ static void check_strategy(sema *s, const sema_keys *k) {
     if (ranks > 1) diag_hint(s->d, "at most %u", ranks - 1);
 }
 
+/* The divisors of n, for a hint: "1, 2, 4 or 8"; of many only the largest. */
+static void hint_divisors(sema *s, uint32_t n) {
+    enum { MOST = 8 };
+    uint32_t found[MOST], count = 0;
+    text t = {0};
+    for (uint32_t d = n; d && count < MOST; d--)
+        if (n % d == 0) found[count++] = d;
+    for (uint32_t i = count; i--;)
+        text_printf(&t, "%u%s", found[i], i > 1 ? ", " : i ? " or " : "");
+    char *line = text_take(&t);
+    if (line) diag_hint(s->d, "%s would do", line);
+    free(line);
+}
+
+/* layout = contiguous(group = 8) */
+static void check_layout(sema *s, const sema_keys *k) {
+    struct fcpc_program *p = s->out;
+    const entry *e = k->at[KEY_LAYOUT];
+    p->layout = FCP_LAYOUT_PLANNED;
+    p->layout_group = 0;
+    if (!e) return;
+    int which = choice(s, e->value, "layout", fcp_layout_names, FCP_LAYOUTS);
+    if (which < 0) return;
+    p->layout = (fcp_layout)which;
+    const arg *given = NULL;
+    uint32_t ranks = p->nodes * p->gpus;
+    for (const arg *a = e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next) {
+        const char *name = fcp_layout_names[which];
+        int64_t v;
+        if (p->layout == FCP_LAYOUT_PLANNED) {
+            diag_error(s->d, FCP_E_ARGUMENT, a->name ? a->name_at : a->value->at, "layout 'planned' takes no arguments");
+            diag_hint(s->d, "contiguous and zigzag may be made in groups of ranks: contiguous(group = 8)");
+            return;
+        }
+        if (!a->name || strcmp(a->name, "group")) {
+            if (a->name) diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "layout '%s' has no parameter '%s'", name, a->name);
+            else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "layouts take named arguments");
+            diag_hint(s->d, "%s(group = 8)", name);
+            continue;
+        }
+        if (given) {
+            diag_error(s->d, FCP_E_DUPLICATE, a->name_at, "'group' is given twice");
+            diag_also(s->d, given->name_at, "first given here");
+            continue;
+        }
+        given = a;
+        if (!sema_eval_constant(s, a->value, "group", &v)) continue;
+        if (v < 1 || v > ranks || ranks % (uint32_t)v) {
+            diag_error(s->d, FCP_E_VALUE, a->value->at, "%u ranks do not divide into groups of %" PRId64, ranks, v);
+            hint_divisors(s, ranks);
+        } else p->layout_group = (uint32_t)v;
+    }
+}
+
 static void check_passes(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     p->passes[FCP_FORWARD] = p->passes[FCP_BACKWARD] = true;
@@ -500,12 +554,10 @@ static void check_passes(sema *s, const sema_keys *k) {
 
 void sema_check_plan(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
-    int layout = FCP_LAYOUT_PLANNED;
     check_block(s, k);
     check_strategy(s, k);
     check_passes(s, k);
-    choice_key(s, k, KEY_LAYOUT, fcp_layout_names, FCP_LAYOUTS, &layout);
-    p->layout = (fcp_layout)layout;
+    check_layout(s, k);
     bool chosen = p->layout == FCP_LAYOUT_PLANNED && (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
     if (p->part_count && chosen) {
         diag_error(s->d, FCP_E_VALUE, p->lengths_span,

@@ -174,7 +174,7 @@ static entry *find_declared(const sema *s, section_id where, const char *name) {
     return NULL;
 }
 
-/* A path to an argument in the value of a key. Masks, scores and strategies have arguments. */
+/* A path to an argument in the value of a key. Masks, scores, strategies and layouts have arguments. */
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
@@ -182,6 +182,12 @@ static bool argument_target(sema *s, key_id key, const char *name, span at, targ
         const char *names[STRATEGY_PARAMS];
         uint32_t count = strategy_param_names(FCP_STRATEGY_COUNT, names);
         unknown(s, at, "a strategy has no parameter", name, names, count);
+        return false;
+    }
+    if (key == KEY_LAYOUT) {
+        static const char *const group = "group";
+        if (!strcmp(name, group)) return true;
+        unknown(s, at, "a layout has no parameter", name, &group, 1);
         return false;
     }
     if (key == KEY_MASK || key == KEY_SCORE) {
@@ -334,7 +340,7 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
         }
         expr *call = sema_new_expr(s, EXPR_NAME, whole);
         if (!call) return;
-        call->name = m ? m->name : "fcp";
+        call->name = m ? m->name : t->key == KEY_LAYOUT ? "planned" : "fcp";
         call->name_at = whole;
         e = set_entry(s, SECTION_PLAN, t->key, call, whole);
         if (!e) return;

@@ -113,6 +113,7 @@ struct fcpc_program {
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;
+    uint32_t layout_group; /* neighbouring ranks over which the layout is made; 0: all ranks */
     bool deterministic;
     span block_span, ranks_span, lengths_span, memory_span, strategy_span; /* where stated; SPAN_NONE for a default */
 
@@ -127,6 +128,10 @@ struct fcpc_program {
     uint32_t source_count;
     struct workspace *workspace; /* memory that fcpc_plan uses again for the next batch: workspace.h */
 };
+
+static inline uint32_t program_layout_group(const struct fcpc_program *p) {
+    return p->layout_group ? p->layout_group : p->nodes * p->gpus;
+}
 
 struct sema;
 /* Ends a parse: gives s->out its canonical text, and copies of the sources that its spans refer to. Their numbers

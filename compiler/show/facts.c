@@ -130,11 +130,13 @@ static void add_problem(facts *f, const show_model *m) {
             show_count(f->number[1], plan->band_rows_count - plan->slices_count),
             plan->band_rows_count - plan->slices_count == 1 ? "" : "es", show_count(f->number[2], plan->bands_count),
             text_plural(plan->bands_count));
+    char group[32] = "";
+    if (p->layout_group != p->ranks) snprintf(group, sizeof group, "(group = %" PRIu32 ")", p->layout_group);
     add_fact(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
-        ", layout %s, %s%s%s%s",
+        ", layout %s%s, %s%s%s%s",
         summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
-        p->margin, summary_layout(p->layout), p->passes & 1u << FCP_FORWARD ? "forward" : "",
+        p->margin, summary_layout(p->layout), group, p->passes & 1u << FCP_FORWARD ? "forward" : "",
         p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
         p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "");
 }

@@ -335,7 +335,7 @@ static void add_launch(show_model *m, fcp_pass pass, uint32_t rank, const fcp_in
     uint64_t bytes[2] = {0, 0};
     for (uint32_t i = in->a; i < in->a + in->b; i++) {
         const fcp_transfer *t = &plan->transfers[i];
-        uint64_t size = t->tokens * fcp_held_bytes(plan->problem, plan->blocks[t->block].holds, t->cls, pass);
+        uint64_t size = t->tokens * fcp_held_bytes(plan->problem, fcp_moved_holds(plan, t), t->cls, pass);
         if (t->cls == FCP_IN || t->cls == FCP_OUT) {
             if (pass != m->pass) continue;
             m->ranks[rank].reshuffled += size;

@@ -47,6 +47,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     summary_figures f = summary_derive(plan);
     json_string(j, "strategy", summary_strategy(p->strategy));
     json_string(j, "layout", summary_layout(p->layout));
+    json_u64(j, "layout_group", p->layout_group);
     json_u64(j, "block", p->block);
     json_u64(j, "ranks", p->ranks);
     json_u64(j, "nodes", p->nodes);

@@ -36,7 +36,7 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate);
 /* Bytes of a transfer on the wire. */
 static inline uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t) {
-    return t->tokens * m->bytes[m->plan->blocks[t->block].holds & FCP_HOLDS_BOTH][t->cls];
+    return t->tokens * m->bytes[fcp_moved_holds(m->plan, t) & FCP_HOLDS_BOTH][t->cls];
 }
 /* Do a node's ranks share an uplink that is narrower than their ports together? */
 static inline bool sim_model_shares_uplink(const sim_model *m) { return m->uplink < m->plan->problem->gpus * m->rate[FCP_NET]; }

@@ -47,7 +47,9 @@ fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
             if (t->dir != FCP_SEND) continue;
             if (!e->slots && !(e->slots = calloc((size_t)r->arena[pass].homes + 1, 1)))
                 return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", rank);
-            e->slots[t->slot] = 1;
+            const fcp_bundle bundle = fcp_bundle_of(s->bundles, rank, t);
+            fcp_bundle_run run;
+            for (uint32_t k = 0; fcp_bundle_next(&bundle, t, &k, &run);) e->slots[plan->blocks[run.block].home_slot] = 1;
         }
     }
     return FCP_OK;

@@ -16,6 +16,7 @@
  *   timing       when each instruction began and ended
  *   maps         tensor maps for the copy engine of sm_90
  *   work         what the compute queue's instructions launch
+ *   gather       rows of a bundle, between tensors, messages and home blocks
  *   reshuffle    between the caller's tensors and home blocks
  *   early        results that leave before the pass ends
  *   record       one pass put into streams
@@ -29,6 +30,7 @@
 #include "codegen/kernels/abi.h"
 #include "codegen/source.h"
 #include "runtime/exec/arena.h"
+#include "runtime/exec/bundles.h"
 #include "runtime/exec/partials.h"
 #include "runtime/exec/session.h"
 #include "runtime/kernels/jit.h"
@@ -37,7 +39,7 @@
 
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
-    CUDA_MERGE, CUDA_STATE_OUT, CUDA_KERNELS
+    CUDA_MERGE, CUDA_STATE_OUT, CUDA_GATHER, CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL: the plan does not use it */
@@ -135,6 +137,10 @@ typedef struct cuda_rank {
     size_t arena_bytes;
     bool memory_lent; /* the arena belongs to the transport, which frees it */
     cu_ptr memory, locks; /* the arena; lock_words words of 4 bytes, the last of which is the counter */
+    fk_gather_run *runs;          /* of its bundles, on the host; NULL once they are on the device */
+    uint32_t run_count;
+    cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
+    size_t runs_held, messages_bytes, messages_held;
     size_t lock_words, memory_held, locks_held; /* held: bytes that are allocated; a plan may need less */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
@@ -154,6 +160,7 @@ typedef struct fcp_cuda_session {
     bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;
+    fcp_bundles *bundles;
     cuda_rank *ranks;   /* one for each rank of the plan; those of other processes are empty */
     size_t stage_bytes; /* as the options say; 0: the default of stage.c */
     bool host_tensors;  /* if ranks are processes: tensors lie in host memory; a caller said so, or a run had such */

@@ -12,6 +12,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/early.h"
 #include "runtime/cuda/environment.h"
+#include "runtime/cuda/gather.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/maps.h"
 #include "runtime/cuda/marks.h"
@@ -19,6 +20,7 @@
 #include "runtime/cuda/partition.h"
 #include "runtime/cuda/stage.h"
 #include "runtime/cuda/work.h"
+#include "runtime/exec/reshuffle.h"
 
 enum { ARENA_ALIGN = 64, NOWHERE = 4096 };
 
@@ -44,7 +46,14 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         code = fcp_cuda_work_make(s, r, (fcp_pass)pass, err);
         if (!code) code = fcp_cuda_early_find(s, index, (fcp_pass)pass, err);
         count_memory(r->device, r->work[pass].size, r->work[pass].held);
+        size_t messages = fcp_messages_bytes(s->plan, (fcp_pass)pass);
+        if (messages > r->messages_bytes) r->messages_bytes = messages;
     }
+    bool apart = s->base.net->transport->processes || s->device_count > 1; /* else rows go straight to home blocks */
+    if (!apart) r->messages_bytes = 0;
+    if (!code) code = fcp_cuda_gather_plan(s, index, err);
+    count_memory(r->device, r->run_count * sizeof *r->runs, r->runs_held);
+    count_memory(r->device, r->messages_bytes, r->messages_held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, r->lock_words * 4, r->locks_held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
@@ -115,6 +124,10 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
     if (!code && r->lock_words)
         code = fcp_cuda_memory_again(s, r->device, r->lock_words * 4, NULL, "locks", &r->locks, &r->locks_held, err);
+    if (!code) code = fcp_cuda_gather_load(s, index, err);
+    if (!code && r->messages_bytes)
+        code = fcp_cuda_memory_again(s, r->device, r->messages_bytes, NULL, "messages", &r->messages,
+                                     &r->messages_held, err);
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         cuda_work *w = &r->work[pass];
@@ -138,6 +151,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
             free(ranks[r].early[pass].slots);
         }
         fcp_partials_free(&ranks[r].partials);
+        free(ranks[r].runs);
     }
     free(ranks);
 }
@@ -145,7 +159,9 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
 /* A rank of a new plan takes over what the rank of the old plan has on the device. */
 static void take_over(cuda_rank *r, const cuda_rank *before) {
     *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent,
-                     .locks = before->locks, .locks_held = before->locks_held};
+                     .locks = before->locks, .locks_held = before->locks_held,
+                     .runs_memory = before->runs_memory, .runs_held = before->runs_held,
+                     .messages = before->messages, .messages_held = before->messages_held};
     for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
@@ -157,11 +173,14 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
     const fcp_plan *plan_before = s->plan;
     cuda_rank *before = s->ranks;
     fcp_homes *homes_before = s->homes;
+    fcp_bundles *bundles_before = s->bundles;
     fcp_code code = FCP_OK;
     s->plan = plan;
     s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
     s->homes = fcp_homes_of(plan);
+    s->bundles = NULL;
     if (!s->ranks || !s->homes) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
+    if (!code) code = fcp_bundles_make(plan, s->base.first_rank, s->base.rank_count, &s->bundles, err);
     for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = (cuda_need){0};
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         if (before) take_over(&s->ranks[r], &before[r]);
@@ -171,12 +190,15 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
     if (code && before) {
         free_ranks(s, s->ranks);
         free(s->homes);
+        fcp_bundles_free(s->bundles);
         s->plan = plan_before;
         s->ranks = before;
         s->homes = homes_before;
+        s->bundles = bundles_before;
     } else if (before) {
         free_ranks(s, before);
         free(homes_before);
+        fcp_bundles_free(bundles_before);
     }
     if (!code) s->base.plan = plan;
     return code;
@@ -202,6 +224,8 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (r->work[pass].memory) call->release(r->work[pass].memory);
     if (r->locks) call->release(r->locks);
+    if (r->runs_memory) call->release(r->runs_memory);
+    if (r->messages) call->release(r->messages);
     if (r->memory && !r->memory_lent) call->release(r->memory);
 }
 
@@ -212,4 +236,5 @@ void fcp_cuda_ranks_close(fcp_cuda_session *s) {
 void fcp_cuda_ranks_free(fcp_cuda_session *s) {
     free_ranks(s, s->ranks);
     free(s->homes);
+    fcp_bundles_free(s->bundles);
 }

@@ -1,23 +1,24 @@
 /* reshuffle.c: moves tokens between the caller's tensors and home blocks.
  *
- * A run is tokens that lie next to each other both in a tensor and in a home block.
- *
  * Requires: no tensor that the pass needs is NULL.
  * Gives:    reshuffle.h.
- * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A run is copied in
- *           its home's communication stream; if the tensor lies in pageable memory, in the stage of the home's
- *           device. Runs from one rank to another go as the transport moves them.
- * Cost:     a few questions to the driver for each tensor of each rank, and for each run.
+ * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A COPY, and with a
+ *           transport that reaches all memory any unit, is one gather in its home's communication stream, if the
+ *           tensors are on the home's device. Tensors on the caller's device go by a message between two gathers.
+ *           Others are copied run by run; those in pageable memory by the stage of the home's device. Other
+ *           transports move messages.
+ * Cost:     a few questions to the driver for each tensor of each rank and each unit, and for each run that is copied.
  */
 #include "runtime/cuda/reshuffle.h"
 
 #include <stdlib.h>
 
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/gather.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/stage.h"
-#include "runtime/exec/segments.h"
+#include "runtime/exec/reshuffle.h"
 #include "runtime/exec/where.h"
 
 enum { ROW_ALIGN = 16 };
@@ -132,50 +133,161 @@ static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
            !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) && last == CU_MEMORY_HOST;
 }
 
-/* Copies one run: `outside` is in a tensor of rank `caller`, `inside` in a block of rank `home`. */
-static fcp_code move(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_strided *outside,
-                     const fcp_segment *inside, fcp_error *err) {
+/* --- copies, where a tensor is not where a kernel reaches it ------------------------------------------------------ */
+
+/* Copies bytes between a tensor of rank `caller`, at `outside`, and a block of rank `home`, in the latter's stream. */
+static fcp_code copy_bytes(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, void *outside, void *inside,
+                           size_t bytes, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     cuda_rank *r = &s->ranks[home];
     cu_stream stream = r->streams[FCP_COMM];
-    cu_ptr at = (uintptr_t)inside->data, theirs = (uintptr_t)outside->data;
+    cu_ptr at = (uintptr_t)inside, theirs = (uintptr_t)outside;
     unsigned type;
     int ordinal;
-    if (!inside->bytes) return FCP_OK;
-    if (inside->bytes != outside->bytes) return fcp_fail(err, FCP_E_INTERNAL, "a run and its copy differ in size");
     fcp_code code = memory_of(s, theirs, "data", caller, &type, &ordinal, err);
     if (code) return code;
     if (type == CU_MEMORY_DEVICE) {
         cuda_device *device = &s->devices[(uint32_t)ordinal - s->first_device]; /* checked before */
-        return in ? fcp_cuda_copy(s, r->device, at, device, theirs, inside->bytes, stream, err)
-                  : fcp_cuda_copy(s, device, theirs, r->device, at, inside->bytes, stream, err);
+        return in ? fcp_cuda_copy(s, r->device, at, device, theirs, bytes, stream, err)
+                  : fcp_cuda_copy(s, device, theirs, r->device, at, bytes, stream, err);
     }
-    if (is_pinned(s, outside->data, outside->bytes)) {
-        code = fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside->data, inside->bytes, stream)
-                                          : call->copy_out(outside->data, at, inside->bytes, stream),
-                              err, "rank %u: cannot copy %zu bytes between host and device %d", caller, inside->bytes,
+    if (is_pinned(s, outside, bytes)) {
+        code = fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside, bytes, stream)
+                                          : call->copy_out(outside, at, bytes, stream),
+                              err, "rank %u: cannot copy %zu bytes between host and device %d", caller, bytes,
                               r->device->handle);
         return at_rank(code, caller, err);
     }
-    return in ? fcp_cuda_stage_in(s, r->device, at, outside->data, inside->bytes, err)
-              : fcp_cuda_stage_out(s, r->device, outside->data, at, inside->bytes, err);
+    return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
+              : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
 }
 
-fcp_code fcp_cuda_move_runs(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
-                            const fcp_tensors *tensors, fcp_error *err) {
+/* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. */
+static fcp_code copy_run(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_moved *x,
+                         const fcp_bundle_run *run, const fcp_arena *arena, fcp_error *err) {
+    const fcp_slice slice = fcp_slice_of(s->plan, &s->plan->blocks[run->block], x);
+    char *inside = (char *)x->home + fcp_home_token(arena, run, x->of_keys) * x->row;
+    char *outside = (char *)x->caller + (size_t)run->place * x->full;
+    fcp_code code = FCP_OK;
+    if (slice.count == 1 && slice.bytes == x->full)
+        return copy_bytes(s, caller, home, in, outside, inside, run->tokens * x->full, err);
+    for (uint32_t i = 0; !code && i < run->tokens; i++, outside += x->full)
+        for (uint32_t j = 0; !code && j < slice.count; j++, inside += slice.bytes)
+            code = copy_bytes(s, caller, home, in, outside + slice.offset + j * slice.stride, inside, slice.bytes, err);
+    return code;
+}
+
+static fcp_code copy_unit(fcp_cuda_session *s, uint32_t caller, uint32_t home, const fcp_transfer *t,
+                          const fcp_arena *arena, const fcp_tensors *tensors, fcp_error *err) {
+    const fcp_bundle bundle = fcp_bundle_of(s->bundles, caller, t);
+    fcp_moved moved[FCP_MOVED];
+    uint32_t count = fcp_moved_tensors(arena, tensors, t, moved);
+    fcp_code code = FCP_OK;
+    for (uint32_t k = 0; !code && k < count; k++) {
+        fcp_bundle_run run;
+        for (uint32_t i = 0; !code && fcp_bundle_next(&bundle, t, &i, &run);) {
+            code = fcp_net_pace(s->base.net, 1, err);
+            if (!code) code = copy_run(s, caller, home, t->cls == FCP_IN, &moved[k], &run, arena, err);
+        }
+    }
+    return code;
+}
+
+/* --- units -------------------------------------------------------------------------------------------------------- */
+
+/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. */
+static fcp_code device_of(fcp_cuda_session *s, uint32_t caller, const fcp_transfer *t, const fcp_arena *arena,
+                          const fcp_tensors *tensors, cuda_device **out_device, fcp_error *err) {
+    fcp_moved moved[FCP_MOVED];
+    uint32_t count = fcp_moved_tensors(arena, tensors, t, moved);
+    *out_device = NULL;
+    for (uint32_t k = 0; k < count; k++) {
+        unsigned type;
+        int ordinal;
+        fcp_code code = memory_of(s, (uintptr_t)moved[k].caller, "data", caller, &type, &ordinal, err);
+        if (code) return code;
+        cuda_device *device = type == CU_MEMORY_DEVICE ? &s->devices[(uint32_t)ordinal - s->first_device] : NULL;
+        if (k && device != *out_device) device = NULL;
+        *out_device = device;
+        if (!device) return FCP_OK;
+    }
+    return FCP_OK;
+}
+
+/* The same transfer as its other side lists it. */
+static fcp_transfer other_side(const fcp_transfer *t, uint32_t rank) {
+    fcp_transfer other = *t;
+    other.peer = rank;
+    other.dir = t->dir == FCP_SEND ? FCP_RECV : FCP_SEND;
+    return other;
+}
+
+/* Packs a message on one device, copies it to another and unpacks it there, each in the stream of a rank of that device.
+ * Each stream waits for the other before messages are used again. */
+static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, fcp_pass pass, const fcp_transfer *t,
+                           const fcp_tensors *tensors, fcp_error *err) {
+    bool in = t->cls == FCP_IN;
+    uint32_t from = in ? caller : home, to = in ? home : caller;
+    cuda_rank *sender = &s->ranks[from], *receiver = &s->ranks[to];
+    const fcp_transfer theirs = other_side(t, caller);
+    const fcp_arena *arena = &s->ranks[home].arena[pass];
+    fcp_code code = fcp_net_pace(s->base.net, 3, err);
+    if (!code)
+        code = fcp_cuda_gather(s, from, pass, in ? t : &theirs, FK_IN_MESSAGE, in ? FK_AT_CALLER : FK_AT_BLOCKS, arena,
+                               tensors, sender->messages, err);
+    if (!code) code = fcp_cuda_follow(s, sender->device, sender->streams[FCP_COMM], receiver->streams[FCP_COMM], err);
+    if (!code) code = fcp_cuda_use(s, receiver->device, err);
+    cu_ptr landing = receiver->messages + receiver->messages_bytes / 2;
+    if (!code)
+        code = fcp_cuda_copy(s, receiver->device, landing, sender->device, sender->messages,
+                             fcp_message_bytes(s->plan, pass, t), receiver->streams[FCP_COMM], err);
+    if (!code) code = fcp_cuda_follow(s, receiver->device, receiver->streams[FCP_COMM], sender->streams[FCP_COMM], err);
+    if (!code)
+        code = fcp_cuda_gather(s, to, pass, in ? &theirs : t, in ? FK_AT_BLOCKS : FK_AT_CALLER, FK_IN_MESSAGE, arena,
+                               tensors, landing, err);
+    return code;
+}
+
+fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
+                             const fcp_tensors *tensors, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t i = x->a; !code && i < x->a + x->b; i++) {
         const fcp_transfer *t = &s->plan->transfers[i];
         if (t->cls != cls || !fcp_at_caller(t)) continue;
-        uint32_t home = x->op == FCP_OP_COPY ? rank : t->peer;
-        fcp_strided outside[FCP_SEGMENTS]; /* blocks are of all heads: a run each */
-        fcp_segment inside[FCP_SEGMENTS];
-        uint32_t count = fcp_segments_caller(&s->ranks[rank].arena[pass], tensors, t, outside);
-        fcp_segments_block(&s->ranks[home].arena[pass], t, inside);
-        code = fcp_cuda_use(s, s->ranks[home].device, err);
-        if (!code) code = fcp_net_pace(s->base.net, count, err);
-        for (uint32_t k = 0; !code && k < count; k++)
-            code = move(s, rank, home, cls == FCP_IN, &outside[k], &inside[k], err);
+        uint32_t home = t->peer;
+        cuda_rank *r = &s->ranks[home];
+        const fcp_arena *arena = &r->arena[pass];
+        const fcp_transfer theirs = other_side(t, rank);
+        cuda_device *device;
+        code = device_of(s, rank, t, arena, tensors, &device, err);
+        if (!code) code = fcp_cuda_use(s, r->device, err);
+        if (code) break;
+        if (device == r->device) {
+            code = fcp_net_pace(s->base.net, 1, err);
+            if (!code)
+                code = fcp_cuda_gather(s, home, pass, home == rank ? t : &theirs,
+                                       cls == FCP_IN ? FK_AT_BLOCKS : FK_AT_CALLER,
+                                       cls == FCP_IN ? FK_AT_CALLER : FK_AT_BLOCKS, arena, tensors, 0, err);
+        } else if (device && home != rank && device == s->ranks[rank].device) {
+            code = by_message(s, rank, home, pass, t, tensors, err);
+        } else {
+            code = copy_unit(s, rank, home, t, arena, tensors, err);
+        }
+    }
+    return code;
+}
+
+/* Packs what a rank's launch sends, or unpacks what it has received. */
+static fcp_code do_messages(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x,
+                            const fcp_tensors *tensors, const fcp_wires *wires, fcp_direction dir, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < x->b; i++) {
+        const fcp_transfer *t = &s->plan->transfers[x->a + i];
+        uint32_t mine = fcp_at_caller(t) ? FK_AT_CALLER : FK_AT_BLOCKS;
+        if (t->dir != dir) continue;
+        code = fcp_cuda_gather(s, rank, pass, t, dir == FCP_SEND ? FK_IN_MESSAGE : mine,
+                               dir == FCP_SEND ? mine : FK_IN_MESSAGE, &s->ranks[rank].arena[pass], tensors,
+                               (uintptr_t)wires->list[i].segment[0].data, err);
     }
     return code;
 }
@@ -184,14 +296,16 @@ fcp_code fcp_cuda_move_runs(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, f
 static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x, const fcp_tensors *tensors,
                             fcp_wires *wires, fcp_error *err) {
     const fcp_transport *transport = s->base.net->transport;
+    cuda_rank *r = &s->ranks[rank];
     if (transport->reshuffle) return transport->reshuffle(s->base.net, rank, pass, x, tensors, err);
-    fcp_code code = fcp_cuda_use(s, s->ranks[rank].device, err);
-    if (!code) code = fcp_net_pace(s->base.net, 1, err);
-    if (!code) code = fcp_wires_make(wires, &s->ranks[rank].arena[pass], tensors, x, err);
+    fcp_code code = fcp_cuda_use(s, r->device, err);
+    if (!code) code = fcp_net_pace(s->base.net, 1 + x->b, err);
+    if (!code) code = fcp_wires_make(wires, &r->arena[pass], (void *)(uintptr_t)r->messages, x, err);
+    if (!code) code = do_messages(s, rank, pass, x, tensors, wires, FCP_SEND, err);
     if (!code) code = fcp_net_launch(s->base.net, rank, pass, x->c, wires->list, x->b, err);
     if (!code && fcp_net_wait(s->base.net, rank, 0, NULL, err) != FCP_WAIT_DONE)
         code = fcp_fail(err, FCP_E_INTERNAL, "a launch of inputs or outputs waits for another");
-    return code;
+    return code ? code : do_messages(s, rank, pass, x, tensors, wires, FCP_RECV, err);
 }
 
 fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
@@ -208,7 +322,7 @@ fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, b
                 const fcp_instr *x = &plan->instrs[stream->first + i];
                 bool launch = x->op == FCP_OP_LAUNCH;
                 if ((!launch && x->op != FCP_OP_COPY) || early != (launch && fcp_cuda_is_early(&rounds, x))) continue;
-                if (!launch) code = fcp_cuda_move_runs(s, r, pass, cls, x, own, err);
+                if (!launch) code = fcp_cuda_move_units(s, r, pass, cls, x, own, err);
                 else if (fcp_cuda_moved_by(plan, pass, x) == cls) code = move_launch(s, r, pass, x, own, &wires, err);
             }
         }

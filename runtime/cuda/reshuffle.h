@@ -10,8 +10,8 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
 /* Puts IN or OUT into the communication streams of the home ranks; of OUT either what leaves early, or the rest. */
 fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
                             fcp_error *err);
-/* Does those transfers of a rank's LAUNCH or COPY that are at the caller's side and of class cls, as plain copies:
- * the memory of both sides must be in this process. `tensors`: those of this rank. */
-fcp_code fcp_cuda_move_runs(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
-                            const fcp_tensors *tensors, fcp_error *err);
+/* Does those transfers of a rank's LAUNCH or COPY that are at the caller's side and of class cls, without the other
+ * side: the memory of both must be in this process. `tensors`: those of this rank. */
+fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
+                             const fcp_tensors *tensors, fcp_error *err);
 #endif

@@ -183,7 +183,7 @@ static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, 
 static fcp_code local_reshuffle(fcp_net *base, uint32_t rank, fcp_pass pass, const fcp_instr *launch, const fcp_tensors *tensors,
                                 fcp_error *err) {
     fcp_cuda_session *s = ((local_net *)base)->session;
-    return fcp_cuda_move_runs(s, rank, pass, fcp_cuda_moved_by(s->plan, pass, launch), launch, tensors, err);
+    return fcp_cuda_move_units(s, rank, pass, fcp_cuda_moved_by(s->plan, pass, launch), launch, tensors, err);
 }
 
 const fcp_transport fcp_transport_local = {.name = "local",

@@ -1,12 +1,8 @@
 /* segments.c: which memory a transfer reads or writes.
  *
- * Requires: a verified plan, and the rank's arena laid out for the pass. Cost: constant; copying is linear in bytes.
+ * Requires: a verified plan, and the rank's arena laid out for the pass. Cost: constant.
  */
 #include "runtime/exec/segments.h"
-
-#include <string.h>
-
-#include "runtime/exec/tensors.h"
 
 struct list {
     fcp_segment *out;
@@ -72,81 +68,8 @@ static void add_slot(struct list *l, const fcp_arena *a, const fcp_transfer *t, 
     }
 }
 
-/* The tensors of a transfer of inputs or outputs: those of the sides that the block holds. In a plan that is not split
- * a block holds both. */
-static uint32_t moved_tensors(const fcp_arena *a, const fcp_transfer *t, fcp_tensor out[FCP_SEGMENTS]) {
-    static const struct {
-        uint8_t pass, cls, holds, tensor;
-    } all[] = {
-        {FCP_FORWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_Q},
-        {FCP_FORWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_K},
-        {FCP_FORWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_V},
-        {FCP_FORWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_O},
-        {FCP_FORWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_LSE},
-        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_Q},
-        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_K},
-        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_KV, FCP_TENSOR_V},
-        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_O},
-        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_DO},
-        {FCP_BACKWARD, FCP_IN, FCP_HOLDS_Q, FCP_TENSOR_LSE},
-        {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_Q, FCP_TENSOR_DQ},
-        {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_KV, FCP_TENSOR_DK},
-        {FCP_BACKWARD, FCP_OUT, FCP_HOLDS_KV, FCP_TENSOR_DV},
-    };
-    uint32_t holds = a->plan->blocks[t->block].holds, count = 0;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].pass == a->pass && all[i].cls == t->cls && all[i].holds & holds)
-            out[count++] = (fcp_tensor)all[i].tensor;
-    return count;
-}
-
 uint32_t fcp_segments_block(const fcp_arena *a, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]) {
-    struct token_bytes b = token_bytes(a);
     struct list l = {out, 0, t->first, t->tokens};
-    if (t->cls != FCP_IN && t->cls != FCP_OUT) {
-        add_slot(&l, a, t, b);
-        return l.count;
-    }
-    const fcp_block *block = &a->plan->blocks[t->block]; /* if it holds both sides, they have the same tokens */
-    const fcp_tensors home = {.q = a->q, .k = a->k, .v = a->v, .o = a->o, .lse = a->lse, .d_o = a->d_o,
-                              .dq = a->dq_out, .dk = a->dk_out, .dv = a->dv_out};
-    fcp_tensor moved[FCP_SEGMENTS];
-    uint32_t count = moved_tensors(a, t, moved);
-    l.first += a->home_first[fcp_side_of(block)][block->home_slot];
-    for (uint32_t i = 0; i < count; i++)
-        add(&l, fcp_tensors_get(&home, moved[i]),
-            moved[i] == FCP_TENSOR_LSE ? b.row : fcp_tensor_of_keys(moved[i]) ? b.kv : b.q);
-    return count;
-}
-
-uint32_t fcp_segments_caller(const fcp_arena *a, const fcp_tensors *tensors, const fcp_transfer *t,
-                             fcp_strided out[FCP_SEGMENTS]) {
-    const fcp_problem *p = a->plan->problem;
-    const fcp_heads *range = &a->plan->heads[a->plan->blocks[t->block].heads];
-    const size_t group = p->heads / p->kv_heads;
-    fcp_tensor moved[FCP_SEGMENTS];
-    uint32_t count = moved_tensors(a, t, moved);
-    for (uint32_t i = 0; i < count; i++) {
-        bool keys = fcp_tensor_of_keys(moved[i]);
-        size_t head = moved[i] == FCP_TENSOR_LSE ? sizeof(float) : head_bytes(p);
-        size_t shared = keys ? 1 : group, taken = keys ? 1 : p->range_sub; /* of each KV head: all heads, the range's */
-        size_t row = p->kv_heads * shared * head;
-        size_t before = (range->kv_first * shared + (keys ? 0 : range->sub_first)) * head;
-        fcp_strided *s = &out[i];
-        *s = (fcp_strided){(char *)fcp_tensors_get(tensors, moved[i]) + t->place * row + before, t->tokens, row,
-                           p->range_kv, shared * head, taken * head};
-        if (taken == shared) s->bytes *= s->runs, s->runs = 1;
-        if (s->bytes * s->runs == row) s->bytes *= t->tokens, s->rows = s->runs = 1;
-    }
-    return count;
-}
-
-void fcp_strided_copy(const fcp_strided *s, void *dense, bool back) {
-    char *at = dense;
-    for (uint64_t row = 0; s->bytes && row < s->rows; row++)
-        for (uint32_t run = 0; run < s->runs; run++, at += s->bytes) {
-            char *theirs = s->data + row * s->row_stride + run * s->run_stride;
-            if (back) memcpy(theirs, at, s->bytes);
-            else memcpy(at, theirs, s->bytes);
-        }
+    add_slot(&l, a, t, token_bytes(a));
+    return l.count;
 }

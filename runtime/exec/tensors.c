@@ -55,7 +55,7 @@ const char *fcp_tensors_name(fcp_tensor t) {
 }
 
 uint64_t fcp_tensors_tokens(const fcp_plan *plan, uint32_t rank, fcp_tensor t) {
-    return kinds[t] == 'k' ? fcp_plan_layout_keys(plan, rank, NULL, NULL) : fcp_plan_layout(plan, rank, NULL, NULL);
+    return kinds[t] == 'k' ? fcp_plan_rank_keys(plan, rank) : fcp_plan_rank_queries(plan, rank);
 }
 
 const char *fcp_tensor_name(fcp_tensor t) { return (unsigned)t < FCP_TENSORS ? names[t] : "?"; }

@@ -4,7 +4,7 @@
  * A *packed* tensor has the whole batch: [tokens, heads or kv_heads, head_dim], dense, in the plan's dtype, one
  * sequence after another; LSE is [tokens, heads] in float32. K, V and their gradients have a row for each key, the
  * others for each query. The caller of a session holds tensors that are cut by rank instead (fcp_tensors,
- * fcp_plan_layout).
+ * fcp_plan_rank_queries).
  */
 #ifndef FCP_EXEC_TENSORS_H
 #define FCP_EXEC_TENSORS_H

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/exec/reshuffle.h"
+
 fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start,
                       fcp_net **out_net, fcp_error *err) {
     if (!transport || !out_net || ranks == 0) return fcp_fail(err, FCP_E_ARGUMENT, "a net needs a transport and ranks");
@@ -91,74 +93,47 @@ fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes
     return net->transport->collect ? net->transport->collect(net, from, memory, bytes, err) : FCP_OK;
 }
 
-/* Room for the bytes at the caller's side that do not lie together. */
-static fcp_code make_room(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
-                          fcp_error *err) {
-    size_t need = 0;
+/* Bytes that a transfer's message takes; 0: it has none. */
+static size_t message_room(const fcp_arena *arena, const fcp_transfer *t) {
+    if (t->cls != FCP_IN && t->cls != FCP_OUT) return 0;
+    size_t bytes = fcp_message_bytes(arena->plan, arena->pass, t);
+    return (bytes + FCP_MESSAGE_ALIGN - 1) / FCP_MESSAGE_ALIGN * FCP_MESSAGE_ALIGN;
+}
+
+fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,
+                        fcp_error *err) {
     if (launch->b > wires->capacity) {
         fcp_wire *bigger = realloc(wires->list, launch->b * sizeof *bigger);
         if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a group of %u", launch->b);
         wires->list = bigger;
         wires->capacity = launch->b;
     }
-    if (arena->heads == arena->plan->problem->heads) return FCP_OK;
-    for (uint32_t i = 0; i < launch->b; i++) {
-        const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
-        fcp_strided s[FCP_SEGMENTS];
-        uint32_t count = fcp_at_caller(t) ? fcp_segments_caller(arena, tensors, t, s) : 0;
-        for (uint32_t j = 0; j < count; j++)
-            if (!fcp_strided_is_one(&s[j])) need += fcp_strided_bytes(&s[j]);
+    size_t need = 0;
+    for (uint32_t i = 0; i < launch->b; i++) need += message_room(arena, &arena->plan->transfers[launch->a + i]);
+    if (!messages && need > wires->messages_held) {
+        free(wires->messages);
+        wires->messages_held = 0;
+        if (!(wires->messages = malloc(need))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes of messages", need);
+        wires->messages_held = need;
     }
-    if (need <= wires->packed_capacity) return FCP_OK;
-    char *bigger = malloc(need);
-    if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes to pack", need);
-    free(wires->packed);
-    wires->packed = bigger;
-    wires->packed_capacity = need;
-    return FCP_OK;
-}
-
-fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
-                        fcp_error *err) {
-    fcp_code code = make_room(wires, arena, tensors, launch, err);
-    if (code) return code;
-    char *packed = wires->packed;
+    char *at = messages ? messages : wires->messages;
     for (uint32_t i = 0; i < launch->b; i++) {
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
         fcp_wire *w = &wires->list[i];
         *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        if (!fcp_at_caller(t)) {
+        if (t->cls != FCP_IN && t->cls != FCP_OUT) {
             w->segments = (uint16_t)fcp_segments_block(arena, t, w->segment);
             continue;
         }
-        fcp_strided s[FCP_SEGMENTS];
-        w->segments = (uint16_t)fcp_segments_caller(arena, tensors, t, s);
-        for (uint32_t j = 0; j < w->segments; j++) {
-            w->segment[j] = (fcp_segment){s[j].data, fcp_strided_bytes(&s[j])};
-            if (fcp_strided_is_one(&s[j])) continue;
-            w->segment[j].data = packed;
-            packed += w->segment[j].bytes;
-            if (w->dir == FCP_SEND) fcp_strided_copy(&s[j], w->segment[j].data, false);
-        }
+        w->segments = 1;
+        w->segment[0] = (fcp_segment){at, fcp_message_bytes(arena->plan, arena->pass, t)};
+        at += message_room(arena, t);
     }
     return FCP_OK;
 }
 
-void fcp_wires_unpack(const fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors,
-                      const fcp_instr *launch) {
-    if (arena->heads == arena->plan->problem->heads) return;
-    for (uint32_t i = 0; i < launch->b; i++) {
-        const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
-        fcp_strided s[FCP_SEGMENTS];
-        if (!fcp_at_caller(t) || t->dir != FCP_RECV) continue;
-        uint32_t count = fcp_segments_caller(arena, tensors, t, s);
-        for (uint32_t j = 0; j < count; j++)
-            if (!fcp_strided_is_one(&s[j])) fcp_strided_copy(&s[j], wires->list[i].segment[j].data, true);
-    }
-}
-
 void fcp_wires_free(fcp_wires *wires) {
     free(wires->list);
-    free(wires->packed);
+    free(wires->messages);
     *wires = (fcp_wires){0};
 }

@@ -129,21 +129,18 @@ fcp_code fcp_net_stage_out(fcp_net *net, fcp_pass pass, const fcp_tensors *tenso
 fcp_code fcp_net_gather(fcp_net *net, const void *mine, size_t bytes, void *out_all, fcp_error *err);
 fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes, fcp_error *err);
 
-/* The wires of a LAUNCH: one for each of its transfers, in their order. Where bytes do not lie together in the caller's
- * tensors (segments.h), the wire names `packed` instead, which is host memory. All of it grows as it is needed, and
+/* The wires of a LAUNCH: one for each of its transfers, in their order. The list grows as it is needed;
  * fcp_wires_free frees it. */
 typedef struct fcp_wires {
     fcp_wire *list;
     uint32_t capacity;
-    char *packed;
-    size_t packed_capacity;
+    char *messages;
+    size_t messages_held;
 } fcp_wires;
-/* Makes the wires, and packs what is sent. tensors: the caller's, of this rank; they may be NULL where no transfer is
- * at the caller's side. */
-fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors, const fcp_instr *launch,
+/* A launch of IN or OUT gets its messages at `messages`, where there is room for fcp_messages_bytes of the pass
+ * (reshuffle.h): one segment each, to be packed before it is launched and unpacked once it is complete. NULL: in host
+ * memory of the wires' own. */
+fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,
                         fcp_error *err);
-/* The group is complete: unpacks what was received. */
-void fcp_wires_unpack(const fcp_wires *wires, const fcp_arena *arena, const fcp_tensors *tensors,
-                      const fcp_instr *launch);
 void fcp_wires_free(fcp_wires *wires);
 #endif

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "runtime/exec/agree.h"
-#include "runtime/exec/segments.h"
+#include "runtime/exec/reshuffle.h"
 #include "runtime/exec/where.h"
 #include "runtime/host/blas.h"
 #include "runtime/host/threads.h"
@@ -52,6 +52,7 @@ struct fcp_exec {
     uint32_t workers, team_size; /* if team_size > 1, each rank has so many workers of its own; else all share them */
     fcp_rank *ranks;
     fcp_homes *homes; /* of every rank */
+    fcp_bundles *bundles;
     struct team *teams;
     struct member *members; /* team_size - 1 for each rank */
     bool broken; /* it could not be given its last plan, and runs no more */
@@ -254,28 +255,18 @@ static void reduce(fcp_rank *rank, const fcp_instr *x) {
 /* Gradients are summed in float32. Before a transfer takes them out they are rounded to the dtype. */
 static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
     fcp_device *device = rank->session->device;
-    if (t->cls == FCP_OUT && rank->arena.pass == FCP_BACKWARD)
-        device->backend->finish(device, &rank->arena, t->block, t->first, t->tokens);
+    const fcp_bundle bundle = fcp_bundle_of(rank->session->bundles, rank->index, t);
+    fcp_bundle_run run;
+    if (t->cls != FCP_OUT || rank->arena.pass != FCP_BACKWARD) return;
+    for (uint32_t i = 0; fcp_bundle_next(&bundle, t, &i, &run);)
+        device->backend->finish(device, &rank->arena, run.block, run.first, run.tokens);
 }
 
 static void copy_local(fcp_rank *rank, const fcp_instr *x) {
-    fcp_device *device = rank->session->device;
     for (uint32_t i = x->a; i < x->a + x->b; i++) {
         const fcp_transfer *t = &rank->arena.plan->transfers[i];
-        fcp_segment home[FCP_SEGMENTS];
-        fcp_strided caller[FCP_SEGMENTS];
         finish_outputs(rank, t);
-        uint32_t count = fcp_segments_block(&rank->arena, t, home);
-        fcp_segments_caller(&rank->arena, rank->tensors, t, caller);
-        for (uint32_t j = 0; j < count; j++) {
-            char *own = home[j].data;
-            for (uint64_t k = 0; k < caller[j].rows * caller[j].runs; k++, own += caller[j].bytes) {
-                char *theirs = caller[j].data + k / caller[j].runs * caller[j].row_stride +
-                               k % caller[j].runs * caller[j].run_stride;
-                bool in = t->cls == FCP_IN;
-                device->backend->copy(device, in ? own : theirs, in ? theirs : own, caller[j].bytes);
-            }
-        }
+        fcp_bundle_copy(&rank->arena, rank->tensors, rank->session->bundles, t);
     }
 }
 
@@ -312,14 +303,29 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     return code;
 }
 
+/* Packs what a launch of inputs or outputs sends, or unpacks what it has received. Other launches move slots. */
+static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
+    const fcp_transfer *transfers = &rank->arena.plan->transfers[x->a];
+    for (uint32_t i = 0; i < x->b; i++) {
+        const fcp_transfer *t = &transfers[i];
+        void *message = rank->wires.list[i].segment[0].data;
+        if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->dir != dir) continue;
+        if (dir == FCP_RECV) {
+            fcp_message_unpack(&rank->arena, rank->tensors, rank->session->bundles, t, message);
+            continue;
+        }
+        if (t->cls == FCP_OUT) finish_outputs(rank, t);
+        fcp_message_pack(&rank->arena, rank->tensors, rank->session->bundles, t, message);
+    }
+}
+
 static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_error *err) {
     fcp_exec *s = rank->session;
     const fcp_transfer *transfers = &s->plan->transfers[x->a];
-    for (uint32_t i = 0; i < x->b; i++)
-        if (!fcp_at_caller(&transfers[i]) && transfers[i].dir == FCP_SEND) finish_outputs(rank, &transfers[i]);
-    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, rank->tensors, x, err);
     fcp_times *times = s->base.times;
+    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, NULL, x, err);
     for (uint32_t i = 0; times && code == FCP_OK && i < x->b; i++) rank->wires.list[i].ended = &times->transfers[x->a + i];
+    if (code == FCP_OK) do_messages(rank, x, FCP_SEND);
     if (code == FCP_OK) code = fcp_net_launch(s->base.net, rank->index, s->pass, x->c, rank->wires.list, x->b, err);
     struct patience patience = patience_begin(s);
     rank->waiting = x->c;
@@ -331,17 +337,19 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         if (state == FCP_WAIT_DONE) break;
         if (!patience_ends(s, &patience, x->c)) continue;
         const fcp_transfer *t = &transfers[wire];
-        char why[240];
-        snprintf(why, sizeof why, "round %u: %s rank %u for %u s (%s of block %u, tokens %u to %u)", x->c,
-                 t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->timeout_s,
-                 fcp_class_texts[t->cls], t->block, t->first, t->first + t->tokens);
+        char why[240], what[40];
+        if (t->block == FCP_NONE) snprintf(what, sizeof what, "%s", fcp_class_texts[t->cls]);
+        else snprintf(what, sizeof what, "%s of block %u", fcp_class_texts[t->cls], t->block);
+        snprintf(why, sizeof why, "round %u: %s rank %u for %u s (%s, tokens %u to %u)", x->c,
+                 t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->timeout_s, what,
+                 t->first, t->first + t->tokens);
         fail_at(rank, FCP_COMM, index, FCP_E_RUN, why);
         return FCP_OK;
     }
     rank->waiting = FCP_NONE;
     if (code != FCP_OK) return code;
     for (uint32_t i = 0; times && i < x->b; i++) times->transfers[x->a + i] -= times->began;
-    fcp_wires_unpack(&rank->wires, &rank->arena, rank->tensors, x);
+    do_messages(rank, x, FCP_RECV);
     fcp_partials_launched(&rank->partials, s->plan, x);
     return FCP_OK;
 }
@@ -504,6 +512,7 @@ static void exec_free(fcp_session *session) {
     if (s->device) s->device->backend->close(s->device);
     free(s->ranks);
     free(s->homes);
+    fcp_bundles_free(s->bundles);
     free(s->teams);
     free(s->members);
     free(s->free_workers);
@@ -529,6 +538,7 @@ static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const f
     if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->homes)
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", p->ranks);
     if (code == FCP_OK) code = init_locks(s, err);
+    if (code == FCP_OK) code = fcp_bundles_make(plan, 0, p->ranks, &s->bundles, err);
     if (code == FCP_OK) code = backend->open(plan, s->workers, &s->device, err);
     if (code == FCP_OK) code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
     if (code == FCP_OK) code = fcp_net_connect(s->base.net, &s->base, start, err);
@@ -590,15 +600,20 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     if (s->broken) return refuse(err);
     fcp_homes *homes = fcp_homes_of(plan);
     if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
-    fcp_code code = s->device->backend->open(plan, s->workers, &device, err);
+    fcp_bundles *bundles = NULL;
+    fcp_code code = fcp_bundles_make(plan, 0, plan->problem->ranks, &bundles, err);
+    if (code == FCP_OK) code = s->device->backend->open(plan, s->workers, &device, err);
     if (code != FCP_OK) {
         free(homes);
+        fcp_bundles_free(bundles);
         return code;
     }
     s->device->backend->close(s->device);
     free(s->homes);
+    fcp_bundles_free(s->bundles);
     s->device = device;
     s->homes = homes;
+    s->bundles = bundles;
     s->plan = s->base.plan = plan;
     for (uint32_t r = 0; code == FCP_OK && r < plan->problem->ranks; r++) code = make_rank(s, &s->ranks[r], err);
     s->broken = code != FCP_OK;

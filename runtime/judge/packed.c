@@ -18,15 +18,13 @@ static void poison(const fcp_shape *shape, unsigned set, fcp_packed *packed) {
 
 /* Copies a rank's part of a packed tensor to `local`, or back. */
 static void move(const fcp_plan *plan, uint32_t rank, bool keys, size_t token, char *packed, char *local, bool back) {
-    const fcp_span *spans;
-    uint32_t count;
-    if (keys) fcp_plan_layout_keys(plan, rank, &spans, &count);
-    else fcp_plan_layout(plan, rank, &spans, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t first = keys ? fcp_plan_key_offset(plan, spans[i].sequence, NULL)
-                              : fcp_plan_sequence_offset(plan, spans[i].sequence, NULL);
-        char *at = packed + (first + spans[i].start) * token;
-        size_t bytes = spans[i].length * token;
+    fcp_layout_at walk = {0};
+    fcp_span span;
+    while (keys ? fcp_plan_layout_keys(plan, rank, &walk, &span) : fcp_plan_layout(plan, rank, &walk, &span)) {
+        uint64_t first = keys ? fcp_plan_key_offset(plan, span.sequence, NULL)
+                              : fcp_plan_sequence_offset(plan, span.sequence, NULL);
+        char *at = packed + (first + span.start) * token;
+        size_t bytes = span.length * token;
         if (back) memcpy(at, local, bytes);
         else memcpy(local, at, bytes);
         local += bytes;

@@ -477,13 +477,11 @@ static unsigned inputs_of(bool backward, bool sampled) {
 
 /* Sets the bits of the tokens of a side that a rank's caller holds. */
 static void mark_rows(const fcp_plan *plan, uint32_t rank, fcp_side side, uint8_t *rows) {
-    const fcp_span *spans;
-    uint32_t count;
-    if (side == FCP_KEYS) fcp_plan_layout_keys(plan, rank, &spans, &count);
-    else fcp_plan_layout(plan, rank, &spans, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t at = fcp_offsets(plan, side)[spans[i].sequence] + spans[i].start;
-        for (uint64_t t = at; t < at + spans[i].length; t++) rows[t / 8] |= (uint8_t)(1u << t % 8);
+    fcp_layout_at walk = {0};
+    fcp_span span;
+    while (fcp_side_layout(plan, side, rank, &walk, &span)) {
+        uint64_t at = fcp_offsets(plan, side)[span.sequence] + span.start;
+        for (uint64_t t = at; t < at + span.length; t++) rows[t / 8] |= (uint8_t)(1u << t % 8);
     }
 }
 

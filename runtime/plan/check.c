@@ -3,7 +3,8 @@
  * Requires: pointers to as many records as their counts say, and an index (fcp_plan_index). The contents may be
  *           hostile.
  * Gives:    - Whatever refers to a record finds one.
- *           - The layout holds every token of the batch exactly once, and pieces do for each range of heads.
+ *           - Pieces hold every token of the batch exactly once, for each range of heads; so the caller's layout does,
+ *             which is a rule or their homes.
  *           - Ranges that must not overlap add up to no more than there is, so that walking them is linear.
  *           - Pairs, runs and shapes fit together.
  *           It does not say whether the plan is right: verify/verify.c does.
@@ -57,7 +58,7 @@ static bool padded_name(const char *name, size_t size) {
     return used < size && printable(name, used);
 }
 
-/* --- cover: do runs of tokens hold every token of every sequence exactly once? ------------------------------------ */
+/* --- cover: do pieces hold every token of every sequence exactly once? -------------------------------------------- */
 
 typedef struct stretch {
     uint64_t start;
@@ -84,8 +85,8 @@ static uint32_t range_of(const fcp_plan *plan, fcp_side side, const fcp_block *b
 
 /* Do the stretches of every sequence cover it, for each of its ranges of heads? Those of range h of sequence s are
  * all[first[i]] to all[first[i + 1] - 1], where i is s * ranges + h. */
-static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, const char *what, stretch *all,
-                        const uint32_t *first, fcp_error *err) {
+static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, stretch *all, const uint32_t *first,
+                        fcp_error *err) {
     char heads[48] = "";
     for (uint64_t i = 0; i < plan->sequences_count * ranges; i++) {
         uint64_t s = i / ranges, length = fcp_side_length(&plan->sequences[s], side);
@@ -101,57 +102,46 @@ static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, co
         for (size_t j = 0; j < n; j++) {
             if (these[j].start != at)
                 return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "%s %u begins at token %llu of sequence %llu, where %llu tokens are covered so far%s",
-                                what, these[j].item, (ull)these[j].start, (ull)s, (ull)at, heads);
+                                "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so far%s",
+                                these[j].item, (ull)these[j].start, (ull)s, (ull)at, heads);
             at += these[j].length;
         }
         if (at != length)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "%ss hold %llu tokens of sequence %llu, which has %llu%s", what,
-                            (ull)at, (ull)s, (ull)length, heads);
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu%s", (ull)at,
+                            (ull)s, (ull)length, heads);
     }
     return FCP_OK;
 }
 
-/* Does record i belong to the side? A run of a layout does; a piece does if its block holds the side. */
-static bool of_side(const fcp_plan *plan, const void *records, uint64_t i, fcp_side side) {
-    return records != plan->pieces || plan->blocks[plan->pieces[i].block].holds >> side & 1;
-}
-
-/* Do the n records of a side cover it? They are pieces or spans, of `size` bytes, with `start` at byte start_at;
- * `sequence` and `length` are at the same bytes in both. Pieces do so for each range of heads. */
-static fcp_code check_cover(const fcp_plan *plan, fcp_side side, const char *what, const void *records, uint64_t n,
-                            size_t size, size_t start_at, fcp_error *err) {
-    _Static_assert(offsetof(fcp_piece, sequence) == 0 && offsetof(fcp_span, sequence) == 0, "read alike");
-    _Static_assert(offsetof(fcp_piece, length) == 4 && offsetof(fcp_span, length) == 4, "read alike");
-    uint32_t ranges = records == plan->pieces ? range_count(plan->problem, side) : 1;
+/* Do the pieces of the blocks that hold a side cover it, for each range of heads? */
+static fcp_code check_cover(const fcp_plan *plan, fcp_side side, fcp_error *err) {
+    const fcp_piece *pieces = plan->pieces;
+    uint64_t n = plan->pieces_count;
+    uint32_t ranges = range_count(plan->problem, side);
     if (ranges > 1 && plan->sequences_count > n / ranges)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu %ss for %llu sequences in %u ranges of heads: some are not held",
-                        (ull)n, what, (ull)plan->sequences_count, ranges);
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu pieces for %llu sequences in %u ranges of heads: some are not held",
+                        (ull)n, (ull)plan->sequences_count, ranges);
     uint32_t *first = calloc((size_t)plan->sequences_count * ranges + 2, sizeof *first);
     stretch *all = malloc((size_t)(n + 1) * sizeof *all);
     fcp_code code = FCP_OK;
     if (!first || !all) {
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check %llu %ss", (ull)n, what);
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check %llu pieces", (ull)plan->pieces_count);
     } else {
-        const uint8_t *at = records;
-        for (uint64_t i = 0; i < n; i++, at += size) {
-            if (!of_side(plan, records, i, side)) continue;
-            uint32_t range = ranges > 1 ? range_of(plan, side, &plan->blocks[plan->pieces[i].block]) : 0;
-            first[(size_t)*(const uint32_t *)(const void *)at * ranges + range + 2]++;
+        for (uint64_t i = 0; i < n; i++) {
+            const fcp_block *k = &plan->blocks[pieces[i].block];
+            if (!(k->holds >> side & 1)) continue;
+            uint32_t range = ranges > 1 ? range_of(plan, side, k) : 0;
+            first[(size_t)pieces[i].sequence * ranges + range + 2]++;
         }
         for (size_t i = 2; i <= plan->sequences_count * ranges; i++) first[i] += first[i - 1];
-        at = records;
-        for (uint64_t i = 0; i < n; i++, at += size) {
-            if (!of_side(plan, records, i, side)) continue;
-            uint32_t range = ranges > 1 ? range_of(plan, side, &plan->blocks[plan->pieces[i].block]) : 0;
-            uint32_t sequence, length;
-            uint64_t start;
-            memcpy(&sequence, at, 4);
-            memcpy(&length, at + 4, 4);
-            memcpy(&start, at + start_at, 8);
-            all[first[(size_t)sequence * ranges + range + 1]++] = (stretch){start, length, (uint32_t)i};
+        for (uint64_t i = 0; i < n; i++) {
+            const fcp_block *k = &plan->blocks[pieces[i].block];
+            if (!(k->holds >> side & 1)) continue;
+            uint32_t range = ranges > 1 ? range_of(plan, side, k) : 0;
+            all[first[(size_t)pieces[i].sequence * ranges + range + 1]++] =
+                (stretch){pieces[i].start, pieces[i].length, (uint32_t)i};
         }
-        code = covered(plan, side, ranges, what, all, first, err);
+        code = covered(plan, side, ranges, all, first, err);
     }
     free(first);
     free(all);
@@ -182,12 +172,9 @@ static fcp_code check_counts(const fcp_plan *plan, fcp_error *err) {
     if (!plan->sequence_offsets) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan without its index");
     uint64_t ranks = plan->problem->ranks;
     if (!(ranks > 0 && plan->streams_count == FCP_PASSES * ranks * FCP_QUEUES &&
-          plan->layout_starts_count == ranks + 1 && plan->round_starts_count == FCP_PASSES + 1 &&
-          (plan->key_layout_starts_count == ranks + 1 || (!fcp_plan_split(plan) && !plan->key_layout_count))))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                        "%llu streams, %llu and %llu layout starts, %llu round starts for %llu ranks",
-                        (ull)plan->streams_count, (ull)plan->layout_starts_count, (ull)plan->key_layout_starts_count,
-                        (ull)plan->round_starts_count, (ull)ranks);
+          plan->round_starts_count == FCP_PASSES + 1))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu streams, %llu round starts for %llu ranks",
+                        (ull)plan->streams_count, (ull)plan->round_starts_count, (ull)ranks);
     return FCP_OK;
 }
 
@@ -202,16 +189,16 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
     bool split = false;
     for (uint64_t i = 0; i < plan->sequences_count; i++) {
         const fcp_sequence *s = &plan->sequences[i];
+        split |= s->queries != s->keys;
         if (!(s->queries && s->keys)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu has no tokens", (ull)i);
         if (!(s->q_first == (p->align == FCP_TOP_LEFT ? 0 : (int64_t)s->keys - (int64_t)s->queries)))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "sequence %llu: its %llu queries are aligned at %lld of %llu keys",
                             (ull)i, (ull)s->queries, (long long)s->q_first, (ull)s->keys);
-        split |= s->queries != s->keys;
     }
     if (!(split || p->align == FCP_BOTTOM_RIGHT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "an alignment, where every sequence has as many queries as keys");
     if (split && !fcp_plan_split(plan))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "no layout of keys, and a sequence of more or fewer keys than queries");
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "blocks of both sides, and a sequence with more keys than queries, or fewer");
     return FCP_OK;
 }
 
@@ -232,8 +219,9 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
           p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype,
                         p->layout, p->strategy, p->topology, p->align);
-    if (p->layout_group != p->ranks)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a layout over groups of %u ranks", p->layout_group);
+    if (!fcp_layout_is_sound(plan))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "layout %u in %llu deals over groups of %u ranks, of %u", p->layout,
+                        (ull)plan->deals_count, p->layout_group, p->ranks);
     if (!(p->block > 0 && (p->block < FCP_CELL || p->block % FCP_CELL == 0)))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "a block size of %u tokens", p->block);
     if (!(p->unit > 0 && (p->unit <= p->max_block || p->unit <= p->max_q_block)))
@@ -330,37 +318,20 @@ static fcp_code check_blocks(const fcp_plan *plan, fcp_error *err) {
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the largest blocks have %u and %u tokens, not %u and %u",
                         largest[FCP_QUERIES], largest[FCP_KEYS], p->max_q_block, p->max_block);
     for (int side = 0; side < (split ? FCP_SIDES : 1) && !code; side++)
-        code = check_cover(plan, (fcp_side)side, "piece", plan->pieces, plan->pieces_count, sizeof *plan->pieces,
-                           offsetof(fcp_piece, start), err);
+        code = check_cover(plan, (fcp_side)side, err);
     return code;
 }
 
-static fcp_code check_layout(const fcp_plan *plan, fcp_side side, fcp_error *err) {
-    const uint32_t *starts;
-    const fcp_span *layout = fcp_side_layout(plan, side, &starts);
-    uint64_t count = side == FCP_KEYS ? plan->key_layout_count : plan->layout_count;
+/* Places in the caller's tensors, and in bundles, are 32-bit numbers. */
+static fcp_code check_layout(const fcp_plan *plan, fcp_error *err) {
     uint32_t ranks = plan->problem->ranks;
-    if (!(starts[0] == 0 && starts[ranks] == count))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout's starts do not span its %llu runs", (ull)count);
-    for (uint32_t r = 0; r < ranks; r++) {
-        if (!(starts[r] <= starts[r + 1] && starts[r + 1] <= count))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout of rank %u: runs %u to %u", r, starts[r],
-                            starts[r + 1]);
-        uint64_t tokens = 0;
-        for (uint32_t i = starts[r]; i < starts[r + 1]; i++) {
-            const fcp_span *s = &layout[i];
-            uint64_t length = s->sequence < plan->sequences_count
-                                  ? fcp_side_length(&plan->sequences[s->sequence], side) : 0;
-            if (!(s->length && s->start <= length && s->length <= length - s->start))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "the layout of rank %u, run %u: tokens %llu to %llu of sequence %u", r, i,
-                                (ull)s->start, (ull)s->start + s->length, s->sequence);
-            tokens += s->length;
-        }
-        if (tokens >= FCP_NONE)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout gives rank %u %llu tokens", r, (ull)tokens);
-    }
-    return check_cover(plan, side, "run", layout, count, sizeof *layout, offsetof(fcp_span, start), err);
+    if (!plan->rank_tokens) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a plan without its index");
+    for (uint32_t r = 0; r < ranks; r++)
+        for (int side = 0; side < FCP_SIDES; side++)
+            if (fcp_side_tokens(plan, (fcp_side)side, r) > INT32_MAX)
+                return fcp_fail(err, FCP_E_PLAN_FORMAT, "the layout gives rank %u %llu tokens", r,
+                                (ull)fcp_side_tokens(plan, (fcp_side)side, r));
+    return FCP_OK;
 }
 
 /* Tokens of cells [from, from + count) along a piece of `length` tokens; the last cell may be cut short. */
@@ -547,7 +518,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
 
 static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     enum { AHEAD = 12 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
-    uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
+    uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count, split = fcp_plan_split(plan);
     const unsigned of_keys = 1u << FCP_KV | 1u << FCP_DKV, of_both = 1u << FCP_IN | 1u << FCP_OUT;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
@@ -555,13 +526,20 @@ static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, 
         if (i + AHEAD < plan->transfers_count && t[AHEAD].block < blocks)
             __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
         unsigned cls = 1u << t->cls;
-        if (!((t->peer < ranks) & (t->block < blocks) & (t->fabric < FCP_FABRICS) & (t->dir < FCP_DIRECTION_COUNT) &
-              (t->cls < FCP_CLASSES)))
+        bool bundle = cls & of_both;
+        if (!((t->peer < ranks) & (bundle ? t->block == FCP_NONE : t->block < blocks) & (t->fabric < FCP_FABRICS) &
+              (t->dir < FCP_DIRECTION_COUNT) & (t->cls < FCP_CLASSES)))
             return fcp_fail(err, FCP_E_PLAN_FORMAT,
                             "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", (ull)i, t->peer,
                             t->block, t->cls, t->fabric, t->dir);
+        if (bundle) {
+            if (!(t->tokens && t->first <= INT32_MAX && t->tokens <= INT32_MAX && t->side <= split))
+                return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of a bundle of side %u",
+                                (ull)i, t->first, (ull)t->first + t->tokens, t->side);
+            continue;
+        }
         uint32_t tokens = plan->blocks[t->block].tokens;
-        uint32_t needs = cls & of_both ? FCP_HOLDS_BOTH : cls & of_keys ? FCP_HOLDS_KV : FCP_HOLDS_Q;
+        uint32_t needs = cls & of_keys ? FCP_HOLDS_KV : FCP_HOLDS_Q;
         if (!(plan->blocks[t->block].holds & needs))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu moves %s of block %u, which holds none", (ull)i,
                             fcp_class_texts[t->cls], t->block);
@@ -569,7 +547,7 @@ static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, 
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of block %u, which has %u",
                             (ull)i, t->first, (ull)t->first + t->tokens, t->block, tokens);
         if (t->slot == FCP_NONE)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu names no slot and no place", (ull)i);
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu names no slot", (ull)i);
     }
     return FCP_OK;
 }
@@ -583,8 +561,7 @@ fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, f
     if (!code) code = check_problem(plan, err);
     if (!code) code = check_heads(plan, err);
     if (!code) code = check_blocks(plan, err);
-    if (!code) code = check_layout(plan, FCP_QUERIES, err);
-    if (!code && fcp_plan_split(plan)) code = check_layout(plan, FCP_KEYS, err);
+    if (!code) code = check_layout(plan, err);
     if (!code) code = check_shapes(plan, err);
     if (!code) code = check_tiles(plan, stop, err);
     if (!code) code = check_visits(plan, err);

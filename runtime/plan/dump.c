@@ -187,6 +187,8 @@ static const field sequence_fields[] = {F(fcp_sequence, queries, U64), F(fcp_seq
                                         F(fcp_sequence, q_first, I64)};
 static const field piece_fields[] = {F(fcp_piece, sequence, U32), F(fcp_piece, start, U64), F(fcp_piece, length, U32),
                                      F(fcp_piece, block, U32), F(fcp_piece, offset, U32)};
+static const field deal_fields[] = {F(fcp_deal, first_sequence, U32), F(fcp_deal, sequences, U32),
+                                    F(fcp_deal, first_rank, U32), F(fcp_deal, ranks, U32)};
 static const field heads_fields[] = {F(fcp_heads, kv_first, U32), F(fcp_heads, kv_count, U32),
                                      F(fcp_heads, sub_first, U32), F(fcp_heads, sub_count, U32)};
 static const field block_fields[] = {F(fcp_block, first_piece, U32), F(fcp_block, pieces, U32),
@@ -205,8 +207,6 @@ static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, fi
                                      F(fcp_visit, state_slot, INDEX), F(fcp_visit, o_slot, INDEX),
                                      F(fcp_visit, dq_slot, INDEX), E(fcp_visit, flags, visit_names)};
 static const field round_fields[] = {E(fcp_round, kind, fcp_round_names), F(fcp_round, stage, U32)};
-static const field span_fields[] = {F(fcp_span, sequence, U32), F(fcp_span, start, U64), F(fcp_span, length, U32)};
-
 static const field slices_fields[] = {F(fcp_slices, first_row, U32), F(fcp_slices, rows, U32),
                                       F(fcp_slices, first_band, U32), F(fcp_slices, bands, U32)};
 static const field band_row_fields[] = {F(mc_band_rows, q, I64), F(mc_band_rows, first, U32),
@@ -389,21 +389,23 @@ static void put_runs(out *o, const fcp_plan *plan) {
     end_table(o);
 }
 
+static const char *const side_names[FCP_SIDES] = {"queries", "keys"};
+
 static void put_transfers(out *o, const fcp_plan *plan) {
     begin_table(o, "transfers");
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
-        bool caller = fcp_at_caller(t);
+        bool bundle = t->cls == FCP_IN || t->cls == FCP_OUT;
         begin_record(o, "transfer", i);
         put_word(o, "dir", NAME(fcp_direction_names, t->dir));
         put_word(o, "cls", NAME(fcp_class_names, t->cls));
         put_word(o, "fabric", NAME(fcp_fabric_names, t->fabric));
         put_number(o, "peer", t->peer);
-        put_number(o, "block", t->block);
+        put_index(o, "block", t->block);
         put_number(o, "first", t->first);
         put_number(o, "tokens", t->tokens);
-        put_index(o, "slot", caller ? FCP_NONE : t->slot);
-        put_index(o, "place", caller ? t->place : FCP_NONE);
+        put_index(o, "slot", bundle ? FCP_NONE : t->slot);
+        if (bundle && fcp_plan_split(plan)) put_word(o, "side", NAME(side_names, t->side));
         end_record(o);
     }
     end_table(o);
@@ -569,6 +571,7 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     put_single(o, "summary", summary_fields, COUNT(summary_fields), plan->summary);
     TABLE(sequences, "sequence", sequence_fields);
     TABLE(pieces, "piece", piece_fields);
+    TABLE(deals, "deal", deal_fields);
     TABLE(heads, "heads", heads_fields);
     TABLE(blocks, "block", block_fields);
     TABLE(tiles, "tile", tile_fields);
@@ -581,10 +584,6 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     put_streams(o, plan);
     put_instrs(o, plan);
     put_transfers(o, plan);
-    put_numbers(o, "layout_starts", "layout_start", plan->layout_starts, plan->layout_starts_count);
-    TABLE(layout, "layout", span_fields);
-    put_numbers(o, "key_layout_starts", "key_layout_start", plan->key_layout_starts, plan->key_layout_starts_count);
-    TABLE(key_layout, "key_layout", span_fields);
     put_code(o, "mask", plan->mask, plan->mask_count);
     put_code(o, "score", plan->score, plan->score_count);
     put_code(o, "slope", plan->slope, plan->slope_count);

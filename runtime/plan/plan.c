@@ -1,7 +1,7 @@
 /* plan.c: what is derived from a plan's tables: index, sizes, and the accessors of fcp.h.
  *
  * Requires: the accessors need a checked plan. fcp_plan_index needs only counts that match the pointers.
- * Cost:     fcp_plan_index is linear in the sequences, fcp_plan_layout in the rank's runs; the rest is constant.
+ * Cost:     fcp_plan_index is linear in the sequences and blocks; the rest is constant. Layouts are in layout.c.
  * Units:    bytes and tokens. Sizes saturate (base/saturate.h).
  */
 #include <stdlib.h>
@@ -92,13 +92,14 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
     free(plan->sequence_offsets);
     plan->sequence_offsets = prefix;
     plan->file_size = size;
-    return FCP_OK;
+    return fcp_plan_index_layout(plan, err);
 }
 
 void fcp_plan_free(fcp_plan *plan) {
     if (!plan) return;
     if (plan->release) plan->release(plan->owner);
     free(plan->sequence_offsets);
+    free(plan->rank_tokens);
     free(plan);
 }
 
@@ -115,30 +116,6 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape) {
                              .key_tokens = p->key_tokens,
                              .sequences = plan->sequences_count,
                              .scale = p->scale};
-}
-
-static uint64_t layout_of(const fcp_plan *plan, fcp_side side, uint32_t rank, const fcp_span **out_spans,
-                          uint32_t *out_count) {
-    const uint32_t *starts;
-    const fcp_span *spans = fcp_side_layout(plan, side, &starts);
-    uint32_t begin = 0, end = 0;
-    if (rank < plan->problem->ranks) {
-        begin = starts[rank];
-        end = starts[rank + 1];
-    }
-    uint64_t tokens = 0;
-    for (uint32_t i = begin; i < end; i++) tokens += spans[i].length;
-    if (out_spans) *out_spans = spans + begin;
-    if (out_count) *out_count = end - begin;
-    return tokens;
-}
-
-uint64_t fcp_plan_layout(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count) {
-    return layout_of(plan, FCP_QUERIES, rank, out_spans, out_count);
-}
-
-uint64_t fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, const fcp_span **out_spans, uint32_t *out_count) {
-    return layout_of(plan, FCP_KEYS, rank, out_spans, out_count);
 }
 
 static uint64_t offset_of(const fcp_plan *plan, fcp_side side, uint32_t sequence, uint64_t *out_length) {

@@ -15,7 +15,6 @@
  *   rounds      of a pass: steps of communication in which a rank sends at most once and receives at most once a fabric
  *   streams     the instructions of each pass, rank and queue
  *   transfers   what a LAUNCH sends and receives, and what a COPY copies
- *   layout      of each rank: which tokens its caller holds, in which order; key_layout is the same for keys
  *
  * UNITS. Lengths and starts count tokens, sizes are bytes, positions count from 0. Sizes in bytes follow from tokens by
  * fcp_class_bytes.
@@ -30,10 +29,21 @@
  * SIDES. A sequence has a side of queries and a side of keys. Its keys are at positions 0 to keys - 1. Its queries are
  * at q_first to q_first + queries - 1, where q_first is keys - queries (aligned at the bottom right: the last query is
  * at the last key's position) or 0 (at the top left). If every sequence has as many queries as keys, token i of one
- * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some
- * sequence does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q
- * or KV, and queries and keys have a layout each. Starts of pieces and of layout runs count the tokens of their own
- * side, from the sequence's first.
+ * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some sequence
+ * does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q or KV, and
+ * queries and keys have a layout each. Starts of pieces count the tokens of their own side, from the sequence's first.
+ *
+ * LAYOUT. Which tokens the caller holds at which rank, and in which order, is a function of problem.layout,
+ * problem.layout_group, the lengths and the homes; no table says it. layout.h states the rules of contiguous and zigzag.
+ * Planned: rank r holds its home blocks, in block order; where a token has several blocks, of different heads, that of
+ * the first range of heads counts.
+ *
+ * BUNDLES. Classes IN and OUT move tokens between the rank whose caller holds them and their home. All tokens that the
+ * caller holds at rank c and whose home is h are one bundle, in order of (block, offset in the block). In a split plan
+ * there are two, of queries and of keys. Nothing lists what is in a bundle: layout and blocks say it. IN and OUT cut it
+ * into units of `unit` tokens; the last one may have fewer. The bundle of a rank with itself is moved by COPY, whole.
+ * Where a token has several blocks, of different heads, it is in the bundle once for each, with that block's heads only.
+ * What travels is, tensor by tensor in the order that is given with FCP_CLASS_LIST, the rows of the unit's tokens.
  *
  * WHERE WORK IS DONE. A tile runs on any rank: the rank that attends to the visit which holds it. Keys and values come to
  * that rank from their home, and so does Q, if the Q block is not at home there. Of a Q block that is computed away from
@@ -90,8 +100,9 @@
  *   - Rounds count from 0 in each pass: the c of a LAUNCH means rounds[round_starts[pass] + c]. A rank launches each
  *     round that it has a share in once, in increasing order, and the LAUNCH has the round's stage.
  *   - Stages never decrease along a queue, nor along a pass's rounds.
- *   - A transfer between ranks has no more tokens than a unit of its class: fcp_unit_tokens; of IN and OUT, `unit`.
- *   - What a block does not hold is not moved: a KV block has no OUT in the forward pass.
+ *   - A transfer between ranks has no more tokens than a unit of its class: fcp_unit_tokens.
+ *   - What a block does not hold is not moved: a bundle of keys has no OUT in the forward pass.
+ *   - Every unit of every bundle is moved in once and, but for those, out once, in either order.
  *   - IN rounds move IN, and OUT rounds OUT. INDEPENDENT rounds move KV and Q from home slots. DEPENDENT rounds move KV
  *     and Q from other slots, and STATE, O, DKV, DQ and DQW.
  *   - A home block can be read, sent or copied out once all its tokens are in. DELTA of a block needs all its tokens,
@@ -142,7 +153,7 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
 #define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")
 /* What a transfer carries. IN and OUT move between the caller's layout and home blocks:
- * forward IN = Q K V, OUT = O LSE; backward IN = Q K V O LSE dO, OUT = dQ dK dV. */
+ * forward IN = Q K V, OUT = O LSE; backward IN = Q K V O dO LSE, OUT = dQ dK dV. */
 #define FCP_CLASS_LIST(X)                                                                                              \
     X(FCP_KV, "kv", "KV")                                                                                              \
     X(FCP_Q, "q", "Q")                                                                                                 \
@@ -179,7 +190,7 @@ typedef struct fcp_problem {
     uint32_t heads, kv_heads, head_dim;
     uint32_t range_kv, range_sub; /* of each range of heads: KV heads, and query heads of each KV head */
     uint32_t dtype, layout, strategy, topology;
-    uint32_t layout_group;       /* neighbouring ranks over which a layout is made; all ranks: ranks */
+    uint32_t layout_group;       /* neighbouring ranks over which a layout is made; `ranks`: all those of a deal */
     uint32_t block;              /* tokens; the block size asked for */
     uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
     uint32_t max_q_block;        /* tokens of the largest block that holds Q; a STATE slot has room for it */
@@ -252,6 +263,12 @@ typedef struct fcp_piece {
     uint32_t block;
 } fcp_piece;
 
+/* Where a layout is a rule: neighbouring sequences of the batch, and the neighbouring ranks whose callers hold them. The
+ * parts of a batch follow each other; their ranks may overlap. layout.h states the rules. */
+typedef struct fcp_deal {
+    uint32_t first_sequence, sequences, first_rank, ranks;
+} fcp_deal;
+
 /* KV head kv_first + i has G = heads / kv_heads query heads, of which the range has sub_first to
  * sub_first + sub_count - 1. So the range has query heads (kv_first + i) * G + sub_first + j, in order of (i, j). */
 typedef struct fcp_heads {
@@ -309,15 +326,15 @@ typedef struct fcp_visit {
 /* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. */
 typedef struct fcp_round {
     uint32_t kind;
-    uint32_t stage; /* IN: 0. OUT: for blocks that are done before the last stage its number, since they move while it
-                     * is computed; for the others that number + 1. The DEPENDENT rounds of a stage come before its
-                     * INDEPENDENT ones. */
+    uint32_t stage; /* IN: 0. OUT: for units all of whose blocks are done before the last stage its number, since they
+                     * move while it is computed; for the others that number + 1. The DEPENDENT rounds of a stage come
+                     * before its INDEPENDENT ones. */
 } fcp_round;
 
 /* The compute queue has all but LAUNCH; the communication queue WAIT and LAUNCH. Slots are of the instruction's class.
  *   WAIT      until the first a instructions of this rank's other queue are complete
  *   COPY      transfers [a, a + b), which are of class IN or OUT and have the rank itself as peer: between the caller's
- *             layout and home slots
+ *             tensors and home slots
  *   DELTA     backward pass: delta = sum(dO * O) of the home blocks in home slots [a, a + b); those without Q have none
  *   ATTEND    visits [a, a + b), in one launch
  *   REDUCE    of DKV of block a: adds slot b into slot c, or copies it if it is the first contribution to c
@@ -361,18 +378,19 @@ typedef struct fcp_stream {
 } fcp_stream;
 
 /* One side of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, `dir` says whether this
- * one sends. The tokens are [first, first + tokens) of the block. All but IN and OUT name a slot of their class; received
- * O and DQW name the home slot at home, and a transient one at a rank that only passes them on. Of IN and OUT, the home's
- * side names the home slot, and the caller's side (an IN that is sent, an OUT that is received: fcp_at_caller) the token
- * of the caller's tensors where the run begins. A COPY is listed once, as the caller's side; its other side is the
- * block's home slot. All but IN and OUT travel in units: a transfer begins at a multiple of fcp_unit_tokens of its class,
- * and has as many tokens or ends the block. The units of a block arrive in a slot in order. */
+ * one sends. All but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class; received
+ * O and DQW name the home slot at home, and a transient one at a rank that only passes them on. They travel in units: a
+ * transfer begins at a multiple of fcp_unit_tokens of its class, and has as many tokens or ends the block. The units of a
+ * block arrive in a slot in order.
+ * IN and OUT move a unit of a bundle, tokens [first, first + tokens) of it: `block` is FCP_NONE, and `side` says which of
+ * the two bundles of a split plan it is; else it is 0. Of an IN the sender is the caller's side, of an OUT the receiver
+ * (fcp_at_caller). A COPY is listed once, as the caller's side. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
     union {
         uint32_t slot;
-        uint32_t place; /* token offset in the caller's tensors of this rank */
+        uint32_t side; /* an fcp_side */
     };
 } fcp_transfer;
 enum { FCP_MAX_RANKS = 1 << 24 };
@@ -405,6 +423,7 @@ typedef struct fcp_slices {
     X(SUMMARY, fcp_summary, summary)                                                                                   \
     X(SEQUENCES, fcp_sequence, sequences)                                                                              \
     X(PIECES, fcp_piece, pieces)                                                                                       \
+    X(DEALS, fcp_deal, deals)          /* of contiguous and zigzag; empty: planned */                                    \
     X(HEADS, fcp_heads, heads)         /* ranges of heads */                                                           \
     X(BLOCKS, fcp_block, blocks)                                                                                       \
     X(TILES, fcp_tile, tiles)                                                                                          \
@@ -417,10 +436,6 @@ typedef struct fcp_slices {
     X(STREAMS, fcp_stream, streams)    /* [(pass * ranks + rank) * FCP_QUEUES + queue] */                              \
     X(INSTRS, fcp_instr, instrs)                                                                                       \
     X(TRANSFERS, fcp_transfer, transfers)                                                                              \
-    X(LAYOUT_STARTS, uint32_t, layout_starts) /* ranks + 1 offsets into layout */                                      \
-    X(LAYOUT, fcp_span, layout)        /* of queries; and of keys, where the plan is not split */                      \
-    X(KEY_LAYOUT_STARTS, uint32_t, key_layout_starts) /* likewise, of a split plan; else empty */                      \
-    X(KEY_LAYOUT, fcp_span, key_layout)                                                                                \
     X(MASK, mc_node, mask)                                                                                             \
     X(SCORE, mc_node, score)           /* empty: the score is s */                                                     \
     X(SLOPE, mc_node, slope)           /* the score's derivative by s */                                               \
@@ -452,11 +467,18 @@ struct fcp_plan {
     void (*release)(void *owner);
     /* derived from the tables by fcp_plan_index */
     uint64_t *sequence_offsets; /* malloc'd: prefix sums of queries, sequences_count + 1 of them, and then of keys */
+    uint64_t *rank_tokens;      /* malloc'd: how many queries the caller holds at each rank, and then keys; NULL: what
+                                 * the problem says of the layout is nonsense, and fcp_plan_check refuses it */
+    bool split;                 /* queries and keys are in blocks of their own */
     uint64_t file_size;         /* bytes that saving writes */
 };
 
 /* Fills what is derived from the tables. Called by the loader and the compiler. */
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
+/* The part of it that follows from the layout; the rest must be there. */
+fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err);
+/* Are there so many ranks as streams, in groups of equal size, and a layout that we know? */
+bool fcp_layout_is_sound(const fcp_plan *plan);
 
 /* The side whose positions index a field. */
 static inline fcp_side fcp_array_side(const fcp_array *array) {
@@ -510,7 +532,7 @@ static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t 
     return (fcp_where){.rank = rank, .pass = pass, .stage = x->stage, .queue = queue, .instruction = index};
 }
 
-static inline bool fcp_plan_split(const fcp_plan *p) { return p->key_layout_starts_count != 0; }
+static inline bool fcp_plan_split(const fcp_plan *p) { return p->split; }
 /* Prefix sums of a side's tokens over the sequences; sequences_count + 1 of them. */
 static inline const uint64_t *fcp_offsets(const fcp_plan *p, fcp_side side) {
     return p->sequence_offsets + (side == FCP_KEYS ? p->sequences_count + 1 : 0);
@@ -518,14 +540,20 @@ static inline const uint64_t *fcp_offsets(const fcp_plan *p, fcp_side side) {
 static inline uint64_t fcp_side_length(const fcp_sequence *s, fcp_side side) {
     return side == FCP_KEYS ? s->keys : s->queries;
 }
-/* The side whose tokens a block counts, and whose layout its IN and OUT refer to; queries, if it holds both. */
+/* The side whose tokens a block counts, and in whose bundles they are; queries, if it holds both. */
 static inline fcp_side fcp_side_of(const fcp_block *b) { return b->holds & FCP_HOLDS_Q ? FCP_QUERIES : FCP_KEYS; }
-/* The layout of a side: its runs, and in *out_starts ranks + 1 offsets into them. */
-static inline const fcp_span *fcp_side_layout(const fcp_plan *p, fcp_side side, const uint32_t **out_starts) {
-    bool keys = side == FCP_KEYS && fcp_plan_split(p);
-    *out_starts = keys ? p->key_layout_starts : p->layout_starts;
-    return keys ? p->key_layout : p->layout;
+/* What the block, or the bundle, holds of which a transfer moves tokens. */
+static inline uint32_t fcp_moved_holds(const fcp_plan *p, const fcp_transfer *t) {
+    if (t->cls != FCP_IN && t->cls != FCP_OUT) return p->blocks[t->block].holds;
+    return fcp_plan_split(p) ? 1u << t->side : FCP_HOLDS_BOTH;
 }
+/* Is the block of the first range of heads? */
+static inline bool fcp_first_range(const fcp_plan *p, const fcp_block *b) {
+    return p->heads[b->heads].kv_first == 0 && p->heads[b->heads].sub_first == 0;
+}
+/* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
+bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);
+uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank);
 
 /* The first of a shape's runs that is in `row` or a later one; the end of its runs if there is none. */
 static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t row) {

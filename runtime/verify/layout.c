@@ -1,171 +1,294 @@
-/* layout.c: the reshuffle of one rank, on the caller's side.
+/* layout.c: which tokens of a rank's home blocks its peers' callers hold, and that the reshuffle moves all of them.
  *
- * Requires: checked tables: the layout of a side holds every token of it once, and so do the pieces for each range of
- *           heads. What the rank's own instructions move in and out, by side (from rank.c).
- * Proves:   for each range of heads, each token that the caller holds at this rank is moved in once and out once, from
- *           and to its very place in the block that holds it. Over all ranks every token of every block is then moved
- *           once, too, since layout and blocks hold each token once.
- * Method:   What is moved is sorted by (range of heads, place), and each range is held against the layout. With several
- *           ranges, runs of the layout that continue each other are joined first. Where a run then ends, a piece or a
- *           transfer ends, too: so all ranges together take no more steps than there are of these.
- * Cost:     linear if the transfers come in order of place, else that of sorting them.
+ * Requires: checked tables: pieces hold every token of a side once, for every head; a layout that is sound.
+ * Gives:    for each rank its bundles with every caller: which blocks they hold tokens of, and how many.
+ * Proves:   every unit of each of these bundles comes in once and goes out once; keys do not go out in the forward pass.
+ *           match.c proves that what the home's side says of a transfer is what the caller's side says. So over all
+ *           ranks every token is moved once each way, since layout and homes give it one caller and one home.
+ * Method:   The layout is worked out here from its definition (plan/layout.h), without the code that executors use.
+ * Cost:     linear in the pieces and runs of the rank's home blocks.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/verify/parts.h"
 
-/* Which of the ranges of its side a block's heads are: ranges are of equal size, and begin at its multiples. */
-static uint32_t range_of(const verifier *v, fcp_side side, const fcp_block *k) {
-    const fcp_heads *h = &v->plan->heads[k->heads];
-    uint32_t subs = side == FCP_KEYS ? 1 : v->p->heads / v->p->kv_heads / v->p->range_sub;
-    return h->kv_first / v->p->range_kv * subs + h->sub_first / v->p->range_sub;
+enum { CAME_IN = 1, WENT_OUT = 2 };
+
+static fcp_code no_memory(const verifier *v) {
+    return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify the reshuffle");
 }
 
-static bool before(const placed *x, const placed *y) {
-    return x->range < y->range || (x->range == y->range && x->place < y->place);
+static bool grow(void **list, size_t *room, size_t count, size_t size) {
+    if (count <= *room) return true;
+    size_t more = count * 2 + 64;
+    void *grown = realloc(*list, more * size);
+    if (!grown) return false;
+    *list = grown;
+    *room = more;
+    return true;
 }
-static int by_place(const void *a, const void *b) { return before(a, b) ? -1 : before(b, a); }
 
-/* Copies come in order of place; what other ranks bring or take comes in order of rounds. So the list is nearly sorted,
- * and insertion is fast. A list that is far from sorted is left to qsort. */
-static void sort_by_place(placed *p, size_t n) {
-    size_t moves = 0;
-    for (size_t i = 1; i < n; i++) {
-        placed t = p[i];
-        size_t j = i;
-        for (; j && before(&t, &p[j - 1]); j--) p[j] = p[j - 1];
-        p[j] = t;
-        moves += i - j;
-        if (moves > 16 * n) {
-            qsort(p, n, sizeof *p, by_place);
-            return;
+/* --- the layout --------------------------------------------------------------------------------------------------- */
+
+/* Adds tokens of a block to its home's bundle with a caller. */
+static bool hold(layout_facts *l, uint32_t caller, fcp_side side, uint32_t block, uint64_t tokens) {
+    bundle_facts *b = &l->bundles[2 * (size_t)caller + side];
+    if (b->turn != l->turn) {
+        *b = (bundle_facts){.turn = l->turn, .newest = FCP_NONE};
+        if (!grow((void **)&l->met, &l->met_room, l->met_count + 1, sizeof *l->met)) return false;
+        l->met[l->met_count++] = 2 * caller + side;
+    }
+    b->tokens += tokens;
+    if (b->newest != FCP_NONE && l->found[b->newest].block == block) {
+        l->found[b->newest].tokens += (uint32_t)tokens;
+        return true;
+    }
+    if (!grow((void **)&l->found, &l->found_room, l->count + 1, sizeof *l->found)) return false;
+    b->newest = (uint32_t)l->count;
+    b->count++;
+    l->found[l->count++] = (held_tokens){2 * caller + side, block, (uint32_t)tokens};
+    return true;
+}
+
+/* Of n tokens, cut in `parts` equal parts, [at, end) are in a block: adds what each part's rank holds of them. */
+static bool hold_parts(const verifier *v, uint64_t n, uint64_t parts, uint64_t at, uint64_t end, uint32_t first_rank,
+                       fcp_side side, uint32_t block) {
+    uint64_t group = v->layout->group_ranks, step = n / parts, rest = n % parts;
+    while (at < end) {
+        /* the part with floor(i n / parts) <= at < floor((i + 1) n / parts) */
+        uint64_t i = (uint64_t)(((unsigned __int128)parts * (at + 1) + n - 1) / n) - 1;
+        uint64_t left = (i + 1) * rest % parts, until = (i + 1) * step + (i + 1) * rest / parts;
+        for (;;) {
+            uint32_t rank = first_rank + (uint32_t)(i < group ? i : 2 * group - 1 - i);
+            uint64_t to = until < end ? until : end;
+            if (!hold(v->layout, rank, side, block, to - at)) return false;
+            at = to;
+            if (at == end) return true;
+            if (!step) break; /* parts may be empty: find the next that is not */
+            i++;
+            left += rest;
+            until += step + (left >= parts);
+            if (left >= parts) left -= parts;
         }
     }
+    return true;
 }
 
-/* The piece of a block that holds its token `first`. */
-static const fcp_piece *piece_at(const fcp_plan *plan, const fcp_block *k, uint32_t first) {
-    const fcp_piece *pieces = plan->pieces + k->first_piece;
-    uint32_t low = 0, high = k->pieces; /* offset[low] <= first < offset[high] */
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (pieces[middle].offset <= first)
-            low = middle;
-        else
-            high = middle;
+/* Finds the group that a sequence is in, and which sequences are in it with it. Neighbours are often in the same. */
+static void find_group(const verifier *v, uint64_t sequence) {
+    layout_facts *l = v->layout;
+    if (sequence >= l->group_first && sequence < l->group_end) return;
+    const uint64_t *q = fcp_offsets(v->plan, FCP_QUERIES), *k = fcp_offsets(v->plan, FCP_KEYS);
+    const fcp_deal *deal = v->plan->deals; /* the one with the sequence: check.c says that they divide the batch */
+    for (uint64_t low = 0, high = v->plan->deals_count; low < high;) {
+        uint64_t i = (low + high) / 2;
+        deal = &v->plan->deals[i];
+        if (sequence < deal->first_sequence) high = i;
+        else if (sequence - deal->first_sequence >= deal->sequences) low = i + 1;
+        else break;
     }
-    return pieces + low;
+    uint64_t begin = deal->first_sequence, after = begin + deal->sequences, done = q[begin] + k[begin];
+    uint32_t ranks = v->p->layout_group == v->p->ranks ? deal->ranks : v->p->layout_group;
+    uint64_t groups = deal->ranks / ranks, all = q[after] + k[after] - done, bounds[2];
+    uint64_t middle = q[sequence] + q[sequence + 1] + k[sequence] + k[sequence + 1] - 2 * done;
+    uint32_t group = (uint32_t)((unsigned __int128)middle * groups / (2 * (unsigned __int128)all));
+    for (int end = 0; end < 2; end++) { /* the first sequence with middle * groups >= (group + end) * 2 * all */
+        uint64_t low = begin, high = after;
+        unsigned __int128 least = (unsigned __int128)(group + (uint64_t)end) * 2 * all;
+        while (low < high) {
+            uint64_t s = (low + high) / 2;
+            if ((unsigned __int128)(q[s] + q[s + 1] + k[s] + k[s + 1] - 2 * done) * groups < least) low = s + 1;
+            else high = s;
+        }
+        bounds[end] = low;
+    }
+    l->group_ranks = ranks;
+    l->group_rank = deal->first_rank + group * ranks;
+    l->group_first = bounds[0];
+    l->group_end = bounds[1];
 }
 
-/* The caller's tokens of a side at a rank, in runs; with several ranges of heads, no run continues the one before. */
-typedef struct caller {
-    const fcp_span *span, *last;
-    uint32_t ranges;
-} caller;
-
-static fcp_code find_caller(verifier *v, uint32_t rank, fcp_side side, caller *out) {
-    const uint32_t *starts;
-    const fcp_span *layout = fcp_side_layout(v->plan, side, &starts);
-    uint32_t count = starts[rank + 1] - starts[rank];
-    out->span = layout + starts[rank];
-    out->last = out->span + count;
-    out->ranges = v->p->kv_heads / v->p->range_kv;
-    if (side == FCP_QUERIES) out->ranges *= v->p->heads / v->p->kv_heads / v->p->range_sub;
-    if (out->ranges == 1 || !count) return FCP_OK;
-    if (count > v->joined_room) {
-        free(v->joined);
-        v->joined = malloc((size_t)count * sizeof *v->joined);
-        v->joined_room = v->joined ? count : 0;
-        if (!v->joined) return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a layout of %u runs", count);
-    }
-    fcp_span *to = v->joined;
-    *to = *out->span;
-    for (const fcp_span *s = out->span + 1; s < out->last; s++) {
-        if (s->sequence == to->sequence && s->start == to->start + to->length) to->length += s->length;
-        else *++to = *s;
-    }
-    out->span = v->joined;
-    out->last = to + 1;
-    return FCP_OK;
-}
-
-/* Holds what is moved of one range of heads, from *at on, against the caller's tokens. *at is then behind it. */
-static fcp_code check_range(const verifier *v, uint32_t rank, const caller *c, const placed_list *list, uint32_t range,
-                            size_t *at_item, const char *what) {
+/* Planned: a token is where the block of the first range of heads lives. Finds for a piece of another range the pieces of
+ * the first one that hold its tokens. */
+static bool hold_planned(const verifier *v, const fcp_piece *piece, fcp_side side) {
     const fcp_plan *plan = v->plan;
-    const fcp_span *span = c->span, *last = c->last;
-    uint64_t place = 0; /* tokens of the caller's that have been moved */
-    uint32_t used = 0;  /* tokens of *span among them */
-    char heads[48] = "";
-    if (c->ranges > 1) snprintf(heads, sizeof heads, " for range %u of heads", range);
-    for (; *at_item < list->count && list->items[*at_item].range == range; ++*at_item) {
-        const placed *m = &list->items[*at_item];
-        if (m->place != place)
-            return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                        ": tokens of the caller are moved %s up to %llu, and next from %u on (block "
-                                        "%u)%s",
-                                        what, (unsigned long long)place, m->place, m->block, heads);
-        const fcp_piece *piece = piece_at(plan, &plan->blocks[m->block], m->first);
-        uint32_t left = m->tokens, at = m->first - piece->offset;
-        while (left) {
-            if (span == last)
-                return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                            ": more tokens are moved %s than the caller holds%s", what, heads);
-            if (span->sequence != piece->sequence || span->start + used != piece->start + at)
-                return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                            ": token %llu of the caller is token %llu of sequence %u and is moved %s "
-                                            "as token %llu of sequence %u (block %u)%s",
-                                            (unsigned long long)place, (unsigned long long)(span->start + used),
-                                            span->sequence, what, (unsigned long long)(piece->start + at),
-                                            piece->sequence, m->block, heads);
-            uint32_t step = left;
-            if (step > span->length - used) step = span->length - used;
-            if (step > piece->length - at) step = piece->length - at;
-            left -= step;
-            place += step;
-            used += step;
-            at += step;
-            if (used == span->length) {
-                span++;
-                used = 0;
-            }
-            if (at == piece->length && left) { /* a transfer does not leave its block, so there is a next one */
-                piece++;
-                at = 0;
-            }
-        }
+    const fcp_block *k = &plan->blocks[piece->block];
+    if (fcp_first_range(plan, k)) return hold(v->layout, k->home, side, piece->block, piece->length);
+    layout_facts *l = v->layout;
+    const first_piece *all = l->first_pieces[side], *end = all + l->first_count[side];
+    size_t low = 0, high = l->first_count[side];
+    while (low < high) { /* the last that begins at or before the piece */
+        size_t middle = (low + high) / 2;
+        const first_piece *f = &all[middle];
+        if (f->sequence < piece->sequence || (f->sequence == piece->sequence && f->start <= piece->start))
+            low = middle + 1;
+        else high = middle;
     }
-    if (span == last) return FCP_OK;
-    return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, rank,
-                                ": the caller's token %llu, of sequence %u, is not moved %s%s",
-                                (unsigned long long)place, span->sequence, what, heads);
+    const first_piece *f = all + (low ? low - 1 : 0);
+    for (uint64_t at = piece->start, to = piece->start + piece->length; at < to && f < end; f++) {
+        uint64_t until = f->start + f->length < to ? f->start + f->length : to;
+        if (!hold(l, f->home, side, piece->block, until - at)) return false;
+        at = until;
+    }
+    return true;
 }
 
-static fcp_code check_list(const verifier *v, uint32_t rank, fcp_side side, const caller *c, placed_list *list,
-                           const char *what) {
-    size_t at = 0;
-    if (c->ranges > 1)
-        for (size_t i = 0; i < list->count; i++)
-            list->items[i].range = range_of(v, side, &v->plan->blocks[list->items[i].block]);
-    sort_by_place(list->items, list->count);
-    if (c->span == c->last && !list->count) return FCP_OK;
-    for (uint32_t range = 0; range < c->ranges; range++) {
-        fcp_code code = check_range(v, rank, c, list, range, &at, what);
-        if (code) return code;
+static bool hold_piece(const verifier *v, const fcp_piece *piece, fcp_side side) {
+    const layout_facts *l = v->layout;
+    if (v->p->layout == FCP_LAYOUT_PLANNED) return hold_planned(v, piece, side);
+    const uint64_t *offsets = fcp_offsets(v->plan, side);
+    uint64_t s = piece->sequence, from = piece->start;
+    find_group(v, s);
+    uint32_t first_rank = l->group_rank;
+    if (v->p->layout == FCP_LAYOUT_ZIGZAG)
+        return hold_parts(v, offsets[s + 1] - offsets[s], 2 * (uint64_t)l->group_ranks, from, from + piece->length,
+                          first_rank, side, piece->block);
+    uint64_t base = offsets[l->group_first];
+    from += offsets[s] - base;
+    return hold_parts(v, offsets[l->group_end] - base, l->group_ranks, from, from + piece->length, first_rank, side,
+                      piece->block);
+}
+
+static int by_start(const void *a, const void *b) {
+    const first_piece *x = a, *y = b;
+    if (x->sequence != y->sequence) return x->sequence < y->sequence ? -1 : 1;
+    return x->start < y->start ? -1 : x->start > y->start;
+}
+
+fcp_code fcp_verify_layout_open(verifier *v) {
+    const fcp_plan *plan = v->plan;
+    layout_facts *l = v->layout = calloc(1, sizeof *l);
+    if (!l || !(l->bundles = calloc(2 * (size_t)v->p->ranks, sizeof *l->bundles))) return no_memory(v);
+    if (v->p->layout != FCP_LAYOUT_PLANNED || plan->heads_count < 2) return FCP_OK;
+    for (int side = 0; side < (v->split ? FCP_SIDES : 1); side++) {
+        first_piece *all = l->first_pieces[side] = malloc((size_t)(plan->pieces_count + 1) * sizeof *all);
+        if (!all) return no_memory(v);
+        for (uint64_t i = 0; i < plan->pieces_count; i++) {
+            const fcp_piece *p = &plan->pieces[i];
+            const fcp_block *k = &plan->blocks[p->block];
+            if (k->holds >> side & 1 && fcp_first_range(plan, k))
+                all[l->first_count[side]++] = (first_piece){p->start, p->sequence, p->length, k->home};
+        }
+        qsort(all, l->first_count[side], sizeof *all, by_start);
     }
     return FCP_OK;
 }
 
-fcp_code fcp_verify_layout(verifier *v, uint32_t rank) {
-    for (int side = 0; side < (v->split ? FCP_SIDES : 1); side++) { /* blocks that hold both are listed with queries */
-        caller c;
-        fcp_code code = find_caller(v, rank, (fcp_side)side, &c);
-        if (!code) code = check_list(v, rank, (fcp_side)side, &c, &v->in[side], "in");
-        /* forward, keys have no results: match.c and rank.c let none out */
-        if (!code && (side == FCP_QUERIES || v->pass == FCP_BACKWARD))
-            code = check_list(v, rank, (fcp_side)side, &c, &v->out[side], "out");
-        if (code) return code;
+void fcp_verify_layout_close(verifier *v) {
+    layout_facts *l = v->layout;
+    if (!l) return;
+    for (int side = 0; side < FCP_SIDES; side++) free(l->first_pieces[side]);
+    free(l->bundles);
+    free(l->met);
+    free(l->found);
+    free(l->held);
+    free(l->units);
+    free(l);
+}
+
+/* --- one rank's bundles ------------------------------------------------------------------------------------------- */
+
+fcp_code fcp_verify_layout_of(verifier *v, uint32_t rank) {
+    const fcp_plan *plan = v->plan;
+    layout_facts *l = v->layout;
+    l->rank = rank;
+    l->turn++;
+    l->count = l->met_count = 0;
+    for (uint32_t h = v->home_first[rank]; h < v->home_first[rank + 1]; h++) {
+        const fcp_block *k = &plan->blocks[v->home_blocks[h]];
+        for (const fcp_piece *p = plan->pieces + k->first_piece, *end = p + k->pieces; p < end; p++)
+            if (!hold_piece(v, p, fcp_side_of(k))) return no_memory(v);
+    }
+    /* bring what was found in the order of blocks into the order of bundles */
+    size_t at = 0, units = 0;
+    for (size_t i = 0; i < l->met_count; i++) {
+        bundle_facts *b = &l->bundles[l->met[i]];
+        b->first = at;
+        at += b->count;
+        b->count = 0;
+        b->total = 0;
+        b->unit = units;
+        units += l->met[i] / 2 == rank ? 1 : (b->tokens + v->p->unit - 1) / v->p->unit;
+    }
+    if (!grow((void **)&l->held, &l->held_room, l->count, sizeof *l->held) ||
+        !grow((void **)&l->units, &l->units_room, units, 1))
+        return no_memory(v);
+    for (size_t i = 0; i < l->count; i++) {
+        bundle_facts *b = &l->bundles[l->found[i].key];
+        b->total += l->found[i].tokens;
+        l->held[b->first + b->count++] = (held_in_bundle){l->found[i].block, b->total};
+    }
+    if (units) memset(l->units, 0, units);
+    return FCP_OK;
+}
+
+/* "transfer 12 of the bundle with rank 3 (keys)" */
+static fcp_code bad_unit(const verifier *v, fcp_queue queue, uint32_t index, const fcp_transfer *t, const char *why) {
+    return fcp_verify_fail(v, FCP_E_VERIFY_LAYOUT, v->layout->rank, queue, index,
+                           "transfer %zu, tokens %u to %llu of the %s bundle with rank %u%s: %s",
+                           (size_t)(t - v->plan->transfers), t->first, (unsigned long long)t->first + t->tokens,
+                           fcp_class_texts[t->cls], t->peer,
+                           !v->split ? "" : t->side == FCP_KEYS ? " (keys)" : " (queries)", why);
+}
+
+fcp_code fcp_verify_unit(const verifier *v, fcp_queue queue, uint32_t index, const fcp_transfer *t, uint64_t *out_entry) {
+    layout_facts *l = v->layout;
+    const bundle_facts *b = &l->bundles[2 * (size_t)t->peer + t->side];
+    bool copy = t->peer == l->rank, in = t->cls == FCP_IN;
+    if (b->turn != l->turn) return bad_unit(v, queue, index, t, "there is none");
+    if (!in && v->pass == FCP_FORWARD && t->side == FCP_KEYS)
+        return bad_unit(v, queue, index, t, "keys have no results in this pass");
+    uint64_t end = (uint64_t)t->first + t->tokens, unit = copy ? b->tokens : v->p->unit;
+    if (end > b->tokens || t->first % unit || (t->tokens != unit && end != b->tokens)) {
+        char why[80];
+        snprintf(why, sizeof why, "it has %llu tokens, in %s of %llu", (unsigned long long)b->tokens,
+                 copy ? "one copy" : "units", (unsigned long long)unit);
+        return bad_unit(v, queue, index, t, why);
+    }
+    uint8_t *seen = &l->units[b->unit + t->first / unit], now = in ? CAME_IN : WENT_OUT;
+    if (*seen & now) return bad_unit(v, queue, index, t, in ? "it came in before" : "it went out before");
+    *seen |= now;
+    uint64_t low = 0, high = b->count - 1; /* the first entry that ends behind the unit's first token */
+    while (low < high) {
+        uint64_t middle = (low + high) / 2;
+        if (l->held[b->first + middle].end > t->first) high = middle;
+        else low = middle + 1;
+    }
+    *out_entry = b->first + low;
+    return FCP_OK;
+}
+
+bool fcp_verify_unit_next(const verifier *v, const fcp_transfer *t, uint64_t *entry, uint32_t *out_block,
+                          uint32_t *out_tokens) {
+    const layout_facts *l = v->layout;
+    const bundle_facts *b = &l->bundles[2 * (size_t)t->peer + t->side];
+    if (*entry == b->first + b->count) return false;
+    const held_in_bundle *h = &l->held[*entry];
+    uint64_t begin = *entry == b->first ? 0 : h[-1].end, end = (uint64_t)t->first + t->tokens;
+    if (begin >= end) return false;
+    *out_block = h->block;
+    *out_tokens = (uint32_t)((h->end < end ? h->end : end) - (begin > t->first ? begin : t->first));
+    ++*entry;
+    return true;
+}
+
+fcp_code fcp_verify_layout_end(const verifier *v) {
+    const layout_facts *l = v->layout;
+    for (size_t i = 0; i < l->met_count; i++) {
+        uint32_t peer = l->met[i] / 2, side = l->met[i] % 2;
+        const bundle_facts *b = &l->bundles[l->met[i]];
+        uint64_t unit = peer == l->rank ? b->tokens : v->p->unit;
+        uint8_t needed = v->pass == FCP_FORWARD && side == FCP_KEYS ? CAME_IN : CAME_IN | WENT_OUT;
+        for (uint64_t u = 0; u * unit < b->tokens; u++)
+            if (l->units[b->unit + u] != needed)
+                return fcp_verify_fail_rank(v, v->err, FCP_E_VERIFY_LAYOUT, l->rank,
+                                            ": the unit of its bundle with rank %u%s from token %llu on is not moved "
+                                            "%s",
+                                            peer, !v->split ? "" : side == FCP_KEYS ? " (keys)" : " (queries)",
+                                            (unsigned long long)(u * unit),
+                                            l->units[b->unit + u] & CAME_IN ? "out" : "in");
     }
     return FCP_OK;
 }

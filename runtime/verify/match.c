@@ -13,6 +13,7 @@
  *           tables are read once, in order.
  * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@
 /* A send or a receive, in the form in which the two must agree. */
 enum { CLASS_KEYS = 16 }; /* rounds are few enough for this: check.c */
 typedef struct side {
-    uint32_t block, first, tokens;
+    uint32_t block, first, tokens; /* block: of a bundle FCP_NONE less its side */
     uint32_t other; /* the other rank. Of a send it is the receiver until `deliver`, and then the sender */
     uint32_t key;   /* (round * FCP_FABRICS + fabric) * CLASS_KEYS + class */
 } side;
@@ -109,34 +110,25 @@ static bool is_fetched(uint32_t cls) { return cls == FCP_KV || cls == FCP_Q; }
 static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, const fcp_instr *x,
                                const fcp_transfer *t) {
     verifier *v = m->v;
-    const fcp_block *k = &v->plan->blocks[t->block];
     uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers);
     uint32_t unit = fcp_unit_tokens(v->p, (fcp_class)t->cls);
     const char *what = fcp_class_texts[t->cls];
     if (t->peer == rank) return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
-                                                "transfer %u of block %u names the rank itself", id, t->block);
+                                                "transfer %u names the rank itself", id);
     if (t->fabric != (v->node[t->peer] == v->node[rank] ? FCP_LOCAL : FCP_NET))
         return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
-                               "transfer %u of block %u: ranks %u and %u are not joined by %s", id, t->block, rank,
+                               "transfer %u: ranks %u and %u are not joined by %s", id, rank,
                                t->peer, fcp_fabric_names[t->fabric]);
     if (t->tokens > unit)
         return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
-                               "transfer %u of block %u has %u tokens, more than a unit of %u", id, t->block, t->tokens,
-                               unit);
-    if (t->cls == FCP_IN || t->cls == FCP_OUT) {
-        if (kind != (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT))
-            return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
-                                   "transfer %u, of class %s, is in a round of kind %s", id, fcp_class_names[t->cls],
-                                   fcp_round_names[kind]);
-        if (t->cls == FCP_OUT && v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
-            return fcp_verify_fail(v, FCP_E_VERIFY_LAYOUT, rank, FCP_COMM, index,
-                                   "transfer %u takes results out of block %u, which holds KV alone", id, t->block);
-        if (!fcp_at_caller(t) && (k->home != rank || t->slot != k->home_slot))
-            return fcp_verify_fail(v, FCP_E_VERIFY_LAYOUT, rank, FCP_COMM, index,
-                                   "transfer %u of block %u (home: slot %u of rank %u) names slot %u", id, t->block,
-                                   k->home_slot, k->home, t->slot);
-        return FCP_OK;
+                               "transfer %u has %u tokens, more than a unit of %u", id, t->tokens, unit);
+    if (t->cls == FCP_IN || t->cls == FCP_OUT) { /* layout.c says the rest */
+        if (kind == (t->cls == FCP_IN ? FCP_ROUND_IN : FCP_ROUND_OUT)) return FCP_OK;
+        return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
+                               "transfer %u, of class %s, is in a round of kind %s", id, fcp_class_names[t->cls],
+                               fcp_round_names[kind]);
     }
+    const fcp_block *k = &v->plan->blocks[t->block];
     if (!class_kinds[v->pass][t->cls])
         return fcp_verify_fail(v, FCP_E_VERIFY_ORDER, rank, FCP_COMM, index,
                                "transfer %u carries %s of block %u in the %s pass", id, what, t->block,
@@ -185,7 +177,7 @@ typedef struct scene {
 /* The conditions of check_transfer, almost without branches: sends and receives come in random order, so branches would
  * be mispredicted. */
 static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
-    const fcp_block *k = &c->blocks[t->block];
+    const fcp_block *k = &c->blocks[t->block == FCP_NONE ? 0 : t->block]; /* of IN and OUT none is needed */
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
     unsigned near = c->node[t->peer] == c->my_node, receive = t->dir, here = k->home == c->rank;
@@ -197,10 +189,6 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
         unsigned sent_in = 2 - (t->slot < c->homes);
         if (is_fetched(t->cls)) bad |= receive ? here : kind ^ sent_in;
     } else {
-        unsigned in = t->cls == FCP_IN, at_home = in ^ receive ^ 1;
-        unsigned not_home = (here ^ 1) | (t->slot ^ k->home_slot);
-        bad |= at_home ? not_home : 0;
-        bad |= (in ^ 1) & (c->backward ^ 1) & (k->holds == FCP_HOLDS_KV);
     }
     return !bad;
 }
@@ -282,10 +270,11 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
                                        dir == FCP_SEND ? "sends" : "receives", fcp_fabric_names[t->fabric], round);
             busy |= bit;
             degree[lane]++;
-            unsigned cls = t->cls, alone = (cls >= FCP_IN) & (c.blocks[t->block].holds == FCP_HOLDS_KV);
+            unsigned cls = t->cls, bundle = cls >= FCP_IN, alone = bundle & t->side;
             tokens[cls + 2 * alone][lane] += t->tokens;
             count[cls + 2 * alone][lane]++;
-            side s = {t->block, t->first, t->tokens, t->peer, (round * FCP_FABRICS + t->fabric) * CLASS_KEYS + cls};
+            side s = {bundle ? FCP_NONE - t->side : t->block, t->first, t->tokens, t->peer,
+                      (round * FCP_FABRICS + t->fabric) * CLASS_KEYS + cls};
             *sends = recvs[-1] = s; /* written to both lists; only the one whose end moves keeps it */
             sends += dir ^ 1;
             recvs -= dir;
@@ -328,25 +317,32 @@ static uint32_t launch_of(const match *m, uint32_t rank, uint32_t round) {
 /* The class in a side's key. */
 static const char *class_of_key(uint32_t key) { return fcp_class_texts[key % CLASS_KEYS]; }
 
+/* "KV of block 7, tokens 0 to 128" */
+static void word_side(const side *s, char text[100]) {
+    char what[40];
+    if (s->block > FCP_NONE - FCP_SIDES) snprintf(what, sizeof what, "a bundle (side %u)", FCP_NONE - s->block);
+    else snprintf(what, sizeof what, "block %u", s->block);
+    snprintf(text, 100, "%s of %s, tokens %u to %u", class_of_key(s->key), what, s->first, s->first + s->tokens);
+}
+
 static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const side *received) {
     const side *s = sent, *r = received;
     uint32_t key = (s ? s : r)->key / CLASS_KEYS, round = key / FCP_FABRICS, from = s ? s->other : r->other;
     const char *fabric = fcp_fabric_names[key % FCP_FABRICS];
+    char out[100] = "", in[100] = "";
+    if (s) word_side(s, out);
+    if (r) word_side(r, in);
     if (!s)
-        return fcp_verify_fail(
-            m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
-            "receives %s of block %u, tokens %u to %u, from rank %u in round %u on %s, which does not send it",
-            class_of_key(r->key), r->block, r->first, r->first + r->tokens, from, round, fabric);
+        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
+                               "receives %s, from rank %u in round %u on %s, which does not send it", in, from, round,
+                               fabric);
     if (!r)
-        return fcp_verify_fail(
-            m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
-            "sends %s of block %u, tokens %u to %u, to rank %u in round %u on %s, which has no receive for it",
-            class_of_key(s->key), s->block, s->first, s->first + s->tokens, rank, round, fabric);
+        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+                               "sends %s, to rank %u in round %u on %s, which has no receive for it", out, rank, round,
+                               fabric);
     return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
-        "sends %s of block %u, tokens %u to %u, to rank %u in round %u on %s, which receives %s of block %u, "
-        "tokens %u to %u, from rank %u",
-        class_of_key(s->key), s->block, s->first, s->first + s->tokens, rank, round, fabric, class_of_key(r->key),
-        r->block, r->first, r->first + r->tokens, r->other);
+                           "sends %s, to rank %u in round %u on %s, which receives %s, from rank %u", out, rank, round,
+                           fabric, in, r->other);
 }
 
 /* Holds a rank's receives against its inbox. */

@@ -28,15 +28,42 @@ typedef struct rank_moves {
     uint32_t merges; /* instructions */
 } rank_moves;
 
-/* Tokens [first, first + tokens) of a block come from, or go to, token `place` of the caller's tensors. `range` is that
- * of its heads: layout.c fills it. */
-typedef struct placed {
-    uint32_t place, tokens, block, first, range;
-} placed;
-typedef struct placed_list {
-    placed *items;
-    size_t count, room;
-} placed_list;
+/* layout.c: the bundles of the rank that is looked at. Bundle 2 * caller + side is that with a caller. */
+typedef struct bundle_facts {
+    uint32_t turn;         /* another than the one at hand: the rank has no such bundle */
+    uint32_t newest;       /* the entry that was found last */
+    uint64_t tokens, total;
+    uint64_t first, count; /* entries */
+    uint64_t unit;         /* its first in `units` */
+} bundle_facts;
+typedef struct held_tokens {
+    uint32_t key, block, tokens;
+} held_tokens;
+typedef struct held_in_bundle {
+    uint32_t block;
+    uint64_t end;          /* the bundle's tokens up to and with this block's */
+} held_in_bundle;
+typedef struct first_piece {
+    uint64_t start;
+    uint32_t sequence, length, home;
+} first_piece;
+typedef struct layout_facts {
+    uint32_t rank, turn;   /* the rank that is looked at; turn: how many have been, in all passes */
+    bundle_facts *bundles;
+    uint32_t *met;         /* the bundles that there are */
+    size_t met_count, met_room;
+    held_tokens *found;    /* in the order of blocks */
+    size_t count, found_room;
+    held_in_bundle *held;  /* the same, bundle by bundle */
+    size_t held_room;
+    uint8_t *units;        /* which units have come in, have gone out */
+    size_t units_room;
+    uint32_t group_rank, group_ranks; /* the group of ranks that was looked at last, and its sequences */
+    uint64_t group_first, group_end;
+    first_piece *first_pieces[FCP_SIDES]; /* planned, several ranges of heads: of the first, by (sequence, start) */
+    size_t first_count[FCP_SIDES];
+} layout_facts;
+
 
 /* What runs away from a Q block's home, as far as the forward pass has been looked at: how many tiles; and where, which
  * is the rank + 1, FCP_VERIFY_SEVERAL, or 0 if nothing does. */
@@ -71,9 +98,7 @@ typedef struct verifier {
     /* the pass that is looked at */
     fcp_pass pass;
     rank_moves *moves;     /* per rank */
-    placed_list in[FCP_SIDES], out[FCP_SIDES];  /* of the rank that is looked at, by the block's side */
-    fcp_span *joined;                           /* memory of layout.c, kept from rank to rank */
-    uint32_t joined_room;
+    layout_facts *layout;
     void *sides, *delivered;                    /* memory of match.c, kept from pass to pass */
     size_t delivered_room;
     fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other
@@ -84,7 +109,8 @@ typedef struct verifier {
 /* Transfers lie in the order in which they are looked at, but the blocks that they name do not: fetch those early. */
 static inline void prefetch_block(const fcp_plan *plan, const fcp_transfer *t) {
     enum { AHEAD = 12 };
-    if (t + AHEAD < plan->transfers + plan->transfers_count) __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
+    if (t + AHEAD < plan->transfers + plan->transfers_count && t[AHEAD].block < plan->blocks_count)
+        __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
 }
 
 /* An error at an instruction. The message gets the pass, rank, queue, index, op and stage in front. */
@@ -103,13 +129,20 @@ fcp_code fcp_verify_stopped(const verifier *v);
  * and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
 
-/* rank.c: one rank's two queues against its slots. Fills v->in and v->out with what IN and OUT move on the caller's
- * side. */
+/* rank.c: one rank's two queues against its slots. */
 typedef struct rank_buffers rank_buffers;
 fcp_code fcp_verify_buffers(const verifier *v, rank_buffers **out); /* room for any rank, in this pass */
 void fcp_verify_buffers_free(rank_buffers *b);
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank);
 
-/* layout.c: v->in and v->out, which it sorts, move exactly the tokens that the caller holds at the rank. */
-fcp_code fcp_verify_layout(verifier *v, uint32_t rank);
+/* layout.c: opens and closes v->layout. Works out a rank's bundles. Checks a unit on the home's side and marks it as
+ * moved; *out_entry is then where a walk along its blocks stands: fcp_verify_unit_next says how many tokens of which block
+ * are in it, one block after the other, and false at the end. At the rank's end: is every unit marked? */
+fcp_code fcp_verify_layout_open(verifier *v);
+void fcp_verify_layout_close(verifier *v);
+fcp_code fcp_verify_layout_of(verifier *v, uint32_t rank);
+fcp_code fcp_verify_unit(const verifier *v, fcp_queue queue, uint32_t index, const fcp_transfer *t, uint64_t *out_entry);
+bool fcp_verify_unit_next(const verifier *v, const fcp_transfer *t, uint64_t *entry, uint32_t *out_block,
+                          uint32_t *out_tokens);
+fcp_code fcp_verify_layout_end(const verifier *v);
 #endif

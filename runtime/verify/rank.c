@@ -38,50 +38,20 @@ fcp_code fcp_verify_here(const run *r, fcp_code code, fcp_queue q, const char *f
     return code;
 }
 
-/* --- the reshuffle ------------------------------------------------------------------------------------------------ */
-
-/* Makes room for n more records on all lists. */
-static fcp_code reserve(run *r, size_t n) {
-    for (int i = 0; i < 2 * (r->v->split ? FCP_SIDES : 1); i++) {
-        placed_list *list = (i & 1 ? r->v->out : r->v->in) + i / 2;
-        if (list->room - list->count >= n) continue;
-        size_t room = (list->count + n) * 2;
-        placed *grown = realloc(list->items, room * sizeof *grown);
-        if (!grown) return fcp_fail(r->v->err, FCP_E_NO_MEMORY, "out of memory to verify the reshuffle");
-        list->items = grown;
-        list->room = room;
-    }
-    return FCP_OK;
-}
-
-/* Writes down what moves on the caller's side. */
-static inline void note(const run *r, placed_list lists[FCP_SIDES], const fcp_transfer *t) {
-    placed_list *list = &lists[fcp_side_of(&r->plan->blocks[t->block])];
-    list->items[list->count++] = (placed){t->place, t->tokens, t->block, t->first, 0};
-}
+/* --- computing queue ---------------------------------------------------------------------------------------------- */
 
 static fcp_code copy(run *r, const fcp_instr *x) {
-    fcp_code code = reserve(r, x->b);
-    if (code) return code;
     r->v->named += x->b;
     for (const fcp_transfer *t = r->plan->transfers + x->a, *end = t + x->b; t < end; t++) {
-        const fcp_block *k = &r->plan->blocks[t->block];
         if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->peer != r->rank)
             return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "transfer %zu is no copy: class %u, peer %u",
                         (size_t)(t - r->plan->transfers), t->cls, t->peer);
-        if (k->home != r->rank || !fcp_at_caller(t))
-            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
-                        "copy %zu of block %u (home: rank %u) is listed as the %s side",
-                        (size_t)(t - r->plan->transfers), t->block, k->home, fcp_at_caller(t) ? "caller's" : "home's");
-        bool in = t->cls == FCP_IN;
-        if (!in && r->v->pass == FCP_FORWARD && k->holds == FCP_HOLDS_KV)
-            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE,
-                        "copy %zu takes results out of block %u, which holds KV alone",
-                        (size_t)(t - r->plan->transfers), t->block);
-        code = in ? fcp_verify_bring_in(r, FCP_COMPUTE, t, k->home_slot)
-                  : fcp_verify_take_out(r, FCP_COMPUTE, t, k->home_slot);
+        if (!fcp_at_caller(t))
+            return fail(r, FCP_E_VERIFY_LAYOUT, FCP_COMPUTE, "copy %zu is listed as the home's side",
+                        (size_t)(t - r->plan->transfers));
+        fcp_code code = t->cls == FCP_IN ? fcp_verify_bring_in(r, FCP_COMPUTE, t)
+                                         : fcp_verify_take_out(r, FCP_COMPUTE, t);
         if (code) return code;
-        note(r, in ? r->v->in : r->v->out, t);
     }
     return FCP_OK;
 }
@@ -108,15 +78,10 @@ static fcp_code launch(run *r, const fcp_instr *x, uint32_t kind) {
     const uint8_t *kind_of = kinds[r->v->pass];
     fcp_code code;
     if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) {
-        if ((code = reserve(r, x->b))) return code;
         for (; t < end; t++) {
-            prefetch_block(r->plan, t);
-            bool in = kind == FCP_ROUND_IN, home = in == (t->dir == FCP_RECV);
-            if (!home)
-                note(r, in ? r->v->in : r->v->out, t);
-            else if ((code = in ? fcp_verify_bring_in(r, FCP_COMM, t, t->slot)
-                                : fcp_verify_take_out(r, FCP_COMM, t, t->slot)))
-                return code;
+            if (fcp_at_caller(t)) continue; /* match.c: the home's side says the same */
+            code = kind == FCP_ROUND_IN ? fcp_verify_bring_in(r, FCP_COMM, t) : fcp_verify_take_out(r, FCP_COMM, t);
+            if (code) return code;
         }
         return FCP_OK;
     }

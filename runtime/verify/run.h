@@ -97,8 +97,8 @@ fcp_code fcp_verify_attend(run *r, const fcp_instr *x);
 fcp_code fcp_verify_finish(run *r, const fcp_instr *x);
 fcp_code fcp_verify_delta(run *r, const fcp_instr *x);
 /* Tokens of a home block come in, by a COPY or a receive; results of it go out, by a COPY or a send. */
-fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot);
-fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot);
+fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t);
+fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t);
 /* Tokens of a result arrive at the home of a block that is WHOLE. */
 fcp_code fcp_verify_receive_result(run *r, const fcp_transfer *t);
 /* Every home block that holds Q has had its DELTA. */

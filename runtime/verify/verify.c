@@ -30,8 +30,9 @@
  *      likewise IN and OUT rounds (E608).
  *   7. No transfer is in vain: what is received is read, added, or sent on as a whole (E602; a result: E612). Who sends
  *      on has what it sends (E601).
- *   8. The reshuffle moves every token in and out exactly once, for each range of heads (E610). Queues, stages, rounds
- *      and `buffers` are in order (E611). Every figure of the summary follows from the tables (E609).
+ *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range
+ *      of heads (E610). Queues, stages, rounds and `buffers` are in order (E611). Every figure of the summary follows
+ *      from the tables (E609).
  * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
@@ -204,10 +205,10 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
     rank_buffers *buffers = NULL;
     if (!code) code = fcp_verify_buffers(v, &buffers);
     for (uint32_t r = 0; r < v->p->ranks && !code; r++) {
-        for (int side = 0; side < FCP_SIDES; side++) v->in[side].count = v->out[side].count = 0;
         code = fcp_verify_stopped(v);
+        if (!code) code = fcp_verify_layout_of(v, r);
         if (!code) code = fcp_verify_rank(v, buffers, r);
-        if (!code) code = fcp_verify_layout(v, r);
+        if (!code) code = fcp_verify_layout_end(v);
     }
     fcp_verify_buffers_free(buffers);
     if (!code && pass == FCP_FORWARD) code = check_whole(v);
@@ -372,6 +373,7 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     fcp_plan view = fcp_plan_view(plan);
     verifier v = {.plan = &view, .p = plan->problem, .stop = stop, .err = err};
     fcp_code code = index_homes(&v);
+    if (!code) code = fcp_verify_layout_open(&v);
     if (!code) code = check_tiles(&v);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++)
         if (v.p->passes & 1u << pass) code = check_pass(&v, (fcp_pass)pass);
@@ -389,13 +391,9 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     free(v.visit_away);
     free(v.rank_pairs);
     free(v.moves);
-    free(v.joined);
     free(v.sides);
     free(v.delivered);
-    for (int side = 0; side < FCP_SIDES; side++) {
-        free(v.home_tokens[side]);
-        free(v.in[side].items);
-        free(v.out[side].items);
-    }
+    fcp_verify_layout_close(&v);
+    for (int side = 0; side < FCP_SIDES; side++) free(v.home_tokens[side]);
     return code;
 }

@@ -261,14 +261,16 @@ fcp_code fcp_verify_deltas(run *r) {
     return FCP_OK;
 }
 
-fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
-    held_slot *s = &r->b->held[FCP_KV][slot];
-    if (t->tokens > s->left)
-        return fail(r, FCP_E_VERIFY_LAYOUT, q, "%u tokens of block %u come in where only %u are missing", t->tokens,
-                    t->block, s->left);
-    s->left -= t->tokens;
-    s->wrote[q] = r->done[q] + 1;
-    return FCP_OK;
+fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
+    uint64_t entry;
+    uint32_t block, tokens;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
+    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) {
+        held_slot *s = &r->b->held[FCP_KV][r->plan->blocks[block].home_slot];
+        s->left -= tokens; /* it has as many: no unit comes in twice */
+        s->wrote[q] = r->done[q] + 1;
+    }
+    return code;
 }
 
 /* Does anything that is still to come at this rank make O of a block, or bring its results home? */
@@ -301,17 +303,18 @@ __attribute__((cold)) static fcp_code too_early(const run *r, fcp_queue q, uint3
                 "results of block %u go out before its last visit, addition or arrival is known to be complete", block);
 }
 
-fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t, uint32_t slot) {
+static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
     const verifier *v = r->v;
+    uint32_t slot = r->plan->blocks[block].home_slot;
     q_state *h = &r->b->home[slot];
     uint32_t last[FCP_QUEUES] = {h->visited, 0}; /* the last access of each queue */
-    const fcp_block *k = &r->plan->blocks[t->block];
+    const fcp_block *k = &r->plan->blocks[block];
     if (k->flags & FCP_BLOCK_WHOLE) {
-        if (h->got < k->tokens) return too_early(r, q, t->block);
+        if (h->got < k->tokens) return too_early(r, q, block);
         last[FCP_COMM] = h->arrived;
-    } else if (v->pass == FCP_FORWARD ? !h->made && v->tiles_of[t->block]
-                                       : h->tiles != v->tiles_of[t->block] && !v->away[t->block].tiles) {
-        return too_early(r, q, t->block);
+    } else if (v->pass == FCP_FORWARD ? !h->made && v->tiles_of[block]
+                                       : h->tiles != v->tiles_of[block] && !v->away[block].tiles) {
+        return too_early(r, q, block);
     }
     if (v->pass == FCP_FORWARD) {
         last[FCP_COMPUTE] = h->made;
@@ -322,9 +325,17 @@ fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t, uint32_
         if (dq > last[FCP_COMPUTE]) last[FCP_COMPUTE] = dq;
     }
     fcp_queue other = q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
-    if (last[other] > r->known[q]) return too_early(r, q, t->block);
+    if (last[other] > r->known[q]) return too_early(r, q, block);
     h->out = true;
     return FCP_OK;
+}
+
+fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t) {
+    uint64_t entry;
+    uint32_t block, tokens;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
+    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) code = take_out_block(r, q, block);
+    return code;
 }
 
 fcp_code fcp_verify_receive_result(run *r, const fcp_transfer *t) {

@@ -102,7 +102,7 @@ static bool fill(gpu *g, const fcp_shape *shape, cu_ptr to, size_t bytes, char w
 static bool make_tensors(measured *m, char why[GPU_WHY]) {
     gpu *g = m->g;
     for (uint32_t r = 0; r < m->shape.ranks; r++) {
-        size_t queries = fcp_plan_layout(m->plan, r, NULL, NULL), keys = fcp_plan_layout_keys(m->plan, r, NULL, NULL);
+        size_t queries = fcp_plan_rank_queries(m->plan, r), keys = fcp_plan_rank_keys(m->plan, r);
         size_t at[FCP_TENSORS], size = 0, inputs = 0;
         /* q, k, v, do first: these are drawn */
         static const fcp_tensor order[FCP_TENSORS] = {FCP_TENSOR_Q, FCP_TENSOR_K, FCP_TENSOR_V, FCP_TENSOR_DO, FCP_TENSOR_O,

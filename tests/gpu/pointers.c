@@ -45,16 +45,14 @@ static bool move(measured *m, fcp_packed *packed, fcp_tensor t, bool in, char wh
             FCP_TENSOR_LIST(X)
 #undef X
         };
-        const fcp_span *spans;
-        uint32_t count;
+        fcp_layout_at walk = {0};
+        fcp_span span;
         cu_ptr at = (cu_ptr)(uintptr_t)all[t];
-        if (keys) fcp_plan_layout_keys(m->plan, r, &spans, &count);
-        else fcp_plan_layout(m->plan, r, &spans, &count);
-        for (uint32_t i = 0; i < count; i++) {
-            uint64_t n, first = keys ? fcp_plan_key_offset(m->plan, spans[i].sequence, &n)
-                                     : fcp_plan_sequence_offset(m->plan, spans[i].sequence, &n);
-            char *host = (char *)packed->t[t] + (first + spans[i].start) * row;
-            size_t bytes = spans[i].length * row;
+        while (keys ? fcp_plan_layout_keys(m->plan, r, &walk, &span) : fcp_plan_layout(m->plan, r, &walk, &span)) {
+            uint64_t n, first = keys ? fcp_plan_key_offset(m->plan, span.sequence, &n)
+                                     : fcp_plan_sequence_offset(m->plan, span.sequence, &n);
+            char *host = (char *)packed->t[t] + (first + span.start) * row;
+            size_t bytes = span.length * row;
             cu_result result = in ? g->cuda->call.copy_in(at, host, bytes, g->stream) : g->cuda->call.copy_out(host, at, bytes, g->stream);
             if (!gpu_ok(g, result, why, "cannot copy a tensor")) return false;
             at += bytes;

@@ -97,18 +97,18 @@ static bool rows_same(const fcp_plan *plan, uint32_t rank, const fcp_packed *a, 
     for (int t = 0; t < FCP_TENSORS; t++) {
         bool keys = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
         size_t row = fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
-        const fcp_span *spans;
-        uint32_t count;
+        fcp_layout_at walk = {0};
+        fcp_span span;
         if (!(outputs(plan) >> t & 1)) continue;
-        *rows += keys ? fcp_plan_layout_keys(plan, rank, &spans, &count) : fcp_plan_layout(plan, rank, &spans, &count);
-        for (uint32_t i = 0; i < count; i++) {
-            uint64_t length, first = keys ? fcp_plan_key_offset(plan, spans[i].sequence, &length)
-                                          : fcp_plan_sequence_offset(plan, spans[i].sequence, &length);
-            size_t at = (size_t)(first + spans[i].start) * row;
-            if (memcmp((char *)a->t[t] + at, (char *)b->t[t] + at, spans[i].length * row) == 0) continue;
+        *rows += keys ? fcp_plan_rank_keys(plan, rank) : fcp_plan_rank_queries(plan, rank);
+        while (keys ? fcp_plan_layout_keys(plan, rank, &walk, &span) : fcp_plan_layout(plan, rank, &walk, &span)) {
+            uint64_t length, first = keys ? fcp_plan_key_offset(plan, span.sequence, &length)
+                                          : fcp_plan_sequence_offset(plan, span.sequence, &length);
+            size_t at = (size_t)(first + span.start) * row;
+            if (memcmp((char *)a->t[t] + at, (char *)b->t[t] + at, span.length * row) == 0) continue;
             snprintf(why, GPU_WHY, "%s differs from what transport local gives, between tokens %llu and %llu of sequence %u",
-                     fcp_tensor_name((fcp_tensor)t), (unsigned long long)spans[i].start,
-                     (unsigned long long)(spans[i].start + spans[i].length), spans[i].sequence);
+                     fcp_tensor_name((fcp_tensor)t), (unsigned long long)span.start,
+                     (unsigned long long)(span.start + span.length), span.sequence);
             return false;
         }
     }

@@ -226,16 +226,14 @@ static void *draw_tensor(dice *d, int dtype, size_t n, double **out_exact) {
 /* Rows of the packed batch to the ranks' local tensors, or back. */
 static void scatter(const fcp_plan *plan, uint32_t rank, bool keys, void *local, void *packed, size_t row_bytes,
                     bool gather) {
-    const fcp_span *spans;
-    uint32_t count;
+    fcp_layout_at walk = {0};
+    fcp_span span;
     char *at = local;
-    if (keys) fcp_plan_layout_keys(plan, rank, &spans, &count);
-    else fcp_plan_layout(plan, rank, &spans, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t first = keys ? fcp_plan_key_offset(plan, spans[i].sequence, NULL)
-                              : fcp_plan_sequence_offset(plan, spans[i].sequence, NULL);
-        char *there = (char *)packed + (first + spans[i].start) * row_bytes;
-        size_t bytes = spans[i].length * row_bytes;
+    while (keys ? fcp_plan_layout_keys(plan, rank, &walk, &span) : fcp_plan_layout(plan, rank, &walk, &span)) {
+        uint64_t first = keys ? fcp_plan_key_offset(plan, span.sequence, NULL)
+                              : fcp_plan_sequence_offset(plan, span.sequence, NULL);
+        char *there = (char *)packed + (first + span.start) * row_bytes;
+        size_t bytes = span.length * row_bytes;
         if (gather)
             memcpy(there, at, bytes);
         else
@@ -288,7 +286,7 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
                       KH * dim * e};
     void **local = zeros(ranks * (size_t)NT, sizeof *local);
     for (uint32_t r = 0; r < ranks; r++) {
-        size_t queries = fcp_plan_layout(plan, r, NULL, NULL), keys = fcp_plan_layout_keys(plan, r, NULL, NULL);
+        size_t queries = fcp_plan_rank_queries(plan, r), keys = fcp_plan_rank_keys(plan, r);
         for (int i = 0; i < NT; i++) {
             size_t tokens = of_keys[i] ? keys : queries;
             local[r * NT + i] = zeros(tokens * row[i], 1);

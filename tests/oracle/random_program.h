@@ -30,6 +30,7 @@ static uint32_t roll(dice *d, uint32_t n) {
     return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
 }
 
+#include "runtime/plan/plan.h"
 #include "tests/oracle/random_score.h"
 
 /* --- expressions ----------------------------------------------------------------------------------------------------- */
@@ -66,6 +67,7 @@ typedef struct random_program {
     const int64_t *params;
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
+    uint32_t group;              /* of the layout; 0: none is stated */
     bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
@@ -401,6 +403,10 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->buffers = 1 + roll(d, 4);
     p->strategy = (int)roll(d, 4);
     p->layout = (int)roll(d, 3);
+    p->group = 0;
+    if (p->layout && roll(d, 3) == 0)
+        do p->group = 1 + roll(d, p->nodes * p->gpus);
+        while (p->nodes * p->gpus % p->group);
     p->backward = roll(d, 4) != 0;
     p->sequences = 1 + roll(d, MAX_SEQUENCES);
     uint64_t used = 0;
@@ -441,13 +447,15 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
     for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
+    char layout[40];
+    snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
     put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u", p->block, strategies[p->strategy], p->coalesce,
         p->buffers);
     if (p->strategy == FCP_STRATEGY_CAD) {
         put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) put(p, ", servers = %u", 1 + roll(d, p->nodes * p->gpus - 1));
     }
-    put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layouts[p->layout]);
+    put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layout);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }
 #endif

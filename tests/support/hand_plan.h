@@ -12,6 +12,7 @@ typedef struct hand {
     fcp_plan plan;
     fcp_problem problem;
     fcp_heads heads[16];
+    fcp_deal deal;
     fcp_sequence sequences[64];
     uint32_t sequence_count;
     fcp_piece pieces[1024];
@@ -24,12 +25,10 @@ typedef struct hand {
     fcp_stream streams[FCP_PASSES * 64 * FCP_QUEUES];
     fcp_instr instrs[65536];
     fcp_transfer transfers[65536];
-    uint32_t layout_starts[65], key_layout_starts[65];
-    fcp_span layout[1024], key_layout[1024];
     mc_node mask[64];
     uint32_t mask_count;
     uint32_t piece_count, block_count, tile_count, part_count, shape_count, run_count, visit_count, instr_count,
-        transfer_count, layout_count, key_layout_count, heads_count;
+        transfer_count, heads_count;
 } hand;
 
 static inline uint32_t hand_node(hand *h, mc_op op, uint32_t a, uint32_t b, uint32_t c, int64_t imm) {
@@ -199,19 +198,15 @@ static inline void hand_streams(hand *h) {
             fcp_stream *compute = &h->streams[(pass * ranks + r) * FCP_QUEUES + FCP_COMPUTE], *comm = compute + 1;
             uint32_t copies[2], returns = 0, gets = 0;
             for (int out = 0; out < 2; out++) {
-                uint32_t place = 0;
+                uint32_t tokens = 0;
                 copies[out] = h->transfer_count;
-                for (uint32_t b = 0; b < h->block_count; b++) {
-                    if (h->blocks[b].home != r) continue;
-                    h->transfers[h->transfer_count++] = (fcp_transfer){.peer = r,
-                                                                       .block = b,
-                                                                       .tokens = h->blocks[b].tokens,
-                                                                       .place = place,
-                                                                       .cls = out ? FCP_OUT : FCP_IN,
-                                                                       .fabric = FCP_LOCAL,
-                                                                       .dir = out ? FCP_RECV : FCP_SEND};
-                    place += h->blocks[b].tokens;
-                }
+                for (uint32_t b = 0; b < h->block_count; b++) tokens += h->blocks[b].home == r ? h->blocks[b].tokens : 0;
+                h->transfers[h->transfer_count++] = (fcp_transfer){.peer = r,
+                                                                   .block = FCP_NONE,
+                                                                   .tokens = tokens,
+                                                                   .cls = out ? FCP_OUT : FCP_IN,
+                                                                   .fabric = FCP_LOCAL,
+                                                                   .dir = out ? FCP_RECV : FCP_SEND};
             }
             comm->first = h->instr_count;
             hand_instr(h, FCP_OP_WAIT, 1, 0, 0);
@@ -239,7 +234,7 @@ static inline void hand_streams(hand *h) {
             }
             comm->count = h->instr_count - comm->first;
             compute->first = h->instr_count;
-            hand_instr(h, FCP_OP_COPY, copies[0], homes[r], 0);
+            hand_instr(h, FCP_OP_COPY, copies[0], 1, 0);
             if (pass == FCP_BACKWARD) hand_instr(h, FCP_OP_DELTA, 0, homes[r], 0);
             hand_instr(h, FCP_OP_ATTEND, visit_at[r][0], counts[r][0], 0);
             hand_instr(h, FCP_OP_WAIT, gets, 0, 0);
@@ -251,26 +246,15 @@ static inline void hand_streams(hand *h) {
                 hand_instr(h, FCP_OP_WAIT, i + 1, 0, 0);
                 hand_instr(h, FCP_OP_REDUCE, t->block, t->slot, h->blocks[t->block].home_slot);
             }
-            hand_instr(h, FCP_OP_COPY, copies[1], homes[r], 0);
+            hand_instr(h, FCP_OP_COPY, copies[1], 1, 0);
             compute->count = h->instr_count - compute->first;
         }
-}
-
-static inline void hand_layout(hand *h) {
-    for (uint32_t r = 0; r < h->problem.ranks; r++) {
-        h->layout_starts[r] = h->layout_count;
-        for (uint32_t b = 0; b < h->block_count; b++)
-            for (uint32_t i = h->blocks[b].first_piece;
-                 h->blocks[b].home == r && i < h->blocks[b].first_piece + h->blocks[b].pieces; i++)
-                h->layout[h->layout_count++] =
-                    (fcp_span){h->pieces[i].sequence, h->pieces[i].length, h->pieces[i].start};
-    }
-    h->layout_starts[h->problem.ranks] = h->layout_count;
 }
 
 static inline void hand_free(hand *h) {
     if (!h) return;
     free(h->plan.sequence_offsets);
+    free(h->plan.rank_tokens);
     free(h);
 }
 
@@ -304,12 +288,13 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
     h->heads[0] = (fcp_heads){.kv_count = kv_heads, .sub_count = heads / kv_heads};
     hand_blocks(h, block);
     hand_streams(h);
-    hand_layout(h);
     fcp_plan *p = &h->plan;
 #define SET(member, array, n) p->member = (array), p->member##_count = (n)
     SET(problem, &h->problem, 1);
     SET(sequences, h->sequences, count);
     SET(pieces, h->pieces, h->piece_count);
+    h->deal = (fcp_deal){.sequences = h->sequence_count, .ranks = h->problem.ranks};
+    SET(deals, &h->deal, h->problem.layout != FCP_LAYOUT_PLANNED);
     SET(heads, h->heads, 1);
     SET(blocks, h->blocks, h->block_count);
     SET(tiles, h->tiles, h->tile_count);
@@ -320,8 +305,6 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
     SET(streams, h->streams, FCP_PASSES * ranks * FCP_QUEUES);
     SET(instrs, h->instrs, h->instr_count);
     SET(transfers, h->transfers, h->transfer_count);
-    SET(layout_starts, h->layout_starts, ranks + 1);
-    SET(layout, h->layout, h->layout_count);
     SET(mask, h->mask, h->mask_count);
 #undef SET
     if (fcp_plan_index(p, NULL) == FCP_OK) return h;

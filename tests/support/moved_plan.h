@@ -1,7 +1,7 @@
 /* moved_plan.h: draws plans in which work is done away from home, for tests of what executes plans. Neither planner nor
  * verifier is involved.
  *
- * Everything is drawn: homes, the caller's layout, the rank of each tile, in which visits a rank meets them, from which
+ * Everything is drawn: homes, which of the layouts the caller has, the rank of each tile, in which visits a rank meets them, from which
  * holder a block is fetched, and where partial results meet on their way home. A pass is played through, one event after
  * the other, in a drawn order in which each event is possible; then each rank's share of the events is written down as its
  * two queues. A queue waits for the other before each of its events, so the order of all events is kept. */
@@ -117,66 +117,63 @@ static inline void moved_fetch(moved *m, fcp_class cls, uint32_t rank, uint32_t 
 
 /* --- inputs and outputs ------------------------------------------------------------------------------------------- */
 
-/* Inputs or outputs of all blocks, between the caller's layout and home. */
-static inline void moved_reshuffle(moved *m, fcp_class cls) {
-    hand *h = m->h;
-    for (uint32_t b = 0; b < h->block_count; b++)
-        for (uint32_t i = h->blocks[b].first_piece; i < h->blocks[b].first_piece + h->blocks[b].pieces; i++) {
-            const fcp_piece *piece = &h->pieces[i];
-            const fcp_block *k = &h->blocks[b];
-            bool keys = !(k->holds & FCP_HOLDS_Q) && h->key_layout_count;
-            if (cls == FCP_OUT && m->pass == FCP_FORWARD && !(k->holds & FCP_HOLDS_Q)) continue;
-            const fcp_span *spans = keys ? h->key_layout : h->layout;
-            const uint32_t *starts = keys ? h->key_layout_starts : h->layout_starts;
-            for (uint32_t r = 0; r < m->o.ranks; r++) {
-                uint64_t place = 0;
-                for (uint32_t s = starts[r]; s < starts[r + 1]; place += spans[s++].length) {
-                    uint64_t begin = piece->start > spans[s].start ? piece->start : spans[s].start;
-                    uint64_t p_end = piece->start + piece->length, s_end = spans[s].start + spans[s].length;
-                    uint64_t end = p_end < s_end ? p_end : s_end;
-                    if (spans[s].sequence != piece->sequence || begin >= end) continue;
-                    for (uint64_t step = r == k->home ? end - begin : m->o.unit; begin < end; begin += step) {
-                        fcp_transfer t = {.peer = k->home, .cls = cls, .fabric = FCP_LOCAL, .block = b,
-                                          .dir = cls == FCP_IN ? FCP_SEND : FCP_RECV,
-                                          .first = piece->offset + (uint32_t)(begin - piece->start),
-                                          .tokens = (uint32_t)(end - begin < step ? end - begin : step),
-                                          .place = (uint32_t)(place + begin - spans[s].start)};
-                        if (r == k->home) {
-                            h->transfers[h->transfer_count++] = t;
-                            moved_compute(m, r, FCP_OP_COPY, h->transfer_count - 1, 1, 0);
-                            continue;
-                        }
-                        moved_side(m, r, t, m->round);
-                        t.peer = r, t.dir = cls == FCP_IN ? FCP_RECV : FCP_SEND, t.slot = k->home_slot;
-                        moved_side(m, k->home, t, m->round++);
-                    }
-                }
+/* How many tokens of a bundle of `side` there are for each caller and home, from the runs that fcp_plan_layout tells. */
+static inline void moved_count(const moved *m, fcp_side side, uint32_t counts[MOVED_RANKS][MOVED_RANKS]) {
+    const hand *h = m->h;
+    memset(counts, 0, MOVED_RANKS * sizeof *counts);
+    for (uint32_t r = 0; r < m->o.ranks; r++) {
+        fcp_layout_at at = {0};
+        fcp_span span;
+        while (fcp_side_layout(&h->plan, side, r, &at, &span))
+            for (uint32_t i = 0; i < h->piece_count; i++) {
+                const fcp_piece *piece = &h->pieces[i];
+                const fcp_block *k = &h->blocks[piece->block];
+                uint64_t begin = piece->start > span.start ? piece->start : span.start;
+                uint64_t p_end = piece->start + piece->length, s_end = span.start + span.length;
+                uint64_t end = p_end < s_end ? p_end : s_end;
+                if (fcp_side_of(k) == side && piece->sequence == span.sequence && begin < end)
+                    counts[r][k->home] += (uint32_t)(end - begin);
             }
-        }
+    }
 }
 
-/* Cuts a side's tokens into runs and gives each to a rank. */
-static inline void moved_layout(moved *m, bool keys) {
+/* Inputs or outputs of all blocks, between the caller's layout and home: bundle by bundle, the units of each from some
+ * unit on and round. */
+static inline void moved_reshuffle(moved *m, fcp_class cls) {
     hand *h = m->h;
-    fcp_span cut[512];
-    uint32_t owner[512], count = 0;
-    for (uint32_t s = 0; s < h->sequence_count; s++) {
-        uint64_t length = keys ? h->sequences[s].keys : h->sequences[s].queries;
-        for (uint64_t at = 0, step; at < length; at += step) {
-            step = 1 + moved_roll(m, 2 * m->o.block);
-            if (count > 480 || step > length - at) step = length - at;
-            cut[count] = (fcp_span){s, (uint32_t)step, at};
-            owner[count++] = moved_roll(m, m->o.ranks);
-        }
+    static uint32_t counts[MOVED_RANKS][MOVED_RANKS];
+    for (int side = 0; side < (fcp_plan_split(&h->plan) ? FCP_SIDES : 1); side++) {
+        if (cls == FCP_OUT && m->pass == FCP_FORWARD && side == FCP_KEYS) continue;
+        moved_count(m, (fcp_side)side, counts);
+        for (uint32_t r = 0; r < m->o.ranks; r++)
+            for (uint32_t home = 0; home < m->o.ranks; home++) {
+                uint32_t n = counts[r][home], unit = r == home ? n : m->o.unit, units = n ? (n + unit - 1) / unit : 0;
+                uint32_t begin = units ? moved_roll(m, units) : 0;
+                for (uint32_t u = 0; u < units; u++) {
+                    uint32_t first = (begin + u) % units * unit;
+                    fcp_transfer t = {.peer = home, .cls = cls, .fabric = FCP_LOCAL, .block = FCP_NONE,
+                                      .dir = cls == FCP_IN ? FCP_SEND : FCP_RECV, .first = first,
+                                      .tokens = n - first < unit ? n - first : unit, .side = (uint32_t)side};
+                    if (r == home) {
+                        h->transfers[h->transfer_count++] = t;
+                        moved_compute(m, r, FCP_OP_COPY, h->transfer_count - 1, 1, 0);
+                        continue;
+                    }
+                    moved_side(m, r, t, m->round);
+                    t.peer = r, t.dir = cls == FCP_IN ? FCP_RECV : FCP_SEND;
+                    moved_side(m, home, t, m->round++);
+                }
+            }
     }
-    fcp_span *out = keys ? h->key_layout : h->layout;
-    uint32_t *starts = keys ? h->key_layout_starts : h->layout_starts, *n = keys ? &h->key_layout_count : &h->layout_count;
-    for (uint32_t r = 0; r < m->o.ranks; r++) {
-        starts[r] = *n;
-        for (uint32_t i = 0; i < count; i++)
-            if (owner[i] == r) out[(*n)++] = cut[i];
-    }
-    starts[m->o.ranks] = *n;
+}
+
+/* Draws one of the layouts, in groups of ranks if it is a rule. */
+static inline void moved_layout(moved *m) {
+    fcp_problem *p = &m->h->problem;
+    p->layout = moved_roll(m, FCP_LAYOUTS);
+    if (p->layout == FCP_LAYOUT_PLANNED) return;
+    do p->layout_group = 1 + moved_roll(m, p->ranks);
+    while (p->ranks % p->layout_group);
 }
 
 /* --- tables ------------------------------------------------------------------------------------------------------- */
@@ -202,11 +199,11 @@ static inline void moved_blocks(moved *m, uint32_t holds, uint32_t heads) {
 }
 
 /* Ranges of heads with their blocks, each with a home. */
-static inline void moved_homes(moved *m) {
+static inline void moved_homes(moved *m, bool split) {
     hand *h = m->h;
     const fcp_problem *p = &h->problem;
     uint32_t group = p->heads / p->kv_heads;
-    bool apart = p->range_sub < group, split = h->key_layout_starts[m->o.ranks] != 0;
+    bool apart = p->range_sub < group;
     for (uint32_t kv = 0; kv < p->kv_heads; kv += p->range_kv) {
         uint32_t all = h->heads_count++;
         h->heads[all] = (fcp_heads){kv, p->range_kv, 0, group};
@@ -491,37 +488,35 @@ static inline hand *moved_make(const moved_options *o) {
     hand_mask(h, o->mask);
     h->problem.mask_uses = mc_uses((mc_code){h->mask, h->mask_count});
     for (int cls = 0; cls < FCP_CLASSES; cls++) memset(m->from[cls], 0xff, sizeof m->from[cls]);
-    moved_layout(m, false);
-    if (split) moved_layout(m, true);
-    moved_homes(m);
+    h->deal = (fcp_deal){.sequences = o->count, .ranks = o->ranks};
+    moved_layout(m);
+    moved_homes(m, split);
     moved_place(m);
     moved_visits(m);
-    moved_pass(m, FCP_FORWARD);
-    moved_pass(m, FCP_BACKWARD);
-    free(m);
     fcp_plan *p = &h->plan;
 #define SET(member, array, n) p->member = (array), p->member##_count = (n)
     SET(problem, &h->problem, 1);
     SET(sequences, h->sequences, o->count);
     SET(pieces, h->pieces, h->piece_count);
+    SET(deals, &h->deal, h->problem.layout != FCP_LAYOUT_PLANNED);
     SET(heads, h->heads, h->heads_count);
     SET(blocks, h->blocks, h->block_count);
+    SET(streams, h->streams, FCP_PASSES * o->ranks * FCP_QUEUES);
+    bool good = fcp_plan_index(p, NULL) == FCP_OK;
+    if (good) moved_pass(m, FCP_FORWARD);
+    if (good) moved_pass(m, FCP_BACKWARD);
+    free(m);
     SET(tiles, h->tiles, h->tile_count);
     SET(parts, h->parts, h->part_count);
     SET(shapes, h->shapes, h->shape_count);
     SET(runs, h->runs, h->run_count);
     SET(visits, h->visits, h->visit_count);
-    SET(streams, h->streams, FCP_PASSES * o->ranks * FCP_QUEUES);
     SET(instrs, h->instrs, h->instr_count);
     SET(transfers, h->transfers, h->transfer_count);
-    SET(layout_starts, h->layout_starts, o->ranks + 1);
-    SET(layout, h->layout, h->layout_count);
-    if (split) SET(key_layout_starts, h->key_layout_starts, o->ranks + 1);
-    if (split) SET(key_layout, h->key_layout, h->key_layout_count);
     SET(mask, h->mask, h->mask_count);
 #undef SET
-    if (fcp_plan_index(p, NULL) == FCP_OK) return h;
-    free(h);
+    if (good && fcp_plan_index(p, NULL) == FCP_OK) return h;
+    hand_free(h);
     return NULL;
 }
 #endif

@@ -56,7 +56,7 @@ static inline void moved_transfer(tables *t, const moved *m, uint32_t round, uin
     if (m->round != round || (m->from != rank && m->to != rank)) return;
     bool send = m->from == rank;
     hand_transfer(t, send ? FCP_SEND : FCP_RECV, (int)m->cls, FCP_LOCAL, send ? m->to : m->from, m->block, 0,
-                  t->blocks[m->block].tokens, send ? m->from_slot : m->to_slot, 0);
+                  t->blocks[m->block].tokens, send ? m->from_slot : m->to_slot);
 }
 
 /* A rank's LAUNCH of a round, after a WAIT for `wait` compute instructions, if that is not 0. If it has no share in the
@@ -74,13 +74,13 @@ static inline void moved_launch(tables *t, const moved_change *c, int pass, uint
     else hand_instr(t, FCP_OP_WAIT, stage, 0, 0, 0);
 }
 
-/* Copies of a rank's home blocks, in or out; forward, KV has no results. */
+/* Copies of a rank's home blocks, in or out: it has at most one of each side. Forward, KV has no results. */
 static inline void moved_copy(tables *t, int pass, uint32_t rank, bool out) {
     uint32_t first = (uint32_t)t->transfers_count;
     for (uint32_t b = 0; b < 5; b++)
         if (t->blocks[b].home == rank && !(out && pass == FCP_FORWARD && b >= KV3))
-            hand_transfer(t, out ? FCP_RECV : FCP_SEND, out ? FCP_OUT : FCP_IN, FCP_LOCAL, rank, b, 0, t->blocks[b].tokens,
-                          0, 0);
+            hand_transfer(t, out ? FCP_RECV : FCP_SEND, out ? FCP_OUT : FCP_IN, FCP_LOCAL, rank, FCP_NONE, 0,
+                          t->blocks[b].tokens, b >= KV3);
     hand_instr(t, FCP_OP_COPY, out ? 7 : 0, first, (uint32_t)t->transfers_count - first, 0);
 }
 
@@ -205,12 +205,6 @@ static inline void moved_make(tables *t, const moved_change *change) {
         }
     }
     PUSH(t, round_starts, (uint32_t)t->rounds_count);
-    for (uint32_t r = 0; r < 4; r++) {
-        PUSH(t, layout_starts, r);
-        PUSH(t, key_layout_starts, r < 2 ? r : 2);
-        if (r < 3) PUSH(t, layout, (fcp_span){0, MOVED_Q, MOVED_Q * r});
-        if (r < 2) PUSH(t, key_layout, (fcp_span){0, MOVED_KV, MOVED_KV * r});
-    }
     PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 1});
     /* bytes of a token: Q, dQ and whole dQ 128, KV and dKV 256, a row of floats 8, state 2 * 18 * 4 = 144; backward Q 272 */
     enum { Q = MOVED_Q * 128, O = MOVED_Q * 136, KV = MOVED_KV * 256, STATE = MOVED_Q * 144, BACK_Q = MOVED_Q * 272 };

@@ -45,18 +45,16 @@ static inline bool of_keys(int t) { return t == FCP_TENSOR_K || t == FCP_TENSOR_
 /* A rank's rows of a packed tensor, between `whole` and `part` (dense), or between `whole` and another whole one. */
 static inline size_t rows(const fcp_plan *plan, uint32_t rank, int t, char *whole, char *other, bool dense, bool out) {
     fcp_shape shape;
-    const fcp_span *spans;
-    uint32_t count;
+    fcp_layout_at walk = {0};
+    fcp_span span;
     uint64_t length;
     size_t at = 0;
     fcp_plan_shape(plan, &shape);
     size_t row = fcp_tensor_token_bytes(&shape, (fcp_tensor)t);
-    if (of_keys(t)) fcp_plan_layout_keys(plan, rank, &spans, &count);
-    else fcp_plan_layout(plan, rank, &spans, &count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t first = of_keys(t) ? fcp_plan_key_offset(plan, spans[i].sequence, &length)
-                                    : fcp_plan_sequence_offset(plan, spans[i].sequence, &length);
-        size_t place = (first + spans[i].start) * row, bytes = spans[i].length * row;
+    while (of_keys(t) ? fcp_plan_layout_keys(plan, rank, &walk, &span) : fcp_plan_layout(plan, rank, &walk, &span)) {
+        uint64_t first = of_keys(t) ? fcp_plan_key_offset(plan, span.sequence, &length)
+                                    : fcp_plan_sequence_offset(plan, span.sequence, &length);
+        size_t place = (first + span.start) * row, bytes = span.length * row;
         if (other) memcpy(out ? whole + place : other + (dense ? at : place), out ? other + (dense ? at : place) : whole + place, bytes);
         at += bytes;
     }

@@ -135,19 +135,6 @@ static bool wrong_sink(tables *t, draw *d) {
     return t->sink_count; /* one sink of one head less is none */
 }
 
-static bool wrong_key_layout(tables *t, draw *d) {
-    if (!t->key_layout_starts_count) return false;
-    fcp_span *s = &t->key_layout[next(d) % t->key_layout_count];
-    switch (next(d) % 5) {
-    case 0: s->start++; break;
-    case 1: s->length += next(d) % 2 ? 1 : UINT32_MAX; break;
-    case 2: s->sequence = (uint32_t)t->sequences_count; break;
-    case 3: t->key_layout_starts[t->key_layout_starts_count - 1]--; break;
-    default: t->key_layout_count--; break;
-    }
-    return true;
-}
-
 /* --- damage: what the mask reads ---------------------------------------------------------------------------------- */
 
 static bool wrong_array(tables *t, draw *d) {

@@ -109,11 +109,10 @@ static bool send_less(tables *t, draw *d) {
 static bool send_other_block(tables *t, draw *d) {
     place p;
     fcp_transfer *a = any_transfer(t, d, -1, FCP_RECV, &p);
-    if (!a) return false;
+    if (!a || a->block == FCP_NONE) return false;
     for (uint32_t b = 0; b < t->blocks_count; b++)
         if (b != a->block && t->blocks[b].home == t->blocks[a->block].home &&
-            t->blocks[b].tokens == t->blocks[a->block].tokens && t->blocks[b].holds == t->blocks[a->block].holds &&
-            a->cls != FCP_IN) {
+            t->blocks[b].tokens == t->blocks[a->block].tokens && t->blocks[b].holds == t->blocks[a->block].holds) {
             a->block = b;
             return true;
         }

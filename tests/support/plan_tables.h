@@ -21,6 +21,7 @@ static void tables_free(tables *t) {
     FCP_SECTIONS(X)
 #undef X
     free(t->plan.sequence_offsets);
+    free(t->plan.rank_tokens);
     memset(t, 0, sizeof *t);
 }
 
@@ -111,10 +112,9 @@ static void hand_stream(tables *t, uint64_t first) {
 }
 
 static uint32_t hand_transfer(tables *t, int dir, int cls, int fabric, uint32_t peer, uint32_t block, uint32_t first,
-                              uint32_t tokens, uint32_t slot, uint32_t place) {
+                              uint32_t tokens, uint32_t slot) {
     PUSH(t, transfers,
-         (fcp_transfer){.peer = peer, .block = block, .first = first, .tokens = tokens,
-                        .slot = slot != FCP_NONE ? slot : place, .cls = cls & 15u, .fabric = fabric & 3u,
+         (fcp_transfer){.peer = peer, .block = block, .first = first, .tokens = tokens, .slot = slot, .cls = cls & 15u, .fabric = fabric & 3u,
                         .dir = dir & 3u});
     return (uint32_t)t->transfers_count - 1;
 }
@@ -124,12 +124,9 @@ static void hand_rank(tables *t, int pass, uint32_t r) {
     uint32_t other = !r, at;
     bool back = pass == FCP_BACKWARD;
     uint32_t out_round = back ? 5 : 3, out_stage = back ? 3 : 2;
-    uint32_t near = 0, far = 64; /* of a block: the half that the caller holds at its home, and the other */
-    uint32_t near_place = r * 64,
-             far_place = 64 - r * 64; /* here: the home block's near half, the other block's far one */
     uint64_t first = t->instrs_count;
-    uint32_t copy_in = hand_transfer(t, FCP_SEND, FCP_IN, FCP_LOCAL, r, r, near, 64, FCP_NONE, near_place);
-    uint32_t copy_out = hand_transfer(t, FCP_RECV, FCP_OUT, FCP_LOCAL, r, r, near, 64, FCP_NONE, near_place);
+    uint32_t copy_in = hand_transfer(t, FCP_SEND, FCP_IN, FCP_LOCAL, r, FCP_NONE, 0, 64, 0);
+    uint32_t copy_out = hand_transfer(t, FCP_RECV, FCP_OUT, FCP_LOCAL, r, FCP_NONE, 0, 64, 0);
     uint32_t visit = r ? 1 : 0;
     hand_instr(t, FCP_OP_COPY, 0, copy_in, 1, 0);
     hand_instr(t, FCP_OP_WAIT, 0, 1, 0, 0); /* IN */
@@ -147,26 +144,26 @@ static void hand_rank(tables *t, int pass, uint32_t r) {
     hand_stream(t, first);
 
     first = t->instrs_count;
-    at = hand_transfer(t, FCP_SEND, FCP_IN, FCP_NET, other, other, far, 64, FCP_NONE, far_place);
-    hand_transfer(t, FCP_RECV, FCP_IN, FCP_NET, other, r, far, 64, 0, FCP_NONE);
+    at = hand_transfer(t, FCP_SEND, FCP_IN, FCP_NET, other, FCP_NONE, 0, 64, 0);
+    hand_transfer(t, FCP_RECV, FCP_IN, FCP_NET, other, FCP_NONE, 0, 64, 0);
     hand_instr(t, FCP_OP_LAUNCH, 0, at, 2, 0);
     hand_instr(t, FCP_OP_WAIT, 1, 1, 0, 0); /* the copy in */
     for (uint32_t u = 0; u < 2; u++) {
-        at = r ? hand_transfer(t, FCP_RECV, FCP_KV, FCP_NET, 0, 0, u * 64, 64, 1, FCP_NONE)
-               : hand_transfer(t, FCP_SEND, FCP_KV, FCP_NET, 1, 0, u * 64, 64, 0, FCP_NONE);
+        at = r ? hand_transfer(t, FCP_RECV, FCP_KV, FCP_NET, 0, 0, u * 64, 64, 1)
+               : hand_transfer(t, FCP_SEND, FCP_KV, FCP_NET, 1, 0, u * 64, 64, 0);
         hand_instr(t, FCP_OP_LAUNCH, 1, at, 1, 1 + u);
     }
     if (back) {
         if (r) hand_instr(t, FCP_OP_WAIT, 2, computed, 0, 0);
         for (uint32_t u = 0; u < 2; u++) {
-            at = r ? hand_transfer(t, FCP_SEND, FCP_DKV, FCP_NET, 0, 0, u * 64, 64, 1, FCP_NONE)
-                   : hand_transfer(t, FCP_RECV, FCP_DKV, FCP_NET, 1, 0, u * 64, 64, 1, FCP_NONE);
+            at = r ? hand_transfer(t, FCP_SEND, FCP_DKV, FCP_NET, 0, 0, u * 64, 64, 1)
+                   : hand_transfer(t, FCP_RECV, FCP_DKV, FCP_NET, 1, 0, u * 64, 64, 1);
             hand_instr(t, FCP_OP_LAUNCH, 2, at, 1, 3 + u);
         }
     }
     hand_instr(t, FCP_OP_WAIT, out_stage, computed, 0, 0);
-    at = hand_transfer(t, FCP_SEND, FCP_OUT, FCP_NET, other, r, far, 64, 0, FCP_NONE);
-    hand_transfer(t, FCP_RECV, FCP_OUT, FCP_NET, other, other, far, 64, FCP_NONE, far_place);
+    at = hand_transfer(t, FCP_SEND, FCP_OUT, FCP_NET, other, FCP_NONE, 0, 64, 0);
+    hand_transfer(t, FCP_RECV, FCP_OUT, FCP_NET, other, FCP_NONE, 0, 64, 0);
     hand_instr(t, FCP_OP_LAUNCH, out_stage, at, 2, out_round);
     hand_stream(t, first);
 }
@@ -184,6 +181,7 @@ static inline void hand_make(tables *t) {
     PUSH(t, cluster, (fcp_cluster){.gpu = "h200", .intra = 450, .inter = 50, .oversubscription_milli = 1000});
     PUSH(t, sequences, (fcp_sequence){HAND_TOKENS, HAND_TOKENS, 0});
     uint64_t half = 128 * 129 / 2, full = 128 * 128;
+    PUSH(t, deals, (fcp_deal){.sequences = 1, .ranks = 2});
     PUSH(t, heads, (fcp_heads){.kv_count = 2, .sub_count = 2});
     for (uint32_t b = 0; b < 2; b++) {
         PUSH(t, pieces, (fcp_piece){.length = 128, .start = 128 * b, .block = b});
@@ -216,12 +214,6 @@ static inline void hand_make(tables *t) {
         for (uint32_t r = 0; r < 2; r++) hand_rank(t, pass, r);
     }
     PUSH(t, round_starts, (uint32_t)t->rounds_count);
-    PUSH(t, layout_starts, 0);
-    PUSH(t, layout, (fcp_span){0, 64, 0});
-    PUSH(t, layout, (fcp_span){0, 64, 192});
-    PUSH(t, layout_starts, 2);
-    PUSH(t, layout, (fcp_span){0, 128, 64});
-    PUSH(t, layout_starts, 3);
     uint32_t none = MC_NONE;
     PUSH(t, mask, (mc_node){MC_Q, none, none, none, none, 0, 0});
     PUSH(t, mask, (mc_node){MC_K, none, none, none, none, 0, 0});

@@ -103,13 +103,16 @@ static inline const char *sample_program(unsigned i, char *buffer, size_t size) 
     static const char *const lengths[] = {"5000, 3000, 1200, 700 x 5, 130 x 20", "16384", "1 x 40, 6000, 129",
                                           "900 x 12, 257", "100:5000, 1:3000 x 5, 700, 400:50", "2000:77 x 9, 1:1",
                                           "1:700 x 40, 300:1000 x 5"};
-    static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
+    static const char *const layouts[] = {"planned", "contiguous", "zigzag", "planned", "contiguous(group = %u)",
+                                          "zigzag(group = %u)"};
+    char layout[40];
+    snprintf(layout, sizeof layout, layouts[i % 6], i % 4 < 3 ? 1 + i % 4 : (1 + i % 3) * (1 + i % 4));
     snprintf(buffer, size,
              "model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { nodes = %u; gpus = %u; fabric = %s }\n"
              "batch { lengths = [%s]%s }\nplan { mask = %s; block = %u; layout = %s; strategy = fcp(coalesce = %u, buffers = %u)\n"
              "passes = forward%s }\n",
              1 + i % 3, 1 + i % 4, i % 5 == 3 ? "rail" : "fat_tree", lengths[i % 7], i % 11 == 3 ? "; align = top_left" : "", masks[i % 5], 128 * (1 + i % 4),
-             layouts[i % 3], 1 + i % 7, 1 + i % 4, i % 6 == 5 ? "" : ", backward");
+             layout, 1 + i % 7, 1 + i % 4, i % 6 == 5 ? "" : ", backward");
     return buffer;
 }
 enum { SAMPLES = 60 };

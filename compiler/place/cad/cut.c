@@ -93,7 +93,7 @@ static fcp_code find_homes(planning *x, cad_input *in) {
     for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
         uint32_t count = 0;
         if (base == CAD_BASE_CALLER) {
-            code = problem_held(x, (fcp_side)side, x->program->layout == FCP_LAYOUT_ZIGZAG, &runs[side].at, &count);
+            code = problem_held(x, (fcp_side)side, &runs[side].at, &count);
             runs[side].count = count;
         } else if (base != CAD_BASE_FCP)
             code = chunk_homes(x, (fcp_side)side, base == CAD_BASE_ZIGZAG ? 2 : 1, &runs[side]);

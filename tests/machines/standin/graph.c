@@ -177,7 +177,7 @@ static bool do_node(node *n) {
     }
     if (n->op == COPY && n->bytes) memcpy((void *)(uintptr_t)n->to, (const void *)(uintptr_t)n->from, n->bytes);
     for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
-    bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add");
+    bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add") && strcmp(n->function->name, "fk_gather");
     if (n->op == KERNEL && !idle) kernel_run(n);
     if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
     if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))

@@ -35,7 +35,8 @@ static const struct {
              {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
              {"fk_round", offsetof(fibers_kernels, round), sizeof(fk_support)},
              {"fk_merge", offsetof(fibers_kernels, merge), sizeof(fk_support)},
-             {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)}};
+             {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)},
+             {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
 
 bool kernel_find(cu_function f) {
     const fibers_kernels *all = fibers_kernels_find(f->module->head_dim, f->module->bf16 ? FCP_BF16 : FCP_FP16, f->module->score);
@@ -112,9 +113,40 @@ static void keys_ranges(node *n, uint32_t d, bool joint) {
     if (joint) range_add(&n->writes, p->locks, p->counter + 4 - p->locks);
 }
 
+/* One end of the row of a tensor: its address, or, at the caller's, that of a chunk of it. */
+static uint64_t gather_at(const fk_gather_tensor *x, bool to, uint32_t end, const fk_gather_run *run, uint32_t token,
+                          uint32_t first, uint32_t chunk) {
+    uint64_t base = to ? x->to : x->from, within = token - run->at;
+    if (end == FK_IN_MESSAGE) return base + 4ull * x->row * (token - first);
+    if (end == FK_AT_BLOCKS) return base + 4ull * x->row * (run->home + within);
+    return base + 4ull * (x->full * (run->place + within) + x->kv_step * run->kv_first + x->sub_step * run->sub_first +
+                          chunk * x->stride);
+}
+
+static void gather_ranges(node *n) {
+    const fk_gather_launch *p = &n->parameters.gather;
+    const fk_gather_run *runs = (const fk_gather_run *)(uintptr_t)p->runs;
+    range_add(&n->reads, p->runs, p->run_count * sizeof *runs);
+    for (uint32_t i = 0, at = 0; i < p->tokens; i++) {
+        while (at + 1 < p->run_count && runs[at + 1].at <= p->first + i) at++;
+        for (uint32_t t = 0; t < p->tensors; t++)
+            for (int to = 0; to < 2; to++) {
+                const fk_gather_tensor *x = &p->tensor[t];
+                uint32_t end = to ? p->to : p->from, chunks = end == FK_AT_CALLER ? x->row / x->chunk : 1;
+                for (uint32_t c = 0; c < chunks; c++)
+                    range_add(to ? &n->writes : &n->reads,
+                              gather_at(x, to, end, &runs[at], p->first + i, p->first, c), 4ull * x->row / chunks);
+            }
+    }
+}
+
 void kernel_ranges(node *n) {
     const fk_support *x = &n->parameters.support;
     const char *name = n->function->name;
+    if (!strcmp(name, "fk_gather")) {
+        gather_ranges(n);
+        return;
+    }
     uint32_t d = n->function->module->head_dim;
     uint64_t mark = n->function->parameters == sizeof *x ? x->mark : n->parameters.launch.mark;
     range_add(&n->writes, mark, mark ? 4 : 0);
@@ -181,7 +213,14 @@ bool kernel_run(node *n) {
     fk_launch_maps maps;
     bool has_maps = n->function->parameters == sizeof maps;
     if (has_maps) memcpy(&maps, n->parameters.maps, sizeof maps);
-    if (n->function->parameters != sizeof *x) {
+    if (n->function->parameters == sizeof n->parameters.gather) {
+        const fk_gather_launch *g = &n->parameters.gather;
+        add_memory(list, &count, g->runs, context);
+        for (uint32_t i = 0; i < g->tensors; i++) {
+            add_memory(list, &count, g->tensor[i].to, context);
+            add_memory(list, &count, g->tensor[i].from, context);
+        }
+    } else if (n->function->parameters != sizeof *x) {
         add_memory(list, &count, p->arena, context);
         add_memory(list, &count, p->locks, context);
         add_memory(list, &count, p->sinks, context);

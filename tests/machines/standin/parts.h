@@ -67,6 +67,7 @@ typedef struct node {
     union {
         fk_launch launch;
         fk_support support;
+        fk_gather_launch gather;
         fk_u64 maps[sizeof(fk_launch_maps) / sizeof(fk_u64)]; /* the launch, then maps */
     } parameters;
     uint64_t to, from, bytes;

@@ -102,7 +102,12 @@ Test(cuda, models) {
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
         "batch { lengths = [80] }\nplan { mask = causal; layout = contiguous }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n"};
+        "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n",
+        /* queries and keys apart, in groups of ranks: within a device, and from one to the other by messages */
+        "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [60:200, 130, 90:40, 5] }\nplan { mask = causal; block = 128; layout = zigzag(group = 2) }\n",
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 4 }\n"
+        "batch { lengths = [400, 3, 90] }\nplan { mask = full; block = 128; layout = contiguous(group = 2) }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -309,7 +314,7 @@ static void open_caller(caller *c, const fcp_plan *plan) {
     cr_assert_eq(fcp_cuda_open(&c->cuda, &err), FCP_OK, "%s", err.message);
     for (int d = 0; d < 2; d++) cr_assert_eq(c->cuda->call.context_retain(&c->context[d], d), 0);
     for (uint32_t r = 0; r < shape.ranks; r++) {
-        size_t queries = fcp_plan_layout(plan, r, NULL, NULL), keys = fcp_plan_layout_keys(plan, r, NULL, NULL);
+        size_t queries = fcp_plan_rank_queries(plan, r), keys = fcp_plan_rank_keys(plan, r);
         size_t at[FCP_TENSORS], size = 0;
         for (int t = 0; t < FCP_TENSORS; t++) {
             bool kv = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;

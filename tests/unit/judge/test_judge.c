@@ -150,7 +150,7 @@ Test(judge, ranks_without_rows) {
         b.options.first = rank;
         b.options.count = 1;
         judge(&b);
-        bool none = fcp_plan_layout(b.plan, rank, NULL, NULL) == 0;
+        bool none = fcp_plan_rank_queries(b.plan, rank) == 0;
         without += none;
         cr_assert_eq(b.report.tensor[FCP_TENSOR_O].ok, none, "rank %u: %s", rank, said(&b, FCP_TENSOR_O));
         cr_assert(b.report.tensor[FCP_TENSOR_DV].ok);

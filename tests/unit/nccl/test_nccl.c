@@ -10,8 +10,10 @@ Test(nccl, ranks) {
     static const char *const masks[] = {"causal", "full", "window(w = 200)", "lambda(sink = 8, window = 100)"};
     for (unsigned ranks = 1; ranks <= 8; ranks++) {
         char what[80], lengths[40];
-        snprintf(lengths, sizeof lengths, "%u, 130, 60", 300 + 70 * ranks);
-        fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, lengths, ranks % 2 ? "" : "; layout = contiguous");
+        snprintf(lengths, sizeof lengths, ranks > 6 ? "60:%u, 130, 60" : "%u, 130, 60", 300 + 70 * ranks);
+        const char *layout = ranks == 5 || ranks == 7 ? "; layout = zigzag" : ranks % 2 ? ""
+                             : ranks > 4              ? "; layout = zigzag(group = 2)" : "; layout = contiguous";
+        fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, lengths, layout);
         snprintf(what, sizeof what, "%s on %u ranks", masks[ranks % 4], ranks);
         task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = ranks, .way = ranks % 2 ? BY_ID : BY_FILE};
         agree(&x, what);

@@ -48,6 +48,8 @@ static void arrived(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const he
     int t = pass == FCP_FORWARD ? FCP_TENSOR_LSE : FCP_TENSOR_DQ;
     size_t row = row_of(plan, t);
     char poison[ROW_MOST];
+    fcp_bundles *bundles;
+    if (fcp_bundles_make(plan, rank, 1, &bundles, NULL)) abort();
     memset(poison, POISON, sizeof poison);
     *out_there = *out_missing = 0;
     for (int q = 0; q < FCP_QUEUES; q++) {
@@ -59,12 +61,18 @@ static void arrived(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const he
             for (uint32_t j = x->a; j < x->a + x->b; j++) {
                 const fcp_transfer *move = &plan->transfers[j];
                 if (move->cls != FCP_OUT || !fcp_at_caller(move)) continue;
-                const char *at = (const char *)(uintptr_t)h->memory[t] + move->place * row;
-                bool there = memcmp(at, poison, row) && memcmp(at + (move->tokens - 1) * row, poison, row);
+                const fcp_bundle bundle = fcp_bundle_of(bundles, rank, move);
+                const char *base = (const char *)(uintptr_t)h->memory[t];
+                fcp_bundle_run run;
+                bool there = true;
+                for (uint32_t k = 0; fcp_bundle_next(&bundle, move, &k, &run);)
+                    there = there && memcmp(base + run.place * row, poison, row) &&
+                            memcmp(base + (run.place + run.tokens - 1) * row, poison, row);
                 ++*(there ? out_there : out_missing);
             }
         }
     }
+    fcp_bundles_free(bundles);
 }
 
 typedef struct beside {
@@ -116,7 +124,9 @@ static void run_beside(process *p) {
     /* until all have what comes early: a rank gets on while it asks */
     while (atomic_load(&p->shared->counter[1]) < (int)p->ranks && !fcp_patience_ends(&patience)) {
         missing = most = 0;
-        CHECK(p, cuda->call.stream_query(stream) == CU_ERROR_NOT_READY, "the pass has ended; %s", p->cuda->trouble);
+        /* a process that waits for nothing of the rank that hangs may come to the end */
+        bool ended = cuda->call.stream_query(stream) != CU_ERROR_NOT_READY;
+        CHECK(p, !ended || (b->nccl && p->rank != x->odd), "the pass has ended; %s", p->cuda->trouble);
         for (uint32_t r = 0; r < ranks; r++) {
             unsigned not_there;
             arrived(plan, b->pass, first + r, &all[r], true, &there, &not_there);

@@ -172,16 +172,20 @@ Test(plan, accessors) {
     cr_expect_eq(shape.tokens, 256);
     cr_expect_eq(shape.sequences, 1);
     cr_expect_eq(shape.scale, 0.25);
-    const fcp_span *spans;
-    uint32_t count;
-    cr_expect_eq(fcp_plan_layout(plan, 0, &spans, &count), 128);
-    cr_expect_eq(count, 2);
-    cr_expect_eq(spans[1].start, 192);
-    cr_expect_eq(fcp_plan_layout(plan, 1, &spans, &count), 128);
-    cr_expect_eq(count, 1);
-    cr_expect_eq(spans[0].start, 64);
-    cr_expect_eq(fcp_plan_layout(plan, 2, &spans, &count), 0, "no such rank");
-    cr_expect_eq(count, 0);
+    fcp_layout_at at = {0};
+    fcp_span span;
+    cr_expect_eq(fcp_plan_rank_queries(plan, 0), 128);
+    cr_expect(fcp_plan_layout(plan, 0, &at, &span) && span.start == 0 && span.length == 64);
+    cr_expect(fcp_plan_layout(plan, 0, &at, &span) && span.start == 192 && span.length == 64);
+    cr_expect_not(fcp_plan_layout(plan, 0, &at, &span));
+    at = (fcp_layout_at){0};
+    cr_expect_eq(fcp_plan_rank_queries(plan, 1), 128);
+    cr_expect(fcp_plan_layout(plan, 1, &at, &span) && span.start == 64 && span.length == 64);
+    cr_expect(fcp_plan_layout(plan, 1, &at, &span) && span.start == 128 && span.length == 64);
+    cr_expect_not(fcp_plan_layout(plan, 1, &at, &span));
+    at = (fcp_layout_at){0};
+    cr_expect_eq(fcp_plan_rank_queries(plan, 2), 0, "no such rank");
+    cr_expect_not(fcp_plan_layout(plan, 2, &at, &span));
     uint64_t length;
     cr_expect_eq(fcp_plan_sequence_offset(plan, 0, &length), 0);
     cr_expect_eq(length, 256);
@@ -430,14 +434,11 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     PUSH(&t, heads, (fcp_heads){.kv_count = 1, .sub_count = 1});
     PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5, .holds = FCP_HOLDS_BOTH});
     for (int i = 0; i < 3; i++) PUSH(&t, round_starts, 0);
-    PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
-    PUSH(&t, transfers, (fcp_transfer){.tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
+    PUSH(&t, transfers, (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
+    PUSH(&t, transfers, (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 0, .b = 1});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 1, .b = 1});
     for (uint32_t i = 0; i < 4; i++) PUSH(&t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
-    PUSH(&t, layout_starts, 0);
-    PUSH(&t, layout_starts, 1);
-    PUSH(&t, layout, (fcp_span){0, 5, 0});
     PUSH(&t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
     PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5, .key_tokens_max_rank = 5, .stages = 1,
                                     .memory_peak_bytes = 5 * (4 * 8 * 4 + 4)});
@@ -526,8 +527,8 @@ Test(dump, a_line_per_record) {
         "\nvisit 0 q_block=0 first_tile=0 tiles=1 q_slot=0 state_slot=- o_slot=0 dq_slot=0 flags=single\n",
         "\nround 7 pass=backward round=3 kind=dependent stage=2\n",
         " pass=backward rank=0 queue=compute op=reduce stage=2 block=0 from_slot=1 into_slot=0\n",
-        " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0 place=-\n",
-        "\nlayout 1 sequence=0 start=192 length=64\n",
+        " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0\n",
+        " dir=send cls=in fabric=net peer=1 block=- first=0 tokens=64 slot=-\n",
         "\nmask 2 op=le a=1 b=0\n"};
     for (size_t i = 0; i < sizeof must / sizeof *must; i++) cr_expect(strstr(out.bytes, must[i]), "%s", must[i]);
     free(out.bytes);
@@ -556,13 +557,13 @@ Test(dump, chunks_join) {
     tables t;
     hand_make(&t);
     for (uint32_t i = 0; i < 20000; i++) PUSH(&t, source, i % 50 ? 'x' : '\n');
-    for (uint32_t i = 0; i < 5000; i++) PUSH(&t, layout, (fcp_span){i, i, UINT64_MAX - i});
+    for (uint32_t i = 0; i < 5000; i++) PUSH(&t, pieces, (fcp_piece){.sequence = i, .length = i, .start = UINT64_MAX - i});
     for (int json = 0; json < 2; json++) {
         text out = {0};
         cr_assert_eq(fcp_plan_dump(tables_plan(&t), json, collect, &out, NULL), FCP_OK);
         cr_expect(out.chunks > 3);
-        cr_expect(strstr(out.bytes, json ? "{\"sequence\":4999,\"start\":18446744073709546616,\"length\":4999}"
-                                         : "\nlayout 5002 sequence=4999 start=18446744073709546616 length=4999\n"));
+        cr_expect(strstr(out.bytes, json ? "{\"sequence\":4999,\"start\":18446744073709546616,\"length\":4999"
+                                         : "\npiece 5001 sequence=4999 start=18446744073709546616 length=4999 "));
         free(out.bytes);
     }
     tables_free(&t);

@@ -164,14 +164,14 @@ Test(cross, what_the_public_header_says) {
             cr_expect_eq(fcp_plan_query_position(plan, 2), 0);
             uint64_t sums[2] = {0};
             for (uint32_t r = 0; r < shape.ranks; r++) {
-                const fcp_span *spans;
-                uint32_t count;
-                uint64_t sum = 0, keys = fcp_plan_layout_keys(plan, r, &spans, &count);
-                for (uint32_t i = 0; i < count; i++) sum += spans[i].length;
+                fcp_layout_at at = {0};
+                fcp_span run;
+                uint64_t sum = 0, keys = fcp_plan_rank_keys(plan, r);
+                while (fcp_plan_layout_keys(plan, r, &at, &run)) sum += run.length;
                 cr_expect_eq(sum, keys);
-                sums[0] += fcp_plan_layout(plan, r, NULL, NULL);
+                sums[0] += fcp_plan_rank_queries(plan, r);
                 sums[1] += keys;
-                if (l == 1) cr_expect(keys == 932 / 4 && fcp_plan_layout(plan, r, NULL, NULL) == 592 / 4);
+                if (l == 1) cr_expect(keys == 932 / 4 && fcp_plan_rank_queries(plan, r) == 592 / 4);
             }
             cr_expect(sums[0] == shape.tokens && sums[1] == shape.key_tokens);
             fcp_plan_free(plan);
@@ -314,7 +314,7 @@ Test(cross, tensors_of_one_side_may_be_missing) {
     fcp_tensors tensors[3] = {0};
     void *memory[3][5] = {0};
     for (uint32_t r = 0; r < 3; r++) {
-        uint64_t q = fcp_plan_layout(plan, r, NULL, NULL), k = fcp_plan_layout_keys(plan, r, NULL, NULL);
+        uint64_t q = fcp_plan_rank_queries(plan, r), k = fcp_plan_rank_keys(plan, r);
         for (int i = 0; i < 5; i++) {
             uint64_t tokens = i == 1 || i == 2 ? k : q;
             memory[r][i] = tokens ? calloc(tokens * 16, sizeof(float)) : NULL;

@@ -86,13 +86,13 @@ Test(moved, classes_out_of_place) {
     expect_change(&home, FCP_E_VERIFY_MATCH, "receives Q block 2, whose home is here");
 }
 
-/* A plan may be split without need, and then states both layouts. */
-Test(moved, split_without_need) {
+/* A plan may be split without need, and must be where a sequence has more keys than queries. */
+Test(moved, split_by_need) {
     tables t;
     fcp_error err = {0};
     moved_make(&t, NULL);
-    t.key_layout_starts_count = t.key_layout_count = 0;
+    for (uint64_t b = 0; b < t.blocks_count; b++) t.blocks[b].holds = FCP_HOLDS_BOTH;
     cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT);
-    cr_expect(strstr(err.message, "no layout of keys"), "%s", err.message);
+    cr_expect(strstr(err.message, "blocks of both sides"), "%s", err.message);
     tables_free(&t);
 }

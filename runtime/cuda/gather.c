@@ -1,0 +1,91 @@
+/* gather.c: puts the moving of a unit's rows into streams.
+ *
+ * Requires: the session's bundles; the kernels.
+ * Gives:    gather.h.
+ * Cost:     on the device 24 bytes for each run of a rank's bundles; a launch for each unit.
+ */
+#include "runtime/cuda/gather.h"
+
+#include <stdlib.h>
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/exec/reshuffle.h"
+
+_Static_assert((int)FK_GATHER_TENSORS == (int)FCP_MOVED, "as many tensors move");
+
+fcp_code fcp_cuda_gather_plan(fcp_cuda_session *s, uint32_t rank, fcp_error *err) {
+    const fcp_plan *plan = s->plan;
+    cuda_rank *r = &s->ranks[rank];
+    const fcp_bundle all = fcp_bundles_of(s->bundles, rank);
+    free(r->runs);
+    r->run_count = all.count;
+    r->runs = malloc(((size_t)all.count + 1) * sizeof *r->runs);
+    if (!r->runs) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the bundles of rank %u", rank);
+    for (uint32_t i = 0; i < all.count; i++) {
+        const fcp_bundle_run *run = &all.runs[i];
+        const fcp_block *k = &plan->blocks[run->block];
+        const fcp_heads *h = &plan->heads[k->heads];
+        r->runs[i] = (fk_gather_run){.home = s->homes[k->home].first[fcp_side_of(k)][k->home_slot] + run->first,
+                                     .place = run->place,
+                                     .at = run->at,
+                                     .kv_first = h->kv_first,
+                                     .sub_first = h->sub_first};
+    }
+    return FCP_OK;
+}
+
+fcp_code fcp_cuda_gather_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err) {
+    cuda_rank *r = &s->ranks[rank];
+    size_t bytes = r->run_count * sizeof *r->runs;
+    fcp_code code = bytes ? fcp_cuda_memory_again(s, r->device, bytes, r->runs, "the bundles", &r->runs_memory,
+                                                  &r->runs_held, err)
+                          : FCP_OK;
+    free(r->runs);
+    r->runs = NULL;
+    return code;
+}
+
+fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_transfer *t, uint32_t to,
+                         uint32_t from, const fcp_arena *home, const fcp_tensors *caller, cu_ptr message,
+                         fcp_error *err) {
+    const fcp_problem *p = s->plan->problem;
+    const cuda_rank *r = &s->ranks[rank];
+    const cuda_kernel *k = &r->device->kernels[CUDA_GATHER];
+    const fcp_arena *arena = home ? home : &r->arena[pass];
+    fcp_moved tensors[FCP_MOVED];
+    const fcp_bundle all = fcp_bundles_of(s->bundles, rank), bundle = fcp_bundle_of(s->bundles, rank, t);
+    fk_gather_launch x = {.runs = r->runs_memory + (cu_ptr)(bundle.runs - all.runs) * sizeof(fk_gather_run),
+                          .run_count = bundle.count,
+                          .first = t->first,
+                          .tokens = t->tokens,
+                          .tensors = fcp_moved_tensors(arena, caller, t, tensors),
+                          .to = to,
+                          .from = from};
+    fk_u32 shared = p->heads / p->kv_heads;
+    for (uint32_t i = 0; i < x.tensors; i++) {
+        const fcp_moved *m = &tensors[i];
+        fk_u32 head = (fk_u32)(m->head / 4), of_q = m->of_keys ? 1 : shared;
+        const cu_ptr at[] = {[FK_IN_MESSAGE] = message, [FK_AT_BLOCKS] = (uintptr_t)m->home,
+                             [FK_AT_CALLER] = (uintptr_t)m->caller};
+        bool whole = m->of_keys || p->range_sub == shared;
+        x.tensor[i] = (fk_gather_tensor){.to = at[to],
+                                         .from = at[from],
+                                         .row = (fk_u32)(m->row / 4),
+                                         .full = (fk_u32)(m->full / 4),
+                                         .chunk = whole ? (fk_u32)(m->row / 4) : p->range_sub * head,
+                                         .stride = of_q * head,
+                                         .kv_step = of_q * head,
+                                         .sub_step = m->of_keys ? 0 : head};
+        message += t->tokens * m->row;
+    }
+    uint64_t blocks = ((uint64_t)t->tokens + FK_SUPPORT_THREADS / 32 - 1) / (FK_SUPPORT_THREADS / 32);
+    uint64_t most = (uint64_t)k->resident * (uint32_t)r->device->multiprocessors;
+    void *parameters[] = {&x};
+    fcp_code code = fcp_cuda_use(s, r->device, err);
+    if (code) return code;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.launch(k->function, (unsigned)(blocks < most ? blocks : most), 1, 1, k->threads,
+                                               1, 1, k->shared, r->streams[FCP_COMM], parameters, NULL),
+                          err, "%s of %llu blocks cannot be launched", k->name, (unsigned long long)blocks);
+}

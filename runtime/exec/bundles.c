@@ -1,0 +1,345 @@
+/* bundles.c: works out what is in the bundles of IN, OUT and COPY.
+ *
+ * Requires: a verified plan.
+ * Gives:    bundles.h.
+ * Method:   Sequence by sequence the runs of the layout are listed, each with its place at its rank. Every piece of the
+ *           sequence is cut at their ends. The stretches that come of it are brought into the order of pieces, which is
+ *           that of (block, offset), by a counting sort, and then handed out to the bundles.
+ * Cost:     linear in pieces, runs and stretches; pieces of a sequence that are not in order of start are sorted.
+ */
+#include "runtime/exec/bundles.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan/layout.h"
+
+/* A part of a piece that lies in one run of the layout. */
+typedef struct stretch {
+    uint32_t piece, from, tokens; /* from: counted from the piece's first token */
+    uint32_t caller, place;
+} stretch;
+
+/* Tokens start to end - 1 of the sequence at hand lie at `rank`, from `place` on. */
+typedef struct held {
+    uint64_t start, end;
+    uint32_t rank, place;
+} held;
+
+/* A piece in the list of its sequence's. */
+typedef struct listed {
+    uint64_t start;
+    uint32_t piece;
+} listed;
+
+struct fcp_bundles {
+    uint32_t first_rank, rank_count, ranks;
+    uint64_t *starts; /* per key, and one more: where the runs of a bundle begin */
+    fcp_bundle_run *runs;
+};
+
+enum { AT_HOME, AT_CALLER, ENDS }; /* at which end of a bundle a rank is; of that with itself, AT_CALLER */
+
+static size_t key_of(const fcp_bundles *b, uint32_t rank, int end, uint32_t side, uint32_t peer) {
+    return (((size_t)(rank - b->first_rank) * ENDS + (size_t)end) * FCP_SIDES + side) * b->ranks + peer;
+}
+
+typedef struct maker {
+    const fcp_plan *plan;
+    fcp_bundles *out;
+    fcp_side side;
+    uint32_t *first;  /* per sequence, and two more: where its pieces of the side begin in `order` */
+    listed *order;
+    uint32_t *places; /* planned: per piece, where its tokens begin at its home */
+    uint32_t *filled; /* per rank: tokens held so far */
+    held *held;
+    size_t held_count, held_room;
+    stretch *stretches;
+    size_t count, room;
+} maker;
+
+static bool grow(void **list, size_t *room, size_t count, size_t size) {
+    if (count < *room) return true;
+    size_t more = *room * 2 + 256;
+    void *grown = realloc(*list, more * size);
+    if (!grown) return false;
+    *list = grown;
+    *room = more;
+    return true;
+}
+
+static int by_start(const void *a, const void *b) {
+    const listed *x = a, *y = b;
+    return x->start != y->start ? (x->start < y->start ? -1 : 1) : x->piece < y->piece ? -1 : x->piece > y->piece;
+}
+
+/* Lists the side's pieces by (sequence, start). */
+static void order_pieces(maker *m) {
+    const fcp_plan *plan = m->plan;
+    memset(m->first, 0, (size_t)(plan->sequences_count + 2) * sizeof *m->first);
+    for (uint64_t i = 0; i < plan->pieces_count; i++)
+        m->first[plan->pieces[i].sequence + 2] += plan->blocks[plan->pieces[i].block].holds >> m->side & 1;
+    for (uint64_t s = 2; s <= plan->sequences_count; s++) m->first[s] += m->first[s - 1];
+    for (uint64_t i = 0; i < plan->pieces_count; i++) {
+        const fcp_piece *p = &plan->pieces[i];
+        if (plan->blocks[p->block].holds >> m->side & 1)
+            m->order[m->first[p->sequence + 1]++] = (listed){p->start, (uint32_t)i};
+    }
+    for (uint64_t s = 0; s < plan->sequences_count; s++) {
+        listed *these = m->order + m->first[s];
+        size_t n = m->first[s + 1] - m->first[s];
+        for (size_t i = 1; i < n; i++)
+            if (these[i].start < these[i - 1].start) {
+                qsort(these, n, sizeof *these, by_start);
+                break;
+            }
+    }
+}
+
+static bool add_held(maker *m, uint64_t start, uint64_t end, uint32_t rank, uint32_t place) {
+    if (!grow((void **)&m->held, &m->held_room, m->held_count, sizeof *m->held)) return false;
+    m->held[m->held_count++] = (held){start, end, rank, place};
+    return true;
+}
+
+/* Where each piece of the first range of heads begins at its home. */
+static void place_planned(maker *m) {
+    const fcp_plan *plan = m->plan;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) {
+        const fcp_block *k = &plan->blocks[b];
+        if (!(k->holds >> m->side & 1) || !fcp_first_range(plan, k)) continue;
+        for (uint32_t i = k->first_piece; i < k->first_piece + k->pieces; i++) {
+            m->places[i] = m->filled[k->home];
+            m->filled[k->home] += plan->pieces[i].length;
+        }
+    }
+}
+
+/* Lists the runs of a sequence, in order of start. */
+static bool list_planned(maker *m, uint64_t sequence) {
+    const fcp_plan *plan = m->plan;
+    for (uint32_t i = m->first[sequence]; i < m->first[sequence + 1]; i++) {
+        const fcp_piece *p = &plan->pieces[m->order[i].piece];
+        const fcp_block *k = &plan->blocks[p->block];
+        if (!fcp_first_range(plan, k)) continue;
+        if (!add_held(m, p->start, p->start + p->length, k->home, m->places[m->order[i].piece])) return false;
+    }
+    return true;
+}
+
+static bool list_by_rule(maker *m, fcp_walk *walk, uint64_t sequence) {
+    uint64_t n = fcp_side_length(&m->plan->sequences[sequence], m->side), at = 0;
+    uint64_t offset = fcp_offsets(m->plan, m->side)[sequence];
+    fcp_walk_to(walk, sequence, 0);
+    for (;;) {
+        uint32_t rank = fcp_walk_rank(walk);
+        uint64_t end = fcp_walk_end(walk) - offset;
+        if (end > n) end = n;
+        if (!add_held(m, at, end, rank, m->filled[rank])) return false;
+        m->filled[rank] += (uint32_t)(end - at);
+        at = end;
+        if (at == n) return true;
+        fcp_walk_next(walk);
+    }
+}
+
+/* Cuts a piece where runs end. Keeps what concerns a rank of this process. */
+static bool cut_piece(maker *m, uint32_t piece) {
+    const fcp_piece *p = &m->plan->pieces[piece];
+    uint32_t home = m->plan->blocks[p->block].home, from = m->out->first_rank, count = m->out->rank_count;
+    size_t low = 0, high = m->held_count; /* held[low].start <= p->start < held[high].start */
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (m->held[middle].start <= p->start) low = middle;
+        else high = middle;
+    }
+    for (uint64_t at = p->start, end = p->start + p->length; at < end; low++) {
+        const held *h = &m->held[low];
+        uint64_t to = h->end < end ? h->end : end;
+        if (home - from < count || h->rank - from < count) {
+            if (!grow((void **)&m->stretches, &m->room, m->count, sizeof *m->stretches)) return false;
+            m->stretches[m->count++] = (stretch){piece, (uint32_t)(at - p->start), (uint32_t)(to - at), h->rank,
+                                                 h->place + (uint32_t)(at - h->start)};
+        }
+        at = to;
+    }
+    return true;
+}
+
+static bool list_side(maker *m) {
+    const fcp_plan *plan = m->plan;
+    fcp_rule rule = fcp_rule_of(plan);
+    fcp_walk walk = fcp_walk_of(&rule, m->side);
+    bool planned = plan->problem->layout == FCP_LAYOUT_PLANNED;
+    m->count = 0;
+    memset(m->filled, 0, plan->problem->ranks * sizeof *m->filled);
+    order_pieces(m);
+    if (planned) place_planned(m);
+    for (uint64_t s = 0; s < plan->sequences_count; s++) {
+        m->held_count = 0;
+        if (!(planned ? list_planned(m, s) : list_by_rule(m, &walk, s))) return false;
+        for (uint32_t i = m->first[s]; i < m->first[s + 1]; i++)
+            if (!cut_piece(m, m->order[i].piece)) return false;
+    }
+    return true;
+}
+
+/* The stretches in the order of pieces; those of one piece are in order. In malloc'd memory. */
+static stretch *in_order(const maker *m) {
+    size_t pieces = (size_t)m->plan->pieces_count;
+    uint64_t *at = calloc(pieces + 1, sizeof *at);
+    stretch *sorted = malloc((m->count + 1) * sizeof *sorted);
+    if (at && sorted) {
+        for (size_t i = 0; i < m->count; i++) at[m->stretches[i].piece + 1]++;
+        for (size_t i = 1; i <= pieces; i++) at[i] += at[i - 1];
+        for (size_t i = 0; i < m->count; i++) sorted[at[m->stretches[i].piece]++] = m->stretches[i];
+    } else {
+        free(sorted);
+        sorted = NULL;
+    }
+    free(at);
+    return sorted;
+}
+
+/* The keys under which a stretch is listed: at its caller, and at its home if that is another rank. */
+static uint32_t keys_of(const maker *m, const stretch *s, size_t out_keys[ENDS]) {
+    const fcp_bundles *b = m->out;
+    uint32_t home = m->plan->blocks[m->plan->pieces[s->piece].block].home, n = 0;
+    if (s->caller - b->first_rank < b->rank_count) out_keys[n++] = key_of(b, s->caller, AT_CALLER, m->side, home);
+    if (home != s->caller && home - b->first_rank < b->rank_count)
+        out_keys[n++] = key_of(b, home, AT_HOME, m->side, s->caller);
+    return n;
+}
+
+/* Puts the stretches of all sides into bundles, and joins those that lie next to each other at both ends. */
+static bool hand_out(maker *m, stretch *const sorted[FCP_SIDES], const size_t counts[FCP_SIDES], size_t keys) {
+    fcp_bundles *b = m->out;
+    uint64_t *starts = b->starts, total = 0;
+    size_t k[ENDS];
+    for (int side = 0; side < FCP_SIDES; side++) {
+        m->side = (fcp_side)side;
+        for (size_t i = 0; i < counts[side]; i++)
+            for (uint32_t n = keys_of(m, &sorted[side][i], k); n--;) starts[k[n] + 1]++;
+    }
+    for (size_t i = 0; i < keys; i++) starts[i + 1] += starts[i];
+    total = starts[keys];
+    uint64_t *at = malloc((keys + 1) * sizeof *at);
+    b->runs = malloc((size_t)(total + 1) * sizeof *b->runs);
+    if (!at || !b->runs) {
+        free(at);
+        return false;
+    }
+    memcpy(at, starts, (keys + 1) * sizeof *at);
+    for (int side = 0; side < FCP_SIDES; side++) {
+        m->side = (fcp_side)side;
+        for (size_t i = 0; i < counts[side]; i++) {
+            const stretch *s = &sorted[side][i];
+            const fcp_piece *p = &m->plan->pieces[s->piece];
+            uint32_t offset = p->offset + s->from;
+            for (uint32_t n = keys_of(m, s, k); n--;) {
+                fcp_bundle_run *last = &b->runs[at[k[n]]], run = {0, s->tokens, s->place, p->block, offset};
+                if (at[k[n]] != starts[k[n]]) {
+                    last--;
+                    run.at = last->at + last->tokens;
+                    if (last->block == p->block && last->first + last->tokens == offset &&
+                        last->place + last->tokens == s->place) {
+                        last->tokens += s->tokens;
+                        continue;
+                    }
+                }
+                b->runs[at[k[n]]++] = run;
+            }
+        }
+    }
+    /* Joined runs leave room free: close it. */
+    uint64_t to = 0;
+    for (size_t i = 0; i < keys; i++) {
+        uint64_t count = at[i] - starts[i];
+        memmove(b->runs + to, b->runs + starts[i], (size_t)count * sizeof *b->runs);
+        starts[i] = to;
+        to += count;
+    }
+    starts[keys] = to;
+    free(at);
+    fcp_bundle_run *fitting = realloc(b->runs, (size_t)(to + 1) * sizeof *b->runs);
+    if (fitting) b->runs = fitting;
+    return true;
+}
+
+fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_bundles **out_bundles,
+                          fcp_error *err) {
+    uint32_t ranks = plan->problem->ranks;
+    fcp_bundles *b = calloc(1, sizeof *b);
+    maker m = {.plan = plan, .out = b};
+    stretch *sorted[FCP_SIDES] = {NULL};
+    size_t counts[FCP_SIDES] = {0}, keys = (size_t)rank_count * ENDS * FCP_SIDES * ranks;
+    bool good = b;
+    if (b) *b = (fcp_bundles){.first_rank = first_rank, .rank_count = rank_count, .ranks = ranks};
+    if (b) good = (b->starts = calloc(keys + 1, sizeof *b->starts));
+    m.first = malloc((size_t)(plan->sequences_count + 2) * sizeof *m.first);
+    m.order = malloc((size_t)(plan->pieces_count + 1) * sizeof *m.order);
+    m.places = malloc((size_t)(plan->pieces_count + 1) * sizeof *m.places);
+    m.filled = malloc(ranks * sizeof *m.filled);
+    good = good && m.first && m.order && m.places && m.filled;
+    for (int side = 0; good && side < (fcp_plan_split(plan) ? FCP_SIDES : 1); side++) {
+        m.side = (fcp_side)side;
+        good = list_side(&m) && (sorted[side] = in_order(&m));
+        counts[side] = m.count;
+    }
+    good = good && hand_out(&m, sorted, counts, keys);
+    for (int side = 0; side < FCP_SIDES; side++) free(sorted[side]);
+    free(m.first);
+    free(m.order);
+    free(m.places);
+    free(m.filled);
+    free(m.held);
+    free(m.stretches);
+    if (good) {
+        *out_bundles = b;
+        return FCP_OK;
+    }
+    fcp_bundles_free(b);
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for what moves between the layout and the homes");
+}
+
+void fcp_bundles_free(fcp_bundles *b) {
+    if (!b) return;
+    free(b->starts);
+    free(b->runs);
+    free(b);
+}
+
+fcp_bundle fcp_bundle_of(const fcp_bundles *b, uint32_t rank, const fcp_transfer *t) {
+    size_t key = key_of(b, rank, fcp_at_caller(t) ? AT_CALLER : AT_HOME, t->side, t->peer);
+    return (fcp_bundle){b->runs + b->starts[key], (uint32_t)(b->starts[key + 1] - b->starts[key])};
+}
+
+fcp_bundle fcp_bundles_of(const fcp_bundles *b, uint32_t rank) {
+    size_t first = key_of(b, rank, 0, 0, 0), end = first + (size_t)ENDS * FCP_SIDES * b->ranks;
+    return (fcp_bundle){b->runs + b->starts[first], (uint32_t)(b->starts[end] - b->starts[first])};
+}
+
+bool fcp_bundle_next(const fcp_bundle *bundle, const fcp_transfer *t, uint32_t *i, fcp_bundle_run *out_run) {
+    uint32_t end = t->first + t->tokens;
+    if (*i == 0) { /* the run that holds the first token */
+        uint32_t low = 0, high = bundle->count;
+        while (high - low > 1) {
+            uint32_t middle = low + (high - low) / 2;
+            if (bundle->runs[middle].at <= t->first) low = middle;
+            else high = middle;
+        }
+        *i = low;
+    }
+    if (*i >= bundle->count || bundle->runs[*i].at >= end) return false;
+    fcp_bundle_run run = bundle->runs[(*i)++];
+    if (run.at + run.tokens > end) run.tokens = end - run.at;
+    if (run.at < t->first) {
+        uint32_t skip = t->first - run.at;
+        run.at += skip;
+        run.tokens -= skip;
+        run.place += skip;
+        run.first += skip;
+    }
+    *out_run = run;
+    return true;
+}

@@ -1,0 +1,37 @@
+/* bundles.h: what is in the bundles that IN, OUT and COPY move.
+ *
+ * A plan does not list it: it follows from the layout and the blocks (plan/plan.h). Here it is worked out once, when a
+ * session gets its plan, for the ranks of this process.
+ */
+#ifndef FCP_EXEC_BUNDLES_H
+#define FCP_EXEC_BUNDLES_H
+#include "runtime/plan/plan.h"
+
+/* Tokens of a bundle that lie next to each other in the caller's tensors, and in a home block. */
+typedef struct fcp_bundle_run {
+    uint32_t at;           /* its first token, counted from the bundle's first */
+    uint32_t tokens;
+    uint32_t place;        /* in the caller's tensors, of that rank */
+    uint32_t block, first; /* in its home block */
+} fcp_bundle_run;
+
+typedef struct fcp_bundle {
+    const fcp_bundle_run *runs; /* in order of `at` */
+    uint32_t count;
+} fcp_bundle;
+
+typedef struct fcp_bundles fcp_bundles;
+/* The bundles of ranks first_rank to first_rank + rank_count - 1, with whomever they are. The plan must
+ * be verified. Cost: O(pieces + runs of the layout); memory for the runs of these ranks, and 16 bytes for each pair of
+ * one of these ranks with any. */
+fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_bundles **out_bundles,
+                          fcp_error *err);
+void fcp_bundles_free(fcp_bundles *bundles); /* NULL: nothing happens */
+/* The bundle that a transfer of class IN or OUT of `rank` moves a part of; a COPY's is that with itself. */
+fcp_bundle fcp_bundle_of(const fcp_bundles *bundles, uint32_t rank, const fcp_transfer *t);
+/* All runs of a rank's bundles, one bundle after the other; fcp_bundle_of points into them. */
+fcp_bundle fcp_bundles_of(const fcp_bundles *bundles, uint32_t rank);
+/* The parts of the runs that a transfer moves, one after the other. `i` is where the walk stands, 0 at the beginning.
+ * False: there are no more. */
+bool fcp_bundle_next(const fcp_bundle *bundle, const fcp_transfer *t, uint32_t *i, fcp_bundle_run *out_run);
+#endif

@@ -1,0 +1,266 @@
+/* layout.c: the caller's layouts as functions of the lengths and the homes. layout.h states the rules.
+ *
+ * Requires: a checked plan; fcp_plan_index_layout an indexed one, and only that.
+ * Cost:     a walk takes a few divisions for each piece that it is sent to, and additions for each run after that.
+ */
+#include "runtime/plan/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/saturate.h"
+
+/* floor(i * n / parts) */
+static uint64_t share(uint64_t i, uint64_t n, uint64_t parts) {
+    return (uint64_t)((unsigned __int128)i * n / parts);
+}
+
+fcp_rule fcp_rule_of(const fcp_plan *plan) {
+    const fcp_problem *p = plan->problem;
+    return (fcp_rule){.layout = p->layout, .ranks = p->ranks, .group = p->layout_group,
+                      .deals = plan->deals, .deal_count = (uint32_t)plan->deals_count,
+                      .offsets = {fcp_offsets(plan, FCP_QUERIES), fcp_offsets(plan, FCP_KEYS)}};
+}
+
+static uint64_t before(const fcp_rule *r, uint64_t sequence) {
+    return r->offsets[FCP_QUERIES][sequence] + r->offsets[FCP_KEYS][sequence];
+}
+
+/* Tokens of a deal's sequences before one of them; before the one after the last: of all. */
+static uint64_t dealt(const fcp_rule *r, const fcp_deal *deal, uint64_t sequence) {
+    return before(r, sequence) - before(r, deal->first_sequence);
+}
+
+static uint32_t group_of(const fcp_rule *r, const fcp_deal *deal, uint64_t sequence) {
+    return (uint32_t)share(dealt(r, deal, sequence) + dealt(r, deal, sequence + 1), deal->ranks / fcp_rule_group(r, deal),
+                           2 * dealt(r, deal, deal->first_sequence + (uint64_t)deal->sequences));
+}
+
+/* The first sequence of a group of a deal; of the group after the last, the first after the deal. O(log sequences). */
+static uint64_t first_of(const fcp_rule *r, const fcp_deal *deal, uint32_t group) {
+    uint64_t low = deal->first_sequence, high = low + deal->sequences;
+    if (group == 0) return low;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (group_of(r, deal, middle) < group) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* The deal of a sequence: the last that begins at or before it. */
+static const fcp_deal *deal_of(const fcp_rule *r, uint64_t sequence) {
+    uint32_t low = 0, high = r->deal_count;
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (r->deals[middle].first_sequence <= sequence) low = middle;
+        else high = middle;
+    }
+    return &r->deals[low];
+}
+
+void fcp_walk_group(fcp_walk *w, uint64_t sequence) {
+    const fcp_deal *deal = deal_of(w->rule, sequence);
+    uint32_t group = group_of(w->rule, deal, sequence);
+    w->first = first_of(w->rule, deal, group);
+    w->end = first_of(w->rule, deal, group + 1);
+    w->group = fcp_rule_group(w->rule, deal);
+    w->rank = deal->first_rank + group * w->group;
+    w->parts = 0;
+}
+
+void fcp_walk_cut(fcp_walk *w, uint64_t total, uint64_t parts, uint64_t at) {
+    if (total != w->total || parts != w->parts) {
+        w->whole = total / parts;
+        w->rest = total % parts;
+    }
+    w->total = total;
+    w->parts = parts;
+    w->part = at || total < parts ? (uint64_t)((((unsigned __int128)at + 1) * parts - 1) / total) : 0;
+    w->begin = w->part * w->whole + w->part * w->rest / parts; /* parts are at most 2^25 */
+    w->error = w->part * w->rest % parts;
+    w->over = w->begin + w->whole + (w->error + w->rest >= parts);
+}
+
+/* Zigzag: sequences whose lengths leave the same rest have the same parts with a token more. So each rest is looked at
+ * once, with the number of its sequences. */
+static void zigzag_tokens(const uint64_t *offsets, uint64_t first, uint64_t end, uint64_t count, uint64_t *rests,
+                          uint64_t *out) {
+    uint64_t whole = 0, parts = 2 * count;
+    memset(rests, 0, parts * sizeof *rests);
+    for (uint64_t s = first; s < end; s++) {
+        uint64_t n = offsets[s + 1] - offsets[s];
+        whole += n / parts;
+        rests[n % parts]++;
+    }
+    for (uint64_t i = 0; i < count; i++) out[i] += 2 * whole;
+    for (uint64_t rest = 1; rest < parts; rest++)
+        for (uint64_t j = 1; rests[rest] && j <= rest; j++) {
+            uint64_t part = (j * parts + rest - 1) / rest - 1; /* the part that has the j-th token more */
+            out[part < count ? part : parts - 1 - part] += rests[rest];
+        }
+}
+
+void fcp_rule_tokens(const fcp_rule *r, fcp_side side, uint64_t *parts, uint64_t *out_tokens) {
+    const uint64_t *offsets = r->offsets[side];
+    memset(out_tokens, 0, r->ranks * sizeof *out_tokens);
+    for (uint32_t d = 0; d < r->deal_count; d++) {
+        const fcp_deal *deal = &r->deals[d];
+        uint32_t count = fcp_rule_group(r, deal);
+        for (uint32_t g = 0; g < deal->ranks / count; g++) {
+            uint64_t first = first_of(r, deal, g), end = first_of(r, deal, g + 1), n = offsets[end] - offsets[first];
+            uint64_t *out = out_tokens + deal->first_rank + g * count;
+            if (r->layout == FCP_LAYOUT_ZIGZAG) zigzag_tokens(offsets, first, end, count, parts, out);
+            for (uint64_t i = 0; r->layout != FCP_LAYOUT_ZIGZAG && i < count; i++)
+                out[i] += share(i + 1, n, count) - share(i, n, count);
+        }
+    }
+}
+
+/* Do the deals divide the batch, and do their ranks divide into groups? */
+static bool deals_are_sound(const fcp_plan *plan) {
+    const fcp_problem *p = plan->problem;
+    uint64_t next = 0;
+    if (p->layout == FCP_LAYOUT_PLANNED) return plan->deals_count == 0;
+    for (uint64_t i = 0; i < plan->deals_count; i++) {
+        const fcp_deal *d = &plan->deals[i];
+        if (d->first_sequence != next || !d->sequences || !d->ranks || d->first_rank >= p->ranks ||
+            d->ranks > p->ranks - d->first_rank || (p->layout_group != p->ranks && d->ranks % p->layout_group))
+            return false;
+        next += d->sequences;
+    }
+    return next == plan->sequences_count;
+}
+
+bool fcp_layout_is_sound(const fcp_plan *plan) {
+    const fcp_problem *p = plan->problem;
+    return plan->problem_count == 1 && p->ranks > 0 && p->ranks <= FCP_MAX_RANKS && p->layout < FCP_LAYOUTS &&
+           p->layout_group > 0 && p->ranks % p->layout_group == 0 &&
+           (p->layout != FCP_LAYOUT_PLANNED || p->layout_group == p->ranks) && deals_are_sound(plan) &&
+           plan->streams_count == (uint64_t)FCP_PASSES * p->ranks * FCP_QUEUES;
+}
+
+/* Does the planned layout show this block's tokens at its home? Of the blocks of a token it is one: that of the first
+ * range of heads. */
+static bool shows(const fcp_plan *plan, const fcp_block *b, fcp_side side) {
+    return b->holds >> side & 1 && fcp_first_range(plan, b);
+}
+
+fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err) {
+    free(plan->rank_tokens);
+    plan->rank_tokens = NULL;
+    plan->split = false;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) plan->split |= plan->blocks[b].holds != FCP_HOLDS_BOTH;
+    if (!fcp_layout_is_sound(plan)) return FCP_OK; /* fcp_plan_check says so */
+    uint32_t ranks = plan->problem->ranks;
+    uint64_t queries = fcp_offsets(plan, FCP_QUERIES)[plan->sequences_count];
+    uint64_t keys = fcp_offsets(plan, FCP_KEYS)[plan->sequences_count];
+    uint64_t *tokens = calloc(4 * (size_t)ranks, sizeof *tokens);
+    if (!tokens) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the layout of %u ranks", ranks);
+    plan->rank_tokens = tokens;
+    if (plan->problem->layout != FCP_LAYOUT_PLANNED) {
+        fcp_rule rule = fcp_rule_of(plan);
+        if (!queries || queries >> 41 || !keys || keys >> 41) return FCP_OK; /* likewise */
+        fcp_rule_tokens(&rule, FCP_QUERIES, tokens + 2 * (size_t)ranks, tokens);
+        fcp_rule_tokens(&rule, FCP_KEYS, tokens + 2 * (size_t)ranks, tokens + ranks);
+        return FCP_OK;
+    }
+    for (uint64_t b = 0; b < plan->blocks_count; b++) {
+        const fcp_block *k = &plan->blocks[b];
+        if (k->home >= ranks || k->heads >= plan->heads_count) continue; /* likewise */
+        for (int side = 0; side < FCP_SIDES; side++) {
+            uint64_t *sum = &tokens[(size_t)side * ranks + k->home];
+            if (shows(plan, k, (fcp_side)side)) *sum = fcp_plus(*sum, k->tokens);
+        }
+    }
+    return FCP_OK;
+}
+
+uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank) {
+    uint32_t ranks = plan->problem->ranks;
+    return rank < ranks ? plan->rank_tokens[(size_t)side * ranks + rank] : 0;
+}
+
+/* --- one rank's layout, run by run -------------------------------------------------------------------------------- */
+
+static bool next_planned(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out) {
+    for (; at->item < plan->blocks_count; at->item++, at->part = 0) {
+        const fcp_block *b = &plan->blocks[at->item];
+        if (b->home != rank || !shows(plan, b, side) || at->part == b->pieces) continue;
+        const fcp_piece *piece = &plan->pieces[b->first_piece + at->part++];
+        *out = (fcp_span){piece->sequence, piece->length, piece->start};
+        return true;
+    }
+    return false;
+}
+
+/* The sequence of a group that holds token x of the packed side. */
+static uint64_t sequence_at(const uint64_t *offsets, uint64_t first, uint64_t end, uint64_t x) {
+    while (end - first > 1) {
+        uint64_t middle = first + (end - first) / 2;
+        if (offsets[middle] <= x) first = middle;
+        else end = middle;
+    }
+    return first;
+}
+
+/* In a deal that has the rank. `done` tokens of it are behind. */
+static bool next_contiguous(const fcp_rule *r, const fcp_deal *deal, fcp_side side, uint32_t rank, fcp_layout_at *at,
+                            fcp_span *out) {
+    const uint64_t *offsets = r->offsets[side];
+    uint32_t count = fcp_rule_group(r, deal), group = (rank - deal->first_rank) / count, i = (rank - deal->first_rank) % count;
+    uint64_t first = first_of(r, deal, group), end = first_of(r, deal, group + 1), base = offsets[first];
+    uint64_t x = base + share(i, offsets[end] - base, count) + at->done;
+    uint64_t to = base + share(i + (uint64_t)1, offsets[end] - base, count);
+    if (x >= to) return false;
+    uint64_t s = at->done ? at->item : sequence_at(offsets, first, end, x);
+    if (offsets[s + 1] < to) to = offsets[s + 1];
+    *out = (fcp_span){(uint32_t)s, (uint32_t)(to - x), x - offsets[s]};
+    at->item = s + 1;
+    at->done += to - x;
+    return true;
+}
+
+/* Likewise; `item` sequences of the group are behind. */
+static bool next_zigzag(const fcp_rule *r, const fcp_deal *deal, fcp_side side, uint32_t rank, fcp_layout_at *at,
+                        fcp_span *out) {
+    const uint64_t *offsets = r->offsets[side];
+    uint32_t count = fcp_rule_group(r, deal), group = (rank - deal->first_rank) / count;
+    uint64_t first = first_of(r, deal, group), end = first_of(r, deal, group + 1);
+    uint64_t parts = 2 * (uint64_t)count, i = (rank - deal->first_rank) % count;
+    while (first + at->item < end) {
+        uint64_t s = first + at->item, n = offsets[s + 1] - offsets[s], part = at->part ? parts - 1 - i : i;
+        uint64_t from = share(part, n, parts), to = share(part + 1, n, parts);
+        at->item += at->part;
+        at->part ^= 1;
+        if (from == to) continue;
+        *out = (fcp_span){(uint32_t)s, (uint32_t)(to - from), from};
+        return true;
+    }
+    return false;
+}
+
+bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span) {
+    if (rank >= plan->problem->ranks) return false;
+    if (plan->problem->layout == FCP_LAYOUT_PLANNED) return next_planned(plan, side, rank, at, out_span);
+    fcp_rule rule = fcp_rule_of(plan);
+    for (; at->deal < rule.deal_count; *at = (fcp_layout_at){.deal = at->deal + 1}) {
+        const fcp_deal *deal = &rule.deals[at->deal];
+        if (rank < deal->first_rank || rank - deal->first_rank >= deal->ranks) continue;
+        if (rule.layout == FCP_LAYOUT_ZIGZAG ? next_zigzag(&rule, deal, side, rank, at, out_span)
+                                             : next_contiguous(&rule, deal, side, rank, at, out_span))
+            return true;
+    }
+    return false;
+}
+
+bool fcp_plan_layout(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at, fcp_span *out_span) {
+    return fcp_side_layout(plan, FCP_QUERIES, rank, at, out_span);
+}
+
+bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at, fcp_span *out_span) {
+    return fcp_side_layout(plan, FCP_KEYS, rank, at, out_span);
+}
+
+uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank) { return fcp_side_tokens(plan, FCP_QUERIES, rank); }
+uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank) { return fcp_side_tokens(plan, FCP_KEYS, rank); }

@@ -1,0 +1,94 @@
+/* layout.h: the layouts that are rules: which rank holds which tokens of the caller's.
+ *
+ * A rule cuts n tokens into equal parts: part i of P has tokens floor(i n / P) to floor((i + 1) n / P) - 1.
+ *
+ *   deals       the plan's table DEALS divides the batch in parts of whole sequences, and gives each some neighbouring
+ *               ranks. Everything below is about one part and its ranks. A rank of several parts holds the tokens of the
+ *               first part, then those of the next. Most plans have one part: all sequences, on all ranks.
+ *   groups      the ranks are divided into groups of `group` neighbours. Each group holds whole sequences: with o(s) the
+ *               tokens, queries and keys together, of the part's sequences before s, and T all of them, group g of n
+ *               holds sequence s if g = floor((o(s) + o(s + 1)) n / 2T). So a sequence goes to the group into whose
+ *               equal share its middle falls, and neighbours in the batch stay neighbours.
+ *   contiguous  a group's tokens, sequence after sequence, are cut in `group` parts. Rank i of the group holds part i.
+ *   zigzag      each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
+ *               each, sequence after sequence.
+ *
+ * Example: sequences of 4, 8, 8 and 12 tokens on 4 ranks, group = 2. The middles are 2, 8, 16 and 26 of 32, so group 0 has
+ * the first two sequences. Contiguous: rank 0 has the first sequence and two tokens of the second, rank 1 the other six;
+ * ranks 2 and 3 share 20 tokens. Zigzag: of the second sequence rank 0 has tokens 0, 1, 6 and 7, rank 1 has 2 to 5.
+ *
+ * In a split plan queries and keys are cut by themselves. A sequence's queries and keys are in the same group.
+ */
+#ifndef FCP_PLAN_LAYOUT_H
+#define FCP_PLAN_LAYOUT_H
+#include "runtime/plan/plan.h"
+
+typedef struct fcp_rule {
+    uint32_t layout;       /* FCP_LAYOUT_CONTIGUOUS or FCP_LAYOUT_ZIGZAG */
+    uint32_t ranks, group; /* group: as problem.layout_group */
+    const fcp_deal *deals;
+    uint32_t deal_count;
+    const uint64_t *offsets[FCP_SIDES]; /* prefix sums of the sequences' tokens, sequences + 1 of them */
+} fcp_rule;
+/* The rule of a plan whose layout is one. The plan must be indexed. */
+fcp_rule fcp_rule_of(const fcp_plan *plan);
+/* How many ranks a group of a deal has. */
+static inline uint32_t fcp_rule_group(const fcp_rule *rule, const fcp_deal *deal) {
+    return rule->group == rule->ranks ? deal->ranks : rule->group;
+}
+/* How many tokens of a side each rank holds. parts: room for 2 ranks numbers. */
+void fcp_rule_tokens(const fcp_rule *rule, fcp_side side, uint64_t *parts, uint64_t *out_tokens);
+
+/* Where a walk along a side's tokens stands: in a part of what is cut. */
+typedef struct fcp_walk {
+    const fcp_rule *rule;
+    fcp_side side;
+    uint64_t first, end;     /* the sequences of the group it is in */
+    uint32_t rank, group;    /* first one of that group; how many it has */
+    uint64_t base;           /* contiguous: tokens before the group's; zigzag: before the sequence's */
+    /* what is cut: `total` tokens in `parts`; whole and rest: total / parts, total % parts */
+    uint64_t total, parts, whole, rest;
+    uint64_t part, begin, over, error; /* the part: tokens begin to over - 1; error: part * rest % parts */
+} fcp_walk;
+static inline fcp_walk fcp_walk_of(const fcp_rule *rule, fcp_side side) {
+    return (fcp_walk){.rule = rule, .side = side};
+}
+
+/* For the functions below: moves to the part that holds token `at`. */
+void fcp_walk_cut(fcp_walk *w, uint64_t total, uint64_t parts, uint64_t at);
+void fcp_walk_group(fcp_walk *w, uint64_t sequence);
+
+/* Goes to token `at` of a sequence. */
+static inline void fcp_walk_to(fcp_walk *w, uint64_t sequence, uint64_t at) {
+    const uint64_t *offsets = w->rule->offsets[w->side];
+    if (sequence < w->first || sequence >= w->end) fcp_walk_group(w, sequence);
+    uint64_t group = w->group;
+    if (w->rule->layout == FCP_LAYOUT_ZIGZAG) {
+        w->base = offsets[sequence];
+        fcp_walk_cut(w, offsets[sequence + 1] - offsets[sequence], 2 * group, at);
+        return;
+    }
+    w->base = offsets[w->first];
+    uint64_t x = offsets[sequence] + at - w->base;
+    if (w->parts && x >= w->begin && x < w->over) return;
+    fcp_walk_cut(w, offsets[w->end] - w->base, group, x);
+}
+/* The rank that holds the tokens where the walk stands. */
+static inline uint32_t fcp_walk_rank(const fcp_walk *w) {
+    return w->rank + (uint32_t)(w->part < w->group ? w->part : w->parts - 1 - w->part);
+}
+/* How far its run goes: the packed batch's token of that side that comes after it. */
+static inline uint64_t fcp_walk_end(const fcp_walk *w) { return w->base + w->over; }
+/* Goes on to the next part. There must be a token after this one. */
+static inline void fcp_walk_next(fcp_walk *w) {
+    if (w->total < w->parts) {
+        fcp_walk_cut(w, w->total, w->parts, w->over);
+        return;
+    }
+    w->error += w->rest;
+    if (w->error >= w->parts) w->error -= w->parts;
+    w->part++;
+    w->begin = w->over;
+    w->over += w->whole + (w->error + w->rest >= w->parts);
+}
+#endif
