@@ -29,7 +29,7 @@ summary_figures summary_derive(const fcp_plan *plan) {
         .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens),
         .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens),
     };
-    if (f.compute_floor < 1) f.compute_floor = 1;
+    if (f.compute_floor < 1 || s->bytes_moved || s->backward_bytes_moved) f.compute_floor = 1; /* blocks are divided */
     return f;
 }
 
