@@ -11,6 +11,7 @@ typedef struct small_example {
 static const small_example small_examples[] = {
     {"documents.fcp", "[500, 130 x 2, 40 x 6]", {0}},
     {"lambda.fcp", "[400, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
+    {"in_place.fcp", "[400, 150, 33]", {0}},
     {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
     {"ring.fcp", "[300, 130]", {0}},
     {"shared_question.fcp", "[400, 200]", {0}},
@@ -26,7 +27,6 @@ static const small_example small_examples[] = {
     {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
     {"packed_documents.fcp", "[500, 130, 40 x 6]", {0}},
-    {"in_place.fcp", "[500, 90, 40]", {0}},
     {"groups.fcp", "[300, 130, 90]", {"plan.layout=zigzag(group = 1)"}},
     {"micro_batches.fcp", "[300] on 0..1, [130, 90] on 1..2", {0}},
     {"relay.fcp", "[700]", {0}},
