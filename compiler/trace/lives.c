@@ -94,6 +94,7 @@ static void touch_transfers(lives *x, const sim_interval *i) {
     for (uint32_t n = launch->a; n < launch->a + launch->b; n++) { /* this rank's record of it */
         const fcp_transfer *t = &plan->transfers[n];
         if (t->fabric != fabric || t->dir != dir || t->peer != i->peer || t->block != i->block) continue;
+        if (t->block == FCP_NONE) continue; /* inputs or outputs: no slots */
         const bool ends = t->first + t->tokens >= plan->blocks[t->block].tokens;
         touch(x, i, t->cls, t->slot, dir == FCP_RECV && t->first == 0, dir == FCP_SEND && ends && is_partial(t->cls));
     }

@@ -165,6 +165,10 @@ typedef struct measured {
     collector *to;
 } measured;
 
+static uint64_t bytes_of(const measured *m, const fcp_transfer *t) {
+    return t->tokens * fcp_held_bytes(m->plan->problem, fcp_moved_holds(m->plan, t), (fcp_class)t->cls, m->pass);
+}
+
 /* The other side of a transfer: its record, of launch *out_launch. FCP_NONE: the peer has none, which no verified plan does. */
 static uint32_t other_side(const measured *m, uint32_t rank, const fcp_instr *launch, const fcp_transfer *t, uint32_t *out_launch) {
     *out_launch = m->launches[(uint64_t)t->peer * m->rounds + launch->c];
@@ -191,7 +195,7 @@ static void measure_launch(const measured *m, uint32_t rank, uint32_t instr) {
         if (start >= end) continue;
         collect(m->to, &(sim_interval){
             .start = start * PICOSECONDS, .end = end * PICOSECONDS, .ready = ready * PICOSECONDS,
-            .bytes = t->tokens * fcp_held_bytes(m->plan->problem, m->plan->blocks[t->block].holds, (fcp_class)t->cls, m->pass),
+            .bytes = bytes_of(m, t),
             .rank = rank, .pass = m->pass, .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL,
             .doing = t->dir == FCP_SEND ? SIM_SEND : SIM_RECV, .reason = sim_reason_of(m->plan, instr), .instr = instr,
             .cause = FCP_NONE, .transfer = t->dir == FCP_SEND || other == FCP_NONE ? n : other, .peer = t->peer, .stage = x->stage,
@@ -214,8 +218,7 @@ static void measure_compute(const measured *m, uint32_t rank, uint32_t instr, co
         if (launch) i.reason = sim_reason_of(m->plan, comm->first + launch - 1);
     }
     for (uint32_t n = x->a; x->op == FCP_OP_COPY && n < x->a + x->b; n++)
-        i.bytes += m->plan->transfers[n].tokens * fcp_held_bytes(m->plan->problem, m->plan->blocks[m->plan->transfers[n].block].holds,
-                                                                 (fcp_class)m->plan->transfers[n].cls, m->pass);
+        i.bytes += bytes_of(m, &m->plan->transfers[n]);
     collect(m->to, &i);
 }
 

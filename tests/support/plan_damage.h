@@ -78,8 +78,6 @@ static const damage kinds[] = {
     D(other_layout, E(LAYOUT)),
     D(other_group, E(LAYOUT)),
     D(wrong_group, FCP_E_PLAN_FORMAT),
-    D(other_deal, E(LAYOUT)),
-    D(deal_too_many_or_few, FCP_E_PLAN_FORMAT),
     D(copy_other_side, E(LAYOUT)),
     D(early_out, E(LAYOUT)),
     D(reuse_live_q_slot, E(SLOT), E(PRESENCE)),
@@ -125,6 +123,8 @@ static const damage kinds[] = {
     D(lose_score, FCP_E_PLAN_FORMAT),
     D(wrong_real, FCP_E_PLAN_FORMAT),
     D(wrong_sink, FCP_E_PLAN_FORMAT),
+    D(other_deal, E(LAYOUT)),
+    D(deal_too_many_or_few, FCP_E_PLAN_FORMAT),
 };
 #undef D
 #undef E

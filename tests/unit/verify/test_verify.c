@@ -94,7 +94,7 @@ static void subject(int number, tables *t) {
     fcp_plan_free(plan);
 }
 
-enum { KINDS = sizeof kinds / sizeof *kinds, TRIES = 12 + 4 };
+enum { KINDS = sizeof kinds / sizeof *kinds, TRIES = 16 };
 
 static bool named_right(const damage *k, fcp_code code) {
     for (size_t i = 0; i < sizeof k->codes / sizeof *k->codes && k->codes[i]; i++)
