@@ -32,6 +32,9 @@ enum {
 typedef struct light_edge {
     uint32_t edge, left, right; /* right: among all vertices */
 } light_edge;
+typedef struct half_edge {
+    uint32_t edge, other; /* other: the vertex at its other end */
+} half_edge;
 
 typedef struct layering {
     const bigraph *g;
@@ -43,8 +46,9 @@ typedef struct layering {
     uint32_t *degree, *inside;          /* per vertex: its edges in the layer, and in the light set */
     light_edge *may;                    /* the edges that may be light: by bucket, the largest first */
     uint32_t may_count;
-    uint32_t *first, *edges_of;         /* by vertex: its edges that may be light */
-    bool listed;                        /* these two are filled */
+    uint32_t *first;                    /* per vertex, + 1: where its edges that may be light begin */
+    half_edge *edges_of;
+    bool listed;                        /* first and edges_of are filled */
     uint32_t *cursor, *stack, *entered; /* per vertex: the search for a path */
     uint8_t *seen;
     uint32_t *starts;
@@ -155,8 +159,9 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i];
         if (s->bucket[e] >= from) continue;
-        s->edges_of[s->cursor[g->left[e]]++] = e;
-        s->edges_of[s->cursor[g->lefts + g->right[e]]++] = e;
+        uint32_t l = g->left[e], r = g->lefts + g->right[e];
+        s->edges_of[s->cursor[l]++] = (half_edge){e, r};
+        s->edges_of[s->cursor[r]++] = (half_edge){e, l};
     }
 }
 
@@ -176,9 +181,9 @@ static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
             if (!depth--) return false;
             continue;
         }
-        uint32_t e = s->edges_of[s->cursor[v]++];
-        uint32_t w = v < g->lefts ? g->lefts + g->right[e] : g->left[e];
-        if (s->light[e] != leaves || s->seen[w]) continue;
+        uint32_t e = s->edges_of[s->cursor[v]].edge, w = s->edges_of[s->cursor[v]].other;
+        s->cursor[v]++;
+        if (s->seen[w] || s->light[e] != leaves) continue;
         s->seen[w] = 1;
         s->entered[w] = e;
         s->stack[++depth] = w;
@@ -266,7 +271,7 @@ fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, u
     s.degree = ARENA_ZNEW(scratch, uint32_t, vertices);
     s.inside = ARENA_NEW(scratch, uint32_t, vertices);
     s.first = ARENA_NEW(scratch, uint32_t, (size_t)vertices + 1);
-    s.edges_of = ARENA_NEW(scratch, uint32_t, 2 * (size_t)g->edges);
+    s.edges_of = ARENA_NEW(scratch, half_edge, 2 * (size_t)g->edges);
     s.cursor = ARENA_NEW(scratch, uint32_t, vertices);
     s.stack = ARENA_NEW(scratch, uint32_t, vertices);
     s.entered = ARENA_NEW(scratch, uint32_t, vertices);
