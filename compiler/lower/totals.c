@@ -161,9 +161,9 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
     return FCP_OK;
 }
 
-uint64_t lower_memory_peak(const planning *x, const fcp_problem *fp) {
+memory_peak lower_memory_peak(const planning *x, const fcp_problem *fp) {
     const slots *s = x->slots;
-    uint64_t peak = 0;
+    memory_peak peak = {0};
     for (uint32_t r = 0; r < x->problem->ranks; r++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!x->program->passes[pass]) continue;
@@ -171,7 +171,7 @@ uint64_t lower_memory_peak(const planning *x, const fcp_problem *fp) {
             for (int cls = 0; cls < FCP_CLASSES; cls++) transient[cls] = s->count[cls][r];
             uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[FCP_QUERIES][r],
                                              s->home_tokens[FCP_KEYS][r], transient);
-            if (bytes > peak) peak = bytes;
+            if (bytes > peak.bytes) peak = (memory_peak){bytes, r, (fcp_pass)pass};
         }
     return peak;
 }
@@ -200,7 +200,7 @@ fcp_code lower_summary(planning *x, const fcp_problem *fp, fcp_summary *out) {
         uint64_t bytes = p->blocks[w->q_block].tokens * state;
         out->state_bytes += (w->flags & FCP_VISIT_FIRST ? 0 : bytes) + (w->flags & FCP_VISIT_LAST ? 0 : bytes);
     }
-    out->memory_peak_bytes = lower_memory_peak(x, fp);
+    out->memory_peak_bytes = lower_memory_peak(x, fp).bytes;
     fcp_code code = count_peers(x, &out->peers_max);
     return code ? code : count_traffic(x, fp, out);
 }
