@@ -6,6 +6,7 @@
  *
  *   sequences   how many queries and keys each sequence has, and at which position its queries begin
  *   pieces      stretches of one sequence: (sequence, start, length), grouped by block
+ *   deals       which ranks' callers hold which sequences, if the layout is a rule
  *   heads       ranges of heads: which heads a block's Q and KV are of
  *   blocks      what is placed and moved: a run of pieces of one range of heads, with a home rank and a home slot there
  *   tiles       the work: one Q block against one KV block, in the order of execution: by rank, stage, Q block
@@ -33,10 +34,10 @@
  * does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q or KV, and
  * queries and keys have a layout each. Starts of pieces count the tokens of their own side, from the sequence's first.
  *
- * LAYOUT. Which tokens the caller holds at which rank, and in which order, is a function of problem.layout,
- * problem.layout_group, the lengths and the homes; no table says it. layout.h states the rules of contiguous and zigzag.
- * Planned: rank r holds its home blocks, in block order; where a token has several blocks, of different heads, that of
- * the first range of heads counts.
+ * LAYOUT. Which tokens the caller holds at which rank, and in which order, is not listed. For contiguous and zigzag it
+ * follows from problem.layout, problem.layout_group, the deals and the lengths; layout.h states the rules. With planned
+ * there are no deals: rank r holds its home blocks, in block order. Where a token then has several blocks, of different
+ * heads, that of the first range of heads counts.
  *
  * BUNDLES. Classes IN and OUT move tokens between the rank whose caller holds them and their home. All tokens that the
  * caller holds at rank c and whose home is h are one bundle, in order of (block, offset in the block). In a split plan
@@ -323,12 +324,11 @@ typedef struct fcp_visit {
     uint16_t flags, pad;
 } fcp_visit;
 
-/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. */
+/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. The DEPENDENT rounds of
+ * a stage come before its INDEPENDENT ones. The stage of IN is 0. That of OUT is the last stage for units all of whose
+ * blocks are done before it, since these move while it is computed, and the number after it for all others. */
 typedef struct fcp_round {
-    uint32_t kind;
-    uint32_t stage; /* IN: 0. OUT: for units all of whose blocks are done before the last stage its number, since they
-                     * move while it is computed; for the others that number + 1. The DEPENDENT rounds of a stage come
-                     * before its INDEPENDENT ones. */
+    uint32_t kind, stage;
 } fcp_round;
 
 /* The compute queue has all but LAUNCH; the communication queue WAIT and LAUNCH. Slots are of the instruction's class.
@@ -383,8 +383,8 @@ typedef struct fcp_stream {
  * transfer begins at a multiple of fcp_unit_tokens of its class, and has as many tokens or ends the block. The units of a
  * block arrive in a slot in order.
  * IN and OUT move a unit of a bundle, tokens [first, first + tokens) of it: `block` is FCP_NONE, and `side` says which of
- * the two bundles of a split plan it is; else it is 0. Of an IN the sender is the caller's side, of an OUT the receiver
- * (fcp_at_caller). A COPY is listed once, as the caller's side. */
+ * the two bundles of a split plan it is; else it is 0. At the caller's end (fcp_at_caller) an IN is sent and an OUT is
+ * received. A COPY has only one end in the table: the caller's. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
@@ -475,9 +475,9 @@ struct fcp_plan {
 
 /* Fills what is derived from the tables. Called by the loader and the compiler. */
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
-/* The part of it that follows from the layout; the rest must be there. */
+/* Fills the part of it that follows from the layout. All other parts must have been filled. */
 fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err);
-/* Are there so many ranks as streams, in groups of equal size, and a layout that we know? */
+/* Are there as many ranks as the streams are for, in groups of equal size, and is the layout one that we know? */
 bool fcp_layout_is_sound(const fcp_plan *plan);
 
 /* The side whose positions index a field. */
@@ -542,7 +542,7 @@ static inline uint64_t fcp_side_length(const fcp_sequence *s, fcp_side side) {
 }
 /* The side whose tokens a block counts, and in whose bundles they are; queries, if it holds both. */
 static inline fcp_side fcp_side_of(const fcp_block *b) { return b->holds & FCP_HOLDS_Q ? FCP_QUERIES : FCP_KEYS; }
-/* What the block, or the bundle, holds of which a transfer moves tokens. */
+/* FCP_HOLDS_* of what a transfer moves tokens of: a block or a bundle. */
 static inline uint32_t fcp_moved_holds(const fcp_plan *p, const fcp_transfer *t) {
     if (t->cls != FCP_IN && t->cls != FCP_OUT) return p->blocks[t->block].holds;
     return fcp_plan_split(p) ? 1u << t->side : FCP_HOLDS_BOTH;
