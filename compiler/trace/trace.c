@@ -1,8 +1,8 @@
 /* trace.c: a timeline as a trace file: JSON of the Trace Event Format.
  *
  *   process  a rank
- *   thread   compute: instructions, and waits with their reasons; net and local: a slice for each launch and fabric, with what
- *            it sends and receives, from the first byte to the last
+ *   thread   compute: instructions, and waits with their reasons; net and local: a slice for each launch and fabric,
+ *            with what it sends and receives, from the first byte to the last
  *   arrows   from the slice that sends to the slice that receives, where both ranks are drawn
  *   counters slots in use by class, bytes in flight by fabric, bytes of memory
  *
@@ -117,7 +117,8 @@ static void compute_slice(pen *p, const sim_interval *i) {
         uint64_t pairs = 0, tiles = 0;
         for (uint32_t v = x->a; v < x->a + x->b; v++) {
             tiles += plan->visits[v].tiles;
-            for (uint32_t k = 0; k < plan->visits[v].tiles; k++) pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
+            for (uint32_t k = 0; k < plan->visits[v].tiles; k++)
+                pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
         }
         put_field(p, ",\"visits\":", x->b);
         put_field(p, ",\"tiles\":", tiles);
@@ -257,7 +258,8 @@ fcp_code trace_json(const timeline *t, text *out, fcp_error *err) {
             uint64_t next = end + 1;
             if (t->at[end].lane == SIM_LANE_COMPUTE) compute_slice(&p, &t->at[end]);
             else {
-                while (next < t->count && t->at[next].instr == t->at[end].instr && t->at[next].lane == t->at[end].lane) next++;
+                while (next < t->count && t->at[next].instr == t->at[end].instr && t->at[next].lane == t->at[end].lane)
+                    next++;
                 transfer_slice(&p, &t->at[end], next - end);
             }
             end = next;

@@ -21,7 +21,8 @@ typedef struct cu_resource_text_ *cu_resource_text;
 typedef int cu_device, cu_result;
 /* These are enumerations in CUDA's headers. Each has its own name here, so that tests/headers can compare each with
  * CUDA's. */
-typedef int cu_device_attribute, cu_function_attribute, cu_pointer_attribute, cu_capture_mode, cu_capture_status, cu_resource_type;
+typedef int cu_device_attribute, cu_function_attribute, cu_pointer_attribute, cu_capture_mode, cu_capture_status,
+    cu_resource_type;
 typedef int cu_map_type, cu_map_interleave, cu_map_swizzle, cu_map_promotion, cu_map_fill;
 typedef void cu_map; /* CUtensorMap: 128 bytes, aligned to 64 */
 

@@ -13,9 +13,10 @@
  *   zigzag      each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
  *               each, sequence after sequence.
  *
- * Example: sequences of 4, 8, 8 and 12 tokens on 4 ranks, group = 2. The middles are 2, 8, 16 and 26 of 32, so group 0 has
- * the first two sequences. Contiguous: rank 0 has the first sequence and two tokens of the second, rank 1 the other six;
- * ranks 2 and 3 share 20 tokens. Zigzag: of the second sequence rank 0 has tokens 0, 1, 6 and 7, rank 1 has 2 to 5.
+ * Example: sequences of 4, 8, 8 and 12 tokens on 4 ranks, group = 2. The middles are 2, 8, 16 and 26 of 32, so group 0
+ * has the first two sequences. Contiguous: rank 0 has the first sequence and two tokens of the second, rank 1 the other
+ * six; ranks 2 and 3 share 20 tokens. Zigzag: of the second sequence rank 0 has tokens 0, 1, 6 and 7, rank 1 has 2 to
+ * 5.
  *
  * In a split plan queries and keys are cut by themselves. A sequence's queries and keys are in the same group.
  */

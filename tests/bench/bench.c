@@ -1,4 +1,5 @@
-/* bench.c: runs the benchmarks and prints a table: figure, goal, met or MISSED. Usage: bench [GROUP | PART-OF-A-ROW'S-NAME]
+/* bench.c: runs the benchmarks and prints a table: figure, goal, met or MISSED. Usage: bench [GROUP |
+ * PART-OF-A-ROW'S-NAME]
  *
  * Groups are the tests/bench/bench_*.c files. A name that is no group runs all and prints the rows that contain it.
  */

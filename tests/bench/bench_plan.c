@@ -4,8 +4,8 @@
  * runs in one process, the first included. The clock covers fcpc_plan (the verifier in it) and fcp_plan_save.
  *
  * Who plans from the command line pays for the start of a process, for pages that no earlier call has touched, and for
- * reading the list. That is the first call: `fcpc -q --lengths LIST PROGRAM -o PLAN`, a process each time, the median of
- * several. It is compared by processor time, which other work on the machine disturbs least.
+ * reading the list. That is the first call: `fcpc -q --lengths LIST PROGRAM -o PLAN`, a process each time, the median
+ * of several. It is compared by processor time, which other work on the machine disturbs least.
  */
 #include <fcntl.h>
 #include <libgen.h>
@@ -187,8 +187,8 @@ static bool find_fcpc(char path[PATH_MAX]) {
 }
 
 /* First calls, from the command line. */
-static fcp_code measure_first(const size *z, const char *source, const uint64_t *lengths, size_t count, const char *plan,
-                              result *out) {
+static fcp_code measure_first(const size *z, const char *source, const uint64_t *lengths, size_t count,
+                              const char *plan, result *out) {
     extern char **environ;
     char fcpc[PATH_MAX], program[600], list[600];
     double processor[FIRST_RUNS], wall[FIRST_RUNS];
@@ -235,7 +235,8 @@ static fcp_code child(const size *z, result *out) {
     size_t one = z->sequences, count;
     uint64_t *batch = z->sequences ? malloc(one * sizeof *batch) : NULL;
     for (size_t i = 0; batch && i < one; i++) batch[i] = 16;
-    if (!z->sequences) batch = workload_lengths(z->workload, (uint64_t)z->nodes * 8 / z->copies * 32768, &one, &out->drawn);
+    if (!z->sequences)
+        batch = workload_lengths(z->workload, (uint64_t)z->nodes * 8 / z->copies * 32768, &one, &out->drawn);
     uint64_t *lengths = batch ? calloc(one * z->copies, sizeof *lengths) : NULL;
     if (!lengths) return FCP_E_NO_MEMORY;
     for (count = 0; count < one * z->copies; count++) lengths[count] = batch[count % one];
@@ -298,14 +299,16 @@ static void rows(const size *z, const result *r) {
     double unit = seconds ? 1 : 1000;
     goal[0] = 0;
     if (z->goal_s > 0) snprintf(goal, sizeof goal, "<= %g %s", z->goal_s * unit, seconds ? "s" : "ms");
-    snprintf(note, sizeof note, "classify %.1f, place %.1f, colour %.1f, schedule %.1f, verify %.1f, write %.1f ms; processor time %.1f ms%s",
-             r->times.classify * 1e3, r->times.place * 1e3, r->times.colour * 1e3, r->times.schedule * 1e3,
-             r->times.verify * 1e3, r->write * 1e3, r->processor * 1e3, from);
+    snprintf(
+        note, sizeof note,
+        "classify %.1f, place %.1f, colour %.1f, schedule %.1f, verify %.1f, write %.1f ms; processor time %.1f ms%s",
+        r->times.classify * 1e3, r->times.place * 1e3, r->times.colour * 1e3, r->times.schedule * 1e3,
+        r->times.verify * 1e3, r->write * 1e3, r->processor * 1e3, from);
     bench_row(name, r->seconds * unit, seconds ? "s" : "ms", goal, r->seconds <= z->goal_s, note);
     if (z->first) {
         snprintf(name, sizeof name, "plan %s, first call / a warm one", z->name);
-        snprintf(note, sizeof note, "processor time %.1f / %.1f ms; wall %.1f / %.1f ms; from the command line", r->first * 1e3,
-                 r->processor * 1e3, r->first_seconds * 1e3, r->seconds * 1e3);
+        snprintf(note, sizeof note, "processor time %.1f / %.1f ms; wall %.1f / %.1f ms; from the command line",
+                 r->first * 1e3, r->processor * 1e3, r->first_seconds * 1e3, r->seconds * 1e3);
         bench_row(name, r->first / r->processor, "x", "<= 1.3", r->first <= 1.3 * r->processor, note);
     }
     if (z->goal_bytes >= 1073741824) snprintf(goal, sizeof goal, "<= %g GiB", z->goal_bytes / 1073741824);

@@ -1,5 +1,6 @@
-/* bench_sim.c: the simulator: how long predicting takes, and how near its kernel model is to published rows that its fit has not
- * seen. tests/bench/cudnn_h200.csv holds those rows. Times are of processors, the median of several runs. */
+/* bench_sim.c: the simulator: how long predicting takes, and how near its kernel model is to published rows that its
+ * fit has not seen. tests/bench/cudnn_h200.csv holds those rows. Times are of processors, the median of several
+ * runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static fcp_plan *plan_of(const char *workload, uint32_t nodes, uint32_t copies, 
     return plan;
 }
 
-static void measure(const fcp_plan *plan, const char *name, const sim_options *options, int runs, const char *goal, double goal_s, bool drawn) {
+static void measure(const fcp_plan *plan, const char *name, const sim_options *options, int runs, const char *goal,
+                    double goal_s, bool drawn) {
     double times[51];
     char note[160];
     sim_profile profile;
@@ -57,8 +59,8 @@ static void measure(const fcp_plan *plan, const char *name, const sim_options *o
         return;
     }
     double time = bench_median(times, runs);
-    snprintf(note, sizeof note, "predicts %.3f and %.3f ms; %s", 1e-9 * (double)r.pass[0].makespan, 1e-9 * (double)r.pass[1].makespan,
-             drawn ? "lengths were drawn" : "wlbllm lengths");
+    snprintf(note, sizeof note, "predicts %.3f and %.3f ms; %s", 1e-9 * (double)r.pass[0].makespan,
+             1e-9 * (double)r.pass[1].makespan, drawn ? "lengths were drawn" : "wlbllm lengths");
     bench_row(name, 1e3 * time, "ms", goal, time <= goal_s, note);
 }
 
@@ -78,7 +80,8 @@ static void measure_sizes(void) {
             continue;
         }
         measure(plan, sizes[i].name, NULL, sizes[i].runs, sizes[i].goal, sizes[i].goal_s, drawn);
-        if (sizes[i].copies == 1) measure(plan, events, &(sim_options){.network = SIM_NETWORK_PULLS, .seed = 1}, 3, "", 0, drawn);
+        if (sizes[i].copies == 1)
+            measure(plan, events, &(sim_options){.network = SIM_NETWORK_PULLS, .seed = 1}, 3, "", 0, drawn);
         fcp_plan_free(plan);
     }
 }
@@ -90,12 +93,15 @@ static void measure_model(void) {
     text rows = {0};
     fcp_error err = {.message = "cannot be read"};
     bool good = !text_read(&rows, "tests/bench/cudnn_h200.csv", 1 << 20) && rows.size &&
-                !calibrate_read("cudnn_h200.csv", rows.at, rows.size, &memory, &x, &err) && !calibrate_fit_rows(&x, 5, &err);
+                !calibrate_read("cudnn_h200.csv", rows.at, rows.size, &memory, &x, &err) &&
+                !calibrate_fit_rows(&x, 5, &err);
     for (uint32_t i = 0; good && i < x.fit_count; i++) {
         char name[80], note[120];
-        snprintf(name, sizeof name, "kernel model, %s, rows of cuDNN that are held out", fcp_pass_names[x.fits[i].pass]);
+        snprintf(name, sizeof name, "kernel model, %s, rows of cuDNN that are held out",
+                 fcp_pass_names[x.fits[i].pass]);
         snprintf(note, sizeof note, "the largest of 5; fitted to 5 others, at most %.1f %%", 100 * x.fits[i].worst);
-        bench_row(name, 100 * x.fits[i].worst_held_out, "%", goals[x.fits[i].pass].goal, x.fits[i].worst_held_out <= goals[x.fits[i].pass].most, note);
+        bench_row(name, 100 * x.fits[i].worst_held_out, "%", goals[x.fits[i].pass].goal,
+                  x.fits[i].worst_held_out <= goals[x.fits[i].pass].most, note);
     }
     if (!good) bench_row("kernel model, rows of cuDNN that are held out", 0, "%", "<= 2 %", false, err.message);
     text_free(&rows);

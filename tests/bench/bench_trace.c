@@ -1,5 +1,6 @@
-/* bench_trace.c: pictures of time: the trace of 256 ranks and both passes written to a file, with the simulation that it shows;
- * and the page of the same plan: its size, how long it takes to make, and, where there is Chromium, when it first paints. */
+/* bench_trace.c: pictures of time: the trace of 256 ranks and both passes written to a file, with the simulation that
+ * it shows; and the page of the same plan: its size, how long it takes to make, and, where there is Chromium, when it
+ * first paints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,8 @@ static fcp_plan *make_plan(bool *out_drawn) {
     uint64_t *lengths = workload_lengths("wlbllm-256x32k", 256 * 32768, &count, out_drawn);
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
-    if (lengths && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, NULL, &program)) fcpc_plan(program, lengths, count, NULL, NULL, NULL, &plan);
+    if (lengths && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, NULL, &program))
+        fcpc_plan(program, lengths, count, NULL, NULL, NULL, &plan);
     fcpc_program_free(program);
     free(lengths);
     return plan;
@@ -52,7 +54,8 @@ static void bench_file(const fcp_plan *plan, const char *from) {
         text out = {0};
         double begin = bench_now();
         ok = !sim_profile_find("h200", &profile, NULL) && !simulate(plan, &profile, NULL, &memory, &result, NULL) &&
-             !timeline_predict(plan, &profile, NULL, &result, "all", &memory, &t, NULL) && !trace_json(&t, &out, NULL) && write_file(path, out.at, out.size);
+             !timeline_predict(plan, &profile, NULL, &result, "all", &memory, &t, NULL) &&
+             !trace_json(&t, &out, NULL) && write_file(path, out.at, out.size);
         times[i] = bench_now() - begin;
         size = out.size;
         text_free(&out);
@@ -61,15 +64,18 @@ static void bench_file(const fcp_plan *plan, const char *from) {
     used = clock() - used;
     remove(path);
     double ms = ok ? 1e3 * bench_median(times, RUNS) : 0;
-    snprintf(note, sizeof note, "%.1f MB, all ranks, simulated twice; processor time %.0f ms%s", (double)size * 1e-6, 1e3 * (double)used / CLOCKS_PER_SEC / RUNS, from);
-    bench_row("trace of 256 ranks, simulated and written", ms, "ms", "<= 300 ms", ok && ms <= 300, ok ? note : "failed");
+    snprintf(note, sizeof note, "%.1f MB, all ranks, simulated twice; processor time %.0f ms%s", (double)size * 1e-6,
+             1e3 * (double)used / CLOCKS_PER_SEC / RUNS, from);
+    bench_row("trace of 256 ranks, simulated and written", ms, "ms", "<= 300 ms", ok && ms <= 300,
+              ok ? note : "failed");
 }
 
-/* When a page first paints, in milliseconds from the beginning of its loading; 0: nobody can tell. A copy of it says so on its
- * console: without the policy, which would not let the script in. */
+/* When a page first paints, in milliseconds from the beginning of its loading; 0: nobody can tell. A copy of it says so
+ * on its console: without the policy, which would not let the script in. */
 static double paint(const char *chromium, const char *page) {
-    static const char script[] = "<script>new PerformanceObserver(l => l.getEntries().forEach(e => console.log(e.name + '=' + e.startTime)))"
-                                 ".observe({type: 'paint', buffered: true})</script>";
+    static const char script[] =
+        "<script>new PerformanceObserver(l => l.getEntries().forEach(e => console.log(e.name + '=' + e.startTime)))"
+        ".observe({type: 'paint', buffered: true})</script>";
     char path[512], folder[512], command[3200], line[1000];
     double found = 0;
     temporary(path, "page.html");
@@ -99,7 +105,8 @@ static void bench_page(const fcp_plan *plan, const char *from) {
     for (int i = 0; i < RUNS; i++) {
         double begin = bench_now();
         free(page);
-        if (fcpc_show_html(plan, NULL, &page, NULL)) return bench_row("page of 256 ranks, size", 0, "MB", "<= 2 MB", false, "failed");
+        if (fcpc_show_html(plan, NULL, &page, NULL))
+            return bench_row("page of 256 ranks, size", 0, "MB", "<= 2 MB", false, "failed");
         times[i] = bench_now() - begin;
     }
     double megabytes = (double)strlen(page) * 1e-6;
@@ -111,7 +118,8 @@ static void bench_page(const fcp_plan *plan, const char *from) {
         double paints[PAINTS], seconds;
         for (int i = 0; i < PAINTS; i++) paints[i] = 1e-3 * paint(chromium, page);
         seconds = bench_median(paints, PAINTS);
-        bench_row(name, seconds, "s", "<= 1 s", seconds > 0 && seconds <= 1, seconds > 0 ? "a new profile each time" : "it does not say");
+        bench_row(name, seconds, "s", "<= 1 s", seconds > 0 && seconds <= 1,
+                  seconds > 0 ? "a new profile each time" : "it does not say");
     } else bench_row(name, 0, "s", "<= 1 s", false, "there is no Chromium");
     free(page);
 }

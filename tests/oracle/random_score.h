@@ -1,8 +1,9 @@
 /* random_score.h: random scores and sinks for random programs, with a meaning of their own.
  *
- * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, together with its derivative
- * by s, which it finds node by node, by the rules of calculus. Scores are tame: finite, continuous in s, and not steep; where
- * they have a kink, no logit is likely to lie. random_program.h includes this file, and has its dice. */
+ * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, together with its
+ * derivative by s, which it finds node by node, by the rules of calculus. Scores are tame: finite, continuous in s, and
+ * not steep; where they have a kink, no logit is likely to lie. random_program.h includes this file, and has its
+ * dice. */
 #ifndef RANDOM_SCORE_H
 #define RANDOM_SCORE_H
 #include <math.h>

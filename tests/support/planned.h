@@ -1,4 +1,5 @@
-/* planned.h: runs a program's text through the planner up to the slots, for tests that look at what each pass has made. */
+/* planned.h: runs a program's text through the planner up to the slots, for tests that look at what each pass has
+ * made. */
 #ifndef PLANNED_H
 #define PLANNED_H
 #include <criterion/criterion.h>

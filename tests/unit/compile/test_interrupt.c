@@ -120,8 +120,8 @@ Test(interrupt, at_every_question) {
     cr_assert_geq(questions, 15 * 40);
 }
 
-/* A large plan asks often: the aim is 0.2 seconds between two questions. The test allows ten times that, since machines differ;
- * a pass that does not ask takes longer. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
+/* A large plan asks often: the aim is 0.2 seconds between two questions. The test allows ten times that, since machines
+ * differ; a pass that does not ask takes longer. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
 Test(interrupt, asks_often, .timeout = 600) {
     const char *nodes = getenv("FCPC_STOP_NODES");
     static const char *const strategies[] = {"fcp", "fcp; layout = contiguous", "zigzag", "fcp"};
@@ -142,7 +142,9 @@ Test(interrupt, asks_often, .timeout = 600) {
         fcp_plan *plan = NULL;
         cr_assert_eq(plan_until(program, by, 0, &plan), FCP_OK);
         cr_expect_leq(stop.longest, 2.0, "%s: %.3f seconds between two questions", strategies[i], stop.longest);
-        if (nodes) fprintf(stderr, "%s: %lu questions, at most %.3f s apart\n", strategies[i], (unsigned long)stop.asked, stop.longest);
+        if (nodes)
+            fprintf(stderr, "%s: %lu questions, at most %.3f s apart\n", strategies[i], (unsigned long)stop.asked,
+                    stop.longest);
         fcp_plan_free(plan);
         fcpc_program_free(program);
         fcpc_diagnostics_free(d);

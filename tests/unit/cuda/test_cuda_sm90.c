@@ -18,7 +18,8 @@ static standin *stand_hopper(int devices) {
 
 /* Every pass `times` times, judged; returns how many kernels were given maps. */
 static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, int times, const char *what) {
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -90,7 +91,8 @@ Test(cuda_sm90, others) {
 /* A plan after another on the same ranks, whose memory stays: maps are made where the memory is. */
 Test(cuda_sm90, rebind) {
     standin *x = stand_hopper(2);
-    fcp_plan *plan = gpu_plan("small", small, NULL, 0), *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0),
+             *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session;
     fcp_error err = {0};

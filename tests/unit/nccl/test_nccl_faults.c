@@ -11,8 +11,8 @@ typedef struct failing {
     char what[60];
 } failing;
 
-/* Of each, every rank but those of `except` ends with an error, in which are all of `parts`. Without timeout_s none waits for
- * long; those that do, do so side by side. */
+/* Of each, every rank but those of `except` ends with an error, in which are all of `parts`. Without timeout_s none
+ * waits for long; those that do, do so side by side. */
 static void all_fail(failing *all, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         all[i].s = process_shared_make();
@@ -29,8 +29,8 @@ static void all_fail(failing *all, unsigned count) {
             if (f->except >> r & 1) continue;
             cr_assert(w->code != FCP_OK, "%s: rank %u ends well", f->what, r);
             for (int k = 0; f->parts[k]; k++)
-                cr_assert(strstr(w->err.message, f->parts[k]), "%s: rank %u: \"%s\" is not in: %s", f->what, r, f->parts[k],
-                          w->err.message);
+                cr_assert(strstr(w->err.message, f->parts[k]), "%s: rank %u: \"%s\" is not in: %s", f->what, r,
+                          f->parts[k], w->err.message);
         }
         process_shared_end(s, f->except != 0);
     }
@@ -40,7 +40,8 @@ static const char *const in_a_pass[] = {"rank ", " pass", "stage ", "instruction
 /* Or between passes, or where tensors are moved before or behind "every instruction". */
 static const char *const about_a_pass[] = {"rank ", " pass", "instruction", NULL};
 
-/* A rank dies, is stopped, or gets no further on its device, in a pass: with and without graphs, noticed by NCCL or not. */
+/* A rank dies, is stopped, or gets no further on its device, in a pass: with and without graphs, noticed by NCCL or
+ * not. */
 Test(nccl_faults, a_rank_dies_stops_stalls) {
     static const int faults[] = {STANDIN_DIES, STANDIN_DIES, STANDIN_STOPS, STANDIN_STALLS};
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
@@ -122,8 +123,8 @@ Test(nccl_faults, a_device_hangs) {
     fcp_plan_free(plan);
 }
 
-/* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the others
- * with it, whose later runs need it. */
+/* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the
+ * others with it, whose later runs need it. */
 Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[6];
@@ -151,9 +152,10 @@ Test(nccl_faults, a_rank_is_missing) {
 }
 
 Test(nccl_faults, ranks_that_differ) {
-    static const char *const plans[] = {"rank 1 has another plan than rank 0", NULL}, *const graphs[] = {"rank 1 is to make graphs from run 7 on", NULL},
-                      *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL}, *const old[] = {"2.19", NULL},
-                      *const later[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
+    static const char *const plans[] = {"rank 1 has another plan than rank 0", NULL},
+                             *const graphs[] = {"rank 1 is to make graphs from run 7 on", NULL},
+                             *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL},
+                             *const old[] = {"2.19", NULL}, *const later[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
     fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", ""), *other = make_plan("causal", 2, 1, "300, 131", "");
     failing all[] = {
         {.x = {.plan = plan, .other = other, .odd = 1, .times = 1, .idle = true}, .parts = plans, .what = "two plans"},
@@ -169,8 +171,8 @@ Test(nccl_faults, ranks_that_differ) {
     fcp_plan_free(other);
 }
 
-/* Every call of one rank fails once (`times` of them, each `fault`-th), of NCCL's or of the driver's: it ends with an error,
- * the other too or with none, nothing is left and nothing hangs. */
+/* Every call of one rank fails once (`times` of them, each `fault`-th), of NCCL's or of the driver's: it ends with an
+ * error, the other too or with none, nothing is left and nothing hangs. */
 enum { FAILED = 5, OTHERS = 6, LAST = 7 };
 static void fail_calls(process *p) {
     const task *x = p->argument;
@@ -188,7 +190,8 @@ static void fail_calls(process *p) {
         for (int i = 0; i < 2 && !code; i++) code = run_passes(p, session, 0, &err);
         fcp_session_free(session);
         if (code) {
-            CHECK(p, strstr(err.message, "rank ") || (odd && !x->driver && at == 1) || (odd && x->driver), "call %d: %s", at, err.message);
+            CHECK(p, strstr(err.message, "rank ") || (odd && !x->driver && at == 1) || (odd && x->driver),
+                  "call %d: %s", at, err.message);
             atomic_fetch_add(&p->shared->counter[odd ? FAILED : OTHERS], 1);
         }
         CHECK(p, p->cuda->live == 0, "call %d: %ld objects are left; %s", at, p->cuda->live, err.message);

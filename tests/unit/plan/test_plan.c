@@ -435,7 +435,8 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5, .holds = FCP_HOLDS_BOTH});
     for (int i = 0; i < 3; i++) PUSH(&t, round_starts, 0);
     PUSH(&t, transfers, (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
-    PUSH(&t, transfers, (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
+    PUSH(&t, transfers,
+         (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 0, .b = 1});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 1, .b = 1});
     for (uint32_t i = 0; i < 4; i++) PUSH(&t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
@@ -557,7 +558,8 @@ Test(dump, chunks_join) {
     tables t;
     hand_make(&t);
     for (uint32_t i = 0; i < 20000; i++) PUSH(&t, source, i % 50 ? 'x' : '\n');
-    for (uint32_t i = 0; i < 5000; i++) PUSH(&t, pieces, (fcp_piece){.sequence = i, .length = i, .start = UINT64_MAX - i});
+    for (uint32_t i = 0; i < 5000; i++)
+        PUSH(&t, pieces, (fcp_piece){.sequence = i, .length = i, .start = UINT64_MAX - i});
     for (int json = 0; json < 2; json++) {
         text out = {0};
         cr_assert_eq(fcp_plan_dump(tables_plan(&t), json, collect, &out, NULL), FCP_OK);

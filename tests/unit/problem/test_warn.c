@@ -72,7 +72,8 @@ Test(blind, random_masks) {
         cells_counts counts;
         static const int64_t lengths[] = {150, 97, 20};
         bool faults = false;
-        for (int i = 0; i < 3; i++) faults |= cells_count(c, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &counts, NULL) != FCP_OK;
+        for (int i = 0; i < 3; i++)
+            faults |= cells_count(c, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &counts, NULL) != FCP_OK;
         if (!faults) asked++, found += agrees(mask, 2, lengths, 3);
         cells_free(c);
         free(nodes);
@@ -242,7 +243,9 @@ Test(warn, queries_of_every_sequence) {
             snprintf(text, sizeof text, "batch { lengths = [%s] }\nmask m = %s\nplan { mask = m }", lengths,
                      conditions[i]);
             char *said = says(text);
-            if (pairs) cr_expect_eq(said_queries(said), want, "%s\n%u, not %d:\n%s", text, said_queries(said), (int)want, said);
+            if (pairs)
+                cr_expect_eq(said_queries(said), want, "%s\n%u, not %d:\n%s", text, said_queries(said), (int)want,
+                             said);
             free(said);
         }
 }
@@ -299,7 +302,9 @@ Test(warn, no_structure) {
         cr_assert_eq(at != NULL, cases[i].slow, "%s", said);
         unsigned long long pairs = 0;
         const uint64_t all = 20480 * 20480;
-        if (at) cr_assert_eq(sscanf(at, "m makes planning slow: %llu of its pairs had to be looked at one by one", &pairs), 1);
+        if (at)
+            cr_assert_eq(sscanf(at, "m makes planning slow: %llu of its pairs had to be looked at one by one", &pairs),
+                         1);
         if (at) cr_expect(pairs > all * 95 / 100 && pairs <= all * 101 / 100, "%llu", pairs);
         cr_expect(progress.done <= pairs && progress.done >= pairs / 100 * 98, "%llu of %llu",
                   (unsigned long long)progress.done, pairs);
