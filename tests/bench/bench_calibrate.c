@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
@@ -42,27 +41,11 @@ static const program unseen[] = {{"causal, 3000 tokens", "causal", "3000", 1, ""
 
 static fcp_plan *make_plan(const program *p) {
     char source[600];
-    fcp_plan *plan = NULL;
-    fcpc_program *made = NULL;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
     snprintf(source, sizeof source,
              "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = fp32 }\ncluster { gpus = %u; gpu = cpu }\nbatch { lengths = [%s] }\n"
              "plan { mask = %s; layout = planned; passes = forward, backward%s }\n",
              HEADS, HEADS, HEAD_DIM, p->ranks, p->lengths, p->mask, p->more);
-    if (!fcpc_parse_text("bench", source, strlen(source), NULL, d, &made))
-        fcpc_plan(made, NULL, 0, NULL, d, NULL, &plan);
-    char *said = plan ? NULL : fcpc_diagnostics_render(d, false);
-    if (said) fprintf(stderr, "%s", said);
-    free(said);
-    fcpc_program_free(made);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
-
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return bench_plan_of(source, NULL, 0);
 }
 
 /* What a plan takes, in seconds: of processors, all ranks together; and on the wall. */
@@ -84,9 +67,9 @@ static bool measure(const fcp_plan *plan, times *out, fcp_error *err) {
     if (good) fcp_packed_draw(&shape, (1u << FCP_TENSORS) - 1, 1, &packed);
     for (int run = 0; run < RUNS && good; run++)
         for (int pass = 0; pass < FCP_PASSES && good; pass++) {
-            double wall = 0, begin = processor_now();
+            double wall = 0, begin = bench_processor();
             good = !fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, &wall, err);
-            double processor = processor_now() - begin;
+            double processor = bench_processor() - begin;
             if (!run || processor < out->processor[pass]) out->processor[pass] = processor;
             if (!run || wall < out->wall[pass]) out->wall[pass] = wall;
         }

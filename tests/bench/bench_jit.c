@@ -16,11 +16,6 @@ static const char program_text[] =
     "model { heads = 32; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { nodes = 1; gpus = 8 }\n"
     "batch { lengths = [32K, 8K x 4] }\nplan { mask = lambda; block = 2K }\n";
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* What is measured: a pass with the skeletons for mma.sync, or for sm_90a, of one source; or the sources of both passes
  * as a session has them, side by side. */
 typedef struct measured {
@@ -88,9 +83,9 @@ static void one(const fcp_plan *plan, const measured *m, const char *folder) {
                  1e3 * made);
         if (cold >= 0) bench_row(row_name(name, m->what, false), cold, "s", "<= 1 s", cold <= 1, note);
         for (int i = 0; i < RUNS; i++) hits[i] = compile(folder, sources, true);
-        qsort(hits, RUNS, sizeof *hits, by_value);
+        const double hit = bench_median(hits, RUNS);
         if (hits[0] >= 0)
-            bench_row(row_name(name, m->what, true), 1e3 * hits[RUNS / 2], "ms", "<= 5 ms", hits[RUNS / 2] <= 0.005,
+            bench_row(row_name(name, m->what, true), 1e3 * hit, "ms", "<= 5 ms", hit <= 0.005,
                       "a session of its own");
     }
     free(sources[0]);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compiler/compile.h"
 #include "tests/bench/bench.h"
@@ -47,12 +46,6 @@ typedef struct seen {
     bool good;
 } seen;
 
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Looks at what the passes made; what they make of it later does not matter here. */
 static void look(void *context, const planning *x) {
     seen *s = context;
@@ -64,9 +57,9 @@ static void look(void *context, const planning *x) {
         arena scratch = {0};
         cad_shares shares;
         arena_reset(&keep);
-        double start = processor_now();
+        double start = bench_processor();
         code = cad_divide(&x->division->in, &keep, &scratch, &shares);
-        times[i] = processor_now() - start;
+        times[i] = bench_processor() - start;
         arena_free(&scratch);
     }
     cad_input in = x->division->in;

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
@@ -59,22 +58,6 @@ typedef struct result {
     uint64_t plan_bytes, peak_bytes;
     double round_ratio[FCP_FABRICS]; /* sum of round maxima over the heaviest rank's bytes; 0: the fabric is not used */
 } result;
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Peak resident memory of this process since reset_peak. */
 static uint64_t peak_bytes(void) {
@@ -137,14 +120,14 @@ static fcp_code measure(const size *z, const fcpc_program *program, const uint64
         fcpc_diagnostics *d = fcpc_diagnostics_new();
         fcp_plan *plan = NULL;
         unlink(path); /* what is timed is a compile to a new file, not the end of an old one */
-        double start = bench_now(), start_processor = processor_now();
+        double start = bench_now(), start_processor = bench_processor();
         code = fcpc_plan(program, lengths, count, NULL, d, &times[i], &plan);
         double planned = bench_now();
         fcp_error err = {0};
         if (code == FCP_OK) code = fcp_plan_save(plan, path, &err);
         double end = bench_now();
         seconds[i] = unsorted[i] = end - start;
-        processor[i] = processor_now() - start_processor;
+        processor[i] = bench_processor() - start_processor;
         writes[i] = end - planned;
         if (code != FCP_OK) {
             char *text = fcpc_diagnostics_render(d, false);
@@ -168,12 +151,12 @@ static fcp_code measure(const size *z, const fcpc_program *program, const uint64
         fcp_plan_free(plan);
     }
     if (code != FCP_OK) return code;
-    out->seconds = median(seconds, z->runs);
+    out->seconds = bench_median(seconds, z->runs);
     for (int i = 0; i < z->runs; i++) /* the phases of the run that is the median */
         if (unsorted[i] == out->seconds) out->times = times[i];
-    out->processor = median(processor, z->runs);
-    out->write = median(writes, z->runs);
-    if (z->load) out->load = median(loads, z->runs);
+    out->processor = bench_median(processor, z->runs);
+    out->write = bench_median(writes, z->runs);
+    if (z->load) out->load = bench_median(loads, z->runs);
     return FCP_OK;
 }
 
@@ -220,8 +203,8 @@ static fcp_code measure_first(const size *z, const char *source, const uint64_t 
     unlink(program);
     unlink(list);
     if (code) return code;
-    out->first = median(processor, FIRST_RUNS);
-    out->first_seconds = median(wall, FIRST_RUNS);
+    out->first = bench_median(processor, FIRST_RUNS);
+    out->first_seconds = bench_median(wall, FIRST_RUNS);
     return FCP_OK;
 }
 

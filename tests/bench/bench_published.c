@@ -26,20 +26,6 @@
 #include "compiler/simulate/simulate.h"
 #include "tests/bench/bench.h"
 
-static fcp_plan *plan_of(const char *source) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    if (!fcpc_parse_text("bench", source, strlen(source), NULL, d, &program))
-        fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    char *said = plan ? NULL : fcpc_diagnostics_render(d, false);
-    if (said) fprintf(stderr, "%s", said);
-    free(said);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
-
 /* Seconds of a pass; *out_mean: of its computing, spread evenly. 0: it failed. */
 static double seconds(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
                       double *out_mean, double *out_flops) {
@@ -85,7 +71,7 @@ static fcp_plan *fcp_plan_of(unsigned median, unsigned coalesce) {
              "batch { lengths = lognormal(median = %u, sigma = 1.5, tokens = 4M, max = 512K) }\n"
              "plan { mask = causal; block = 4K; layout = contiguous; strategy = fcp(coalesce = %u, buffers = 3); margin = 6; passes = forward, backward }\n",
              median, coalesce);
-    return plan_of(source);
+    return bench_plan_of(source, NULL, 0);
 }
 
 /* The rows' times over the ideal: the kernel alone, whole tiles in one launch on all multiprocessors, spread evenly. */
@@ -178,7 +164,7 @@ static double magi_rate(unsigned gpus, const sim_profile *profile) {
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %u; gpus = 8; gpu = h100; inter = 50 GB/s }\n"
              "batch { lengths = [%u] }\nplan { mask = causal; block = 2K; layout = planned; strategy = fcp; passes = forward }\n", gpus / 8, gpus * 8192);
-    fcp_plan *plan = plan_of(source);
+    fcp_plan *plan = bench_plan_of(source, NULL, 0);
     double time = seconds(plan, FCP_FORWARD, profile, NULL, NULL, &flops);
     fcp_plan_free(plan);
     return time > 0 ? flops / time / gpus * 1e-12 : 0;

@@ -4,19 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compiler/fcpc.h"
 #include "compiler/base/text.h"
 #include "compiler/simulate/calibrate.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/workload.h"
-
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static fcp_plan *plan_of(const char *workload, uint32_t nodes, uint32_t copies, bool *out_drawn) {
     char source[400];
@@ -28,13 +21,7 @@ static fcp_plan *plan_of(const char *workload, uint32_t nodes, uint32_t copies, 
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { nodes = %u; gpus = 8; gpu = h200 }\n"
              "plan { mask = causal; block = 2K; strategy = fcp; passes = forward, backward }\n", nodes);
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("bench", source, strlen(source), NULL, d, &program);
-    if (!code && lengths) fcpc_plan(program, lengths, one * copies, NULL, d, NULL, &plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
+    fcp_plan *plan = lengths ? bench_plan_of(source, lengths, one * copies) : NULL;
     free(lengths);
     return plan;
 }
@@ -49,9 +36,9 @@ static void measure(const fcp_plan *plan, const char *name, const sim_options *o
     fcp_code code = sim_profile_find("h200", &profile, &err);
     for (int i = 0; i < runs && !code; i++) {
         arena memory = {0};
-        double start = processor_now();
+        double start = bench_processor();
         code = simulate(plan, &profile, options, &memory, &r, &err);
-        times[i] = processor_now() - start;
+        times[i] = bench_processor() - start;
         arena_free(&memory);
     }
     if (code) {

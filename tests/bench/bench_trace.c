@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
@@ -19,11 +18,7 @@ static fcp_plan *make_plan(bool *out_drawn) {
                                  "plan { mask = causal; block = 2K; strategy = fcp; passes = forward, backward }\n";
     size_t count = 0;
     uint64_t *lengths = workload_lengths("wlbllm-256x32k", 256 * 32768, &count, out_drawn);
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    if (lengths && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, NULL, &program))
-        fcpc_plan(program, lengths, count, NULL, NULL, NULL, &plan);
-    fcpc_program_free(program);
+    fcp_plan *plan = lengths ? bench_plan_of(source, lengths, count) : NULL;
     free(lengths);
     return plan;
 }

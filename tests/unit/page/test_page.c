@@ -8,19 +8,11 @@
 #include "compiler/fcpc.h"
 #include "compiler/page/page.h"
 #include "compiler/show/model.h"
+#include "tests/support/plan_of.h"
 
 static const char PROGRAM[] =
     "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
     "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\nplan { mask = causal; block = 128 }\n";
-
-static fcp_plan *plan_of(const char *source) {
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    cr_assert_eq(fcpc_parse_text("test.fcp", source, strlen(source), NULL, NULL, &program), FCP_OK);
-    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
-    fcpc_program_free(program);
-    return plan;
-}
 
 static char *page_of(const fcp_plan *plan) {
     char *made = NULL;

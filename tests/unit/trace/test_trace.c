@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/plan_of.h"
 #include "tests/support/scatter.h"
 #include "compiler/trace/trace.h"
 #include "runtime/exec/arena.h"
@@ -22,15 +23,6 @@ static const char *const PROGRAMS[] = {
     "batch { lengths = [10:900, 300:300, 1:400] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
 };
 enum { PROGRAM_COUNT = sizeof PROGRAMS / sizeof *PROGRAMS };
-
-static fcp_plan *plan_of(const char *source) {
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    cr_assert_eq(fcpc_parse_text("test.fcp", source, strlen(source), NULL, NULL, &program), FCP_OK);
-    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
-    fcpc_program_free(program);
-    return plan;
-}
 
 static timeline predicted(const fcp_plan *plan, const char *ranks, arena *memory) {
     char gpu[17] = "";
