@@ -45,7 +45,7 @@ fcp_plan *bench_plan_of(const char *source, const uint64_t *lengths, size_t coun
     fcp_plan *plan = NULL;
     if (d && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, d, &program))
         fcpc_plan(program, count ? lengths : NULL, count, NULL, d, NULL, &plan);
-    char *said = plan ? NULL : fcpc_diagnostics_render(d, false);
+    char *said = plan || !d ? NULL : fcpc_diagnostics_render(d, false);
     if (!plan) fprintf(stderr, "%s", said ? said : "out of memory\n");
     free(said);
     fcpc_program_free(program);
