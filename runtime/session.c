@@ -209,7 +209,8 @@ static size_t move_times(const fcp_session *s, uint32_t rank, char *memory, bool
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *x = fcp_stream_of(s->plan, (fcp_pass)pass, rank, (fcp_queue)q);
-            struct { void *data; size_t bytes; } part = {s->times->instrs + x->first, x->count * sizeof *s->times->instrs};
+            struct { void *data; size_t bytes; } part = {s->times->instrs + x->first,
+                                                         x->count * sizeof *s->times->instrs};
             for (uint32_t i = x->first;; i++) {
                 if (memory && part.bytes)
                     memcpy(from ? part.data : memory + at, from ? memory + at : part.data, part.bytes);

@@ -23,7 +23,8 @@
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
 
-enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, CHARACTER = 3, NAME_LIMIT = 48 };
+enum { DIAG_MAX_WARNINGS = 20, KEPT = DIAG_MAX_ERRORS + DIAG_MAX_WARNINGS, WINDOW = 160, CHARACTER = 3,
+      NAME_LIMIT = 48 };
 
 typedef struct source {
     const char *name, *text;

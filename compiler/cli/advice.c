@@ -130,7 +130,8 @@ static fcp_code about_memory(const advice *a, fcp_error *err) {
     const double peak = (double)a->own->summary.memory_peak_bytes, cap = (double)p->memory_cap;
     if (peak < NEAR_CAP * cap) return FCP_OK;
     const struct { const char *name; uint64_t value; bool can; } settings[] = {
-        {"coalesce", p->coalesce / 2, p->coalesce > 1}, {"buffers", p->buffers - 1, p->buffers > 1}, {"plan.block", p->block / 2, p->block >= 2 * FCP_CELL}};
+        {"coalesce", p->coalesce / 2, p->coalesce > 1}, {"buffers", p->buffers - 1, p->buffers > 1},
+        {"plan.block", p->block / 2, p->block >= 2 * FCP_CELL}};
     char helps[120] = "";
     for (size_t i = 0; i < sizeof settings / sizeof *settings && !*helps; i++) {
         candidate other;

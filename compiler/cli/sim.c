@@ -233,7 +233,8 @@ static fcp_code make_page(run *r, const candidate *rows, size_t points, fcp_erro
     json j = {0};
     if (r->sweep_count) candidates_json(&j, NULL, r, rows, points);
     const char *all = r->sweep_count ? json_text(&j) : NULL;
-    fcp_code code = !all && r->sweep_count ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : page_end(&r->page, all, &r->html, err);
+    fcp_code code = !all && r->sweep_count ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory")
+                                           : page_end(&r->page, all, &r->html, err);
     json_free(&j);
     return code;
 }

@@ -269,7 +269,8 @@ static void make_results(rank_emitter *x, uint32_t stage) {
     for (; x->final < x->final_end && final_stage(l, x->pass, x->e->final[x->final]) == stage; x->final++) {
         uint32_t what = x->e->final[x->final];
         push(&x->compute, x->pass == FCP_FORWARD
-                              ? (fcp_instr){.op = FCP_OP_FINISH, .stage = stage, .a = what, .b = places->home_state[what]}
+                              ? (fcp_instr){.op = FCP_OP_FINISH, .stage = stage, .a = what,
+                                            .b = places->home_state[what]}
                               : (fcp_instr){.op = FCP_OP_ROUND, .stage = stage, .a = l->traffic->hops[what].block,
                                             .b = places->whole_dq[what], .c = places->back[x->pass].from[what]});
     }

@@ -80,7 +80,8 @@ void page_lanes_add(json *j, const timeline *t, fcp_pass pass) {
         for (int lane = 0; lane < SIM_LANES; lane++) {
             json_array(j, sim_lane_names[lane]);
             list l = {.t = &j->out, .tick = tick};
-            for (; at < t->count && t->at[at].rank == rank && t->at[at].pass == (uint32_t)pass && (int)t->at[at].lane == lane; at++)
+            for (; at < t->count && t->at[at].rank == rank && t->at[at].pass == (uint32_t)pass &&
+                 (int)t->at[at].lane == lane; at++)
                 if (lane == SIM_LANE_COMPUTE) add_compute(&l, t->plan, &t->at[at]);
                 else add_transfer(&l, t->plan, &t->at[at]);
             json_end(j);

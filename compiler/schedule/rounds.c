@@ -118,7 +118,8 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
     const hop *x = &b->t->hops[f];
     const slots *places = b->slots;
     if (cls == x->cls)
-        return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->src, .dst = x->dst,
+        return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->src,
+                      .dst = x->dst,
                       .from = x->parent == FCP_NONE ? places->home_slot[x->block] : places->held[x->parent],
                       .to = places->held[f]};
     return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->dst, .dst = x->src,

@@ -220,7 +220,8 @@ static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *til
             }
         }
     const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .relay = true,
-                             .spread = true, .wants = want, .want_count = wants, .readers = readers, .stop = s->x->stop};
+                             .spread = true, .wants = want, .want_count = wants, .readers = readers,
+                             .stop = s->x->stop};
     s->relayed = ARENA_NEW(&s->x->scratch, routes, 1);
     return s->relayed ? routes_find(&in, &s->x->scratch, &s->x->scratch, s->relayed) : FCP_E_NO_MEMORY;
 }

@@ -181,7 +181,8 @@ fcp_code calibrate_read(const char *file, const char *bytes, size_t size, arena 
         out->row_count++;
     }
     at.line = at.line ? at.line : 1;
-    return out->row_count ? FCP_OK : wrong(&at, err, header ? "there are no rows" : "the file is empty: the first line must be " CALIBRATE_HEADER);
+    if (out->row_count) return FCP_OK;
+    return wrong(&at, err, header ? "there are no rows" : "the file is empty: the first line must be " CALIBRATE_HEADER);
 }
 
 /* --- fitting ------------------------------------------------------------------------------------------------------ */
@@ -271,8 +272,10 @@ static fcp_code fit_one(calibration *x, calibrate_fit *f, fcp_error *err) {
             if (!(n.length[same] > 0))
                 return fcp_fail(err, FCP_E_ROWS, "%s pass, head_dim %u: no row has %s cells; measure a mask that does",
                                 fcp_pass_names[f->pass], f->head_dim, sim_constant_names[same]);
-            return fcp_fail(err, FCP_E_ROWS, "%s pass, head_dim %u: the rows do not tell '%s' from the constants before it; measure several lengths, of masks with "
-                            "and without partial cells", fcp_pass_names[f->pass], f->head_dim, sim_constant_names[same]);
+            return fcp_fail(err, FCP_E_ROWS,
+                            "%s pass, head_dim %u: the rows do not tell '%s' from the constants before it; measure "
+                            "several lengths, of masks with and without partial cells",
+                            fcp_pass_names[f->pass], f->head_dim, sim_constant_names[same]);
         }
         for (int i = 0; same < 0 && i < N; i++) negative |= constants[i] < 0;
         if (same >= 0 || negative || gain <= best_gain) continue;

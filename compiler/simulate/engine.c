@@ -48,7 +48,9 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
                     }
                     const uint64_t bytes = sim_model_bytes(m, t), takes = sim_model_transfer(m, n, m->rate[t->fabric]);
                     out->sends[out->send_start[x->c + 1]++] = (sim_send){r, t->peer, n, t->fabric, bytes, takes};
-                    out->total += 4 * (unsigned __int128)(shared && t->fabric == FCP_NET ? sim_model_transfer(m, n, m->uplink / plan->problem->gpus) : takes);
+                    const bool uplink = shared && t->fabric == FCP_NET;
+                    out->total += 4 * (unsigned __int128)(
+                        uplink ? sim_model_transfer(m, n, m->uplink / plan->problem->gpus) : takes);
                 }
             }
         }

@@ -129,7 +129,8 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
     *out = (sim_model){
         .plan = plan, .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
-        .margin = moves ? p->margin : 0, .small = profile->small, .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
+        .margin = moves ? p->margin : 0, .small = profile->small,
+        .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
         .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
         .noise = options ? options->noise : 0, .seed = options ? options->seed : 0,
         .single = options && options->without & SIM_WITHOUT_FUSION};

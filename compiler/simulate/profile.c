@@ -133,7 +133,8 @@ static fcp_code unknown(line *l, const char *name, fcp_error *err) {
         }
     const char *near = diag_nearest(name, strlen(name), names, count);
     if (near) return wrong(l, err, "'%s' is no figure of a profile; did you mean %s?", name, near);
-    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, forward.128.full, .partial, .row, .launch, backward....", name);
+    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, forward.128.full, "
+                         ".partial, .row, .launch, backward....", name);
 }
 
 /* forward.128.full: which constant of which kernel. *out_given: its bit, and where the bits are. */
@@ -174,7 +175,8 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
         return FCP_OK;
     }
     static const struct { const char *name; size_t value, given; figure_kind kind; } plain[] = {
-        {"sms", offsetof(reading, p.sms), offsetof(reading, sms), COUNT}, {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
+        {"sms", offsetof(reading, p.sms), offsetof(reading, sms), COUNT},
+        {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
         {"latency.local", offsetof(reading, p.local), offsetof(reading, local), TIME},
         {"channel", offsetof(reading, p.channel), offsetof(reading, channel), RATE}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {

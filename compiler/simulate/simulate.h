@@ -92,8 +92,8 @@ typedef enum sim_network {
                          * transfers of a round share it evenly, and rounds are served in order */
     SIM_NETWORK_SHARED, /* the same, but what is in flight shares ports and uplinks max-min fairly */
     SIM_NETWORK_FLUID,  /* the same, and a rank begins all rounds of a stage at once */
-    SIM_NETWORK_PULLS,  /* no rounds: a rank asks for one block after the other, in an order drawn from `seed`; who is asked
-                         * serves one after the other, in the order of asking */
+    SIM_NETWORK_PULLS,  /* no rounds: a rank asks for one block after the other, in an order drawn from `seed`; who is
+                         * asked serves one after the other, in the order of asking */
     SIM_NETWORKS
 } sim_network;
 extern const char *const sim_network_names[SIM_NETWORKS]; /* "rounds", "shared", "fluid", "pulls" */

@@ -20,13 +20,17 @@ typedef struct order {
 } order;
 static const order whole = {.copy_out = 0}; /* one phase: the plan's order */
 static const order apart = {
-    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 2, [FCP_O] = 2, [FCP_DKV] = 2, [FCP_DQ] = 2, [FCP_DQW] = 2, [FCP_OUT] = 3},
-    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 2, [FCP_OP_ATTEND] = 2, [FCP_OP_REDUCE] = 2, [FCP_OP_MERGE] = 2, [FCP_OP_FINISH] = 2,
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 2, [FCP_O] = 2, [FCP_DKV] = 2, [FCP_DQ] = 2,
+                [FCP_DQW] = 2, [FCP_OUT] = 3},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 2, [FCP_OP_ATTEND] = 2, [FCP_OP_REDUCE] = 2, [FCP_OP_MERGE] = 2,
+            [FCP_OP_FINISH] = 2,
             [FCP_OP_REDUCE_Q] = 2, [FCP_OP_ROUND] = 2},
     .copy_out = 3};
 static const order serial = {
-    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 4, [FCP_O] = 4, [FCP_DKV] = 4, [FCP_DQ] = 4, [FCP_DQW] = 4, [FCP_OUT] = 5},
-    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 3, [FCP_OP_REDUCE] = 4, [FCP_OP_MERGE] = 4, [FCP_OP_FINISH] = 4,
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 4, [FCP_O] = 4, [FCP_DKV] = 4, [FCP_DQ] = 4,
+                [FCP_DQW] = 4, [FCP_OUT] = 5},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 3, [FCP_OP_REDUCE] = 4, [FCP_OP_MERGE] = 4,
+            [FCP_OP_FINISH] = 4,
             [FCP_OP_REDUCE_Q] = 4, [FCP_OP_ROUND] = 4},
     .copy_out = 5};
 

@@ -28,9 +28,9 @@ void sim_show_work(const sim_model *m, const sim_options *options, uint32_t rank
     const fcp_instr *x = &m->plan->instrs[instr];
     if (!options || !options->watch || start == end) return;
     options->watch(options->context, &(sim_interval){
-        .start = start, .end = end, .ready = start, .bytes = x->op == FCP_OP_COPY ? sim_model_copied(m, x) : 0, .rank = rank,
-        .pass = m->pass, .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE, .transfer = FCP_NONE,
-        .peer = FCP_NONE, .stage = x->stage, .round = FCP_NONE,
+        .start = start, .end = end, .ready = start, .bytes = x->op == FCP_OP_COPY ? sim_model_copied(m, x) : 0,
+        .rank = rank, .pass = m->pass, .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE,
+        .transfer = FCP_NONE, .peer = FCP_NONE, .stage = x->stage, .round = FCP_NONE,
         .block = sim_block_of(m->plan, instr)});
 }
 
@@ -38,8 +38,8 @@ void sim_show_wait(const sim_model *m, const sim_options *options, uint32_t rank
                    uint64_t end, uint32_t cause) {
     if (!options || !options->watch || start == end) return;
     options->watch(options->context, &(sim_interval){
-        .start = start, .end = end, .ready = start, .rank = rank, .pass = m->pass, .lane = SIM_LANE_COMPUTE, .doing = SIM_WAIT,
-        .reason = sim_reason_of(m->plan, cause), .instr = instr, .cause = cause, .transfer = FCP_NONE, .peer = FCP_NONE,
+        .start = start, .end = end, .ready = start, .rank = rank, .pass = m->pass, .lane = SIM_LANE_COMPUTE,
+        .doing = SIM_WAIT, .reason = sim_reason_of(m->plan, cause), .instr = instr, .cause = cause, .transfer = FCP_NONE, .peer = FCP_NONE,
         .stage = m->plan->instrs[instr].stage, .round = FCP_NONE, .block = FCP_NONE});
 }
 
@@ -50,8 +50,9 @@ void sim_show_transfer(const sim_model *m, const sim_options *options, uint32_t 
     for (int way = FCP_SEND; way <= FCP_RECV; way++) {
         const fcp_instr *x = &m->plan->instrs[launch[way]];
         options->watch(options->context, &(sim_interval){
-            .start = start, .end = end, .ready = ready[way], .bytes = sim_model_bytes(m, t), .rank = way == FCP_SEND ? from : t->peer,
-            .pass = m->pass, .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL, .doing = way == FCP_SEND ? SIM_SEND : SIM_RECV,
+            .start = start, .end = end, .ready = ready[way], .bytes = sim_model_bytes(m, t),
+            .rank = way == FCP_SEND ? from : t->peer, .pass = m->pass,
+            .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL, .doing = way == FCP_SEND ? SIM_SEND : SIM_RECV,
             .reason = sim_reason_of(m->plan, launch[way]), .instr = launch[way], .cause = FCP_NONE, .transfer = transfer,
             .peer = way == FCP_SEND ? t->peer : from, .stage = x->stage, .round = x->c, .block = t->block});
     }

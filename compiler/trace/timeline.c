@@ -209,7 +209,8 @@ static void measure_launch(const measured *m, uint32_t rank, uint32_t instr) {
             .bytes = bytes_of(m, t),
             .rank = rank, .pass = m->pass, .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL,
             .doing = t->dir == FCP_SEND ? SIM_SEND : SIM_RECV, .reason = sim_reason_of(m->plan, instr), .instr = instr,
-            .cause = FCP_NONE, .transfer = t->dir == FCP_SEND || other == FCP_NONE ? n : other, .peer = t->peer, .stage = x->stage,
+            .cause = FCP_NONE, .transfer = t->dir == FCP_SEND || other == FCP_NONE ? n : other, .peer = t->peer,
+            .stage = x->stage,
             .round = x->c, .block = t->block});
     }
 }
@@ -218,8 +219,10 @@ static void measure_compute(const measured *m, uint32_t rank, uint32_t instr, co
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_timing *t = &m->session->times->instrs[instr];
     if (t->begin >= t->end) return;
-    sim_interval i = {.start = t->begin * PICOSECONDS, .end = t->end * PICOSECONDS, .ready = t->begin * PICOSECONDS, .rank = rank, .pass = m->pass,
-                      .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE, .transfer = FCP_NONE,
+    sim_interval i = {.start = t->begin * PICOSECONDS, .end = t->end * PICOSECONDS, .ready = t->begin * PICOSECONDS,
+                      .rank = rank, .pass = m->pass,
+                      .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE,
+                      .transfer = FCP_NONE,
                       .peer = FCP_NONE, .stage = x->stage, .round = FCP_NONE, .block = sim_block_of(m->plan, instr)};
     if (x->op == FCP_OP_WAIT) {
         i.doing = SIM_WAIT;

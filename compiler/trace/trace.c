@@ -106,7 +106,8 @@ static void compute_slice(pen *p, const sim_interval *i) {
     put(p, ",\"name\":\"");
     put(p, fcp_op_names[x->op]);
     if (i->doing == SIM_WAIT) put(p, " "), put(p, sim_reason_names[i->reason]);
-    put(p, i->doing == SIM_WAIT ? "\",\"cat\":\"wait\",\"args\":{\"pass\":\"" : "\",\"cat\":\"compute\",\"args\":{\"pass\":\"");
+    put(p, i->doing == SIM_WAIT ? "\",\"cat\":\"wait\",\"args\":{\"pass\":\""
+                                : "\",\"cat\":\"compute\",\"args\":{\"pass\":\"");
     put(p, fcp_pass_names[i->pass]);
     put_field(p, "\",\"stage\":", i->stage);
     put_field(p, ",\"instruction\":", place_in_queue(p, i, FCP_COMPUTE));
@@ -248,7 +249,8 @@ fcp_code trace_json(const timeline *t, text *out, fcp_error *err) {
              .shift = {[FCP_BACKWARD] = t->makespan[FCP_FORWARD] ? t->makespan[FCP_FORWARD] + GAP : 0}};
     arena scratch = {0};
     fcp_code code = FCP_OK;
-    text_printf(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"fcpc %s\",\"timeline\":\"%s\",\"%s\":\"%s\",\"ranks\":%u},\n\"traceEvents\":[",
+    text_printf(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"fcpc "
+                     "%s\",\"timeline\":\"%s\",\"%s\":\"%s\",\"ranks\":%u},\n\"traceEvents\":[",
                 fcp_version(), t->measured ? "measured" : "predicted", t->measured ? "backend" : "profile", t->source,
                 t->plan->problem->ranks);
     for (uint32_t i = 0; i < t->ranks.count; i++) name_rank(&p, t->ranks.at[i]);
@@ -276,7 +278,8 @@ fcp_code fcpc_trace_json(const fcp_session *session, char **out_text, fcp_error 
     arena memory = {0};
     text out = {0};
     timeline t;
-    fcp_code code = session && out_text ? timeline_measure(session, NULL, &memory, &t, err) : fcp_fail(err, FCP_E_ARGUMENT, "a trace needs a session");
+    fcp_code code = session && out_text ? timeline_measure(session, NULL, &memory, &t, err)
+                                        : fcp_fail(err, FCP_E_ARGUMENT, "a trace needs a session");
     if (!code) code = trace_json(&t, &out, err);
     arena_free(&memory);
     char *made = code ? NULL : text_take(&out);

@@ -54,7 +54,8 @@ static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cu
                         "%s takes %d bytes of shared memory on device %d (%s) beside its %u, which has %d", asked->name,
                         says[1], d->handle, d->name, k->shared, d->shared);
     if (says[2])
-        warn(s, "%s keeps %d bytes a thread in local memory on device %d (%s), which costs time: another NVRTC (FCP_NVRTC) may not",
+        warn(s, "%s keeps %d bytes a thread in local memory on device %d (%s), which costs time: another NVRTC "
+                "(FCP_NVRTC) may not",
              asked->name, says[2], d->handle, d->name);
     return FCP_OK;
 }
@@ -129,7 +130,8 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
     cu_module before = d->modules[pass];
     d->modules[pass] = NULL; /* even if unloading fails, it is not unloaded again */
     fcp_code code = !before ? FCP_OK
-                            : fcp_cuda_check(s->cuda, call->module_unload(before), err, "device %d does not give kernels up",
+                            : fcp_cuda_check(s->cuda, call->module_unload(before), err,
+                                             "device %d does not give kernels up",
                                              d->handle);
     if (code) return code;
     code =

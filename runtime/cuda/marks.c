@@ -192,7 +192,8 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
     if (before || behind) {
         where.pass = (uint32_t)at.pass;
         snprintf(text, sizeof text, before ? "%s pass, before every instruction, while inputs are moved"
-                                           : "%s pass, behind every instruction, while outputs are moved", fcp_pass_names[at.pass]);
+                                           : "%s pass, behind every instruction, while outputs are moved",
+                                           fcp_pass_names[at.pass]);
     } else {
         if (!fcp_cuda_furthest(s, &at) && !one) return code; /* a single rank that has ended is at its end */
         where = where_of(s, &at);

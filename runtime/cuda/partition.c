@@ -134,7 +134,8 @@ static fcp_code probe(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     if (t.graph) call->graph_destroy(t.graph);
     if (t.numbers) call->release(t.numbers);
     if (t.stream) call->stream_destroy(t.stream);
-    return code ? fcp_fail(err, code, "device %d, in a probe on a green context: %.300s", d->handle, why.message) : FCP_OK;
+    return code ? fcp_fail(err, code, "device %d, in a probe on a green context: %.300s", d->handle, why.message)
+                : FCP_OK;
 }
 
 void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d) {

@@ -25,7 +25,8 @@
 enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
 
 fcp_code fcp_cuda_run_check(const fcp_cuda_session *s, fcp_error *err) {
-    return s->broken ? fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message) : FCP_OK;
+    return s->broken ? fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s",
+                                s->why.message) : FCP_OK;
 }
 
 void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
@@ -216,7 +217,8 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) {
         code = is_default(stream) ? run_beside(s, pass, tensors, d, stream, host, &why)
-                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
+                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream,
+                                             &why);
         if (code && stream && !is_default(stream)) follow_caller(s, d, stream);
         if (code) fcp_cuda_break(s, code, &why);
     }

@@ -127,7 +127,8 @@ static fcp_code nccl_connect(fcp_net *base, fcp_session *session, const fcp_star
     if (!code) code = fcp_id_share(&n->place, start, s->timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(n, &id, err);
-    return code ? code : fcp_cuda_memory(s, &s->devices[0], scratch_bytes(n), NULL, "what ranks tell each other", &n->scratch, err);
+    return code ? code : fcp_cuda_memory(s, &s->devices[0], scratch_bytes(n), NULL, "what ranks tell each other",
+                                         &n->scratch, err);
 }
 
 fcp_code fcp_start_id(void *out_id, fcp_error *err) {
@@ -340,7 +341,8 @@ static fcp_code nccl_pace(fcp_net *base, uint32_t instructions, fcp_error *err) 
     n->unmarked = 0;
     cu_event *mark = n->paces[n->pace++ % PACES];
     for (int q = 0; !code && q < FCP_QUEUES; q++) {
-        code = mark[q] ? fcp_cuda_wait_event(s, mark[q], "what was put down before", err) : fcp_cuda_event_take(s, r->device, &mark[q], err);
+        code = mark[q] ? fcp_cuda_wait_event(s, mark[q], "what was put down before", err)
+                       : fcp_cuda_event_take(s, r->device, &mark[q], err);
         if (!code)
             code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(mark[q], r->streams[q]), err,
                                   "cannot record an event");
@@ -507,7 +509,8 @@ static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *t
         if (!code) fcp_tensors_set(&n->inside, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
         any = s->host_tensors = true;
     }
-    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
+    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM],
+                                                 err);
 }
 
 static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,

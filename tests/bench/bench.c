@@ -59,8 +59,8 @@ void bench_row(const char *name, double value, const char *unit, const char *goa
     if (!bench_wants(name)) return;
     char figure[64];
     double size = value < 0 ? -value : value;
-    snprintf(figure, sizeof figure, "%.*f %s", size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4, value,
-             unit);
+    int digits = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.1 ? 3 : 4;
+    snprintf(figure, sizeof figure, "%.*f %s", digits, value, unit);
     bool has_goal = goal && *goal;
     printf("%-72s %16s  %-14s %-7s %s\n", name, figure, has_goal ? goal : "", has_goal ? met ? "met" : "MISSED" : "",
            note ? note : "");

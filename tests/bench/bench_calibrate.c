@@ -29,9 +29,11 @@ typedef struct program {
 } program;
 
 static const program fitted[] = {
-    {"causal.1024", "causal", "1024", 1, ""}, {"causal.2048", "causal", "2048", 1, ""}, {"causal.4096", "causal", "4096", 1, ""},
+    {"causal.1024", "causal", "1024", 1, ""}, {"causal.2048", "causal", "2048", 1, ""},
+    {"causal.4096", "causal", "4096", 1, ""},
     {"full.512", "full", "512", 1, ""}, {"full.1024", "full", "1024", 1, ""}, {"full.2048", "full", "2048", 1, ""},
-    {"window.4096", "window(w = 512)", "4096", 1, ""}, {"documents.3000", "causal", "300 x 10", 1, ""}, {"lambda.2048", "lambda(sink = 64, window = 512)", "2048", 1, ""}};
+    {"window.4096", "window(w = 512)", "4096", 1, ""}, {"documents.3000", "causal", "300 x 10", 1, ""},
+    {"lambda.2048", "lambda(sink = 64, window = 512)", "2048", 1, ""}};
 static const program unseen[] = {{"causal, 3000 tokens", "causal", "3000", 1, ""},
                                  {"window of 1024, 3500 tokens", "window(w = 1024)", "3500", 1, ""},
                                  {"documents of 900 to 100 tokens", "causal", "900, 700, 500 x 2, 300 x 3, 100 x 5", 1,
@@ -42,7 +44,8 @@ static const program unseen[] = {{"causal, 3000 tokens", "causal", "3000", 1, ""
 static fcp_plan *make_plan(const program *p) {
     char source[600];
     snprintf(source, sizeof source,
-             "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = fp32 }\ncluster { gpus = %u; gpu = cpu }\nbatch { lengths = [%s] }\n"
+             "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = fp32 }\ncluster { gpus = %u; gpu = cpu }\n"
+             "batch { lengths = [%s] }\n"
              "plan { mask = %s; layout = planned; passes = forward, backward%s }\n",
              HEADS, HEADS, HEAD_DIM, p->ranks, p->lengths, p->mask, p->more);
     return bench_plan_of(source, NULL, 0);
@@ -91,8 +94,10 @@ static bool predict(const fcp_plan *plan, const sim_profile *profile, times *out
 }
 
 static bool add_rows(const program *p, text *rows, fcp_error *err) {
-    static const char no_kernels[] = "gpu cpu\nsms 1 \"t\"\nsmall 0 ps \"t\"\nforward.128.full 1 ps \"t\"\nforward.128.partial 1 ps \"t\"\nforward.128.row 0 ps \"t\"\n"
-                                     "forward.128.launch 0 ps \"t\"\nbackward.128.full 1 ps \"t\"\nbackward.128.partial 1 ps \"t\"\nbackward.128.row 0 ps \"t\"\n"
+    static const char no_kernels[] = "gpu cpu\nsms 1 \"t\"\nsmall 0 ps \"t\"\nforward.128.full 1 ps \"t\"\n"
+                                     "forward.128.partial 1 ps \"t\"\nforward.128.row 0 ps \"t\"\n"
+                                     "forward.128.launch 0 ps \"t\"\nbackward.128.full 1 ps \"t\"\n"
+                                     "backward.128.partial 1 ps \"t\"\nbackward.128.row 0 ps \"t\"\n"
                                      "backward.128.launch 0 ps \"t\"\n";
     times measured = {{0}}, copies;
     sim_profile none;

@@ -119,8 +119,10 @@ static void print_rows(const seen *s) {
 static void batch_rows(const figures *f, int which, const uint64_t *lengths, size_t count) {
     char source[512];
     snprintf(source, sizeof source,
-             "model { heads = %u; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %u; gpus = %d; gpu = h200; memory = 100 TB }\n"
-             "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) }\n",
+             "model { heads = %u; kv_heads = 8; head_dim = 128 }\n"
+             "cluster { nodes = %u; gpus = %d; gpu = h200; memory = 100 TB }\n"
+             "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) "
+             "}\n",
              f->heads, f->ranks / GPUS, GPUS, tolerances[which]);
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;

@@ -27,7 +27,8 @@ static fcp_plan *plan_of(size_t i) {
     char text[500];
     snprintf(text, sizeof text,
              "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { %s }\n"
-             "batch { lengths = [%s] }\nplan { mask = %s; block = %s; strategy = fcp(coalesce = 16) }\n", all[i].cluster, all[i].lengths, all[i].mask, all[i].block);
+             "batch { lengths = [%s] }\nplan { mask = %s; block = %s; strategy = fcp(coalesce = 16) }\n",
+             all[i].cluster, all[i].lengths, all[i].mask, all[i].block);
     return bench_plan_of(text, NULL, 0);
 }
 

@@ -67,9 +67,11 @@ static fcp_plan *fcp_plan_of(unsigned median, unsigned coalesce) {
     char source[700];
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
-             "cluster { nodes = 128; gpus = 1; gpu = h100; flops = 296 TFLOP/s; inter = 50 GB/s; memory_bandwidth = 2000 GB/s }\n"
+             "cluster { nodes = 128; gpus = 1; gpu = h100; flops = 296 TFLOP/s; inter = 50 GB/s; memory_bandwidth = "
+             "2000 GB/s }\n"
              "batch { lengths = lognormal(median = %u, sigma = 1.5, tokens = 4M, max = 512K) }\n"
-             "plan { mask = causal; block = 4K; layout = contiguous; strategy = fcp(coalesce = %u, buffers = 3); margin = 6; passes = forward, backward }\n",
+             "plan { mask = causal; block = 4K; layout = contiguous; strategy = fcp(coalesce = %u, buffers = 3); "
+             "margin = 6; passes = forward, backward }\n",
              median, coalesce);
     return bench_plan_of(source, NULL, 0);
 }
@@ -146,12 +148,14 @@ static void published_fcp(void) {
             const bool tested = pass == FCP_FORWARD && i < 2, met = fitted && off <= 0.04 && off >= -0.04;
             if (tested) snprintf(goal, sizeof goal, "%.2f +- 0.04", paper[pass][i]);
             snprintf(name, sizeof name, "FCP table 2, %s, %s", fcp_pass_names[pass], row_names[i]);
-            if (tested) snprintf(note, sizeof note, met ? "predicted" : fitted ? "predicted: not reproduced" : "not reproduced: no length and launch give the paper's gains of hiding and fusion");
+            if (tested) snprintf(note, sizeof note, met ? "predicted" : fitted ? "predicted: not reproduced"
+                                 : "not reproduced: no length and launch give the paper's gains of hiding and fusion");
             else snprintf(note, sizeof note, "the paper has %.2f", paper[pass][i]);
             bench_row(name, mfu, "MFU", goal, met, note);
         }
     char note[240];
-    snprintf(note, sizeof note, "the nearest that was found, with a launch of %.0f us: hiding gains %.3f of the ideal, the paper's %.3f; fusion %.2f times, the paper's %.2f", 1e6 * launch,
+    snprintf(note, sizeof note, "the nearest that was found, with a launch of %.0f us: hiding gains %.3f of the ideal, "
+                                "the paper's %.3f; fusion %.2f times, the paper's %.2f", 1e6 * launch,
              hides, reshuffle, fuses, fusion);
     bench_row("FCP table 2, median length", median, "tokens", "", true, note);
 }
@@ -162,8 +166,11 @@ static double magi_rate(unsigned gpus, const sim_profile *profile) {
     char source[500];
     double flops = 0;
     snprintf(source, sizeof source,
-             "model { heads = 64; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %u; gpus = 8; gpu = h100; inter = 50 GB/s }\n"
-             "batch { lengths = [%u] }\nplan { mask = causal; block = 2K; layout = planned; strategy = fcp; passes = forward }\n", gpus / 8, gpus * 8192);
+             "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
+             "cluster { nodes = %u; gpus = 8; gpu = h100; inter = 50 GB/s }\n"
+             "batch { lengths = [%u] }\n"
+             "plan { mask = causal; block = 2K; layout = planned; strategy = fcp; passes = forward }\n", gpus / 8,
+             gpus * 8192);
     fcp_plan *plan = bench_plan_of(source, NULL, 0);
     double time = seconds(plan, FCP_FORWARD, profile, NULL, NULL, &flops);
     fcp_plan_free(plan);

@@ -52,7 +52,12 @@ static void measure(const fcp_plan *plan, const char *name, const sim_options *o
 }
 
 static void measure_sizes(void) {
-    static const struct { const char *name, *workload, *goal; uint32_t nodes, copies; int runs; double goal_s; } sizes[] = {
+    static const struct {
+        const char *name, *workload, *goal;
+        uint32_t nodes, copies;
+        int runs;
+        double goal_s;
+    } sizes[] = {
         {"simulate 256 ranks, both passes", "wlbllm-256x32k", "<= 5 ms", 32, 1, 51, 0.005},
         {"simulate 1,024 ranks, both passes", "wlbllm-1024x32k", "<= 25 ms", 128, 1, 21, 0.025},
         {"simulate 16,384 ranks, both passes", "wlbllm-1024x32k", "<= 1 s", 2048, 16, 3, 1.0}};

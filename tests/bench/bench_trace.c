@@ -14,7 +14,8 @@
 enum { RUNS = 9, PAINTS = 5 };
 
 static fcp_plan *make_plan(bool *out_drawn) {
-    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { nodes = 32; gpus = 8; gpu = h200 }\n"
+    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\n"
+                                 "cluster { nodes = 32; gpus = 8; gpu = h200 }\n"
                                  "plan { mask = causal; block = 2K; strategy = fcp; passes = forward, backward }\n";
     size_t count = 0;
     uint64_t *lengths = workload_lengths("wlbllm-256x32k", 256 * 32768, &count, out_drawn);
@@ -81,7 +82,8 @@ static double paint(const char *chromium, const char *page) {
     fprintf(f, "%.*s%s%s", (int)(policy - page), page, rest, script);
     if (fclose(f)) return 0;
     snprintf(command, sizeof command,
-             "timeout 60 %s --headless --no-sandbox --disable-gpu --user-data-dir=%s --no-first-run --disable-background-networking --enable-logging=stderr "
+             "timeout 60 %s --headless --no-sandbox --disable-gpu --user-data-dir=%s --no-first-run "
+             "--disable-background-networking --enable-logging=stderr "
              "--window-size=1300,1600 --screenshot=%s.png file://%s 2>&1; rm -rf %s %s.png",
              chromium, folder, folder, path, folder, folder);
     FILE *console = popen(command, "r");
@@ -108,7 +110,8 @@ static void bench_page(const fcp_plan *plan, const char *from) {
     snprintf(note, sizeof note, "made in %.1f ms%s", 1e3 * bench_median(times, RUNS), from);
     bench_row("page of 256 ranks, size", megabytes, "MB", "<= 2 MB", megabytes <= 2, note);
     const char *name = "page of 256 ranks, first paint in headless Chromium";
-    const char *chromium = !system("command -v chromium > /dev/null 2>&1") ? "chromium" : !system("command -v google-chrome > /dev/null 2>&1") ? "google-chrome" : NULL;
+    const char *chromium = !system("command -v chromium > /dev/null 2>&1") ? "chromium"
+                           : !system("command -v google-chrome > /dev/null 2>&1") ? "google-chrome" : NULL;
     if (bench_wants(name) && chromium) {
         double paints[PAINTS], seconds;
         for (int i = 0; i < PAINTS; i++) paints[i] = 1e-3 * paint(chromium, page);

@@ -10,7 +10,8 @@
 #include <stdarg.h>
 
 typedef enum score_kind {
-    T_S, T_NUMBER, T_DISTANCE, T_FIELD, T_TABLE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP, T_NEAR,
+    T_S, T_NUMBER, T_DISTANCE, T_FIELD, T_TABLE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP,
+    T_NEAR,
     T_HEAD
 } score_kind;
 

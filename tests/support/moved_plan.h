@@ -249,7 +249,8 @@ static inline void moved_place(moved *m) {
     const uint32_t part_count = h->part_count, shape_count = h->shape_count, run_count = h->run_count;
     for (uint32_t q = 0; q < h->block_count; q++) {
         fcp_block *b = &h->blocks[q];
-        uint32_t how = m->o.kind == MOVED_ANY ? moved_roll(m, 4) : m->o.kind == MOVED_HOME ? 0 : 1, some[3], at = FCP_NONE;
+        uint32_t how = m->o.kind == MOVED_ANY ? moved_roll(m, 4) : m->o.kind == MOVED_HOME ? 0 : 1;
+        uint32_t some[3], at = FCP_NONE;
         for (int i = 0; i < 3; i++) some[i] = moved_roll(m, m->o.ranks);
         if (how == 1 && m->o.ranks > 1) some[0] = (b->home + 1 + some[0] % (m->o.ranks - 1)) % m->o.ranks;
         bool one = true;
@@ -258,7 +259,8 @@ static inline void moved_place(moved *m) {
             if (!(b->holds & FCP_HOLDS_Q) || !(h->blocks[k].holds & FCP_HOLDS_KV) ||
                 h->heads[b->heads].kv_first != h->heads[h->blocks[k].heads].kv_first || !hand_tile(h, q, k, 0))
                 continue;
-            uint32_t rank = how == 0 ? b->home : how == 1 ? some[0] : how == 2 ? some[moved_roll(m, 3)] : moved_roll(m, m->o.ranks);
+            uint32_t rank = how == 0 ? b->home : how == 1 ? some[0] : how == 2 ? some[moved_roll(m, 3)]
+                                                                               : moved_roll(m, m->o.ranks);
             m->exec[q][k] = rank;
             one = one && (at == FCP_NONE || at == rank);
             at = rank;
@@ -481,7 +483,8 @@ static inline hand *moved_make(const moved_options *o) {
         return NULL;
     }
     *m = (moved){.h = h, .o = *o, .state = o->seed};
-    h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads, .kv_heads = o->kv_heads,
+    h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads,
+                               .kv_heads = o->kv_heads,
                                .head_dim = o->head_dim, .layout_group = o->ranks,
                                .range_kv = o->range_kv ? o->range_kv : o->kv_heads,
                                .range_sub = o->range_sub ? o->range_sub : o->heads / o->kv_heads, .dtype = o->dtype,

@@ -169,7 +169,8 @@ static inline void moved_make(tables *t, const moved_change *change) {
          (fcp_problem){.ranks = 3, .nodes = 1, .gpus = 3, .heads = 2, .kv_heads = 2, .head_dim = 16, .range_kv = 2,
                        .range_sub = 1, .dtype = FCP_FP32, .layout_group = 3, .block = 128, .max_block = MOVED_KV,
                        .max_q_block = MOVED_Q, .unit = MOVED_KV, .coalesce = 2, .buffers = 4, .passes = 3,
-                       .align = FCP_BOTTOM_RIGHT, .tokens = 192, .key_tokens = 256, .memory_cap = 1 << 20, .scale = 0.25});
+                       .align = FCP_BOTTOM_RIGHT, .tokens = 192, .key_tokens = 256, .memory_cap = 1 << 20,
+                       .scale = 0.25});
     PUSH(t, cluster, (fcp_cluster){.gpu = "h200", .intra = 450, .inter = 50, .oversubscription_milli = 1000});
     PUSH(t, sequences, (fcp_sequence){192, 256, 64});
     PUSH(t, heads, (fcp_heads){.kv_count = 2, .sub_count = 1});

@@ -93,13 +93,16 @@ Test(cuda, models) {
     static const char *const programs[] = {
         /* a score, in fp16, cross attention, fields; two kernels where head_dim is 256 */
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 3 }\n"
-        "batch { lengths = [500, 200] }\nplan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n",
+        "batch { lengths = [500, 200] }\n"
+        "plan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [100:500, 200:40, 1:300] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
+        "batch { lengths = [100:500, 200:40, 1:300] }\n"
+        "plan { mask = causal; block = 128; passes = forward, backward }\n",
         "model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
         "batch { lengths = [300, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [700] }\nplan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
+        "batch { lengths = [700] }\n"
+        "plan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
         "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n",
         /* ranks without tokens */
@@ -109,7 +112,8 @@ Test(cuda, models) {
         "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n",
         /* queries and keys apart, in groups of ranks: within a device, and from one to the other by messages */
         "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [60:200, 130, 90:40, 5] }\nplan { mask = causal; block = 128; layout = zigzag(group = 2) }\n",
+        "batch { lengths = [60:200, 130, 90:40, 5] }\n"
+        "plan { mask = causal; block = 128; layout = zigzag(group = 2) }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 4 }\n"
         "batch { lengths = [400, 3, 90] }\nplan { mask = full; block = 128; layout = contiguous(group = 2) }\n"};
     standin *x = stand();
@@ -123,8 +127,10 @@ Test(cuda, models) {
     cr_assert_eq(x->unordered, 0);
     for (int i = 0; i < 2; i++) {
         char text[400];
-        snprintf(text, sizeof text, "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = 2 }\n"
-                 "batch { lengths = [600, 200] }\nplan { mask = causal; block = 128; deterministic = false; passes = forward, "
+        snprintf(text, sizeof text,
+                 "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = 2 }\n"
+                 "batch { lengths = [600, 200] }\n"
+                 "plan { mask = causal; block = 128; deterministic = false; passes = forward, "
                  "backward }\n", i ? 256 : 32, i ? "bf16" : "fp16");
         fcp_plan *plan = gpu_plan("unordered", text, NULL, 0);
         run_plan(x, plan, 2, 2, "unordered");
@@ -349,7 +355,8 @@ static void open_caller(caller *c, const fcp_plan *plan) {
         }
         c->tensors[r] = (fcp_tensors){.q = m + at[FCP_TENSOR_Q], .k = m + at[FCP_TENSOR_K], .v = m + at[FCP_TENSOR_V],
                                       .o = m + at[FCP_TENSOR_O], .lse = (float *)(void *)(m + at[FCP_TENSOR_LSE]),
-                                      .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ], .dk = m + at[FCP_TENSOR_DK],
+                                      .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ],
+                                      .dk = m + at[FCP_TENSOR_DK],
                                       .dv = m + at[FCP_TENSOR_DV]};
     }
     cr_assert_eq(c->cuda->call.context_set(c->context[1]), 0);
@@ -391,7 +398,8 @@ Test(cuda, callers_memory) {
         unsigned long copied = x->host_copies;
         for (int pass = 0; pass < FCP_PASSES; pass++)
             cr_assert_eq(i % 2 ? fcp_session_run(session, (fcp_pass)pass, c.tensors, &err)
-                               : fcp_session_run_on(session, (fcp_pass)pass, c.tensors, c.stream, &err), FCP_OK, "%s; %s",
+                               : fcp_session_run_on(session, (fcp_pass)pass, c.tensors, c.stream, &err), FCP_OK,
+                               "%s; %s",
                          err.message, x->trouble);
         cr_assert_eq(x->host_copies, copied, "device memory went through the host");
         cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1],

@@ -61,11 +61,14 @@ Test(cuda_sm90, skeletons) {
     } programs[] = {
         {small, true},
         {"model { heads = 2; kv_heads = 2; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
-         "batch { lengths = [400, 100:260] }\nplan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n", true},
+         "batch { lengths = [400, 100:260] }\n"
+         "plan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n", true},
         {"model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-         "batch { lengths = [200, 100] }\nplan { mask = window(w = 90); block = 128; passes = forward, backward }\n", true},
+         "batch { lengths = [200, 100] }\nplan { mask = window(w = 90); block = 128; passes = forward, backward }\n",
+         true},
         {"model { heads = 2; kv_heads = 1; head_dim = 64; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
-         "batch { lengths = [300, 128] }\nplan { mask = causal; block = 128; passes = forward, backward; deterministic = false }\n", true},
+         "batch { lengths = [300, 128] }\n"
+         "plan { mask = causal; block = 128; passes = forward, backward; deterministic = false }\n", true},
         {"model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
          "batch { lengths = [300] }\nplan { mask = full; block = 128; passes = forward }\n", false}};
     standin *x = stand_hopper(2);

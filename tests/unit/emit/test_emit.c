@@ -171,7 +171,8 @@ Test(emit, arrays_and_bands) {
     uint32_t in = emit2(b, MC_BANDS, q, k, 0);
     mc_code code =
         extract(b, emit2(b, MC_IFF, in, emit2(b, MC_LT, sum, emit1(b, MC_CONST_I, MC_NONE, 3), 0), 0), &nodes);
-    const emit_program g = {.mask = code, .arrays = kinds, .array_count = 4, .band_count = 1, .positions = 65535, .negative = true, .heads = 1};
+    const emit_program g = {.mask = code, .arrays = kinds, .array_count = 4, .band_count = 1, .positions = 65535,
+                            .negative = true, .heads = 1};
     add_program(&s, &g, 0);
     void *library = compile(&s);
     allow_function *allow;
@@ -182,7 +183,8 @@ Test(emit, arrays_and_bands) {
     int64_t scratch[64];
     unsigned yes = 0;
     for (int sequence = 0; sequence < 2; sequence++) {
-        const fk_env env = {.sequence = {.n = 4, .q_first = 1, .queries = 3, .key_first = 4 * (fk_u64)sequence, .query_first = 3 * (fk_u64)sequence},
+        const fk_env env = {.sequence = {.n = 4, .q_first = 1, .queries = 3, .key_first = 4 * (fk_u64)sequence,
+                                         .query_first = 3 * (fk_u64)sequence},
                             .arrays = data, .bands = &device_bands};
         const mc_array arrays[4] = {{bytes + 4 * sequence, 0, 4, 0, MC_I8}, {shorts + 3 * sequence, 1, 3, 0, MC_I16},
                                     {longs, 0, 3, 2, MC_I64}, {reals, 0, 3, 0, MC_F64}};

@@ -17,7 +17,8 @@ static fcp_plan *make_plan(const char *mask) {
     char text[500];
     snprintf(text, sizeof text,
              "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 2; gpus = 2 }\n"
-             "batch { lengths = [300, 200:400, 70 x 3] }\nplan { mask = %s; block = 128; layout = zigzag; passes = forward, backward }\n",
+             "batch { lengths = [300, 200:400, 70 x 3] }\n"
+             "plan { mask = %s; block = 128; layout = zigzag; passes = forward, backward }\n",
              mask);
     return gpu_plan(mask, text, NULL, 0);
 }

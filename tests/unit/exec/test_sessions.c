@@ -37,7 +37,8 @@ static fcp_code create(process *p, const given *g, const fcp_plan *plan, bool ti
     fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1,
                        .id = p->shared->id.bytes};
     fcp_session_options options = {.size = sizeof options, .backend = g->pair->backend, .transport = g->pair->transport,
-                                   .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100, .graph_from = 2,
+                                   .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100,
+                                   .graph_from = 2,
                                    .timings = timings};
     return fcp_session_create(plan, &options, out, err);
 }

@@ -42,7 +42,8 @@ static double value_of(mc_code code, const point *p) {
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 Test(score, none) {
-    static const char *const same[] = {"s", "s + 0", "0.0 + s + 0.0", "s * 1", "s / 1", "-(-s)", "if true then s else q",
+    static const char *const same[] = {"s", "s + 0", "0.0 + s + 0.0", "s * 1", "s / 1", "-(-s)",
+                                       "if true then s else q",
                                        "if 2.0 < 1.0 then 1.0 else s", "max(s, s)", "s - 0.0", "other(s = s)",
                                        "if c == 0.0 then s else s * exp(c)", "-1 * (s / -1.0)"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -491,7 +492,8 @@ Test(score, tables) {
         {"score m = s + bias[q - k]\nplan { mask = causal; score = m }",
          "a.fcp:4:15: error[E313]: element 4 of table 'bias', which has 4, for q = 4, k = 0 in a sequence of "},
         {"score m = s + bias[min(q - k, 3)]\nplan { mask = full; score = m }", "E313]: element -1 of table 'bias'"},
-        {"score m = s + by_head[h + 1, 0]\nplan { mask = causal; score = m }", "E313]: element [2, 0] of table 'by_head'"},
+        {"score m = s + by_head[h + 1, 0]\nplan { mask = causal; score = m }",
+         "E313]: element [2, 0] of table 'by_head'"},
         {"score m = if s > 0.0 then bias[q - k] else s\nplan { mask = window(w = 5); score = m }",
          "E313]: element 4 of table 'bias'"},
         {"score m = if doc[k + 1] == 1 then s else 0\nplan { mask = causal; score = m }", "E313]: position "},

@@ -222,7 +222,8 @@ Test(moved, a_session_goes_on_with_another_plan) {
     for (uint32_t i = 0; i < 5; i++) {
         const moved_options o = {.ranks = 3, .heads = 4, .kv_heads = 2, .head_dim = 16, .block = 128, .unit = 50,
                                  .range_kv = ranges[i][0], .range_sub = ranges[i][1], .dtype = FCP_FP16, .mask = "odd",
-                                 .lengths = lengths, .count = 2, .kind = i == 3 ? MOVED_HOME : MOVED_ANY, .seed = i + 1};
+                                 .lengths = lengths, .count = 2, .kind = i == 3 ? MOVED_HOME : MOVED_ANY,
+                                 .seed = i + 1};
         fcp_packed packed = {0};
         fcp_error err = {0};
         fcp_shape shape;

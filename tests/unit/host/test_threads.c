@@ -231,7 +231,8 @@ Test(threads, a_wait_for_what_never_completes_is_named) {
     const fcp_stream *s = fcp_stream_of(&h->plan, FCP_FORWARD, 1, FCP_COMPUTE);
     h->instrs[s->first + 2].a = 1000; /* COPY, ATTEND, WAIT */
     expect_named(h, FCP_FORWARD,
-                 "rank 1, forward pass, stage 0, instruction 2 of the compute queue (wait): the communication queue has completed ",
+                 "rank 1, forward pass, stage 0, instruction 2 of the compute queue (wait): the communication queue "
+                 "has completed ",
                  " of 1000 instructions, and nothing went on for 1 s");
     hand_free(h);
 }

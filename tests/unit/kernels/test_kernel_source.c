@@ -71,13 +71,15 @@ Test(kernel_source, parts) {
     const struct {
         const char *line;
         unsigned in;
-    } parts[] = {{"#line 1 \"abi.h\"", all}, {"#line 1 \"prim_ptx.h\"", all}, {"#line 1 \"prim_sm90_ptx.h\"", EMIT_SM90},
+    } parts[] = {{"#line 1 \"abi.h\"", all}, {"#line 1 \"prim_ptx.h\"", all},
+                 {"#line 1 \"prim_sm90_ptx.h\"", EMIT_SM90},
                  {"#line 1 \"emitted\"", all}, {"#line 1 \"common.h\"", all}, {"#line 1 \"tiles_sm90.h\"", EMIT_SM90},
                  {"#line 1 \"forward_rows.h\"", EMIT_FORWARD | EMIT_FORWARD_SM90},
                  {"#line 1 \"forward_mma.h\"", EMIT_FORWARD}, {"#line 1 \"forward_sm90.h\"", EMIT_FORWARD_SM90},
                  {"#line 1 \"backward_steps.h\"", EMIT_BACKWARD}, {"#line 1 \"backward_mma.h\"", EMIT_SPLIT},
                  {"#define FK_ORDERED 1\n", EMIT_ORDERED | EMIT_ORDERED_SM90},
-                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED}, {"#line 1 \"backward_sm90.h\"", EMIT_ORDERED_SM90},
+                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED},
+                 {"#line 1 \"backward_sm90.h\"", EMIT_ORDERED_SM90},
                  {"#define FK_ORDERED 0\n", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
                  {"#line 1 \"backward_ordered_mma.h\"", EMIT_UNORDERED},
                  {"#line 1 \"backward_sm90.h\"", EMIT_UNORDERED_SM90}, {"#line 1 \"support.h\"", EMIT_SUPPORT}};
@@ -92,7 +94,8 @@ Test(kernel_source, parts) {
             if (found) at = found;
         }
         cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
-        cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n" : "#define FK_FORWARD_SM90 0\n"));
+        cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n"
+                                                                        : "#define FK_FORWARD_SM90 0\n"));
         cr_assert_null(strstr(source, "#include"));
         emit_kernel kernels[EMIT_KERNELS];
         uint32_t count = emit_kernels_of(128, false, skeletons, kernels);

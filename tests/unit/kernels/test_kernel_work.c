@@ -140,8 +140,10 @@ Test(kernel_work, rows_and_keys_agree) {
                "batch { lengths = [2000, 900, 100 x 4] }\n"
                "plan { mask = lambda(sink = 40, window = 300); block = 256; strategy = zigzag(coalesce = 3) }\n",
                false);
-    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [1500, 1, 127, 128, 129] }\n"
-               "plan { mask = shared_question(p = 30, answers = 3); block = 384; strategy = fcp(coalesce = 8) }\n", false);
+    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+               "batch { lengths = [1500, 1, 127, 128, 129] }\n"
+               "plan { mask = shared_question(p = 30, answers = 3); block = 384; strategy = fcp(coalesce = 8) }\n",
+               false);
     check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [16000] }\n"
                "plan { mask = lambda(sink = 100, window = 200); block = 1K; strategy = fcp(coalesce = 8) }\n", true);
 }

@@ -47,7 +47,8 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[8];
     for (unsigned i = 0; i < 8; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3, .idle = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3,
+                  .idle = true,
                   .silent = i % 4 > 0, .timeout_s = 1, .group_at = 1 + i, .fault = faults[i % 4]};
         all[i] = (failing){.x = x, .except = x.fault == STANDIN_STALLS ? 0 : 1u << x.odd, .parts = in_a_pass};
         snprintf(all[i].what, sizeof all[i].what, "fault %u", i);
@@ -115,7 +116,8 @@ Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
     failing all[4];
     for (unsigned i = 0; i < 4; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = i, .odd = i / 2, .idle = true, .silent = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = i, .odd = i / 2, .idle = true,
+                  .silent = true,
                   .timeout_s = 1, .hang_at = 14 + 4 * i};
         all[i] = (failing){.x = x, .parts = about_a_pass, .what = "a device hangs"};
     }
@@ -129,7 +131,8 @@ Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[6];
     for (unsigned i = 0; i < 6; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 4, .seed = 5 * i, .odd = i % 3, .idle = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 4, .seed = 5 * i, .odd = i % 3,
+                  .idle = true,
                   .silent = i > 3, .timeout_s = 1, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
         all[i] = (failing){.x = x, .parts = about_a_pass, .what = "an asynchronous error"};
     }
@@ -143,7 +146,8 @@ Test(nccl_faults, a_rank_is_missing) {
     fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", "");
     failing all[4];
     for (unsigned i = 0; i < 4; i++) {
-        task x = {.plan = plan, .times = 1, .seed = i, .odd = i % 2, .idle = true, .silent = i == 0, .timeout_s = 1, .keeps_away = true,
+        task x = {.plan = plan, .times = 1, .seed = i, .odd = i % 2, .idle = true, .silent = i == 0, .timeout_s = 1,
+                  .keeps_away = true,
                   .way = i < 2 ? BY_ID : BY_FILE};
         all[i] = (failing){.x = x, .except = 1u << x.odd, .parts = parts, .what = "a missing rank"};
     }
@@ -161,7 +165,8 @@ Test(nccl_faults, ranks_that_differ) {
         {.x = {.plan = plan, .other = other, .odd = 1, .times = 1, .idle = true}, .parts = plans, .what = "two plans"},
         {.x = {.plan = plan, .odd = 1, .odd_graph_from = 7, .graph_from = 3, .times = 1, .idle = true}, .parts = graphs,
          .what = "two options"},
-        {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true}, .parts = devices, .what = "one device"},
+        {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true}, .parts = devices,
+         .what = "one device"},
         {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true, .version = 23007}, .parts = later,
          .what = "one device, where several ranks may share it"},
         {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .version = 21805, .way = BY_FILE}, .parts = old,
@@ -207,7 +212,8 @@ Test(nccl_faults, every_call_fails) {
     task x[4];
     for (unsigned i = 0; i < 4; i++) {
         s[i] = process_shared_make();
-        x[i] = (task){.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 78, .fault = 1 + (int)i, .idle = true, .timeout_s = 1};
+        x[i] = (task){.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 78, .fault = 1 + (int)i,
+                      .idle = true, .timeout_s = 1};
         if (i > 1) x[i].driver = true, x[i].times = 650, x[i].fault = i == 2 ? 23 : 29;
         process_begin(s[i], 2, fail_calls, &x[i]);
     }

@@ -15,8 +15,10 @@ static fcp_code make(process *p, fcp_session **out, fcp_error *err) {
     const course *c = p->argument;
     fcp_start start = {
         .size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1, .id = p->shared->id.bytes};
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = c->nccl ? "nccl" : "local", .start = c->nccl ? &start : NULL,
-                                   .timeout_s = LONG, .graph_from = 2, .stage_bytes = 5000, .host_tensors = c->host_tensors};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = c->nccl ? "nccl" : "local",
+                                   .start = c->nccl ? &start : NULL,
+                                   .timeout_s = LONG, .graph_from = 2, .stage_bytes = 5000,
+                                   .host_tensors = c->host_tensors};
     return fcp_session_create(c->plans[0], &options, out, err);
 }
 

@@ -72,10 +72,14 @@ Test(page, keeps_hostile_text_in_its_place) {
 
 /* Plans of one problem share the picture of its mask; those of another have their own. */
 Test(page, says_once_what_candidates_share) {
-    const char *const programs[] = {PROGRAM, "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
-                                             "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\nplan { mask = causal; block = 128; strategy = fcp(coalesce = 1) }\n",
-                                    "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
-                                    "batch { lengths = [700, 301, 299, 50 x 6, 1] }\nplan { mask = causal; block = 128 }\n"};
+    const char *const programs[] = {PROGRAM, "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\n"
+                                             "cluster { nodes = 2; gpus = 2; gpu = h200 }\n"
+                                             "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\n"
+                                             "plan { mask = causal; block = 128; strategy = fcp(coalesce = 1) }\n",
+                                    "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\n"
+                                    "cluster { nodes = 2; gpus = 2; gpu = h200 }\n"
+                                    "batch { lengths = [700, 301, 299, 50 x 6, 1] }\n"
+                                    "plan { mask = causal; block = 128 }\n"};
     page p = {0};
     text out = {0};
     fcp_error err = {0};

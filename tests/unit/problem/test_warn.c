@@ -193,8 +193,10 @@ Test(warn, queries_that_see_nothing) {
         "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
         "itself\n");
     expect(
-        "batch { lengths = [700] }\nmodel { heads = 4 }\nmask m = if h == 2 then k > q + 650 else causal\nplan { mask = m }",
-        "a.fcp:4:15: warning: m: 651 rows (query and head) of 1 sequence see no key: q = 49 to 699, h = 2 of sequence 0 "
+        "batch { lengths = [700] }\nmodel { heads = 4 }\nmask m = if h == 2 then k > q + 650 else causal\n"
+        "plan { mask = m }",
+        "a.fcp:4:15: warning: m: 651 rows (query and head) of 1 sequence see no key: q = 49 to 699, h = 2 of sequence "
+        "0 "
         "(700 tokens)\n"
         "    4 | plan { mask = m }\n"
         "      |               ^\n"
@@ -218,7 +220,8 @@ Test(warn, queries_of_every_sequence) {
         {{400, 300}, {300, 400}, {2, 1}}};
     static const char *const conditions[] = {
         "causal", "k < q", "causal and q != k", "causal and not (k == q)", "q - q <= k and causal", "q >= 0",
-        "q >= 5", "k >= 6", "n > 100", "n > 100 or k < q", "n > 100 or k <= q", "abs(q - k) >= 9", "q - k < 3 and k <= q",
+        "q >= 5", "k >= 6", "n > 100", "n > 100 or k < q", "n > 100 or k <= q", "abs(q - k) >= 9",
+        "q - k < 3 and k <= q",
         "k == 0", "k == n - 1", "k <= q and k >= 12", "q % 3 == 0", "k == q", "k <= q and (q < 15 or q - k < 4)",
         "causal and n * k < 3500", "(q * k) % 7 == 3", "causal and k % 5 == 4", "k <= q + 3 and k > q"};
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
@@ -258,7 +261,8 @@ Test(warn, nothing_and_everything) {
            "      = hint: every output is 0 and every gradient too; nothing is computed\n");
     expect(
         BATCH "plan { mask = window_both(l = 699, r = 699) }",
-        "a.fcp:2:15: warning: window_both(l = 699, r = 699) allows every pair of the whole batch (the longest sequence has "
+        "a.fcp:2:15: warning: window_both(l = 699, r = 699) allows every pair of the whole batch (the longest sequence "
+        "has "
         "700 tokens)\n"
         "    2 | plan { mask = window_both(l = 699, r = 699) }\n"
         "      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
@@ -329,7 +333,8 @@ Test(warn, symmetric) {
 
 Test(warn, unused) {
     expect(
-        "batch { lengths = [700] }\nmask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\nplan { mask = m }",
+        "batch { lengths = [700] }\nmask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "plan { mask = m }",
         "a.fcp:2:39: warning: 'a' is defined and never used\n"
         "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
         "      |                                       ^\n"

@@ -18,8 +18,10 @@
 
 /* --- the environment ---------------------------------------------------------------------------------------------- */
 
-static const char *const variables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMIX_RANK",
+static const char *const variables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                                        "PMIX_RANK",
                                         "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"};
 
 /* Sets what `text` says, "A=1 B=2", and nothing else of what launchers set. */

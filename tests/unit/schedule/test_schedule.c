@@ -444,9 +444,11 @@ static void check_slots(const planned *x) {
         uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, home = x->slots.home_slot[y->q_block];
         bool whole = traffic_result(&x->t, y->q_block) == RESULT_WHOLE;
         cr_assert_eq(y->q_slot, f == FCP_NONE ? home : x->slots.held[f]);
-        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : whole ? x->slots.back[FCP_FORWARD].from[f] : home);
+        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : whole ? x->slots.back[FCP_FORWARD].from[f]
+                                                                                : home);
         if (!x->program->passes[FCP_BACKWARD]) cr_assert_eq(y->dq_slot, FCP_NONE);
-        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : whole ? x->slots.whole_dq[f] : x->slots.back[FCP_BACKWARD].from[f]);
+        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : whole ? x->slots.whole_dq[f]
+                                                                   : x->slots.back[FCP_BACKWARD].from[f]);
     }
 }
 

@@ -105,7 +105,8 @@ Test(calibrate, no_constant_is_negative) {
 Test(calibrate, wrong_rows_are_refused_with_their_place) {
 #define GOOD "a,test,10,forward,64,100,10,10,1,0.001\n"
     static const struct { const char *rows, *says; uint32_t line, column; } wrong[] = {
-        {"", "empty", 1, 1}, {"a,test,10,forward,64,100,10,10,1,0.001\n", "first line", 1, 1}, {CALIBRATE_HEADER "\n", "no rows", 1, 1},
+        {"", "empty", 1, 1}, {"a,test,10,forward,64,100,10,10,1,0.001\n", "first line", 1, 1},
+        {CALIBRATE_HEADER "\n", "no rows", 1, 1},
         {CALIBRATE_HEADER "\na,test,10,forward,64,100,10,10,1\n", "has 9 fields", 2, 32},
         {CALIBRATE_HEADER "\na,test,10,forward,64,100,10,10,1,0.1,2\n", "more than 10", 2, 34},
         {CALIBRATE_HEADER "\n" GOOD ",test,10,forward,64,100,10,10,1,0.1\n", "name is missing", 3, 1},
@@ -114,7 +115,8 @@ Test(calibrate, wrong_rows_are_refused_with_their_place) {
         {CALIBRATE_HEADER "\n" GOOD "b,test,10,sideways,64,100,10,10,1,0.1\n", "forward or backward", 3, 11},
         {CALIBRATE_HEADER "\n" GOOD "b,test,10,forward,6x,100,10,10,1,0.1\n", "whole number", 3, 19},
         {CALIBRATE_HEADER "\n" GOOD "b,test,10,forward,64,-5,10,10,1,0.1\n", "whole number", 3, 22},
-        {CALIBRATE_HEADER "\n" GOOD "b,test,10,forward,64,99999999999999999999999,10,10,1,0.1\n", "full is 9999", 3, 22},
+        {CALIBRATE_HEADER "\n" GOOD "b,test,10,forward,64,99999999999999999999999,10,10,1,0.1\n", "full is 9999", 3,
+         22},
         {CALIBRATE_HEADER "\n" GOOD "b,test,10,forward,64,0,0,10,1,0.1\n", "no cell", 3, 22},
         {CALIBRATE_HEADER "\n" GOOD "b,test,10,forward,64,100,10,10,0,0.1\n", "launches is 0", 3, 32},
         {CALIBRATE_HEADER "\n" GOOD "b,test,10,forward,64,100,10,10,1,nan\n", "number is needed", 3, 34},
@@ -137,12 +139,16 @@ Test(calibrate, wrong_rows_are_refused_with_their_place) {
 
 Test(calibrate, rows_that_do_not_tell_are_refused) {
     static const struct { const char *rows, *says; } wrong[] = {
-        {"a,t,1,forward,64,100,10,10,1,1\nb,t,1,forward,64,200,10,20,1,2\nc,t,1,forward,64,100,40,30,1,3\nd,t,1,forward,64,50,10,10,2,3\n", "at least 5"},
+        {"a,t,1,forward,64,100,10,10,1,1\nb,t,1,forward,64,200,10,20,1,2\nc,t,1,forward,64,100,40,30,1,3\n"
+         "d,t,1,forward,64,50,10,10,2,3\n", "at least 5"},
         /* causal: as many row items as PARTIAL cells */
-        {"a,t,1,forward,64,0,1,1,1,1\nb,t,1,forward,64,1,2,2,1,2\nc,t,1,forward,64,3,3,3,1,3\nd,t,1,forward,64,6,4,4,1,4\ne,t,1,forward,64,10,5,5,1,5\n", "'row'"},
-        {"a,t,1,forward,64,1,0,1,1,1\nb,t,1,forward,64,4,0,2,1,2\nc,t,1,forward,64,9,0,3,1,3\nd,t,1,forward,64,16,0,4,1,4\ne,t,1,forward,64,25,0,5,1,5\n", "no row has partial"},
+        {"a,t,1,forward,64,0,1,1,1,1\nb,t,1,forward,64,1,2,2,1,2\nc,t,1,forward,64,3,3,3,1,3\n"
+         "d,t,1,forward,64,6,4,4,1,4\ne,t,1,forward,64,10,5,5,1,5\n", "'row'"},
+        {"a,t,1,forward,64,1,0,1,1,1\nb,t,1,forward,64,4,0,2,1,2\nc,t,1,forward,64,9,0,3,1,3\n"
+         "d,t,1,forward,64,16,0,4,1,4\ne,t,1,forward,64,25,0,5,1,5\n", "no row has partial"},
         /* more cells take less time */
-        {"a,t,1,forward,64,100,0,10,1,9\nb,t,1,forward,64,200,10,20,1,8\nc,t,1,forward,64,400,40,30,1,7\nd,t,1,forward,64,800,10,10,2,6\n"
+        {"a,t,1,forward,64,100,0,10,1,9\nb,t,1,forward,64,200,10,20,1,8\nc,t,1,forward,64,400,40,30,1,7\n"
+         "d,t,1,forward,64,800,10,10,2,6\n"
          "e,t,1,forward,64,1600,80,60,1,5\nf,t,1,forward,64,3200,90,80,1,4\n", "would take no time"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         arena memory = {0};

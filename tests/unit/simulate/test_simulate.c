@@ -261,14 +261,22 @@ Test(simulate, shipped_profiles_are_read_and_others_are_named) {
 Test(simulate, profiles_refuse_what_they_do_not_know) {
     /* a line more, or in the place of the figure that begins with `instead` */
     static const struct { const char *instead, *line, *says; } wrong[] = {
-        {NULL, "speed 3 us \"x\"", "no figure"}, {NULL, "forward.64.ful 1 us \"x\"", "mean forward.64.full"}, {NULL, "smal 1 us \"x\"", "mean small"},
-        {"forward.64.full", "forward.64.full 1 \"x\"", "needs a time"}, {"forward.64.full", "forward.64.full one us \"x\"", "number"},
-        {"forward.64.full", "forward.64.full 1 us", "source"}, {"forward.64.full", "forward.64.full 1 us \"\"", "source"},
-        {"forward.64.full", "forward.64.full 1 us \"x\" y", "follows"}, {NULL, "forward.0.full 1 us \"x\"", "no figure"},
-        {"forward.64.full", "forward.64.full 99999999999999999999 us \"x\"", "number"}, {"forward.64.full", "forward.64.full -1 us \"x\"", "negative"},
-        {"gpu", "gpu", "name"}, {"forward.64.full", "forward.64.full 0 us \"x\"", "above 0"}, {"sms", "sms 0 \"x\"", "above 0"},
-        {"sms", "", "no sms"}, {"small", "", "no small"}, {"gpu", "", "which gpu"}, {"backward.64.row", "", "no backward.64.row"},
-        {NULL, "latency.local 0 us \"x\"", "above 0"}, {NULL, "forward.64.full 1 us \"x\"", "twice"}, {NULL, "gpu again", "twice"},
+        {NULL, "speed 3 us \"x\"", "no figure"}, {NULL, "forward.64.ful 1 us \"x\"", "mean forward.64.full"},
+        {NULL, "smal 1 us \"x\"", "mean small"},
+        {"forward.64.full", "forward.64.full 1 \"x\"", "needs a time"},
+        {"forward.64.full", "forward.64.full one us \"x\"", "number"},
+        {"forward.64.full", "forward.64.full 1 us", "source"},
+        {"forward.64.full", "forward.64.full 1 us \"\"", "source"},
+        {"forward.64.full", "forward.64.full 1 us \"x\" y", "follows"},
+        {NULL, "forward.0.full 1 us \"x\"", "no figure"},
+        {"forward.64.full", "forward.64.full 99999999999999999999 us \"x\"", "number"},
+        {"forward.64.full", "forward.64.full -1 us \"x\"", "negative"},
+        {"gpu", "gpu", "name"}, {"forward.64.full", "forward.64.full 0 us \"x\"", "above 0"},
+        {"sms", "sms 0 \"x\"", "above 0"},
+        {"sms", "", "no sms"}, {"small", "", "no small"}, {"gpu", "", "which gpu"},
+        {"backward.64.row", "", "no backward.64.row"},
+        {NULL, "latency.local 0 us \"x\"", "above 0"}, {NULL, "forward.64.full 1 us \"x\"", "twice"},
+        {NULL, "gpu again", "twice"},
         {NULL, "forward.128.full 1 us \"x\"", "no forward.128.partial"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[2048] = "", *end = text;

@@ -16,7 +16,8 @@ static const char *const PROGRAMS[] = {
     "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = fp32 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
     "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
     "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 2; gpus = 3; gpu = cpu }\n"
-    "batch { lengths = [2000, 130] }\nplan { mask = window(w = 400); block = 128; layout = contiguous; passes = forward, backward }\n",
+    "batch { lengths = [2000, 130] }\n"
+    "plan { mask = window(w = 400); block = 128; layout = contiguous; passes = forward, backward }\n",
     "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 4; gpu = a100 }\n"
     "batch { lengths = [1024] }\nplan { mask = full; strategy = ring(coalesce = 1); passes = forward }\n",
     "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp32 }\ncluster { nodes = 3; gpus = 1; gpu = h100 }\n"
@@ -248,7 +249,8 @@ Test(trace, draws_the_ranks_that_are_asked_for) {
     fcp_error err;
     for (uint32_t i = 0; i < 80; i++) work[i] = i * 37 % 80; /* rank 54 has most: 78; 13 of them share nothing */
     const struct { const char *typed; uint32_t count, ranks[12]; } good[] = {
-        {"0", 1, {0}}, {"7,3,3", 2, {3, 7}}, {"2..5,79", 4, {2, 3, 4, 79}}, {"77..", 3, {77, 78, 79}}, {"0..1", 1, {0}}};
+        {"0", 1, {0}}, {"7,3,3", 2, {3, 7}}, {"2..5,79", 4, {2, 3, 4, 79}}, {"77..", 3, {77, 78, 79}},
+        {"0..1", 1, {0}}};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         cr_assert_eq(trace_ranks_read(plan, good[i].typed, work, &memory, &r, &err), FCP_OK, "%s: %s", good[i].typed,
                      err.message);

@@ -274,7 +274,8 @@ static void scrambled(tables *t, uint32_t ranks) {
     enum { BLOCKS = 200 };
     memset(t, 0, sizeof *t);
     PUSH(t, problem,
-         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8, .layout_group = ranks, .range_kv = 1, .range_sub = 1,
+         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8,
+                       .layout_group = ranks, .range_kv = 1, .range_sub = 1,
                        .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
                        .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
     PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
