@@ -313,7 +313,7 @@ GPU_SRC = $(wildcard tests/gpu/*.c)
 BLAS_USED = cblas_sgemm openblas_get_num_threads openblas_set_num_threads
 $(B)/gpu-check: $(patsubst %.c,$(B)/%.o,$(filter-out %/carried.c,$(GPU_SRC))) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -Wl,-Bdynamic -lm -ldl
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,-S $(BLAS_USED:%=-Wl,-u,%) -Wl,-Bstatic -lopenblas -lnettle -Wl,-Bdynamic -lm -ldl
 $(B)/gpu/libnvrtc-carried.so: $(B)/tests/gpu/carried.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'

@@ -52,7 +52,7 @@ holds "the pairs of the grid of a causal mask, as the plan counts them" \
 holds "how busy each part is, for each lane" shows large.html '.plans[0].passes[0].heat | (.compute | length) == .rows * .bins and .rows == 128 and .per == 2'
 holds "beyond 64 ranks the 8 busiest and the median" shows large.html '[.plans[0].passes[].lanes | length] == [9, 9]'
 holds "the ranks that are asked for" sh -c "'$fcpc' -q show large.fcp --html r.html --ranks 3,200..202 && grep -q '\"lanes\": \[{\"rank\": 3, ' r.html"
-holds "strategies by name" shows strategies.html '[.plans[].name] == ["strategy=fcp", "strategy=ring", "strategy=zigzag"]'
+holds "strategies by name" shows strategies.html '[.plans[].name] == ["strategy=fcp", "strategy=ring", "strategy=zigzag", "strategy=cad"]'
 holds "the points of a sweep" shows blocks.html '(.points | length) == 6 and (.plans | length) == 6'
 holds "show and sim make the same page" cmp show.html sim.html
 holds "a page of 256 ranks has less than 2 MB" test "$(wc -c < large.html)" -lt 2000000
@@ -97,7 +97,7 @@ holds "bounds by name" grep -q 'the longest chain of waits' show.dom
 holds "facts" grep -q '<dt>cluster</dt><dd>8 ranks: 2 nodes of 4 GPUs' show.dom
 holds "the program" grep -q '<pre>model {' show.dom
 holds "candidates side by side" sh -c '[ "$(grep -o "<td>zigzag</td>" strategies.dom | wc -l)" = 2 ]'
-holds "a timeline for each candidate" sh -c '[ "$(grep -o "<canvas[^>]*class=\"timeline\"" strategies.dom | wc -l)" = 3 ]'
+holds "a timeline for each candidate" sh -c '[ "$(grep -o "<canvas[^>]*class=\"timeline\"" strategies.dom | wc -l)" = 4 ]'
 holds "curves over the block size" grep -q 'Forward: time over block' blocks.dom
 holds "time against memory" grep -q 'Backward: time against memory of the largest rank' blocks.dom
 holds "a dashed bound beside each curve" sh -c '[ "$(grep -o "class=\"curve bound\"" blocks.dom | wc -l)" = 4 ]'

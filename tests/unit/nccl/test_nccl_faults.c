@@ -227,3 +227,36 @@ Test(nccl_faults, every_call_fails) {
     }
     fcp_plan_free(plan);
 }
+
+/* Each call of the driver's fails once while a session ends whose passes went well: nothing is left. */
+static void fail_ending(process *p) {
+    const task *x = p->argument;
+    bool ended = false;
+    for (int at = 1; at <= x->times; at++) {
+        fcp_session *session = NULL;
+        fcp_error err = {0};
+        set_up(p, (uint64_t)at);
+        share_id(p, at);
+        fcp_code code = create(p, &session, &err);
+        if (!code) code = run_passes(p, session, 0, &err);
+        CHECK(p, !code, "call %d: %s", at, err.message);
+        long last = p->cuda->fail_at = p->cuda->calls + at;
+        p->cuda->fail_with = 719;
+        fcp_session_free(session);
+        p->cuda->fail_at = 0;
+        ended = p->cuda->calls < last;
+        CHECK(p, p->cuda->live == 0, "call %d: %ld objects are left", at, p->cuda->live);
+        CHECK(p, !p->cuda->trouble[0], "call %d: %s", at, p->cuda->trouble);
+        process_meet(p, 1, at);
+    }
+    CHECK(p, ended, "%d calls are not all", x->times);
+}
+Test(nccl_faults, endings) {
+    fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "; layout = zigzag"); /* tensors have copies on the device */
+    task x = {.plan = plan, .graph_from = 1, .idle = true, .timeout_s = 20, .times = 70};
+    process_shared *s = process_shared_make();
+    process_run(s, 2, fail_ending, &x);
+    process_all_well(s, 2, 0, "endings");
+    process_shared_end(s, false);
+    fcp_plan_free(plan);
+}
