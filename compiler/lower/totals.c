@@ -5,8 +5,8 @@
  */
 #include "compiler/lower/lower.h"
 
-/* Who talks to whom, and how much: per pass the most units that one rank sends, or receives, on one fabric; and the
- * most other ranks that one rank talks to. */
+/* Who talks to whom, and how much: per pass the most units that one rank sends, or receives, on one fabric; and the most
+ * other ranks that one rank talks to. */
 static fcp_code count_units(planning *x, const fcp_plan *plan, uint64_t out_bound[FCP_PASSES], uint64_t *out_peers) {
     uint32_t ranks = x->problem->ranks, *met = ARENA_ZNEW(&x->scratch, uint32_t, ranks); /* by which rank last, + 1 */
     if (!met) return FCP_E_NO_MEMORY;
@@ -42,8 +42,7 @@ typedef struct moved {
 static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PASSES]) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
-    uint64_t *sent = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks),
-             *received = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    uint64_t *sent = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks), *received = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
     uint64_t keys = 0, keys_net = 0; /* tokens */
     if (!sent || !received) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->keys; f++) {

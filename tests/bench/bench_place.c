@@ -121,12 +121,12 @@ static double bound_of(const place_input *in, double limit) {
             big += 2 * (double)in->work[b] > limit;
         }
         for (k = big > 1 ? big : 1; k < in->ranks; k++) {
-            double needed = all - cap * (in->ranks - k) - tokens, least = work;
-            for (uint32_t i = 0; i < n && needed > 0; i++) {
+            double lack = all - cap * (in->ranks - k) - tokens, least = work;
+            for (uint32_t i = 0; i < n && lack > 0; i++) {
                 if (reads[light[i].block]) continue;
-                double take = needed < in->tokens[light[i].block] ? needed : in->tokens[light[i].block];
+                double take = lack < in->tokens[light[i].block] ? lack : in->tokens[light[i].block];
                 least += take * light[i].density;
-                needed -= take;
+                lack -= take;
             }
             if (least <= k * limit) break;
         }
