@@ -81,7 +81,8 @@ Test(compile, refuses) {
            "batch { lengths = [7] }\nmask m = exact(n, 2) > q\nplan { mask = m }\n");
     refuse(FCP_E_MASK_DIV_ZERO, "division by zero", /* what exact is made of, but written by hand */
            "batch { lengths = [7] }\nmask m = n / (if n % 2 == 0 then 2 else 0) > q\nplan { mask = m }\n");
-    refuse(FCP_E_MASK_OVERFLOW, "overflow", "batch { lengths = [100] }\nmask m = q * 9223372036854775807 > k\nplan { mask = m }\n");
+    refuse(FCP_E_MASK_OVERFLOW, "overflow",
+           "batch { lengths = [100] }\nmask m = q * 9223372036854775807 > k\nplan { mask = m }\n");
 }
 
 static const char MOVING[] = "cluster { nodes = 8; gpus = 2; memory = %s }\nbatch { lengths = [64K] }\n"
@@ -183,7 +184,8 @@ Test(compile, ranks_without_tokens) {
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512], *picture;
-        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\nplan { mask = causal; %s }\n",
+        snprintf(text, sizeof text,
+                 "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\nplan { mask = causal; %s }\n",
                  cases[i].lengths, cases[i].plan);
         fcp_plan *plan;
         cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
@@ -234,8 +236,11 @@ Test(compile, no_batch) {
 Test(compile, heavy_block_is_a_warning_that_names_the_size) {
     fcp_plan *plan;
     char *picture;
-    cr_assert_eq(plan_text("cluster { gpus = 8 }\nbatch { lengths = [16384, 4000 x 10] }\nplan { mask = causal; block = 4096 }\n",
-                           &plan, &picture), FCP_OK, "%s", picture);
+    cr_assert_eq(
+        plan_text(
+            "cluster { gpus = 8 }\nbatch { lengths = [16384, 4000 x 10] }\nplan { mask = causal; block = 4096 }\n",
+            &plan, &picture),
+        FCP_OK, "%s", picture);
     cr_assert(strstr(picture, "warning") && strstr(picture, "plan.block = 1024 would do"), "%s", picture);
     fcp_plan_free(plan);
     free(picture);
@@ -244,8 +249,10 @@ Test(compile, heavy_block_is_a_warning_that_names_the_size) {
 Test(compile, block_auto) {
     fcp_plan *plan;
     char *picture;
-    cr_assert_eq(plan_text("cluster { gpus = 8 }\nbatch { lengths = [16384, 512 x 10] }\nplan { mask = causal; block = auto }\n",
-                           &plan, &picture), FCP_OK, "%s", picture);
+    cr_assert_eq(
+        plan_text("cluster { gpus = 8 }\nbatch { lengths = [16384, 512 x 10] }\nplan { mask = causal; block = auto }\n",
+                  &plan, &picture),
+        FCP_OK, "%s", picture);
     cr_assert_eq(plan->problem->block, 1024, "%u", plan->problem->block); /* 2048 would be too heavy */
     cr_assert(!strstr(picture, "warning"), "%s", picture);
     fcp_plan_free(plan);
