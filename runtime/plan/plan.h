@@ -198,7 +198,7 @@ typedef struct fcp_problem {
     uint32_t block;              /* tokens; the block size asked for */
     uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
     uint32_t max_q_block;        /* tokens of the largest block that holds Q; a STATE slot has room for it */
-    uint32_t unit;               /* tokens of KV; no transfer between ranks has more bytes: fcp_unit_tokens */
+    uint32_t unit;               /* tokens of KV; of other classes a unit has as many bytes: fcp_unit_tokens */
     uint32_t coalesce, buffers, margin;
     uint32_t passes;             /* bit per fcp_pass */
     uint32_t deterministic;
@@ -582,8 +582,10 @@ static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec 
  *   OUT    forward: q + H * 4 (O, LSE);  backward: q + KV (dQ, dK, dV) */
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
 /* Tokens of a unit of a class: the same in both passes, so that both have the same rounds. KV and DKV: `unit`. Of the
- * others a unit has no more bytes than one of KV (backward: of DKV, if that has more): as many tokens as that
- * leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT: `unit`. */
+ * others a unit has no more bytes than one of KV (backward: of DKV, if that has more), where LSE, delta, m and l do not
+ * count: as many tokens as that leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT:
+ * `unit`. *Example*: with 64 heads, 8 of K and V, a block of 2048 tokens is 4 units of Q, 8 of STATE and 4 of O. If LSE
+ * counted, it would be 5, 9 and 5, and the last one nearly empty. */
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls);
 /* The same of a block that holds `holds`. Of IN and OUT it is the part that belongs to Q (Q, O, LSE, dO, dQ), the part
  * that belongs to KV (K, V, dK, dV), or both. */

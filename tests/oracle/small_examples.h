@@ -29,6 +29,11 @@ static const small_example small_examples[] = {
     {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
     {"packed_documents.fcp", "[500, 130, 40 x 6]", {0}},
+    {"groups.fcp", "[300, 130, 90]", {"plan.layout=zigzag(group = 1)"}},
+    {"micro_batches.fcp", "[300] on 0..1, [130, 90] on 1..2", {0}},
+    {"relay.fcp", "[700]", {0}},
+    {"servers.fcp", "[400, 300]", {"plan.strategy.servers=1"}},
+    {"split.fcp", "[300, 50 x 6]", {0}},
 };
 /* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their
  * own), with scores. */

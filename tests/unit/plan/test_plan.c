@@ -122,9 +122,9 @@ Test(plan, class_bytes) {
     /* by hand: a unit of KV has 2048 * 4096 bytes, and twice that of dKV */
     cr_expect_eq(fcp_unit_tokens(&p, FCP_KV), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV), 2048);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 504, "2 * 2048 * 4096 / 33280 = 504.1");
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 248, "2048 * 4096 / 33280 = 252");
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 504);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "2 * 2048 * 4096 / 32768: LSE and delta do not count");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 256, "2048 * 4096 / 32768: m and l do not count");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW), 1024);
     p.passes = 1;
