@@ -76,8 +76,8 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
 
 /* --- the strategies ----------------------------------------------------------------------------------------------- */
 
-/* How each strategy places the blocks that it has cut, how those cut that need to place first, and where those whose
- * work moves compute tiles. */
+/* What the lines of compiler/sema/strategies.h name: functions that place blocks; that cut the batch, if they must know
+ * homes for it; and that say where tiles run, if work moves. */
 #define X(id, by_block, in_place, cut, place, exec) fcp_code place(planning *x, const place_input *in, uint32_t *home);
 STRATEGIES(X)
 #undef X

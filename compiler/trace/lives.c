@@ -141,7 +141,7 @@ static int by_time(const void *a, const void *b) {
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
     if (x->counter != y->counter) return x->counter < y->counter ? -1 : 1;
     if (x->what != y->what) return x->what < y->what ? -1 : 1;
-    return (x->change > y->change) - (x->change < y->change); /* what ends makes room first */
+    return (x->change > y->change) - (x->change < y->change); /* at one time, ends come before beginnings */
 }
 
 fcp_code trace_changes(const timeline *t, uint32_t rank, fcp_pass pass, uint64_t first, uint64_t count, arena *memory,

@@ -21,7 +21,7 @@ typedef struct fcp_bundle {
 } fcp_bundle;
 
 typedef struct fcp_bundles fcp_bundles;
-/* The bundles of ranks first_rank to first_rank + rank_count - 1, with whomever they are. The plan must
+/* The bundles that ranks first_rank to first_rank + rank_count - 1 have with all ranks. The plan must
  * be verified. Cost: O(pieces + runs of the layout); memory for the runs of these ranks, and 16 bytes for each pair of
  * one of these ranks with any. */
 fcp_code fcp_bundles_make(const fcp_plan *plan, uint32_t first_rank, uint32_t rank_count, fcp_bundles **out_bundles,
