@@ -1,10 +1,10 @@
 /* emit.c: prints mask code as CUDA text without branches, one variable for each node.
  *
  * Requires: nothing. Code is checked here.
- * Gives: emit.h. A node has 32 bits if its range proves that they hold it, else 64. Where 64 bits may overflow, unsigned
- *       arithmetic is printed, which wraps. A division is printed as plain C where the signs allow it, as a shift for
- *       powers of two, else as a call of one of the helpers that come first. Nodes that the answer does not need are left
- *       out. README.md shows an example.
+ * Gives: emit.h. A node has 32 bits if its range proves that they hold it, else 64. Where 64 bits may overflow,
+ *       unsigned arithmetic is printed, which wraps. A division is printed as plain C where the signs allow it, as a
+ *       shift for powers of two, else as a call of one of the helpers that come first. Nodes that the answer does not
+ *       need are left out. README.md shows an example.
  * Cost: O(nodes).
  * Method: interval analysis in 128 bits, from the first node to the last.
  */
@@ -91,7 +91,8 @@ static range values_of(const emit_array *a) {
 
 static range range_of(const printer *p, const mc_node *x) {
     const range *r = p->ranges, none = {0, 0, true};
-    range a = x->a != MC_NONE ? r[x->a] : none, b = x->b != MC_NONE ? r[x->b] : none, c = x->c != MC_NONE ? r[x->c] : none;
+    range a = x->a != MC_NONE ? r[x->a] : none, b = x->b != MC_NONE ? r[x->b] : none,
+          c = x->c != MC_NONE ? r[x->c] : none;
     int64_t n = p->program->positions;
     switch ((mc_op)x->op) {
     case MC_CONST_I: return (range){x->imm, x->imm, true};
@@ -155,7 +156,8 @@ static bool all_narrow(const printer *p, const mc_node *x, uint32_t i) {
 static void say_arithmetic(printer *p, const mc_node *x, uint32_t i) {
     const char *op = x->op == MC_ADD ? "+" : x->op == MC_SUB ? "-" : "*";
     if (all_narrow(p, x, i)) say(p, "%s %s %s", p->operand[0], op, p->operand[1]);
-    else if (p->ranges[i].exact) say(p, "(%s)((fk_i64)%s %s (fk_i64)%s)", type_of(p, i), p->operand[0], op, p->operand[1]);
+    else if (p->ranges[i].exact)
+        say(p, "(%s)((fk_i64)%s %s (fk_i64)%s)", type_of(p, i), p->operand[0], op, p->operand[1]);
     else say(p, "(fk_i64)((fk_u64)(fk_i64)%s %s (fk_u64)(fk_i64)%s)", p->operand[0], op, p->operand[1]);
 }
 
@@ -168,10 +170,12 @@ static void say_division(printer *p, const mc_node *x, uint32_t i) {
         else say(p, "(%s)((%s)%s >> %d)", type, word, p->operand[0], __builtin_ctzll((uint64_t)b.lo));
     } else if (a.lo >= 0 && b.lo > 0) {
         const char *unsigned_word = small ? "fk_u32" : "fk_u64";
-        say(p, "(%s)((%s)%s %s (%s)%s)", type, unsigned_word, p->operand[0], rest ? "%" : "/", unsigned_word, p->operand[1]);
+        say(p, "(%s)((%s)%s %s (%s)%s)", type, unsigned_word, p->operand[0], rest ? "%" : "/", unsigned_word,
+            p->operand[1]);
     } else {
         const char *by = b.lo > 0 ? "_by" : ""; /* a divisor above 0 */
-        say(p, "(%s)fk_%s%s%s(%s, %s)", type, rest ? "mod" : "div", by, small ? "32" : "64", p->operand[0], p->operand[1]);
+        say(p, "(%s)fk_%s%s%s(%s, %s)", type, rest ? "mod" : "div", by, small ? "32" : "64", p->operand[0],
+            p->operand[1]);
     }
 }
 
@@ -202,7 +206,10 @@ static void say_table(printer *p, const mc_node *x, const emit_array *a, const c
 static void say_load(printer *p, const mc_node *x) {
     enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
     const emit_array *a = &p->program->arrays[x->imm];
-    static const char *const types[] = {[MC_I8] = "fk_i8", [MC_I16] = "fk_i16", [MC_I32] = "fk_i32", [MC_I64] = "fk_i64",
+    static const char *const types[] = {[MC_I8] = "fk_i8",
+                                        [MC_I16] = "fk_i16",
+                                        [MC_I32] = "fk_i32",
+                                        [MC_I64] = "fk_i64",
                                         [MC_F64] = "float"}; /* rounded when loaded */
     const char *at = p->operand[0];
     range r = p->ranges[x->a];
@@ -263,7 +270,8 @@ static void say_node(printer *p, uint32_t i) {
     case MC_ABS:
         if (all_narrow(p, x, i)) say(p, "%s < 0 ? -%s : %s", p->operand[0], p->operand[0], p->operand[0]);
         else if (p->ranges[i].exact)
-            say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0], p->operand[0]);
+            say(p, "(%s)(%s < 0 ? -(fk_i64)%s : (fk_i64)%s)", type_of(p, i), p->operand[0], p->operand[0],
+                p->operand[0]);
         else say(p, "%s < 0 ? (fk_i64)(0 - (fk_u64)%s) : %s", p->operand[0], p->operand[0], p->operand[0]);
         return;
     case MC_MIN:
@@ -271,7 +279,9 @@ static void say_node(printer *p, uint32_t i) {
         say(p, "(%s)(%s %c %s ? %s : %s)", type_of(p, i), p->operand[0], x->op == MC_MIN ? '<' : '>', p->operand[1],
             p->operand[0], p->operand[1]);
         return;
-    case MC_IF_I: case MC_IF_B: case MC_IF_F: say(p, "%s ? %s : %s", p->operand[0], p->operand[1], p->operand[2]); return;
+    case MC_IF_I:
+    case MC_IF_B:
+    case MC_IF_F: say(p, "%s ? %s : %s", p->operand[0], p->operand[1], p->operand[2]); return;
     case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: say_load(p, x); return;
     case MC_EQ: case MC_IFF: case MC_EQ_F: say(p, "%s == %s", p->operand[0], p->operand[1]); return;
     case MC_NE: case MC_NE_F: say(p, "%s != %s", p->operand[0], p->operand[1]); return;

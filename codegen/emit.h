@@ -5,8 +5,8 @@
  *   fk_slope(e, s, q, k, h)   the derivative of the score by s
  *
  * They have the total meaning of mask/code.h, with reals as float. The text is both C11 and CUDA C++; abi.h must stand
- * before it, and FK_DEVICE must be defined. A plan contributes numbers to it and no text, and code that mc_check refuses is
- * refused before anything is printed.
+ * before it, and FK_DEVICE must be defined. A plan contributes numbers to it and no text, and code that mc_check
+ * refuses is refused before anything is printed.
  */
 #ifndef FCP_EMIT_H
 #define FCP_EMIT_H
@@ -30,12 +30,12 @@ typedef struct emit_program {
     uint32_t heads;
 } emit_program;
 
-/* The `positions` to compile for. It is one of a few numbers, so that batches share kernels: the least that holds lengths up
- * to n. 0: none does. */
+/* The `positions` to compile for. It is one of a few numbers, so that batches share kernels: the least that holds
+ * lengths up to n. 0: none does. */
 int64_t emit_positions(uint64_t n);
 
 typedef void emit_text(void *context, const char *text, size_t size);
-/* Prints fk_allow, and fk_score and fk_slope if there is a score. Returns NULL when done. Else nothing was printed, and it
- * returns a static text that says what is wrong with the code, *node being the place; or "out of memory". */
+/* Prints fk_allow, and fk_score and fk_slope if there is a score. Returns NULL when done. Else nothing was printed, and
+ * it returns a static text that says what is wrong with the code, *node being the place; or "out of memory". */
 const char *emit_functions(const emit_program *program, emit_text *out, void *context, uint32_t *node);
 #endif

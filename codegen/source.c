@@ -10,8 +10,9 @@
 #include "codegen/kernels/abi.h"
 
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
-    emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[], emit_text_support[],
-    emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[], emit_text_backward_sm90[];
+    emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
+    emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[],
+    emit_text_backward_sm90[];
 
 bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
 unsigned emit_forward(uint32_t d, bool sm_90a) { return sm_90a && FK_HAS_SM90(d) ? EMIT_FORWARD_SM90 : EMIT_FORWARD; }
@@ -28,7 +29,8 @@ static void say_part(emit_text *out, void *context, const char *name, const char
     if (text) out(context, text, strlen(text));
 }
 
-/* The beginning of the source. It is printed with the first emitted text, because only then is the code known to be good. */
+/* The beginning of the source. It is printed with the first emitted text, because only then is the code known to be
+ * good. */
 typedef struct opening {
     const emit_source *source;
     emit_text *out;
@@ -41,9 +43,10 @@ static void open_first(void *context, const char *text, size_t size) {
     if (!o->done) {
         char line[160];
         bool forward = o->source->skeletons & EMIT_FORWARD_SM90, any = o->source->skeletons & EMIT_SM90;
-        int length = snprintf(line, sizeof line,
-                              "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n",
-                              o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, forward);
+        int length = snprintf(
+            line, sizeof line,
+            "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n",
+            o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, forward);
         o->done = true;
         o->out(o->context, line, (size_t)length);
         say_part(o->out, o->context, "abi.h", emit_text_abi);
@@ -75,7 +78,8 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     if (s->skeletons & EMIT_BACKWARD) say_part(out, context, "backward_steps.h", emit_text_backward_steps);
     if (s->skeletons & EMIT_SPLIT) say_part(out, context, "backward_mma.h", emit_text_backward_mma);
     for (int ordered = 1; ordered >= 0; ordered--) {
-        unsigned in = s->skeletons & (ordered ? EMIT_ORDERED | EMIT_ORDERED_SM90 : EMIT_UNORDERED | EMIT_UNORDERED_SM90);
+        unsigned in =
+            s->skeletons & (ordered ? EMIT_ORDERED | EMIT_ORDERED_SM90 : EMIT_UNORDERED | EMIT_UNORDERED_SM90);
         const char *line = ordered ? "#define FK_ORDERED 1\n" : "#undef FK_ORDERED\n#define FK_ORDERED 0\n";
         if (in) out(context, line, strlen(line));
         if (in & ~(unsigned)EMIT_SM90) say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
@@ -87,14 +91,17 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
 
 uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
     const emit_kernel all[EMIT_KERNELS] = {
-        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1, false},
+        {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1,
+         false},
         {"fk_forward_sm90", EMIT_FORWARD_SM90, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(d),
          FK_FORWARD_SM90_REGISTERS(d), 1, true},
-        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d), false},
-        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d), false},
-        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1, false},
-        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1,
+        {"fk_backward_dkv", EMIT_SPLIT, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d), FK_DKV_PARTS(d),
          false},
+        {"fk_backward_dq", EMIT_SPLIT, FK_DQ_WARPS(d) * 32, FK_DQ_SHARED(d), FK_DQ_REGISTERS(d), FK_DQ_PARTS(d), false},
+        {"fk_backward_ordered", EMIT_ORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d), 1,
+         false},
+        {"fk_backward_unordered", EMIT_UNORDERED, FK_DKV_WARPS(d) * 32, FK_ORDERED_SHARED(d), FK_ORDERED_REGISTERS(d),
+         1, false},
         {"fk_backward_ordered_sm90", EMIT_ORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d),
          FK_BACKWARD_SM90_REGISTERS(d), 1, true},
         {"fk_backward_unordered_sm90", EMIT_UNORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d),
@@ -112,15 +119,16 @@ uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, u
     static const struct {
         const char *name;
         uint32_t shared, most, warps, blocks;
-    } all[] = {{"sm_80", 164, 163, 64, 32}, {"sm_86", 100, 99, 48, 16}, {"sm_87", 164, 163, 48, 16}, {"sm_89", 100, 99, 48, 24},
-               {"sm_90", 228, 227, 64, 32}, {"sm_100", 228, 227, 64, 32}, {"sm_103", 228, 227, 64, 32},
-               {"sm_120", 100, 99, 48, 24}};
+    } all[] = {{"sm_80", 164, 163, 64, 32},  {"sm_86", 100, 99, 48, 16},  {"sm_87", 164, 163, 48, 16},
+               {"sm_89", 100, 99, 48, 24},   {"sm_90", 228, 227, 64, 32}, {"sm_100", 228, 227, 64, 32},
+               {"sm_103", 228, 227, 64, 32}, {"sm_120", 100, 99, 48, 24}};
     enum { REGISTERS = 65536, REGISTER_UNIT = 256, QUARTERS = 4, SHARED_UNIT = 128, RESERVED = 1024 };
     size_t length = strlen(arch);
     if (length && (arch[length - 1] == 'a' || arch[length - 1] == 'f')) length--;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strlen(all[i].name) != length || memcmp(all[i].name, arch, length)) continue;
-        uint32_t warps = (threads + 31) / 32, per_warp = (registers * 32 + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
+        uint32_t warps = (threads + 31) / 32,
+                 per_warp = (registers * 32 + REGISTER_UNIT - 1) / REGISTER_UNIT * REGISTER_UNIT;
         uint32_t bytes = (shared + RESERVED + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT;
         if (!warps || !per_warp || shared > all[i].most * 1024 || registers > 255 || threads > 1024) return 0;
         uint32_t by_registers = REGISTERS / QUARTERS / per_warp * QUARTERS / warps; /* a warp lives in one quarter */

@@ -1,18 +1,18 @@
 /* source.h: the CUDA source of a program's kernels: the skeletons of codegen/kernels around the functions of emit.h.
  *
- * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE and
- * FK_FORWARD_SM90; abi.h; prim_ptx.h; the emitted functions; common.h; and the skeletons that were asked for, with what they
- * stand on. Each part begins with a #line, so that messages of the CUDA compiler name the file under codegen/kernels, or
- * "emitted".
+ * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE
+ * and FK_FORWARD_SM90; abi.h; prim_ptx.h; the emitted functions; common.h; and the skeletons that were asked for, with
+ * what they stand on. Each part begins with a #line, so that messages of the CUDA compiler name the file under
+ * codegen/kernels, or "emitted".
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H
 #include "codegen/emit.h"
 
 /* The skeletons. The backward pass is either one kernel, which adds up dQ in a fixed order (ORDERED) or as it comes
- * (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). SUPPORT has what a runtime needs beside them in any pass. The
- * SM90 ones run on sm_90a alone, with a head_dim of 64 or 128, and forwards also 256. A source has one forward skeleton at
- * most. */
+ * (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). SUPPORT has what a runtime needs beside them in any pass.
+ * The SM90 ones run on sm_90a alone, with a head_dim of 64 or 128, and forwards also 256. A source has one forward
+ * skeleton at most. */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128
@@ -34,8 +34,8 @@ typedef struct emit_source {
 bool emit_has_head_dim(uint32_t head_dim);
 /* The forward skeleton to use: the one for sm_90a, if that may be used and has the head_dim. */
 unsigned emit_forward(uint32_t head_dim, bool sm_90a);
-/* The backward skeleton to use: ORDERED if every run must give the same bits, else UNORDERED; the one for sm_90a, if that
- * may be used and has the head_dim; SPLIT, if neither has it. */
+/* The backward skeleton to use: ORDERED if every run must give the same bits, else UNORDERED; the one for sm_90a, if
+ * that may be used and has the head_dim; SPLIT, if neither has it. */
 unsigned emit_backward(uint32_t head_dim, bool deterministic, bool sm_90a);
 /* Prints the source. Returns what emit_functions does. */
 const char *emit_kernels(const emit_source *source, emit_text *out, void *context, uint32_t *node);
@@ -46,7 +46,7 @@ typedef struct emit_kernel {
     unsigned skeleton;
     uint32_t threads;        /* of a block */
     uint32_t shared;         /* bytes of shared memory, passed at the launch */
-    uint32_t registers;      /* the budget of a thread. A compilation that needs more must not be used; for sm_90a, neither
+    uint32_t registers; /* the budget of a thread. A compilation that needs more must not be used; for sm_90a, neither
                               * must one that needs fewer */
     uint32_t parts;          /* blocks that an item of work is cut into */
     bool maps;               /* its parameters are fk_launch_maps; else fk_launch */
@@ -55,6 +55,7 @@ enum { EMIT_KERNELS = 8 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
 /* How many blocks of a kernel one multiprocessor of an architecture ("sm_80", "sm_90a") holds at a time. `threads` and
- * `shared` bytes are those of a block, `registers` those of a thread. 0: not one, or the architecture is unknown here. */
+ * `shared` bytes are those of a block, `registers` those of a thread. 0: not one, or the architecture is unknown
+ * here. */
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared);
 #endif

@@ -4,48 +4,119 @@
  */
 #include "compiler/capacity.h"
 
-#include "compiler/lower/lower.h"
+#include <stdio.h>
 
-static uint64_t peak_of(const planning *x) {
+#include "compiler/lower/lower.h"
+#include "compiler/place/strategies.h"
+#include "compiler/problem/problem.h"
+
+/* *out_partial, unless NULL: the part that partial results take on the fullest rank. */
+static memory_peak peak_of(const planning *x, uint64_t *out_partial) {
     fcp_problem facts;
     problem_facts(x, &facts);
-    return lower_memory_peak(x, &facts);
+    const memory_peak most = lower_memory_peak(x, &facts);
+    const fcp_class cls = most.pass == FCP_FORWARD ? FCP_STATE : FCP_DQ;
+    if (out_partial) *out_partial = x->slots->count[cls][most.rank] * facts.max_q_block * fcp_class_bytes(&facts, cls, most.pass);
+    return most;
 }
 
-/* The peak with fewer rounds to a stage; UINT64_MAX where there is no such schedule. Leaves x as it is. */
-static fcp_code peak_with(planning *x, uint32_t coalesce, uint64_t *out_peak) {
+/* The passes from a change of the tolerance on; from one of `relay`, and from one of `coalesce`. */
+static fcp_code (*const steps[])(planning *x) = {problem_open,  strategy_cut,    problem_tiles,  strategy_place,
+                                                 traffic_build, reshuffle_build, schedule_build, slots_build};
+enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 4, FROM_SCHEDULE = 6 };
+
+/* The bytes of the fullest rank if the passes run again on `other`, a copy of x with another setting; UINT64_MAX where there
+ * is no such plan. Leaves x as it is. */
+static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_bytes) {
+    fcpc_diagnostics *unheard = fcpc_diagnostics_new();
+    if (!unheard) return FCP_E_NO_MEMORY;
+    other->d = unheard;
+    other->memory = other->work = (arena){0};
+    if (from == FROM_CUT) other->cells = NULL;
+    fcp_code code = FCP_OK;
+    for (int i = from; i < STEPS && !code; i++) {
+        code = planning_stopped(x) ? FCP_E_INTERRUPTED : steps[i](other);
+        arena_reset(&other->scratch);
+    }
+    *out_bytes = code ? UINT64_MAX : peak_of(other, NULL).bytes;
+    if (from == FROM_CUT) cells_free(other->cells);
+    arena_free(&other->memory);
+    arena_free(&other->work);
+    x->scratch = other->scratch;
+    fcpc_diagnostics_free(unheard);
+    return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED ? code : FCP_OK;
+}
+
+/* Fewer rounds to a stage. Adds a hint, and counts it, where that would do. */
+static fcp_code try_coalesce(planning *x, uint32_t *hints) {
+    const char *name = fcp_strategy_names[x->program->strategy];
+    for (uint32_t coalesce = x->coalesce / 2; coalesce; coalesce /= 2) {
+        planning other = *x;
+        uint64_t bytes;
+        other.coalesce = coalesce;
+        fcp_code code = peak_with(x, &other, FROM_SCHEDULE, &bytes);
+        if (code) return code;
+        if (bytes > x->program->memory_cap) continue;
+        diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", name, coalesce, (unsigned long long)bytes);
+        ++*hints;
+        return FCP_OK;
+    }
+    return FCP_OK;
+}
+
+/* The other way of passing blocks on, or none. */
+static fcp_code try_relay(planning *x, uint32_t *hints) {
     planning other = *x;
-    other.coalesce = coalesce;
-    other.memory = other.work = (arena){0};
-    fcp_code code = schedule_build(&other);
-    arena_reset(&other.scratch);
-    if (!code) code = slots_build(&other);
-    *out_peak = code ? UINT64_MAX : peak_of(&other);
-    arena_free(&other.memory);
-    arena_free(&other.work);
-    x->scratch = other.scratch;
-    arena_reset(&x->scratch);
-    return code == FCP_E_PLAN_SIZE ? FCP_OK : code;
+    placement changed = *x->placement;
+    uint64_t bytes;
+    changed.relay = !changed.relay;
+    other.placement = &changed;
+    fcp_code code = peak_with(x, &other, FROM_TRAFFIC, &bytes);
+    if (code || bytes > x->program->memory_cap) return code;
+    diag_hint(x->d, "relay = %s would need %llu bytes", changed.relay ? "auto" : "off", (unsigned long long)bytes);
+    ++*hints;
+    return FCP_OK;
+}
+
+/* Less work that moves. */
+static fcp_code try_tolerance(planning *x, uint32_t *hints) {
+    static const uint32_t percent[] = {5, 10, 20};
+    for (size_t i = 0; i < sizeof percent / sizeof *percent; i++) {
+        struct fcpc_program settings = *x->program;
+        planning other = *x;
+        uint64_t bytes;
+        if (settings.tolerance >= percent[i] * 10000) continue;
+        settings.tolerance = percent[i] * 10000;
+        other.program = &settings;
+        fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
+        if (code) return code;
+        if (bytes > x->program->memory_cap) continue;
+        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", fcp_strategy_names[settings.strategy], percent[i],
+                  (unsigned long long)bytes);
+        ++*hints;
+        return FCP_OK;
+    }
+    return FCP_OK;
 }
 
 fcp_code capacity_check(planning *x) {
-    uint64_t peak = peak_of(x), cap = x->program->memory_cap;
-    if (peak <= cap) return FCP_OK;
-    uint32_t would = 0;
-    uint64_t bytes = 0;
-    for (uint32_t coalesce = x->coalesce / 2; coalesce && !would; coalesce /= 2) {
-        fcp_code code = peak_with(x, coalesce, &bytes);
-        if (code) return code;
-        if (bytes <= cap) would = coalesce;
-    }
+    uint64_t partial;
+    const memory_peak most = peak_of(x, &partial);
+    const uint64_t cap = x->program->memory_cap;
+    if (most.bytes <= cap) return FCP_OK;
+    char state[80] = "";
+    if (x->placement->exec && partial)
+        snprintf(state, sizeof state, " (%llu of them for %s)", (unsigned long long)partial,
+                 most.pass == FCP_FORWARD ? "running states" : "partial gradients of queries");
     diag_error(x->d, FCP_E_MEMORY_CAP, planning_span(x, x->program->memory_span),
-               "the plan needs %llu bytes on its fullest rank, cluster.memory allows %llu", (unsigned long long)peak,
+               "rank %u needs %llu bytes%s, cluster.memory allows %llu", most.rank, (unsigned long long)most.bytes, state,
                (unsigned long long)cap);
-    if (would)
-        diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", fcp_strategy_names[x->program->strategy],
-                  would, (unsigned long long)bytes);
-    else
-        diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks",
-                  (unsigned long long)((peak + 999999) / 1000000));
+    uint32_t hints = 0;
+    fcp_code code = try_coalesce(x, &hints);
+    if (!code && x->placement->exec && strategy_of(x)->in_place) code = try_relay(x, &hints);
+    if (!code && x->placement->exec && strategy_of(x)->in_place) code = try_tolerance(x, &hints);
+    if (code) return code;
+    if (!hints)
+        diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks", (unsigned long long)((most.bytes + 999999) / 1000000));
     return FCP_E_MEMORY_CAP;
 }

@@ -11,6 +11,7 @@
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
 #include "compiler/place/strategies.h"
+#include "compiler/price.h"
 #include "compiler/problem/warn.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
@@ -43,6 +44,7 @@ static const pass passes[] = {
     {blocks_warn_idle, TIME(place)},   /* warning: ranks without tokens                     */
     {traffic_build, TIME(schedule)},   /* -> traffic: which KV block goes to which rank     */
     {reshuffle_build, TIME(schedule)}, /* -> reshuffle: the caller's layout to homes and back */
+    {price_warn, TIME(schedule)},      /* warning: what the layout costs                  */
 
     /* The schedule: when, and into which slot. */
     {schedule_build, TIME(schedule)}, /* -> schedule: arrivals, stages, visits          */

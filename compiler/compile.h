@@ -3,12 +3,13 @@
 #define FCPC_COMPILE_H
 #include "compiler/planning.h"
 
-/* see is called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone when
- * the call returns. It may be NULL. */
+/* see is called once, after the last pass that ran, whether it failed or not: what passes made is still there, and gone
+ * when the call returns. It may be NULL. */
 typedef struct compile_watch {
     void (*see)(void *context, const planning *x);
     void *context;
-    const struct strategy *strategy; /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
+    /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
+    const struct strategy *strategy;
 } compile_watch;
 
 /* fcpc_plan_batch with a watcher. d may not be NULL, watch and out_times may. */

@@ -97,9 +97,11 @@ const char *fcpc_program_file(const fcpc_program *program, size_t number);
 
 /* --- planning ---------------------------------------------------------------------------------------------------- */
 
-/* How long each part of planning took, in seconds of wall time. */
+/* How long each part of planning took, in seconds of wall time; and what planning found out that a plan does not hold. */
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
+    uint64_t bytes_lower_bound; /* where work moves: the forward pass moves at least so many bytes, in whatever way the
+                                 * work is divided within the tolerance. 0: no bound is known */
 } fcpc_times;
 
 /* The values of a field. */
@@ -158,7 +160,7 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
 
 /* The five lines that compiling prints: the problem, its work, traffic, memory, and the plan with the time it took.
  * README.md explains them word by word. The first line begins with the last part of the path `name`. `written` is the
- * path of the plan file, or NULL if there is none. `times` NULL: all times are 0. */
+ * path of the plan file, or NULL if there is none. `times` NULL: all its members are 0. */
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 /* The same figures and more as a JSON object. */

@@ -1,8 +1,8 @@
 /* train_loop.c: plan batch after batch in process, one ahead of the one that runs.
  *
  * The program is parsed once. A thread of its own plans batch i + 1 while batch i runs forward and backward, as a data
- * loader would: planning is off the critical path. Ranks here are workers of this process; the tensors of each are in the
- * layout the caller already has (contiguous: rank r holds the r-th part of the packed batch).
+ * loader would: planning is off the critical path. Ranks here are workers of this process; the tensors of each are in
+ * the layout the caller already has (contiguous: rank r holds the r-th part of the packed batch).
  *
  *   cc train_loop.c $(pkg-config --cflags --libs fcpc) -lm -lpthread
  */
@@ -95,9 +95,10 @@ static void fill(float *x, size_t count, uint64_t seed) {
     }
 }
 
-/* One step on all ranks: forward, the gradient of sum(O^2) / 2 (which is O), backward. *out_loss gets sum(O^2) / 2. The session
- * is made for the first batch, and goes on with the plans of the others. */
-static fcp_code step(fcp_session **session, const fcp_plan *plan, double *out_loss, double *out_gradient, fcp_error *err) {
+/* One step on all ranks: forward, the gradient of sum(O^2) / 2 (which is O), backward. *out_loss gets sum(O^2) / 2. The
+ * session is made for the first batch, and goes on with the plans of the others. */
+static fcp_code step(fcp_session **session, const fcp_plan *plan, double *out_loss, double *out_gradient,
+                     fcp_error *err) {
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
     fcp_tensors tensors[RANKS] = {0};

@@ -1,7 +1,7 @@
 /* fuzz_expr.c: makes a mask of the bytes, and compares what the compiler says about a box of it with every element.
  *
- * Input:  a head (BYTE_*), then an expression, each operator before its operands. Bytes that have run out count as 0, so
- *         every input is a mask.
+ * Input:  a head (BYTE_*), then an expression, each operator before its operands. Bytes that have run out count as 0,
+ *         so every input is a mask.
  * Oracle: mc_eval_checked, element by element; test_maskcode.c and test_property.c test that one.
  * Checks: a chain of ever smaller boxes, each under the program that was specialised to the box before:
  *           box_evaluate  NONE and FULL are true; so is what it claims of every integer: range, stride, form
@@ -18,14 +18,15 @@
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak)); /* NULL in a replay */
+extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
+    __attribute__((weak)); /* NULL in a replay */
 
 enum { SIDE = 24, HEADS = 3, DEPTH = 7, NODES = 96, STEPS = 5, LONGEST = 150 };
 enum { BYTE_FLAGS, BYTE_Q, BYTE_K, BYTE_H, BYTE_SIDES, BYTE_HALVES, BYTE_SHIFT_Q, BYTE_SHIFT_K, BYTE_LENGTH, BYTE_CUT,
        BYTE_DATA, BYTE_FIRST, BYTE_QUERIES, HEAD_BYTES };
-/* FLAG_QUERIES: from BYTE_FIRST on, BYTE_QUERIES of them. FLAG_LARGE: boxes of 24 instead of 8 a side, and sequences of 150
- * tokens. Such an input costs milliseconds. The fuzzer passes over it; those in
- * fuzz/corpus/expr-large are replayed. */
+/* FLAG_QUERIES: from BYTE_FIRST on, BYTE_QUERIES of them. FLAG_LARGE: boxes of 24 instead of 8 a side, and sequences of
+ * 150 tokens. Such an input costs milliseconds. The fuzzer passes over it; those in fuzz/corpus/expr-large are
+ * replayed. */
 enum { FLAG_FAR = 1, FLAG_SEQUENCE = 2, FLAG_QUERIES = 4, FLAG_LARGE = 8, FEW = 6, SHORT = 32 };
 /* What the mask may read: one element for each key (the last ones, of many), one for each query, a table; and bands. */
 enum { ARRAY_KEYS, ARRAY_QUERIES, ARRAY_TABLE, ARRAYS, ROWS = 7, COLUMNS = 3, RECORDS = 5, BANDS = 2 * RECORDS };
@@ -459,7 +460,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     t.rows = rows_new();
     bool room = t.scratch && t.values && t.numbers && t.offsets && t.key[0] && t.key[1] && t.program[0] &&
                 t.program[1] && t.program[2] && t.rows;
-    if (room && box_arrays_new(&t.arrays, t.mask) && box_arrays_bind(&t.arrays, &t.env, NULL) == FCP_OK) check(&t, head);
+    if (room && box_arrays_new(&t.arrays, t.mask) && box_arrays_bind(&t.arrays, &t.env, NULL) == FCP_OK)
+        check(&t, head);
 done:
     box_arrays_free(&t.arrays);
     rows_free(t.rows);

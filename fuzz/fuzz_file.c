@@ -1,7 +1,8 @@
-/* fuzz_file.c: gives bytes to the readers of the files that programs name: lengths, fields, tables, slices; text or .npy.
+/* fuzz_file.c: gives bytes to the readers of the files that programs name: lengths, fields, tables, slices; text or
+ * .npy.
  *
- * Oracle: A program that reads the file compiles to a plan that verifies, or ends with an error that has a message and a
- *         picture.
+ * Oracle: A program that reads the file compiles to a plan that verifies, or ends with an error that has a message and
+ *         a picture.
  * Input:  a byte that says what the file is, and the file. The corpus holds one of each kind, and broken ones.
  */
 #include <stdio.h>
@@ -38,8 +39,8 @@ static void write_file(int npy, const uint8_t *bytes, size_t size) {
     if (!files[0]) {
         const char *folder = getenv("TMPDIR");
         for (int i = 0; i < 2; i++) {
-            snprintf(paths[i], sizeof paths[i], "%.4000s/fcp-fuzz-%ld.%s", folder && *folder ? folder : "/tmp", (long)getpid(),
-                     i ? "npy" : "txt");
+            snprintf(paths[i], sizeof paths[i], "%.4000s/fcp-fuzz-%ld.%s", folder && *folder ? folder : "/tmp",
+                     (long)getpid(), i ? "npy" : "txt");
             if (!(files[i] = fopen(paths[i], "w+b"))) abort();
         }
         atexit(remove_files);

@@ -1,8 +1,8 @@
 /* fuzz_parse.c: gives bytes to the parser and, if they parse, to the rest of the front end.
  *
  * Oracle: Bytes that do not parse end with an error that has a message and a picture.
- *         Bytes that parse print to text that parses to a tree that prints the same text; and `fmt` lays them out to a text
- *         that it lays out the same.
+ *         Bytes that parse print to text that parses to a tree that prints the same text; and `fmt` lays them out to a
+ *         text that it lays out the same.
  *         A compile of them ends with a program, or with an error as above. A program's canonical text compiles to a
  *         program with the same canonical text and the same mask code. `explain` says of a pair what that code does.
  * Input:  any bytes; the corpus holds small programs.

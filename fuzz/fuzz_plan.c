@@ -1,8 +1,8 @@
 /* fuzz_plan.c: bytes to the plan loader, check and verifier.
  *
  * Oracle: loading bytes, as they are and with their checksums made right, never crashes, hangs or leaks; what loads can
- *         be printed both ways, and saving it and loading that gives the same text; kernels are emitted from it, or refused
- *         for its model, passes or size.
+ *         be printed both ways, and saving it and loading that gives the same text; kernels are emitted from it, or
+ *         refused for its model, passes or size.
  * Input:  any bytes; the corpus holds small plans, right and damaged.
  * Build:  clang -fsanitize=fuzzer,address,undefined, with libfcp.
  */

@@ -1,7 +1,7 @@
 /* fuzz_profile.c: reads the bytes as a profile of the simulator.
  *
- * Oracle: A profile is refused with a message and a line, or a plan's predicted times are at least all of their bounds, as
- *         planned and in random order.
+ * Oracle: A profile is refused with a message and a line, or a plan's predicted times are at least all of their bounds,
+ *         as planned and in random order.
  * Input:  the text of a profile. The corpus has the profiles that are shipped, and broken ones.
  */
 #include <stdlib.h>
@@ -12,14 +12,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char program[] = "model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { nodes = 2; gpus = 2 }\n"
-                              "batch { lengths = [700, 300, 128] }\nplan { mask = causal; block = 128; layout = contiguous }";
+static const char program[] =
+    "model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { nodes = 2; gpus = 2 }\n"
+    "batch { lengths = [700, 300, 128] }\nplan { mask = causal; block = 128; layout = contiguous }";
 
 static fcp_plan *make_plan(void) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *p = NULL;
     fcp_plan *plan = NULL;
-    if (!d || fcpc_parse_text("program", program, strlen(program), NULL, d, &p) || fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan)) abort();
+    if (!d || fcpc_parse_text("program", program, strlen(program), NULL, d, &p) ||
+        fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan))
+        abort();
     fcpc_program_free(p);
     fcpc_diagnostics_free(d);
     return plan;

@@ -1,8 +1,9 @@
 /* fuzz_rows.c: reads the bytes as measured rows, and fits a profile to them.
  *
- * Oracle: Rows are refused with a message, or the profile that is written is one that is read back; and rows that are printed are
- *         read as the same rows.
- * Input:  a byte that says how many rows are held out, and the CSV text. The corpus has published rows, and broken ones.
+ * Oracle: Rows are refused with a message, or the profile that is written is one that is read back; and rows that are
+ *         printed are read as the same rows.
+ * Input:  a byte that says how many rows are held out, and the CSV text. The corpus has published rows, and broken
+ *         ones.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,9 @@ static void print_again(const calibration *x, arena *memory) {
     if (t.failed) return;
     if (calibrate_read("again", t.at, t.size, memory, &again, NULL) || again.row_count != x->row_count) abort();
     for (uint32_t r = 0; r < x->row_count; r++)
-        if (memcmp(again.rows[r].counts, x->rows[r].counts, sizeof x->rows[r].counts) || strcmp(again.rows[r].name, x->rows[r].name)) abort();
+        if (memcmp(again.rows[r].counts, x->rows[r].counts, sizeof x->rows[r].counts) ||
+            strcmp(again.rows[r].name, x->rows[r].name))
+            abort();
     text_free(&t);
 }
 

@@ -262,9 +262,9 @@ typedef struct fcp_session_options {
  * others wait for it, at most timeout_s.
  *
  * Errors: FCP_E_BACKEND: no such backend or transport, a library or device that it needs is missing, or it cannot run
- * such plans; FCP_E_NO_MEMORY: the message says how much is needed and how much there is; FCP_E_START: the processes do not find
- * each other, or do not agree; FCP_E_ARCH, FCP_E_COMPILE, FCP_E_TENSOR, FCP_E_HEADS: there are no kernels for the
- * device or the plan. */
+ * such plans; FCP_E_NO_MEMORY: the message says how much is needed and how much there is; FCP_E_START: the processes do
+ * not find each other, or do not agree; FCP_E_ARCH, FCP_E_COMPILE, FCP_E_TENSOR, FCP_E_HEADS: there are no kernels for
+ * the device or the plan. */
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err);
 /* Waits for runs that are under way, at most timeout_s. */
@@ -321,16 +321,16 @@ uint32_t fcp_session_processes(const fcp_session *session);
 enum { FCP_GATHER_BYTES = 64 };
 fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
 
-/* When an instruction of a run began and ended, in nanoseconds since the run began. An instruction begins when its queue
- * comes to it, and a transfer when its launch begins. */
+/* When an instruction of a run began and ended, in nanoseconds since the run began. An instruction begins when its
+ * queue comes to it, and a transfer when its launch begins. */
 typedef struct fcp_timing {
     uint64_t begin, end;
 } fcp_timing;
-/* The timings of the last run of a pass, in a session that was made with the option `timings`: those of a queue of a rank
- * (0: the compute queue, 1: the communication queue), one for each of its instructions, in their order. `fcpc dump`
- * prints the instructions. They belong to the session, until its next run. With "cuda", inputs are moved before the pass
- * and results behind it, all together: the first instruction that moves inputs has the time of all of them, and so has
- * the first that moves results. FCP_E_ARGUMENT: there are none. */
+/* The timings of the last run of a pass, in a session that was made with the option `timings`: those of a queue of a
+ * rank (0: the compute queue, 1: the communication queue), one for each of its instructions, in their order. `fcpc
+ * dump` prints the instructions. They belong to the session, until its next run. With "cuda", inputs are moved before
+ * the pass and results behind it, all together: the first instruction that moves inputs has the time of all of them,
+ * and so has the first that moves results. FCP_E_ARGUMENT: there are none. */
 fcp_code fcp_session_timings(const fcp_session *session, fcp_pass pass, uint32_t rank, uint32_t queue,
                              const fcp_timing **out_timings, uint32_t *out_count, fcp_error *err);
 /* Gives rank 0's process the timings of all ranks. All processes call this at the same point; with one process there is

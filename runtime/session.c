@@ -53,7 +53,8 @@ static fcp_code make_times(const fcp_plan *plan, fcp_times **out, fcp_error *err
         return FCP_OK;
     }
     free_times(t);
-    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the timings of %llu instructions", (unsigned long long)plan->instrs_count);
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the timings of %llu instructions",
+                    (unsigned long long)plan->instrs_count);
 }
 
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
@@ -187,12 +188,13 @@ fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void
 
 /* --- timings ------------------------------------------------------------------------------------------------------ */
 
-fcp_code fcp_session_timings(const fcp_session *s, fcp_pass pass, uint32_t rank, uint32_t queue, const fcp_timing **out_timings,
-                             uint32_t *out_count, fcp_error *err) {
+fcp_code fcp_session_timings(const fcp_session *s, fcp_pass pass, uint32_t rank, uint32_t queue,
+                             const fcp_timing **out_timings, uint32_t *out_count, fcp_error *err) {
     if (!s || !out_timings || !out_count || (unsigned)pass >= FCP_PASSES || queue >= FCP_QUEUES)
         return fcp_fail(err, FCP_E_ARGUMENT, "no such timings");
     if (!s->times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
-    if (!s->times->ran[pass]) return fcp_fail(err, FCP_E_ARGUMENT, "the session has not run the %s pass", fcp_pass_names[pass]);
+    if (!s->times->ran[pass])
+        return fcp_fail(err, FCP_E_ARGUMENT, "the session has not run the %s pass", fcp_pass_names[pass]);
     if (rank >= s->plan->problem->ranks || (!s->times->collected && rank - s->first_rank >= s->rank_count))
         return fcp_fail(err, FCP_E_ARGUMENT, "this process has no timings of rank %u", rank);
     const fcp_stream *x = fcp_stream_of(s->plan, pass, rank, (fcp_queue)queue);
@@ -207,9 +209,11 @@ static size_t move_times(const fcp_session *s, uint32_t rank, char *memory, bool
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *x = fcp_stream_of(s->plan, (fcp_pass)pass, rank, (fcp_queue)q);
-            struct { void *data; size_t bytes; } part = {s->times->instrs + x->first, x->count * sizeof *s->times->instrs};
+            struct { void *data; size_t bytes; } part = {s->times->instrs + x->first,
+                                                         x->count * sizeof *s->times->instrs};
             for (uint32_t i = x->first;; i++) {
-                if (memory && part.bytes) memcpy(from ? part.data : memory + at, from ? memory + at : part.data, part.bytes);
+                if (memory && part.bytes)
+                    memcpy(from ? part.data : memory + at, from ? memory + at : part.data, part.bytes);
                 at += part.bytes;
                 if (i == x->first + x->count) break;
                 const fcp_instr *launch = &s->plan->instrs[i];
@@ -228,7 +232,8 @@ fcp_code fcp_session_timings_collect(fcp_session *s, fcp_error *err) {
         if (!own && s->first_rank) continue;
         size_t bytes = move_times(s, r, NULL, false);
         char *memory = calloc(1, bytes + 1);
-        if (!memory) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of timings of rank %u", bytes, r);
+        if (!memory)
+            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of timings of rank %u", bytes, r);
         if (own) move_times(s, r, memory, false);
         fcp_code code = bytes ? s->kind->collect(s, r, memory, bytes, err) : FCP_OK;
         if (!own && !code) move_times(s, r, memory, true);

@@ -1,15 +1,16 @@
 /* build.c: builds mask code. It folds constants, simplifies, shares equal nodes, and extracts what an answer needs.
  *
- * Requires: operands and guards come from the same builder and have the types that MC_OPS says. Positions keep to the limits
- *       of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
+ * Requires: operands and guards come from the same builder and have the types that MC_OPS says. Positions keep to the
+ *       limits of the language: k and n in [0, 2^40], q in [-2^40, 2^40], h in [0, 2^32].
  * Gives: fewer nodes with the same two meanings (code.h) as the expression that was emitted.
  * Guards: the builder knows the range of every integer. A node that cannot fault within its operands' ranges loses its
- *       guard, so that two places of the source can share it although they are reached under different conditions. A node
- *       that may fault is never simplified away while its guard may be true, because the fault would be lost with it.
+ *       guard, so that two places of the source can share it although they are reached under different conditions. A
+ *       node that may fault is never simplified away while its guard may be true, because the fault would be lost with
+ *       it.
  * Reals: constants are folded in double, but only where every machine agrees: + - * / sqrt floor and comparisons, which
- *       IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of two.
- *       Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That is why
- *       x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
+ *       IEEE 754 fixes to the bit, and the few exact values of other functions, such as exp 0 and log2 of a power of
+ *       two. Results that are not finite are not folded. Simplifications hold for every x, NaN and -0.0 included. That
+ *       is why x + 0.0 stays (for x = -0.0 it is +0.0), and so do x * 0.0, x - x and x == x.
  * Cost: expected O(1) for a node (hashing); extraction O(nodes).
  */
 #include <math.h>

@@ -1,11 +1,12 @@
 /* code.h: mask code, the bytecode in which a plan keeps its mask and score. README.md here introduces it by an example.
  *
- * Code is a list of nodes. Node i may use only nodes before it, and the last node is the answer: a bool for a mask, a real
- * for a score. A mask has no real nodes. Integers are int64. Reals are double where they are judged, and float in kernels.
+ * Code is a list of nodes. Node i may use only nodes before it, and the last node is the answer: a bool for a mask, a
+ * real for a score. A mask has no real nodes. Integers are int64. Reals are double where they are judged, and float in
+ * kernels.
  *
  * There are no branches: `and`, `or` and `if` evaluate all their operands. In `q > 0 and n / q > k` the division is
- * therefore computed for q = 0 too. So that this is no fault, the node of the division carries a *guard*, here the node of
- * q > 0: the condition under which the source would have reached it. Code has two meanings:
+ * therefore computed for q = 0 too. So that this is no fault, the node of the division carries a *guard*, here the node
+ * of q > 0: the condition under which the source would have reached it. Code has two meanings:
  *   total:    for kernels and the host. Nothing faults. + - * neg abs wrap modulo 2^64, INT64_MIN / -1 too; x / 0 and
  *             x % 0 are 0; an element that an array does not have is 0.
  *   faulting: for the compiler. A node faults if its guard is true, or it has none (MC_NONE), and it overflows, divides
@@ -107,8 +108,8 @@ typedef struct mc_code {
 
 /* --- what code reads --------------------------------------------------------------------------------------------- */
 
-/* An array, bound to one sequence. Element i is at data[i - first], for first <= i < first + count. A table with columns
- * has element (i, j) at data[i * columns + j]; `count` is then the number of its rows, and `first` is 0. */
+/* An array, bound to one sequence. Element i is at data[i - first], for first <= i < first + count. A table with
+ * columns has element (i, j) at data[i * columns + j]; `count` is then the number of its rows, and `first` is 0. */
 typedef enum mc_width { MC_I8 = 1, MC_I16 = 2, MC_I32 = 4, MC_I64 = 8, MC_F64 = 9 } mc_width;
 typedef struct mc_array {
     const void *data;
@@ -118,7 +119,8 @@ typedef struct mc_array {
 } mc_array;
 
 /* A union of slices: which keys a row may see. The rows from rows[i].q to before rows[i + 1].q see `count` bands from
- * `first` on. In each of these rows the bands are disjoint and in order. The last record has no bands: it ends the table. */
+ * `first` on. In each of these rows the bands are disjoint and in order. The last record has no bands: it ends the
+ * table. */
 typedef struct mc_band {
     int64_t lo, hi;             /* row q: lo + lo_slope q <= k < hi + hi_slope q; never empty on its rows */
     int32_t lo_slope, hi_slope; /* 0 or 1 */
@@ -133,8 +135,8 @@ typedef struct mc_bands {
     uint32_t row_count, band_count;
 } mc_bands;
 
-/* What code sees of a sequence, beside q, k and h. Its keys are at positions [0, n) and its queries at [q_first, q_first +
- * queries). Usually a sequence attends to itself, and the two ranges are the same. */
+/* What code sees of a sequence, beside q, k and h. Its keys are at positions [0, n) and its queries at [q_first,
+ * q_first + queries). Usually a sequence attends to itself, and the two ranges are the same. */
 typedef struct mc_env {
     int64_t n, q_first, queries;
     const mc_array *arrays;
@@ -154,9 +156,9 @@ enum { MC_USES_Q = 1, MC_USES_K = 2, MC_USES_N = 4, MC_USES_H = 8, MC_USES_DATA 
 unsigned mc_uses(mc_code code);
 
 /* Checks code that comes from outside: operations are known, operands are earlier nodes of the right type, guards are
- * earlier bools on nodes that can fault, the answer has the right type, arrays and bands are declared (`decls` NULL: there
- * are none), and there are 1 to MC_MAX_NODES nodes. Returns NULL if so. Else it returns a static text that says what is
- * wrong, and *node is the place. */
+ * earlier bools on nodes that can fault, the answer has the right type, arrays and bands are declared (`decls` NULL:
+ * there are none), and there are 1 to MC_MAX_NODES nodes. Returns NULL if so. Else it returns a static text that says
+ * what is wrong, and *node is the place. */
 typedef enum mc_kind { MC_MASK, MC_SCORE } mc_kind;
 const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t *node);
 
@@ -172,8 +174,8 @@ size_t mc_row_scratch(mc_code code);
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out);
 
-/* Counts the elements that a mask allows in a tile: rows q0 to q0 + rows - 1, and `keys` keys from k0 on, at most MC_ROW.
- * `scratch` as for mc_eval_row. Values that do not depend on q are computed once for all rows. */
+/* Counts the elements that a mask allows in a tile: rows q0 to q0 + rows - 1, and `keys` keys from k0 on, at most
+ * MC_ROW. `scratch` as for mc_eval_row. Values that do not depend on q are computed once for all rows. */
 uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
                        int64_t *scratch);
 
@@ -183,8 +185,8 @@ double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int6
  * mc_eval_row. Every machine gives the same bits. */
 void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
                        const float *s, int64_t *scratch, float *out);
-/* The same for a tile of any size, times `factor`: out[i * ld + j] is for (q0 + i, k0 + j) and s[i * ld + j]. Values that
- * depend on neither q nor s are computed once for all rows. */
+/* The same for a tile of any size, times `factor`: out[i * ld + j] is for (q0 + i, k0 + j) and s[i * ld + j]. Values
+ * that depend on neither q nor s are computed once for all rows. */
 void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys,
                         int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out);
 
@@ -252,8 +254,9 @@ static inline int64_t mc_mod(int64_t a, int64_t b) {
     return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-/* The value of an operation on x and y, in the total meaning. Operations of one operand do not use y. All evaluators are
- * made from these tables: of one element (code.c), of rows (row.c), of constants (build.c), and those of compiler/box. */
+/* The value of an operation on x and y, in the total meaning. Operations of one operand do not use y. All evaluators
+ * are made from these tables: of one element (code.c), of rows (row.c), of constants (build.c), and those of
+ * compiler/box. */
 #define MC_INT_VALUES(X) /* an int of ints */                                                                          \
     X(ADD, mc_wrap_add(x, y))                                                                                          \
     X(SUB, mc_wrap_sub(x, y))                                                                                          \
@@ -283,8 +286,9 @@ mc_fault mc_value_fault(uint32_t op, int64_t x, int64_t y);
 /* --- building ---------------------------------------------------------------------------------------------------- */
 
 /* A builder makes code node by node. It folds constants, but none that would fault; it simplifies, but never so that a
- * fault that can be reached is lost; and it shares equal nodes (same op, operands, imm and guard). `place` is a number that
- * the caller attaches to a new node, such as an offset in the source. It is kept for messages and is no part of the code. */
+ * fault that can be reached is lost; and it shares equal nodes (same op, operands, imm and guard). `place` is a number
+ * that the caller attaches to a new node, such as an offset in the source. It is kept for messages and is no part of
+ * the code. */
 typedef struct mc_builder mc_builder;
 mc_builder *mc_builder_new(void);                      /* NULL when out of memory */
 void mc_builder_free(mc_builder *b);
@@ -301,7 +305,7 @@ uint32_t mc_builder_place(const mc_builder *b, uint32_t node);
 bool mc_builder_loose(const mc_builder *b, uint32_t node); /* it may fault, or something that it needs */
 bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or depends on one */
 /* Extracts the nodes that `root` needs, guards included, in their order but renumbered, with the root last. A node that
- * neither the root nor a guard of a kept node reaches is left out, even if it may fault. *nodes and *places are malloc'd;
- * the caller frees them. False when out of memory. */
+ * neither the root nor a guard of a kept node reaches is left out, even if it may fault. *nodes and *places are
+ * malloc'd; the caller frees them. False when out of memory. */
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count);
 #endif

@@ -1,13 +1,13 @@
 /* row.c: evaluates mask code along rows of keys, and over tiles of rows, in vector code.
  *
  * Requires: code that passed mc_check, and scratch of mc_row_scratch words.
- * Gives: the total meaning, as mc_eval does and, in float, as mc_eval_score does. Reals that depend on neither k nor s are
- *       evaluated in double and rounded once.
+ * Gives: the total meaning, as mc_eval does and, in float, as mc_eval_score does. Reals that depend on neither k nor s
+ *       are evaluated in double and rounded once.
  * How: each node is evaluated for a whole row of up to MC_ROW keys before the next node is, in a loop over plain arrays
  *       that compilers turn into vector instructions. Much of the work is avoided:
  *       - A node that does not depend on k is one number for the row (FLAT): q / 8.
- *       - An integer that is linear in k is a first number and a step (LINE): 3 * k - q. Sums, negations and products with
- *         numbers keep it so, and division by a number needs no divisions then.
+ *       - An integer that is linear in k is a first number and a step (LINE): 3 * k - q. Sums, negations and products
+ *         with numbers keep it so, and division by a number needs no divisions then.
  *       - In a tile, a node that depends on neither q nor s is evaluated once for all rows: z[k].
  * Cost: O(nodes) a call to prepare, then O(nodes) a row and vector.
  * Units: positions count tokens from the start of the sequence.
@@ -19,10 +19,11 @@
 #include "codegen/mask/real_row.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------
- * scratch = [for each node a word: its value, or the first number of a line] [for each node a word: where its vector is]
+ * scratch = [for each node a word: its value, or the first number of a line] [for each node a word: where its vector
+ * is]
  *           [bytes: states, levels] [three spare vectors] [a vector for each node that depends on k or s]
- * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The word before the vector of an int
- * is the step of a line. */
+ * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The word before the vector of an
+ * int is the step of a line. */
 
 enum { ALIGN = 8, INT_WORDS = MC_ROW + ALIGN, REAL_WORDS = MC_ROW / 2, BOOL_WORDS = MC_ROW / 8 };
 enum state { FLAT, LINE, LINE_DRAWN, VECTOR }; /* one value; first + j step; the same, written out too; a vector */

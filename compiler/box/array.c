@@ -2,13 +2,13 @@
  *
  * Requires: elements do not change until the next sequence is bound.
  * Gives: array.h.
- * How: A tree over blocks of elements has the least and the greatest value of every range. Elements in arithmetic progression
- *      are kept as runs.
- *      Ranks: let documents come in any order, 5 5 9 9 7 7. The first two have values from 5 to 9, the third has 7, which
- *      lies between, although they have no value in common. So values are also numbered as they first come, 0 0 1 1 2 2,
- *      and documents that lie apart have ranges of numbers that lie apart.
- *      Contents: an array that is not read at q or k themselves, such as a table, may hold the same in many sequences. A small
- *      one is compared with those seen before and gets the number of the one that is equal.
+ * How: A tree over blocks of elements has the least and the greatest value of every range. Elements in arithmetic
+ *      progression are kept as runs.
+ *      Ranks: let documents come in any order, 5 5 9 9 7 7. The first two have values from 5 to 9, the third has 7,
+ *      which lies between, although they have no value in common. So values are also numbered as they first come, 0 0 1
+ *      1 2 2, and documents that lie apart have ranges of numbers that lie apart.
+ *      Contents: an array that is not read at q or k themselves, such as a table, may hold the same in many sequences.
+ *      A small one is compared with those seen before and gets the number of the one that is equal.
  * Cost: to bind O(elements), hardly more than reading them if they lie in runs. A question O(log elements + BLOCK), or
  *      O(log elements) if it is about whole blocks or the elements lie in runs.
  * Units: elements. */
@@ -72,7 +72,8 @@ static array_facts run_facts(int64_t v, int64_t s, uint64_t count) {
 
 /* --- learning ----------------------------------------------------------------------------------------------------- */
 
-/* The run under way: it began at element `start` and has `length` elements so far. Its step is known from the second on. */
+/* The run under way: it began at element `start` and has `length` elements so far. Its step is known from the second
+ * on. */
 typedef struct learner {
     box_array *a;
     uint64_t start, length;
@@ -103,7 +104,8 @@ static bool next_element(learner *l, uint64_t at, int64_t x) {
     if (fits && (l->length == 1 || step == l->s)) {
         l->s = step;
         l->length++;
-    } else if (fits && l->length == 2 && l->s != 0) { /* a run of two unlike elements: the second may begin a longer one */
+    } else if (fits && l->length == 2 &&
+               l->s != 0) { /* a run of two unlike elements: the second may begin a longer one */
         l->length = 1;
         if (!end_run(l)) return false;
         l->start = at - 1;

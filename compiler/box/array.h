@@ -4,8 +4,9 @@
 #include "codegen/mask/code.h"
 #include "runtime/fcp.h"
 
-/* Elements are counted from an array's first one, row by row if it has columns. The elements of a run are v, v + s, v + 2 s,
- * and so on: an array of document numbers has a run (s = 0) for each document, one of positions a single run (s = 1). */
+/* Elements are counted from an array's first one, row by row if it has columns. The elements of a run are v, v + s, v +
+ * 2 s, and so on: an array of document numbers has a run (s = 0) for each document, one of positions a single run (s =
+ * 1). */
 typedef struct array_run {
     uint64_t start;
     int64_t v, s;

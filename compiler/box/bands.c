@@ -1,14 +1,14 @@
 /* bands.c: unions of slices over boxes.
  *
  * Requires: bands as codegen/mask/code.h describes them, with edges and rows within 2^42.
- * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (Only a leaf whose row
- *      and key are the same dimension may be called MIXED too often.)
- * How: the records of rows that a box meets are found by halving, and likewise the bands of a record that meet its keys. If
- *      the box meets few records, each of them is asked. If it meets many, summaries of 16, 256, ... records are asked first: a
- *      few intervals outside which no row allows a key, and a few in which all rows allow all keys. As soon as one element is
- *      known to be allowed and one to be forbidden, the answer is MIXED.
- * Cost: O(log records + log bands) for a box of few records; for many records usually the same, at worst one step a record.
- *      The index takes O(bands) time, and 18 bytes a record.
+ * Gives: bands.h. Answers are exact: MIXED means that some element of the box is allowed and some is not. (Only a leaf
+ *      whose row and key are the same dimension may be called MIXED too often.)
+ * How: the records of rows that a box meets are found by halving, and likewise the bands of a record that meet its
+ *      keys. If the box meets few records, each of them is asked. If it meets many, summaries of 16, 256, ... records
+ *      are asked first: a few intervals outside which no row allows a key, and a few in which all rows allow all keys.
+ *      As soon as one element is known to be allowed and one to be forbidden, the answer is MIXED.
+ * Cost: O(log records + log bands) for a box of few records; for many records usually the same, at worst one step a
+ *      record. The index takes O(bands) time, and 18 bytes a record.
  * Units: positions count tokens.
  */
 #include "compiler/box/bands.h"
@@ -44,7 +44,8 @@ struct bands_index {
 
 /* --- intervals ---------------------------------------------------------------------------------------------------- */
 
-/* Appends an interval, and joins it to the last if they touch. If there are then more than KEPT, closes the smallest gap. */
+/* Appends an interval, and joins it to the last if they touch. If there are then more than KEPT, closes the smallest
+ * gap. */
 static void cover_interval(intervals *to, interval new) {
     if (to->count && new.lo <= to->at[to->count - 1].hi) {
         if (new.hi > to->at[to->count - 1].hi) to->at[to->count - 1].hi = new.hi;
@@ -149,9 +150,9 @@ static uint32_t band_beyond(const mc_band *first, uint32_t count, int64_t row, i
     return lo;
 }
 
-/* A band meets the window if it begins at or before the window's last key in the first row, and ends after its first key in
- * the last row. Is that enough? Yes: each edge moves by one key a row or stands still, and the band is never empty, so some
- * row has both. */
+/* A band meets the window if it begins at or before the window's last key in the first row, and ends after its first
+ * key in the last row. Is that enough? Yes: each edge moves by one key a row or stands still, and the band is never
+ * empty, so some row has both. */
 static clip clip_record(const mc_bands *s, uint32_t i, const window *w) {
     const mc_band_rows *r = &s->rows[i];
     if (!r->count) return (clip){.cls = BOX_NONE};

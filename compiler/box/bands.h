@@ -1,8 +1,8 @@
 /* bands.h: unions of slices (MC_BANDS, see codegen/mask/code.h) in the abstract evaluator.
  *
- * A node that asks for the bands at positions themselves, as (q, k), is a *leaf*: it has no operands, f.c is the number of
- * its bands, and f.x[0] and f.x[1] are the dimensions (BOX_Q or BOX_K) of its row and its key. Leaves are answered for whole
- * boxes. A node with any other operands keeps them, and is tried element by element.
+ * A node that asks for the bands at positions themselves, as (q, k), is a *leaf*: it has no operands, f.c is the number
+ * of its bands, and f.x[0] and f.x[1] are the dimensions (BOX_Q or BOX_K) of its row and its key. Leaves are answered
+ * for whole boxes. A node with any other operands keeps them, and is tried element by element.
  */
 #ifndef FCPC_BOX_BANDS_H
 #define FCPC_BOX_BANDS_H
@@ -32,8 +32,8 @@ static inline bool box_reads_bands(const box_program *p) {
 
 /* Evaluates a leaf on a box. Where it is not decided and one straight line cuts the box, v is made that linear form. */
 void box_bands_evaluate(const box_program *program, const box_node *x, const box *b, box_value *v);
-/* Writes a leaf's words for box_key, at most 5; returns how many. They are relative to the corner of the box if one band is
- * left of the leaf there. */
+/* Writes a leaf's words for box_key, at most 5; returns how many. They are relative to the corner of the box if one
+ * band is left of the leaf there. */
 size_t box_bands_key(const box_program *program, const box_node *x, const box *b, int64_t *out);
 /* One row of a leaf: sets bit j if key b->lo[BOX_K] + j is allowed for query q. */
 void box_bands_row(const box_program *program, const box_node *x, const box *b, int64_t q, uint64_t bits[2]);

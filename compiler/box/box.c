@@ -3,9 +3,9 @@
  * Requires: mask code that passed mc_check; boxes within the positions that the program was made for.
  * Gives: box.h. NONE and FULL are proofs. MIXED may also mean that no proof was found; then the caller splits the box.
  * How: each node gets a range from the ranges of its operands. For example, with q in [0, 128) and k in [256, 384):
- *      q - k is the form q - k, with values from -383 to -129, so that q - k >= 0 is false. Integers that are linear keep
- *      their form, because ranges alone lose what is common to two operands. Other integers keep a stride, by which their
- *      values differ, and for a load the set of values mod 64.
+ *      q - k is the form q - k, with values from -383 to -129, so that q - k >= 0 is false. Integers that are linear
+ *      keep their form, because ranges alone lose what is common to two operands. Other integers keep a stride, by
+ *      which their values differ, and for a load the set of values mod 64.
  * Cost: O(nodes of the program) a box. Programs shrink with their boxes.
  * Units: positions count tokens; heads are numbers.
  * Method: interval arithmetic (Moore 1966); linear forms are kept symbolically, so that their comparison is decided at
@@ -100,8 +100,8 @@ static bool evaluate_product(box_value *v, const box_value *x, const box_value *
     return true;
 }
 
-/* Splits a form: f == m * quotient + rest, where the coefficients of the rest are below m. For f = 130 q + k and m = 128 the
- * rest is 2 q + k. False if the rest would be f itself, or its values do not fit int64. */
+/* Splits a form: f == m * quotient + rest, where the coefficients of the rest are below m. For f = 130 q + k and m =
+ * 128 the rest is 2 q + k. False if the rest would be f itself, or its values do not fit int64. */
 static bool form_reduce(const form *f, int64_t m, const box *b, form *quotient, form *rest, int64_t *lo, int64_t *hi) {
     bool any = false;
     quotient->c = mc_div(f->c, m);
@@ -193,7 +193,8 @@ static bool evaluate_quotient(box_value *v, const box_value *x, const box_value 
     return !zero;
 }
 
-static void evaluate_extreme(box_value *v, const box_value *values, uint32_t a, uint32_t b_, bool greater, const box *b) {
+static void evaluate_extreme(box_value *v, const box_value *values, uint32_t a, uint32_t b_, bool greater,
+                             const box *b) {
     const box_value *x = &values[a], *y = &values[b_];
     wide lo, hi;
     difference_range(x, y, b, &lo, &hi);
@@ -289,7 +290,8 @@ static bool load_range(const box_array *a, const box_value *row, const box_value
 }
 
 /* LOAD and LOAD2. Returns true if the array has every element that may be read. */
-static bool evaluate_load(box_value *v, const box_array *a, const box_value *row, const box_value *column, const box *b) {
+static bool evaluate_load(box_value *v, const box_array *a, const box_value *row, const box_value *column,
+                          const box *b) {
     uint64_t from, to, end;
     bool all, one_row = !column || row->lo == row->hi;
     if (!load_range(a, row, column, &from, &to, &all)) {
@@ -614,7 +616,8 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
             if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
             if (x->op == MC_LOAD || x->op == MC_LOAD2) {
                 y->f.c = x->f.c;
-                out->placed |= moves_with_box(&out->nodes[y->a]) || (y->b != MC_NONE && moves_with_box(&out->nodes[y->b]));
+                out->placed |=
+                    moves_with_box(&out->nodes[y->a]) || (y->b != MC_NONE && moves_with_box(&out->nodes[y->b]));
             }
             out->loose |= loose;
         }

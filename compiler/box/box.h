@@ -1,11 +1,13 @@
-/* box.h: evaluates mask code over boxes of (q, k, h): is the mask false, true or mixed there, and what is left to decide?
+/* box.h: evaluates mask code over boxes of (q, k, h): is the mask false, true or mixed there, and what is left to
+ * decide?
  *
- * For example, in the box of q in [4096, 8192) and k in [0, 4096), `k <= q and q - k < 5000` is not decided. But k <= q is
- * true all over it, so what is left is q - k < 5000. That is written down as a *program* of one node, "4999 - q + k >= 0".
+ * For example, in the box of q in [4096, 8192) and k in [0, 4096), `k <= q and q - k < 5000` is not decided. But k <= q
+ * is true all over it, so what is left is q - k < 5000. That is written down as a *program* of one node, "4999 - q + k
+ * >= 0".
  *
- * A program is mask code for one n, specialised to a box: what is decided on the box is gone, integers that are linear on
- * it are linear forms, and a comparison of linear forms is a single node. A program that was made for a box is right for
- * every part of the box. Its nodes have the values of the mask's at every element, in both meanings of
+ * A program is mask code for one n, specialised to a box: what is decided on the box is gone, integers that are linear
+ * on it are linear forms, and a comparison of linear forms is a single node. A program that was made for a box is right
+ * for every part of the box. Its nodes have the values of the mask's at every element, in both meanings of
  * codegen/mask/code.h. compiler/cells/README.md explains what all of this is for.
  */
 #ifndef FCPC_BOX_BOX_H
@@ -14,8 +16,8 @@
 #include "compiler/box/array.h"
 #include "compiler/box/form.h"
 
-/* The operations of a program are those of mask code, but that forms stand for Q, K, N, H and CONST_I. LOAD and LOAD2 read
- * array number f.c. */
+/* The operations of a program are those of mask code, but that forms stand for Q, K, N, H and CONST_I. LOAD and LOAD2
+ * read array number f.c. */
 enum box_op {
     BOX_LINEAR = MC_OP_COUNT, /* int: the form */
     BOX_GE,                   /* bool: form >= 0 */
@@ -63,43 +65,46 @@ typedef struct box_value {
 typedef enum box_class { BOX_NONE, BOX_FULL, BOX_MIXED } box_class;
 
 size_t box_program_size(uint32_t count); /* bytes */
-/* The program of a whole mask for one sequence. The sequence's arrays are bound to `arrays` (NULL if the mask reads none),
- * which must live as long as the programs that are made from this one. `out` has box_program_size(mask.count) bytes. */
+/* The program of a whole mask for one sequence. The sequence's arrays are bound to `arrays` (NULL if the mask reads
+ * none), which must live as long as the programs that are made from this one. `out` has box_program_size(mask.count)
+ * bytes. */
 void box_program_make(mc_code mask, const mc_env *env, const box_arrays *arrays, box_program *out);
-/* Evaluates a program on a box. The answer is NONE or FULL only if nothing can fault in the box. `values` has program->count
- * records, which are filled in. *out_simpler tells whether specialising would make the program simpler. */
+/* Evaluates a program on a box. The answer is NONE or FULL only if nothing can fault in the box. `values` has
+ * program->count records, which are filled in. *out_simpler tells whether specialising would make the program
+ * simpler. */
 box_class box_evaluate(const box_program *program, const box *b, box_value *values, bool *out_simpler);
-/* Call it after box_evaluate, with its values: makes the program specialised to the box. `out` is another object with room
- * for program->count nodes; `numbers` has program->count words. */
+/* Call it after box_evaluate, with its values: makes the program specialised to the box. `out` is another object with
+ * room for program->count nodes; `numbers` has program->count words. */
 void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out);
 
 /* Makes the program whose answer is one node of a program, for the same boxes. `numbers` and `out` as above. */
 void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_program *out);
 
-/* For a program specialised to the box: finds a place in dimension `dim` to cut the box at, so that the program is simpler
- * on either side. That is a place where a node turns that depends on this dimension alone: k < 100 turns at 100, q / 64 at
- * every multiple of 64, and so do x % m, min, max, abs. lo < *at < hi. False if there is none, or there are too many. */
+/* For a program specialised to the box: finds a place in dimension `dim` to cut the box at, so that the program is
+ * simpler on either side. That is a place where a node turns that depends on this dimension alone: k < 100 turns at
+ * 100, q / 64 at every multiple of 64, and so do x % m, min, max, abs. lo < *at < hi. False if there is none, or there
+ * are too many. */
 bool box_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
-/* Likewise, a place where the elements that a load reads begin another run, as a new document does. However many there are,
- * it is the one nearest to the middle of the box. */
+/* Likewise, a place where the elements that a load reads begin another run, as a new document does. However many there
+ * are, it is the one nearest to the middle of the box. */
 bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at);
 
-/* For a program specialised to the box: the longest period in dimension `dim` that is shorter than the box's side there. A
- * period is the distance between two places at which an x / m or x % m turns: 64 for q / 64. The places are *first, 0 <=
- * *first < period, and every period from there. 0: there is none. */
+/* For a program specialised to the box: the longest period in dimension `dim` that is shorter than the box's side
+ * there. A period is the distance between two places at which an x / m or x % m turns: 64 for q / 64. The places are
+ * *first, 0 <= *first < period, and every period from there. 0: there is none. */
 int64_t box_period(const box_program *program, const box *b, int dim, int64_t *first);
 
-/* Writes the program as mask code, whose last node is the answer. If the program cannot fault in its box, both have the same
- * value at every element of it. Arrays and bands keep their numbers. Returns how many nodes were written, at most
+/* Writes the program as mask code, whose last node is the answer. If the program cannot fault in its box, both have the
+ * same value at every element of it. Arrays and bands keep their numbers. Returns how many nodes were written, at most
  * box_code_room(count). `numbers` has program->count words. */
 size_t box_code_room(uint32_t count);
 uint32_t box_code(const box_program *program, uint32_t *numbers, mc_node *out);
 
 /* Writes the program as words, relative to the corner of the box. If two boxes have equal sides and equal words, their
- * programs differ only by the shift from one box to the other, and they read arrays of the same contents; so they have the
- * same answer. Two programs of the same meaning may still have unlike words, which costs time and nothing else. Returns how
- * many words were written, at most box_key_room(count). `offsets` has program->count words. */
+ * programs differ only by the shift from one box to the other, and they read arrays of the same contents; so they have
+ * the same answer. Two programs of the same meaning may still have unlike words, which costs time and nothing else.
+ * Returns how many words were written, at most box_key_room(count). `offsets` has program->count words. */
 size_t box_key_room(uint32_t count);
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out);
 

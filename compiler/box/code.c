@@ -54,7 +54,8 @@ uint32_t box_code(const box_program *program, uint32_t *numbers, mc_node *out) {
             break;
         }
         case MC_BANDS: /* a leaf's operands are positions */
-            numbers[i] = box_bands_leaf(x) ? put(&w, MC_BANDS, (uint32_t)x->f.x[0], (uint32_t)x->f.x[1], MC_NONE, x->f.c)
+            numbers[i] = box_bands_leaf(x) ? put(&w, MC_BANDS, (uint32_t)x->f.x[0], (uint32_t)x->f.x[1], MC_NONE,
+                                                 x->f.c)
                                            : put(&w, MC_BANDS, a, b, MC_NONE, x->f.c);
             break;
         default: /* f.c: of a load the array, of a constant the value, else 0 */

@@ -15,8 +15,8 @@ typedef struct box {
     int64_t lo[BOX_DIMS], hi[BOX_DIMS];
 } box;
 
-/* c + x[0] q + x[1] k + x[2] h. The forms of a program have values that fit int64 on its box, so arithmetic that wraps gives
- * them exactly. */
+/* c + x[0] q + x[1] k + x[2] h. The forms of a program have values that fit int64 on its box, so arithmetic that wraps
+ * gives them exactly. */
 typedef struct form {
     int64_t c, x[BOX_DIMS];
 } form;

@@ -18,11 +18,12 @@ static bool only_on(const form *f, int dim) {
     return true;
 }
 
-/* The first position in (lo, hi) at which f / m, rounded down, is not what it is at lo. False if there is none, or if the
- * quotient changes more than TURNS_MAX times in between. */
+/* The first position in (lo, hi) at which f / m, rounded down, is not what it is at lo. False if there is none, or if
+ * the quotient changes more than TURNS_MAX times in between. */
 static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
     int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
-    int64_t first = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, lo)), m), last = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, hi)), m);
+    int64_t first = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, lo)), m),
+            last = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, hi)), m);
     wide turns = (wide)last - first;
     if (turns == 0 || turns > TURNS_MAX || turns < -TURNS_MAX) return false;
     while (hi - lo > 1) { /* the quotient at lo is `first`, at hi it is not */
@@ -43,8 +44,8 @@ static bool zero_turn(const form *f, const box *b, int dim, int64_t *at) {
     return *at < b->hi[dim];
 }
 
-/* The first position after lo at which the element lies in another run; or the last turn, if elements descend. False if there
- * is none, or more than TURNS_MAX. */
+/* The first position after lo at which the element lies in another run; or the last turn, if elements descend. False if
+ * there is none, or more than TURNS_MAX. */
 static bool run_turn(const box_array *a, const form *f, const box *b, int dim, int64_t *at) {
     int64_t x = f->x[dim], lo = mc_wrap_add(f->c, mc_wrap_mul(x, b->lo[dim]));
     int64_t hi = mc_wrap_add(f->c, mc_wrap_mul(x, b->hi[dim] - 1));
@@ -109,7 +110,8 @@ bool box_run_turn(const box_program *program, const box *b, int dim, int64_t *at
         const box_node *x = &program->nodes[i], *u = x->op == MC_LOAD ? &program->nodes[x->a] : NULL;
         if (!u || u->op != BOX_LINEAR || !only_on(&u->f, dim) || u->f.x[dim] != 1) continue;
         const box_array *a = &program->arrays[x->f.c];
-        const int64_t apart = mc_wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
+        const int64_t apart =
+            mc_wrap_add(u->f.c, (int64_t)(0 - (uint64_t)a->array.first)); /* of positions and elements */
         const int64_t lo = mc_wrap_add(b->lo[dim], apart), hi = mc_wrap_add(b->hi[dim], apart);
         uint64_t end;
         if (lo < 0 || hi <= lo || (uint64_t)hi > a->total) continue;
@@ -169,11 +171,11 @@ enum { KEY_WORDS = 6 };
 
 size_t box_key_room(uint32_t count) { return 2 + (size_t)count * KEY_WORDS; }
 
-/* Positions are shifted so that the corner of the box is 0. Each integer is then an *offset* plus a function of the shifted
- * positions alone: q - 5 in a box from q = 300 is 295 + q'. A node passes on as much of its operands' offsets as it can,
- * and writes down the rest: q - k adds up the offsets, a comparison writes the difference of the two, and x % 64 writes the
- * offset mod 64. So 64 rows further down x % 64 writes the same. Where this does not fit int64, or the node may overflow,
- * the offsets of its operands are written whole, and its own is 0. */
+/* Positions are shifted so that the corner of the box is 0. Each integer is then an *offset* plus a function of the
+ * shifted positions alone: q - 5 in a box from q = 300 is 295 + q'. A node passes on as much of its operands' offsets
+ * as it can, and writes down the rest: q - k adds up the offsets, a comparison writes the difference of the two, and x
+ * % 64 writes the offset mod 64. So 64 rows further down x % 64 writes the same. Where this does not fit int64, or the
+ * node may overflow, the offsets of its operands are written whole, and its own is 0. */
 size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64_t *out) {
     int64_t *w = out;
     *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);

@@ -2,11 +2,12 @@
  *
  * Requires: a program that was made for a box around the positions.
  * Gives: lanes.h.
- * How: take the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value, the keys that have it, as
- *      bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
- *      In general the integers of a cell are sums x(q) + y(k), and comparing two of them means to compare some a(q) with some
- *      b(k). For "equal" the table goes by value. For "at most" it is a list in order of b, with the keys up to each place; it
- *      goes by value too, if b has a small range. |x| <= y means x <= y and -x <= y. `and`, `or` and `not` work on bits.
+ * How: take the cell of doc[q] == doc[k]. A table is made from the 128 values doc[k]: for each value, the keys that
+ *      have it, as bits. A row looks up doc[q] there and has its answer, without comparing 128 pairs.
+ *      In general the integers of a cell are sums x(q) + y(k), and comparing two of them means to compare some a(q)
+ *      with some b(k). For "equal" the table goes by value. For "at most" it is a list in order of b, with the keys up
+ *      to each place; it goes by value too, if b has a small range. |x| <= y means x <= y and -x <= y. `and`, `or` and
+ *      `not` work on bits.
  * Cost: along a dimension O(nodes * positions), in plain loops. A cell O(nodes * (rows + keys)) words of bits.
  * Units: positions count tokens; bit j of a row is its j-th key. */
 #include "compiler/box/lanes.h"
@@ -113,8 +114,8 @@ static void load_lane(const box_array *a, const int64_t *x, const int64_t *y, bo
 }
 
 /* A node's lane from its operands'. */
-static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count, const int64_t at[BOX_DIMS],
-                 int64_t *v) {
+static bool evaluate_lane(const lanes *l, const box_node *n, int d, int64_t from, uint32_t count,
+                          const int64_t at[BOX_DIMS], int64_t *v) {
     const int64_t *a = n->a != MC_NONE ? l->v[n->a] : NULL, *b = n->b != MC_NONE ? l->v[n->b] : a;
     const int64_t *c = n->c != MC_NONE ? l->v[n->c] : NULL;
     int64_t p[BOX_DIMS] = {at[BOX_Q], at[BOX_K], at[BOX_H]};
@@ -337,7 +338,8 @@ static bool add_sums(lanes *l, cell_node *n, const cell_node *x, const cell_node
 
 /* Rows of s x <= y, or of == or <. Sums are within 2^FAR, so differences do not overflow. */
 static void compare_sums(lanes *l, unsigned op, int64_t s, const cell_node *x, const cell_node *y, bits *rows) {
-    int64_t a[LANES] = {0}, b[LANES] = {0}; /* s (x.x + x.y) <= y.x + y.y is b <= a, with b = s x.y - y.y and a = y.x - s x.x */
+    /* s (x.x + x.y) <= y.x + y.y is b <= a, with b = s x.y - y.y and a = y.x - s x.x */
+    int64_t a[LANES] = {0}, b[LANES] = {0};
     for (uint32_t i = 0; i < l->height; i++) a[i] = (y->x ? y->x[i] : 0) - (x->x ? s * x->x[i] : 0);
     for (uint32_t j = 0; j < l->width; j++) b[j] = (x->y ? s * x->y[j] : 0) - (y->y ? y->y[j] : 0);
     if (op == MC_EQ || op == MC_NE) {
@@ -455,7 +457,8 @@ static bool joint_node(lanes *l, const box_node *x, cell_node *n, const box *b) 
         line_rows(l, &x->f, b, n->rows);
         return true;
     case BOX_EQ:
-    case BOX_NE: return form_sum(l, &f, &x->f, b) && compare_nodes(l, x->op == BOX_EQ ? MC_EQ : MC_NE, &zero, &f, n->rows);
+    case BOX_NE:
+        return form_sum(l, &f, &x->f, b) && compare_nodes(l, x->op == BOX_EQ ? MC_EQ : MC_NE, &zero, &f, n->rows);
     case MC_EQ:
     case MC_NE:
     case MC_LT:

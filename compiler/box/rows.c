@@ -2,11 +2,11 @@
  *
  * Requires: a program that was made for a box around the given one; at most ROWS_WIDTH keys.
  * Gives: the exact number of allowed elements, or one that faults.
- * How: an integer that is linear in k is one segment. x / m and x % m break it at multiples of m; min, max, abs and if break
- *       it where their operands cross. A bool is 128 bits. What remains is tried key by key: products and quotients of two
- *       integers that both vary, values near overflow, and elements of an array that has no runs.
- * Cost: O(rows * nodes * segments), where a row is a (q, h). If the program does not depend on q, one row stands for all.
- * Units: segments and bits count keys from the first of the box.
+ * How: an integer that is linear in k is one segment. x / m and x % m break it at multiples of m; min, max, abs and if
+ *       break it where their operands cross. A bool is 128 bits. What remains is tried key by key: products and
+ *       quotients of two integers that both vary, values near overflow, and elements of an array that has no runs.
+ * Cost: O(rows * nodes * segments), where a row is a (q, h). If the program does not depend on q, one row stands for
+ * all. Units: segments and bits count keys from the first of the box.
  */
 #include "compiler/box/rows.h"
 #include "compiler/box/bands.h"
@@ -346,7 +346,9 @@ static bool solve_node(rows *r, const box_program *program, uint32_t i, const bo
     case MC_IF_B:
         for (int w = 0; w < 2; w++) n->bits[w] = (a->bits[w] & c->bits[w]) | (~a->bits[w] & d->bits[w]);
         return true;
-    case BOX_LINEAR: push_segment(r, n, 0, form_at(&x->f, q, b->lo[BOX_K], h), width > 1 ? x->f.x[BOX_K] : 0); return true;
+    case BOX_LINEAR:
+        push_segment(r, n, 0, form_at(&x->f, q, b->lo[BOX_K], h), width > 1 ? x->f.x[BOX_K] : 0);
+        return true;
     case MC_IF_I: solve_if(r, n, a->bits, c, d); return true;
     case MC_NE: solve_operands(r, n, MC_EQ, NULL, a, c); break;
     case MC_BANDS:

@@ -1,7 +1,8 @@
 /* rows.h: solves the rows of a cell: which keys does each query of each head see?
  *
- * Keys are not tried one by one. In a row q and h are fixed, and an integer such as k / 50 is linear in k on segments: 0 on the
- * first 50 keys, 1 on the next 50. A comparison of two such integers is solved once for each segment. The answer is bits. */
+ * Keys are not tried one by one. In a row q and h are fixed, and an integer such as k / 50 is linear in k on segments:
+ * 0 on the first 50 keys, 1 on the next 50. A comparison of two such integers is solved once for each segment. The
+ * answer is bits. */
 #ifndef FCPC_BOX_ROWS_H
 #define FCPC_BOX_ROWS_H
 #include "compiler/box/box.h"
@@ -25,8 +26,8 @@ size_t rows_bytes(const rows *r);
 void rows_set_stop(rows *r, const volatile int *stop); /* polled before each row by rows_solve; may be NULL */
 /* The program is for the box or for one that holds it. False when out of memory. */
 bool rows_solve(rows *r, const box_program *program, const box *b, rows_result *out);
-/* Solves one row, of a program that cannot fault there: bit j % 64 of out[j / 64] is 1 if key b->lo[BOX_K] + j is allowed.
- * Adds to *elements the keys that had to be tried. False when out of memory. */
+/* Solves one row, of a program that cannot fault there: bit j % 64 of out[j / 64] is 1 if key b->lo[BOX_K] + j is
+ * allowed. Adds to *elements the keys that had to be tried. False when out of memory. */
 bool rows_one(rows *r, const box_program *program, const box *b, int64_t q, int64_t h, uint64_t out[2],
               uint64_t *elements);
 /* In the row that was solved last: the number of segments of the integer that has most of them. */

@@ -11,8 +11,8 @@ blind *blind_new(mc_code mask, uint32_t heads, uint64_t effort);
 void blind_free(blind *b);
 void blind_set_stop(blind *b, const volatile int *stop); /* as cells_set_stop */
 
-/* The rows of a sequence that see nothing. Rows are counted from its first query. If the mask names h, a row is a query of one
- * head. */
+/* The rows of a sequence that see nothing. Rows are counted from its first query. If the mask names h, a row is a query
+ * of one head. */
 typedef struct blind_rows {
     uint64_t rows;       /* how many there are */
     uint64_t first, end; /* the first stretch of them, */

@@ -2,13 +2,13 @@
  *
  * Requires: mask code that passed mc_check; cuts that ascend.
  * Gives: cells.h. README.md explains the whole of it by an example.
- * How: a box of pairs is evaluated as a whole (box/box.h). A NONE or FULL box is done, however large it is. A MIXED one gets the
- *      mask specialised to it, and is looked up by that, written relative to its corner. If no box like it was met before it
- *      is split: in quarters where only counts are needed (here), row by row where lists are (walk.c). A MIXED cell is solved
- *      (solve.c). What depends on q - k alone is met again all along the diagonal, and what has a period once a period: of
- *      the rows of an image, or the pictures of a film, only the first few cost anything.
- * Cost: cells_count: O(unlike boxes * nodes); for a mask of q - k that is O(log n) boxes. cells_grid: O(pieces on the boundary *
- *      (nodes + log pieces) + entries), and the cells inside a piece pair once for each unlike pair.
+ * How: a box of pairs is evaluated as a whole (box/box.h). A NONE or FULL box is done, however large it is. A MIXED one
+ *      gets the mask specialised to it, and is looked up by that, written relative to its corner. If no box like it was
+ *      met before it is split: in quarters where only counts are needed (here), row by row where lists are (walk.c). A
+ *      MIXED cell is solved (solve.c). What depends on q - k alone is met again all along the diagonal, and what has a
+ *      period once a period: of the rows of an image, or the pictures of a film, only the first few cost anything.
+ * Cost: cells_count: O(unlike boxes * nodes); for a mask of q - k that is O(log n) boxes. cells_grid: O(pieces on the
+ *      boundary * (nodes + log pieces) + entries), and the cells inside a piece pair once for each unlike pair.
  * Units: positions count tokens; pairs are summed over heads if the mask names h.
  * Method: quadtrees with shared subtrees, as in Gosper's Hashlife (1984), but with symbolic keys.
  */
@@ -35,9 +35,9 @@ static box rect_box(const cells *c, const cell_rect *r) {
 
 static uint64_t high_bit(uint64_t x) { return (uint64_t)1 << (63 - __builtin_clzll(x)); }
 
-/* Steps are at position `first` and every `period` from there. Of the cells after lo and before hi that hold a step, returns
- * one to split at; 0 if there is none. If they hold at least 2^i steps but fewer than 2^(i + 1), it is the 2^i-th: so a
- * stretch of 2^i periods is halved again and again, and its parts are alike. */
+/* Steps are at position `first` and every `period` from there. Of the cells after lo and before hi that hold a step,
+ * returns one to split at; 0 if there is none. If they hold at least 2^i steps but fewer than 2^(i + 1), it is the
+ * 2^i-th: so a stretch of 2^i periods is halved again and again, and its parts are alike. */
 static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t period) {
     uint64_t after = (lo + 1) * FCP_CELL, end = hi * FCP_CELL; /* steps in cells after the first */
     uint64_t from = after > first ? (after - first + period - 1) / period : 0;
@@ -45,8 +45,9 @@ static uint64_t split_at_step(uint64_t lo, uint64_t hi, uint64_t first, uint64_t
     return from < to ? (first + (from + high_bit(to - from) - 1) * period) / FCP_CELL : 0;
 }
 
-/* Where to split a rectangle of more than one cell in dimension d. If the mask has a period m: after a multiple of lcm(m, 128),
- * where both periods and cells begin; if there is none, after a multiple of m. Else after the largest power of two cells. */
+/* Where to split a rectangle of more than one cell in dimension d. If the mask has a period m: after a multiple of
+ * lcm(m, 128), where both periods and cells begin; if there is none, after a multiple of m. Else after the largest
+ * power of two cells. */
 static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *p, int d) {
     int64_t first, period = box_period(p, b, d, &first);
     uint64_t lo = r->lo[d], hi = r->hi[d], at = 0;
@@ -148,8 +149,8 @@ fcp_code cells_set_sequence(cells *c, const mc_env *env) {
     return cells_stopped(c) ? FCP_E_INTERRUPTED : FCP_OK;
 }
 
-/* Writes the key of a sequence with these cuts to c->key. *out, its words, is 0 if the mask reads arrays whose contents do not
- * come again: the grid is then not worth keeping. */
+/* Writes the key of a sequence with these cuts to c->key. *out, its words, is 0 if the mask reads arrays whose contents
+ * do not come again: the grid is then not worth keeping. */
 static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                            uint32_t k_pieces, size_t *out) {
     bool same = q_pieces == k_pieces &&

@@ -1,10 +1,11 @@
-/* cells.h: from a mask to cells: which cells of 128 x 128 pairs are NONE, FULL or PARTIAL, and how many pairs are allowed.
+/* cells.h: from a mask to cells: which cells of 128 x 128 pairs are NONE, FULL or PARTIAL, and how many pairs are
+ * allowed.
  *
  * Answers are exact, and are found without looking at all pairs (README.md explains how). For example, causal over 1M
  * tokens has 33,550,336 FULL and 8192 PARTIAL cells, which takes microseconds to say.
  *
- * An object remembers what it has answered, so use one for all sequences of a batch. It must not be used by two threads at
- * a time.
+ * An object remembers what it has answered, so use one for all sequences of a batch. It must not be used by two threads
+ * at a time.
  */
 #ifndef FCPC_CELLS_CELLS_H
 #define FCPC_CELLS_CELLS_H
@@ -12,8 +13,8 @@
 
 typedef struct cells cells;
 
-/* The mask is borrowed. `heads` matters only if the mask names h: then pairs are summed over this many heads, and a cell is
- * FULL, or NONE, if it is so for every head. NULL when out of memory. */
+/* The mask is borrowed. `heads` matters only if the mask names h: then pairs are summed over this many heads, and a
+ * cell is FULL, or NONE, if it is so for every head. NULL when out of memory. */
 cells *cells_new(mc_code mask, uint32_t heads);
 void cells_free(cells *c);
 
@@ -27,9 +28,9 @@ void cells_set_threads(cells *c, unsigned threads);
  * (other threads may read it). */
 void cells_set_done(cells *c, uint64_t *done);
 
-/* About how many pairs of a sequence will have to be looked at one by one: found from a few of its cells, so that a long
- * wait can be announced. 0 for a sequence that takes less than a second anyway, and for one like a sequence asked about
- * before. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
+/* About how many pairs of a sequence will have to be looked at one by one: found from a few of its cells, so that a
+ * long wait can be announced. 0 for a sequence that takes less than a second anyway, and for one like a sequence asked
+ * about before. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
 fcp_code cells_outlook(cells *c, const mc_env *env, uint64_t *out_elements);
 
 /* A fault: which node, and the n, q, k and h of one pair that reaches it. */
@@ -45,28 +46,30 @@ typedef struct cell_entry {
     uint32_t shape;
 } cell_entry;
 
-/* Lists the piece pairs of a sequence that have an allowed pair, in order of (q_piece, k_piece). Piece i of the queries is
- * [q_cuts[i], q_cuts[i + 1]), counted from the first query; keys likewise. Cuts ascend; they need not begin at 0 nor end at
- * the length. *out_entries is valid until the next call.
- * Errors: FCP_E_MASK_DIV_ZERO, _OVERFLOW or _INDEX if some pair of these pieces reaches a fault, and *fault is then filled in;
- * FCP_E_PLAN_SIZE if a number of pairs does not fit 64 bits or a piece has 2^32 tokens or more; FCP_E_NO_MEMORY. */
+/* Lists the piece pairs of a sequence that have an allowed pair, in order of (q_piece, k_piece). Piece i of the queries
+ * is [q_cuts[i], q_cuts[i + 1]), counted from the first query; keys likewise. Cuts ascend; they need not begin at 0 nor
+ * end at the length. *out_entries is valid until the next call.
+ * Errors: FCP_E_MASK_DIV_ZERO, _OVERFLOW or _INDEX if some pair of these pieces reaches a fault, and *fault is then
+ * filled in; FCP_E_PLAN_SIZE if a number of pairs does not fit 64 bits or a piece has 2^32 tokens or more;
+ * FCP_E_NO_MEMORY. */
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault);
 
-/* The shapes made so far, and their runs, which fcp_shape_rec.first_run indexes. Pieces of equal lengths with equal cells and
- * pairs have one shape. Valid until the next cells_grid. */
+/* The shapes made so far, and their runs, which fcp_shape_rec.first_run indexes. Pieces of equal lengths with equal
+ * cells and pairs have one shape. Valid until the next cells_grid. */
 const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs,
                                   uint32_t *out_run_count);
 
-/* Counts the cells and pairs of all queries and keys, without making lists. Memory grows with the boundary of the mask only. */
+/* Counts the cells and pairs of all queries and keys, without making lists. Memory grows with the boundary of the mask
+ * only. */
 typedef struct cells_counts {
     uint64_t full, partial, none; /* cells; the first begins at the first query and key */
     uint64_t pairs;
 } cells_counts;
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault);
 
-/* What the answers have cost so far: boxes evaluated, rows solved, pairs looked at one by one, answers remembered, and the
- * bytes in use. */
+/* What the answers have cost so far: boxes evaluated, rows solved, pairs looked at one by one, answers remembered, and
+ * the bytes in use. */
 typedef struct cells_stats {
     uint64_t boxes, rows, elements, memo_hits, bytes;
 } cells_stats;

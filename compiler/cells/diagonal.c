@@ -2,11 +2,11 @@
  *
  * Requires, units: as in cells.c; a program that is diagonal and cannot fault. Units are cells, or pieces of one size.
  * Gives: what each row of units of the stretch holds, as runs of cells or as entries.
- * How: under `q - k < 4096` the cell in row 40 and column 8 holds the same as the cell in row 41 and column 9. In general a unit
- *      in row r and column c of a stretch holds the same as every other with the same t = r - c. What the diagonals t hold is
- *      found once, by halving the range of t, and kept by the program's key. A row of units is then a part of this list, read
- *      from right to left. The last unit of a side may be cut short. It is taken from the list too, if the whole unit would be
- *      FULL or NONE; else it is looked up by t and its own height and width.
+ * How: under `q - k < 4096` the cell in row 40 and column 8 holds the same as the cell in row 41 and column 9. In
+ *      general a unit in row r and column c of a stretch holds the same as every other with the same t = r - c. What
+ *      the diagonals t hold is found once, by halving the range of t, and kept by the program's key. A row of units is
+ *      then a part of this list, read from right to left. The last unit of a side may be cut short. It is taken from
+ *      the list too, if the whole unit would be FULL or NONE; else it is looked up by t and its own height and width.
  * Cost: a stretch that is known O(nodes + runs or entries written); a new one O(unlike t * nodes).
  */
 #include "compiler/cells/parts.h"

@@ -1,7 +1,9 @@
-/* elements.h: pairs that are looked at one by one: boxes of a mask without structure, in vector code, on all processors.
+/* elements.h: pairs that are looked at one by one: boxes of a mask without structure, in vector code, on all
+ * processors.
  *
  * Boxes are queued while the cells of a piece pair are listed and counted together afterwards, so that there is enough
- * work at a time for several threads. Counts are sums of whole numbers: they do not depend on how many threads there are.
+ * work at a time for several threads. Counts are sums of whole numbers: they do not depend on how many threads there
+ * are.
  */
 #ifndef FCPC_CELLS_ELEMENTS_H
 #define FCPC_CELLS_ELEMENTS_H
@@ -34,7 +36,8 @@ bool elements_now(elements *e, const box_program *p, uint32_t *numbers, const bo
 /* The queue, in the order in which it was filled. */
 element_job *elements_queue(elements *e, size_t *out_count);
 void elements_clear(elements *e);
-/* Counts all that is queued, in the arrays and bands of `env`. `stop` (may be NULL) is polled by the caller's thread before each box: then
- * FCP_E_INTERRUPTED. *done (may be NULL) grows by the positions of each box, atomically. Or FCP_E_NO_MEMORY. */
+/* Counts all that is queued, in the arrays and bands of `env`. `stop` (may be NULL) is polled by the caller's thread
+ * before each box: then FCP_E_INTERRUPTED. *done (may be NULL) grows by the positions of each box, atomically. Or
+ * FCP_E_NO_MEMORY. */
 fcp_code elements_count(elements *e, const mc_env *env, const volatile int *stop, uint64_t *done);
 #endif

@@ -1,8 +1,8 @@
 /* outlook.c: how many pairs will have to be looked at one by one, before the work begins.
  *
  * Gives: an estimate, from SAMPLES whole cells anywhere in the sequence: what these need, times the area.
- * Cost: nothing for a mask of sums and comparisons, or a short sequence; else a box or a cell for each sample, about 1 ms
- *      if all of them need it.
+ * Cost: nothing for a mask of sums and comparisons, or a short sequence; else a box or a cell for each sample, about 1
+ *      ms if all of them need it.
  */
 #include <string.h>
 

@@ -51,8 +51,8 @@ typedef struct kept_grid {
     size_t count;
 } kept_grid;
 
-/* The whole units that lie t rows below the corner of a stretch, for first <= t < end. `value` is FULL, or the pairs of each
- * cell, or the shape of each piece pair. */
+/* The whole units that lie t rows below the corner of a stretch, for first <= t < end. `value` is FULL, or the pairs of
+ * each cell, or the shape of each piece pair. */
 typedef struct diagonal_run {
     int64_t first, end;
     uint64_t value;
@@ -103,7 +103,8 @@ struct cells {
         int64_t n, q_first, queries;
     } outlooks[OUTLOOKS]; /* sequences that cells_outlook was asked about, if nothing else tells them apart */
     uint32_t outlook_count;
-    uint32_t dear_nodes, dear_left; /* nodes of the last program whose rows were dear; how many more are taken to be so */
+    /* nodes of the last program whose rows were dear; how many more are taken to be so */
+    uint32_t dear_nodes, dear_left;
     uint64_t element_cells, element_hits; /* cells of elements asked for; of these known */
     stack stack; /* programs specialised to the boxes under way */
     cells_fault fault;
@@ -166,8 +167,8 @@ fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows);
 fcp_code cells_box_area(const box *b, uint64_t *out);
 /* Evaluates a box. If it is MIXED, *program becomes the program specialised to it, which is put on the stack. */
 fcp_code cells_classify(cells *c, const box *b, const box_program **program, box_class *out);
-/* Writes the key of a box and its program to c->key, and returns its number of words. 0: no other box can be like this one, so
- * its answer is not worth remembering. */
+/* Writes the key of a box and its program to c->key, and returns its number of words. 0: no other box can be like this
+ * one, so its answer is not worth remembering. */
 size_t cells_box_words(cells *c, answer_kind kind, const box *b, const box_program *p);
 /* The answer that is remembered for a key; NULL: none. */
 const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, uint64_t *out_hash);
@@ -175,21 +176,21 @@ const memo_entry *cells_find_words(cells *c, const int64_t *key, size_t words, u
 int64_t *cells_keep_words(cells *c, size_t words);
 /* The pairs of a MIXED box of at most one cell, from memory if one like it was met before. */
 fcp_code cells_cell_pairs(cells *c, const box *b, const box_program *p, uint64_t *out);
-/* The same, but if pairs have to be looked at one by one they are only queued. Then *out_open is the open cell that will have
- * the answer; else it is FCP_NONE. */
+/* The same, but if pairs have to be looked at one by one they are only queued. Then *out_open is the open cell that
+ * will have the answer; else it is FCP_NONE. */
 fcp_code cells_cell_later(cells *c, const box *b, const box_program *p, uint64_t *out, uint32_t *out_open);
 /* Counts all queued pairs: c->open then has the answers, until cells_close_open forgets them and the queue. */
 fcp_code cells_count_open(cells *c);
 void cells_close_open(cells *c);
 
-/* Where to split a box of more than one cell in dimension d, for a program that reads arrays: after how many cells. That is
- * near a place where the elements of an array begin another run, if there is one; else near the middle. */
+/* Where to split a box of more than one cell in dimension d, for a program that reads arrays: after how many cells.
+ * That is near a place where the elements of an array begin another run, if there is one; else near the middle. */
 uint64_t cells_split(const box *b, const box_program *p, int d);
 
 /* --- whole.c: rectangles of cells ------------------------------------------------------------------------- */
 
-/* Adds to out[] the FULL cells, PARTIAL cells and pairs of a MIXED rectangle of cells, if its program is of a kind that can be
- * counted without splitting the rectangle; *out_known says whether it is. */
+/* Adds to out[] the FULL cells, PARTIAL cells and pairs of a MIXED rectangle of cells, if its program is of a kind that
+ * can be counted without splitting the rectangle; *out_known says whether it is. */
 fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
 /* The pairs of a box, if its program is a single bound on q - k; else false. */
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
@@ -197,11 +198,12 @@ bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 /* --- walk.c: a grid, in order ----------------------------------------------------------------------------- */
 
 /* Adds the entries of all piece pairs to c->entries. */
-fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces);
+fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                           uint32_t k_pieces);
 /* Makes the runs and the pairs of a box under program p, in c->row_runs and c->shape_pairs. */
 fcp_code cells_walk_cells(cells *c, const box *b, const box_program *p);
-/* Adds `count` cells of one class to c->row_runs. Together they have `area` elements, of which `pairs`, at least one, are
- * allowed. */
+/* Adds `count` cells of one class to c->row_runs. Together they have `area` elements, of which `pairs`, at least one,
+ * are allowed. */
 fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
 /* Adds `count` entries of one shape, from column col on. */
 fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);

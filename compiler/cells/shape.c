@@ -1,8 +1,8 @@
 /* shape.c: the shapes of piece pairs: which cells are FULL or PARTIAL, and how many pairs there are.
  *
  * Requires, units: as in cells.c.
- * Gives: the number of a piece pair's shape. Pairs with the same cells share one number: all pieces on the diagonal of causal.
- * Cost: a pair that was met before O(nodes); a new one as walk.c says; to number a shape O(its runs).
+ * Gives: the number of a piece pair's shape. Pairs with the same cells share one number: all pieces on the diagonal of
+ * causal. Cost: a pair that was met before O(nodes); a new one as walk.c says; to number a shape O(its runs).
  */
 #include "compiler/cells/parts.h"
 
@@ -46,8 +46,8 @@ static bool grow_shape_table(cells *c) {
     return true;
 }
 
-/* Numbers the shape in row_runs. If the runs are the same but the pairs are not, because PARTIAL cells differ, it is another
- * shape. */
+/* Numbers the shape in row_runs. If the runs are the same but the pairs are not, because PARTIAL cells differ, it is
+ * another shape. */
 static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {
     if (c->shape_count * 2 >= c->shape_table_size && !grow_shape_table(c)) return FCP_E_NO_MEMORY;
     uint32_t mask = c->shape_table_size - 1;

@@ -1,9 +1,9 @@
 /* solve.c: one box of the mask analysis: classifies it, makes its key, and solves it if it is a MIXED cell.
  *
  * Requires, gives, units: as in cells.c.
- * How: a MIXED cell that was met before is found by its key. A new one is split by heads while that decides something, and
- *      cut where an integer of one dimension turns, so that simpler programs are left. Each part is then counted by the
- *      cheapest way that fits its program (README.md has the list).
+ * How: a MIXED cell that was met before is found by its key. A new one is split by heads while that decides something,
+ *      and cut where an integer of one dimension turns, so that simpler programs are left. Each part is then counted by
+ *      the cheapest way that fits its program (README.md has the list).
  * Cost: to classify a box or find a cell O(nodes); to solve a cell see box/rows.c, box/lanes.c and elements.c.
  */
 #include "compiler/cells/parts.h"
@@ -110,8 +110,9 @@ static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d,
     return FCP_OK;
 }
 
-/* A box whose mask depends on q - k alone. All its rows are parts of one long row: that of the last query, over the keys of the
- * box and as many beyond them as there are queries above. Each key of that row stands for one diagonal of the box. */
+/* A box whose mask depends on q - k alone. All its rows are parts of one long row: that of the last query, over the
+ * keys of the box and as many beyond them as there are queries above. Each key of that row stands for one diagonal of
+ * the box. */
 static fcp_code solve_diagonals(cells *c, const box *b, const box_program *p, uint64_t *pairs) {
     uint64_t height = box_side(b, BOX_Q), width = box_side(b, BOX_K), length = height + width - 1, sum = 0;
     for (uint64_t from = 0; from < length; from += ROWS_WIDTH) {
@@ -150,8 +151,8 @@ static fcp_code count_elements(cells *c, const box *b, const box_program *p, uin
 
 enum { SEGMENTS_MANY = 64, DEAR_IN_TURN = 63 };
 
-/* Is it cheaper to look at each pair than to solve rows, because rows fall into single keys or many segments? The first row
- * tells. After a box for which it is true, the next ones are taken to be the same if their programs are as long. */
+/* Is it cheaper to look at each pair than to solve rows, because rows fall into single keys or many segments? The first
+ * row tells. After a box for which it is true, the next ones are taken to be the same if their programs are as long. */
 static fcp_code rows_are_dear(cells *c, const box *b, const box_program *p, bool *out) {
     uint64_t bits[2], looked_at = 0;
     *out = false;
@@ -225,13 +226,14 @@ static void cell_answer(uint64_t pairs, uint64_t area, uint64_t out[3]) {
     out[2] = pairs;
 }
 
-/* To remember a cell takes memory, and in a mask without structure no cell comes again. So cells that needed elements are
- * remembered only while that turns out to be of use. */
+/* To remember a cell takes memory, and in a mask without structure no cell comes again. So cells that needed elements
+ * are remembered only while that turns out to be of use. */
 static bool elements_come_again(const cells *c) {
     return c->element_cells < CELLS_ASKED || c->element_hits * WORTH >= c->element_cells;
 }
 
-static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool later, uint64_t *out, uint32_t *out_open) {
+static fcp_code cell_pairs(cells *c, const box *b, const box_program *p, bool later, uint64_t *out,
+                           uint32_t *out_open) {
     *out_open = FCP_NONE;
     if (cells_line_pairs(b, p, out)) return FCP_OK;
     if (box_bands_only(p)) { /* sooner counted than looked up */

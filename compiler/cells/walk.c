@@ -2,15 +2,15 @@
  *
  * Requires, units: as in cells.c.
  * Gives: entries in order of (query piece, key piece), or runs in order of (row, column).
- * How: a *unit* is a cell, or a piece. All rows of units begin with one undecided span of columns. Rows are halved again and
- *      again; for each half the undecided spans are refined into spans that are FULL, or gone, or undecided but no wider than
- *      the rows are many. Decided spans are handed down as they are. When one row is left, each of its spans is FULL, or
- *      counted, or one unit, and the row is written from left to right. So lists come out in order without being sorted.
- *      Rows and columns are split where an integer of one dimension turns, else in the middle: a block mask then falls into
- *      plain parts at once. If a span's mask does not depend on q, it is solved for one query and holds for all of them;
- *      likewise for k.
- *      A cell whose pairs must be looked at one by one is written as a run that stands for it, and put right when enough such
- *      cells have been collected to be counted together.
+ * How: a *unit* is a cell, or a piece. All rows of units begin with one undecided span of columns. Rows are halved
+ *      again and again; for each half the undecided spans are refined into spans that are FULL, or gone, or undecided
+ *      but no wider than the rows are many. Decided spans are handed down as they are. When one row is left, each of
+ *      its spans is FULL, or counted, or one unit, and the row is written from left to right. So lists come out in
+ *      order without being sorted. Rows and columns are split where an integer of one dimension turns, else in the
+ *      middle: a block mask then falls into plain parts at once. If a span's mask does not depend on q, it is solved
+ *      for one query and holds for all of them; likewise for k.
+ *      A cell whose pairs must be looked at one by one is written as a run that stands for it, and put right when
+ *      enough such cells have been collected to be counted together.
  * Cost: O((boundary + rows) * nodes).
  */
 #include "compiler/cells/parts.h"
@@ -188,7 +188,8 @@ static fcp_code add_span(cells *c, size_t base, span s) {
     return FCP_OK;
 }
 
-/* Solves a span of cells whose mask does not depend on q: one cell, or any number of them if it does not depend on k either. */
+/* Solves a span of cells whose mask does not depend on q: one cell, or any number of them if it does not depend on k
+ * either. */
 static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
     box b = units_box(w, row, row + 1, s.first, s.end), cell = units_box(w, row, row + 1, s.first, s.first + 1);
     uint64_t pairs;
@@ -202,8 +203,8 @@ static fcp_code solve_span(walk *w, size_t base, uint32_t row, span s) {
 }
 
 /* Refines columns [c0, c1) for rows [r0, r1): appends what they fall into. */
-static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1, const box_program *p,
-                       unsigned depth) {
+static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, uint32_t c0, uint32_t c1,
+                               const box_program *p, unsigned depth) {
     cells *c = w->c;
     box b = units_box(w, r0, r1, c0, c1);
     box_class cls;
@@ -217,7 +218,8 @@ static fcp_code refine_columns(walk *w, size_t base, uint32_t r0, uint32_t r1, u
         code = cells_find_diagonals(c, &b, w->unit, w->pieces, p, &s.number);
         return code != FCP_OK ? code : add_span(c, base, s);
     }
-    bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q; /* may all columns stay together; are all rows alike? */
+    /* may all columns stay together; are all rows alike? */
+    bool whole = !w->pieces && !p->on_k, alike = !w->pieces && !p->on_q;
     if (c1 - c0 > 1 && !whole && (alike || c1 - c0 > r1 - r0)) {
         uint32_t middle = split_units(&w->cols, c0, c1, p->on_k ? p : NULL, &b, BOX_K, depth);
         code = refine_columns(w, base, r0, r1, c0, middle, p, depth + 1);
@@ -280,7 +282,8 @@ static bool are_even(const uint64_t *cuts, uint32_t pieces, uint64_t unit) {
     return cuts[pieces] - cuts[pieces - 1] <= unit;
 }
 
-fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts, uint32_t k_pieces) {
+fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                           uint32_t k_pieces) {
     walk w = {.c = c, .rows = {.cuts = q_cuts, .start = c->env.q_first, .count = q_pieces},
               .cols = {.cuts = k_cuts, .count = k_pieces}, .pieces = true};
     if (q_pieces && k_pieces) {

@@ -3,11 +3,12 @@
  * Requires, units: as in cells.c; a MIXED rectangle, and its program specialised to it.
  * Gives: the counts of its cells, if its program is of one of these kinds:
  *      - It depends on q alone, as `mark[q] != 0`, or on k alone: one column of cells, or one row, stands for all.
- *      - It is the `and` or `or` of one that depends on q alone and one that depends on k alone, as `mark[q] != 0 or mark[k] !=
- *        0`: what a cell is follows from its row and its column.
- *      - It is one bound on q - k, as `q - k < 4096`: a row of cells is FULL up to some column, and NONE from another one on.
- *      - It is a bound on q for every k, as `q < e[k]`, or on k for every q: a column of cells is FULL as far as all of its 128
- *        bounds reach, and NONE beyond the last of them. Also the `and` of such a bound and one on q - k.
+ *      - It is the `and` or `or` of one that depends on q alone and one that depends on k alone, as `mark[q] != 0 or
+ *        mark[k] != 0`: what a cell is follows from its row and its column.
+ *      - It is one bound on q - k, as `q - k < 4096`: a row of cells is FULL up to some column, and NONE from another
+ *        one on.
+ *      - It is a bound on q for every k, as `q < e[k]`, or on k for every q: a column of cells is FULL as far as all of
+ *        its 128 bounds reach, and NONE beyond the last of them. Also the `and` of such a bound and one on q - k.
  * Cost: O(nodes * positions of the sides + cells of one side + cells where two bounds meet).
  */
 #include "compiler/cells/parts.h"
@@ -134,13 +135,15 @@ static fcp_code count_apart(cells *c, const box *b, const box_program *p, uint32
 /* A bound on the position in dimension `dim`, for every position of the other dimension. */
 typedef struct bound {
     uint32_t less, more; /* allowed where value(more) - value(less) - strict >= 0 */
-    bool strict, up;     /* up: the difference grows with the position, so that the last positions are allowed; else the first */
+    bool strict,
+        up; /* up: the difference grows with the position, so that the last positions are allowed; else the first */
     int dim;
 } bound;
 
 static bool is_comparison(const box_node *x) { return x->op == MC_LT || x->op == MC_LE; }
 
-/* Is the node a multiple of the position in dimension d, plus something that does not depend on d? *out is the factor. */
+/* Is the node a multiple of the position in dimension d, plus something that does not depend on d? *out is the
+ * factor. */
 static bool find_slope(const cells *c, const box_program *p, uint32_t i, int d, int64_t *out) {
     const box_node *x = &p->nodes[i];
     int64_t u, v;
@@ -178,8 +181,8 @@ static bool find_bound(const cells *c, const box_program *p, uint32_t i, bound *
 
 static uint64_t clamp_to(int64_t x, uint64_t most) { return x < 0 ? 0 : (uint64_t)x < most ? (uint64_t)x : most; }
 
-/* For each of `count` positions of the other dimension: how many positions of the bound's dimension are allowed. False: it
- * cannot be told, or *code says that memory ran out. */
+/* For each of `count` positions of the other dimension: how many positions of the bound's dimension are allowed. False:
+ * it cannot be told, or *code says that memory ran out. */
 static bool bound_lane(cells *c, const box *b, const box_program *p, const bound *x, int64_t from, uint32_t count,
                        int64_t *out, fcp_code *code) {
     const int along = BOX_K - x->dim;
@@ -200,8 +203,8 @@ static bool bound_lane(cells *c, const box *b, const box_program *p, const bound
     return true;
 }
 
-/* A column of `side` positions. In each of its lines the first positions are allowed, or the last (up), `least` to `most` of
- * them. Its cells [out[0], out[1]) are FULL, and all cells outside [out[2], out[3]) are NONE. */
+/* A column of `side` positions. In each of its lines the first positions are allowed, or the last (up), `least` to
+ * `most` of them. Its cells [out[0], out[1]) are FULL, and all cells outside [out[2], out[3]) are NONE. */
 static void bound_cells(uint64_t side, bool up, uint64_t least, uint64_t most, uint64_t out[4]) {
     const uint64_t all = cells_in(side);
     if (up) {
@@ -237,8 +240,8 @@ static fcp_code column_of_bound(const box *b, const bound *x, const int64_t *v, 
 }
 
 /* Counts one column of cells under a bound and a line, which allow v[j] and w[j] positions. */
-static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up, const int64_t *w,
-                               uint32_t count, uint64_t out[3]) {
+static fcp_code column_of_both(const cells *c, const box *b, const bound *x, const int64_t *v, bool up,
+                               const int64_t *w, uint32_t count, uint64_t out[3]) {
     const int64_t side = (int64_t)box_side(b, x->dim);
     uint64_t least, most, sum, line[4], at[4];
     least_most(w, count, &least, &most, &sum);
@@ -382,7 +385,8 @@ fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_
     const box_node *root = &p->nodes[p->root], *u = root->a != MC_NONE ? &p->nodes[root->a] : root;
     const box_node *v = root->b != MC_NONE ? &p->nodes[root->b] : root;
     const bool bound_alone = is_comparison(root);
-    const bool bound_and_line = (is_diagonal_bound(u) && is_comparison(v)) || (is_diagonal_bound(v) && is_comparison(u));
+    const bool bound_and_line =
+        (is_diagonal_bound(u) && is_comparison(v)) || (is_diagonal_bound(v) && is_comparison(u));
     if (!one && root->op != MC_AND && root->op != MC_OR && !bound_alone) return FCP_OK;
     if (!find_dependence(c, p)) return FCP_OK;
     if (one) {

@@ -3,8 +3,8 @@
  * Each warning first looks at figures that are there; if they are bad, the program is planned and predicted again with
  * another setting, and the warning says what that gains. Nothing is said where nothing is gained, but for memory.
  *
- * Example: a rank waits 0.8 of 6.1 ms for the caller's contiguous layout to become blocks. With layout = planned the plan
- * takes 5.3 ms. So the warning names that key, and 13 %.
+ * Example: a rank waits 0.8 of 6.1 ms for the caller's contiguous layout to become blocks. With layout = planned the
+ * plan takes 5.3 ms. So the warning names that key, and 13 %.
  *
  * Cost: at most eight more plans.
  */
@@ -30,13 +30,16 @@ typedef struct advice {
 static double seconds(uint64_t picoseconds) { return (double)picoseconds / (double)SIM_SECOND; }
 
 /* Of both passes together. */
-static double time_of(const candidate *c) { return seconds(c->pass[FCP_FORWARD].makespan) + seconds(c->pass[FCP_BACKWARD].makespan); }
+static double time_of(const candidate *c) {
+    return seconds(c->pass[FCP_FORWARD].makespan) + seconds(c->pass[FCP_BACKWARD].makespan);
+}
 static double exposed(const candidate *c, sim_reason reason) {
     return seconds(c->pass[FCP_FORWARD].exposed[reason]) + seconds(c->pass[FCP_BACKWARD].exposed[reason]);
 }
 
 /* Predicts with one setting more. *out_there: it could be planned. */
-static fcp_code try_setting(const advice *a, const char *name, uint64_t number, const char *word, candidate *out, bool *out_there, fcp_error *err) {
+static fcp_code try_setting(const advice *a, const char *name, uint64_t number, const char *word, candidate *out,
+                            bool *out_there, fcp_error *err) {
     char value[32];
     sim_profile profile;
     snprintf(value, sizeof value, "%" PRIu64, number);
@@ -50,15 +53,16 @@ static fcp_code try_setting(const advice *a, const char *name, uint64_t number, 
 }
 
 /* The warning: what is bad, and what the setting gains. */
-__attribute__((format(printf, 4, 5))) static void warn(const advice *a, const char *setting, const candidate *other, const char *format, ...) {
+__attribute__((format(printf, 4, 5))) static void warn(const advice *a, const char *setting, const candidate *other,
+                                                       const char *format, ...) {
     char what[256];
     va_list args;
     double own = time_of(a->own), with = time_of(other);
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    diag_warning(a->d, SPAN_NONE, "%s; with %s all takes %.4g ms instead of %.4g, %.1f %% less", what, setting, 1e3 * with, 1e3 * own,
-                 100 * (own - with) / own);
+    diag_warning(a->d, SPAN_NONE, "%s; with %s all takes %.4g ms instead of %.4g, %.1f %% less", what, setting,
+                 1e3 * with, 1e3 * own, 100 * (own - with) / own);
 }
 
 static bool worth(const advice *a, const candidate *other) { return time_of(other) < (1 - WORTH_IT) * time_of(a->own); }
@@ -70,7 +74,8 @@ static fcp_code about_layout(const advice *a, fcp_error *err) {
     bool there;
     fcp_code code = try_setting(a, "plan.layout", 0, fcp_layout_names[FCP_LAYOUT_PLANNED], &other, &there, err);
     if (code || !there || !worth(a, &other)) return code;
-    warn(a, "layout = planned", &other, "the reshuffle is not hidden: a rank waits %.4g ms for the caller's layout, %s, to become blocks and back",
+    warn(a, "layout = planned", &other,
+         "the reshuffle is not hidden: a rank waits %.4g ms for the caller's layout, %s, to become blocks and back",
          1e3 * waits, fcp_layout_names[a->plan->problem->layout]);
     return FCP_OK;
 }
@@ -78,11 +83,13 @@ static fcp_code about_layout(const advice *a, fcp_error *err) {
 static fcp_code about_blocks(const advice *a, fcp_error *err) {
     double idle = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        idle += seconds(a->own->pass[pass].bound[SIM_BOUND_COMPUTE]) - seconds(a->own->pass[pass].bound[SIM_BOUND_MEAN]);
+        idle +=
+            seconds(a->own->pass[pass].bound[SIM_BOUND_COMPUTE]) - seconds(a->own->pass[pass].bound[SIM_BOUND_MEAN]);
     if (idle < IDLE * time_of(a->own)) return FCP_OK;
     candidate best = {0};
     uint64_t least = 0;
-    for (uint64_t block = a->plan->problem->block / 2; block >= FCP_CELL && block >= a->plan->problem->block / 4; block /= 2) {
+    for (uint64_t block = a->plan->problem->block / 2; block >= FCP_CELL && block >= a->plan->problem->block / 4;
+         block /= 2) {
         candidate other;
         bool there;
         fcp_code code = try_setting(a, "plan.block", block, NULL, &other, &there, err);
@@ -94,15 +101,17 @@ static fcp_code about_blocks(const advice *a, fcp_error *err) {
     if (!least) return FCP_OK;
     char setting[40];
     snprintf(setting, sizeof setting, "block = %" PRIu64, least);
-    warn(a, setting, &best, "blocks of %u tokens leave ranks idle: the busiest rank computes %.4g ms more than the mean", a->plan->problem->block,
-         1e3 * idle);
+    warn(a, setting, &best,
+         "blocks of %u tokens leave ranks idle: the busiest rank computes %.4g ms more than the mean",
+         a->plan->problem->block, 1e3 * idle);
     return FCP_OK;
 }
 
 static fcp_code about_margin(const advice *a, const sim_profile *profile, fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
     const uint64_t inter = a->plan->cluster->inter, margin = p->margin ? p->margin : 1;
-    if (!profile->channel || !a->own->pass[FCP_FORWARD].bytes[FCP_NET] || margin * profile->channel >= inter) return FCP_OK;
+    if (!profile->channel || !a->own->pass[FCP_FORWARD].bytes[FCP_NET] || margin * profile->channel >= inter)
+        return FCP_OK;
     const uint64_t enough = (inter + profile->channel - 1) / profile->channel;
     candidate other;
     bool there;
@@ -110,7 +119,8 @@ static fcp_code about_margin(const advice *a, const sim_profile *profile, fcp_er
     if (code || !there || !worth(a, &other)) return code;
     char setting[40];
     snprintf(setting, sizeof setting, "margin = %" PRIu64, enough);
-    warn(a, setting, &other, "margin = %u is too small for the network: it moves about %.4g of the %.4g GB/s that a port has", p->margin,
+    warn(a, setting, &other,
+         "margin = %u is too small for the network: it moves about %.4g of the %.4g GB/s that a port has", p->margin,
          1e-9 * (double)(margin * profile->channel), 1e-9 * (double)inter);
     return FCP_OK;
 }
@@ -120,23 +130,28 @@ static fcp_code about_memory(const advice *a, fcp_error *err) {
     const double peak = (double)a->own->summary.memory_peak_bytes, cap = (double)p->memory_cap;
     if (peak < NEAR_CAP * cap) return FCP_OK;
     const struct { const char *name; uint64_t value; bool can; } settings[] = {
-        {"coalesce", p->coalesce / 2, p->coalesce > 1}, {"buffers", p->buffers - 1, p->buffers > 1}, {"plan.block", p->block / 2, p->block >= 2 * FCP_CELL}};
+        {"coalesce", p->coalesce / 2, p->coalesce > 1}, {"buffers", p->buffers - 1, p->buffers > 1},
+        {"plan.block", p->block / 2, p->block >= 2 * FCP_CELL}};
     char helps[120] = "";
     for (size_t i = 0; i < sizeof settings / sizeof *settings && !*helps; i++) {
         candidate other;
         bool there = false;
-        fcp_code code = settings[i].can ? try_setting(a, settings[i].name, settings[i].value, NULL, &other, &there, err) : FCP_OK;
+        fcp_code code =
+            settings[i].can ? try_setting(a, settings[i].name, settings[i].value, NULL, &other, &there, err) : FCP_OK;
         if (code) return code;
         if (there && (double)other.summary.memory_peak_bytes < LESS * peak)
-            snprintf(helps, sizeof helps, "; with %s = %" PRIu64 " it is %.4g GB, and all takes %.4g ms instead of %.4g", settings[i].name,
-                     settings[i].value, 1e-9 * (double)other.summary.memory_peak_bytes, 1e3 * time_of(&other), 1e3 * time_of(a->own));
+            snprintf(helps, sizeof helps,
+                     "; with %s = %" PRIu64 " it is %.4g GB, and all takes %.4g ms instead of %.4g", settings[i].name,
+                     settings[i].value, 1e-9 * (double)other.summary.memory_peak_bytes, 1e3 * time_of(&other),
+                     1e3 * time_of(a->own));
     }
-    diag_warning(a->d, SPAN_NONE, "the largest rank needs %.4g of %.4g GB, %.0f %%%s", 1e-9 * peak, 1e-9 * cap, 100 * peak / cap, helps);
+    diag_warning(a->d, SPAN_NONE, "the largest rank needs %.4g of %.4g GB, %.0f %%%s", 1e-9 * peak, 1e-9 * cap,
+                 100 * peak / cap, helps);
     return FCP_OK;
 }
 
-fcp_code candidate_advise(const candidate_how *how, const cmd_input *opened, const fcp_plan *plan, const sim_profile *profile,
-                          const candidate *own, fcpc_diagnostics *d, fcp_error *err) {
+fcp_code candidate_advise(const candidate_how *how, const cmd_input *opened, const fcp_plan *plan,
+                          const sim_profile *profile, const candidate *own, fcpc_diagnostics *d, fcp_error *err) {
     const advice a = {how, opened, plan, own, d};
     if (plan->problem->ranks < 2) return FCP_OK;
     fcp_code code = about_layout(&a, err);

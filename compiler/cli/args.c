@@ -144,7 +144,8 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     out->defines = calloc(room, sizeof *out->defines);
     out->fields = calloc(room, sizeof *out->fields);
     out->sweeps = calloc(room, sizeof *out->sweeps);
-    fcp_code code = words && out->defines && out->fields && out->sweeps ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code =
+        words && out->defines && out->fields && out->sweeps ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     int count = 0;
     bool only_words = false;
     for (int i = 1; i < argc && code == FCP_OK; i++) {

@@ -9,18 +9,22 @@ enum { ROWS_MAX = 32 << 20 };
 
 static double relative(const calibrate_row *r) { return r->predicted / r->seconds - 1; }
 
-static bool of_fit(const calibrate_row *r, const calibrate_fit *f) { return r->pass == f->pass && r->head_dim == f->head_dim; }
+static bool of_fit(const calibrate_row *r, const calibrate_fit *f) {
+    return r->pass == f->pass && r->head_dim == f->head_dim;
+}
 
 static fcp_code print_text(const calibration *x, fcp_error *err) {
     for (uint32_t i = 0; i < x->fit_count; i++) {
         const calibrate_fit *f = &x->fits[i];
-        printf("%s%s, %s pass, head_dim %u: %u rows fitted, %u held out\n ", i ? "\n" : "", x->rows[0].gpu, fcp_pass_names[f->pass], f->head_dim,
-               f->rows - f->held_out, f->held_out);
-        for (int c = 0; c < SIM_CONSTANT_COUNT; c++) printf(" %s %.5g us", sim_constant_names[c], 1e6 * f->constants[c]);
+        printf("%s%s, %s pass, head_dim %u: %u rows fitted, %u held out\n ", i ? "\n" : "", x->rows[0].gpu,
+               fcp_pass_names[f->pass], f->head_dim, f->rows - f->held_out, f->held_out);
+        for (int c = 0; c < SIM_CONSTANT_COUNT; c++)
+            printf(" %s %.5g us", sim_constant_names[c], 1e6 * f->constants[c]);
         printf("\n  %-40s %14s %14s %8s\n", "row", "measured ms", "predicted ms", "error");
         for (uint32_t r = 0; r < x->row_count; r++)
             if (of_fit(&x->rows[r], f))
-                printf("  %-40s %14.6g %14.6g %7.2f%%%s\n", x->rows[r].name, 1e3 * x->rows[r].seconds, 1e3 * x->rows[r].predicted, 100 * relative(&x->rows[r]),
+                printf("  %-40s %14.6g %14.6g %7.2f%%%s\n", x->rows[r].name, 1e3 * x->rows[r].seconds,
+                       1e3 * x->rows[r].predicted, 100 * relative(&x->rows[r]),
                        x->rows[r].held_out ? "  held out" : "");
         printf("  errors at most %.2f %%", 100 * f->worst);
         if (f->held_out) printf(", of rows held out %.2f %%", 100 * f->worst_held_out);
@@ -90,7 +94,9 @@ fcp_code cmd_calibrate(const cmd_line *line, cmd_input *input, fcp_error *err) {
             snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
         }
     }
-    if (!code) code = calibrate_read(cmd_name(line), input->bytes.size ? input->bytes.at : "", input->bytes.size, &memory, &x, err);
+    if (!code)
+        code = calibrate_read(cmd_name(line), input->bytes.size ? input->bytes.at : "", input->bytes.size, &memory, &x,
+                              err);
     if (!code) code = calibrate_fit_rows(&x, (uint32_t)hold_out, err);
     if (code == FCP_E_ROWS && !err->file[0]) snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
     if (!code && line->value[OPT_OUTPUT]) code = write_profile(line, &x, err);

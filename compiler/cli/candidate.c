@@ -14,15 +14,16 @@ fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profi
     int why = text_read(&bytes, asked, PROFILE_MAX);
     fcp_code code;
     if (why || bytes.failed || bytes.size > PROFILE_MAX) {
-        code = fcp_fail(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, "cannot be read: %s", why ? strerror(why) : "too long for a profile");
+        code = fcp_fail(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, "cannot be read: %s",
+                        why ? strerror(why) : "too long for a profile");
         snprintf(err->file, sizeof err->file, "%s", asked);
     } else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
     text_free(&bytes);
     return code;
 }
 
-fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory, candidate *out,
-                           sim_result *out_result, fcp_error *err) {
+fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory,
+                           candidate *out, sim_result *out_result, fcp_error *err) {
     sim_options options = how->options;
     options.seed = 1;
     fcp_code code = simulate(plan, profile, &options, memory, out_result, err);
@@ -36,7 +37,8 @@ fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const
         memcpy(out->pass[pass].exposed, x->exposed, sizeof x->exposed);
         memcpy(out->pass[pass].bytes, x->bytes, sizeof x->bytes);
         out->pass[pass].largest = sim_largest_bound(x);
-        out->pass[pass].compute = x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
+        out->pass[pass].compute =
+            x->bound[SIM_BOUND_MEAN] ? (double)x->bound[SIM_BOUND_COMPUTE] / (double)x->bound[SIM_BOUND_MEAN] : 1;
         out->pass[pass].mfu = x->makespan ? sim_mfu(plan, x) : 0;
     }
     if (how->shown && (code = how->shown(how->context, plan, profile, &options, out_result, err))) return code;
@@ -56,12 +58,15 @@ fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const
     return code;
 }
 
-fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2], size_t count,
-                       sim_profile *out_profile, candidate *out, fcp_error *err) {
+fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2],
+                       size_t count, sim_profile *out_profile, candidate *out, fcp_error *err) {
     cmd_line line = *how->line;
     const char **defines = calloc(line.define_count + count + 1, sizeof *defines);
     char **made = calloc(count + 1, sizeof *made);
-    cmd_input input = {.opened = opened->opened, .is_plan = opened->is_plan, .in_memory = opened->in_memory, .silent = true};
+    cmd_input input = {.opened = opened->opened,
+                       .is_plan = opened->is_plan,
+                       .in_memory = opened->in_memory,
+                       .silent = true};
     fcp_code code = defines && made ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && opened->in_memory) text_add(&input.bytes, opened->bytes.at, opened->bytes.size);
     for (size_t i = 0; i < line.define_count && !code; i++) defines[i] = line.defines[i];

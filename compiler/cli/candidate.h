@@ -19,8 +19,8 @@ typedef struct candidate {
 } candidate;
 
 /* Is shown a plan that was predicted, with the options of the prediction, while they are there. */
-typedef fcp_code candidate_shown(void *context, const fcp_plan *plan, const sim_profile *profile, const sim_options *options,
-                                 const sim_result *result, fcp_error *err);
+typedef fcp_code candidate_shown(void *context, const fcp_plan *plan, const sim_profile *profile,
+                                 const sim_options *options, const sim_result *result, fcp_error *err);
 
 /* How candidates are predicted. */
 typedef struct candidate_how {
@@ -35,16 +35,16 @@ typedef struct candidate_how {
 /* The profile of --profile, or of the plan's gpu. */
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err);
 /* Predicts a plan. What *out_result points to is in `memory`. */
-fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory, candidate *out,
-                           sim_result *out_result, fcp_error *err);
+fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory,
+                           candidate *out, sim_result *out_result, fcp_error *err);
 /* Plans and predicts the program that `opened` has open, with settings beside those of the line: `count` times NAME and
- * VALUE. What is wrong with the candidate is in out->error; errors of the command line, of memory and of the profile are
- * returned. The program's own warnings are not printed. */
-fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2], size_t count,
-                       sim_profile *out_profile, candidate *out, fcp_error *err);
+ * VALUE. What is wrong with the candidate is in out->error; errors of the command line, of memory and of the profile
+ * are returned. The program's own warnings are not printed. */
+fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2],
+                       size_t count, sim_profile *out_profile, candidate *out, fcp_error *err);
 
-/* Warnings about what the program's author may regret, each with the setting that would help and what it would gain; added
- * to the diagnostics (advice.c). `opened` as for candidate_try. */
-fcp_code candidate_advise(const candidate_how *how, const cmd_input *opened, const fcp_plan *plan, const sim_profile *profile,
-                          const candidate *own, fcpc_diagnostics *d, fcp_error *err);
+/* Warnings about what the program's author may regret, each with the setting that would help and what it would gain;
+ * added to the diagnostics (advice.c). `opened` as for candidate_try. */
+fcp_code candidate_advise(const candidate_how *how, const cmd_input *opened, const fcp_plan *plan,
+                          const sim_profile *profile, const candidate *own, fcpc_diagnostics *d, fcp_error *err);
 #endif

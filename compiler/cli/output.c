@@ -180,7 +180,8 @@ fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t cou
     fcp_code code = FCP_OK;
     for (size_t i = 0; i < count; i++) files[i] = CMD_FILE_NONE;
     for (size_t i = 0; i < count && code == FCP_OK; i++)
-        if (line->value[texts[i].option]) code = write_bytes(&files[i], line->value[texts[i].option], texts[i].bytes->at, texts[i].bytes->size, err);
+        if (line->value[texts[i].option])
+            code = write_bytes(&files[i], line->value[texts[i].option], texts[i].bytes->at, texts[i].bytes->size, err);
     cmd_hold();
     for (size_t i = 0; i < count; i++) {
         if (code == FCP_OK && line->value[texts[i].option]) code = cmd_file_commit(&files[i], err);

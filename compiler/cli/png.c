@@ -39,8 +39,8 @@ typedef struct library {
 #undef X
 } library;
 
-/* Drawing text makes GLib start threads, and GLib ends the process when it gets no memory for them. So this much address
- * space must be there before librsvg is loaded. */
+/* Drawing text makes GLib start threads, and GLib ends the process when it gets no memory for them. So this much
+ * address space must be there before librsvg is loaded. */
 static bool enough_memory(void) {
     void *room = mmap(NULL, MEMORY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (room == MAP_FAILED) return false;

@@ -296,7 +296,8 @@ static fcp_code write_outputs(const cmd_line *line, const job *work, fcp_error *
     if (why) code = cmd_cannot_write(trace, why, err);
     cmd_hold(); /* an interruption finds all of them in their places, or none */
     for (int t = 0; t < FILES; t++) {
-        if (code == FCP_OK && (t == TRACE ? trace != NULL : work->outputs >> t & 1)) code = cmd_file_commit(&file[t], err);
+        if (code == FCP_OK && (t == TRACE ? trace != NULL : work->outputs >> t & 1))
+            code = cmd_file_commit(&file[t], err);
         cmd_file_abandon(&file[t]);
     }
     cmd_release();
@@ -450,7 +451,8 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     if (code == FCP_OK && work->report.ok && work->outputs)
         code = collect(input->plan, work, work->outputs, err);
     if (code == FCP_OK && line->value[OPT_TRACE]) code = fcp_session_timings_collect(work->session, err);
-    if (code == FCP_OK && line->value[OPT_TRACE] && work->first == 0) code = cmd_trace_measured(line, work->session, &work->trace, err);
+    if (code == FCP_OK && line->value[OPT_TRACE] && work->first == 0)
+        code = cmd_trace_measured(line, work->session, &work->trace, err);
     fcp_session_free(work->session);
     work->session = NULL;
     if (code != FCP_OK) return code;

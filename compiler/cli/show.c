@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "compiler/cli/cmd.h"
-#include "compiler/show/zoom.h"
+#include "compiler/show/model.h"
 #include "compiler/show/summary.h"
+#include "compiler/show/zoom.h"
 
 static bool locale_is_utf8(void) {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -79,11 +80,25 @@ static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, co
     return code;
 }
 
+/* Adds what is computed away from its queries' home. */
+static fcp_code add_moves(json *j, const fcp_plan *plan, fcp_error *err) {
+    arena memory = {0};
+    show_moves moves;
+    fcp_code code = show_moves_find(plan, &memory, &moves);
+    if (code == FCP_OK) {
+        json_u64(j, "tiles_moved", moves.tiles);
+        json_u64(j, "pairs_moved", moves.pairs);
+    }
+    arena_free(&memory);
+    return code == FCP_OK ? code : fcp_fail(err, code, "%s", fcp_code_text(code));
+}
+
 static fcp_code print_json(const cmd_line *line, const cmd_input *input, const fcpc_show_options *how, fcp_error *err) {
     json j = {0};
     json_object(&j, NULL);
     summary_json(&j, input->plan, &input->times);
-    fcp_code code = how->part ? add_view(&j, line, input->plan, how, err) : FCP_OK;
+    fcp_code code = add_moves(&j, input->plan, err);
+    if (code == FCP_OK && how->part) code = add_view(&j, line, input->plan, how, err);
     if (code != FCP_OK) {
         json_free(&j);
         return code;

@@ -1,5 +1,5 @@
-/* sim.c: `fcpc sim FILE`: how long the plan would take, beside the bounds that no plan can beat; one candidate, or several
- * strategies and settings side by side. */
+/* sim.c: `fcpc sim FILE`: how long the plan would take, beside the bounds that no plan can beat; one candidate, or
+ * several strategies and settings side by side. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,8 @@ static fcp_code split(const char *typed, sweep *out, fcp_error *err) {
         depth += *s == '(' || *s == '[' ? 1 : *s == ')' || *s == ']' ? -1 : 0;
         if (*s && (*s != ',' || depth > 0)) continue;
         if (s == begin) return fcp_fail(err, FCP_E_USAGE, "'%.60s' has an empty value", typed);
-        if (!(out->values[out->count++] = strndup(begin, (size_t)(s - begin)))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        if (!(out->values[out->count++] = strndup(begin, (size_t)(s - begin))))
+            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
         if (!*s) return FCP_OK;
         begin = s + 1;
     }
@@ -59,7 +60,9 @@ static fcp_code read_sweeps(run *r, fcp_error *err) {
         text all = {0};
         for (int i = 0; i < FCP_STRATEGY_COUNT; i++) text_printf(&all, "%s%s", i ? "," : "", fcp_strategy_names[i]);
         if (all.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        else code = add_sweep(r, "plan.strategy", strlen("plan.strategy"), strcmp(strategies, "all") ? strategies : all.at, err);
+        else
+            code = add_sweep(r, "plan.strategy", strlen("plan.strategy"),
+                             strcmp(strategies, "all") ? strategies : all.at, err);
         text_free(&all);
     }
     for (size_t i = 0; i < r->line->sweep_count && !code; i++) {
@@ -93,8 +96,8 @@ static const char *largest_name(const candidate *x, int pass) {
 
 static void point_text(const run *r, size_t point, text *out) {
     for (size_t i = 0; i < r->sweep_count; i++)
-        text_printf(out, "%s%s=%s", i ? " " : "", strcmp(r->sweeps[i].name, "plan.strategy") ? r->sweeps[i].name : "strategy",
-                    value_at(r, point, i));
+        text_printf(out, "%s%s=%s", i ? " " : "",
+                    strcmp(r->sweeps[i].name, "plan.strategy") ? r->sweeps[i].name : "strategy", value_at(r, point, i));
 }
 
 static fcp_code print_table(const run *r, const candidate *rows, size_t points, fcp_error *err) {
@@ -106,8 +109,9 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
         if (name.size > width) width = name.size;
     }
     if (name.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width, r->sweep_count ? "candidate" : "", "pass",
-           "makespan ms", "/ bound", "which", "max/mean", "kv ms", "q ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
+    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width,
+           r->sweep_count ? "candidate" : "", "pass", "makespan ms", "/ bound", "which", "max/mean", "kv ms", "q ms",
+           "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const candidate *x = &rows[p];
@@ -115,19 +119,25 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
             name.size = 0;
             point_text(r, p, &name);
             if (x->error.code) {
-                if (!pass) printf("%-*.*s %s: %s\n", (int)width, (int)name.size, name.size ? name.at : "", fcp_code_name(x->error.code), x->error.message);
+                if (!pass)
+                    printf("%-*.*s %s: %s\n", (int)width, (int)name.size, name.size ? name.at : "",
+                           fcp_code_name(x->error.code), x->error.message);
                 continue;
             }
             if (!x->pass[pass].makespan) continue;
-            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width, (int)name.size,
-                   name.size ? name.at : "", fcp_pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
-                   (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass), x->pass[pass].compute,
-                   1e3 * seconds(x->pass[pass].exposed[SIM_KV]), 1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
-                   1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
+            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width,
+                   (int)name.size, name.size ? name.at : "", fcp_pass_names[pass],
+                   1e3 * seconds(x->pass[pass].makespan),
+                   (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass),
+                   x->pass[pass].compute, 1e3 * seconds(x->pass[pass].exposed[SIM_KV]),
+                   1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
+                   1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]),
+                   summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
                    summary_number(local, (double)x->pass[pass].bytes[FCP_LOCAL], "B"),
                    summary_number(memory, (double)x->summary.memory_peak_bytes, "B"), x->pass[pass].mfu);
             if (r->how.seeds) {
-                printf("%-*s %-8s %12.4f to %.4f", (int)width, "", "", 1e3 * x->pass[pass].least, 1e3 * x->pass[pass].most);
+                printf("%-*s %-8s %12.4f to %.4f", (int)width, "", "", 1e3 * x->pass[pass].least,
+                       1e3 * x->pass[pass].most);
                 if (r->how.noise) printf(" with up to %" PRIu64 " %% of noise", r->how.noise);
                 printf(", %" PRIu64 " seeds\n", r->how.seeds);
             }
@@ -152,11 +162,12 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
                 fprintf(f, ",%s,,,,,,,,,,,,\n", fcp_code_name(x->error.code));
                 continue;
             }
-            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n", fcp_pass_names[pass],
-                    seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest), largest_name(x, pass), x->pass[pass].compute,
-                    seconds(x->pass[pass].exposed[SIM_KV]), seconds(x->pass[pass].exposed[SIM_Q]), seconds(x->pass[pass].exposed[SIM_RETURN]),
-                    seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET], x->pass[pass].bytes[FCP_LOCAL],
-                    x->summary.memory_peak_bytes, x->pass[pass].mfu);
+            fprintf(f, "%s,,%.12g,%.12g,%s,%.6g,%.12g,%.12g,%.12g,%.12g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6g\n",
+                    fcp_pass_names[pass], seconds(x->pass[pass].makespan), seconds(x->pass[pass].largest),
+                    largest_name(x, pass), x->pass[pass].compute, seconds(x->pass[pass].exposed[SIM_KV]),
+                    seconds(x->pass[pass].exposed[SIM_Q]), seconds(x->pass[pass].exposed[SIM_RETURN]),
+                    seconds(x->pass[pass].exposed[SIM_RESHUFFLE]), x->pass[pass].bytes[FCP_NET],
+                    x->pass[pass].bytes[FCP_LOCAL], x->summary.memory_peak_bytes, x->pass[pass].mfu);
         }
 }
 
@@ -222,14 +233,15 @@ static fcp_code make_page(run *r, const candidate *rows, size_t points, fcp_erro
     json j = {0};
     if (r->sweep_count) candidates_json(&j, NULL, r, rows, points);
     const char *all = r->sweep_count ? json_text(&j) : NULL;
-    fcp_code code = !all && r->sweep_count ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : page_end(&r->page, all, &r->html, err);
+    fcp_code code = !all && r->sweep_count ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory")
+                                           : page_end(&r->page, all, &r->html, err);
     json_free(&j);
     return code;
 }
 
 /* Draws a plan for --trace and --html; of a long sweep the page has only the first plans, and its curves have all. */
-static fcp_code draw(void *context, const fcp_plan *plan, const sim_profile *profile, const sim_options *options, const sim_result *result,
-                     fcp_error *err) {
+static fcp_code draw(void *context, const fcp_plan *plan, const sim_profile *profile, const sim_options *options,
+                     const sim_result *result, fcp_error *err) {
     run *r = context;
     text name = {0};
     point_text(r, r->point, &name);
@@ -237,12 +249,14 @@ static fcp_code draw(void *context, const fcp_plan *plan, const sim_profile *pro
     fcp_code code = name.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
     if (!code && r->line->value[OPT_HTML] && r->page.plans < PAGE_PLANS)
         code = page_add(&r->page, name.at, plan, profile, NULL, options, result, r->line->value[OPT_RANKS], err);
-    if (!code && r->line->value[OPT_TRACE]) code = cmd_trace_predicted(r->line, plan, profile, options, result, &r->trace, err);
+    if (!code && r->line->value[OPT_TRACE])
+        code = cmd_trace_predicted(r->line, plan, profile, options, result, &r->trace, err);
     text_free(&name);
     return code;
 }
 
-static fcp_code print_json(const run *r, const candidate *rows, size_t points, const cmd_input *input, const sim_result *whole, fcp_error *err) {
+static fcp_code print_json(const run *r, const candidate *rows, size_t points, const cmd_input *input,
+                           const sim_result *whole, fcp_error *err) {
     json j = {0};
     json_object(&j, NULL);
     json_string(&j, "profile", r->profile.name);
@@ -284,11 +298,14 @@ static fcp_code try_point(run *r, const cmd_input *opened, size_t point, candida
 }
 
 /* Predicts the one plan, or program, and warns. */
-static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *memory, sim_result *result, fcp_error *err) {
+static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *memory, sim_result *result,
+                            fcp_error *err) {
     cmd_input opened = {.opened = true, .is_plan = input->is_plan, .in_memory = input->in_memory};
-    if (input->in_memory && !input->is_plan) text_add(&opened.bytes, input->bytes.at, input->bytes.size); /* compiling frees it */
+    if (input->in_memory && !input->is_plan)
+        text_add(&opened.bytes, input->bytes.at, input->bytes.size); /* compiling frees it */
     input->silent = true;
-    fcp_code code = opened.bytes.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_load(r->line, input, err);
+    fcp_code code =
+        opened.bytes.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_load(r->line, input, err);
     if (!code) code = candidate_profile(r->line, input->plan, &r->profile, err);
     if (!code) code = candidate_predict(&r->how, input->plan, &r->profile, memory, out, result, err);
     r->how.shown = NULL; /* what is tried for advice is not drawn */
@@ -340,14 +357,19 @@ static fcp_code read_network(run *r, fcp_error *err) {
     int found = network ? SIM_NETWORKS : 0;
     for (int i = 0; network && i < SIM_NETWORKS; i++)
         if (!strcmp(network, sim_network_names[i])) found = i;
-    if (found == SIM_NETWORKS) return fcp_fail(err, FCP_E_USAGE, "--network is '%.60s': expected rounds, shared, fluid or pulls", network);
+    if (found == SIM_NETWORKS)
+        return fcp_fail(err, FCP_E_USAGE, "--network is '%.60s': expected rounds, shared, fluid or pulls", network);
     r->how.options.network = (sim_network)found;
     for (const char *at = without; at && *at;) {
         size_t size = strcspn(at, ",");
         int which = 0;
-        while (which < SIM_WITHOUT_COUNT && (strlen(sim_without_names[which]) != size || memcmp(at, sim_without_names[which], size))) which++;
+        while (which < SIM_WITHOUT_COUNT &&
+               (strlen(sim_without_names[which]) != size || memcmp(at, sim_without_names[which], size)))
+            which++;
         if (which == SIM_WITHOUT_COUNT)
-            return fcp_fail(err, FCP_E_USAGE, "--without is '%.60s': expected overlap, hiding or fusion, or several of them with commas", without);
+            return fcp_fail(err, FCP_E_USAGE,
+                            "--without is '%.60s': expected overlap, hiding or fusion, or several of them with commas",
+                            without);
         r->how.options.without |= 1u << which;
         at += size + (at[size] == ',');
     }
@@ -363,12 +385,15 @@ fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (!code && line->value[OPT_SEEDS] && !r.how.noise && r.how.options.network != SIM_NETWORK_PULLS)
         code = fcp_fail(err, FCP_E_USAGE, "--seeds goes with --noise, or with --network pulls");
     if (!code && line->value[OPT_TRACE] && r.sweep_count)
-        code = fcp_fail(err, FCP_E_USAGE, "--trace draws one plan: it does not go with --strategy and --sweep, and -D chooses one");
+        code = fcp_fail(err, FCP_E_USAGE,
+                        "--trace draws one plan: it does not go with --strategy and --sweep, and -D chooses one");
     if (!code && line->value[OPT_TRACE] && r.how.options.network > SIM_NETWORK_SHARED)
-        code = fcp_fail(err, FCP_E_USAGE, "--trace needs rounds: with --network %s a rank's transfers overlap", sim_network_names[r.how.options.network]);
+        code = fcp_fail(err, FCP_E_USAGE, "--trace needs rounds: with --network %s a rank's transfers overlap",
+                        sim_network_names[r.how.options.network]);
     if (!code) code = cmd_open(line, input, err);
     if (!code && input->is_plan && r.sweep_count)
-        code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: --strategy and --sweep need the program that it was made from", line->file);
+        code = fcp_fail(err, FCP_E_USAGE,
+                        "%.200s is a plan: --strategy and --sweep need the program that it was made from", line->file);
     if (!code) code = predict_all(&r, input, err);
     page_free(&r.page);
     text_free(&r.html);

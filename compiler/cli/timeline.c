@@ -20,8 +20,8 @@ fcp_code cmd_trace_measured(const cmd_line *line, const fcp_session *session, te
     return code;
 }
 
-fcp_code cmd_trace_predicted(const cmd_line *line, const fcp_plan *plan, const sim_profile *profile, const sim_options *how,
-                             const sim_result *result, text *out, fcp_error *err) {
+fcp_code cmd_trace_predicted(const cmd_line *line, const fcp_plan *plan, const sim_profile *profile,
+                             const sim_options *how, const sim_result *result, text *out, fcp_error *err) {
     arena memory = {0};
     timeline t;
     fcp_code code = timeline_predict(plan, profile, how, result, line->value[OPT_RANKS], &memory, &t, err);

@@ -1,16 +1,17 @@
 /* bands.c: from slices in any order, which may overlap, to bands, by a sweep over the rows (query positions).
  *
  * Requires: slices as bands.h describes them. Gives: bands_of_slices.
- * How: a slice is a band on a range of rows. In each row it allows the keys from a lower to an upper edge, and an edge either
- *      stands still or moves by one key a row. The sweep goes through the rows at which slices begin or end. Between two of
- *      them the bands under way are merged, in the order that their lower edges have in the first row. How long does that
- *      order hold? Until a moving edge passes, meets or leaves one that stands still. The merge finds that row too, and from
- *      there on bands are merged anew. Rows with the same bands become one record. A record of a single row could be said
- *      with any slopes; it takes those of its neighbour if that makes the two one record.
+ * How: a slice is a band on a range of rows. In each row it allows the keys from a lower to an upper edge, and an edge
+ *      either stands still or moves by one key a row. The sweep goes through the rows at which slices begin or end.
+ *      Between two of them the bands under way are merged, in the order that their lower edges have in the first row.
+ *      How long does that order hold? Until a moving edge passes, meets or leaves one that stands still. The merge
+ *      finds that row too, and from there on bands are merged anew. Rows with the same bands become one record. A
+ *      record of a single row could be said with any slopes; it takes those of its neighbour if that makes the two one
+ *      record.
  * Cost: O(N log N + (events + crossings) * slices under way); at most WORK_MAX such steps.
  * Units: positions count tokens.
- * Method: plane sweep (Shamos and Hoey 1976); rows at which an order ceases to hold are the certificates of kinetic data
- *      structures (Basch, Guibas, Hershberger 1997).
+ * Method: plane sweep (Shamos and Hoey 1976); rows at which an order ceases to hold are the certificates of kinetic
+ *      data structures (Basch, Guibas, Hershberger 1997).
  */
 #include "compiler/expr/bands.h"
 #include "runtime/base/stop.h"
@@ -197,8 +198,8 @@ static fcp_code add_band(sweep *w, const mc_band *band) {
     return FCP_OK;
 }
 
-/* Finds one edge that is right for the rows of two records. `old_row` is the last row of the earlier record, `row` the first
- * of the later one. False if there is none. */
+/* Finds one edge that is right for the rows of two records. `old_row` is the last row of the earlier record, `row` the
+ * first of the later one. False if there is none. */
 static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t new, int32_t new_slope,
                       bool new_single, int64_t row) {
     if (*old == new && *old_slope == new_slope) return true;
@@ -216,7 +217,8 @@ static bool join_edge(int64_t *old, int32_t *old_slope, bool old_single, int64_t
     return true;
 }
 
-/* Ends the record of rows [q, end), whose bands are those from `first` on. Joins it to the record before it, if it can. */
+/* Ends the record of rows [q, end), whose bands are those from `first` on. Joins it to the record before it, if it
+ * can. */
 static fcp_code add_rows(sweep *w, int64_t q, int64_t end, size_t first) {
     size_t count = w->band_count - first;
     mc_band_rows *last = w->row_count ? &w->rows[w->row_count - 1] : NULL;
@@ -274,7 +276,8 @@ static fcp_code close(sweep *w, const component *c, int64_t row, int64_t *end) {
     return add_band(w, &band);
 }
 
-/* Merges the bands under way from `row` on. Adds a record, and lowers *end to the row at which it is no longer right. */
+/* Merges the bands under way from `row` on. Adds a record, and lowers *end to the row at which it is no longer
+ * right. */
 static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
     const active *x = w->list[0].at, *x_end = x + w->list[0].count;
     const active *y = w->list[1].at, *y_end = y + w->list[1].count;
@@ -288,7 +291,8 @@ static fcp_code merge_bands(sweep *w, int64_t row, int64_t *end) {
         const active *a = moves ? y++ : x++;
         int64_t lo = at_row(a->lo, moves, row), hi = at_row(a->hi, a->hi_slope, row);
         if (c.open && lo <= top(&c)) {
-            if (moves && c.hi[1] < lo) until(end, row + (c.hi[0] - lo) + 1); /* there it leaves the edge that stands still */
+            /* there it leaves the edge that stands still */
+            if (moves && c.hi[1] < lo) until(end, row + (c.hi[0] - lo) + 1);
         } else {
             if (c.open) {
                 if (top_moves(&c) && !moves) until(end, row + (lo - top(&c))); /* there the two touch */

@@ -1,5 +1,5 @@
-/* bands.h: turns a union of slices, as MagiAttention's users write masks, into the bands of mask code. A slice is a range of
- * queries, a range of keys, and a kind, such as (0..4096, 0..4096, causal). */
+/* bands.h: turns a union of slices, as MagiAttention's users write masks, into the bands of mask code. A slice is a
+ * range of queries, a range of keys, and a kind, such as (0..4096, 0..4096, causal). */
 #ifndef FCPC_EXPR_BANDS_H
 #define FCPC_EXPR_BANDS_H
 #include "codegen/mask/code.h"
@@ -37,9 +37,10 @@ typedef struct slices_overlap {
     bool at_least;          /* counting was given up, so there may be more */
 } slices_overlap;
 
-/* Makes bands of the union of slices, in `memory`: few records of rows, each with disjoint bands that do not touch. Looks at
- * *stop unless `stop` is NULL. FCP_E_INTERRUPTED: it was not 0. FCP_E_TOO_LARGE: it needs more than SLICE_BANDS_MAX bands or records, or so many slices lie over each other that it would
- * take too long. FCP_E_NO_MEMORY. */
+/* Makes bands of the union of slices, in `memory`: few records of rows, each with disjoint bands that do not touch.
+ * Looks at *stop unless `stop` is NULL. FCP_E_INTERRUPTED: it was not 0. FCP_E_TOO_LARGE: it needs more than
+ * SLICE_BANDS_MAX bands or records, or so many slices lie over each other that it would take too long.
+ * FCP_E_NO_MEMORY. */
 fcp_code bands_of_slices(const slice *slices, size_t count, const volatile int *stop, arena *memory, mc_bands *out,
                          slices_overlap *out_overlap);
 #endif

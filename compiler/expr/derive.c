@@ -4,10 +4,10 @@
  *
  * Requires: a real node of mask code in a builder. Gives: a node in the same builder.
  * Method: goes forward through the nodes by the rules of calculus. Each derivative is kept as num / den * node, so that
- *      constants cancel: in the example the factors c and 1 / c do. Constants are combined in double, so the result is the
- *      derivative up to rounding.
- * Meaning: min, max, abs and if have the derivative of the branch that they take; abs at 0 has that of +x. A jump where a
- *      condition on s changes has no influence. floor of something that depends on s has no useful derivative.
+ *      constants cancel: in the example the factors c and 1 / c do. Constants are combined in double, so the result is
+ *      the derivative up to rounding.
+ * Meaning: min, max, abs and if have the derivative of the branch that they take; abs at 0 has that of +x. A jump where
+ *      a condition on s changes has no influence. floor of something that depends on s has no useful derivative.
  * Cost: O(nodes).
  */
 #include <math.h>
@@ -70,8 +70,8 @@ static bool is_constant(const deriving *d, uint32_t i, double *out) {
 /* Is x far enough from the ends of double that num / den loses no bits? */
 static bool is_tame(double x) { return fabs(x) > 0x1p-400 && fabs(x) < 0x1p400; }
 
-/* x times, or divided by, a node that varies. If x is a choice between 0 and something, the choice stays outside: inside, 0
- * times an infinity would give NaN where the derivative is 0, as in sqrt(max(s, 0.0)). */
+/* x times, or divided by, a node that varies. If x is a choice between 0 and something, the choice stays outside:
+ * inside, 0 times an infinity would give NaN where the derivative is 0, as in sqrt(max(s, 0.0)). */
 static slope combined(deriving *d, mc_op op, slope x, uint32_t by) {
     double c;
     const mc_node n = x.node == MC_NONE || d->failed ? (mc_node){.op = MC_S} : node_of(d, x.node);
@@ -130,7 +130,8 @@ static slope sum(deriving *d, slope x, slope y) {
     double c = x.num / x.den, e = y.num / y.den;
     if (x.node == y.node && is_tame(c + e)) return (slope){.num = c + e, .den = 1, .node = x.node};
     if (e < 0) y = negated(y);
-    const uint32_t right = made(d, &y), left = made(d, &x); /* in two statements, because the order of nodes must not depend on the C compiler */
+    /* in two statements, because the order of nodes must not depend on the C compiler */
+    const uint32_t right = made(d, &y), left = made(d, &x);
     return of_node(emit(d, e < 0 ? MC_SUB_F : MC_ADD_F, left, right, MC_NONE));
 }
 

@@ -1,19 +1,20 @@
 /* expr.c: types and meaning of masks and scores: turns expressions into mask code, by inlining what they call.
  *
- * One function does two things. Without a builder it checks types: of every mask of the program, with its parameters as they
- * are declared, and of every definition, with parameters of any type. With a builder it emits mask code, for one mask with
- * constant arguments. Both remember what they have inlined (inline.c). What is special about reals is in score.c.
+ * One function does two things. Without a builder it checks types: of every mask of the program, with its parameters as
+ * they are declared, and of every definition, with parameters of any type. With a builder it emits mask code, for one
+ * mask with constant arguments. Both remember what they have inlined (inline.c). What is special about reals is in
+ * score.c.
  *
- * Names mean what sema/names.c says. Inside the masks of the prelude, a mask's name means the one of the prelude, even if the
- * program defines another mask of that name.
+ * Names mean what sema/names.c says. Inside the masks of the prelude, a mask's name means the one of the prelude, even
+ * if the program defines another mask of that name.
  *
- * Guards (codegen/mask/code.h): the right side of `and` is reached only if the left side is true, that of `or` only if it is
- * false, and a branch of `if` only under its condition. A definition without parameters is evaluated where it is used, and
- * arguments are evaluated before the call.
+ * Guards (codegen/mask/code.h): the right side of `and` is reached only if the left side is true, that of `or` only if
+ * it is false, and a branch of `if` only under its condition. A definition without parameters is evaluated where it is
+ * used, and arguments are evaluated before the call.
  *
  * Requires: trees from syntax/parse.c, at most NEST_MAX deep.
- * Cost: O(size of the inlined expression). More than STEPS_MAX steps, MC_MAX_NODES nodes, or LOWER_MAX levels of C recursion
- *      are an error.
+ * Cost: O(size of the inlined expression). More than STEPS_MAX steps, MC_MAX_NODES nodes, or LOWER_MAX levels of C
+ *      recursion are an error.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -89,8 +90,8 @@ static uint32_t emit2(sema *s, expr *e, mc_op op, uint32_t a, uint32_t b, uint32
     return emit(s, e, op, a, b, MC_NONE, 0, guard);
 }
 
-/* The part of a condition that involves no real numbers: a guard that is true wherever the condition is. MC_NONE: there is no
- * such part. */
+/* The part of a condition that involves no real numbers: a guard that is true wherever the condition is. MC_NONE: there
+ * is no such part. */
 static uint32_t whole_part(sema *s, expr *e, uint32_t node) {
     if (!mc_builder_real(s->builder, node)) return node;
     uint32_t count;

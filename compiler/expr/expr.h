@@ -4,8 +4,8 @@
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/names.h"
 
-/* A value of TYPE_ARRAY is a field or table; its node is the number of the declaration, or ARRAY_ANY while only types are
- * known. */
+/* A value of TYPE_ARRAY is a field or table; its node is the number of the declaration, or ARRAY_ANY while only types
+ * are known. */
 typedef enum value_type { TYPE_POISON, TYPE_ANY, TYPE_INT, TYPE_BOOL, TYPE_REAL, TYPE_ARRAY } value_type;
 typedef struct value {
     uint32_t type, node;
@@ -78,19 +78,19 @@ bool expr_has_point(const expr *e);
 
 /* --- derive.c ----------------------------------------------------------------------------------------------------- */
 
-/* Emits the derivative by s of the real node `root` into the same builder. False: node *out_bad, a floor of s, has none (with
- * `flat` it counts as constant); or the builder failed, and *out_bad is MC_NONE. */
+/* Emits the derivative by s of the real node `root` into the same builder. False: node *out_bad, a floor of s, has none
+ * (with `flat` it counts as constant); or the builder failed, and *out_bad is MC_NONE. */
 bool expr_derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad);
 
-/* --- mask.c, score_plan.c: the plan's mask and score ---------------------------------------------------------------- */
+/* --- mask.c, score_plan.c: the plan's mask and score -------------------------------------------------------------- */
 
 /* Checks the names and types of a mask or score, once. Errors are reported. */
 void expr_check_mask(sema *s, mask *m);
 /* Lowers the mask of a plan, whose arguments are constants. Fills in mask, mask_spans, mask_name and mask_span of the
  * program. */
 bool expr_lower_mask(sema *s, mask *m, const arg *args, span call);
-/* Lowers the score of a plan, whose arguments are constants, and its derivative. The plan's mask and passes must be known.
- * Fills in score, slope, check and what belongs to them. */
+/* Lowers the score of a plan, whose arguments are constants, and its derivative. The plan's mask and passes must be
+ * known. Fills in score, slope, check and what belongs to them. */
 bool expr_lower_score(sema *s, mask *m, const arg *args, span call);
 /* Reads the sinks of a plan. */
 void expr_lower_sink(sema *s, const expr *value);

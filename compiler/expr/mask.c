@@ -1,8 +1,8 @@
 /* mask.c: checks masks and scores, and makes the mask of a plan: its code, its name, its parameters.
  *
  * Requires: all names are declared.
- * Gives: errors of every mask and score, and of their definitions, whether or not the plan uses them; for the plan's mask
- *      mask, mask_spans, mask_name, mask_span and mask_params of the program.
+ * Gives: errors of every mask and score, and of their definitions, whether or not the plan uses them; for the plan's
+ *      mask mask, mask_spans, mask_name, mask_span and mask_params of the program.
  * Cost: O(size of the inlined expression).
  */
 #include <inttypes.h>
@@ -86,8 +86,9 @@ static bool keep_params(sema *s, const mask *m, arg *const *given, const int64_t
     return kept ? true : sema_no_memory(s);
 }
 
-/* Keeps h in the code of a mask whose source names it: pairs of such a mask are counted for each head, also when h turns
- * out not to matter (`not per_head or h < 4`, where per_head is false). The node that does this has no readers. */
+/* Keeps h in the code of a mask whose source names it: pairs of such a mask are counted for each head, also when h
+ * turns out not to matter (`not per_head or h < 4`, where per_head is false). The node that does this has no
+ * readers. */
 static bool keep_head(sema *s) {
     struct fcpc_program *p = s->out;
     const mc_code code = p->mask;

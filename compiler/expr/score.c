@@ -1,9 +1,9 @@
 /* score.c: what scores have beyond masks: real numbers in expressions.
  *
- * A whole number that meets a real becomes real, and nothing becomes whole again. + - * of two whole numbers are whole. `/`
- * and `%` of two whole numbers are refused, because a mask rounds down and readers of a score would not expect it; inside an
- * index [ ] they are allowed, and mean what they mean in a mask. A condition on reals guards nothing: if something could
- * fault without such a condition, it counts as reachable.
+ * A whole number that meets a real becomes real, and nothing becomes whole again. + - * of two whole numbers are whole.
+ * `/` and `%` of two whole numbers are refused, because a mask rounds down and readers of a score would not expect it;
+ * inside an index [ ] they are allowed, and mean what they mean in a mask. A condition on reals guards nothing: if
+ * something could fault without such a condition, it counts as reachable.
  *
  * Requires: operands lowered by expr.c. Gives: typed values, and nodes if there is a builder. Cost: O(1) each.
  */
@@ -247,8 +247,8 @@ value_type score_param_type(const arg *p) {
     return p->value->kind == EXPR_BOOL ? TYPE_BOOL : expr_has_point(p->value) ? TYPE_REAL : TYPE_INT;
 }
 
-/* The value of parameter p: its argument, or else its default. A whole argument becomes real if the default is real. A real
- * argument may also stand for a whole default. */
+/* The value of parameter p: its argument, or else its default. A whole argument becomes real if the default is real. A
+ * real argument may also stand for a whole default. */
 static bool argument(sema *s, const arg *p, const arg *given, const frame *f, uint32_t guard, value *out) {
     value_type type = score_param_type(p);
     expr *e = given ? given->value : p->value;

@@ -4,13 +4,13 @@
  * Gives: these members of the program:
  *      score    the code of the score, without guards; empty if the score is s itself
  *      slope    its derivative by s
- *      check    a condition with the values of the mask, which faults wherever the mask does, and wherever the score would
- *               for a pair that the mask allows. If the score cannot fault it is the mask itself
+ *      check    a condition with the values of the mask, which faults wherever the mask does, and wherever the score
+ *               would for a pair that the mask allows. If the score cannot fault it is the mask itself
  *      sink     a logit for each head
- * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must have every
- *      node of the score that may fault, although masks have no reals. So each such node is added where it decides nothing:
- *      mask and (true or node == 0). A load from a table of reals becomes a load of whole numbers, since only its index can
- *      fault.
+ * Method: the mask is copied into a builder, and the score is lowered with the mask as its guard. `check` must have
+ *      every node of the score that may fault, although masks have no reals. So each such node is added where it
+ *      decides nothing: mask and (true or node == 0). A load from a table of reals becomes a load of whole numbers,
+ *      since only its index can fault.
  * Cost: O(score + mask).
  */
 #include <float.h>
@@ -357,7 +357,8 @@ static bool sink_file(sema *s, const expr *e, double *out) {
         diag_error(s->d, FCP_E_ARGUMENT, e->at, "file takes a path: file(\"sink.npy\")");
         return false;
     }
-    if (s->plan && s->plan->sink_count == heads) { /* a plan that is read back has its sinks, whatever has become of the file */
+    /* a plan that is read back has its sinks, whatever has become of the file */
+    if (s->plan && s->plan->sink_count == heads) {
         memcpy(out, s->plan->sink, heads * sizeof *out);
         return true;
     }

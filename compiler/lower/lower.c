@@ -87,7 +87,7 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan) {
     plan->summary_count = 1;
     plan->mask = mask;
     plan->mask_count = g->mask.count;
-    return lower_summary(x, facts, plan, summary);
+    return lower_summary(x, facts, summary);
 }
 
 /* Sequences, pieces, blocks, shapes and runs. */

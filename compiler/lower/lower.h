@@ -10,9 +10,15 @@ fcp_code lower(planning *x);
 /* Parts of it. streams.c: instructions and transfers. */
 fcp_code lower_streams(planning *x, fcp_plan *plan);
 /* totals.c: every figure of the summary, once the plan has its streams. */
-fcp_code lower_summary(planning *x, const fcp_problem *facts, const fcp_plan *plan, fcp_summary *out);
-/* The memory of the fullest rank over the plan's passes, in bytes, as the summary states it; needs slots, no tables. */
-uint64_t lower_memory_peak(const planning *x, const fcp_problem *facts);
+fcp_code lower_summary(planning *x, const fcp_problem *facts, fcp_summary *out);
+/* The memory of the fullest rank over the plan's passes, in bytes, as the summary states it, and the first rank and pass that
+ * need so much. It needs slots, no tables. */
+typedef struct memory_peak {
+    uint64_t bytes;
+    uint32_t rank;
+    fcp_pass pass;
+} memory_peak;
+memory_peak lower_memory_peak(const planning *x, const fcp_problem *facts);
 /* data.c: score, sinks, fields, tables and slices. */
 fcp_code lower_data(planning *x, fcp_plan *plan);
 #endif

@@ -7,13 +7,13 @@
  * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
  * must be over, because only then are its slots free again and the partials that it sends complete. And the rank's
  * own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
- * stage <= s that receives something (where tiles run anywhere, tiles do not wait for results that come back), and for the last launch of a stage < s that sends a result, because its slot
- * may be used again. Backward, a launch that sends Q from home waits until delta of the blocks that leave is computed, which
- * comes first. Results that come home whole are waited for before the copies out. There are no other waits, and every rank
- * launches its rounds in the same order.
+ * stage <= s that receives something (where tiles run anywhere, tiles do not wait for results that come back), and for
+ * the last launch of a stage < s that sends a result, because its slot may be used again. Backward, a launch that sends
+ * Q from home waits until delta of the blocks that leave is computed, which comes first. Results that come home whole
+ * are waited for before the copies out. There are no other waits, and every rank launches its rounds in the same order.
  *
- * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the blocks
- * that are then complete.
+ * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the
+ * blocks that are then complete.
  *
  * So time can be read off the plan: give the launches of stage s the time 2 s, and its computing 2 s + 1. Every wait is
  * for something earlier, hence there is no cycle.
@@ -38,7 +38,8 @@ typedef struct emitter {
     uint32_t *side_of;               /* per transfer of a round: SIDE_ROUND * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: the hops whose returns it adds up, in order */
     uint32_t *leaves_first, *leaves_end; /* per rank: the home slots whose Q leaves are from the one to the other - 1 */
-    uint32_t *final_start, *final;   /* per rank: the visited Q blocks to finish, or the hops whose dQ to round, by stage */
+    /* per rank: the visited Q blocks to finish, or the hops whose dQ to round, by stage */
+    uint32_t *final_start, *final;
 } emitter;
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
@@ -60,13 +61,17 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 enum { STRETCH = 1 << 18 }; /* moves between two looks at stop */
-/* It receives what tiles read; a partial result; a whole one; it sends a result that computing made; it sends Q from home. */
+/* It receives what tiles read; a partial result; a whole one; it sends a result that computing made; it sends Q from
+ * home. */
 enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_SENDS_Q = 16, SIDE_ROUND = 32 };
 
 static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_t send, uint32_t receive,
                              const move *m, const uint32_t *home) {
-    static const uint8_t sends[FCP_CLASSES] = {[FCP_STATE] = SIDE_RESULT, [FCP_O] = SIDE_RESULT, [FCP_DKV] = SIDE_RESULT,
-                                               [FCP_DQ] = SIDE_RESULT, [FCP_DQW] = SIDE_RESULT};
+    static const uint8_t sends[FCP_CLASSES] = {[FCP_STATE] = SIDE_RESULT,
+                                               [FCP_O] = SIDE_RESULT,
+                                               [FCP_DKV] = SIDE_RESULT,
+                                               [FCP_DQ] = SIDE_RESULT,
+                                               [FCP_DQW] = SIDE_RESULT};
     static const uint8_t receives[FCP_CLASSES] = {
         [FCP_KV] = SIDE_RECEIVES, [FCP_Q] = SIDE_RECEIVES,  [FCP_STATE] = SIDE_PARTIAL,   [FCP_DKV] = SIDE_PARTIAL,
         [FCP_DQ] = SIDE_PARTIAL,  [FCP_O] = SIDE_COMES_HOME, [FCP_DQW] = SIDE_COMES_HOME, [FCP_IN] = SIDE_RECEIVES};
@@ -190,7 +195,8 @@ static fcp_code pass_finals(emitter *e, fcp_pass pass, uint32_t stages) {
     }
     if (!group_by(&found->stage, sizeof *found, count, stages, start, order, x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t i = 0; i < count; i++) sorted[i] = found[order[i]];
-    if (!group_by(&sorted->rank, sizeof *sorted, count, ranks, e->final_start, order, x->stop)) return FCP_E_INTERRUPTED;
+    if (!group_by(&sorted->rank, sizeof *sorted, count, ranks, e->final_start, order, x->stop))
+        return FCP_E_INTERRUPTED;
     for (uint32_t i = 0; i < count; i++) e->final[i] = sorted[order[i]].what;
     return FCP_OK;
 }
@@ -207,7 +213,8 @@ typedef struct rank_emitter {
     uint32_t visit, visit_end;      /* visits not yet attended */
     uint32_t reduce, reduce_end;
     uint32_t final, final_end;
-    uint32_t received, partials, sent_result, came_home; /* how far the communication queue must be: see the head comment */
+    /* how far the communication queue must be: see the head comment */
+    uint32_t received, partials, sent_result, came_home;
     uint32_t delta;                 /* how far the computing queue must be before Q leaves home */
     uint32_t *computed;             /* per stage: instructions of the computing queue after it */
 } rank_emitter;
@@ -244,7 +251,8 @@ static void add_partials(rank_emitter *x, uint32_t stage) {
     const traffic *t = l->traffic;
     const slots *places = l->slots;
     const back_slots *back = &places->back[x->pass];
-    for (; x->reduce < x->reduce_end && l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage; x->reduce++) {
+    for (; x->reduce < x->reduce_end && l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
+         x->reduce++) {
         uint32_t f = x->e->reduce[x->reduce], parent = t->hops[f].parent, block = t->hops[f].block;
         fcp_class cls = traffic_return(t, &t->hops[f], x->pass);
         uint32_t into = parent != FCP_NONE ? back->from[parent]
@@ -261,7 +269,8 @@ static void make_results(rank_emitter *x, uint32_t stage) {
     for (; x->final < x->final_end && final_stage(l, x->pass, x->e->final[x->final]) == stage; x->final++) {
         uint32_t what = x->e->final[x->final];
         push(&x->compute, x->pass == FCP_FORWARD
-                              ? (fcp_instr){.op = FCP_OP_FINISH, .stage = stage, .a = what, .b = places->home_state[what]}
+                              ? (fcp_instr){.op = FCP_OP_FINISH, .stage = stage, .a = what,
+                                            .b = places->home_state[what]}
                               : (fcp_instr){.op = FCP_OP_ROUND, .stage = stage, .a = l->traffic->hops[what].block,
                                             .b = places->whole_dq[what], .c = places->back[x->pass].from[what]});
     }

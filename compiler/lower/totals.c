@@ -3,32 +3,39 @@
  * Requires: all that the passes made. Gives: numbers that the verifier counts again from the tables.
  * Cost: linear in tiles, hops, bundles, visits and ranks.
  */
+#include <string.h>
+
 #include "compiler/lower/lower.h"
 
-/* Who talks to whom, and how much: per pass the most units that one rank sends, or receives, on one fabric; and the most
- * other ranks that one rank talks to. */
-static fcp_code count_units(planning *x, const fcp_plan *plan, uint64_t out_bound[FCP_PASSES], uint64_t *out_peers) {
-    uint32_t ranks = x->problem->ranks, *met = ARENA_ZNEW(&x->scratch, uint32_t, ranks); /* by which rank last, + 1 */
-    if (!met) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint64_t peers = 0;
-        for (int pass = 0; pass < FCP_PASSES; pass++) {
-            uint64_t units[FCP_DIRECTION_COUNT][FCP_FABRICS] = {{0}};
-            const fcp_stream *queue = &plan->streams[((size_t)pass * ranks + r) * FCP_QUEUES + FCP_COMM];
-            for (uint32_t i = queue->first; i < queue->first + queue->count; i++) {
-                const fcp_instr *launch = &plan->instrs[i];
-                if (launch->op != FCP_OP_LAUNCH) continue;
-                for (const fcp_transfer *t = plan->transfers + launch->a, *end = t + launch->b; t < end; t++) {
-                    units[t->dir][t->fabric] += t->cls != FCP_IN && t->cls != FCP_OUT;
-                    peers += met[t->peer] != r + 1;
-                    met[t->peer] = r + 1;
-                }
-            }
-            for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++)
-                for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
-                    if (units[dir][fabric] > out_bound[pass]) out_bound[pass] = units[dir][fabric];
+/* The most other ranks that one rank talks to. Along a hop, and along a bundle, something moves in every pass. */
+static fcp_code count_peers(planning *x, uint64_t *out_peers) {
+    const traffic *t = x->traffic;
+    const reshuffle *moved = x->reshuffle;
+    uint32_t ranks = x->problem->ranks, *end = ARENA_ZNEW(&x->scratch, uint32_t, ranks + (size_t)1);
+    uint32_t *met = ARENA_ZNEW(&x->scratch, uint32_t, ranks); /* by which rank last, + 1 */
+    uint32_t *peers = ARENA_NEW(&x->scratch, uint32_t, 2 * ((size_t)t->count + moved->count) + 1); /* by rank */
+    if (!end || !met || !peers) return FCP_E_NO_MEMORY;
+    for (uint32_t f = 0; f < t->count; f++) end[t->hops[f].src]++, end[t->hops[f].dst]++;
+    for (uint32_t i = 0; i < moved->count; i++) end[moved->bundles[i].caller]++, end[moved->bundles[i].home]++;
+    for (uint32_t r = 1; r <= ranks; r++) end[r] += end[r - 1];
+    for (uint32_t f = 0; f < t->count; f++) {
+        const hop *h = &t->hops[f];
+        peers[--end[h->src]] = h->dst;
+        peers[--end[h->dst]] = h->src;
+    }
+    for (uint32_t i = 0; i < moved->count; i++) {
+        const bundle *b = &moved->bundles[i];
+        peers[--end[b->caller]] = b->home;
+        peers[--end[b->home]] = b->caller;
+    }
+    for (uint32_t r = 0; r < ranks; r++) { /* what was its end is now where it begins */
+        uint64_t count = 0;
+        met[r] = r + 1; /* a bundle may stay where it is */
+        for (uint32_t i = end[r]; i < end[r + 1]; i++) {
+            count += met[peers[i]] != r + 1;
+            met[peers[i]] = r + 1;
         }
-        if (peers > *out_peers) *out_peers = peers;
+        if (count > *out_peers) *out_peers = count;
     }
     return FCP_OK;
 }
@@ -36,15 +43,34 @@ static fcp_code count_units(planning *x, const fcp_plan *plan, uint64_t out_boun
 /* What moves between ranks in a pass, without the reshuffle: bytes. */
 typedef struct moved {
     uint64_t total, net, of_q, send_max, recv_max;
+    uint64_t bound; /* the most units that one rank sends, or receives, on one fabric */
 } moved;
+
+/* Units of a rank: by direction and fabric. */
+typedef uint32_t rank_units[FCP_DIRECTION_COUNT][FCP_FABRICS];
+
+static uint64_t most_units(const rank_units *kv, const rank_units *q, uint32_t ranks, fcp_pass pass) {
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++)
+            for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
+                uint64_t n = (uint64_t)kv[r][dir][fabric] + q[r][dir][fabric];
+                if (pass == FCP_BACKWARD) n += kv[r][!dir][fabric]; /* the gradients, the other way */
+                if (n > most) most = n;
+            }
+    return most;
+}
 
 /* A hop's block moves once in each pass, and what is made of it once back. */
 static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PASSES]) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
-    uint64_t *sent = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks), *received = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    uint64_t *sent = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    uint64_t *received = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
     uint64_t keys = 0, keys_net = 0; /* tokens */
-    if (!sent || !received) return FCP_E_NO_MEMORY;
+    rank_units *kv_units = ARENA_ZNEW(&x->scratch, rank_units, p->ranks);
+    rank_units *units = ARENA_ZNEW(&x->scratch, rank_units, p->ranks);
+    if (!sent || !received || !kv_units || !units) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->keys; f++) {
         const hop *of = &t->hops[f];
         uint64_t tokens = p->blocks[of->block].tokens;
@@ -52,6 +78,8 @@ static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PAS
         keys_net += of->fabric == FCP_NET ? tokens : 0;
         sent[of->src] += tokens;
         received[of->dst] += tokens;
+        kv_units[of->src][FCP_SEND][of->fabric] += of->units;
+        kv_units[of->dst][FCP_RECV][of->fabric] += of->units;
     }
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!p->program->passes[pass]) continue;
@@ -64,7 +92,14 @@ static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PAS
         for (uint32_t f = t->keys; f < t->count; f++) {
             const hop *of = &t->hops[f];
             uint64_t tokens = p->blocks[of->block].tokens, there = tokens * token[FCP_Q];
-            uint64_t back = tokens * token[traffic_return(t, of, (fcp_pass)pass)];
+            fcp_class back_as = traffic_return(t, of, (fcp_pass)pass);
+            if (back_as == FCP_CLASSES) continue; /* KV, forward: there is none among these */
+            uint64_t back = tokens * token[back_as];
+            uint32_t back_units = return_units(p, of, back_as);
+            units[of->src][FCP_SEND][of->fabric] += of->units;
+            units[of->dst][FCP_RECV][of->fabric] += of->units;
+            units[of->dst][FCP_SEND][of->fabric] += back_units;
+            units[of->src][FCP_RECV][of->fabric] += back_units;
             out[pass].of_q += there + back;
             out[pass].net += of->fabric == FCP_NET ? there + back : 0;
             if (pass == FCP_BACKWARD) continue; /* the summary states the others of the forward pass */
@@ -74,6 +109,8 @@ static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PAS
             received[of->src] += back;
         }
         out[pass].total += out[pass].of_q;
+        out[pass].bound = most_units(kv_units, units, p->ranks, (fcp_pass)pass);
+        if (pass == FCP_FORWARD) memset(units, 0, p->ranks * sizeof *units);
     }
     for (uint32_t r = 0; r < p->ranks; r++) {
         if (sent[r] > out[FCP_FORWARD].send_max) out[FCP_FORWARD].send_max = sent[r];
@@ -107,6 +144,7 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
         out->rounds = ahead->independent;
         out->rounds_lower_bound = ahead->independent; /* the colouring reaches Delta; the verifier counts it again */
         out->rounds_dependent = ahead->dependent;
+        out->rounds_bound = m->bound;
         out->rounds_reshuffle = ahead->in + ahead->out;
         out->stages = ahead->stages;
     }
@@ -116,15 +154,16 @@ static fcp_code count_traffic(planning *x, const fcp_problem *fp, fcp_summary *o
         out->backward_bytes_inter_node = of[FCP_BACKWARD].net;
         out->backward_rounds = back->independent;
         out->backward_rounds_dependent = back->dependent;
+        out->backward_rounds_bound = of[FCP_BACKWARD].bound;
         out->backward_rounds_reshuffle = back->in + back->out;
         out->backward_stages = back->stages;
     }
     return FCP_OK;
 }
 
-uint64_t lower_memory_peak(const planning *x, const fcp_problem *fp) {
+memory_peak lower_memory_peak(const planning *x, const fcp_problem *fp) {
     const slots *s = x->slots;
-    uint64_t peak = 0;
+    memory_peak peak = {0};
     for (uint32_t r = 0; r < x->problem->ranks; r++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             if (!x->program->passes[pass]) continue;
@@ -132,12 +171,12 @@ uint64_t lower_memory_peak(const planning *x, const fcp_problem *fp) {
             for (int cls = 0; cls < FCP_CLASSES; cls++) transient[cls] = s->count[cls][r];
             uint64_t bytes = fcp_rank_memory(fp, (fcp_pass)pass, s->home_tokens[FCP_QUERIES][r],
                                              s->home_tokens[FCP_KEYS][r], transient);
-            if (bytes > peak) peak = bytes;
+            if (bytes > peak.bytes) peak = (memory_peak){bytes, r, (fcp_pass)pass};
         }
     return peak;
 }
 
-fcp_code lower_summary(planning *x, const fcp_problem *fp, const fcp_plan *plan, fcp_summary *out) {
+fcp_code lower_summary(planning *x, const fcp_problem *fp, fcp_summary *out) {
     const problem *p = x->problem;
     const schedule *s = x->schedule;
     uint64_t *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
@@ -161,10 +200,7 @@ fcp_code lower_summary(planning *x, const fcp_problem *fp, const fcp_plan *plan,
         uint64_t bytes = p->blocks[w->q_block].tokens * state;
         out->state_bytes += (w->flags & FCP_VISIT_FIRST ? 0 : bytes) + (w->flags & FCP_VISIT_LAST ? 0 : bytes);
     }
-    out->memory_peak_bytes = lower_memory_peak(x, fp);
-    uint64_t bound[FCP_PASSES] = {0};
-    fcp_code code = count_units(x, plan, bound, &out->peers_max);
-    out->rounds_bound = bound[FCP_FORWARD];
-    out->backward_rounds_bound = bound[FCP_BACKWARD];
+    out->memory_peak_bytes = lower_memory_peak(x, fp).bytes;
+    fcp_code code = count_peers(x, &out->peers_max);
     return code ? code : count_traffic(x, fp, out);
 }

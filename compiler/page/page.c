@@ -98,6 +98,12 @@ static void add_grid(json *j, const show_model *m, const show_grid *g, bool pair
         for (size_t i = 0; i < (size_t)g->rows * g->cols; i++) list_add(j, g->pairs[i]);
         json_end(j);
     }
+    list_begin(j, "moved_to"); /* a rank and 1, or 0 where the owner of the queries computes; empty where no work moves */
+    for (size_t i = 0; g->moved && i < (size_t)g->rows * g->cols; i++) {
+        const uint32_t rank = show_moved_to(g, (uint32_t)(i / g->cols), (uint32_t)(i % g->cols));
+        list_add(j, rank == FCP_NONE ? 0 : (uint64_t)rank + 1);
+    }
+    json_end(j);
     add_owners(j, "q_owners", g, FCP_QUERIES, g->row_cut, g->rows);
     add_owners(j, "k_owners", g, FCP_KEYS, g->col_cut, g->cols);
     json_end(j);

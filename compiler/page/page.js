@@ -515,6 +515,10 @@ function maskFigure(p, n, small) {
       const x0 = EDGE + at(g.col_cut[k], g.keys, wide), x1 = EDGE + at(g.col_cut[k + 1], g.keys, wide), y0 = top + at(g.row_cut[r], g.queries, tall), y1 = top + at(g.row_cut[r + 1], g.queries, tall);
       x.fillStyle = colour('share' + level(pairs[r * g.cols + k], area(r, k)));
       x.fillRect(Math.floor(x0), Math.floor(y0), Math.ceil(x1) - Math.floor(x0), Math.ceil(y1) - Math.floor(y0));
+      const to = g.moved_to[r * g.cols + k];
+      if (!to) continue;
+      x.fillStyle = rankColour(to - 1);
+      x.fillRect(Math.floor(x0), y0 + (y1 - y0) / 4, Math.ceil(x1) - Math.floor(x0), (y1 - y0) / 2);
     }
     x.strokeStyle = colour('line');
     x.strokeRect(EDGE + 0.5, top + 0.5, wide - 1, tall - 1);
@@ -554,6 +558,7 @@ function maskFigure(p, n, small) {
       `${percent(n2 / area(r, col))} of the pairs are allowed (${units(n2, 'pairs')})`];
     const qo = owner(g.q_owners, q), ko = owner(g.k_owners, k);
     words.push(`Q in block ${g.q_owners[qo + 2]} of rank ${g.q_owners[qo + 3]}, K and V in block ${g.k_owners[ko + 2]} of rank ${g.k_owners[ko + 3]}`);
+    if (g.moved_to[r * g.cols + col]) words.push(`computed by rank ${g.moved_to[r * g.cols + col] - 1}, which does not own the queries`);
     const e = said.cells[r * g.cols + col], mid = (cuts, i) => cuts[i] + Math.floor((cuts[i + 1] - cuts[i]) / 2);
     if (e) {
       const one = {q: g.q_first + mid(g.row_cut, r), k: mid(g.col_cut, col)};
@@ -570,6 +575,7 @@ function maskFigure(p, n, small) {
 function masks() {
   if (!plans.some(p => p.grids.length)) return;
   const s = section('mask', 'The mask, and who owns what', 'Rows are queries, columns are keys; the stronger the blue, the more pairs are allowed. The strips show the rank that owns each block. ' +
+    (plans.some(p => p.grids.some(g => g.moved_to.length)) ? 'A bar through cells: the rank of that colour computes them, not the one that owns their queries. ' : '') +
     'Hover for the numbers, and for why a pair is allowed or not.');
   const ramp = make('div', {class: 'legend'}, make('span', {}, 'share of allowed pairs: none'), ...Array.from({length: 10}, (_, i) => make('i', {style: {background: `var(--share${i})`, border: '1px solid var(--line)'}})), make('span', {}, 'all'));
   const row = make('div', {class: 'row'});

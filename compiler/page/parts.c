@@ -44,7 +44,8 @@ static void add_compute(list *l, const fcp_plan *plan, const sim_interval *i) {
     } else if (x->op == FCP_OP_ATTEND) {
         uint64_t tiles = 0, pairs = 0;
         for (uint32_t v = x->a; v < x->a + x->b; v++)
-            for (uint32_t k = 0; k < plan->visits[v].tiles; k++, tiles++) pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
+            for (uint32_t k = 0; k < plan->visits[v].tiles; k++, tiles++)
+                pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
         add(l, tiles);
         add(l, pairs);
     } else {
@@ -74,11 +75,13 @@ void page_lanes_add(json *j, const timeline *t, fcp_pass pass) {
         const uint32_t rank = t->ranks.at[n];
         json_object(j, NULL);
         json_u64(j, "rank", rank);
-        while (at < t->count && (t->at[at].rank < rank || (t->at[at].rank == rank && t->at[at].pass < (uint32_t)pass))) at++;
+        while (at < t->count && (t->at[at].rank < rank || (t->at[at].rank == rank && t->at[at].pass < (uint32_t)pass)))
+            at++;
         for (int lane = 0; lane < SIM_LANES; lane++) {
             json_array(j, sim_lane_names[lane]);
             list l = {.t = &j->out, .tick = tick};
-            for (; at < t->count && t->at[at].rank == rank && t->at[at].pass == (uint32_t)pass && (int)t->at[at].lane == lane; at++)
+            for (; at < t->count && t->at[at].rank == rank && t->at[at].pass == (uint32_t)pass &&
+                 (int)t->at[at].lane == lane; at++)
                 if (lane == SIM_LANE_COMPUTE) add_compute(&l, t->plan, &t->at[at]);
                 else add_transfer(&l, t->plan, &t->at[at]);
             json_end(j);
@@ -90,7 +93,9 @@ void page_lanes_add(json *j, const timeline *t, fcp_pass pass) {
 
 /* --- all ranks ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t bin_at(const page_heat *h, uint32_t bin) { return (uint64_t)((unsigned __int128)h->makespan * bin / PAGE_BINS); }
+static uint64_t bin_at(const page_heat *h, uint32_t bin) {
+    return (uint64_t)((unsigned __int128)h->makespan * bin / PAGE_BINS);
+}
 
 static void warm(void *context, const sim_interval *x) {
     page_heat *h = (page_heat *)context + x->pass;
@@ -107,15 +112,18 @@ static void warm(void *context, const sim_interval *x) {
     }
 }
 
-fcp_code page_heat_make(const fcp_plan *plan, const sim_profile *profile, const sim_options *how, const sim_result *result,
-                        arena *memory, page_heat out[FCP_PASSES], fcp_error *err) {
+fcp_code page_heat_make(const fcp_plan *plan, const sim_profile *profile, const sim_options *how,
+                        const sim_result *result, arena *memory, page_heat out[FCP_PASSES], fcp_error *err) {
     const uint32_t ranks = plan->problem->ranks, per = (ranks + PAGE_ROWS - 1) / PAGE_ROWS;
     sim_options options = how ? *how : (sim_options){0};
     options.watch = warm;
     options.context = out;
     sim_result again;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        out[pass] = (page_heat){.makespan = result->pass[pass].makespan, .per = per, .rows = (ranks + per - 1) / per, .ranks = ranks};
+        out[pass] = (page_heat){.makespan = result->pass[pass].makespan,
+                                .per = per,
+                                .rows = (ranks + per - 1) / per,
+                                .ranks = ranks};
         out[pass].busy = ARENA_ZNEW(memory, uint64_t, (size_t)SIM_LANES * out[pass].rows * PAGE_BINS);
         if (!out[pass].busy) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory while drawing");
     }
@@ -133,7 +141,8 @@ void page_heat_add(json *j, const page_heat *h) {
         for (uint32_t row = 0; row < h->rows; row++) {
             uint32_t in_row = h->ranks - row * h->per < h->per ? h->ranks - row * h->per : h->per;
             for (uint32_t bin = 0; bin < PAGE_BINS; bin++) {
-                uint64_t busy = h->busy[((uint64_t)lane * h->rows + row) * PAGE_BINS + bin], all = (bin_at(h, bin + 1) - bin_at(h, bin)) * in_row;
+                uint64_t busy = h->busy[((uint64_t)lane * h->rows + row) * PAGE_BINS + bin],
+                         all = (bin_at(h, bin + 1) - bin_at(h, bin)) * in_row;
                 uint64_t share = all ? (uint64_t)((unsigned __int128)busy * 63 / all) : 0;
                 text_add(&shares, &digits[share > 63 ? 63 : share], 1);
             }

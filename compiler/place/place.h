@@ -10,7 +10,8 @@
 
 typedef struct problem problem;
 
-/* One block's KV or Q, and the ranks that need it: in ascending order, without the home. work: of their tiles, per rank. */
+/* One block's KV or Q, and the ranks that need it: in ascending order, without the home. work: of their tiles, per
+ * rank. */
 typedef struct need {
     uint32_t block, home, count;
     fcp_class cls;
@@ -45,8 +46,7 @@ static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
     return p->exec ? p->exec[tile] : p->home[p->tile_q[tile]];
 }
 
-/* --- what strategies look at
- * ---------------------------------------------------------------------------------------- */
+/* --- what strategies look at -------------------------------------------------------------------------------------- */
 
 /* Block b has tokens[b] and, as a Q block, work[b] pairs; it reads the KV of blocks reads[reads_start[b]] to
  * reads[reads_start[b + 1] - 1], ascending, perhaps its own. KV block j moves to every rank other than home[j] that
@@ -74,8 +74,7 @@ fcp_code place_input_of(planning *x, place_input *out);
 /* Moves KV blocks that lie where nobody reads them to a reader that has room: the cap is in `in`'s tokens. */
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);
 
-/* --- the strategies
- * ------------------------------------------------------------------------------------------------- */
+/* --- the strategies ----------------------------------------------------------------------------------------------- */
 
 /* How each strategy places the blocks that it has cut, how those cut that need to place first, and where those whose
  * work moves compute tiles. */

@@ -21,7 +21,9 @@ const strategy *strategy_of(const planning *x) {
 
 bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->in_place || place_splits(x); }
 
-fcp_code strategy_bound(const planning *x, uint64_t *out_bytes) {
+/* Where work moves from where the caller holds the tokens: the bytes that the forward pass moves at least, in whatever
+ * way it is divided within the tolerance. Else 0. */
+static fcp_code find_bound(const planning *x, uint64_t *out_bytes) {
     arena scratch = {0};
     *out_bytes = 0;
     if (!x->division) return FCP_OK;
@@ -57,5 +59,5 @@ fcp_code strategy_place(planning *x) {
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
                           .relay = by->in_place && x->program->relay};
     x->placement = made;
-    return FCP_OK;
+    return find_bound(x, &x->times.bytes_lower_bound);
 }

@@ -18,11 +18,8 @@ const strategy *strategy_of(const planning *x);
 /* Do several ranks compute a block that is too heavy for one? */
 bool strategy_shares_blocks(const planning *x);
 
-/* Where work moves from where the caller holds the tokens: the bytes that the forward pass moves at least, in whatever
- * way it is divided within the tolerance. Else 0. */
-fcp_code strategy_bound(const planning *x, uint64_t *out_bytes);
-
-/* Two passes that do what the program's strategy says: blocks of x->problem, and x->placement. */
+/* Two passes that do what the program's strategy says: blocks of x->problem; and x->placement, with
+ * x->times.bytes_lower_bound where work moves from where the caller holds the tokens. */
 fcp_code strategy_cut(planning *x);
 fcp_code strategy_place(planning *x);
 #endif

@@ -1,8 +1,8 @@
 /* held.c: which rank holds which tokens before the plan begins.
  *
  * Requires: checked lengths.
- * Gives: the rule by which the caller holds the batch (runtime/plan/layout.h), and runs of tokens by it, by sequence and
- *     start; every token of the side in one.
+ * Gives: the rule by which the caller holds the batch (runtime/plan/layout.h), and runs of tokens by it, by sequence
+ *     and start; every token of the side in one.
  * Cost: O(sequences + runs).
  *
  * A batch that the program divides with `on` has a deal for each part. Otherwise it is one deal, on all ranks but the
@@ -20,7 +20,8 @@ static const uint64_t *prefix_sums(const uint64_t *lengths, uint32_t count, aren
 
 fcp_code problem_deal(planning *x, problem *p) {
     const struct fcpc_program *g = x->program;
-    uint32_t holders = p->ranks - g->servers, parts = g->part_count && x->lengths == g->lengths ? g->part_count : 0, next = 0;
+    uint32_t holders = p->ranks - g->servers, parts = g->part_count && x->lengths == g->lengths ? g->part_count : 0,
+             next = 0;
     fcp_deal *deals = ARENA_NEW(&x->memory, fcp_deal, parts + (size_t)1);
     const uint64_t *queries = prefix_sums(p->queries, p->sequences, &x->work);
     const uint64_t *keys = p->split ? prefix_sums(p->lengths, p->sequences, &x->work) : queries;

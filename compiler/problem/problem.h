@@ -31,8 +31,8 @@ struct problem {
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
     uint32_t unit;                 /* tokens of KV in a unit */
     uint32_t unit_of[FCP_CLASSES]; /* tokens of a unit of each class (fcp_unit_tokens) */
-    /* Ranges of heads, as the plan has them. A strategy's cut may make the ranges smaller, but leaves blocks and pieces to
-     * those of one range; problem_tiles then makes the others. */
+    /* Ranges of heads, as the plan has them. A strategy's cut may make the ranges smaller, but leaves blocks and pieces
+     * to those of one range; problem_tiles then makes the others. */
     uint32_t range_kv, range_sub;
 
     fcp_rule rule;      /* by which the caller holds the batch, unless its layout is `planned` */
@@ -44,10 +44,13 @@ struct problem {
     fcp_heads *heads;   /* which heads blocks are of, by block.heads */
     uint32_t head_count;
     uint32_t range_blocks; /* how many blocks are of the first range: they come first */
-    uint32_t *twin;     /* per block: the next one with the same tokens and of other heads, or FCP_NONE; NULL: one range */
-    uint32_t *chunk;    /* ring, zigzag: per block of the first range, which chunk of the sequences it holds; NULL for others */
-    /* The pieces of sequence s, of the first range of heads, in order of start: sequence_piece[side][piece_start[side][s]], and so on up to
-     * piece_start[side][s + 1]. Both sides are the same arrays unless the plan is split. */
+    /* per block: the next one with the same tokens and of other heads, or FCP_NONE; NULL: one range */
+    uint32_t *twin;
+    /* ring, zigzag: per block of the first range, which chunk of the sequences it holds; NULL for others */
+    uint32_t *chunk;
+    /* The pieces of sequence s, of the first range of heads, in order of start:
+     * sequence_piece[side][piece_start[side][s]], and so on up to piece_start[side][s + 1]. Both sides are the same
+     * arrays unless the plan is split. */
     uint32_t *sequence_piece[FCP_SIDES];
     uint32_t *piece_start[FCP_SIDES]; /* sequences + 1 */
 
@@ -100,12 +103,12 @@ fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
 
-/* held.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that do
- * not divide into groups. */
+/* held.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
+ * do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
-/* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to move
- * from. With layout `planned` they are contiguous, and so are short sequences in zigzag, which would be cut into crumbs.
- * FCP_E_PLAN_SIZE: more than 2^30. */
+/* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to
+ * move from. With layout `planned` they are contiguous, and so are short sequences in zigzag, which would be cut into
+ * crumbs. FCP_E_PLAN_SIZE: more than 2^30. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
 /* tiles.c. Classifies the mask over all blocks: tiles, parts, shapes, work. Makes x->cells, whose shapes the problem

@@ -1,15 +1,15 @@
 /* ranges.c: makes the blocks and tiles of all ranges of heads out of those of one.
  *
  * Requires: a problem with blocks, pieces and tiles that are of no heads yet; range_kv and range_sub, which divide the
- *     model's heads. If several ranges share KV heads, the problem is split. If there are several, the mask does not use h,
- *     since shapes count pairs over all heads.
+ *     model's heads. If several ranges share KV heads, the problem is split. If there are several, the mask does not
+ *     use h, since shapes count pairs over all heads.
  * Gives: the table of ranges; for each of them blocks, pieces, tiles and parts like those there were. Blocks are in
- *     order of KV heads, then of query heads, then as they were. A block of keys is there once for its KV heads: it comes
- *     with the first range of their query heads.
+ *     order of KV heads, then of query heads, then as they were. A block of keys is there once for its KV heads: it
+ *     comes with the first range of their query heads.
  * Cost: linear in what it makes.
  *
- * Example: 4 query heads and 2 KV heads, ranges of one KV head and one query head of it. Of Q block 0 and KV block 1 are
- * made: Q 0 and KV 1 of range 0; Q 2 of range 1, which shares KV 1; Q 3 and KV 4 of range 2; Q 5 of range 3.
+ * Example: 4 query heads and 2 KV heads, ranges of one KV head and one query head of it. Of Q block 0 and KV block 1
+ * are made: Q 0 and KV 1 of range 0; Q 2 of range 1, which shares KV 1; Q 3 and KV 4 of range 2; Q 5 of range 3.
  */
 #include <string.h>
 
@@ -122,7 +122,8 @@ fcp_code problem_ranges(planning *x) {
     p->pairs *= all;
     if (p->positions > INT64_MAX / all)
         return planning_fail(x, FCP_E_LENGTHS, x->program->lengths_span,
-                             "the sequences have more than 2^63 query-key positions together in %u ranges of heads", all);
+                             "the sequences have more than 2^63 query-key positions together in %u ranges of heads",
+                             all);
     p->positions *= all;
     return FCP_OK; /* the first range's pieces have the numbers they had */
 }

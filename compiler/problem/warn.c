@@ -204,7 +204,8 @@ static void warn_unstructured(const batch *b) {
     diag_warning(b->d, place(b, b->program->mask_span),
                  "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
                  b->program->mask_name, stats.elements);
-    diag_hint(b->d, "conditions on q - k, on blocks of positions or on fields with long runs decide many pairs at a time");
+    diag_hint(b->d,
+              "conditions on q - k, on blocks of positions or on fields with long runs decide many pairs at a time");
 }
 
 /* --- symmetry ----------------------------------------------------------------------------------------------------- */

@@ -29,6 +29,13 @@ enum {
     MAX_PHASES = 8     /* of the search for paths */
 };
 
+typedef struct light_edge {
+    uint32_t edge, left, right; /* right: among all vertices */
+} light_edge;
+typedef struct half_edge {
+    uint32_t edge, other; /* other: the vertex at its other end */
+} half_edge;
+
 typedef struct layering {
     const bigraph *g;
     const uint32_t *size;
@@ -37,7 +44,11 @@ typedef struct layering {
     uint8_t *light;                     /* per edge: 1 in the light layer */
     uint32_t *count;                    /* per vertex (lefts, then rights): edges by bucket */
     uint32_t *degree, *inside;          /* per vertex: its edges in the layer, and in the light set */
-    uint32_t *first, *edges_of;         /* by vertex: its edges that may be light */
+    light_edge *may;                    /* the edges that may be light: by bucket, the largest first */
+    uint32_t may_count;
+    uint32_t *first;                    /* per vertex, + 1: where its edges that may be light begin */
+    half_edge *edges_of;
+    bool listed;                        /* first and edges_of are filled */
     uint32_t *cursor, *stack, *entered; /* per vertex: the search for a path */
     uint8_t *seen;
     uint32_t *starts;
@@ -92,30 +103,53 @@ static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 /* Whether vertex v has an edge of the light set to spare: its heavy edges must fit in `rest` colours. */
 static bool can_spare(const layering *s, uint32_t v, uint32_t rest) { return s->degree[v] - s->inside[v] < rest; }
 
+/* Sorts the edges of buckets below `from` by bucket. */
+static void sort_light_edges(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from) {
+    const bigraph *g = s->g;
+    uint32_t at[BUCKETS] = {0}; /* by bucket: how many; then where its next edge goes */
+    for (uint32_t v = 0; v < g->lefts; v++)
+        for (uint32_t b = 0; b < from; b++) at[b] += s->count[(size_t)v * BUCKETS + b];
+    s->may_count = 0;
+    for (uint32_t b = from; b-- > 0;) {
+        uint32_t count = at[b];
+        at[b] = s->may_count;
+        s->may_count += count;
+    }
+    for (uint32_t i = 0; i < edges; i++) {
+        uint32_t e = ids[i], b = s->bucket[e];
+        if (b < from) s->may[at[b]++] = (light_edge){e, g->left[e], g->lefts + g->right[e]};
+    }
+    s->listed = false;
+}
+
 /* Starts with all light edges and gives up edges of vertices that are too full, the largest first: first where both
  * ends are too full, then where one is. Both ends must be able to spare the edge. */
-static void give_up_greedily(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from, uint32_t k,
-                             uint32_t rest) {
-    const bigraph *g = s->g;
+static void give_up_greedily(layering *s, uint32_t k, uint32_t rest) {
     for (int either = 0; either < 2; either++)
-        for (uint32_t b = from; b-- > 0;)
-            for (uint32_t i = 0; i < edges; i++) {
-                uint32_t e = ids[i], l = g->left[e], r = g->lefts + g->right[e];
-                if ((i & 65535) == 65535 && is_stopped(s)) return;
-                if (s->bucket[e] != b || !s->light[e]) continue;
-                bool over_l = s->inside[l] > k, over_r = s->inside[r] > k;
-                if (either ? !over_l && !over_r : !over_l || !over_r) continue;
-                if (!can_spare(s, l, rest) || !can_spare(s, r, rest)) continue;
-                s->light[e] = 0;
-                s->inside[l]--;
-                s->inside[r]--;
-            }
+        for (uint32_t i = 0; i < s->may_count; i++) {
+            uint32_t e = s->may[i].edge, l = s->may[i].left, r = s->may[i].right;
+            if ((i & 65535) == 65535 && is_stopped(s)) return;
+            bool over_l = s->inside[l] > k, over_r = s->inside[r] > k;
+            if (either ? !over_l && !over_r : !over_l || !over_r) continue;
+            if (!s->light[e] || !can_spare(s, l, rest) || !can_spare(s, r, rest)) continue;
+            s->light[e] = 0;
+            s->inside[l]--;
+            s->inside[r]--;
+        }
+}
+
+static bool any_over(const layering *s, uint32_t vertices, uint32_t k) {
+    for (uint32_t v = 0; v < vertices; v++)
+        if (s->inside[v] > k) return true;
+    return false;
 }
 
 /* Lists the edges of buckets below `from` by vertex. */
 static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from) {
     const bigraph *g = s->g;
     uint32_t vertices = g->lefts + g->rights, sum = 0;
+    if (s->listed) return;
+    s->listed = true;
     for (uint32_t v = 0; v < vertices; v++) {
         s->first[v] = sum;
         for (uint32_t b = 0; b < from; b++) sum += s->count[(size_t)v * BUCKETS + b];
@@ -125,8 +159,9 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i];
         if (s->bucket[e] >= from) continue;
-        s->edges_of[s->cursor[g->left[e]]++] = e;
-        s->edges_of[s->cursor[g->lefts + g->right[e]]++] = e;
+        uint32_t l = g->left[e], r = g->lefts + g->right[e];
+        s->edges_of[s->cursor[l]++] = (half_edge){e, r};
+        s->edges_of[s->cursor[r]++] = (half_edge){e, l};
     }
 }
 
@@ -146,9 +181,9 @@ static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
             if (!depth--) return false;
             continue;
         }
-        uint32_t e = s->edges_of[s->cursor[v]++];
-        uint32_t w = v < g->lefts ? g->lefts + g->right[e] : g->left[e];
-        if (s->light[e] != leaves || s->seen[w]) continue;
+        uint32_t e = s->edges_of[s->cursor[v]].edge, w = s->edges_of[s->cursor[v]].other;
+        s->cursor[v]++;
+        if (s->seen[w] || s->light[e] != leaves) continue;
         s->seen[w] = 1;
         s->entered[w] = e;
         s->stack[++depth] = w;
@@ -173,7 +208,8 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
         }
     }
     for (uint32_t i = 0; i < edges; i++) s->light[ids[i]] = s->bucket[ids[i]] < from;
-    give_up_greedily(s, ids, edges, from, k, rest);
+    give_up_greedily(s, k, rest);
+    if (s->stopped || !any_over(s, vertices, k)) return !s->stopped;
     list_light_edges(s, ids, edges, from);
     for (int phase = 0; phase < MAX_PHASES; phase++) {
         bool moved = false, over = false;
@@ -198,6 +234,7 @@ static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degr
     uint32_t *ids = s->ids + begin, edges = end - begin, from = 0, k = 0;
     if (is_stopped(s)) return;
     if (depth < MAX_DEPTH && edges && degree > 1) k = choose(s, ids, edges, degree, &from);
+    if (k) sort_light_edges(s, ids, edges, from);
     for (int attempt = 0; k && !s->stopped && !find_light(s, ids, edges, degree, from, k); attempt++)
         k = attempt < MAX_ATTEMPTS ? k - (k + 15) / 16 : 0;
     if (s->stopped) return;
@@ -230,15 +267,16 @@ fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, u
     s.bucket = ARENA_NEW(scratch, uint8_t, g->edges);
     s.light = ARENA_NEW(scratch, uint8_t, g->edges);
     s.count = ARENA_NEW(scratch, uint32_t, (size_t)vertices * BUCKETS);
+    s.may = ARENA_NEW(scratch, light_edge, g->edges);
     s.degree = ARENA_ZNEW(scratch, uint32_t, vertices);
     s.inside = ARENA_NEW(scratch, uint32_t, vertices);
     s.first = ARENA_NEW(scratch, uint32_t, (size_t)vertices + 1);
-    s.edges_of = ARENA_NEW(scratch, uint32_t, 2 * (size_t)g->edges);
+    s.edges_of = ARENA_NEW(scratch, half_edge, 2 * (size_t)g->edges);
     s.cursor = ARENA_NEW(scratch, uint32_t, vertices);
     s.stack = ARENA_NEW(scratch, uint32_t, vertices);
     s.entered = ARENA_NEW(scratch, uint32_t, vertices);
     s.seen = ARENA_NEW(scratch, uint8_t, vertices);
-    if (!s.spare || !s.bucket || !s.light || !s.count || !s.degree || !s.inside || !s.first || !s.edges_of ||
+    if (!s.spare || !s.bucket || !s.light || !s.count || !s.degree || !s.inside || !s.first || !s.edges_of || !s.may ||
         !s.cursor || !s.stack || !s.entered || !s.seen)
         return FCP_E_NO_MEMORY;
     for (uint32_t e = 0; e < g->edges; e++) {

@@ -28,7 +28,8 @@ typedef struct state {
     /* of the home at hand */
     found *found;
     size_t count, room;
-    uint32_t *shown;            /* planned, several ranges of heads: per block, that of the first range with its tokens */
+    /* planned, several ranges of heads: per block, that of the first range with its tokens */
+    uint32_t *shown;
     uint32_t *newest, *entries; /* per key: its newest entry, + 1; how many it has. 0 between homes */
     uint64_t *met;              /* the keys that it has entries for, and room to sort them */
     size_t met_count;
@@ -82,7 +83,8 @@ static fcp_code make_bundles(state *s, uint32_t home) {
     reshuffle *out = s->out;
     size_t first = s->content_count, total = first + s->count;
     while (s->content_room < total) {
-        out->contents = arena_grow(&s->x->work, out->contents, s->content_room, &s->content_room, sizeof *out->contents);
+        out->contents =
+            arena_grow(&s->x->work, out->contents, s->content_room, &s->content_room, sizeof *out->contents);
         if (!out->contents) return FCP_E_NO_MEMORY;
     }
     if (total > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;

@@ -9,8 +9,8 @@ typedef struct content {
     uint32_t block, tokens;
 } content;
 
-/* All tokens of a side that the caller holds at one rank and that are at home at another, or the same. In a plan that is
- * not split the side is that of queries, and each token moves with both. */
+/* All tokens of a side that the caller holds at one rank and that are at home at another, or the same. In a plan that
+ * is not split the side is that of queries, and each token moves with both. */
 typedef struct bundle {
     uint32_t caller, home, side;
     uint32_t tokens;
@@ -25,8 +25,9 @@ typedef struct reshuffle {
     bool *moved;       /* per block: the caller holds some of it at another rank than its home */
 } reshuffle;
 
-/* Makes x->reshuffle from the placement and the program's layout. FCP_E_PLAN_SIZE: more units, or more tokens on a rank,
- * than a plan holds. Cost: O(pieces + runs of the layout); memory: O(pieces + blocks times the ranks that hold them). */
+/* Makes x->reshuffle from the placement and the program's layout. FCP_E_PLAN_SIZE: more units, or more tokens on a
+ * rank, than a plan holds. Cost: O(pieces + runs of the layout); memory: O(pieces + blocks times the ranks that hold
+ * them). */
 fcp_code reshuffle_build(planning *x);
 /* The unit of a bundle that begins at token `first`: how many tokens it has. */
 static inline uint32_t bundle_unit(const problem *p, const bundle *b, uint32_t first) {

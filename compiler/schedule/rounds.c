@@ -9,8 +9,8 @@
  * Cost: O(units log Delta + rounds).
  *
  * OUT has two parts. Units all of whose blocks are done before the pass's last stage move beside that stage, the others
- * after it. The output of a block is done after its last visit, or when its home finishes it, or when it came home whole;
- * its gradients when the last of them is in.
+ * after it. The output of a block is done after its last visit, or when its home finishes it, or when it came home
+ * whole; its gradients when the last of them is in.
  */
 #include "compiler/schedule/rounds.h"
 
@@ -79,8 +79,8 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     return FCP_OK;
 }
 
-/* Colours units of bundles. If they are all there are, the colours are those of IN in any pass, since the same pairs meet:
- * turned round, the edges of a colour still share no point. */
+/* Colours units of bundles. If they are all there are, the colours are those of IN in any pass, since the same pairs
+ * meet: turned round, the edges of a colour still share no point. */
 static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, base = b->next;
@@ -118,7 +118,8 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
     const hop *x = &b->t->hops[f];
     const slots *places = b->slots;
     if (cls == x->cls)
-        return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->src, .dst = x->dst,
+        return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->src,
+                      .dst = x->dst,
                       .from = x->parent == FCP_NONE ? places->home_slot[x->block] : places->held[x->parent],
                       .to = places->held[f]};
     return (move){.block = x->block, .ref = f, .cls = (uint8_t)cls, .fabric = x->fabric, .src = x->dst, .dst = x->src,

@@ -11,9 +11,9 @@
  * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already: the
  *    holder for which (bytes sent + depth x bytes) is least. Each hop that is relayed waits for the one before, so
  *    depth has its price.
- * 3. By which rank of its node the source sends: by itself, until it has sent as much as a rank of the busiest node must,
- *    if that node's ranks share what it sends; then by the rank that has sent least, after a local hop. Not on rails,
- *    where that would leave the rail.
+ * 3. By which rank of its node the source sends: by itself, until it has sent as much as a rank of the busiest node
+ *    must, if that node's ranks share what it sends; then by the rank that has sent least, after a local hop. Not on
+ *    rails, where that would leave the rail.
  *
  * Wants with most nodes come first, so that the others can even out what those leave.
  */

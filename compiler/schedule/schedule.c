@@ -8,31 +8,30 @@
  * Keeps: independent units take exactly Delta rounds on each fabric.
  * Cost: that of the colouring (colour.c), then linear; of levelling, units times the full stages that each passes over.
  *
- * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i /
- * coalesce. What arrives in stage s is computed in stage s (or, where tiles run anywhere, perhaps later), beside the rounds
- * of later stages. A forward may leave one
- * stage after the hop that it passes on. A return may leave `buffers` stages after the last stage that added to it:
- * its launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one
- * stage after it came.
+ * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i / coalesce.
+ * What arrives in stage s is computed in stage s (or, where tiles run anywhere, perhaps later), beside the rounds of
+ * later stages. A forward may leave one stage after the hop that it passes on. A return may leave `buffers` stages
+ * after the last stage that added to it: its launch then waits for nothing that it would not wait for anyway. A whole
+ * result that is passed on may leave one stage after it came.
  *
- * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are dependent,
- * and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has another rank
- * that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its ends has
- * `coalesce` units on its fabric, nor half as many dependent ones.
+ * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
+ * dependent, and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has
+ * another rank that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its
+ * ends has `coalesce` units on its fabric, nor half as many dependent ones.
  *
  * Order of rounds. A colouring may be put in any order. On each fabric those rounds go first that bring what most work
  * needs, forwards included. So work that could run finds its data early, and what must travel home is done early.
  *
- * Local work: tiles that need nothing remote. A Q block that also has other tiles at the rank does them in its first visit
- * there, which costs no further visit. Q blocks without others fill the rank's stages to an even
- * load: stage 0 first, to hide the first rounds and the reshuffle; then the last stage, if results must be reshuffled
- * back; then the lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at
- * the price of a visit.
+ * Local work: tiles that need nothing remote. A Q block that also has other tiles at the rank does them in its first
+ * visit there, which costs no further visit. Q blocks without others fill the rank's stages to an even load: stage 0
+ * first, to hide the first rounds and the reshuffle; then the last stage, if results must be reshuffled back; then the
+ * lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at the price of a
+ * visit.
  *
- * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a rank
- * that has half of its work in one stage delays all. So a tile waits for a stage in which the rank has less than its share,
- * those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage. `buffers` stages
- * follow the last arrival, which local tiles fill: they hide the returns.
+ * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a
+ * rank that has half of its work in one stage delays all. So a tile waits for a stage in which the rank has less than
+ * its share, those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage.
+ * `buffers` stages follow the last arrival, which local tiles fill: they hide the returns.
  */
 #include "compiler/schedule/schedule.h"
 
@@ -279,8 +278,8 @@ static void fill_stages(const builder *b, bench *here, uint64_t share) {
         }
 }
 
-/* All run at home: adds up the work that has its stage already; returns all work. Local tiles get the stage of the row's
- * first visit. */
+/* All run at home: adds up the work that has its stage already; returns all work. Local tiles get the stage of the
+ * row's first visit. */
 static uint64_t load_at_home(const builder *b, bench *here) {
     const uint32_t *hop_of = b->t->tile_kv;
     const uint64_t *pairs = b->p->tile_pairs;
@@ -320,8 +319,9 @@ static uint32_t stage_with_room(const builder *b, bench *here, uint32_t s, uint6
     return at;
 }
 
-/* Tiles run anywhere: the same, and stages for the tiles whose KV comes from elsewhere. A tile waits for a stage with room,
- * from that in which its Q and KV are there. Rows from elsewhere choose first, since somebody waits for their results. */
+/* Tiles run anywhere: the same, and stages for the tiles whose KV comes from elsewhere. A tile waits for a stage with
+ * room, from that in which its Q and KV are there. Rows from elsewhere choose first, since somebody waits for their
+ * results. */
 static uint64_t load_anywhere(const builder *b, bench *here) {
     const uint32_t *hop_of = b->t->tile_kv;
     const uint64_t *pairs = b->p->tile_pairs;
@@ -496,7 +496,8 @@ static fcp_code open_visits(builder *b, bench *here, size_t rows) {
     out->visit_hop = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->home_first = ARENA_NEW(b->work, uint32_t, blocks);
     out->home_last = ARENA_ZNEW(b->work, uint32_t, blocks);
-    if (!list || !start || !here->stage_of || !here->next || !out->visit_hop || !out->home_first || !out->home_last) return FCP_E_NO_MEMORY;
+    if (!list || !start || !here->stage_of || !here->next || !out->visit_hop || !out->home_first || !out->home_last)
+        return FCP_E_NO_MEMORY;
     memset(out->home_first, 0xff, blocks * sizeof *out->home_first);
     if (!group_by(b->where->exec, sizeof *b->where->exec, tiles, ranks, start, list, b->x->stop))
         return FCP_E_INTERRUPTED;
@@ -595,8 +596,8 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     return FCP_OK;
 }
 
-/* What visits are the ends of, where several ranks compute a block: none of them is the last, and none the first where a
- * partial result from elsewhere came before. Also when the homes finish their blocks. */
+/* What visits are the ends of, where several ranks compute a block: none of them is the last, and none the first where
+ * a partial result from elsewhere came before. Also when the homes finish their blocks. */
 static fcp_code mark_partials(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;

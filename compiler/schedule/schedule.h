@@ -22,10 +22,12 @@ typedef struct pass_schedule {
     uint32_t in, out, independent, dependent; /* how many rounds of each kind */
 } pass_schedule;
 
-/* When what was made of a hop's block goes back along it, in one pass. Both are NULL if nothing goes back in the pass. */
+/* When what was made of a hop's block goes back along it, in one pass. Both are NULL if nothing goes back in the
+ * pass. */
 typedef struct returns {
     uint32_t *first, *last; /* per hop: the stages in which its first and its last unit leave, and arrive */
-    /* Where dependent units are levelled: the stages of hop h's units are unit_stage[start[h]], and so on. Else NULL. */
+    /* Where dependent units are levelled: the stages of hop h's units are unit_stage[start[h]], and so on. Else
+     * NULL. */
     uint32_t *start, *unit_stage;
 } returns;
 
@@ -40,8 +42,10 @@ typedef struct schedule {
     uint32_t *use_first, *use_last;     /* in which the first and the last tile that needs it runs; none: FCP_NONE, 0 */
     returns back[FCP_PASSES];
     /* Where tiles run away from home; else NULL. */
-    uint32_t *home_first, *home_last;   /* per Q block: the stages of its first and its last visit at home; none: likewise */
-    uint32_t *finish;                   /* per Q block with partials: the stage in which its home finishes it, forward */
+    /* per Q block: the stages of its first and its last visit at home; none: likewise */
+    uint32_t *home_first, *home_last;
+    /* per Q block with partials: the stage in which its home finishes it, forward */
+    uint32_t *finish;
     uint32_t *visit_hop;                /* per visit: the hop that brings its Q, or FCP_NONE */
     /* tiles in the order of execution: by rank, stage (in stage 0 what needs no reshuffle comes first), Q block, KV
      * block */

@@ -11,14 +11,14 @@
  *   KV, Q  begins in the stage in which its first unit arrives. The launch of stage s waits for the computing of stage
  *          s - buffers. So what is read last in stage u may be overwritten by launches of stage u + buffers. What is
  *          sent last in stage f may be overwritten by launches of f + 1, because a queue is in order.
- *   DKV,   An accumulator lives from the first stage that adds to it until after the stage in which its last unit leaves,
- *   DQ     or until ROUND empties it. What lands lives from its first unit's arrival until it is added, in
- *          the stage of its last unit; + buffers is safe. Computing of stage s comes after the launches of stage s, so
+ *   DKV,   An accumulator lives from the first stage that adds to it until after the stage in which its last unit
+ *   DQ     leaves, or until ROUND empties it. What lands lives from its first unit's arrival until it is added, in the
+ *          stage of its last unit; + buffers is safe. Computing of stage s comes after the launches of stage s, so
  *          births by computing are no earlier than births by arrival.
- *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit, until
- *          its home has finished it, or until its last unit has left. What lands: as above.
- *          Where partials land, a slot that computing empties in stage u is free from u + buffers on; elsewhere only computing
- *          takes slots of STATE and DQ, and u + 1 will do.
+ *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit,
+ *          until its home has finished it, or until its last unit has left. What lands: as above.
+ *          Where partials land, a slot that computing empties in stage u is free from u + buffers on; elsewhere only
+ *          computing takes slots of STATE and DQ, and u + 1 will do.
  *   O, DQW lives from the last visit, or from the arrival at a rank that passes it on, until its last unit has left.
  */
 #include "compiler/schedule/slots.h"
@@ -132,7 +132,8 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     back_slots *places = &b->out->back[FCP_BACKWARD];
     size_t room = 2 * (size_t)(end - first) + 1;
     life *lives = ARENA_NEW(&b->x->scratch, life, room);
-    uint32_t *life_of = cls == FCP_DQ ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; DKV: hop f's is f */
+    uint32_t *life_of =
+        cls == FCP_DQ ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; DKV: hop f's is f */
     uint32_t n = 0;
     if (!lives || (cls == FCP_DQ && !life_of)) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < end; f++) {

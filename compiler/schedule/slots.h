@@ -18,7 +18,8 @@ typedef struct slots {
     back_slots back[FCP_PASSES];
     /* Where tiles run away from home; else NULL. */
     uint32_t *whole_dq;   /* per hop: at dst of a whole block's last hop, where its dQ adds up before it is rounded */
-    uint32_t *home_state; /* per block with partials: at home, the state of its visits and of what comes; forward only */
+    /* forward, per block with partials: at home, the state of its visits and of what comes */
+    uint32_t *home_state;
     uint32_t *count[FCP_CLASSES]; /* per rank: how many transient slots of a class it needs */
 } slots;
 

@@ -1,10 +1,11 @@
 /* traffic.c: decides which blocks travel to which ranks, and by which way.
  *
  * Requires: a problem with its tiles; a placement.
- * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one hop that brings
- *     the block there; likewise for every Q block. The hops of a block are a tree. Without a way of the placement's own, a
- *     block crosses to another node once, to a representative there, which passes it on to the others inside the node.
- *     Where work moves and the program allows relays, routes.c finds the ways of all blocks together.
+ * Gives: for every KV block and every rank, other than its home, that computes a tile on it: exactly one hop that
+ *     brings the block there; likewise for every Q block. The hops of a block are a tree. Without a way of the
+ *     placement's own, a block crosses to another node once, to a representative there, which passes it on to the
+ *     others inside the node. Where work moves and the program allows relays, routes.c finds the ways of all blocks
+ *     together.
  * Cost: O(tiles + hops + blocks + ranks); with relays that of routes.c.
  *
  * Example: block 5 is at home on node 0 and read by ranks 8, 9 and 12 of node 1. It crosses `net` once, say to rank 9,
@@ -14,8 +15,8 @@
  * equals the lowest rank. On rails: the rank with the home's own index in its node, whether it reads the block or
  * not, so that nothing leaves its rail.
  *
- * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early, so
- * a tile away from its Q block's home counts half as much again, and double if its result is a partial one.
+ * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early,
+ * so a tile away from its Q block's home counts half as much again, and double if its result is a partial one.
  */
 #include "compiler/schedule/traffic.h"
 
@@ -153,8 +154,8 @@ static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint
 
 /* The hops of a block, which `count` tiles need: tile[0], tile[1], and so on; or, without such a list, the tiles from
  * `first` on. by_tile gets the hop of each. */
-static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint32_t *tile, uint32_t first, uint32_t count,
-                            uint32_t *by_tile) {
+static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint32_t *tile, uint32_t first,
+                            uint32_t count, uint32_t *by_tile) {
     uint32_t home = s->where->home[block], readers = find_readers(s, home, tile, first, count);
     if (readers) {
         const need n = {block, home, readers, cls, s->p->blocks[block].tokens * s->bytes[cls], s->readers, s->work};
@@ -192,7 +193,8 @@ static fcp_code sort_results(state *s) {
 static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *tile, const fcp_problem *facts) {
     const problem *p = s->p;
     const struct fcpc_program *g = p->program;
-    const uint64_t back[2] = {fcp_class_bytes(facts, FCP_O, FCP_FORWARD), fcp_class_bytes(facts, FCP_STATE, FCP_FORWARD)};
+    const uint64_t back[2] = {fcp_class_bytes(facts, FCP_O, FCP_FORWARD),
+                              fcp_class_bytes(facts, FCP_STATE, FCP_FORWARD)};
     size_t room = 0, readers_room = 0;
     uint32_t wants = 0, count = 0, *readers = NULL;
     route_want *want = NULL;
@@ -205,8 +207,9 @@ static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *til
             if (!found) continue;
             if (wants == room && !(want = arena_grow(&s->x->scratch, want, wants, &room, sizeof *want)))
                 return FCP_E_NO_MEMORY;
-            want[wants++] = (route_want){home, count, found, p->blocks[b].tokens * s->bytes[cls],
-                                         cls == FCP_Q ? p->blocks[b].tokens * back[s->out->results[b] == RESULT_PARTIAL] : 0};
+            want[wants++] =
+                (route_want){home, count, found, p->blocks[b].tokens * s->bytes[cls],
+                             cls == FCP_Q ? p->blocks[b].tokens * back[s->out->results[b] == RESULT_PARTIAL] : 0};
             for (uint32_t i = 0; i < found; i++) {
                 if (count == readers_room &&
                     !(readers = arena_grow(&s->x->scratch, readers, count, &readers_room, sizeof *readers)))
@@ -217,7 +220,8 @@ static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *til
             }
         }
     const routes_input in = {.ranks = p->ranks, .gpus = g->gpus, .rail = g->topology == FCP_RAIL, .relay = true,
-                             .spread = true, .wants = want, .want_count = wants, .readers = readers, .stop = s->x->stop};
+                             .spread = true, .wants = want, .want_count = wants, .readers = readers,
+                             .stop = s->x->stop};
     s->relayed = ARENA_NEW(&s->x->scratch, routes, 1);
     return s->relayed ? routes_find(&in, &s->x->scratch, &s->x->scratch, s->relayed) : FCP_E_NO_MEMORY;
 }
@@ -268,8 +272,8 @@ fcp_code traffic_build(planning *x) {
             if (bytes > s.bytes[cls]) s.bytes[cls] = bytes;
         }
 
-    /* at most one hop per tile that is not at its KV block's home, and on rails one more for each of their nodes; ways of
-     * the placement's own, and those of Q, may need more */
+    /* at most one hop per tile that is not at its KV block's home, and on rails one more for each of their nodes; ways
+     * of the placement's own, and those of Q, may need more */
     for (uint32_t t = 0; t < tiles; t++) s.room += placement_exec(where, t) != where->home[p->tile_k[t]];
     if (p->program->topology == FCP_RAIL) s.room *= 2;
     out->hops = ARENA_NEW(&x->work, hop, s.room + 1);

@@ -22,8 +22,8 @@ typedef enum result_kind {
 } result_kind;
 
 typedef struct traffic {
-    /* The hops of a block are a tree, whose root is its home. KV: hops[0] to hops[keys - 1], by block; then Q, by block. A
-     * parent comes before its children. */
+    /* The hops of a block are a tree, whose root is its home. KV: hops[0] to hops[keys - 1], by block; then Q, by
+     * block. A parent comes before its children. */
     hop *hops;
     uint32_t count, keys;
     uint32_t *tile_kv; /* per tile: the hop that brings its KV; FCP_NONE: the KV is at home where the tile runs */

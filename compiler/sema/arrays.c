@@ -77,7 +77,8 @@ static void check_range(sema *s, array_decl *a, const expr *v) {
     int64_t from, to;
     a->wrong = true;
     if (v->kind != EXPR_RANGE) {
-        diag_error(s->d, FCP_E_TYPE, v->at, "range takes the least value and one more than the greatest: range = 0..4096");
+        diag_error(s->d, FCP_E_TYPE, v->at,
+                   "range takes the least value and one more than the greatest: range = 0..4096");
         return;
     }
     if (!sema_eval_constant(s, v->a, "range", &from) || !sema_eval_constant(s, v->b, "range", &to)) return;

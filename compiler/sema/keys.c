@@ -504,12 +504,14 @@ static void check_layout(sema *s, const sema_keys *k) {
         const char *name = fcp_layout_names[which];
         int64_t v;
         if (p->layout == FCP_LAYOUT_PLANNED) {
-            diag_error(s->d, FCP_E_ARGUMENT, a->name ? a->name_at : a->value->at, "layout 'planned' takes no arguments");
+            diag_error(s->d, FCP_E_ARGUMENT, a->name ? a->name_at : a->value->at,
+                       "layout 'planned' takes no arguments");
             diag_hint(s->d, "contiguous and zigzag may be made in groups of ranks: contiguous(group = 8)");
             return;
         }
         if (!a->name || strcmp(a->name, "group")) {
-            if (a->name) diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "layout '%s' has no parameter '%s'", name, a->name);
+            if (a->name)
+                diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "layout '%s' has no parameter '%s'", name, a->name);
             else diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "layouts take named arguments");
             diag_hint(s->d, "%s(group = 8)", name);
             continue;

@@ -297,8 +297,9 @@ static bool eval_list(sema *s, const expr *value, lengths *out) {
 static bool eval_part(sema *s, const expr *e, lengths *out) {
     if (e->kind != EXPR_ON) {
         diag_error(s->d, FCP_E_LENGTHS, e->at, "which ranks hold these?");
-        diag_hint(s->d, "lengths = file(\"a.lengths\") on 0..32, file(\"b.lengths\") on 32..64; or one list in brackets "
-                        "for all");
+        diag_hint(s->d,
+                  "lengths = file(\"a.lengths\") on 0..32, file(\"b.lengths\") on 32..64; or one list in brackets "
+                  "for all");
         return false;
     }
     const uint32_t ranks = s->out->nodes * s->out->gpus;

@@ -22,13 +22,13 @@ enum { REF_NONE, REF_VAR, REF_PARAM, REF_DEF_PARAM, REF_DEF, REF_MASK, REF_SCORE
        REF_WRONG };
 typedef enum mask_kind { KIND_ANY, KIND_MASK, KIND_SCORE } mask_kind;
 
-/* Declares the names of the program's masks, and of their parameters and definitions; reports doubles. False: no memory.
- * Those of the prelude are declared as they are read. */
+/* Declares the names of the program's masks, and of their parameters and definitions; reports doubles. False: no
+ * memory. Those of the prelude are declared as they are read. */
 bool sema_declare_masks(sema *s);
 const symbol *sema_find_symbol(const sema *s, const void *scope, const char *name); /* NULL: none */
 mask *sema_own_mask(const sema *s, const char *name); /* of the program; NULL: none */
-/* The prelude's mask or score of that name and kind; NULL: there is none, or no memory, reported. A copy is a tree of its
- * own, whose inner names are not declared. */
+/* The prelude's mask or score of that name and kind; NULL: there is none, or no memory, reported. A copy is a tree of
+ * its own, whose inner names are not declared. */
 mask *sema_given_mask(sema *s, const char *name);
 mask *sema_copy_given(sema *s, const char *name, mask_kind kind);
 /* The mask or score of that name: of this kind if there is one, and the program's before the prelude's. */

@@ -98,8 +98,8 @@ struct fcpc_program {
     mc_code check;
     const span *check_spans;
     const double *sink; /* per query head, or NULL */
-    /* The calls exact(a, b) that mask and score make. The node at such a place divides a by (if a % b == 0 then b else 0):
-     * where it divides by zero, a is not a multiple of b. */
+    /* The calls exact(a, b) that mask and score make. The node at such a place divides a by (if a % b == 0 then b else
+     * 0): where it divides by zero, a is not a multiple of b. */
     span *exact;
     uint32_t exact_count;
 

@@ -166,6 +166,14 @@ static void add_cost(facts *f, const show_model *m) {
         "%s between ranks, %s of it between nodes; the busiest sender has %.2f x the mean, the busiest receiver %.2f x",
         summary_number(f->number[0], (double)s->bytes_total, "B"),
         summary_number(f->number[1], (double)s->bytes_inter_node, "B"), x.send_max_over_mean, x.recv_max_over_mean);
+    if (m->moves.tiles)
+        add_fact(f, "moved work",
+            "%.1f %% of the pairs, in %s of %s tiles, are computed away from the rank that owns their queries; for that "
+            "%s of Q and O travel%s%s%s",
+            100 * (double)m->moves.pairs / (double)s->pairs, show_count(f->number[0], m->moves.tiles),
+            show_count(f->number[1], s->tiles), summary_number(f->number[2], (double)s->bytes_moved, "B"),
+            backward ? ", and " : "",
+            backward ? summary_number(f->number[3], (double)s->backward_bytes_moved, "B") : "", backward ? " backward" : "");
     add_fact(f, "rounds",
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
         s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));

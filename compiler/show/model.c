@@ -44,6 +44,11 @@ uint32_t show_level(const show_model *m, const show_grid *g, uint32_t row, uint3
     return show_share(pairs, area, levels);
 }
 
+uint32_t show_moved_to(const show_grid *g, uint32_t row, uint32_t col) {
+    const size_t at = (size_t)row * g->cols + col;
+    return g->moved && g->moved[at] > g->pairs[at] / 2 ? g->moved_to[at] : FCP_NONE;
+}
+
 const show_stretch *show_stretch_at(const show_grid *g, fcp_side side, uint64_t token) {
     uint32_t low = 0, high = g->stretch_count[side];
     while (high - low > 1) {
@@ -145,6 +150,29 @@ static fcp_code choose_sequences(const fcp_plan *plan, uint32_t most, arena *mem
     return FCP_OK;
 }
 
+/* --- who computes what ------------------------------------------------------------------------------------------- */
+
+fcp_code show_moves_find(const fcp_plan *plan, arena *memory, show_moves *out) {
+    const fcp_pass pass = plan->problem->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD;
+    uint32_t *ranks = ARENA_NEW(memory, uint32_t, plan->tiles_count + 1);
+    if (!ranks) return FCP_E_NO_MEMORY;
+    *out = (show_moves){.tile_rank = ranks};
+    for (uint64_t t = 0; t < plan->tiles_count; t++) ranks[t] = plan->blocks[plan->tiles[t].q_block].home;
+    for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
+        for (uint32_t i = s->first; i < s->first + s->count; i++) {
+            const fcp_instr *in = &plan->instrs[i];
+            if (in->op != FCP_OP_ATTEND) continue;
+            for (uint32_t v = in->a; v < in->a + in->b; v++)
+                for (uint32_t t = plan->visits[v].first_tile; t < plan->visits[v].first_tile + plan->visits[v].tiles; t++)
+                    ranks[t] = rank;
+        }
+    }
+    for (uint64_t t = 0; t < plan->tiles_count; t++)
+        if (ranks[t] != plan->blocks[plan->tiles[t].q_block].home) out->tiles++, out->pairs += plan->tiles[t].pairs;
+    return FCP_OK;
+}
+
 /* --- grids ------------------------------------------------------------------------------------------------------- */
 
 static int by_start(const void *a, const void *b) {
@@ -207,8 +235,8 @@ static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g
 }
 
 /* Lists a grid's stretches, and makes a table of counts that are 0. */
-static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, arena *memory, show_grid *g, uint8_t *grid_of,
-                           uint64_t *first_cell, uint8_t number) {
+static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, const show_moves *moves, arena *memory, show_grid *g,
+                           uint8_t *grid_of, uint64_t *first_cell, uint8_t number) {
     for (int side = 0; side < FCP_SIDES; side++) {
         fcp_code code = list_stretches(plan, memory, g, (fcp_side)side, grid_of, first_cell, number);
         if (code) return code;
@@ -226,6 +254,12 @@ static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, arena 
     g->col_cut = ARENA_ZNEW(memory, uint64_t, (size_t)g->cols + 1);
     g->pairs = ARENA_ZNEW(memory, uint64_t, (size_t)g->rows * g->cols);
     if (!g->row_cut || !g->col_cut || !g->pairs) return FCP_E_NO_MEMORY;
+    if (moves->tiles) {
+        g->moved = ARENA_ZNEW(memory, uint64_t, (size_t)g->rows * g->cols);
+        g->moved_to = ARENA_NEW(memory, uint32_t, (size_t)g->rows * g->cols);
+        if (!g->moved || !g->moved_to) return FCP_E_NO_MEMORY;
+        for (size_t i = 0; i < (size_t)g->rows * g->cols; i++) g->moved_to[i] = FCP_NONE;
+    }
     fill_cuts(g, FCP_QUERIES, g->row_group, g->rows, g->row_cut);
     fill_cuts(g, FCP_KEYS, g->col_group, g->cols, g->col_cut);
     return FCP_OK;
@@ -238,8 +272,17 @@ static uint64_t extent(uint32_t length, uint32_t at, uint32_t count) {
     return end > begin ? end - begin : 0;
 }
 
+/* Adds pairs to a cell of the grid. moved_to: the rank that computes them away from their queries' home, or FCP_NONE. */
+static void add_pairs(show_grid *g, uint64_t row, uint64_t col, uint64_t pairs, uint32_t moved_to) {
+    const size_t at = (size_t)row * g->cols + col;
+    g->pairs[at] += pairs;
+    if (moved_to == FCP_NONE || !pairs) return;
+    g->moved[at] += pairs;
+    if (moved_to < g->moved_to[at]) g->moved_to[at] = moved_to;
+}
+
 static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, const fcp_part *part,
-                     const uint64_t *first_cell) {
+                     const uint64_t *first_cell, uint32_t moved_to) {
     const fcp_shape_rec *shape = &plan->shapes[part->shape];
     const fcp_run *runs = plan->runs + shape->first_run;
     uint32_t q_length = plan->pieces[part->q_piece].length, k_length = plan->pieces[part->k_piece].length;
@@ -253,7 +296,6 @@ static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, co
     for (uint32_t i = 0; i < shape->runs; i++) {
         uint64_t row = first_cell[part->q_piece] + runs[i].row;
         uint64_t height = extent(q_length, runs[i].row, 1);
-        uint64_t *to = g->pairs + (size_t)(row / g->row_group) * g->cols;
         for (uint32_t at = 0; at < runs[i].count;) { /* by groups of columns */
             uint64_t cell = first_cell[part->k_piece] + runs[i].col + at;
             uint64_t group = cell / g->col_group, next = (group + 1) * g->col_group;
@@ -261,11 +303,11 @@ static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, co
             uint64_t area = height * extent(k_length, runs[i].col + at, count);
             at += count;
             if (runs[i].cls == FCP_CELL_FULL) {
-                to[group] += area * m->pair_heads;
+                add_pairs(g, row / g->row_group, group, area * m->pair_heads, moved_to);
             } else {
                 done += area;
                 uint64_t until = (uint64_t)((unsigned __int128)rest * done / partial);
-                to[group] += until - given;
+                add_pairs(g, row / g->row_group, group, until - given, moved_to);
                 given = until;
             }
         }
@@ -277,13 +319,18 @@ static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena 
     uint64_t *first_cell = ARENA_ZNEW(memory, uint64_t, plan->pieces_count + 1);
     if (!grid_of || !first_cell) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < out->grid_count; i++) {
-        fcp_code code = start_grid(plan, scale, memory, &out->grids[i], grid_of, first_cell, (uint8_t)(i + 1));
+        fcp_code code = start_grid(plan, scale, &out->moves, memory, &out->grids[i], grid_of, first_cell, (uint8_t)(i + 1));
         if (code) return code;
     }
-    for (uint64_t i = 0; i < plan->parts_count; i++) {
-        uint8_t grid = grid_of[plan->parts[i].q_piece];
-        if (grid && grid == grid_of[plan->parts[i].k_piece])
-            add_part(plan, out, &out->grids[grid - 1], &plan->parts[i], first_cell);
+    for (uint64_t t = 0; t < plan->tiles_count; t++) {
+        const fcp_tile *tile = &plan->tiles[t];
+        const uint32_t rank = out->moves.tile_rank[t];
+        for (uint32_t i = tile->first_part; i < tile->first_part + tile->parts; i++) {
+            uint8_t grid = grid_of[plan->parts[i].q_piece];
+            if (grid && grid == grid_of[plan->parts[i].k_piece])
+                add_part(plan, out, &out->grids[grid - 1], &plan->parts[i], first_cell,
+                         rank == plan->blocks[tile->q_block].home ? FCP_NONE : rank);
+        }
     }
     return FCP_OK;
 }
@@ -430,6 +477,12 @@ static fcp_code fill_ranks(const fcp_plan *plan, const show_scale *scale, arena 
         out->ranks[plan->blocks[b].home].tokens += plan->blocks[b].tokens;
         out->ranks[plan->blocks[b].home].blocks++;
     }
+    for (uint64_t t = 0; t < plan->tiles_count; t++) {
+        const uint32_t home = plan->blocks[plan->tiles[t].q_block].home, rank = out->moves.tile_rank[t];
+        if (rank == home) continue;
+        out->ranks[home].gives += plan->tiles[t].pairs;
+        out->ranks[rank].takes += plan->tiles[t].pairs;
+    }
     fill_streams(out);
     fill_rounds(out);
     sort_by_work(out, out->by_work, spare, ranks);
@@ -477,7 +530,8 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
     *out = (show_model){.plan = plan,
                         .pass = p->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD,
                         .pair_heads = p->mask_uses & MC_USES_H ? p->heads : 1};
-    fcp_code code = choose_sequences(plan, min_u32(scale->grids, SHOW_GRIDS), memory, out);
+    fcp_code code = show_moves_find(plan, memory, &out->moves);
+    if (!code) code = choose_sequences(plan, min_u32(scale->grids, SHOW_GRIDS), memory, out);
     if (!code) code = fill_grids(plan, scale, memory, out);
     if (!code) code = fill_ranks(plan, scale, memory, out);
     out->mask = "?";

@@ -34,16 +34,30 @@ typedef struct show_grid {
     uint32_t rows, cols;
     uint64_t *row_cut, *col_cut;
     uint64_t *pairs; /* rows x cols */
+    /* where work moves (else NULL), rows x cols: the pairs that another rank computes than their queries' home, and the
+     * lowest of those ranks */
+    uint64_t *moved;
+    uint32_t *moved_to;
     show_stretch *stretches[FCP_SIDES];
     uint32_t stretch_count[FCP_SIDES];
 } show_grid;
+/* The rank that computes a cell of the grid, if most of the cell's pairs are computed away from their queries' home; else
+ * FCP_NONE. */
+uint32_t show_moved_to(const show_grid *g, uint32_t row, uint32_t col);
 /* Whether rows and columns stand for the same tokens. */
 static inline bool show_square(const show_grid *g) { return g->queries == g->length; }
 
-/* Figures of one rank in the pass that is drawn. sent and received are bytes of KV and of partial results;
- * reshuffled is apart. */
+/* Work that is done away from its queries' home. */
+typedef struct show_moves {
+    uint64_t tiles, pairs;
+    const uint32_t *tile_rank; /* per tile: who computes it */
+} show_moves;
+fcp_code show_moves_find(const fcp_plan *plan, arena *memory, show_moves *out);
+
+/* Figures of one rank in the pass that is drawn. sent and received are bytes of Q and KV and of results on their way
+ * home; reshuffled is apart. gives: pairs of its queries that others compute; takes: pairs that it computes for others. */
 typedef struct show_rank {
-    uint64_t tokens, blocks, pairs, sent, received, reshuffled;
+    uint64_t tokens, blocks, pairs, sent, received, reshuffled, gives, takes;
 } show_rank;
 
 /* One stage of all ranks, or several stages together. Bytes are counted at the receiver only. */
@@ -64,6 +78,7 @@ typedef struct show_model {
     const fcp_plan *plan;
     fcp_pass pass;       /* the one that is drawn: forward, if the plan has it */
     uint32_t pair_heads; /* how many heads a pair is counted for: 1, or all if the mask names h */
+    show_moves moves;
     show_grid grids[SHOW_GRIDS];
     uint32_t grid_count;
     show_rank *ranks;
@@ -110,7 +125,7 @@ enum { SHOW_LENGTH = 80 };
 const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
 
 /* facts.c: what the plan is for and what it costs: a label and a sentence each. Returns how many. */
-enum { SHOW_FACTS = 18, SHOW_SENTENCE = 512 };
+enum { SHOW_FACTS = 19, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
     bool cost; /* it tells what the plan costs; else what the plan is for */

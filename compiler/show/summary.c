@@ -29,7 +29,7 @@ summary_figures summary_derive(const fcp_plan *plan) {
         .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens),
         .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens),
     };
-    if (f.compute_floor < 1) f.compute_floor = 1;
+    if (f.compute_floor < 1 || s->bytes_moved || s->backward_bytes_moved) f.compute_floor = 1; /* blocks are divided */
     return f;
 }
 
@@ -67,23 +67,29 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_double(j, "tokens_max_over_mean", f.tokens_max_over_mean);
     json_double(j, "key_tokens_max_over_mean", f.key_tokens_max_over_mean);
     json_u64(j, "bytes_total", s->bytes_total);
+    json_u64(j, "bytes_moved", s->bytes_moved);
+    json_u64(j, "bytes_lower_bound", times->bytes_lower_bound);
     json_u64(j, "bytes_inter_node", s->bytes_inter_node);
     json_u64(j, "bytes_reshuffle", s->bytes_reshuffle);
     json_u64(j, "rounds", s->rounds);
     json_u64(j, "rounds_lower_bound", s->rounds_lower_bound);
     json_u64(j, "rounds_dependent", s->rounds_dependent);
+    json_u64(j, "rounds_bound", s->rounds_bound);
     json_u64(j, "rounds_reshuffle", s->rounds_reshuffle);
     json_u64(j, "stages", s->stages);
     json_u64(j, "slots_max", s->slots_max);
     json_u64(j, "state_bytes", s->state_bytes);
     json_u64(j, "memory_peak_bytes", s->memory_peak_bytes);
     json_u64(j, "backward_bytes_total", s->backward_bytes_total);
+    json_u64(j, "backward_bytes_moved", s->backward_bytes_moved);
     json_u64(j, "backward_bytes_inter_node", s->backward_bytes_inter_node);
     json_u64(j, "backward_rounds", s->backward_rounds);
     json_u64(j, "backward_rounds_dependent", s->backward_rounds_dependent);
+    json_u64(j, "backward_rounds_bound", s->backward_rounds_bound);
     json_u64(j, "backward_rounds_reshuffle", s->backward_rounds_reshuffle);
     json_u64(j, "backward_stages", s->backward_stages);
     json_u64(j, "backward_slots_max", s->backward_slots_max);
+    json_u64(j, "peers_max", s->peers_max);
     json_u64(j, "plan_bytes", plan->file_size);
     json_object(j, "seconds");
     json_double(j, "parse", times->parse);
@@ -136,11 +142,18 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], (double)s->pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
-    text_printf(out, "  traffic %s, %s between nodes, reshuffle %s; %" PRIu64 " rounds (bound %" PRIu64 ") + %" PRIu64
-         " dependent; send max/mean %.3f, receive %.3f\n",
-         summary_number(n[0], (double)s->bytes_total, "B"), summary_number(n[1], (double)s->bytes_inter_node, "B"),
-         summary_number(n[2], (double)s->bytes_reshuffle, "B"), s->rounds, s->rounds_lower_bound, s->rounds_dependent,
-         f.send_max_over_mean, f.recv_max_over_mean);
+    char of_q[64] = "", least[64] = "", both[64] = ""; /* empty where no work moves */
+    if (s->bytes_moved) {
+        snprintf(of_q, sizeof of_q, " (Q and O %s", summary_number(n[0], (double)s->bytes_moved, "B"));
+        snprintf(both, sizeof both, " (bound %" PRIu64 " in all)", s->rounds_bound);
+        if (times->bytes_lower_bound)
+            snprintf(least, sizeof least, ", bound %s", summary_number(n[0], (double)times->bytes_lower_bound, "B"));
+    }
+    text_printf(out, "  traffic %s%s%s%s, %s between nodes, reshuffle %s; %" PRIu64 " rounds (bound %" PRIu64 ") + %" PRIu64
+         " dependent%s; send max/mean %.3f, receive %.3f\n",
+         summary_number(n[0], (double)s->bytes_total, "B"), of_q, least, *of_q ? ")" : "",
+         summary_number(n[1], (double)s->bytes_inter_node, "B"), summary_number(n[2], (double)s->bytes_reshuffle, "B"),
+         s->rounds, s->rounds_lower_bound, s->rounds_dependent, both, f.send_max_over_mean, f.recv_max_over_mean);
     char balance[64];
     if (split) snprintf(balance, sizeof balance, "queries max/mean %.4f, keys %.4f", f.tokens_max_over_mean,
                         f.key_tokens_max_over_mean);

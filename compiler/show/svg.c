@@ -202,6 +202,26 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
     }
 }
 
+/* Marks what is computed away from its queries' home: a bar through the cells, in the colour of the rank that computes. */
+static void draw_moved(pen *p, const show_grid *g, int x, int y, int side) {
+    for (uint32_t row = 0; row < g->rows; row++) {
+        int top = cut_at(g, g->row_cut, row, side), high = cut_at(g, g->row_cut, row + 1, side) - top;
+        for (uint32_t col = 0, end; col < g->cols; col = end) {
+            const uint32_t rank = show_moved_to(g, row, col);
+            for (end = col + 1; end < g->cols && show_moved_to(g, row, end) == rank;) end++;
+            if (rank == FCP_NONE) continue;
+            char title[160];
+            snprintf(title, sizeof title,
+                     "queries %" PRId64 "..%" PRId64 ", keys %" PRIu64 "..%" PRIu64 ": computed by rank %" PRIu32
+                     ", which does not own the queries",
+                     g->q_first + (int64_t)g->row_cut[row], g->q_first + (int64_t)g->row_cut[row + 1], g->col_cut[col],
+                     g->col_cut[end], rank);
+            int left = cut_at(g, g->col_cut, col, side), right = cut_at(g, g->col_cut, end, side);
+            rect(p, x + left, y + top + high / 4, right - left, high / 2, show_rank_colour(rank), title);
+        }
+    }
+}
+
 /* Adds the strips that show which rank owns the queries (left) and the keys (top). A strip has one piece for each
  * block, or, if there are too many blocks, one for each row or column. */
 static void draw_owners_of(pen *p, const show_grid *g, fcp_side of, bool left, bool above, int x, int y, int side,
@@ -260,6 +280,7 @@ static void draw_grid(pen *p, const show_grid *g, int x, int y, int side, const 
     int thick = 80;
     rect(p, x, y, side, side, show_share_colour(0), NULL);
     draw_shares(p, g, x, y, side);
+    draw_moved(p, g, x, y, side);
     frame(p, x, y, side, side);
     draw_owners(p, g, x, y, side, thick);
     draw_ticks(p, g, x, y, side);
@@ -274,8 +295,11 @@ static void draw_masks(pen *p) {
     enum { MAIN = 6000, MINOR = 2500 };
     if (!m->grid_count) return;
     panel(p, "The mask",
-          "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which rank "
-          "owns and computes the queries (left), and which owns the keys (top).");
+          m->moves.tiles
+              ? "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which rank owns "
+                "the queries (left) and the keys (top). A bar through cells: the rank of that colour computes them, not the owner."
+              : "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which rank "
+                "owns and computes the queries (left), and which owns the keys (top).");
     int top = p->y + 200;
     for (uint32_t i = 0; i < m->grid_count; i++) {
         const show_grid *g = &m->grids[i];

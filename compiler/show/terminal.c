@@ -27,13 +27,15 @@ enum {
     BINS = 16,       /* bars of a histogram */
     MAX_STAGES = 24, /* most lines of the table of stages */
     TWO_PASSES = 80, /* columns that the table of stages needs for both passes */
-    BESIDE_BAR = 57  /* characters of a rank's line besides its bar */
+    BESIDE_BAR = 57, /* characters of a rank's line besides its bar */
+    MOVES = 14       /* those that moved work takes */
 };
 
 /* The signs of a picture. shade[0] means nothing and shade[shades] everything; bar likewise. */
 typedef struct signs {
     const char *shade[10], *bar[9];
     uint32_t shades, bars;
+    const char *moved[2]; /* some, all pairs of a cell that another rank computes than its queries' home */
     const char *full, *corner[4], *across, *down;
 } signs;
 
@@ -42,6 +44,7 @@ static const signs ASCII = {
     .shades = 9,
     .bar = {" ", ".", ":", "-", "=", "+", "*", "#", "@"},
     .bars = 8,
+    .moved = {"o", "O"},
     .full = "#",
     .corner = {"+", "+", "+", "+"},
     .across = "-",
@@ -52,6 +55,7 @@ static const signs UNICODE = {
     .shades = 4,
     .bar = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},
     .bars = 8,
+    .moved = {"○", "●"},
     .full = "█",
     .corner = {"┌", "┐", "└", "┘"},
     .across = "─",
@@ -233,9 +237,16 @@ static uint32_t grid_line(const drawing *d, const show_grid *g, uint32_t across,
         if (first) position_name(position, g->q_first + (int64_t)g->row_cut[row]);
         text_printf(t, "%*s ", GUTTER - 1, position);
         text_puts(t, d->signs->down);
-        paint_rank(d, show_stretch_at(g, FCP_QUERIES, g->row_cut[row])->home);
-        for (uint32_t col = 0; col < g->cols; col++)
-            repeat(t, d->signs->shade[show_level(d->m, g, row, col, d->signs->shades)], across);
+        const uint32_t home = show_stretch_at(g, FCP_QUERIES, g->row_cut[row])->home;
+        uint32_t painted = home;
+        paint_rank(d, home);
+        for (uint32_t col = 0; col < g->cols; col++) {
+            const uint32_t level = show_level(d->m, g, row, col, d->signs->shades), to = show_moved_to(g, row, col);
+            const uint32_t rank = to == FCP_NONE ? home : to;
+            if (rank != painted) paint_rank(d, rank);
+            painted = rank;
+            repeat(t, to == FCP_NONE ? d->signs->shade[level] : d->signs->moved[level == d->signs->shades], across);
+        }
         paint(d, "0");
         text_printf(t, "%s %-*s", d->signs->down, OWNERS, owners);
     }
@@ -292,18 +303,23 @@ static void draw_masks(const drawing *d) {
         show_end_line(d->out);
     }
     note(d,
-         "A sign is the share of allowed pairs: %s. Left: the first query of a row; right: the ranks that own, and "
-         "compute, its queries.",
-         d->signs == &ASCII ? "blank none, then . : - = + * # %, @ all" : "blank none, ░ ▒ ▓ a third more each, █ all");
+         "A sign is the share of allowed pairs: %s. %s%s%s%sLeft: the first query of a row; right: the ranks that own%s its "
+         "queries.",
+         d->signs == &ASCII ? "blank none, then . : - = + * # %, @ all" : "blank none, ░ ▒ ▓ a third more each, █ all",
+         m->moves.tiles ? d->signs->moved[0] : "", m->moves.tiles ? " some and " : "", m->moves.tiles ? d->signs->moved[1] : "",
+         m->moves.tiles ? " all, where another rank than the owner computes most of them. " : "",
+         m->moves.tiles ? "" : ", and compute,");
 }
 
 /* --- ranks ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t bar_room(const drawing *d) { return d->width - BESIDE_BAR - (d->m->moves.tiles ? MOVES : 0); }
 
 static void draw_rank(const drawing *d, uint32_t rank, uint64_t most, uint64_t total) {
     const show_model *m = d->m;
     const show_rank *r = &m->ranks[rank];
     char sent[SUMMARY_NUMBER], received[SUMMARY_NUMBER], node[24];
-    uint32_t bar = d->width - BESIDE_BAR, filled = show_steps(r->pairs, most, bar);
+    uint32_t bar = bar_room(d), filled = show_steps(r->pairs, most, bar);
     double mean = total ? (double)r->pairs * m->plan->problem->ranks / (double)total : 1;
     snprintf(node, sizeof node, "%" PRIu32, fcp_node_of(m->plan->problem, rank));
     text_printf(d->out, "%6" PRIu32 " %4s %9" PRIu64 " %6" PRIu64 " ", rank, node, r->tokens, r->blocks);
@@ -311,7 +327,12 @@ static void draw_rank(const drawing *d, uint32_t rank, uint64_t most, uint64_t t
     repeat(d->out, d->signs->full, filled);
     paint(d, "0");
     text_pad(d->out, ' ', bar - filled);
-    text_printf(d->out, " %6.3f %9s %9s\n", mean, summary_number(sent, (double)r->sent, "B"),
+    text_printf(d->out, " %6.3f", mean);
+    if (m->moves.tiles) {
+        const double per_mean = total ? (double)m->plan->problem->ranks / (double)total : 0;
+        text_printf(d->out, " %6.3f %6.3f", (double)r->gives * per_mean, (double)r->takes * per_mean);
+    }
+    text_printf(d->out, " %9s %9s\n", summary_number(sent, (double)r->sent, "B"),
                 summary_number(received, (double)r->received, "B"));
 }
 
@@ -348,8 +369,8 @@ static void draw_ranks(const drawing *d) {
     uint64_t most = ranks ? m->ranks[m->by_work[0]].pairs : 0, total = 0;
     for (uint32_t i = 0; i < ranks; i++) total += m->ranks[i].pairs;
     heading(d, "RANKS", "who owns what, and what it makes them do");
-    text_printf(d->out, "  rank node    tokens blocks %-*s  /mean      sent  received\n", (int)d->width - BESIDE_BAR,
-                "work");
+    text_printf(d->out, "  rank node    tokens blocks %-*s  /mean%s      sent  received\n", (int)bar_room(d), "work",
+                m->moves.tiles ? "  gives  takes" : "");
     if (ranks <= MAX_RANKS) {
         for (uint32_t i = 0; i < ranks; i++) draw_rank(d, i, most, total);
     } else {
@@ -362,7 +383,9 @@ static void draw_ranks(const drawing *d) {
         draw_histogram(d, 2, "sent", "B");
         draw_histogram(d, 3, "received", "B");
     }
-    note(d, "work: allowed pairs; the bar is relative to the busiest rank, /mean to the mean of all ranks.");
+    note(d, "work: allowed pairs; the bar is relative to the busiest rank, /mean to the mean of all ranks.%s",
+         m->moves.tiles ? " gives: work of its own queries that others do; takes: work that it does for others; both relative to "
+                          "the mean." : "");
 }
 
 /* --- the pipeline ------------------------------------------------------------------------------------------------ */

@@ -1,13 +1,13 @@
 /* engine.c: the walk over a pass that gives each instruction its time.
  *
- * Why no event queue is needed: every rank launches its rounds in increasing order, and a launch completes as a whole. So
- * when all earlier rounds have their times, a round's times follow:
+ * Why no event queue is needed: every rank launches its rounds in increasing order, and a launch completes as a whole.
+ * So when all earlier rounds have their times, a round's times follow:
  *
  *   ready(r) = the later of: the end of rank r's launch before it, and of the computing it waits for
  *   end(r)   = max over r's transfers in the round of  max(ready(r), ready(peer)) + latency + bytes / rate
  *
- * Before a round, each of its ranks computes as far as its own waits allow. This is a recursion in maxima and sums over the
- * plan, in the order in which the plan stands.
+ * Before a round, each of its ranks computes as far as its own waits allow. This is a recursion in maxima and sums over
+ * the plan, in the order in which the plan stands.
  *
  * Requires: a verified plan.
  * Cost:     linear in instructions and transfers.
@@ -27,7 +27,9 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
     const fcp_plan *plan = m->plan;
     const uint32_t count = plan->round_starts[m->pass + 1] - plan->round_starts[m->pass], ranks = plan->problem->ranks;
     const bool shared = sim_model_shares_uplink(m);
-    *out = (sim_rounds){.count = count, .start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2), .send_start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2)};
+    *out = (sim_rounds){.count = count,
+                        .start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2),
+                        .send_start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2)};
     if (!out->start || !out->send_start) return FCP_E_NO_MEMORY;
     for (int fill = 0; fill < 2; fill++) {
         for (uint32_t r = 0; r < ranks; r++) {
@@ -46,7 +48,9 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
                     }
                     const uint64_t bytes = sim_model_bytes(m, t), takes = sim_model_transfer(m, n, m->rate[t->fabric]);
                     out->sends[out->send_start[x->c + 1]++] = (sim_send){r, t->peer, n, t->fabric, bytes, takes};
-                    out->total += 4 * (unsigned __int128)(shared && t->fabric == FCP_NET ? sim_model_transfer(m, n, m->uplink / plan->problem->gpus) : takes);
+                    const bool uplink = shared && t->fabric == FCP_NET;
+                    out->total += 4 * (unsigned __int128)(
+                        uplink ? sim_model_transfer(m, n, m->uplink / plan->problem->gpus) : takes);
                 }
             }
         }
@@ -108,7 +112,8 @@ static void compute(walk *w, uint32_t rank) {
     }
 }
 
-/* A rank's communication queue comes to launch `instr`: its waits before that, and when it is ready. False: it cannot. */
+/* A rank's communication queue comes to launch `instr`: its waits before that, and when it is ready. False: it
+ * cannot. */
 static bool reach(walk *w, uint32_t rank, uint32_t instr, bool free_ports, uint64_t *out_ready) {
     queue *q = &w->queues[rank][FCP_COMM];
     const queue *other = &w->queues[rank][FCP_COMPUTE];
@@ -131,24 +136,28 @@ typedef struct round_state {
     uint64_t *ready, *end;       /* per rank */
     uint32_t *instr;             /* per rank: its launch */
     uint32_t *leaving, *coming;  /* per node: net transfers in the round */
-    uint64_t *sent, *received;   /* per node: how long its uplink needs for all net transfers up to this round; NULL: the
+    uint64_t *sent, *received; /* per node: how long its uplink needs for all net transfers up to this round; NULL: the
                                   * uplink is as wide as the ports below it */
 } round_state;
 
-/* The rate of a transfer behind an oversubscribed uplink: its share of what its node sends, or the other one receives. */
+/* The rate of a transfer behind an oversubscribed uplink: its share of what its node sends, or the other one
+ * receives. */
 static uint64_t share_of(const sim_model *m, const round_state *s, const sim_send *t) {
-    uint32_t out = s->leaving[fcp_node_of(m->plan->problem, t->from)], in = s->coming[fcp_node_of(m->plan->problem, t->to)];
+    uint32_t out = s->leaving[fcp_node_of(m->plan->problem, t->from)],
+             in = s->coming[fcp_node_of(m->plan->problem, t->to)];
     uint64_t share = m->uplink / (out > in ? out : in), rate = m->rate[FCP_NET];
     return share < rate ? share : rate;
 }
 
 /* An oversubscribed uplink serves transfers in the order of rounds: one is not done before all that came before it, and
- * itself, have gone through both nodes' uplinks. Ranks of a node may be in different rounds, so sharing within a round alone
- * would let the uplink carry more than it can. Events share it fairly instead; where the two were compared, this way took
- * from 4 % less to 25 % more time. It is kept because it is fast, and because a better wire never makes it slower. */
+ * itself, have gone through both nodes' uplinks. Ranks of a node may be in different rounds, so sharing within a round
+ * alone would let the uplink carry more than it can. Events share it fairly instead; where the two were compared, this
+ * way took from 4 % less to 25 % more time. It is kept because it is fast, and because a better wire never makes it
+ * slower. */
 static uint64_t uplink_time(const sim_model *m, round_state *s, const sim_send *t, uint64_t done) {
     uint64_t takes = sim_model_time(t->bytes, m->uplink);
-    uint64_t *sent = &s->sent[fcp_node_of(m->plan->problem, t->from)], *received = &s->received[fcp_node_of(m->plan->problem, t->to)];
+    uint64_t *sent = &s->sent[fcp_node_of(m->plan->problem, t->from)],
+             *received = &s->received[fcp_node_of(m->plan->problem, t->to)];
     *sent += takes;
     *received += takes;
     if (*sent > done) done = *sent;
@@ -156,7 +165,8 @@ static uint64_t uplink_time(const sim_model *m, round_state *s, const sim_send *
 }
 
 static void count_net(const fcp_problem *p, const sim_rounds *rounds, uint32_t c, round_state *s, uint32_t change) {
-    for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]]; t++) {
+    for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]];
+         t++) {
         if (t->fabric != FCP_NET) continue;
         s->leaving[fcp_node_of(p, t->from)] += change;
         s->coming[fcp_node_of(p, t->to)] += change;
@@ -172,14 +182,16 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
         s->instr[l->rank] = l->instr;
     }
     if (shared) count_net(w->m->plan->problem, rounds, c, s, 1);
-    for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]]; t++) {
+    for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]];
+         t++) {
         const bool behind = shared && t->fabric == FCP_NET;
         const uint64_t takes = behind ? sim_model_transfer(w->m, t->transfer, share_of(w->m, s, t)) : t->takes;
         uint64_t ready = s->ready[t->from];
         if (s->ready[t->to] > ready) ready = s->ready[t->to];
         const uint64_t done = behind ? uplink_time(w->m, s, t, ready + takes) : ready + takes;
         if (watched)
-            sim_show_transfer(w->m, w->options, t->transfer, t->from, (const uint32_t[2]){s->instr[t->from], s->instr[t->to]},
+            sim_show_transfer(w->m, w->options, t->transfer, t->from,
+                              (const uint32_t[2]){s->instr[t->from], s->instr[t->to]},
                               (const uint64_t[2]){s->ready[t->from], s->ready[t->to]}, ready, done);
         if (done > s->end[t->from]) s->end[t->from] = done;
         if (done > s->end[t->to]) s->end[t->to] = done;
@@ -197,15 +209,17 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
     return true;
 }
 
-fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, const sim_options *options, sim_rank *ranks, uint64_t *out,
-                  arena *scratch) {
+fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports, const sim_options *options,
+                  sim_rank *ranks, uint64_t *out, arena *scratch) {
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
     walk w = {.m = m, .ranks = ranks, .queues = arena_zalloc(scratch, p->ranks, sizeof *w.queues, _Alignof(queue)),
               .end = ARENA_NEW(scratch, uint64_t, plan->instrs_count),
               .options = options};
-    round_state s = {.ready = ARENA_NEW(scratch, uint64_t, p->ranks), .end = ARENA_NEW(scratch, uint64_t, p->ranks),
-                     .instr = ARENA_NEW(scratch, uint32_t, p->ranks), .leaving = ARENA_ZNEW(scratch, uint32_t, p->nodes),
+    round_state s = {.ready = ARENA_NEW(scratch, uint64_t, p->ranks),
+                     .end = ARENA_NEW(scratch, uint64_t, p->ranks),
+                     .instr = ARENA_NEW(scratch, uint32_t, p->ranks),
+                     .leaving = ARENA_ZNEW(scratch, uint32_t, p->nodes),
                      .coming = ARENA_ZNEW(scratch, uint32_t, p->nodes)};
     if (sim_model_shares_uplink(m)) {
         s.sent = ARENA_ZNEW(scratch, uint64_t, p->nodes);
@@ -226,7 +240,8 @@ fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports,
         queue *comm = &w.queues[r][FCP_COMM];
         uint64_t ready;
         compute(&w, r);
-        if (!reach(&w, r, comm->first + comm->count, free_ports, &ready) || w.queues[r][FCP_COMPUTE].done < w.queues[r][FCP_COMPUTE].count)
+        if (!reach(&w, r, comm->first + comm->count, free_ports, &ready) ||
+            w.queues[r][FCP_COMPUTE].done < w.queues[r][FCP_COMPUTE].count)
             return FCP_E_INTERNAL;
         uint64_t last = w.queues[r][FCP_COMPUTE].end > comm->end ? w.queues[r][FCP_COMPUTE].end : comm->end;
         ranks[r].end = last;

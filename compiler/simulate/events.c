@@ -1,18 +1,18 @@
 /* events.c: times by events, where transfers do not wait for rounds, or share what they pass through.
  *
- * Each rank has its two queues as tasks (tasks.c). A task of the compute queue begins when the one before it has ended and
- * it has what it needs of the other queue. What a launch does is one of three:
+ * Each rank has its two queues as tasks (tasks.c). A task of the compute queue begins when the one before it has ended
+ * and it has what it needs of the other queue. What a launch does is one of three:
  *
- *   shared  As in the plan: the launch before it has ended, a transfer begins when both its ranks have come to it, and all
- *           transfers that pass through one port or uplink share it (flows.c).
+ *   shared  As in the plan: the launch before it has ended, a transfer begins when both its ranks have come to it, and
+ *           all transfers that pass through one port or uplink share it (flows.c).
  *   fluid   The same, but a rank begins all launches of a group (tasks.h) at once.
- *   pulls   No rounds. A launch asks for one block on each fabric: not the one that the plan says, but one that is drawn
- *           from those that the rank's launches of this group bring. The launch ends when it has come. A sender serves one
- *           at a time on each fabric, in the order in which it was asked, of what it has. So ranks wait behind each other,
- *           which is what rounds avoid.
+ *   pulls   No rounds. A launch asks for one block on each fabric: not the one that the plan says, but one that is
+ *           drawn from those that the rank's launches of this group bring. The launch ends when it has come. A sender
+ *           serves one at a time on each fabric, in the order in which it was asked, of what it has. So ranks wait
+ *           behind each other, which is what rounds avoid.
  *
- * What a sender has, in `pulls`: of group 0 all, once its own blocks are in; of others, what the plan has computed by then,
- * once the launches before that group have ended. So no rank waits for a rank that waits for it.
+ * What a sender has, in `pulls`: of group 0 all, once its own blocks are in; of others, what the plan has computed by
+ * then, once the launches before that group have ended. So no rank waits for a rank that waits for it.
  *
  * Requires: a verified plan.
  */
@@ -75,9 +75,11 @@ typedef struct events {
     bool failed;
 } events;
 
-/* --- the heap ------------------------------------------------------------------------------------------------------- */
+/* --- the heap ----------------------------------------------------------------------------------------------------- */
 
-static bool before(const event *a, const event *b) { return a->time != b->time ? a->time < b->time : a->order < b->order; }
+static bool before(const event *a, const event *b) {
+    return a->time != b->time ? a->time < b->time : a->order < b->order;
+}
 
 static void push(events *x, uint64_t time, uint32_t kind, uint32_t which, uint32_t version) {
     event *heap = arena_grow(x->scratch, x->heap, x->heap_count, &x->heap_room, sizeof *heap);
@@ -110,7 +112,7 @@ static void wake(events *x, uint32_t rank) {
     x->wake[x->wake_count++] = rank;
 }
 
-/* --- transfers ------------------------------------------------------------------------------------------------------ */
+/* --- transfers ---------------------------------------------------------------------------------------------------- */
 
 static void begin_transfer(events *x, uint32_t number) {
     const fcp_transfer *t = &x->m->plan->transfers[number];
@@ -165,13 +167,15 @@ static void through(events *x, uint32_t number) {
     end_part(x, s->to, s->owner[FCP_RECV]);
 }
 
-/* --- pulls ---------------------------------------------------------------------------------------------------------- */
+/* --- pulls -------------------------------------------------------------------------------------------------------- */
 
 static bool has(const events *x, uint32_t number) {
     const transfer_state *s = &x->transfers[number];
     const queue *q = x->queues[s->from];
     const sim_task *task = &x->tasks.at[s->owner[FCP_SEND]];
-    if (!task->group) return q[FCP_COMM].done >= x->own_in[s->from][FCP_COMM] && q[FCP_COMPUTE].done >= x->own_in[s->from][FCP_COMPUTE];
+    if (!task->group)
+        return q[FCP_COMM].done >= x->own_in[s->from][FCP_COMM] &&
+               q[FCP_COMPUTE].done >= x->own_in[s->from][FCP_COMPUTE];
     return q[FCP_COMM].done >= x->entry[s->owner[FCP_SEND]] && q[FCP_COMPUTE].done >= task->needs;
 }
 
@@ -202,7 +206,7 @@ static void ask(events *x, uint32_t task, uint32_t number) {
     wake(x, s->from);
 }
 
-/* --- queues --------------------------------------------------------------------------------------------------------- */
+/* --- queues ------------------------------------------------------------------------------------------------------- */
 
 static void begin_launch(events *x, uint32_t task) {
     const fcp_plan *plan = x->m->plan;
@@ -230,7 +234,8 @@ static bool go_on_sending(events *x, uint32_t rank) {
     if (x->queues[rank][FCP_COMPUTE].done < k->needs) return false;
     q->begun++;
     if (x->m->plan->instrs[k->instr].op == FCP_OP_LAUNCH) begin_launch(x, q->first + q->begun - 1);
-    while (q->done < q->begun && !x->pending[q->first + q->done]) { /* only sends, and nobody waits for those in pulls */
+    /* only sends, and nobody waits for those in pulls */
+    while (q->done < q->begun && !x->pending[q->first + q->done]) {
         q->done++;
         if (x->now > q->end) q->end = x->now;
     }
@@ -276,7 +281,7 @@ static void go_on(events *x) {
     }
 }
 
-/* --- setting up ----------------------------------------------------------------------------------------------------- */
+/* --- setting up --------------------------------------------------------------------------------------------------- */
 
 /* Which sender's record belongs to which receiver's: on each fabric a rank receives once in a round. */
 static fcp_code pair_up(events *x, const sim_rounds *rounds) {
@@ -284,7 +289,8 @@ static fcp_code pair_up(events *x, const sim_rounds *rounds) {
     uint32_t(*sent)[FCP_FABRICS] = arena_alloc(x->scratch, plan->problem->ranks, sizeof *sent, _Alignof(uint32_t));
     if (!sent) return FCP_E_NO_MEMORY;
     for (uint32_t c = 0; c < rounds->count; c++) {
-        for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]]; t++) {
+        for (const sim_send *t = &rounds->sends[rounds->send_start[c]]; t < &rounds->sends[rounds->send_start[c + 1]];
+             t++) {
             sent[t->to][t->fabric] = t->transfer;
             x->transfers[t->transfer].from = t->from;
             x->transfers[t->transfer].to = t->to;
@@ -292,7 +298,8 @@ static fcp_code pair_up(events *x, const sim_rounds *rounds) {
         for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
             const fcp_instr *launch = &plan->instrs[rounds->at[i].instr];
             for (uint32_t n = launch->a; n < launch->a + launch->b; n++)
-                if (plan->transfers[n].dir == FCP_RECV) x->pair[n] = sent[rounds->at[i].rank][plan->transfers[n].fabric];
+                if (plan->transfers[n].dir == FCP_RECV)
+                    x->pair[n] = sent[rounds->at[i].rank][plan->transfers[n].fabric];
         }
     }
     return FCP_OK;
@@ -348,15 +355,18 @@ static fcp_code draw_orders(events *x, uint64_t seed) {
             for (uint32_t n = i->a; i->op == FCP_OP_LAUNCH && n < i->a + i->b; n++) {
                 const fcp_transfer *t = &plan->transfers[n];
                 if (t->dir != FCP_RECV || x->tasks.phases[t->cls] != task->phase) continue;
-                keys[count] = (((uint64_t)task->group * SIM_PHASES + task->phase) * FCP_FABRICS + t->fabric) << 32 | count;
+                keys[count] =
+                    (((uint64_t)task->group * SIM_PHASES + task->phase) * FCP_FABRICS + t->fabric) << 32 | count;
                 records[count++] = n;
             }
         }
         sort_u64(keys, room, count);
         for (uint32_t first = 0, end; first < count; first = end) {
-            for (end = first; end < count && keys[end] >> 32 == keys[first] >> 32; end++) order[end] = x->pair[records[(uint32_t)keys[end]]];
+            for (end = first; end < count && keys[end] >> 32 == keys[first] >> 32; end++)
+                order[end] = x->pair[records[(uint32_t)keys[end]]];
             for (uint32_t i = first; i < end; i++) {
-                uint32_t other = i + (uint32_t)((uint64_t)sim_model_drawn(seed, draws++) * (end - i) >> 32), chosen = order[other];
+                uint32_t other = i + (uint32_t)((uint64_t)sim_model_drawn(seed, draws++) * (end - i) >> 32),
+                         chosen = order[other];
                 order[other] = order[i];
                 x->drawn[records[(uint32_t)keys[i]]] = chosen;
             }
@@ -383,8 +393,8 @@ static fcp_code set_up(events *x, const sim_rounds *rounds) {
     x->wake = ARENA_NEW(x->scratch, uint32_t, p->ranks);
     x->awake = ARENA_ZNEW(x->scratch, bool, p->ranks);
     uint64_t *capacity = ARENA_NEW(x->scratch, uint64_t, (size_t)ports + 2 * (size_t)p->nodes);
-    if (!x->queues || !x->own_in || !x->ports || !x->pending || !x->entry || !x->transfers || !x->pair || !x->drawn || !x->wake || !x->awake ||
-        !capacity)
+    if (!x->queues || !x->own_in || !x->ports || !x->pending || !x->entry || !x->transfers || !x->pair || !x->drawn ||
+        !x->wake || !x->awake || !capacity)
         return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < ports; i++) capacity[i] = m->rate[i / 2 % FCP_FABRICS];
     for (uint32_t i = ports; i < ports + 2 * p->nodes; i++) capacity[i] = m->uplink;
@@ -397,9 +407,14 @@ static fcp_code set_up(events *x, const sim_rounds *rounds) {
     return x->pulls ? draw_orders(x, x->how->seed) : FCP_OK;
 }
 
-fcp_code sim_events(const sim_model *m, const sim_rounds *rounds, const sim_options *options, sim_rank *ranks, uint64_t *out, arena *scratch) {
+fcp_code sim_events(const sim_model *m, const sim_rounds *rounds, const sim_options *options, sim_rank *ranks,
+                    uint64_t *out, arena *scratch) {
     const uint32_t count = m->plan->problem->ranks;
-    events x = {.m = m, .how = options, .ranks = ranks, .scratch = scratch, .pulls = options->network == SIM_NETWORK_PULLS,
+    events x = {.m = m,
+                .how = options,
+                .ranks = ranks,
+                .scratch = scratch,
+                .pulls = options->network == SIM_NETWORK_PULLS,
                 .fluid = options->network == SIM_NETWORK_FLUID};
     fcp_code code = set_up(&x, rounds);
     if (code) return code;

@@ -3,9 +3,9 @@
  * Example: ports carry 10. A and B leave port 1, B and C arrive at port 2, whose node's uplink carries 6. B and C get 3
  * each, because the uplink is the narrowest; A gets the 7 that B leaves it.
  *
- * Rates change only when a flow joins or leaves, and only of flows that are connected to it by shared resources. They are
- * given by filling: of the resources that still have flows without a rate, the one that can give each of them least gives
- * them that; the others keep the rest. Everything is whole numbers, ties go to the resource found first.
+ * Rates change only when a flow joins or leaves, and only of flows that are connected to it by shared resources. They
+ * are given by filling: of the resources that still have flows without a rate, the one that can give each of them least
+ * gives them that; the others keep the rest. Everything is whole numbers, ties go to the resource found first.
  *
  * Cost of a change: resources of the component times the resources that are full in it.
  */
@@ -18,7 +18,8 @@ fcp_code flows_new(uint32_t resources, const uint64_t *capacity, uint32_t count,
                    .open = ARENA_ZNEW(memory, uint32_t, resources), .left = ARENA_NEW(memory, uint64_t, resources),
                    .seen = ARENA_ZNEW(memory, uint32_t, resources), .dirty = ARENA_NEW(memory, uint32_t, resources),
                    .some = ARENA_NEW(memory, uint32_t, resources), .stack = ARENA_NEW(memory, uint32_t, count)};
-    if (!out->at || !out->head || !out->open || !out->left || !out->seen || !out->dirty || !out->some || !out->stack) return FCP_E_NO_MEMORY;
+    if (!out->at || !out->head || !out->open || !out->left || !out->seen || !out->dirty || !out->some || !out->stack)
+        return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < resources; r++) out->head[r] = FCP_NONE;
     return FCP_OK;
 }
@@ -74,7 +75,8 @@ static uint32_t gather(flows *x) {
     for (uint32_t i = 0; i < x->dirty_count; i++) add_resource(x, x->dirty[i]);
     x->dirty_count = 0;
     for (uint32_t i = 0; i < x->some_count; i++)
-        for (uint32_t at = x->head[x->some[i]]; at != FCP_NONE; at = x->at[at / FLOW_RESOURCES].next[at % FLOW_RESOURCES]) {
+        for (uint32_t at = x->head[x->some[i]]; at != FCP_NONE;
+             at = x->at[at / FLOW_RESOURCES].next[at % FLOW_RESOURCES]) {
             flow *f = &x->at[at / FLOW_RESOURCES];
             x->open[x->some[i]]++;
             if (f->seen == x->stamp) continue;

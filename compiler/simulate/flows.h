@@ -36,7 +36,7 @@ fcp_code flows_new(uint32_t resources, const uint64_t *capacity, uint32_t count,
 /* A transfer of `bytes` begins to use the resources in its uses[0..count), and ends to use them. */
 void flows_join(flows *x, uint32_t f, uint64_t bytes, uint64_t now);
 void flows_leave(flows *x, uint32_t f);
-/* Gives max-min fair rates to the flows that share a resource with one that joined or left, and calls `changed` with each
- * whose rate is another one now, with the time at which it will be through. */
+/* Gives max-min fair rates to the flows that share a resource with one that joined or left, and calls `changed` with
+ * each whose rate is another one now, with the time at which it will be through. */
 void flows_settle(flows *x, uint64_t now, void (*changed)(void *context, uint32_t f, uint64_t through), void *context);
 #endif

@@ -1,12 +1,12 @@
 /* model.c: what one instruction or transfer takes, all by itself.
  *
  * Attention. Its time follows the cells: a FULL cell of one head costs `full`, a PARTIAL one `partial`, a row item (128
- * queries of a head) `row`, a launch `launch`. It is never less than its bytes over the memory's bandwidth. A small launch
- * does not fill the device: below FOUR_WAVES waves of thread blocks, waves count as whole ones. That rule is assumed; the
- * constants are the profile's.
+ * queries of a head) `row`, a launch `launch`. It is never less than its bytes over the memory's bandwidth. A small
+ * launch does not fill the device: below FOUR_WAVES waves of thread blocks, waves count as whole ones. That rule is
+ * assumed; the constants are the profile's.
  *
- * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than what
- * the multiprocessors of the margin can move (without a margin: one), where the profile says how much that is.
+ * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than
+ * what the multiprocessors of the margin can move (without a margin: one), where the profile says how much that is.
  *
  * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: a launch, and its bytes over the memory's bandwidth.
  *
@@ -52,8 +52,8 @@ uint64_t sim_model_waves(uint64_t items, uint64_t share) {
 #define LONGEST (UINT64_C(1) << 60)
 static uint64_t at_most(unsigned __int128 time) { return time < LONGEST ? (uint64_t)time : LONGEST; }
 
-/* What `time` of a launch's cells and rows takes on the device: on its share of it, in whole waves where they are few, and
- * no less than its bytes. */
+/* What `time` of a launch's cells and rows takes on the device: on its share of it, in whole waves where they are few,
+ * and no less than its bytes. */
 static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint64_t bytes) {
     const uint64_t share = m->sms - m->margin;
     time = at_most((unsigned __int128)time * m->sms / share);
@@ -70,13 +70,15 @@ static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
     return counts;
 }
 
-/* What tiles [first, end) have, all query heads of their blocks together. They are one launch: each row of cells counts once.
- * `seen` has for each piece the number of the launch that counted its rows last; this is launch `number`. */
-static cell_counts count_tiles(const fcp_plan *plan, const cell_counts *shapes, uint32_t first, uint32_t end, uint64_t *seen, uint64_t number) {
+/* What tiles [first, end) have, all query heads of their blocks together. They are one launch: each row of cells counts
+ * once. `seen` has for each piece the number of the launch that counted its rows last; this is launch `number`. */
+static cell_counts count_tiles(const fcp_plan *plan, const cell_counts *shapes, uint32_t first, uint32_t end,
+                               uint64_t *seen, uint64_t number) {
     const uint64_t heads = (uint64_t)plan->problem->range_kv * plan->problem->range_sub;
     cell_counts sum = {0};
     for (uint32_t t = first; t < end; t++)
-        for (const fcp_part *part = &plan->parts[plan->tiles[t].first_part]; part < &plan->parts[plan->tiles[t].first_part + plan->tiles[t].parts]; part++) {
+        for (const fcp_part *part = &plan->parts[plan->tiles[t].first_part];
+             part < &plan->parts[plan->tiles[t].first_part + plan->tiles[t].parts]; part++) {
             sum.full += shapes[part->shape].full * heads;
             sum.partial += shapes[part->shape].partial * heads;
             if (seen[part->q_piece] == number) continue;
@@ -87,40 +89,48 @@ static cell_counts count_tiles(const fcp_plan *plan, const cell_counts *shapes, 
 }
 
 static uint64_t cells_time(const sim_model *m, const cell_counts *c) {
-    unsigned __int128 time = (unsigned __int128)c->full * m->kernel.at[SIM_FULL] + (unsigned __int128)c->partial * m->kernel.at[SIM_PARTIAL];
+    unsigned __int128 time =
+        (unsigned __int128)c->full * m->kernel.at[SIM_FULL] + (unsigned __int128)c->partial * m->kernel.at[SIM_PARTIAL];
     return at_most(time + (unsigned __int128)c->rows * m->kernel.at[SIM_ROW]);
 }
 
 /* Bytes that a visit moves between the device's memory and its multiprocessors at least: its queries' tensors and state
  * once, and the keys of each tile once. */
-static uint64_t memory_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t q_block, uint64_t keys, bool first, bool last) {
+static uint64_t memory_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t q_block, uint64_t keys, bool first,
+                             bool last) {
     const fcp_problem *p = plan->problem;
-    const uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass), state = fcp_class_bytes(p, FCP_STATE, pass);
+    const uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass),
+                   state = fcp_class_bytes(p, FCP_STATE, pass);
     const uint64_t tokens = plan->blocks[q_block].tokens;
-    if (pass == FCP_BACKWARD) return tokens * (q + 2 * fcp_class_bytes(p, FCP_DQ, pass)) + keys * (kv + 2 * fcp_class_bytes(p, FCP_DKV, pass));
+    if (pass == FCP_BACKWARD)
+        return tokens * (q + 2 * fcp_class_bytes(p, FCP_DQ, pass)) +
+               keys * (kv + 2 * fcp_class_bytes(p, FCP_DKV, pass));
     return tokens * (q + (first ? 0 : state) + (last ? fcp_class_bytes(p, FCP_O, pass) : state)) + keys * kv;
 }
 
 static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
     uint64_t keys = 0;
-    for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++) keys += plan->blocks[plan->tiles[t].k_block].tokens;
+    for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++)
+        keys += plan->blocks[plan->tiles[t].k_block].tokens;
     return memory_bytes(plan, pass, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
 }
 
 /* The same of one tile of the visit, if it is a launch of its own. */
 static uint64_t tile_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v, uint32_t t) {
-    bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST, last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;
+    bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST,
+         last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;
     return memory_bytes(plan, pass, v->q_block, plan->blocks[plan->tiles[t].k_block].tokens, first, last);
 }
 
-static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
-                             sim_model *out) {
+static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile,
+                             const sim_options *options, arena *memory, sim_model *out) {
     const fcp_problem *p = plan->problem;
     const fcp_cluster *c = plan->cluster;
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
     *out = (sim_model){
         .plan = plan, .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
-        .margin = moves ? p->margin : 0, .small = profile->small, .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
+        .margin = moves ? p->margin : 0, .small = profile->small,
+        .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
         .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
         .noise = options ? options->noise : 0, .seed = options ? options->seed : 0,
         .single = options && options->without & SIM_WITHOUT_FUSION};
@@ -129,15 +139,18 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     if (profile->channel && moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
-    out->uplink = (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
+    out->uplink =
+        (uint64_t)((unsigned __int128)whole * 1000 / (c->oversubscription_milli ? c->oversubscription_milli : 1000));
     for (uint32_t holds = 0; holds <= FCP_HOLDS_BOTH; holds++)
-        for (int cls = 0; cls < FCP_CLASSES; cls++) out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
+        for (int cls = 0; cls < FCP_CLASSES; cls++)
+            out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
     arena scratch = {0};
     cell_counts *shapes = count_shapes(plan, &scratch);
     sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
     uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, plan->blocks_count + p->ranks);
     uint32_t *first = ARENA_ZNEW(memory, uint32_t, (size_t)p->ranks + 1);
-    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count); /* per piece: the last launch that counted its rows */
+    /* per piece: the last launch that counted its rows */
+    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count);
     fcp_code code = shapes && visits && tokens && first && seen ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint64_t b = 0; !code && b < plan->blocks_count; b++) first[plan->blocks[b].home + 1]++;
     for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* one entry more: the sum of all */
@@ -153,11 +166,13 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
         const uint32_t last = v->first_tile + v->tiles;
         if (!out->single) {
             const cell_counts sum = count_tiles(plan, shapes, v->first_tile, last, seen, ++launches);
-            visits[i] = (sim_visit){.time = cells_time(out, &sum), .items = sum.rows, .bytes = visit_bytes(plan, pass, v)};
+            visits[i] =
+                (sim_visit){.time = cells_time(out, &sum), .items = sum.rows, .bytes = visit_bytes(plan, pass, v)};
         }
         for (uint32_t t = v->first_tile; out->single && t < last; t++) {
             const cell_counts sum = count_tiles(plan, shapes, t, t + 1, seen, ++launches);
-            visits[i].time = at_most((unsigned __int128)visits[i].time + launched(out, cells_time(out, &sum), sum.rows, tile_bytes(plan, pass, v, t)));
+            visits[i].time = at_most((unsigned __int128)visits[i].time +
+                                     launched(out, cells_time(out, &sum), sum.rows, tile_bytes(plan, pass, v, t)));
         }
     }
     arena_free(&scratch);
@@ -169,7 +184,8 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
 
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
     uint64_t bytes = sim_model_bytes(m, &m->plan->transfers[t]);
-    return noisy(m, at_most((unsigned __int128)m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate)), m->plan->instrs_count + t);
+    return noisy(m, at_most((unsigned __int128)m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate)),
+                 m->plan->instrs_count + t);
 }
 
 static uint64_t attend(const sim_model *m, const fcp_instr *x) {
@@ -188,13 +204,16 @@ uint64_t sim_model_copied(const sim_model *m, const fcp_instr *copy) {
     return bytes;
 }
 
-/* What an instruction reads and writes of its block: classes, and how often. Two are added into one of them, or one is made
- * of another. */
+/* What an instruction reads and writes of its block: classes, and how often. Two are added into one of them, or one is
+ * made of another. */
 static const struct touched {
     fcp_class from, into;
     uint64_t times;
-} touches[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = {FCP_DKV, FCP_DKV, 2}, [FCP_OP_MERGE] = {FCP_STATE, FCP_STATE, 2}, [FCP_OP_FINISH] = {FCP_STATE, FCP_O, 1},
-                           [FCP_OP_REDUCE_Q] = {FCP_DQ, FCP_DQ, 2}, [FCP_OP_ROUND] = {FCP_DQ, FCP_DQW, 1}};
+} touches[FCP_OP_COUNT] = {[FCP_OP_REDUCE] = {FCP_DKV, FCP_DKV, 2},
+                           [FCP_OP_MERGE] = {FCP_STATE, FCP_STATE, 2},
+                           [FCP_OP_FINISH] = {FCP_STATE, FCP_O, 1},
+                           [FCP_OP_REDUCE_Q] = {FCP_DQ, FCP_DQ, 2},
+                           [FCP_OP_ROUND] = {FCP_DQ, FCP_DQW, 1}};
 
 static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) {
     const fcp_instr *x = &m->plan->instrs[instr];
@@ -209,21 +228,25 @@ static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) 
         bytes = 2 * sim_model_copied(m, x);
         break;
     case FCP_OP_DELTA: /* reads O and dO, writes a float a head: as much as O and an output */
-        bytes = (tokens[x->a + x->b] - tokens[x->a]) * (fcp_class_bytes(p, FCP_O, m->pass) + fcp_class_bytes(p, FCP_DQW, m->pass));
+        bytes = (tokens[x->a + x->b] - tokens[x->a]) *
+                (fcp_class_bytes(p, FCP_O, m->pass) + fcp_class_bytes(p, FCP_DQW, m->pass));
         break;
-    default: bytes = m->plan->blocks[x->a].tokens * (t->times * fcp_class_bytes(p, t->from, m->pass) + fcp_class_bytes(p, t->into, m->pass));
+    default:
+        bytes = m->plan->blocks[x->a].tokens *
+                (t->times * fcp_class_bytes(p, t->from, m->pass) + fcp_class_bytes(p, t->into, m->pass));
     }
     return noisy(m, at_most((unsigned __int128)m->small + sim_model_time(bytes, m->hbm)), instr);
 }
 
-fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
-                       sim_model *out) {
+fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
+                       arena *memory, sim_model *out) {
     fcp_code code = price_visits(plan, pass, profile, options, memory, out);
     out->computes = ARENA_NEW(memory, uint64_t, plan->instrs_count);
     if (!out->computes) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; !code && r < plan->problem->ranks; r++) {
         const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMPUTE);
-        for (uint32_t i = s->first; i < s->first + s->count; i++) out->total += out->computes[i] = compute_time(out, r, i);
+        for (uint32_t i = s->first; i < s->first + s->count; i++)
+            out->total += out->computes[i] = compute_time(out, r, i);
     }
     return code;
 }

@@ -22,7 +22,8 @@ typedef struct sim_model {
     uint64_t *computes;    /* per instruction of the compute queues: what it takes */
     unsigned __int128 total; /* of all of them */
     const struct sim_visit *visits;
-    const uint64_t *home_tokens; /* query tokens of home blocks: of all slots before slot n of rank r at [home_first[r] + n] */
+    /* at [home_first[r] + n]: query tokens of the home blocks in rank r's slots before slot n */
+    const uint64_t *home_tokens;
     const uint32_t *home_first;
     bool single;                 /* each tile is a launch of its own */
     uint32_t noise;
@@ -30,8 +31,8 @@ typedef struct sim_model {
 } sim_model;
 
 /* Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in parts, runs and instructions. */
-fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options, arena *memory,
-                       sim_model *out);
+fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
+                       arena *memory, sim_model *out);
 /* Transfer t on a wire that gives it `rate` bytes per second. */
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate);
 /* Bytes of a transfer on the wire. */
@@ -39,7 +40,9 @@ static inline uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t
     return t->tokens * m->bytes[fcp_moved_holds(m->plan, t) & FCP_HOLDS_BOTH][t->cls];
 }
 /* Do a node's ranks share an uplink that is narrower than their ports together? */
-static inline bool sim_model_shares_uplink(const sim_model *m) { return m->uplink < m->plan->problem->gpus * m->rate[FCP_NET]; }
+static inline bool sim_model_shares_uplink(const sim_model *m) {
+    return m->uplink < m->plan->problem->gpus * m->rate[FCP_NET];
+}
 /* A number below 2^32 that looks drawn, the same for the same seed and number. */
 uint32_t sim_model_drawn(uint64_t seed, uint64_t number);
 /* Bytes that a COPY copies. */

@@ -99,14 +99,18 @@ static fcp_code figure(line *l, const char *name, figure_kind kind, uint64_t *ou
             if (strlen(units[i].name) == size && !memcmp(unit, units[i].name, size)) scale = units[i].scale;
         if (!scale) return wrong(l, err, "%s needs a time: ps, ns, us or ms after the number", name);
     }
-    if (value_size && *value == '-') return wrong(l, err, "%s is %.*s: it must not be negative", name, (int)(value_size < 40 ? value_size : 40), value);
+    if (value_size && *value == '-')
+        return wrong(l, err, "%s is %.*s: it must not be negative", name, (int)(value_size < 40 ? value_size : 40),
+                     value);
     if (!decimal(value, value_size, scale, out))
-        return wrong(l, err, "%s: '%.*s' is no number that fits", name, (int)(value_size < 40 ? value_size : 40), value);
+        return wrong(l, err, "%s: '%.*s' is no number that fits", name, (int)(value_size < 40 ? value_size : 40),
+                     value);
     while (l->at < l->end && (*l->at == ' ' || *l->at == '\t')) l->at++;
     if (l->at == l->end || *l->at != '"')
         return wrong(l, err, "%s has no source: \"...\" says where the figure comes from, or \"assumed\"", name);
     const char *close = memchr(l->at + 1, '"', (size_t)(l->end - l->at - 1));
-    if (!close || close == l->at + 1 || close - l->at > SIM_SOURCE) return wrong(l, err, "%s: a source is 1 to %d characters in quotes", name, SIM_SOURCE - 1);
+    if (!close || close == l->at + 1 || close - l->at > SIM_SOURCE)
+        return wrong(l, err, "%s: a source is 1 to %d characters in quotes", name, SIM_SOURCE - 1);
     l->at = close + 1;
     const char *rest;
     if (word(l, &rest)) return wrong(l, err, "%s: something follows the source", name);
@@ -122,29 +126,34 @@ static fcp_code unknown(line *l, const char *name, fcp_error *err) {
     const int size = second ? (int)(second - point - 1) : 3;
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int i = 0; i < SIM_CONSTANT_COUNT; i++) {
-            snprintf(made[count - 5], sizeof made[0], "%s.%.*s.%s", fcp_pass_names[pass], size, second ? point + 1 : "128", sim_constant_names[i]);
+            snprintf(made[count - 5], sizeof made[0], "%s.%.*s.%s", fcp_pass_names[pass], size,
+                     second ? point + 1 : "128", sim_constant_names[i]);
             names[count] = made[count - 5];
             count++;
         }
     const char *near = diag_nearest(name, strlen(name), names, count);
     if (near) return wrong(l, err, "'%s' is no figure of a profile; did you mean %s?", name, near);
-    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, forward.128.full, .partial, .row, .launch, backward....", name);
+    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, forward.128.full, "
+                         ".partial, .row, .launch, backward....", name);
 }
 
 /* forward.128.full: which constant of which kernel. *out_given: its bit, and where the bits are. */
-static fcp_code constant(line *l, const char *name, reading *r, uint64_t **out, unsigned **out_given, unsigned *out_bit, fcp_error *err) {
+static fcp_code constant(line *l, const char *name, reading *r, uint64_t **out, unsigned **out_given, unsigned *out_bit,
+                         fcp_error *err) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         size_t begin = strlen(fcp_pass_names[pass]) + 1;
         if (strncmp(name, fcp_pass_names[pass], begin - 1) || name[begin - 1] != '.') continue;
         const char *point = strchr(name + begin, '.');
         uint64_t head_dim = 0;
-        if (!point || !decimal(name + begin, (size_t)(point - name) - begin, 1, &head_dim) || !head_dim || head_dim > 1024)
+        if (!point || !decimal(name + begin, (size_t)(point - name) - begin, 1, &head_dim) || !head_dim ||
+            head_dim > 1024)
             break;
         int at = 0, which = 0;
         while (at < SIM_HEAD_DIMS && r->p.head_dims[pass][at] && r->p.head_dims[pass][at] != head_dim) at++;
         while (which < SIM_CONSTANT_COUNT && strcmp(point + 1, sim_constant_names[which])) which++;
         if (which == SIM_CONSTANT_COUNT) break;
-        if (at == SIM_HEAD_DIMS) return wrong(l, err, "a profile has constants for %d sizes of heads at most", SIM_HEAD_DIMS);
+        if (at == SIM_HEAD_DIMS)
+            return wrong(l, err, "a profile has constants for %d sizes of heads at most", SIM_HEAD_DIMS);
         r->p.head_dims[pass][at] = (uint32_t)head_dim;
         *out = &r->p.kernels[pass][at].at[which];
         *out_given = &r->constants[pass][at];
@@ -159,13 +168,15 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
     if (!strcmp(name, "gpu")) {
         const char *gpu, *rest;
         size_t size = word(l, &gpu);
-        if (!size || size >= SIM_NAME || word(l, &rest)) return wrong(l, err, "gpu: a name of 1 to %d letters", SIM_NAME - 1);
+        if (!size || size >= SIM_NAME || word(l, &rest))
+            return wrong(l, err, "gpu: a name of 1 to %d letters", SIM_NAME - 1);
         if (*p->name) return wrong(l, err, "gpu is given twice");
         memcpy(p->name, gpu, size);
         return FCP_OK;
     }
     static const struct { const char *name; size_t value, given; figure_kind kind; } plain[] = {
-        {"sms", offsetof(reading, p.sms), offsetof(reading, sms), COUNT}, {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
+        {"sms", offsetof(reading, p.sms), offsetof(reading, sms), COUNT},
+        {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
         {"latency.local", offsetof(reading, p.local), offsetof(reading, local), TIME},
         {"channel", offsetof(reading, p.channel), offsetof(reading, channel), RATE}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
@@ -195,13 +206,16 @@ static fcp_code complete(const line *end, const reading *r, fcp_error *err) {
     if (r->local && !p->local) return wrong(end, err, "latency.local must be above 0");
     if (r->channel && !p->channel) return wrong(end, err, "channel must be above 0");
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (!p->head_dims[pass][0]) return wrong(end, err, "the profile has no constants of the %s pass", fcp_pass_names[pass]);
+        if (!p->head_dims[pass][0])
+            return wrong(end, err, "the profile has no constants of the %s pass", fcp_pass_names[pass]);
         for (int i = 0; i < SIM_HEAD_DIMS && p->head_dims[pass][i]; i++)
             for (int c = 0; c < SIM_CONSTANT_COUNT; c++) {
                 if (!(r->constants[pass][i] >> c & 1))
-                    return wrong(end, err, "the profile has no %s.%u.%s", fcp_pass_names[pass], p->head_dims[pass][i], sim_constant_names[c]);
+                    return wrong(end, err, "the profile has no %s.%u.%s", fcp_pass_names[pass], p->head_dims[pass][i],
+                                 sim_constant_names[c]);
                 if ((c == SIM_FULL || c == SIM_PARTIAL) && !p->kernels[pass][i].at[c])
-                    return wrong(end, err, "%s.%u.%s must be above 0", fcp_pass_names[pass], p->head_dims[pass][i], sim_constant_names[c]);
+                    return wrong(end, err, "%s.%u.%s must be above 0", fcp_pass_names[pass], p->head_dims[pass][i],
+                                 sim_constant_names[c]);
             }
     }
     return FCP_OK;
@@ -240,8 +254,8 @@ fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {
         used += (size_t)snprintf(known + used, sizeof known - used, " %s", sim_profile_names[i]);
     }
     const char *near = diag_nearest(name, strlen(name), sim_profile_names, sim_profile_count);
-    return fcp_fail(err, FCP_E_PROFILE, "there is no profile of '%.40s'%s%s%s there are%s, and files with --profile", name,
-                    near ? "; did you mean " : ":", near ? near : "", near ? "?" : "", known);
+    return fcp_fail(err, FCP_E_PROFILE, "there is no profile of '%.40s'%s%s%s there are%s, and files with --profile",
+                    name, near ? "; did you mean " : ":", near ? near : "", near ? "?" : "", known);
 }
 
 sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim) {

@@ -7,8 +7,9 @@
  *   small             3 us       "assumed"
  *   forward.128.full  11.98 ns   "fitted to cuDNN 9.19 on H200, 10 points, errors at most 0.9 %"
  *
- * Figures: sms; small; latency.local and channel, which may be missing; and for each pass and head_dim full, partial, row, launch, all four
- * of them. Each line is a name, a value with its unit, and in quotes where the value comes from, or "assumed". `#` begins a comment.
+ * Figures: sms; small; latency.local and channel, which may be missing; and for each pass and head_dim full, partial,
+ * row, launch, all four of them. Each line is a name, a value with its unit, and in quotes where the value comes from,
+ * or "assumed". `#` begins a comment.
  */
 #ifndef FCPC_SIMULATE_PROFILE_H
 #define FCPC_SIMULATE_PROFILE_H
@@ -32,17 +33,19 @@ typedef struct sim_profile {
     char name[SIM_NAME];
     uint64_t sms;   /* multiprocessors, or processors */
     uint64_t small; /* launch of a COPY, DELTA, REDUCE, MERGE, ..., in picoseconds */
-    uint64_t local; /* latency of a message inside a node, in picoseconds, if it is less than the cluster's; 0: not given */
-    uint64_t channel; /* what one multiprocessor of the margin moves over net, in bytes per second; 0: not given, no limit */
+    /* latency of a message inside a node, in picoseconds, if it is less than the cluster's; 0: not given */
+    uint64_t local;
+    /* what one multiprocessor of the margin moves over net, in bytes per second; 0: not given, no limit */
+    uint64_t channel;
     uint32_t head_dims[FCP_PASSES][SIM_HEAD_DIMS]; /* those that have constants; 0: no more */
     sim_kernel kernels[FCP_PASSES][SIM_HEAD_DIMS];
 } sim_profile;
 
-/* Reads a profile. Errors: FCP_E_PROFILE with the line: an unknown name, a missing source, unit or figure. `name` is what
- * messages call the text. */
+/* Reads a profile. Errors: FCP_E_PROFILE with the line: an unknown name, a missing source, unit or figure. `name` is
+ * what messages call the text. */
 fcp_code sim_profile_read(const char *name, const char *text, size_t size, sim_profile *out, fcp_error *err);
-/* A profile that comes with the compiler: "h200", ... FCP_E_PROFILE: there is none of that name; the message has the nearest
- * one, or all of them. */
+/* A profile that comes with the compiler: "h200", ... FCP_E_PROFILE: there is none of that name; the message has the
+ * nearest one, or all of them. */
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err);
 
 /* The constants of a pass at a head_dim: those of that head_dim, else those of the nearest one, in proportion. */

@@ -32,7 +32,8 @@ static void raise(uint64_t *bound, uint64_t to) {
     if (to > *bound) *bound = to;
 }
 
-/* What each node sends and receives over net, against its share of the network; and what ports are busy for at least. */
+/* What each node sends and receives over net, against its share of the network; and what ports are busy for at
+ * least. */
 static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool matched, sim_pass *out, arena *scratch) {
     const fcp_problem *p = m->plan->problem;
     uint64_t(*nodes)[2] = arena_zalloc(scratch, p->nodes, sizeof *nodes, _Alignof(uint64_t));
@@ -48,7 +49,8 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
         nodes[fcp_node_of(p, t->to)][FCP_RECV] += t->bytes;
     }
     for (uint32_t n = 0; n < p->nodes; n++)
-        for (int way = 0; way < 2; way++) raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(nodes[n][way], m->uplink));
+        for (int way = 0; way < 2; way++)
+            raise(&out->bound[SIM_BOUND_UPLINK], sim_model_time(nodes[n][way], m->uplink));
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int way = 0; way < 2; way++) {
             raise(&out->bound[SIM_BOUND_NET], ports[r][FCP_NET][way]);
@@ -57,7 +59,8 @@ static fcp_code bound_wires(const sim_model *m, const sim_rounds *rounds, bool m
     return FCP_OK;
 }
 
-static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory, arena *scratch, arena *walks) {
+static fcp_code simulate_pass(const sim_model *m, const sim_options *options, sim_pass *out, arena *memory,
+                              arena *scratch, arena *walks) {
     const fcp_problem *p = m->plan->problem;
     const sim_network network = options ? options->network : SIM_NETWORK_ROUNDS;
     const bool matched = network == SIM_NETWORK_ROUNDS || network == SIM_NETWORK_SHARED;
@@ -66,11 +69,14 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
     sim_rank *unhindered = ARENA_ZNEW(scratch, sim_rank, p->ranks);
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
     fcp_code code = unhindered && out->ranks ? sim_rounds_new(m, scratch, &rounds) : FCP_E_NO_MEMORY;
-    if (!code && (m->total + rounds.total) >> 62) return FCP_E_PROFILE; /* so that no sum of times overflows, in whatever order */
-    if (!code && network == SIM_NETWORK_ROUNDS && ordered) code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, walks);
+    /* so that no sum of times overflows, in whatever order */
+    if (!code && (m->total + rounds.total) >> 62) return FCP_E_PROFILE;
+    if (!code && network == SIM_NETWORK_ROUNDS && ordered)
+        code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, walks);
     else if (!code) code = sim_events(m, &rounds, options, out->ranks, &out->makespan, scratch);
     arena_reset(walks); /* the second walk takes the first one's memory */
-    if (!code && matched && ordered) code = sim_walk(m, &rounds, true, NULL, unhindered, &out->bound[SIM_BOUND_PATH], walks);
+    if (!code && matched && ordered)
+        code = sim_walk(m, &rounds, true, NULL, unhindered, &out->bound[SIM_BOUND_PATH], walks);
     if (!code) code = bound_wires(m, &rounds, matched, out, scratch);
     if (code) return code;
     uint64_t longest = 0;
@@ -86,7 +92,8 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
         }
     }
     out->bound[SIM_BOUND_MEAN] = out->compute / p->ranks;
-    double products = (double)m->plan->summary->pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);
+    double products =
+        (double)m->plan->summary->pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->range_kv * p->range_sub);
     out->flops = (m->pass == FCP_FORWARD ? 4 : 10) * products;
     return FCP_OK;
 }
@@ -107,7 +114,10 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
     arena_free(&scratch);
     arena_free(&walks);
     if (code == FCP_E_PROFILE)
-        fcp_fail(err, code, "by the figures of profile %s and of the cluster, the plan takes longer than can be counted", profile->name);
-    else if (code) fcp_fail(err, code, code == FCP_E_NO_MEMORY ? "out of memory" : "the plan cannot proceed: it was not verified");
+        fcp_fail(err, code,
+                 "by the figures of profile %s and of the cluster, the plan takes longer than can be counted",
+                 profile->name);
+    else if (code)
+        fcp_fail(err, code, code == FCP_E_NO_MEMORY ? "out of memory" : "the plan cannot proceed: it was not verified");
     return code;
 }

@@ -1,10 +1,11 @@
 /* simulate.h: how long a plan would take on its cluster, predicted from the plan's tables.
  *
- * A plan already says what every rank does and in which order. So nothing has to be searched: the time of each instruction
- * follows from the times of the instructions it waits for. simulate walks the plan once per pass and takes maxima and sums.
+ * A plan already says what every rank does and in which order. So nothing has to be searched: the time of each
+ * instruction follows from the times of the instructions it waits for. simulate walks the plan once per pass and takes
+ * maxima and sums.
  *
- * Example: rank 1 attends to a block that rank 0 sends. The send starts when both ranks have reached the round, ends one
- * latency and one block later, and then rank 1's ATTEND may start.
+ * Example: rank 1 attends to a block that rank 0 sends. The send starts when both ranks have reached the round, ends
+ * one latency and one block later, and then rank 1's ATTEND may start.
  *
  * Units: times are whole picoseconds, sizes bytes, rates bytes per second. Everything is integer arithmetic, so every
  * machine predicts the same.
@@ -35,18 +36,19 @@ typedef enum sim_bound {
 } sim_bound;
 extern const char *const sim_bound_names[SIM_BOUNDS]; /* "mean", "compute", "net", "local", "uplink", "path" */
 
-/* The timeline: what each rank does when, as a list of intervals. A rank has three lanes. In one lane intervals follow each
- * other, but a rank sends and receives on a fabric at the same time.
+/* The timeline: what each rank does when, as a list of intervals. A rank has three lanes. In one lane intervals follow
+ * each other, but a rank sends and receives on a fabric at the same time.
  *
- * Example: rank 1's compute lane is {WAIT 0..140 us, cause: its LAUNCH of round 0, reason kv}, {WORK 140..900 us: ATTEND}. Its
- * net lane is {RECV 20..140 us, ready 3 us, peer 0}: it had come to the round at 3 us, and waited for rank 0 until 20 us. */
+ * Example: rank 1's compute lane is {WAIT 0..140 us, cause: its LAUNCH of round 0, reason kv}, {WORK 140..900 us:
+ * ATTEND}. Its net lane is {RECV 20..140 us, ready 3 us, peer 0}: it had come to the round at 3 us, and waited for rank
+ * 0 until 20 us. */
 typedef enum sim_lane { SIM_LANE_COMPUTE, SIM_LANE_NET, SIM_LANE_LOCAL, SIM_LANES } sim_lane;
 extern const char *const sim_lane_names[SIM_LANES]; /* "compute", "net", "local" */
 typedef enum sim_doing { SIM_WORK, SIM_WAIT, SIM_SEND, SIM_RECV } sim_doing;
 
 typedef struct sim_interval {
     uint64_t start, end;      /* picoseconds from the pass's beginning; start < end */
-    uint64_t ready;           /* SEND, RECV: when this rank had come to its launch; until `start` it waited for its peer or a
+    uint64_t ready; /* SEND, RECV: when this rank had come to its launch; until `start` it waited for its peer or a
                                * port. Else: start */
     uint64_t bytes;           /* SEND, RECV: on the wire. COPY: what is copied. Else 0 */
     uint32_t rank, pass;      /* pass: an fcp_pass */
@@ -59,11 +61,12 @@ typedef struct sim_interval {
     uint32_t peer;            /* SEND, RECV: the other rank. Else FCP_NONE */
     uint32_t stage;           /* of the instruction */
     uint32_t round;           /* SEND, RECV: counted from 0 in the pass. Else FCP_NONE */
-    uint32_t block;           /* SEND, RECV, REDUCE, MERGE, ...: the block. ATTEND of one visit: its Q block. Else FCP_NONE */
+    /* SEND, RECV, REDUCE, MERGE, ...: the block. ATTEND of one visit: its Q block. Else FCP_NONE */
+    uint32_t block;
 } sim_interval;
 
-/* Is called with one interval after the other. Those of one rank and lane come in the order in which they begin. Waits of
- * the communication queue are not among them: `ready` shows them. */
+/* Is called with one interval after the other. Those of one rank and lane come in the order in which they begin. Waits
+ * of the communication queue are not among them: `ready` shows them. */
 typedef void sim_watch(void *context, const sim_interval *x);
 
 typedef struct sim_rank {
@@ -89,18 +92,19 @@ typedef enum sim_network {
                          * transfers of a round share it evenly, and rounds are served in order */
     SIM_NETWORK_SHARED, /* the same, but what is in flight shares ports and uplinks max-min fairly */
     SIM_NETWORK_FLUID,  /* the same, and a rank begins all rounds of a stage at once */
-    SIM_NETWORK_PULLS,  /* no rounds: a rank asks for one block after the other, in an order drawn from `seed`; who is asked
-                         * serves one after the other, in the order of asking */
+    SIM_NETWORK_PULLS,  /* no rounds: a rank asks for one block after the other, in an order drawn from `seed`; who is
+                         * asked serves one after the other, in the order of asking */
     SIM_NETWORKS
 } sim_network;
 extern const char *const sim_network_names[SIM_NETWORKS]; /* "rounds", "shared", "fluid", "pulls" */
 
 /* What can be left out, to see what it is worth. */
 enum {
-    SIM_WITHOUT_OVERLAP = 1, /* blocks come first, then all is computed, then gradients return; between layouts that come
+    SIM_WITHOUT_OVERLAP =
+        1, /* blocks come first, then all is computed, then gradients return; between layouts that come
                               * before everything else and go after it */
-    SIM_WITHOUT_HIDING = 2,  /* the caller's layout comes in before everything else and goes out after it */
-    SIM_WITHOUT_FUSION = 4,  /* each tile is a launch of its own */
+    SIM_WITHOUT_HIDING = 2, /* the caller's layout comes in before everything else and goes out after it */
+    SIM_WITHOUT_FUSION = 4, /* each tile is a launch of its own */
     SIM_WITHOUT_COUNT = 3
 };
 extern const char *const sim_without_names[SIM_WITHOUT_COUNT]; /* "overlap", "hiding", "fusion" */

@@ -4,10 +4,11 @@
  * have ended. So tasks can be put into another order, and what they need can be told again.
  *
  * Without overlap, tasks are put in order of phases: the caller's layout comes in, blocks come to where they are
- * read, tiles are computed, partial results and gradients return, results go out. A task needs all tasks of earlier phases, and of its own phase those that the plan says.
+ * read, tiles are computed, partial results and gradients return, results go out. A task needs all tasks of earlier
+ * phases, and of its own phase those that the plan says.
  *
- * Example: a rank's launches are KV of round 0, dKV of round 0 and KV of round 1, and its ATTENDs are two. Without overlap
- * the launches are KV, KV, dKV; both ATTENDs need the first two; the third needs both ATTENDs.
+ * Example: a rank's launches are KV of round 0, dKV of round 0 and KV of round 1, and its ATTENDs are two. Without
+ * overlap the launches are KV, KV, dKV; both ATTENDs need the first two; the third needs both ATTENDs.
  */
 #include "compiler/simulate/tasks.h"
 
@@ -19,13 +20,17 @@ typedef struct order {
 } order;
 static const order whole = {.copy_out = 0}; /* one phase: the plan's order */
 static const order apart = {
-    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 2, [FCP_O] = 2, [FCP_DKV] = 2, [FCP_DQ] = 2, [FCP_DQW] = 2, [FCP_OUT] = 3},
-    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 2, [FCP_OP_ATTEND] = 2, [FCP_OP_REDUCE] = 2, [FCP_OP_MERGE] = 2, [FCP_OP_FINISH] = 2,
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 2, [FCP_O] = 2, [FCP_DKV] = 2, [FCP_DQ] = 2,
+                [FCP_DQW] = 2, [FCP_OUT] = 3},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 2, [FCP_OP_ATTEND] = 2, [FCP_OP_REDUCE] = 2, [FCP_OP_MERGE] = 2,
+            [FCP_OP_FINISH] = 2,
             [FCP_OP_REDUCE_Q] = 2, [FCP_OP_ROUND] = 2},
     .copy_out = 3};
 static const order serial = {
-    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 4, [FCP_O] = 4, [FCP_DKV] = 4, [FCP_DQ] = 4, [FCP_DQW] = 4, [FCP_OUT] = 5},
-    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 3, [FCP_OP_REDUCE] = 4, [FCP_OP_MERGE] = 4, [FCP_OP_FINISH] = 4,
+    .classes = {[FCP_IN] = 0, [FCP_KV] = 2, [FCP_Q] = 2, [FCP_STATE] = 4, [FCP_O] = 4, [FCP_DKV] = 4, [FCP_DQ] = 4,
+                [FCP_DQW] = 4, [FCP_OUT] = 5},
+    .ops = {[FCP_OP_COPY] = 1, [FCP_OP_DELTA] = 1, [FCP_OP_ATTEND] = 3, [FCP_OP_REDUCE] = 4, [FCP_OP_MERGE] = 4,
+            [FCP_OP_FINISH] = 4,
             [FCP_OP_REDUCE_Q] = 4, [FCP_OP_ROUND] = 4},
     .copy_out = 5};
 
@@ -61,8 +66,8 @@ static void sort_phases(sim_task *at, uint32_t count, sim_task *room) {
     memcpy(at, room, filled * sizeof *at);
 }
 
-/* How many of the other queue's tasks a task needs that waited for the first `waits` instructions of that queue: up to the
- * last one of an earlier phase, and up to the last one of its own phase that is among them. */
+/* How many of the other queue's tasks a task needs that waited for the first `waits` instructions of that queue: up to
+ * the last one of an earlier phase, and up to the last one of its own phase that is among them. */
 static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, uint32_t waits) {
     uint32_t begin = 0, end = count;
     while (begin < end) { /* the first task of this phase or a later one */
@@ -78,8 +83,8 @@ static uint32_t needs_of(const sim_task *other, uint32_t count, uint32_t phase, 
     }
 }
 
-static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task *own, uint32_t count, const sim_task *other,
-                       uint32_t others, uint32_t *waits, uint32_t *from) {
+static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task *own, uint32_t count,
+                       const sim_task *other, uint32_t others, uint32_t *waits, uint32_t *from) {
     uint32_t longest = 0, last = FCP_NONE;
     for (uint32_t i = 0; i < stream->count; i++) {
         const fcp_instr *x = &plan->instrs[stream->first + i];
@@ -98,7 +103,8 @@ static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task 
 
 fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_tasks *out) {
     const fcp_plan *plan = m->plan;
-    const uint32_t ranks = plan->problem->ranks, first = plan->round_starts[m->pass], rounds = plan->round_starts[m->pass + 1] - first;
+    const uint32_t ranks = plan->problem->ranks, first = plan->round_starts[m->pass],
+                   rounds = plan->round_starts[m->pass + 1] - first;
     const order *o = without & SIM_WITHOUT_OVERLAP ? &serial : without & SIM_WITHOUT_HIDING ? &apart : &whole;
     size_t most = 0;
     uint32_t longest = 0;
@@ -106,7 +112,8 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *s = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
             if (s->count > longest) longest = s->count;
-            most += (size_t)(q == FCP_COMM ? 2 : 1) * s->count; /* a launch moves IN, OUT, or what has one of two phases */
+            /* a launch moves IN, OUT, or what has one of two phases */
+            most += (size_t)(q == FCP_COMM ? 2 : 1) * s->count;
         }
     out->at = ARENA_NEW(memory, sim_task, most);
     out->start = arena_alloc(memory, ranks, sizeof *out->start, _Alignof(uint32_t));
@@ -133,7 +140,8 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
                 if (x->op == FCP_OP_WAIT && !trailing && (q == FCP_COMM || o != &whole)) continue;
                 uint32_t added = append(plan, o, s->first + i, i, &out->at[used]);
                 if (trailing && o != &whole) out->at[used].phase = SIM_PHASES - 1;
-                for (uint32_t n = used; x->op == FCP_OP_LAUNCH && n < used + added; n++) out->at[n].group = groups[x->c];
+                for (uint32_t n = used; x->op == FCP_OP_LAUNCH && n < used + added; n++)
+                    out->at[n].group = groups[x->c];
                 used += added;
             }
             if (o != &whole) sort_phases(&out->at[out->start[r][q]], used - out->start[r][q], room);
@@ -141,8 +149,8 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         out->start[r][FCP_QUEUES] = used;
         for (int q = 0; q < FCP_QUEUES; q++) {
             const uint32_t *at = out->start[r];
-            tell_needs(plan, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q], &out->at[at[!q]],
-                       at[!q + 1] - at[!q], waits, from);
+            tell_needs(plan, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q],
+                       &out->at[at[!q]], at[!q + 1] - at[!q], waits, from);
         }
     }
     return FCP_OK;

@@ -128,8 +128,8 @@ static void read_pieces(format *f, const token_list *tokens, uint32_t size) {
 /* --- spaces and breaks -------------------------------------------------------------------------------------------- */
 
 static bool ends_operand(int kind) {
-    return words_names(kind) || kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_STRING || kind == T_TRUE ||
-           kind == T_FALSE || kind == ')' || kind == ']';
+    return words_names(kind) || kind == T_INT || kind == T_FLOAT || kind == T_UNIT || kind == T_STRING ||
+           kind == T_TRUE || kind == T_FALSE || kind == ')' || kind == ']';
 }
 
 /* Is piece i a minus sign with one operand? */

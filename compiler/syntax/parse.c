@@ -405,7 +405,8 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
     else if (p->last == '=' && is_among(expected, count, "'{'"))
         diag_hint(p->tree.d,
                   "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");
-    else if (p->last == T_ON) diag_hint(p->tree.d, "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32");
+    else if (p->last == T_ON)
+        diag_hint(p->tree.d, "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32");
     else if (p->last == T_REPEAT) diag_hint(p->tree.d, "'x' repeats between two values of a list: [8192 x 32]");
     else if (is_comparison(p->last) && !operators) diag_hint(p->tree.d, "a comparison stands between two expressions");
     else if (p->last == T_NAME && operators && is_among(expected, count, "a unit")) {

@@ -1,10 +1,10 @@
 /* lives.c: how many slots of a rank hold something at a time, and how many bytes are on their way.
  *
  * A transient slot lives from the first to the last access before it is filled anew:
- *   whole (KV, Q, O, DQW)       from the receive of the block's first unit, or from what writes it, to its last reader: a tile, or
- *                               a send
- *   partial (STATE, DKV, DQ)    from the receive, or the first tile or addition, to the send or the addition that empties it;
- *                               a state also to the last visit of its Q block
+ *   whole (KV, Q, O, DQW)       from the receive of the block's first unit, or from what writes it, to its last reader:
+ *                               a tile, or a send
+ *   partial (STATE, DKV, DQ)    from the receive, or the first tile or addition, to the send or the addition that
+ *                               empties it; a state also to the last visit of its Q block
  *
  * Requires: the intervals of one rank and pass, in order.
  * Gives:    trace_changes, in order of time.
@@ -56,7 +56,8 @@ static life *life_of(lives *x, uint32_t cls, uint32_t slot) {
             x->failed = true;
             return NULL;
         }
-        for (uint32_t c = 0; c < FCP_CLASSES && x->slots; c++) memcpy(bigger + (size_t)c * slots, x->at + (size_t)c * x->slots, x->slots * sizeof *bigger);
+        for (uint32_t c = 0; c < FCP_CLASSES && x->slots; c++)
+            memcpy(bigger + (size_t)c * slots, x->at + (size_t)c * x->slots, x->slots * sizeof *bigger);
         free(x->at);
         x->at = bigger;
         x->slots = slots;
@@ -119,8 +120,11 @@ static void touch_visits(lives *x, const sim_interval *i) {
 /* Instructions that add one slot to another, or make a result of it. */
 static void touch_sums(lives *x, const sim_interval *i) {
     const fcp_instr *instr = &x->t->plan->instrs[i->instr];
-    const uint32_t op = instr->op, cls = op == FCP_OP_REDUCE ? FCP_DKV : op == FCP_OP_REDUCE_Q || op == FCP_OP_ROUND ? FCP_DQ : FCP_STATE;
-    if (op != FCP_OP_REDUCE && op != FCP_OP_REDUCE_Q && op != FCP_OP_ROUND && op != FCP_OP_MERGE && op != FCP_OP_FINISH) return;
+    const uint32_t op = instr->op;
+    const bool of_dq = op == FCP_OP_REDUCE_Q || op == FCP_OP_ROUND;
+    const uint32_t cls = op == FCP_OP_REDUCE ? FCP_DKV : of_dq ? FCP_DQ : FCP_STATE;
+    if (op != FCP_OP_REDUCE && op != FCP_OP_REDUCE_Q && op != FCP_OP_ROUND && op != FCP_OP_MERGE && op != FCP_OP_FINISH)
+        return;
     touch(x, i, cls, instr->b, false, true);
     if (op == FCP_OP_ROUND) touch(x, i, FCP_DQW, instr->c, true, false);
     else if (op != FCP_OP_FINISH) touch(x, i, cls, instr->c, false, false);

@@ -27,20 +27,25 @@ static fcp_code read_list(const fcp_plan *plan, const char *typed, bool *has, fc
     const uint32_t ranks = plan->problem->ranks;
     for (const char *s = typed;;) {
         uint32_t first, last;
-        if (!number(&s, &first)) return fcp_fail(err, FCP_E_USAGE, "--ranks is '%.60s': expected ranks such as 0,5,8..16, or all, or busiest", typed);
+        if (!number(&s, &first))
+            return fcp_fail(err, FCP_E_USAGE,
+                            "--ranks is '%.60s': expected ranks such as 0,5,8..16, or all, or busiest", typed);
         last = first;
         if (s[0] == '.' && s[1] == '.') {
             s += 2;
             if (!*s || *s == ',') last = ranks - 1;
             else if (!number(&s, &last) || last <= first)
-                return fcp_fail(err, FCP_E_USAGE, "--ranks is '%.60s': A..B has the ranks from A on that are less than B", typed);
+                return fcp_fail(err, FCP_E_USAGE,
+                                "--ranks is '%.60s': A..B has the ranks from A on that are less than B", typed);
             else last--;
         }
         if (first >= ranks || last >= ranks)
             return fcp_fail(err, FCP_E_USAGE, "--ranks is '%.60s': the plan has %u ranks, from 0 on", typed, ranks);
         for (uint32_t r = first; r <= last; r++) has[r] = true;
         if (!*s) return FCP_OK;
-        if (*s++ != ',') return fcp_fail(err, FCP_E_USAGE, "--ranks is '%.60s': expected ranks such as 0,5,8..16, or all, or busiest", typed);
+        if (*s++ != ',')
+            return fcp_fail(err, FCP_E_USAGE,
+                            "--ranks is '%.60s': expected ranks such as 0,5,8..16, or all, or busiest", typed);
     }
 }
 
@@ -54,8 +59,8 @@ static int by_work(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-fcp_code trace_ranks_read(const fcp_plan *plan, const char *typed, const uint64_t *work, arena *memory, trace_ranks *out,
-                          fcp_error *err) {
+fcp_code trace_ranks_read(const fcp_plan *plan, const char *typed, const uint64_t *work, arena *memory,
+                          trace_ranks *out, fcp_error *err) {
     const uint32_t ranks = plan->problem->ranks;
     fcp_code code = FCP_OK;
     *out = (trace_ranks){.at = ARENA_NEW(memory, uint32_t, ranks), .has = ARENA_ZNEW(memory, bool, ranks)};
@@ -130,8 +135,8 @@ static fcp_code put_in_order(collector *c, arena *memory, timeline *out, fcp_err
 
 /* --- predicted ---------------------------------------------------------------------------------------------------- */
 
-fcp_code timeline_predict(const fcp_plan *plan, const sim_profile *profile, const sim_options *how, const sim_result *result,
-                          const char *typed, arena *memory, timeline *out, fcp_error *err) {
+fcp_code timeline_predict(const fcp_plan *plan, const sim_profile *profile, const sim_options *how,
+                          const sim_result *result, const char *typed, arena *memory, timeline *out, fcp_error *err) {
     collector c = {.ranks = &out->ranks};
     sim_options options = how ? *how : (sim_options){0};
     options.watch = collect;
@@ -142,7 +147,8 @@ fcp_code timeline_predict(const fcp_plan *plan, const sim_profile *profile, cons
     uint64_t *work = ARENA_ZNEW(&scratch, uint64_t, plan->problem->ranks);
     if (!work) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", plan->problem->ranks);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        for (uint32_t r = 0; result->pass[pass].ranks && r < plan->problem->ranks; r++) work[r] += result->pass[pass].ranks[r].compute;
+        for (uint32_t r = 0; result->pass[pass].ranks && r < plan->problem->ranks; r++)
+            work[r] += result->pass[pass].ranks[r].compute;
     snprintf(out->source, sizeof out->source, "%s", profile->name);
     for (int pass = 0; pass < FCP_PASSES; pass++) out->makespan[pass] = result->pass[pass].makespan;
     fcp_code code = trace_ranks_read(plan, typed, work, memory, &out->ranks, err);
@@ -169,14 +175,18 @@ static uint64_t bytes_of(const measured *m, const fcp_transfer *t) {
     return t->tokens * fcp_held_bytes(m->plan->problem, fcp_moved_holds(m->plan, t), (fcp_class)t->cls, m->pass);
 }
 
-/* The other side of a transfer: its record, of launch *out_launch. FCP_NONE: the peer has none, which no verified plan does. */
-static uint32_t other_side(const measured *m, uint32_t rank, const fcp_instr *launch, const fcp_transfer *t, uint32_t *out_launch) {
+/* The other side of a transfer: its record, of launch *out_launch. FCP_NONE: the peer has none, which no verified plan
+ * does. */
+static uint32_t other_side(const measured *m, uint32_t rank, const fcp_instr *launch, const fcp_transfer *t,
+                           uint32_t *out_launch) {
     *out_launch = m->launches[(uint64_t)t->peer * m->rounds + launch->c];
     if (*out_launch == FCP_NONE) return FCP_NONE;
     const fcp_instr *x = &m->plan->instrs[*out_launch];
     for (uint32_t n = x->a; n < x->a + x->b; n++) {
         const fcp_transfer *o = &m->plan->transfers[n];
-        if (o->peer == rank && o->dir != t->dir && o->fabric == t->fabric && o->cls == t->cls && o->block == t->block && o->first == t->first) return n;
+        if (o->peer == rank && o->dir != t->dir && o->fabric == t->fabric && o->cls == t->cls && o->block == t->block &&
+            o->first == t->first)
+            return n;
     }
     return FCP_NONE;
 }
@@ -189,7 +199,8 @@ static void measure_launch(const measured *m, uint32_t rank, uint32_t instr) {
         uint32_t launch, other = other_side(m, rank, x, t, &launch);
         uint64_t ready = times[instr].begin, start = ready, end = m->session->times->transfers[n];
         if (other != FCP_NONE && times[launch].begin > start) start = times[launch].begin;
-        if (other != FCP_NONE && t->dir == FCP_SEND && m->session->times->transfers[other] > end) end = m->session->times->transfers[other];
+        if (other != FCP_NONE && t->dir == FCP_SEND && m->session->times->transfers[other] > end)
+            end = m->session->times->transfers[other];
         if (end > times[instr].end) end = times[instr].end;
         if (start >= end) start = ready;
         if (start >= end) continue;
@@ -198,7 +209,8 @@ static void measure_launch(const measured *m, uint32_t rank, uint32_t instr) {
             .bytes = bytes_of(m, t),
             .rank = rank, .pass = m->pass, .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL,
             .doing = t->dir == FCP_SEND ? SIM_SEND : SIM_RECV, .reason = sim_reason_of(m->plan, instr), .instr = instr,
-            .cause = FCP_NONE, .transfer = t->dir == FCP_SEND || other == FCP_NONE ? n : other, .peer = t->peer, .stage = x->stage,
+            .cause = FCP_NONE, .transfer = t->dir == FCP_SEND || other == FCP_NONE ? n : other, .peer = t->peer,
+            .stage = x->stage,
             .round = x->c, .block = t->block});
     }
 }
@@ -207,8 +219,10 @@ static void measure_compute(const measured *m, uint32_t rank, uint32_t instr, co
     const fcp_instr *x = &m->plan->instrs[instr];
     const fcp_timing *t = &m->session->times->instrs[instr];
     if (t->begin >= t->end) return;
-    sim_interval i = {.start = t->begin * PICOSECONDS, .end = t->end * PICOSECONDS, .ready = t->begin * PICOSECONDS, .rank = rank, .pass = m->pass,
-                      .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE, .transfer = FCP_NONE,
+    sim_interval i = {.start = t->begin * PICOSECONDS, .end = t->end * PICOSECONDS, .ready = t->begin * PICOSECONDS,
+                      .rank = rank, .pass = m->pass,
+                      .lane = SIM_LANE_COMPUTE, .doing = SIM_WORK, .instr = instr, .cause = FCP_NONE,
+                      .transfer = FCP_NONE,
                       .peer = FCP_NONE, .stage = x->stage, .round = FCP_NONE, .block = sim_block_of(m->plan, instr)};
     if (x->op == FCP_OP_WAIT) {
         i.doing = SIM_WAIT;
@@ -241,7 +255,8 @@ static fcp_code find_launches(measured *m, fcp_error *err) {
     m->rounds = m->plan->round_starts[m->pass + 1] - m->plan->round_starts[m->pass];
     free(m->launches);
     m->launches = malloc(((uint64_t)ranks * m->rounds + 1) * sizeof *m->launches);
-    if (!m->launches) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u rounds of %u ranks", m->rounds, ranks);
+    if (!m->launches)
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u rounds of %u ranks", m->rounds, ranks);
     memset(m->launches, 0xff, (uint64_t)ranks * m->rounds * sizeof *m->launches);
     for (uint32_t r = 0; r < ranks; r++) {
         const fcp_stream *s = fcp_stream_of(m->plan, m->pass, r, FCP_COMM);
@@ -257,7 +272,8 @@ fcp_code timeline_measure(const fcp_session *session, const char *typed, arena *
     const uint32_t ranks = plan->problem->ranks;
     if (!times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
     if (!times->collected && session->rank_count < ranks)
-        return fcp_fail(err, FCP_E_ARGUMENT, "this process has no timings of the other ranks: fcp_session_timings_collect");
+        return fcp_fail(err, FCP_E_ARGUMENT,
+                        "this process has no timings of the other ranks: fcp_session_timings_collect");
     collector c = {.ranks = &out->ranks};
     measured m = {.session = session, .plan = plan, .to = &c};
     uint64_t *work = calloc(ranks, sizeof *work);
@@ -277,7 +293,8 @@ fcp_code timeline_measure(const fcp_session *session, const char *typed, arena *
         code = find_launches(&m, err);
         for (uint32_t i = 0; i < out->ranks.count && !code; i++) {
             const uint32_t r = out->ranks.at[i];
-            const fcp_stream *compute = fcp_stream_of(plan, m.pass, r, FCP_COMPUTE), *comm = fcp_stream_of(plan, m.pass, r, FCP_COMM);
+            const fcp_stream *compute = fcp_stream_of(plan, m.pass, r, FCP_COMPUTE),
+                             *comm = fcp_stream_of(plan, m.pass, r, FCP_COMM);
             for (uint32_t n = compute->first; n < compute->first + compute->count; n++) measure_compute(&m, r, n, comm);
             for (uint32_t n = comm->first; n < comm->first + comm->count; n++)
                 if (plan->instrs[n].op == FCP_OP_LAUNCH) measure_launch(&m, r, n);

@@ -1,8 +1,8 @@
 /* trace.c: a timeline as a trace file: JSON of the Trace Event Format.
  *
  *   process  a rank
- *   thread   compute: instructions, and waits with their reasons; net and local: a slice for each launch and fabric, with what
- *            it sends and receives, from the first byte to the last
+ *   thread   compute: instructions, and waits with their reasons; net and local: a slice for each launch and fabric,
+ *            with what it sends and receives, from the first byte to the last
  *   arrows   from the slice that sends to the slice that receives, where both ranks are drawn
  *   counters slots in use by class, bytes in flight by fabric, bytes of memory
  *
@@ -106,7 +106,8 @@ static void compute_slice(pen *p, const sim_interval *i) {
     put(p, ",\"name\":\"");
     put(p, fcp_op_names[x->op]);
     if (i->doing == SIM_WAIT) put(p, " "), put(p, sim_reason_names[i->reason]);
-    put(p, i->doing == SIM_WAIT ? "\",\"cat\":\"wait\",\"args\":{\"pass\":\"" : "\",\"cat\":\"compute\",\"args\":{\"pass\":\"");
+    put(p, i->doing == SIM_WAIT ? "\",\"cat\":\"wait\",\"args\":{\"pass\":\""
+                                : "\",\"cat\":\"compute\",\"args\":{\"pass\":\"");
     put(p, fcp_pass_names[i->pass]);
     put_field(p, "\",\"stage\":", i->stage);
     put_field(p, ",\"instruction\":", place_in_queue(p, i, FCP_COMPUTE));
@@ -117,7 +118,8 @@ static void compute_slice(pen *p, const sim_interval *i) {
         uint64_t pairs = 0, tiles = 0;
         for (uint32_t v = x->a; v < x->a + x->b; v++) {
             tiles += plan->visits[v].tiles;
-            for (uint32_t k = 0; k < plan->visits[v].tiles; k++) pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
+            for (uint32_t k = 0; k < plan->visits[v].tiles; k++)
+                pairs += plan->tiles[plan->visits[v].first_tile + k].pairs;
         }
         put_field(p, ",\"visits\":", x->b);
         put_field(p, ",\"tiles\":", tiles);
@@ -247,7 +249,8 @@ fcp_code trace_json(const timeline *t, text *out, fcp_error *err) {
              .shift = {[FCP_BACKWARD] = t->makespan[FCP_FORWARD] ? t->makespan[FCP_FORWARD] + GAP : 0}};
     arena scratch = {0};
     fcp_code code = FCP_OK;
-    text_printf(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"fcpc %s\",\"timeline\":\"%s\",\"%s\":\"%s\",\"ranks\":%u},\n\"traceEvents\":[",
+    text_printf(out, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"program\":\"fcpc "
+                     "%s\",\"timeline\":\"%s\",\"%s\":\"%s\",\"ranks\":%u},\n\"traceEvents\":[",
                 fcp_version(), t->measured ? "measured" : "predicted", t->measured ? "backend" : "profile", t->source,
                 t->plan->problem->ranks);
     for (uint32_t i = 0; i < t->ranks.count; i++) name_rank(&p, t->ranks.at[i]);
@@ -257,7 +260,8 @@ fcp_code trace_json(const timeline *t, text *out, fcp_error *err) {
             uint64_t next = end + 1;
             if (t->at[end].lane == SIM_LANE_COMPUTE) compute_slice(&p, &t->at[end]);
             else {
-                while (next < t->count && t->at[next].instr == t->at[end].instr && t->at[next].lane == t->at[end].lane) next++;
+                while (next < t->count && t->at[next].instr == t->at[end].instr && t->at[next].lane == t->at[end].lane)
+                    next++;
                 transfer_slice(&p, &t->at[end], next - end);
             }
             end = next;
@@ -274,7 +278,8 @@ fcp_code fcpc_trace_json(const fcp_session *session, char **out_text, fcp_error 
     arena memory = {0};
     text out = {0};
     timeline t;
-    fcp_code code = session && out_text ? timeline_measure(session, NULL, &memory, &t, err) : fcp_fail(err, FCP_E_ARGUMENT, "a trace needs a session");
+    fcp_code code = session && out_text ? timeline_measure(session, NULL, &memory, &t, err)
+                                        : fcp_fail(err, FCP_E_ARGUMENT, "a trace needs a session");
     if (!code) code = trace_json(&t, &out, err);
     arena_free(&memory);
     char *made = code ? NULL : text_take(&out);

@@ -39,10 +39,11 @@ fcp_code fcp_cuda_event_take(fcp_cuda_session *s, cuda_device *d, cu_event *out,
         fcp_code code = fcp_cuda_check(s->cuda, call->context_get(&before), err, "no current context");
         if (!code) code = fcp_cuda_use(s, d, err);
         if (!code)
-            code = fcp_cuda_check(s->cuda, call->event_create(&made, CU_EVENT_DISABLE_TIMING), err, "device %d makes no event",
-                                  d->handle);
+            code = fcp_cuda_check(s->cuda, call->event_create(&made, CU_EVENT_DISABLE_TIMING), err,
+                                  "device %d makes no event", d->handle);
         if (!code && before != d->context) { /* the caller is working on another device */
-            code = fcp_cuda_check(s->cuda, call->context_set(before), err, "cannot go back to the device that was in use");
+            code =
+                fcp_cuda_check(s->cuda, call->context_set(before), err, "cannot go back to the device that was in use");
             if (code) call->event_destroy(made);
         }
         if (code) return code;
@@ -111,7 +112,8 @@ fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *wh
         if (result != CU_ERROR_NOT_READY) return fcp_cuda_check(s->cuda, result, err, "%s failed", what);
         fcp_code code = fcp_net_watch(s->base.net, what, err);
         if (code) return code;
-        if (fcp_patience_ends(&patience)) return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+        if (fcp_patience_ends(&patience))
+            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
     }
 }
 
@@ -127,6 +129,7 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
         else if (fcp_patience_ends(&patience))
             return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
-        if (!code && (code = fcp_net_watch(s->base.net, what, err))) return code; /* the caller aborts the net, and that ends what waits */
+        if (!code && (code = fcp_net_watch(s->base.net, what, err)))
+            return code; /* the caller aborts the net, and that ends what waits */
     }
 }

@@ -23,7 +23,9 @@ static fcp_code open_device(fcp_cuda_session *s, cuda_device *d, int number, fcp
     char arch[32];
     fcp_error why;
     fcp_code code = fcp_cuda_check(s->cuda, call->device_get(&d->handle, number), err, "there is no device %d", number);
-    if (!code) code = fcp_cuda_check(s->cuda, call->device_name(d->name, sizeof d->name, d->handle), err, "device %d has no name", number);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->device_name(d->name, sizeof d->name, d->handle), err,
+                              "device %d has no name", number);
     if (!code) code = attribute(s, d, CU_CAPABILITY_MAJOR, &d->major, err);
     if (!code) code = attribute(s, d, CU_CAPABILITY_MINOR, &d->minor, err);
     if (!code) code = attribute(s, d, CU_MULTIPROCESSORS, &d->multiprocessors, err);
@@ -61,7 +63,8 @@ static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
             if (code) return code;
             cu_result result = call->enable_peer(b->context, 0);
             if (result == CU_ERROR_PEER_ACCESS_ALREADY_ENABLED) continue;
-            if (result == CU_ERROR_TOO_MANY_PEERS || result == CU_ERROR_PEER_ACCESS_UNSUPPORTED) continue; /* the same */
+            if (result == CU_ERROR_TOO_MANY_PEERS || result == CU_ERROR_PEER_ACCESS_UNSUPPORTED)
+                continue; /* the same */
             code = fcp_cuda_check(s->cuda, result, err, "device %d cannot reach device %d", a->handle, b->handle);
             if (code) return code;
         }
@@ -70,7 +73,8 @@ static fcp_code open_peers(fcp_cuda_session *s, fcp_error *err) {
 
 fcp_code fcp_cuda_devices_open(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
-    for (uint32_t i = 0; !code && i < s->device_count; i++) code = open_device(s, &s->devices[i], (int)(s->first_device + i), err);
+    for (uint32_t i = 0; !code && i < s->device_count; i++)
+        code = open_device(s, &s->devices[i], (int)(s->first_device + i), err);
     if (!code) code = open_peers(s, err);
     for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_open(s, &s->devices[i], err);
     return code;

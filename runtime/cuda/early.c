@@ -49,7 +49,8 @@ fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
                 return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", rank);
             const fcp_bundle bundle = fcp_bundle_of(s->bundles, rank, t);
             fcp_bundle_run run;
-            for (uint32_t k = 0; fcp_bundle_next(&bundle, t, &k, &run);) e->slots[plan->blocks[run.block].home_slot] = 1;
+            for (uint32_t k = 0; fcp_bundle_next(&bundle, t, &k, &run);)
+                e->slots[plan->blocks[run.block].home_slot] = 1;
         }
     }
     return FCP_OK;
@@ -68,7 +69,8 @@ fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pas
                                  "cannot record an event that streams outside a graph wait for");
 }
 
-fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host, fcp_error *err) {
+fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host,
+                             fcp_error *err) {
     const cuda_early_rounds rounds = fcp_cuda_early_rounds(s->plan, pass);
     fcp_code code = FCP_OK;
     if (rounds.from == rounds.to) return FCP_OK;

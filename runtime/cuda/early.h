@@ -12,5 +12,6 @@ fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pas
 /* Moves early results to the callers' tensors, when the pass has been put into the origin. If it was a graph, the
  * ranks' communication streams first wait for the graph's event; otherwise they stand at the right place already.
  * `host`: stages follow them. */
-fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host, fcp_error *err);
+fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host,
+                             fcp_error *err);
 #endif

@@ -58,7 +58,8 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         code = fcp_cuda_memory_again(s, d, x.size, NULL, "fields", &d->environment, &d->environment_held, err);
         if (code) break;
         fcp_kernel_arrays(plan, d->environment + x.data, (fk_u64 *)(void *)(bytes + x.arrays));
-        fcp_kernel_bands(plan, d->environment + x.band_rows, d->environment + x.band, (fk_bands *)(void *)(bytes + x.bands));
+        fcp_kernel_bands(plan, d->environment + x.band_rows, d->environment + x.band,
+                         (fk_bands *)(void *)(bytes + x.bands));
         d->sequences = d->environment + x.sequences;
         d->arrays = d->environment + x.arrays;
         d->bands = d->environment + x.bands;

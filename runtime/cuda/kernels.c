@@ -38,20 +38,24 @@ static fcp_code check_kernel(fcp_cuda_session *s, const cuda_device *d, const cu
                               "the driver does not say what %s takes", asked->name);
     if (code) return code;
     if (says[3] > (int)asked->registers || says[0] < (int)asked->threads)
-        return fcp_fail(err, FCP_E_COMPILE,
-                        "%s takes %d registers a thread on device %d (%s), of %u that it may, and runs %d threads a block, of %u; "
-                        "another NVRTC (FCP_NVRTC) would do", asked->name, says[3], d->handle, d->name, asked->registers, says[0],
-                        asked->threads);
+        return fcp_fail(
+            err, FCP_E_COMPILE,
+            "%s takes %d registers a thread on device %d (%s), of %u that it may, and runs %d threads a block, of %u; "
+            "another NVRTC (FCP_NVRTC) would do",
+            asked->name, says[3], d->handle, d->name, asked->registers, says[0], asked->threads);
     if (asked->maps && says[3] < (int)asked->registers)
-        return fcp_fail(err, FCP_E_COMPILE,
-                        "%s begins with %d registers a thread on device %d (%s), and its warpgroups share out %u, which they "
-                        "would wait for; another NVRTC (FCP_NVRTC), or the kernels for mma.sync, would do", asked->name,
-                        says[3], d->handle, d->name, asked->registers);
+        return fcp_fail(
+            err, FCP_E_COMPILE,
+            "%s begins with %d registers a thread on device %d (%s), and its warpgroups share out %u, which they "
+            "would wait for; another NVRTC (FCP_NVRTC), or the kernels for mma.sync, would do",
+            asked->name, says[3], d->handle, d->name, asked->registers);
     if (says[1] > d->shared - (int)k->shared)
-        return fcp_fail(err, FCP_E_COMPILE, "%s takes %d bytes of shared memory on device %d (%s) beside its %u, which has %d",
-                        asked->name, says[1], d->handle, d->name, k->shared, d->shared);
+        return fcp_fail(err, FCP_E_COMPILE,
+                        "%s takes %d bytes of shared memory on device %d (%s) beside its %u, which has %d", asked->name,
+                        says[1], d->handle, d->name, k->shared, d->shared);
     if (says[2])
-        warn(s, "%s keeps %d bytes a thread in local memory on device %d (%s), which costs time: another NVRTC (FCP_NVRTC) may not",
+        warn(s, "%s keeps %d bytes a thread in local memory on device %d (%s), which costs time: another NVRTC "
+                "(FCP_NVRTC) may not",
              asked->name, says[2], d->handle, d->name);
     return FCP_OK;
 }
@@ -63,9 +67,11 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module modul
     int blocks = 0;
     *k = (cuda_kernel){NULL, asked->name, asked->threads, asked->shared, asked->parts, asked->maps, 0};
     if (k->shared > (uint32_t)d->shared)
-        return fcp_fail(err, FCP_E_BACKEND,
-                        "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
-                        "would do", d->handle, d->name, d->shared, asked->name, k->shared);
+        return fcp_fail(
+            err, FCP_E_BACKEND,
+            "device %d (%s) gives a block %d bytes of shared memory; %s needs %u: another GPU, or a smaller head_dim, "
+            "would do",
+            d->handle, d->name, d->shared, asked->name, k->shared);
     fcp_code code = fcp_cuda_check(s->cuda, call->module_function(&k->function, module, asked->name), err,
                                    "the kernels have no %s", asked->name);
     if (!code) code = check_kernel(s, d, k, asked, err);
@@ -81,7 +87,8 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module modul
     return code;
 }
 
-static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module module, unsigned skeletons, fcp_error *err) {
+static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module module, unsigned skeletons,
+                             fcp_error *err) {
     static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
                                           [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round",
                                           [CUDA_MERGE] = "fk_merge", [CUDA_STATE_OUT] = "fk_state_out",
@@ -123,13 +130,15 @@ static fcp_code load_module(fcp_cuda_session *s, cuda_device *d, int pass, const
     cu_module before = d->modules[pass];
     d->modules[pass] = NULL; /* even if unloading fails, it is not unloaded again */
     fcp_code code = !before ? FCP_OK
-                            : fcp_cuda_check(s->cuda, call->module_unload(before), err, "device %d does not give kernels up",
+                            : fcp_cuda_check(s->cuda, call->module_unload(before), err,
+                                             "device %d does not give kernels up",
                                              d->handle);
     if (code) return code;
-    code = fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
-                          "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what a "
-                          "later NVRTC compiles may be too new for it (FCP_NVRTC names another)", d->handle, arch,
-                          s->cuda->version / 1000, s->cuda->version % 1000 / 10);
+    code =
+        fcp_cuda_check(s->cuda, call->module_load(&d->modules[pass], cubin->bytes), err,
+                       "device %d does not take the kernels compiled for %s; the driver is for CUDA %d.%d, and what a "
+                       "later NVRTC compiles may be too new for it (FCP_NVRTC names another)",
+                       d->handle, arch, s->cuda->version / 1000, s->cuda->version % 1000 / 10);
     return code ? code : find_kernels(s, d, d->modules[pass], skeletons_of(s, d, pass), err);
 }
 

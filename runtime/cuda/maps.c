@@ -19,13 +19,15 @@ static fcp_code make_map(fcp_cuda_session *s, const fcp_kernel_tensor *x, fk_u64
     fk_map map = {{0}}; /* its type aligns it to 64, as the driver wants it */
     fcp_code code = FCP_OK;
     if (x->rows > INT32_MAX)
-        return fcp_fail(err, FCP_E_PLAN_SIZE, "the copy engine counts rows in 31 bits, and a rank has %" PRIu64, x->rows);
+        return fcp_fail(err, FCP_E_PLAN_SIZE, "the copy engine counts rows in 31 bits, and a rank has %" PRIu64,
+                        x->rows);
     if (x->rows)
         code = fcp_cuda_check(s->cuda,
                               s->cuda->call.tensor_map(&map, p->dtype == FCP_BF16 ? CU_TENSOR_BF16 : CU_TENSOR_FP16, 3,
                                                        (void *)(uintptr_t)x->address, dims, strides, box, steps, 0,
                                                        CU_TENSOR_SWIZZLE_128, CU_TENSOR_L2_256, 0),
-                              err, "the driver makes no map of %" PRIu64 " rows of %u heads of %u", x->rows, x->heads, p->head_dim);
+                              err, "the driver makes no map of %" PRIu64 " rows of %u heads of %u", x->rows, x->heads,
+                              p->head_dim);
     if (!code) memcpy(out, &map, sizeof map);
     return code;
 }
@@ -47,7 +49,8 @@ fcp_code fcp_cuda_maps_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
     return code;
 }
 
-void *fcp_cuda_with_maps(const cuda_rank *rank, fcp_pass pass, cuda_kernel_id id, fk_launch *launch, fk_launch_maps *maps) {
+void *fcp_cuda_with_maps(const cuda_rank *rank, fcp_pass pass, cuda_kernel_id id, fk_launch *launch,
+                         fk_launch_maps *maps) {
     fk_map all[FCP_KERNEL_TENSORS];
     if (!rank->device->kernels[id].maps) return launch;
     memcpy(all, rank->maps[pass], sizeof all);

@@ -36,7 +36,9 @@ static uint32_t word_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queu
     return marks[(rank - s->base.first_rank) * FCP_QUEUES + (uint32_t)queue];
 }
 
-size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s) { return (size_t)s->base.rank_count * FCP_QUEUES * sizeof *s->marks; }
+size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s) {
+    return (size_t)s->base.rank_count * FCP_QUEUES * sizeof *s->marks;
+}
 
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -68,14 +70,17 @@ cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank, fcp_qu
     return rank->device->marks + (index * FCP_QUEUES + (uint32_t)queue) * sizeof *s->marks;
 }
 
-uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr) { return (uint32_t)pass << PASS_SHIFT | ((instr + 1) & INSTR_MASK); }
-
-fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err) {
-    return fcp_cuda_check(s->cuda, s->cuda->call.fill(fcp_cuda_mark_at(s, rank, queue), value, 1, rank->streams[queue]), err,
-                          "cannot mark progress");
+uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr) {
+    return (uint32_t)pass << PASS_SHIFT | ((instr + 1) & INSTR_MASK);
 }
 
-fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin, fcp_error *err) {
+fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err) {
+    return fcp_cuda_check(s->cuda, s->cuda->call.fill(fcp_cuda_mark_at(s, rank, queue), value, 1, rank->streams[queue]),
+                          err, "cannot mark progress");
+}
+
+fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
+                              fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     if (code) return code;
     return fcp_cuda_check(s->cuda,
@@ -106,7 +111,8 @@ bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, f
 /* Has a rank begun its LAUNCH of a round, or is it past it? */
 static bool has_come(const fcp_cuda_session *s, uint32_t rank, fcp_pass pass, uint32_t round) {
     fcp_cuda_place at;
-    if (!fcp_cuda_where(s, rank, FCP_COMM, &at) || at.pass != pass) return true; /* a rank of another process: nobody knows */
+    if (!fcp_cuda_where(s, rank, FCP_COMM, &at) || at.pass != pass)
+        return true; /* a rank of another process: nobody knows */
     if (at.progress == FCP_CUDA_BEHIND) return true;
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank, FCP_COMM);
     for (uint32_t i = at.instr; i < stream->count; i++) {
@@ -167,7 +173,8 @@ void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, ch
     n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, ", round %u", at->round);
     for (uint32_t i = 0; i < x->b && i < 2; i++) /* one that is sent and one that is received */
         if (!i || s->plan->transfers[x->a + i].peer != s->plan->transfers[x->a].peer)
-            n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, "%s %u", i ? " and" : " with rank", s->plan->transfers[x->a + i].peer);
+            n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, "%s %u", i ? " and" : " with rank",
+                          s->plan->transfers[x->a + i].peer);
 }
 
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err) {
@@ -177,13 +184,16 @@ fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error
     if (!s->marks || !err || err->where.rank != FCP_NOWHERE) return code;
     if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) { /* nothing has ever run */
         if (s->base.rank_count != 1) return code;
-        return fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank, err->message);
+        return fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank,
+                           err->message);
     }
-    bool one = s->base.rank_count == 1, before = !one && all_are(s, FCP_CUDA_BEFORE), behind = !one && all_are(s, FCP_CUDA_BEHIND);
+    bool one = s->base.rank_count == 1, before = !one && all_are(s, FCP_CUDA_BEFORE),
+         behind = !one && all_are(s, FCP_CUDA_BEHIND);
     if (before || behind) {
         where.pass = (uint32_t)at.pass;
         snprintf(text, sizeof text, before ? "%s pass, before every instruction, while inputs are moved"
-                                           : "%s pass, behind every instruction, while outputs are moved", fcp_pass_names[at.pass]);
+                                           : "%s pass, behind every instruction, while outputs are moved",
+                                           fcp_pass_names[at.pass]);
     } else {
         if (!fcp_cuda_furthest(s, &at) && !one) return code; /* a single rank that has ended is at its end */
         where = where_of(s, &at);

@@ -7,7 +7,8 @@ fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_marks_close(fcp_cuda_session *s);
 size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory */
 /* Sets all marks to "a run of this pass begins", in `origin`, a stream of device d. */
-fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin, fcp_error *err);
+fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
+                              fcp_error *err);
 /* mark_value: what is written when an instruction begins; `instr` is its number in the queue, or the count of
  * instructions when the queue ends. mark_at: where it is written. mark: writes a value in the queue's stream. */
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);

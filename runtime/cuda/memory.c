@@ -13,8 +13,8 @@ fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, cons
     const fcp_cuda_table *call = &s->cuda->call;
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->allocate(out, fcp_cuda_allocated(bytes)), err, "device %d has no %zu bytes for %s",
-                              d->handle, bytes, what);
+        code = fcp_cuda_check(s->cuda, call->allocate(out, fcp_cuda_allocated(bytes)), err,
+                              "device %d has no %zu bytes for %s", d->handle, bytes, what);
     if (code || !from || !bytes) return code;
     code = fcp_cuda_stage_in(s, d, *out, from, bytes, err);
     return code ? code : fcp_cuda_stage_flush(s, d, err);
@@ -29,7 +29,8 @@ fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes
     }
     fcp_code code = fcp_cuda_use(s, d, err);
     if (code) return code;
-    if (*memory) code = fcp_cuda_check(s->cuda, call->release(*memory), err, "device %d does not give memory up", d->handle);
+    if (*memory)
+        code = fcp_cuda_check(s->cuda, call->release(*memory), err, "device %d does not give memory up", d->handle);
     *memory = 0;
     *held = 0;
     if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, memory, err);

@@ -38,8 +38,8 @@ static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted,
     unsigned parts = 1;
     if (!call->device_resource || !call->resource_split || !call->resource_text || !call->green_create ||
         !call->green_destroy || !call->green_stream)
-        return fcp_fail(err, FCP_E_BACKEND, "the driver has no green contexts: %d.%d or later has", FCP_CUDA_OPTIONAL_SINCE / 1000,
-                        FCP_CUDA_OPTIONAL_SINCE % 1000 / 10);
+        return fcp_fail(err, FCP_E_BACKEND, "the driver has no green contexts: %d.%d or later has",
+                        FCP_CUDA_OPTIONAL_SINCE / 1000, FCP_CUDA_OPTIONAL_SINCE % 1000 / 10);
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->device_resource(d->handle, &all, CU_RESOURCE_SM), err,
@@ -51,7 +51,8 @@ static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted,
         code = fcp_fail(err, FCP_E_BACKEND, "device %d sets %u of its %u multiprocessors apart, where %u are asked for",
                         d->handle, parts ? part.count : 0, all.count, wanted);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->resource_text(&text, &part, 1), err, "device %d describes no partition", d->handle);
+        code = fcp_cuda_check(s->cuda, call->resource_text(&text, &part, 1), err, "device %d describes no partition",
+                              d->handle);
     if (!code)
         code = fcp_cuda_check(s->cuda, call->green_create(&d->green, text, d->handle, CU_GREEN_DEFAULT_STREAM), err,
                               "device %d makes no green context of %u multiprocessors", d->handle, part.count);
@@ -77,7 +78,8 @@ static fcp_code add_once(fcp_cuda_session *s, const trial *t, fcp_error *err) {
     if (!code) code = fcp_cuda_check(s->cuda, call->fill(source, TWO, PROBE_NUMBERS, t->stream), err, "a fill");
     if (!code) code = fcp_cuda_check(s->cuda, call->copy(added, source, PROBE_NUMBERS * 4, t->stream), err, "a copy");
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->launch(k->function, 2, 1, 1, k->threads, 1, 1, 0, t->stream, list, NULL), err, "a launch");
+        code = fcp_cuda_check(s->cuda, call->launch(k->function, 2, 1, 1, k->threads, 1, 1, 0, t->stream, list, NULL),
+                              err, "a launch");
     return code ? code : fcp_cuda_follow(s, t->device, t->stream, s->origin, err);
 }
 
@@ -87,7 +89,8 @@ static fcp_code capture_once(fcp_cuda_session *s, trial *t, fcp_error *err) {
     fcp_code code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err, "a capture");
     if (code) return code;
     code = add_once(s, t, err);
-    fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &t->graph), code ? &ignored : err, "a capture's end");
+    fcp_code ended =
+        fcp_cuda_check(s->cuda, call->capture_end(s->origin, &t->graph), code ? &ignored : err, "a capture's end");
     if (!code) code = ended;
     return code ? code : fcp_cuda_check(s->cuda, call->graph_instantiate(&t->exec, t->graph, 0), err, "a graph");
 }
@@ -97,13 +100,15 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
     uint32_t sums[PROBE_NUMBERS];
     fcp_code code = fcp_cuda_use(s, t->device, err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->green_stream(&t->stream, t->device->green, CU_STREAM_NON_BLOCKING, 0), err, "a stream");
+        code = fcp_cuda_check(s->cuda, call->green_stream(&t->stream, t->device->green, CU_STREAM_NON_BLOCKING, 0), err,
+                              "a stream");
     if (!code) code = fcp_cuda_memory(s, t->device, 3 * sizeof sums, NULL, "a probe", &t->numbers, err);
     if (!code) code = fcp_cuda_check(s->cuda, call->fill(t->numbers, ONE, PROBE_NUMBERS, t->stream), err, "a fill");
     if (!code) code = add_once(s, t, err);
     if (!code) code = capture_once(s, t, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
-    for (int i = 0; !code && i < 2; i++) code = fcp_cuda_check(s->cuda, call->graph_launch(t->exec, s->origin), err, "a replay");
+    for (int i = 0; !code && i < 2; i++)
+        code = fcp_cuda_check(s->cuda, call->graph_launch(t->exec, s->origin), err, "a replay");
     if (!code) code = fcp_cuda_use(s, t->device, err);
     if (!code) code = fcp_cuda_follow(s, &s->devices[0], s->origin, t->stream, err);
     if (!code) code = fcp_cuda_follow(s, t->device, t->stream, t->device->stage.stream, err);
@@ -129,7 +134,8 @@ static fcp_code probe(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     if (t.graph) call->graph_destroy(t.graph);
     if (t.numbers) call->release(t.numbers);
     if (t.stream) call->stream_destroy(t.stream);
-    return code ? fcp_fail(err, code, "device %d, in a probe on a green context: %.300s", d->handle, why.message) : FCP_OK;
+    return code ? fcp_fail(err, code, "device %d, in a probe on a green context: %.300s", d->handle, why.message)
+                : FCP_OK;
 }
 
 void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d) {
@@ -182,7 +188,8 @@ void fcp_cuda_partition_again(fcp_cuda_session *s) {
     bool any, apart;
     share(s, wanted, &any, &apart);
     if (s->partition == FCP_PARTITION_GREEN) return;
-    s->partition = wanted != FCP_PARTITION_NONE && s->plan->problem->margin && any ? FCP_PARTITION_GRID : FCP_PARTITION_NONE;
+    s->partition =
+        wanted != FCP_PARTITION_NONE && s->plan->problem->margin && any ? FCP_PARTITION_GRID : FCP_PARTITION_NONE;
     snprintf(s->partition_why, sizeof s->partition_why, "%s",
              s->partition == FCP_PARTITION_GRID ? "streams are those of the first batch"
              : wanted == FCP_PARTITION_NONE     ? "the session was asked for it"

@@ -76,10 +76,12 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
             code = fcp_cuda_check(s->cuda, s->cuda->call.memory_info(&available, &total), err,
                                   "device %d does not say how much memory it has", d->handle);
         if (!code && d->need.device > available + d->need.held)
-            code = fcp_fail(err, FCP_E_NO_MEMORY,
-                            "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB; more GPUs, smaller blocks or "
-                            "fewer buffers would do", d->handle, d->name, (double)(available + d->need.held) / 1e9, (double)total / 1e9,
-                            (double)d->need.device / 1e9);
+            code = fcp_fail(
+                err, FCP_E_NO_MEMORY,
+                "device %d (%s) has %.2f of %.2f GB free, and its ranks need %.2f GB; more GPUs, smaller blocks or "
+                "fewer buffers would do",
+                d->handle, d->name, (double)(available + d->need.held) / 1e9, (double)total / 1e9,
+                (double)d->need.device / 1e9);
     }
     return code;
 }
@@ -89,7 +91,8 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     int least = 0, greatest = 0;
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities", r->device->handle);
+        code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities",
+                              r->device->handle);
     for (int q = 0; !code && q < FCP_QUEUES; q++) {
         cu_stream *out = &r->streams[q];
         cu_result result = q == FCP_COMPUTE && r->device->green
@@ -133,7 +136,8 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         cuda_work *w = &r->work[pass];
         fcp_arena_lay(s->plan, (fcp_pass)pass, index, &s->homes[index], &r->slots[pass],
                       (void *)(uintptr_t)r->memory, &r->arena[pass]);
-        if (w->size) code = fcp_cuda_memory_again(s, r->device, w->size, w->bytes, "work lists", &w->memory, &w->held, err);
+        if (w->size)
+            code = fcp_cuda_memory_again(s, r->device, w->size, w->bytes, "work lists", &w->memory, &w->held, err);
         free(w->bytes);
         w->bytes = NULL;
         w->capacity = 0;
@@ -179,7 +183,8 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
     s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
     s->homes = fcp_homes_of(plan);
     s->bundles = NULL;
-    if (!s->ranks || !s->homes) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
+    if (!s->ranks || !s->homes)
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
     if (!code) code = fcp_bundles_make(plan, s->base.first_rank, s->base.rank_count, &s->bundles, err);
     for (uint32_t i = 0; i < s->device_count; i++) s->devices[i].need = (cuda_need){0};
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {

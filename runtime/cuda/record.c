@@ -71,7 +71,8 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
     }
     fcp_wait state = fcp_net_wait(net, rank, 0, NULL, err);
     if (state == FCP_WAIT_FAILED) return err->code;
-    if (state == FCP_WAIT_ABORTED) return fcp_fail(err, FCP_E_RUN, "the transfers of round %u were given up", launch->c);
+    if (state == FCP_WAIT_ABORTED)
+        return fcp_fail(err, FCP_E_RUN, "the transfers of round %u were given up", launch->c);
     if (state == FCP_WAIT_PENDING) return FCP_OK;
     w->launched = false;
     *out_behind = true;
@@ -88,7 +89,8 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     *out_behind = true;
     switch (i->op) {
     case FCP_OP_WAIT:
-        if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end) return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
+        if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end)
+            return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
         *out_behind = other->at >= i->a;
         if (!*out_behind || !i->a) return FCP_OK;
         if (q == FCP_COMM) code = mark(x, rank, q, err);
@@ -130,7 +132,8 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
     while (!code && behind && k->at < stream->count) {
         const fcp_instr *i = &x->plan->instrs[stream->first + k->at];
         bool was = x->walks[rank].launched;
-        if ((code = fcp_net_pace(x->s->base.net, x->s->base.times ? 2 : 1, err))) return code; /* of earlier ones: marks say which */
+        if ((code = fcp_net_pace(x->s->base.net, x->s->base.times ? 2 : 1, err)))
+            return code; /* of earlier ones: marks say which */
         if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
@@ -213,7 +216,8 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         if (!code && s->ranks[r].early[pass].after)
             code = fcp_cuda_event_record(s, s->ranks[r].device, s->ranks[r].streams[FCP_COMPUTE], &x.walks[r].prepared,
                                          err);
-        for (int q = 0; !code && q < FCP_QUEUES; q++) code = fcp_cuda_timing_instr(s, &s->ranks[r], (fcp_queue)q, 0, err);
+        for (int q = 0; !code && q < FCP_QUEUES; q++)
+            code = fcp_cuda_timing_instr(s, &s->ranks[r], (fcp_queue)q, 0, err);
     }
     if (!code) code = walk_all(&x, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {

@@ -38,15 +38,16 @@ static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
 
 /* Asks the driver of which kind memory is, and on which device. Kind 0: the driver does not know the memory, so it is
  * ordinary host memory. */
-static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type, int *out_device,
-                          fcp_error *err) {
+static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
+                          int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     *out_type = 0;
     *out_device = -1;
     cu_result result = call->pointer_attribute(out_type, CU_POINTER_MEMORY_TYPE, at);
     if (result == CU_ERROR_INVALID_VALUE) *out_type = 0;
     if (result == CU_ERROR_INVALID_VALUE) return FCP_OK;
-    fcp_code code = fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
+    fcp_code code =
+        fcp_cuda_check(s->cuda, result, err, "rank %u: the driver does not say where tensor %s lies", rank, name);
     if (code || *out_type != CU_MEMORY_DEVICE) return at_rank(code, rank, err);
     code = fcp_cuda_check(s->cuda, call->pointer_attribute(out_device, CU_POINTER_DEVICE, at), err,
                           "rank %u: the driver does not say which device tensor %s is on", rank, name);
@@ -70,16 +71,19 @@ static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, 
                                   "rank %u: the driver does not say how much memory tensor %s has", rank, x->name);
         if (code) return at_rank(code, rank, err);
         if (!there || base + size <= at)
-            return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s of %llu tokens is %llu bytes, and its memory on device %d ends after %llu",
-                            rank, x->name, (unsigned long long)x->tokens, (unsigned long long)(x->tokens * x->row), device,
-                            (unsigned long long)(at - (uintptr_t)x->tensor));
+            return fcp_fail_at(
+                err, FCP_E_TENSOR, fcp_where_rank(rank),
+                "rank %u: tensor %s of %llu tokens is %llu bytes, and its memory on device %d ends after %llu", rank,
+                x->name, (unsigned long long)x->tokens, (unsigned long long)(x->tokens * x->row), device,
+                (unsigned long long)(at - (uintptr_t)x->tensor));
         at = base + size;
     }
     return FCP_OK;
 }
 
 /* Checks that a tensor lies where the session can use it. */
-static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, bool *out_host, fcp_error *err) {
+static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, bool *out_host,
+                             fcp_error *err) {
     unsigned type;
     int ordinal;
     const cuda_device *device = NULL;
@@ -89,20 +93,25 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
     *out_host |= type != CU_MEMORY_DEVICE;
     if (!type || type == CU_MEMORY_HOST) return FCP_OK;
     if (type != CU_MEMORY_DEVICE)
-        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s is in memory of an unknown kind (%u)", rank, x->name, type);
     for (uint32_t i = 0; i < s->device_count; i++)
         if (s->devices[i].handle == ordinal) device = &s->devices[i];
     if (!device)
-        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank,
-                        x->name, ordinal, s->first_device, s->first_device + s->device_count - 1);
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s is on device %d, and the session uses devices %u to %u", rank, x->name,
+                           ordinal, s->first_device, s->first_device + s->device_count - 1);
     /* memory that was mapped rather than allocated belongs to no context */
     cu_result result = s->cuda->call.pointer_attribute(&context, CU_POINTER_CONTEXT, (uintptr_t)x->tensor);
     if (!result && context && context != device->context)
-        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s is of another context of device %d than its primary one, which the "
-                        "session uses", rank, x->name, ordinal);
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s is of another context of device %d than its primary one, which the "
+                           "session uses",
+                           rank, x->name, ordinal);
     if ((uintptr_t)x->tensor % ROW_ALIGN)
-        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
-                        ROW_ALIGN);
+        return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
+                           "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
+                           ROW_ALIGN);
     return fits(s, x, rank, ordinal, err);
 }
 
@@ -115,22 +124,25 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     *out_host = false;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         for (int t = 0; !code && t < FCP_TENSORS; t++) {
-            const struct named x = {fcp_tensors_name((fcp_tensor)t), fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
-                                    fcp_tensors_tokens(s->plan, r, (fcp_tensor)t), fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
+            const struct named x = {fcp_tensors_name((fcp_tensor)t),
+                                    fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
+                                    fcp_tensors_tokens(s->plan, r, (fcp_tensor)t),
+                                    fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
             if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, out_host, err);
         }
     }
     return code;
 }
 
-/* Is it pinned, so that the driver can copy it by itself? Its two ends are asked about. If they lie in two pinned allocations
- * with a gap between them, the driver refuses the copy (cuMemcpy: a range that is registered in part is
+/* Is it pinned, so that the driver can copy it by itself? Its two ends are asked about. If they lie in two pinned
+ * allocations with a gap between them, the driver refuses the copy (cuMemcpy: a range that is registered in part is
  * CUDA_ERROR_INVALID_VALUE), so that nothing wrong is copied. */
 static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
     const fcp_cuda_table *call = &s->cuda->call;
     unsigned first = 0, last = 0;
     return !call->pointer_attribute(&first, CU_POINTER_MEMORY_TYPE, (uintptr_t)from) && first == CU_MEMORY_HOST &&
-           !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) && last == CU_MEMORY_HOST;
+           !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) &&
+           last == CU_MEMORY_HOST;
 }
 
 /* --- copies, where a tensor is not where a kernel reaches it ------------------------------------------------------ */
@@ -222,8 +234,8 @@ static fcp_transfer other_side(const fcp_transfer *t, uint32_t rank) {
     return other;
 }
 
-/* Packs a message on one device, copies it to another and unpacks it there, each in the stream of a rank of that device.
- * Each stream waits for the other before messages are used again. */
+/* Packs a message on one device, copies it to another and unpacks it there, each in the stream of a rank of that
+ * device. Each stream waits for the other before messages are used again. */
 static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, fcp_pass pass, const fcp_transfer *t,
                            const fcp_tensors *tensors, fcp_error *err) {
     bool in = t->cls == FCP_IN;
@@ -293,8 +305,8 @@ static fcp_code do_messages(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, c
 }
 
 /* Lets the transport do a LAUNCH of inputs or outputs. */
-static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x, const fcp_tensors *tensors,
-                            fcp_wires *wires, fcp_error *err) {
+static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_instr *x,
+                            const fcp_tensors *tensors, fcp_wires *wires, fcp_error *err) {
     const fcp_transport *transport = s->base.net->transport;
     cuda_rank *r = &s->ranks[rank];
     if (transport->reshuffle) return transport->reshuffle(s->base.net, rank, pass, x, tensors, err);

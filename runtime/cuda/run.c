@@ -25,7 +25,8 @@
 enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
 
 fcp_code fcp_cuda_run_check(const fcp_cuda_session *s, fcp_error *err) {
-    return s->broken ? fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s", s->why.message) : FCP_OK;
+    return s->broken ? fcp_fail(err, FCP_E_RUN, "this session has failed, and a new one is needed: %.400s",
+                                s->why.message) : FCP_OK;
 }
 
 void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
@@ -59,7 +60,8 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
     fcp_error ignored;
     fcp_code code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err, "no graph can be begun");
+        code = fcp_cuda_check(s->cuda, call->capture_begin(s->origin, CU_CAPTURE_THREAD_LOCAL), err,
+                              "no graph can be begun");
     if (code) return code;
     code = fcp_cuda_record(s, pass, &s->devices[0], s->origin, true, err);
     fcp_code ended = fcp_cuda_check(s->cuda, call->capture_end(s->origin, &graph), code ? &ignored : err,
@@ -92,7 +94,8 @@ static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream ori
     }
     fcp_code code = s->finished ? FCP_OK : fcp_cuda_event_take(s, d, &s->finished, err);
     s->finished_device = d;
-    if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(s->finished, origin), err, "cannot record an event");
+    if (!code)
+        code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(s->finished, origin), err, "cannot record an event");
     return code;
 }
 
@@ -113,8 +116,8 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     return code ? code : fcp_cuda_join(s, origin, err);
 }
 
-static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream origin,
-                         bool host, bool wait, fcp_error *err) {
+static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
+                         cu_stream origin, bool host, bool wait, fcp_error *err) {
     const fcp_tensors *inside = tensors;
     fcp_code code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
@@ -147,7 +150,8 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
             *out = &s->devices[i];
             return FCP_OK;
         }
-    return fcp_fail(err, FCP_E_ARGUMENT, "the stream is not of a primary context of the devices %u to %u, which the session uses",
+    return fcp_fail(err, FCP_E_ARGUMENT,
+                    "the stream is not of a primary context of the devices %u to %u, which the session uses",
                     s->first_device, s->first_device + s->device_count - 1);
 }
 
@@ -157,8 +161,9 @@ static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error 
     int capturing = 0;
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
     if (!code && capturing)
-        code = fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured into a graph: a session makes graphs of its own, and "
-                                             "its runs are put into streams outside a capture");
+        code = fcp_fail(err, FCP_E_ARGUMENT,
+                        "the stream is being captured into a graph: a session makes graphs of its own, and "
+                        "its runs are put into streams outside a capture");
     return code;
 }
 
@@ -179,8 +184,8 @@ static bool is_default(cu_stream stream) {
 /* Runs a pass for a default stream of device d. Such a stream can be used only while that device is current, and a
  * run makes other devices current. So the session's own stream follows it and does the run, and then it follows the
  * session's. */
-static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d, cu_stream stream,
-                           bool host, fcp_error *err) {
+static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
+                           cu_stream stream, bool host, fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code) code = fcp_cuda_follow(s, d, stream, s->origin, err);
     if (!code) code = put_down(s, pass, tensors, &s->devices[0], s->origin, host, host, err);
@@ -196,7 +201,8 @@ static void follow_caller(fcp_cuda_session *s, cuda_device *d, cu_stream stream)
     fcp_cuda_follow(s, d, stream, s->origin, &ignored);
 }
 
-fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream stream, fcp_error *err) {
+fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream stream,
+                      fcp_error *err) {
     cu_context before = NULL;
     cuda_device *d = &s->devices[0];
     bool host = false;
@@ -211,7 +217,8 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) {
         code = is_default(stream) ? run_beside(s, pass, tensors, d, stream, host, &why)
-                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream, &why);
+                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream,
+                                             &why);
         if (code && stream && !is_default(stream)) follow_caller(s, d, stream);
         if (code) fcp_cuda_break(s, code, &why);
     }

@@ -124,7 +124,8 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
         fcp_error why = {0};
         code = make(s, transport, options->start, &why);
         if (code && transport->processes && s->base.rank_count && why.where.rank == FCP_NOWHERE)
-            fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank, why.message);
+            fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank,
+                        why.message);
         else if (code && err) *err = why;
         s->made = !code;
         s->cuda->call.context_set(before);
@@ -176,11 +177,14 @@ static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_erro
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
+static fcp_code session_run(fcp_session *base, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                            fcp_error *err) {
     return fcp_cuda_run((fcp_cuda_session *)base, pass, tensors, stream, err);
 }
 
-static fcp_code session_wait(fcp_session *base, fcp_error *err) { return fcp_cuda_run_wait((fcp_cuda_session *)base, err); }
+static fcp_code session_wait(fcp_session *base, fcp_error *err) {
+    return fcp_cuda_run_wait((fcp_cuda_session *)base, err);
+}
 
 /* What processes tell each other goes through the device. So the caller's context is kept and set again, and an error
  * ends the session. */

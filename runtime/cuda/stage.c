@@ -29,8 +29,8 @@ fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err
                               "device %d makes no stream", d->handle);
     for (int i = 0; !code && i < 2; i++) {
         void *memory = NULL;
-        code = fcp_cuda_check(s->cuda, call->allocate_host(&memory, x->bytes, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP), err,
-                              "no %zu bytes of pinned memory for copies to device %d", x->bytes, d->handle);
+        code = fcp_cuda_check(s->cuda, call->allocate_host(&memory, x->bytes, CU_HOST_PORTABLE | CU_HOST_DEVICEMAP),
+                              err, "no %zu bytes of pinned memory for copies to device %d", x->bytes, d->handle);
         x->buffers[i].memory = memory;
         if (!code) code = fcp_cuda_event_take(s, d, &x->buffers[i].event, err);
     }
@@ -74,7 +74,8 @@ static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_
 static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     cuda_buffer *b = &d->stage.buffers[d->stage.now];
     if (!b->used || b->busy) return FCP_OK;
-    fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(b->event, d->stage.stream), err, "cannot record an event");
+    fcp_code code =
+        fcp_cuda_check(s->cuda, s->cuda->call.event_record(b->event, d->stage.stream), err, "cannot record an event");
     b->busy = !code;
     return code;
 }
@@ -98,7 +99,8 @@ static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, size_t bytes, cud
 /* A part has been put into the buffer. */
 static void use_part(cuda_buffer *b, size_t part) { b->used += (part + ALIGN - 1) / ALIGN * ALIGN; }
 
-fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err) {
+fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes,
+                           fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     size_t part = 0;
     for (size_t at = 0; !code && at < bytes; at += part) {
@@ -127,8 +129,8 @@ fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_pt
             b->out = bigger;
             b->out_capacity = capacity;
         }
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(b->memory + b->used, from + at, part, d->stage.stream), err,
-                              "cannot copy %zu bytes from device %d", part, d->handle);
+        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(b->memory + b->used, from + at, part, d->stage.stream),
+                              err, "cannot copy %zu bytes from device %d", part, d->handle);
         if (!code) b->out[b->out_count++] = (cuda_out){(char *)to + at, b->used, part};
         use_part(b, part);
     }
@@ -145,7 +147,8 @@ fcp_code fcp_cuda_stage_flush(fcp_cuda_session *s, cuda_device *d, fcp_error *er
 
 fcp_code fcp_cuda_stages_follow(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
-    for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_follow(s, d, origin, s->devices[i].stage.stream, err);
+    for (uint32_t i = 0; !code && i < s->device_count; i++)
+        code = fcp_cuda_follow(s, d, origin, s->devices[i].stage.stream, err);
     return code;
 }
 

@@ -8,7 +8,8 @@ void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d);
 size_t fcp_cuda_stage_pinned(const cuda_device *d); /* bytes of its two buffers */
 /* Put copies into the stage's stream. When stage_in returns, `from` has been read. `to` of stage_out is written only
  * when stage_flush has returned, which waits for all copies of the stage. */
-fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes, fcp_error *err);
+fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes,
+                           fcp_error *err);
 fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_ptr from, size_t bytes, fcp_error *err);
 fcp_code fcp_cuda_stage_flush(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
 /* Forgets what is still to be written to host memory. An error of the functions above does so, too. */

@@ -8,8 +8,8 @@
  *
  * Requires: a session that records timings: it makes no graphs, in which an event would be no more than an edge.
  * Gives:    timing.h.
- * Method:   times count from `base`, an event of each device, which follows the stream in which the run begins. IN and OUT
- *           are not instructions of a stream here; the first of their launches gets the time of all.
+ * Method:   times count from `base`, an event of each device, which follows the stream in which the run begins. IN and
+ *           OUT are not instructions of a stream here; the first of their launches gets the time of all.
  * Cost:     an event for each instruction and two for each rank, made and freed in each run.
  */
 #include "runtime/cuda/timing.h"
@@ -24,7 +24,8 @@ static fcp_code make(fcp_cuda_session *s, cu_event *out, fcp_error *err) {
 }
 
 static fcp_code record(fcp_cuda_session *s, cu_event event, cu_stream stream, fcp_error *err) {
-    return fcp_cuda_check(s->cuda, s->cuda->call.event_record(event, stream), err, "cannot record an event that tells the time");
+    return fcp_cuda_check(s->cuda, s->cuda->call.event_record(event, stream), err,
+                          "cannot record an event that tells the time");
 }
 
 static fcp_code make_rank(fcp_cuda_session *s, fcp_pass pass, uint32_t rank, fcp_error *err) {
@@ -46,7 +47,8 @@ static fcp_code make_rank(fcp_cuda_session *s, fcp_pass pass, uint32_t rank, fcp
 
 fcp_code fcp_cuda_timing_begin(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_stream origin, fcp_error *err) {
     if (!s->base.times) return FCP_OK;
-    if (!s->cuda->call.event_elapsed) return fcp_fail(err, FCP_E_BACKEND, "this driver does not tell the time of events");
+    if (!s->cuda->call.event_elapsed)
+        return fcp_fail(err, FCP_E_BACKEND, "this driver does not tell the time of events");
     fcp_code code = fcp_cuda_fork(s, d, origin, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, pass, r, err);
     return code ? code : fcp_cuda_use(s, d, err);
@@ -101,7 +103,8 @@ static fcp_code read_queue(fcp_cuda_session *s, fcp_pass pass, uint32_t rank, fc
         to[i] = (fcp_timing){moved[cls] || q == FCP_COMPUTE ? until : from, until};
         moved[cls] = true;
     }
-    for (uint32_t i = 0; !code && q == FCP_COMM && i < stream->count; i++) { /* a launch moves all of its transfers at once */
+    for (uint32_t i = 0; !code && q == FCP_COMM && i < stream->count;
+         i++) { /* a launch moves all of its transfers at once */
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
         for (uint32_t t = x->a; x->op == FCP_OP_LAUNCH && t < x->a + x->b; t++) s->base.times->transfers[t] = to[i].end;
     }

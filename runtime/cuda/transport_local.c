@@ -102,8 +102,8 @@ static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, 
     for (uint32_t i = 0; !code && i < send->segments; i++) {
         const fcp_segment *src = &send->segment[i], *dst = &receive->segment[i];
         if (src->bytes != dst->bytes) return fcp_fail(err, FCP_E_INTERNAL, "a send and its receive differ in size");
-        code = fcp_cuda_copy(s, receiver->device, (uintptr_t)dst->data, sender->device, (uintptr_t)src->data, src->bytes, stream,
-                             err);
+        code = fcp_cuda_copy(s, receiver->device, (uintptr_t)dst->data, sender->device, (uintptr_t)src->data,
+                             src->bytes, stream, err);
     }
     sent done = {receiver->device, NULL};
     if (!code) code = fcp_cuda_event_record(n->session, receiver->device, stream, &done.event, err);
@@ -115,7 +115,8 @@ static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, 
  * count of wires if there is none. */
 static uint32_t partner(const endpoint *e, uint32_t other, const fcp_wire *w) {
     uint32_t i = 0;
-    while (i < e->count && (e->wires[i].peer != other || e->wires[i].fabric != w->fabric || e->wires[i].dir == w->dir)) i++;
+    while (i < e->count && (e->wires[i].peer != other || e->wires[i].fabric != w->fabric || e->wires[i].dir == w->dir))
+        i++;
     return i;
 }
 
@@ -180,8 +181,8 @@ static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, 
 
 /* Both sides are in this process. So the rank with the caller's tensors moves the bytes alone, and the home rank does
  * nothing. */
-static fcp_code local_reshuffle(fcp_net *base, uint32_t rank, fcp_pass pass, const fcp_instr *launch, const fcp_tensors *tensors,
-                                fcp_error *err) {
+static fcp_code local_reshuffle(fcp_net *base, uint32_t rank, fcp_pass pass, const fcp_instr *launch,
+                                const fcp_tensors *tensors, fcp_error *err) {
     fcp_cuda_session *s = ((local_net *)base)->session;
     return fcp_cuda_move_units(s, rank, pass, fcp_cuda_moved_by(s->plan, pass, launch), launch, tensors, err);
 }

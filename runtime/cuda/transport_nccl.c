@@ -37,7 +37,8 @@
 #include "runtime/rendezvous/rendezvous.h"
 
 enum { MOST_CTAS = 64, PIECE = 4 << 20 };
-/* An event is recorded after every PACE-th instruction, and the host is at most PACES such events ahead of the device. */
+/* An event is recorded after every PACE-th instruction, and the host is at most PACES such events ahead of the
+ * device. */
 enum { PACE = 32, PACES = 2 };
 
 typedef struct nccl_net {
@@ -75,7 +76,8 @@ static fcp_code settle(nccl_net *n, nccl_result result, const char *what, fcp_er
         if (!code) code = check(n, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
         if (fcp_patience_ends(&patience))
-            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what, timeout_s);
+            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what,
+                            timeout_s);
     }
     return code;
 }
@@ -106,7 +108,8 @@ static fcp_code begin_comm(nccl_net *n, const nccl_id *id, fcp_error *err) {
     if (n->comm || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
         fcp_code code = settle(n, result, "joining the other ranks", &why);
         bool twice = code && strstr(why.message, "uplicate GPU"); /* later versions name their switch themselves */
-        if (code) fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
+        if (code)
+            fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
         return code;
     }
     return fcp_fail(err, FCP_E_RUN, "NCCL makes no communicator and gives no reason");
@@ -124,7 +127,8 @@ static fcp_code nccl_connect(fcp_net *base, fcp_session *session, const fcp_star
     if (!code) code = fcp_id_share(&n->place, start, s->timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(n, &id, err);
-    return code ? code : fcp_cuda_memory(s, &s->devices[0], scratch_bytes(n), NULL, "what ranks tell each other", &n->scratch, err);
+    return code ? code : fcp_cuda_memory(s, &s->devices[0], scratch_bytes(n), NULL, "what ranks tell each other",
+                                         &n->scratch, err);
 }
 
 fcp_code fcp_start_id(void *out_id, fcp_error *err) {
@@ -272,8 +276,10 @@ static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void 
     if (!code) code = fcp_cuda_stage_in(s, &s->devices[0], own, mine, bytes, err);
     if (!code) code = fcp_cuda_stage_flush(s, &s->devices[0], err);
     if (!code)
-        code = settle(n, n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8, n->comm,
-                                                  s->origin), "telling all ranks", err);
+        code = settle(n,
+                      n->nccl->call.all_gather((void *)(uintptr_t)own, (void *)(uintptr_t)n->scratch, bytes, NCCL_INT8,
+                                               n->comm, s->origin),
+                      "telling all ranks", err);
     if (!code) code = fcp_cuda_wait(s, s->origin, "telling all ranks", err);
     if (!code) code = fcp_cuda_stage_out(s, &s->devices[0], all, n->scratch, bytes * n->place.ranks, err);
     return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
@@ -286,7 +292,8 @@ static void find_peers(const fcp_plan *plan, uint32_t rank, uint8_t *peers) {
         for (uint32_t i = 0; i < stream->count; i++) {
             const fcp_instr *x = &plan->instrs[stream->first + i];
             if (x->op != FCP_OP_LAUNCH) continue;
-            for (uint32_t j = x->a; j < x->a + x->b; j++) peers[plan->transfers[j].peer] |= 1u << plan->transfers[j].dir;
+            for (uint32_t j = x->a; j < x->a + x->b; j++)
+                peers[plan->transfers[j].peer] |= 1u << plan->transfers[j].dir;
         }
     }
 }
@@ -310,8 +317,10 @@ static fcp_code nccl_meet(fcp_net *base, const fcp_plan *plan, fcp_error *err) {
         if (peers[p] >> FCP_SEND & 1)
             code = check(n, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
         if (!code && peers[p] >> FCP_RECV & 1)
-            code = check(n, call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8, (int)p,
-                                          n->comm, stream), "receiving", err);
+            code = check(n,
+                         call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8,
+                                       (int)p, n->comm, stream),
+                         "receiving", err);
     }
     free(peers);
     if (!open) return code;
@@ -333,8 +342,11 @@ static fcp_code nccl_pace(fcp_net *base, uint32_t instructions, fcp_error *err) 
     n->unmarked = 0;
     cu_event *mark = n->paces[n->pace++ % PACES];
     for (int q = 0; !code && q < FCP_QUEUES; q++) {
-        code = mark[q] ? fcp_cuda_wait_event(s, mark[q], "what was put down before", err) : fcp_cuda_event_take(s, r->device, &mark[q], err);
-        if (!code) code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(mark[q], r->streams[q]), err, "cannot record an event");
+        code = mark[q] ? fcp_cuda_wait_event(s, mark[q], "what was put down before", err)
+                       : fcp_cuda_event_take(s, r->device, &mark[q], err);
+        if (!code)
+            code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(mark[q], r->streams[q]), err,
+                                  "cannot record an event");
     }
     return code;
 }
@@ -416,7 +428,8 @@ static size_t tensor_bytes(const fcp_cuda_session *s, fcp_tensor t) {
 /* Does a tensor lie in host memory, pinned or not? Then all of it goes through the stage. */
 static bool on_host(const fcp_cuda_session *s, const void *pointer) {
     unsigned type = 0;
-    return s->cuda->call.pointer_attribute(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)pointer) || type != CU_MEMORY_DEVICE;
+    return s->cuda->call.pointer_attribute(&type, CU_POINTER_MEMORY_TYPE, (uintptr_t)pointer) ||
+           type != CU_MEMORY_DEVICE;
 }
 
 /* Has this rank tokens whose home is another rank, or is it home of tokens that another has? */
@@ -435,7 +448,8 @@ static size_t staged_bytes(const nccl_net *n, fcp_tensor t) {
     const fcp_cuda_session *s = n->session;
     bool moved = false;
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        moved |= s->plan->problem->passes >> pass & 1 && (fcp_pass_inputs((fcp_pass)pass) | fcp_pass_outputs((fcp_pass)pass)) >> t & 1 &&
+        moved |= s->plan->problem->passes >> pass & 1 &&
+                 (fcp_pass_inputs((fcp_pass)pass) | fcp_pass_outputs((fcp_pass)pass)) >> t & 1 &&
                  moves(s, (fcp_pass)pass);
     return moved ? tensor_bytes(s, t) : 0;
 }
@@ -496,7 +510,8 @@ static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *t
         if (!code) fcp_tensors_set(&n->inside, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
         any = s->host_tensors = true;
     }
-    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM], err);
+    return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM],
+                                                 err);
 }
 
 static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *tensors, const fcp_tensors *inside,

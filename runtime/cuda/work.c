@@ -165,7 +165,8 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     }
     code = fill(s, rank, (uintptr_t)a->o, 0, q * fcp_dtype_size((fcp_dtype)p->dtype), err);
     if (code) return code;
-    if (!rank->device->sinks) return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
+    if (!rank->device->sinks)
+        return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
     fk_support x = {.to = (uintptr_t)a->lse, .from = rank->device->sinks, .count = rows, .heads = p->heads};
     return support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
 }
@@ -218,7 +219,8 @@ fcp_code fcp_cuda_reduce(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *
     if (code) return code;
     if (x->op == FCP_OP_MERGE) return merge(s, rank, x, first, err);
     if (x->op == FCP_OP_REDUCE_Q)
-        return put(s, rank, first, fcp_arena_rows(a, x->c).dq, fcp_arena_rows(a, x->b).dq, tokens * a->heads * head_dim, err);
+        return put(s, rank, first, fcp_arena_rows(a, x->c).dq, fcp_arena_rows(a, x->b).dq, tokens * a->heads * head_dim,
+                   err);
     float *from[2], *to[2];
     fcp_arena_dkv(a, x->b, &from[0], &from[1]);
     fcp_arena_dkv(a, x->c, &to[0], &to[1]);
@@ -233,7 +235,8 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
     uint64_t rows = (uint64_t)block->tokens * a->heads;
     fcp_partials_finished(&rank->partials, x);
     if (x->op == FCP_OP_ROUND) {
-        fk_support round = {.to = (uintptr_t)fcp_arena_rows(a, x->c).dq_out, .from = (uintptr_t)fcp_arena_rows(a, x->b).dq,
+        fk_support round = {.to = (uintptr_t)fcp_arena_rows(a, x->c).dq_out,
+                            .from = (uintptr_t)fcp_arena_rows(a, x->b).dq,
                             .count = rows * s->plan->problem->head_dim};
         return support(s, rank, CUDA_ROUND, round, 2 * FK_SUPPORT_THREADS, err);
     }
@@ -270,7 +273,9 @@ fcp_code fcp_cuda_open_accumulators(fcp_cuda_session *s, cuda_rank *rank, const 
 static fcp_code round_part(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, const void *to, const float *from,
                            uint64_t first, uint64_t end, fcp_error *err) {
     const uint64_t per_block = 2 * FK_SUPPORT_THREADS;
-    fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t), .from = (uintptr_t)(from + first), .count = end - first};
+    fk_support x = {.to = (uintptr_t)to + first * sizeof(uint16_t),
+                    .from = (uintptr_t)(from + first),
+                    .count = end - first};
     uint64_t blocks = (x.count + per_block - 1) / per_block;
     return launch(s, rank, queue, CUDA_ROUND, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
 }

@@ -78,7 +78,8 @@ uint64_t fcp_messages_bytes(const fcp_plan *plan, fcp_pass pass) {
 }
 
 /* Copies rows between memory where they are dense and a tensor of the caller's. */
-static void copy_rows(const fcp_moved *x, const fcp_slice *s, char *dense, char *tensor, uint32_t tokens, bool to_dense) {
+static void copy_rows(const fcp_moved *x, const fcp_slice *s, char *dense, char *tensor, uint32_t tokens,
+                      bool to_dense) {
     if (s->count == 1 && s->bytes == x->full) {
         memcpy(to_dense ? dense : tensor, to_dense ? tensor : dense, tokens * x->full);
         return;

@@ -113,7 +113,8 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages
     if (!messages && need > wires->messages_held) {
         free(wires->messages);
         wires->messages_held = 0;
-        if (!(wires->messages = malloc(need))) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes of messages", need);
+        if (!(wires->messages = malloc(need)))
+            return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes of messages", need);
         wires->messages_held = need;
     }
     char *at = messages ? messages : wires->messages;

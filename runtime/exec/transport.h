@@ -1,7 +1,7 @@
 /* transport.h: what moves data between ranks: one table of functions, which every kind of wire fills.
  *
  * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of wires for
- * each round, and a transport moves what they name. There are three today: "threads" (all ranks in this process, in
+ * each round, and a transport moves what they name. There are three: "threads" (all ranks in this process, in
  * host memory), "local" (all ranks in this process, on its CUDA devices) and "nccl" (every rank a process with a
  * device of its own).
  *

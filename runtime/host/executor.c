@@ -324,7 +324,8 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
     const fcp_transfer *transfers = &s->plan->transfers[x->a];
     fcp_times *times = s->base.times;
     fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, NULL, x, err);
-    for (uint32_t i = 0; times && code == FCP_OK && i < x->b; i++) rank->wires.list[i].ended = &times->transfers[x->a + i];
+    for (uint32_t i = 0; times && code == FCP_OK && i < x->b; i++)
+        rank->wires.list[i].ended = &times->transfers[x->a + i];
     if (code == FCP_OK) do_messages(rank, x, FCP_SEND);
     if (code == FCP_OK) code = fcp_net_launch(s->base.net, rank->index, s->pass, x->c, rank->wires.list, x->b, err);
     struct patience patience = patience_begin(s);

@@ -217,8 +217,8 @@ static bool compiler_recall(const fcp_jit *j, const char *path, compiler *out) {
     if (good) {
         fcp_sha256_of(r, offsetof(compiler_record, digest), digest);
         hash_search(search);
-        good = !memcmp(digest, r->digest, HASH) && !memcmp(search, r->search, HASH) && memchr(r->path, 0, sizeof r->path) &&
-               (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
+        good = !memcmp(digest, r->digest, HASH) && !memcmp(search, r->search, HASH) &&
+               memchr(r->path, 0, sizeof r->path) && (!j->nvrtc || !strcmp(j->nvrtc->path, r->path));
     }
     if (good) {
         now = *r;
@@ -331,7 +331,8 @@ static fcp_code entry_locate(fcp_jit *j, const char *name, const char *source, c
     *path = NULL;
     if (code || !j->folder) return code;
     entry_key(&c, name, source, arch, options, key);
-    if (!(*path = entry_path(j, key, ".cubin"))) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
+    if (!(*path = entry_path(j, key, ".cubin")))
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the kernel cache");
     return code;
 }
 

@@ -40,12 +40,15 @@ static void sheet_append(void *context, const char *text, size_t size) {
 fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     if (p->dtype != FCP_BF16 && p->dtype != FCP_FP16)
-        return fcp_fail(err, FCP_E_TENSOR,
-                        "the plan's tensors are %s, and kernels multiply bf16 or fp16 on tensor cores: compile the plan "
-                        "with -D model.dtype=bf16", fcp_dtype_name((fcp_dtype)p->dtype));
+        return fcp_fail(
+            err, FCP_E_TENSOR,
+            "the plan's tensors are %s, and kernels multiply bf16 or fp16 on tensor cores: compile the plan "
+            "with -D model.dtype=bf16",
+            fcp_dtype_name((fcp_dtype)p->dtype));
     if (!emit_has_head_dim(p->head_dim))
         return fcp_fail(err, FCP_E_HEADS,
-                        "there are kernels for a head_dim of 16, 32, 64, 128 and 256; the plan's is %" PRIu32, p->head_dim);
+                        "there are kernels for a head_dim of 16, 32, 64, 128 and 256; the plan's is %" PRIu32,
+                        p->head_dim);
     return FCP_OK;
 }
 
@@ -105,7 +108,8 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
                         passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");
-    if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && emit_backward(plan->problem->head_dim, true, false) == EMIT_SPLIT)
+    if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) &&
+        emit_backward(plan->problem->head_dim, true, false) == EMIT_SPLIT)
         code = fcp_fail(err, FCP_E_HEADS,
                         "the backward pass in one kernel has a head_dim of at most 128; the plan's is %" PRIu32,
                         plan->problem->head_dim);
@@ -113,13 +117,15 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
         code = fcp_fail(err, FCP_E_HEADS,
                         "the skeletons for sm_90a have a head_dim of 64, 128 and 256; the plan's is %" PRIu32,
                         plan->problem->head_dim);
-    if (!code && skeletons & EMIT_BACKWARD_SM90 && !(emit_backward(plan->problem->head_dim, true, true) & EMIT_BACKWARD_SM90))
+    if (!code && skeletons & EMIT_BACKWARD_SM90 &&
+        !(emit_backward(plan->problem->head_dim, true, true) & EMIT_BACKWARD_SM90))
         code = fcp_fail(err, FCP_E_HEADS,
                         "the backward pass for sm_90a has a head_dim of 64 or 128; the plan's is %" PRIu32,
                         plan->problem->head_dim);
     if (!code) code = describe_plan(plan, &program, &arrays, err);
     if (!code && !program.positions)
-        code = fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
+        code =
+            fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
     if (!code) {
         const emit_source source = {&program, plan->problem->head_dim, plan->problem->dtype == FCP_BF16, skeletons};
         uint32_t node;

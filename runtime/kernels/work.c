@@ -166,8 +166,8 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
                 if (code) return code;
             }
         }
-        /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit and the block
-         * is at home, the outputs hold what they were prepared with, and that is right unless there is a sink. */
+        /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit and the
+         * block is at home, the outputs hold what they were prepared with, and that is right unless there is a sink. */
         bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
         bool idle = back || (single && !plan->sink_count && out_slot < a->homes);
         if (first == w->key_run_count && idle) continue;
@@ -367,7 +367,8 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
     if (part < LEAST) part = LEAST;
     for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], part);
     if (!cut || items == kept) return true;
-    if (items > UINT32_MAX || !grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys)) return false;
+    if (items > UINT32_MAX || !grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
+        return false;
     w->key_count = (uint32_t)items;
     for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
         fk_key_item item = w->keys[i];
@@ -430,7 +431,8 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
     if (code) return code;
     bool ordered = x->order == FCP_KEYS_ORDERED;
-    for (uint32_t i = 0; ordered && i < w->key_count; i++) reverse_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
+    for (uint32_t i = 0; ordered && i < w->key_count; i++)
+        reverse_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
     if (!cut_items(w, total, x->order != FCP_KEYS_ALONE)) return no_memory(err);
     struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
     if (!sizes) return no_memory(err);
@@ -462,14 +464,16 @@ fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     return code;
 }
 
-/* --- which plans --------------------------------------------------------------------------------------------------- */
+/* --- which plans -------------------------------------------------------------------------------------------------- */
 
 fcp_code fcp_kernel_work_check(const fcp_plan *plan, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     if (p->range_kv != p->kv_heads || p->range_sub != p->heads / p->kv_heads)
-        return fcp_fail(err, FCP_E_BACKEND,
-                        "CUDA does not yet run plans whose blocks are of some heads only: this one has ranges of %u of %u "
-                        "heads. The host backend runs it", p->range_kv * p->range_sub, p->heads);
+        return fcp_fail(
+            err, FCP_E_BACKEND,
+            "CUDA does not yet run plans whose blocks are of some heads only: this one has ranges of %u of %u "
+            "heads. The host backend runs it",
+            p->range_kv * p->range_sub, p->heads);
     return FCP_OK;
 }
 
@@ -507,7 +511,8 @@ void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TEN
 }
 
 void fcp_kernel_maps(const fk_launch *launch, const fk_map maps[FCP_KERNEL_TENSORS], fk_launch_maps *out) {
-    *out = (fk_launch_maps){.launch = *launch, .q = maps[0], .d_o = maps[1], .k = maps[2], .v = maps[3], .moved = maps[4]};
+    *out =
+        (fk_launch_maps){.launch = *launch, .q = maps[0], .d_o = maps[1], .k = maps[2], .v = maps[3], .moved = maps[4]};
 }
 
 void fcp_kernel_sequences(const fcp_plan *plan, fk_sequence *out) {

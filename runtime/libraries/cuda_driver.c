@@ -22,7 +22,8 @@ static const char *const symbols[] = {
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols, OPTIONAL_COUNT = 1 FCP_CUDA_OPTIONAL(X) FCP_CUDA_RENAMED(X) };
 #undef X
 _Static_assert(sizeof(cu_resource) == 144, "the size that the driver writes");
-_Static_assert(sizeof(fcp_cuda_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "the table holds pointers and nothing else");
+_Static_assert(sizeof(fcp_cuda_table) == SYMBOL_COUNT * sizeof(void (*)(void)),
+               "the table holds pointers and nothing else");
 
 static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
 static const fcp_library library = {"the CUDA driver", "FCP_CUDA_DRIVER", names, symbols, SYMBOL_COUNT,
@@ -52,12 +53,13 @@ fcp_code fcp_cuda_open(fcp_cuda **out_cuda, fcp_error *err) {
         memcpy(&c->call, table, sizeof c->call);
         if (!c->call.event_elapsed) c->call.event_elapsed = c->call.event_elapsed_first;
         if (c->call.version(&c->version) || c->version < OLDEST)
-            code = fcp_fail(err, FCP_E_BACKEND, "the CUDA driver in '%s' is for CUDA %d.%d; %d.%d or later is needed", c->path,
-                            c->version / 1000, c->version % 1000 / 10, OLDEST / 1000, OLDEST % 1000 / 10);
+            code = fcp_fail(err, FCP_E_BACKEND, "the CUDA driver in '%s' is for CUDA %d.%d; %d.%d or later is needed",
+                            c->path, c->version / 1000, c->version % 1000 / 10, OLDEST / 1000, OLDEST % 1000 / 10);
     }
     if (!code && (code = fcp_cuda_check(c, c->call.init(0), err, "the CUDA driver in '%s' does not start", c->path)))
         code = FCP_E_BACKEND;
-    if (!code && (code = fcp_cuda_check(c, c->call.device_count(&c->devices), err, "the CUDA driver counts no devices")))
+    if (!code &&
+        (code = fcp_cuda_check(c, c->call.device_count(&c->devices), err, "the CUDA driver counts no devices")))
         code = FCP_E_BACKEND;
     if (!code && c->devices < 1)
         code = fcp_fail(err, FCP_E_BACKEND, "the CUDA driver in '%s' sees no device; use --backend host", c->path);

@@ -21,7 +21,8 @@ typedef struct cu_resource_text_ *cu_resource_text;
 typedef int cu_device, cu_result;
 /* These are enumerations in CUDA's headers. Each has its own name here, so that tests/headers can compare each with
  * CUDA's. */
-typedef int cu_device_attribute, cu_function_attribute, cu_pointer_attribute, cu_capture_mode, cu_capture_status, cu_resource_type;
+typedef int cu_device_attribute, cu_function_attribute, cu_pointer_attribute, cu_capture_mode, cu_capture_status,
+    cu_resource_type;
 typedef int cu_map_type, cu_map_interleave, cu_map_swizzle, cu_map_promotion, cu_map_fill;
 typedef void cu_map; /* CUtensorMap: 128 bytes, aligned to 64 */
 
@@ -34,7 +35,8 @@ enum {
     CU_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
     CU_ERROR_TOO_MANY_PEERS = 711
 };
-enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1, CU_CAPTURE_THREAD_LOCAL = 1 };
+enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1,
+      CU_CAPTURE_THREAD_LOCAL = 1 };
 /* Stream handles that mean the default streams of whichever context is current. */
 enum { CU_DEFAULT_LEGACY = 1, CU_DEFAULT_PER_THREAD = 2 };
 enum cu_device_attribute {
@@ -44,7 +46,8 @@ enum cu_device_attribute {
     CU_CAPABILITY_MAJOR = 75,
     CU_CAPABILITY_MINOR = 76
 };
-enum cu_function_attribute { CU_FUNC_MAX_THREADS = 0, CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4, CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
+enum cu_function_attribute { CU_FUNC_MAX_THREADS = 0, CU_FUNC_SHARED = 1, CU_FUNC_LOCAL = 3, CU_FUNC_REGISTERS = 4,
+                            CU_FUNC_MAX_DYNAMIC_SHARED = 8 };
 enum { CU_RESOURCE_SM = 1, CU_GREEN_DEFAULT_STREAM = 1 };
 /* CUdevResource: a set of multiprocessors; kernels of a green context run on such a set and nowhere else. */
 typedef struct cu_resource {

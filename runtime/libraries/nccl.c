@@ -15,14 +15,16 @@ static const char *const symbols[] = {
 #undef X
 };
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
-_Static_assert(sizeof(fcp_nccl_table) == SYMBOL_COUNT * sizeof(void (*)(void)), "the table holds pointers and nothing else");
+_Static_assert(sizeof(fcp_nccl_table) == SYMBOL_COUNT * sizeof(void (*)(void)),
+               "the table holds pointers and nothing else");
 _Static_assert(sizeof(nccl_config) == 48, "the size of NCCL's structure");
 
 static const char *const names[] = {"libnccl.so.2", "libnccl.so", NULL};
 static const fcp_library library = {"NCCL", "FCP_NCCL", names, symbols, SYMBOL_COUNT,
                                     "install NCCL 2.19 or later, or use --transport local"};
 
-fcp_code fcp_nccl_check(const fcp_nccl *nccl, nccl_result result, nccl_comm comm, fcp_error *err, const char *what, ...) {
+fcp_code fcp_nccl_check(const fcp_nccl *nccl, nccl_result result, nccl_comm comm, fcp_error *err, const char *what,
+                        ...) {
     if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS) return FCP_OK;
     char doing[200];
     va_list args;
@@ -41,10 +43,12 @@ fcp_code fcp_nccl_open(fcp_nccl **out_nccl, fcp_error *err) {
     fcp_code code = fcp_library_load(&library, table, &n->path, err);
     if (!code) {
         memcpy(&n->call, table, sizeof n->call);
-        if (n->call.version(&n->version)) code = fcp_fail(err, FCP_E_BACKEND, "NCCL in '%s' does not say its version", n->path);
+        if (n->call.version(&n->version))
+            code = fcp_fail(err, FCP_E_BACKEND, "NCCL in '%s' does not say its version", n->path);
         else if (n->version < NCCL_OLDEST)
-            code = fcp_fail(err, FCP_E_BACKEND, "NCCL in '%s' is version %d.%d; %d.%d or later is needed", n->path,
-                            n->version / 10000, n->version % 10000 / 100, NCCL_OLDEST / 10000, NCCL_OLDEST % 10000 / 100);
+            code =
+                fcp_fail(err, FCP_E_BACKEND, "NCCL in '%s' is version %d.%d; %d.%d or later is needed", n->path,
+                         n->version / 10000, n->version % 10000 / 100, NCCL_OLDEST / 10000, NCCL_OLDEST % 10000 / 100);
     }
     if (!code) *out_nccl = n;
     else fcp_nccl_close(n);

@@ -71,8 +71,8 @@ fcp_code fcp_library_load(const fcp_library *l, void (**table)(void), char **out
     tried t = {.text = "", .flags = RTLD_NOW | (l->global ? RTLD_GLOBAL : RTLD_LOCAL)};
     void *handle = open_any(l, &t);
     if (!handle)
-        return fcp_fail(err, FCP_E_BACKEND, "%s is not there: looked for %s; %s, or name the file in %s", l->what, t.text,
-                        l->remedy, l->variable);
+        return fcp_fail(err, FCP_E_BACKEND, "%s is not there: looked for %s; %s, or name the file in %s", l->what,
+                        t.text, l->remedy, l->variable);
     char *path = path_of(handle);
     if (!path) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (size_t i = 0; i < l->count; i++) {

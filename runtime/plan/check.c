@@ -101,14 +101,15 @@ static fcp_code covered(const fcp_plan *plan, fcp_side side, uint32_t ranges, st
         uint64_t at = 0;
         for (size_t j = 0; j < n; j++) {
             if (these[j].start != at)
-                return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                                "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so far%s",
-                                these[j].item, (ull)these[j].start, (ull)s, (ull)at, heads);
+                return fcp_fail(
+                    err, FCP_E_PLAN_FORMAT,
+                    "piece %u begins at token %llu of sequence %llu, where %llu tokens are covered so far%s",
+                    these[j].item, (ull)these[j].start, (ull)s, (ull)at, heads);
             at += these[j].length;
         }
         if (at != length)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu%s", (ull)at,
-                            (ull)s, (ull)length, heads);
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "pieces hold %llu tokens of sequence %llu, which has %llu%s",
+                            (ull)at, (ull)s, (ull)length, heads);
     }
     return FCP_OK;
 }
@@ -119,8 +120,9 @@ static fcp_code check_cover(const fcp_plan *plan, fcp_side side, fcp_error *err)
     uint64_t n = plan->pieces_count;
     uint32_t ranges = range_count(plan->problem, side);
     if (ranges > 1 && plan->sequences_count > n / ranges)
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu pieces for %llu sequences in %u ranges of heads: some are not held",
-                        (ull)n, (ull)plan->sequences_count, ranges);
+        return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                        "%llu pieces for %llu sequences in %u ranges of heads: some are not held", (ull)n,
+                        (ull)plan->sequences_count, ranges);
     uint32_t *first = calloc((size_t)plan->sequences_count * ranges + 2, sizeof *first);
     stretch *all = malloc((size_t)(n + 1) * sizeof *all);
     fcp_code code = FCP_OK;
@@ -198,7 +200,8 @@ static fcp_code check_sequences(const fcp_plan *plan, fcp_error *err) {
     if (!(split || p->align == FCP_BOTTOM_RIGHT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "an alignment, where every sequence has as many queries as keys");
     if (split && !fcp_plan_split(plan))
-        return fcp_fail(err, FCP_E_PLAN_FORMAT, "blocks of both sides, and a sequence with more keys than queries, or fewer");
+        return fcp_fail(err, FCP_E_PLAN_FORMAT,
+                        "blocks of both sides, and a sequence with more keys than queries, or fewer");
     return FCP_OK;
 }
 

@@ -18,7 +18,9 @@ _Static_assert(sizeof(fcp_problem) == 128 && sizeof(fcp_cluster) == 64 && sizeof
 _Static_assert(sizeof(fcp_sequence) == 24, "format");
 _Static_assert(sizeof(fcp_piece) == 24 && sizeof(fcp_block) == 28 && sizeof(fcp_tile) == 32, "format");
 _Static_assert(sizeof(fcp_part) == 12 && sizeof(fcp_shape_rec) == 24 && sizeof(fcp_run) == 12, "format");
-_Static_assert(sizeof(fcp_visit) == 32 && sizeof(fcp_heads) == 16 && sizeof(fcp_deal) == 16 && sizeof(fcp_round) == 8 && sizeof(fcp_instr) == 16, "format");
+_Static_assert(sizeof(fcp_visit) == 32 && sizeof(fcp_heads) == 16 && sizeof(fcp_deal) == 16 && sizeof(fcp_round) == 8 &&
+                   sizeof(fcp_instr) == 16,
+               "format");
 _Static_assert(sizeof(fcp_stream) == 8 && sizeof(fcp_transfer) == 20, "format");
 _Static_assert(sizeof(mc_node) == 32 && sizeof(mc_band) == 24 && sizeof(mc_band_rows) == 16, "format");
 _Static_assert(sizeof(fcp_array) == 88 && sizeof(fcp_slices) == 16, "format");

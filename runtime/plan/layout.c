@@ -32,7 +32,8 @@ static uint64_t dealt(const fcp_rule *r, const fcp_deal *deal, uint64_t sequence
 }
 
 static uint32_t group_of(const fcp_rule *r, const fcp_deal *deal, uint64_t sequence) {
-    return (uint32_t)share(dealt(r, deal, sequence) + dealt(r, deal, sequence + 1), deal->ranks / fcp_rule_group(r, deal),
+    return (uint32_t)share(dealt(r, deal, sequence) + dealt(r, deal, sequence + 1),
+                           deal->ranks / fcp_rule_group(r, deal),
                            2 * dealt(r, deal, deal->first_sequence + (uint64_t)deal->sequences));
 }
 
@@ -208,7 +209,8 @@ static uint64_t sequence_at(const uint64_t *offsets, uint64_t first, uint64_t en
 static bool next_contiguous(const fcp_rule *r, const fcp_deal *deal, fcp_side side, uint32_t rank, fcp_layout_at *at,
                             fcp_span *out) {
     const uint64_t *offsets = r->offsets[side];
-    uint32_t count = fcp_rule_group(r, deal), group = (rank - deal->first_rank) / count, i = (rank - deal->first_rank) % count;
+    uint32_t count = fcp_rule_group(r, deal), group = (rank - deal->first_rank) / count,
+             i = (rank - deal->first_rank) % count;
     uint64_t first = first_of(r, deal, group), end = first_of(r, deal, group + 1), base = offsets[first];
     uint64_t x = base + share(i, offsets[end] - base, count) + at->done;
     uint64_t to = base + share(i + (uint64_t)1, offsets[end] - base, count);

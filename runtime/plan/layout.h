@@ -2,20 +2,21 @@
  *
  * A rule cuts n tokens into equal parts: part i of P has tokens floor(i n / P) to floor((i + 1) n / P) - 1.
  *
- *   deals       the plan's table DEALS divides the batch in parts of whole sequences, and gives each some neighbouring
- *               ranks. Everything below is about one part and its ranks. A rank of several parts holds the tokens of the
- *               first part, then those of the next. Most plans have one part: all sequences, on all ranks.
- *   groups      the ranks are divided into groups of `group` neighbours. Each group holds whole sequences: with o(s) the
- *               tokens, queries and keys together, of the part's sequences before s, and T all of them, group g of n
- *               holds sequence s if g = floor((o(s) + o(s + 1)) n / 2T). So a sequence goes to the group into whose
- *               equal share its middle falls, and neighbours in the batch stay neighbours.
+ *   deals       a deal gives neighbouring sequences of the batch to neighbouring ranks. Most plans have one: all
+ *               sequences, to all ranks. Ranks of several deals may be the same: a rank holds the tokens of the first
+ *               deal, then those of the next. Everything below is about one deal, its sequences and its ranks.
+ *   groups      the ranks are divided into groups of `group` neighbours. Each group holds whole sequences. A sequence
+ *               goes to the group into whose equal share of all tokens its middle falls, so neighbours in the batch
+ *               stay neighbours. In numbers: let o(s) be the tokens, queries and keys together, of the sequences
+ *               before s, and T all of them. Then group g of n holds s if g = floor((o(s) + o(s + 1)) n / 2T).
  *   contiguous  a group's tokens, sequence after sequence, are cut in `group` parts. Rank i of the group holds part i.
  *   zigzag      each sequence is cut in 2 `group` parts. Rank i of its group holds parts i and 2 `group` - 1 - i of
  *               each, sequence after sequence.
  *
- * Example: sequences of 4, 8, 8 and 12 tokens on 4 ranks, group = 2. The middles are 2, 8, 16 and 26 of 32, so group 0 has
- * the first two sequences. Contiguous: rank 0 has the first sequence and two tokens of the second, rank 1 the other six;
- * ranks 2 and 3 share 20 tokens. Zigzag: of the second sequence rank 0 has tokens 0, 1, 6 and 7, rank 1 has 2 to 5.
+ * Example: sequences of 4, 8, 8 and 12 tokens on 4 ranks, group = 2. The middles are 2, 8, 16 and 26 of 32, so group 0
+ * has the first two sequences. Contiguous: rank 0 has the first sequence and two tokens of the second, rank 1 the other
+ * six; ranks 2 and 3 share 20 tokens. Zigzag: of the second sequence rank 0 has tokens 0, 1, 6 and 7, rank 1 has 2 to
+ * 5.
  *
  * In a split plan queries and keys are cut by themselves. A sequence's queries and keys are in the same group.
  */
@@ -36,19 +37,19 @@ fcp_rule fcp_rule_of(const fcp_plan *plan);
 static inline uint32_t fcp_rule_group(const fcp_rule *rule, const fcp_deal *deal) {
     return rule->group == rule->ranks ? deal->ranks : rule->group;
 }
-/* How many tokens of a side each rank holds. parts: room for 2 ranks numbers. */
+/* How many tokens of a side each rank holds. `parts` has room for 2 * ranks numbers, and what is left there means
+ * nothing. */
 void fcp_rule_tokens(const fcp_rule *rule, fcp_side side, uint64_t *parts, uint64_t *out_tokens);
 
-/* Where a walk along a side's tokens stands: in a part of what is cut. */
+/* Where a walk along a side's tokens stands: in one part of what is cut. */
 typedef struct fcp_walk {
     const fcp_rule *rule;
     fcp_side side;
-    uint64_t first, end;     /* the sequences of the group it is in */
-    uint32_t rank, group;    /* first one of that group; how many it has */
-    uint64_t base;           /* contiguous: tokens before the group's; zigzag: before the sequence's */
-    /* what is cut: `total` tokens in `parts`; whole and rest: total / parts, total % parts */
-    uint64_t total, parts, whole, rest;
-    uint64_t part, begin, over, error; /* the part: tokens begin to over - 1; error: part * rest % parts */
+    uint64_t first, end;  /* the group's sequences are first to end - 1 */
+    uint32_t rank, group; /* the group's first rank; how many it has */
+    uint64_t base;        /* contiguous: tokens before the group's; zigzag: before the sequence's */
+    uint64_t total, parts, whole, rest; /* what is cut: `total` tokens in `parts`; total / parts, total % parts */
+    uint64_t part, begin, over, error;  /* the part has tokens begin to over - 1; error: part * rest % parts */
 } fcp_walk;
 static inline fcp_walk fcp_walk_of(const fcp_rule *rule, fcp_side side) {
     return (fcp_walk){.rule = rule, .side = side};

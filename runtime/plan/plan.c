@@ -165,6 +165,17 @@ uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp
 
 static bool is_of_keys(fcp_class cls) { return cls == FCP_KV || cls == FCP_DKV; }
 
+/* Bytes of a token of a class, without what is a few for each row: LSE, delta, m and l. */
+static uint64_t bulk_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
+    uint64_t q = (uint64_t)p->range_kv * p->range_sub * p->head_dim, element = fcp_dtype_size((fcp_dtype)p->dtype);
+    switch (cls) {
+    case FCP_Q: return pass == FCP_FORWARD ? q * element : 2 * q * element;
+    case FCP_STATE: return q * 4;
+    case FCP_O: return q * element;
+    default: return fcp_class_bytes(p, cls, pass);
+    }
+}
+
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls) {
     if (is_of_keys(cls) || cls == FCP_IN || cls == FCP_OUT) return p->unit;
     uint64_t tokens = p->max_q_block;
@@ -172,9 +183,9 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls) {
         if (!(p->passes & 1u << pass)) continue;
         bool only_forward = cls == FCP_STATE || cls == FCP_O, only_backward = cls == FCP_DQ || cls == FCP_DQW;
         if (pass == FCP_FORWARD ? only_backward : only_forward) continue;
-        uint64_t most = fcp_class_bytes(p, FCP_KV, (fcp_pass)pass), other = fcp_class_bytes(p, FCP_DKV, (fcp_pass)pass);
+        uint64_t most = bulk_bytes(p, FCP_KV, (fcp_pass)pass), other = bulk_bytes(p, FCP_DKV, (fcp_pass)pass);
         if (pass == FCP_BACKWARD && other > most) most = other;
-        uint64_t fit = fcp_times(p->unit, most) / fcp_class_bytes(p, cls, (fcp_pass)pass);
+        uint64_t fit = fcp_times(p->unit, most) / bulk_bytes(p, cls, (fcp_pass)pass);
         if (fit < tokens) tokens = fit;
     }
     return tokens < 8 ? tokens ? (uint32_t)tokens : 1 : (uint32_t)(tokens - tokens % 8);

@@ -6,6 +6,7 @@
  *
  *   sequences   how many queries and keys each sequence has, and at which position its queries begin
  *   pieces      stretches of one sequence: (sequence, start, length), grouped by block
+ *   deals       which ranks' callers hold which sequences, if the layout is a rule
  *   heads       ranges of heads: which heads a block's Q and KV are of
  *   blocks      what is placed and moved: a run of pieces of one range of heads, with a home rank and a home slot there
  *   tiles       the work: one Q block against one KV block, in the order of execution: by rank, stage, Q block
@@ -22,32 +23,34 @@
  * HEADS. A block holds its tokens for one range of heads. Most plans have one range, of all heads. All ranges are of
  * equal size: `range_kv` KV heads, and of each of them `range_sub` of the query heads that share it. A block that holds
  * KV has all query heads of its KV heads as its range, since any of them may read it: so one that holds Q as well has,
- * too, and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over all
- * blocks each (token, query head) has one home, and so has each (token, KV head). So ranges begin at multiples of their
- * size, which divides the number of heads.
+ * too, and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over
+ * all blocks each (token, query head) has one home, and so has each (token, KV head). So ranges begin at multiples of
+ * their size, which divides the number of heads.
  *
  * SIDES. A sequence has a side of queries and a side of keys. Its keys are at positions 0 to keys - 1. Its queries are
  * at q_first to q_first + queries - 1, where q_first is keys - queries (aligned at the bottom right: the last query is
  * at the last key's position) or 0 (at the top left). If every sequence has as many queries as keys, token i of one
- * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some sequence
- * does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q or KV, and
- * queries and keys have a layout each. Starts of pieces count the tokens of their own side, from the sequence's first.
+ * side is token i of the other: each block may hold Q and KV of its tokens, and then there is one layout. If some
+ * sequence does not, the plan must be split, and otherwise it may be: every block, of whatever sequence, holds either Q
+ * or KV, and queries and keys have a layout each. Starts of pieces count the tokens of their own side, from the
+ * sequence's first.
  *
- * LAYOUT. Which tokens the caller holds at which rank, and in which order, is a function of problem.layout,
- * problem.layout_group, the lengths and the homes; no table says it. layout.h states the rules of contiguous and zigzag.
- * Planned: rank r holds its home blocks, in block order; where a token has several blocks, of different heads, that of
- * the first range of heads counts.
+ * LAYOUT. Which tokens the caller holds at which rank, and in which order, is not listed. For contiguous and zigzag it
+ * follows from problem.layout, problem.layout_group, the deals and the lengths; layout.h states the rules. With planned
+ * there are no deals: rank r holds its home blocks, in block order. Where a token then has several blocks, of different
+ * heads, that of the first range of heads counts.
  *
  * BUNDLES. Classes IN and OUT move tokens between the rank whose caller holds them and their home. All tokens that the
  * caller holds at rank c and whose home is h are one bundle, in order of (block, offset in the block). In a split plan
  * there are two, of queries and of keys. Nothing lists what is in a bundle: layout and blocks say it. IN and OUT cut it
  * into units of `unit` tokens; the last one may have fewer. The bundle of a rank with itself is moved by COPY, whole.
- * Where a token has several blocks, of different heads, it is in the bundle once for each, with that block's heads only.
- * What travels is, tensor by tensor in the order that is given with FCP_CLASS_LIST, the rows of the unit's tokens.
+ * Where a token has several blocks, of different heads, it is in the bundle once for each, with that block's heads
+ * only. What travels is, tensor by tensor in the order that is given with FCP_CLASS_LIST, the rows of the unit's
+ * tokens.
  *
- * WHERE WORK IS DONE. A tile runs on any rank: the rank that attends to the visit which holds it. Keys and values come to
- * that rank from their home, and so does Q, if the Q block is not at home there. Of a Q block that is computed away from
- * home there are two kinds.
+ * WHERE WORK IS DONE. A tile runs on any rank: the rank that attends to the visit which holds it. Keys and values come
+ * to that rank from their home, and so does Q, if the Q block is not at home there. Of a Q block that is computed away
+ * from home there are two kinds.
  *   whole     All its tiles run at one other rank. Its results come home finished: O in the dtype with the LSE, dQ in
  *             the dtype. Such a block has the flag FCP_BLOCK_WHOLE.
  *   partial   Its tiles run at several ranks, perhaps its home among them. Each of the others returns a partial result:
@@ -58,8 +61,8 @@
  * SLOTS. Each rank has slots of each class, numbered from 0, and each slot can hold the largest block. In the classes
  * KV, Q, O, DKV, DQ and DQW the slots 0 to homes - 1 belong to the rank's own blocks (a block's home_slot); the slots
  * from homes on are transient. A block that does not hold a class has its home slot there all the same: it has no size,
- * and nothing may name it. Class STATE has transient slots only. Before a pass, home slots get what the reshuffle IN and
- * COPY bring; transient slots hold nothing.
+ * and nothing may name it. Class STATE has transient slots only. Before a pass, home slots get what the reshuffle IN
+ * and COPY bring; transient slots hold nothing.
  *   KV     K and V.
  *   Q      forward Q; backward Q, dO, LSE and delta.
  *   STATE  forward: the running m, l and O of a Q block, between visits, as it travels, and while partials are merged.
@@ -69,8 +72,8 @@
  *   DQW    backward results: dQ in the dtype. OUT of a block that is not whole rounds its DQ home slot; that of a whole
  *          block moves its DQW home slot as it is.
  *
- * PASSES. Every plan has a forward pass. Both passes use the same tiles, visits, KV and Q slots and stages, and run a tile
- * at the same rank.
+ * PASSES. Every plan has a forward pass. Both passes use the same tiles, visits, KV and Q slots and stages, and run a
+ * tile at the same rank.
  *   forward:   KV and Q travel from their homes to the ranks that need them, from holder to holder. Along each way the
  *              receiver holds the whole block before it sends it on. States return to the Q block's home, from holder
  *              to holder, merged where several meet. O of whole blocks returns unchanged.
@@ -88,13 +91,14 @@
  * the compute queue. A visit with the flag FIRST begins the chain: it reads no state. The others read the state in
  * `state_slot`. A visit with the flag LAST writes O to `o_slot`; it is the end of the chain, and the rank has computed
  * all tiles of the block: at home `o_slot` is the home slot, elsewhere a transient slot from which O is sent, and the
- * block is whole. A visit without LAST leaves its state in `state_slot`. A chain without LAST ends in one of: the state is
- * sent; it is MERGEd into another slot; at home, FINISH makes O of it. MERGE into an empty slot moves the state there.
+ * block is whole. A visit without LAST leaves its state in `state_slot`. A chain without LAST ends in one of: the state
+ * is sent; it is MERGEd into another slot; at home, FINISH makes O of it. MERGE into an empty slot moves the state
+ * there.
  *
  * RECEIVED PARTIALS. A received STATE, DKV or DQ lies in a transient slot until MERGE, REDUCE or REDUCE_Q adds it to
- * another slot of its class: for DKV and DQ at the home the home slot; elsewhere, and for STATE, a transient slot of its
- * own, which the first contribution (of a visit, a tile or an addition) begins. Sending a partial from a transient slot
- * empties that slot, and so does adding it to another. ROUND empties its DQ slot.
+ * another slot of its class: for DKV and DQ at the home the home slot; elsewhere, and for STATE, a transient slot of
+ * its own, which the first contribution (of a visit, a tile or an addition) begins. Sending a partial from a transient
+ * slot empties that slot, and so does adding it to another. ROUND empties its DQ slot.
  *
  * RULES that the verifier holds plans to.
  *   - Rounds count from 0 in each pass: the c of a LAUNCH means rounds[round_starts[pass] + c]. A rank launches each
@@ -194,7 +198,7 @@ typedef struct fcp_problem {
     uint32_t block;              /* tokens; the block size asked for */
     uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
     uint32_t max_q_block;        /* tokens of the largest block that holds Q; a STATE slot has room for it */
-    uint32_t unit;               /* tokens of KV; no transfer between ranks has more bytes: fcp_unit_tokens */
+    uint32_t unit;               /* tokens of KV; of other classes a unit has as many bytes: fcp_unit_tokens */
     uint32_t coalesce, buffers, margin;
     uint32_t passes;             /* bit per fcp_pass */
     uint32_t deterministic;
@@ -263,8 +267,8 @@ typedef struct fcp_piece {
     uint32_t block;
 } fcp_piece;
 
-/* Where a layout is a rule: neighbouring sequences of the batch, and the neighbouring ranks whose callers hold them. The
- * parts of a batch follow each other; their ranks may overlap. layout.h states the rules. */
+/* Where a layout is a rule: neighbouring sequences of the batch, and the neighbouring ranks whose callers hold them.
+ * The parts of a batch follow each other; their ranks may overlap. layout.h states the rules. */
 typedef struct fcp_deal {
     uint32_t first_sequence, sequences, first_rank, ranks;
 } fcp_deal;
@@ -323,12 +327,11 @@ typedef struct fcp_visit {
     uint16_t flags, pad;
 } fcp_visit;
 
-/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. */
+/* A round of a pass. Every rank launches its share of the rounds in the order of their numbers. The DEPENDENT rounds of
+ * a stage come before its INDEPENDENT ones. The stage of IN is 0. That of OUT is the last stage for units all of whose
+ * blocks are done before it, since these move while it is computed, and the number after it for all others. */
 typedef struct fcp_round {
-    uint32_t kind;
-    uint32_t stage; /* IN: 0. OUT: for units all of whose blocks are done before the last stage its number, since they
-                     * move while it is computed; for the others that number + 1. The DEPENDENT rounds of a stage come
-                     * before its INDEPENDENT ones. */
+    uint32_t kind, stage;
 } fcp_round;
 
 /* The compute queue has all but LAUNCH; the communication queue WAIT and LAUNCH. Slots are of the instruction's class.
@@ -378,13 +381,13 @@ typedef struct fcp_stream {
 } fcp_stream;
 
 /* One side of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, `dir` says whether this
- * one sends. All but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class; received
- * O and DQW name the home slot at home, and a transient one at a rank that only passes them on. They travel in units: a
- * transfer begins at a multiple of fcp_unit_tokens of its class, and has as many tokens or ends the block. The units of a
- * block arrive in a slot in order.
- * IN and OUT move a unit of a bundle, tokens [first, first + tokens) of it: `block` is FCP_NONE, and `side` says which of
- * the two bundles of a split plan it is; else it is 0. Of an IN the sender is the caller's side, of an OUT the receiver
- * (fcp_at_caller). A COPY is listed once, as the caller's side. */
+ * one sends. All but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class;
+ * received O and DQW name the home slot at home, and a transient one at a rank that only passes them on. They travel in
+ * units: a transfer begins at a multiple of fcp_unit_tokens of its class, and has as many tokens or ends the block. The
+ * units of a block arrive in a slot in order.
+ * IN and OUT move a unit of a bundle, tokens [first, first + tokens) of it: `block` is FCP_NONE, and `side` says which
+ * of the two bundles of a split plan it is; else it is 0. At the caller's end (fcp_at_caller) an IN is sent and an OUT
+ * is received. A COPY has only one end in the table: the caller's. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
@@ -423,7 +426,7 @@ typedef struct fcp_slices {
     X(SUMMARY, fcp_summary, summary)                                                                                   \
     X(SEQUENCES, fcp_sequence, sequences)                                                                              \
     X(PIECES, fcp_piece, pieces)                                                                                       \
-    X(DEALS, fcp_deal, deals)          /* of contiguous and zigzag; empty: planned */                                    \
+    X(DEALS, fcp_deal, deals)          /* of contiguous and zigzag; empty: planned */                                  \
     X(HEADS, fcp_heads, heads)         /* ranges of heads */                                                           \
     X(BLOCKS, fcp_block, blocks)                                                                                       \
     X(TILES, fcp_tile, tiles)                                                                                          \
@@ -475,9 +478,9 @@ struct fcp_plan {
 
 /* Fills what is derived from the tables. Called by the loader and the compiler. */
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err);
-/* The part of it that follows from the layout; the rest must be there. */
+/* Fills the part of it that follows from the layout. All other parts must have been filled. */
 fcp_code fcp_plan_index_layout(fcp_plan *plan, fcp_error *err);
-/* Are there so many ranks as streams, in groups of equal size, and a layout that we know? */
+/* Are there as many ranks as the streams are for, in groups of equal size, and is the layout one that we know? */
 bool fcp_layout_is_sound(const fcp_plan *plan);
 
 /* The side whose positions index a field. */
@@ -542,7 +545,7 @@ static inline uint64_t fcp_side_length(const fcp_sequence *s, fcp_side side) {
 }
 /* The side whose tokens a block counts, and in whose bundles they are; queries, if it holds both. */
 static inline fcp_side fcp_side_of(const fcp_block *b) { return b->holds & FCP_HOLDS_Q ? FCP_QUERIES : FCP_KEYS; }
-/* What the block, or the bundle, holds of which a transfer moves tokens. */
+/* FCP_HOLDS_* of what a transfer moves tokens of: a block or a bundle. */
 static inline uint32_t fcp_moved_holds(const fcp_plan *p, const fcp_transfer *t) {
     if (t->cls != FCP_IN && t->cls != FCP_OUT) return p->blocks[t->block].holds;
     return fcp_plan_split(p) ? 1u << t->side : FCP_HOLDS_BOTH;
@@ -579,8 +582,10 @@ static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec 
  *   OUT    forward: q + H * 4 (O, LSE);  backward: q + KV (dQ, dK, dV) */
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
 /* Tokens of a unit of a class: the same in both passes, so that both have the same rounds. KV and DKV: `unit`. Of the
- * others a unit has no more bytes than one of KV (backward: of DKV, if that has more): as many tokens as that
- * leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT: `unit`. */
+ * others a unit has no more bytes than one of KV (backward: of DKV, if that has more), where LSE, delta, m and l do not
+ * count: as many tokens as that leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT:
+ * `unit`. *Example*: with 64 heads, 8 of K and V, a block of 2048 tokens is 4 units of Q, 8 of STATE and 4 of O. If LSE
+ * counted, it would be 5, 9 and 5, and the last one nearly empty. */
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls);
 /* The same of a block that holds `holds`. Of IN and OUT it is the part that belongs to Q (Q, O, LSE, dO, dQ), the part
  * that belongs to KV (K, V, dK, dV), or both. */

@@ -79,8 +79,8 @@ static bool get_file(const char *path, void *out, size_t size) {
 }
 
 static bool get_asking(const char *path, uint32_t rank, uint32_t ranks, asking *out) {
-    return get_file(path, out, sizeof *out) && memcmp(out->magic, ask_magic, sizeof ask_magic) == 0 && out->rank == rank &&
-           out->ranks == ranks;
+    return get_file(path, out, sizeof *out) && memcmp(out->magic, ask_magic, sizeof ask_magic) == 0 &&
+           out->rank == rank && out->ranks == ranks;
 }
 
 static void name_of(char out[PATH_ROOM], const char *path, uint32_t rank) {
@@ -91,7 +91,8 @@ static void name_of(char out[PATH_ROOM], const char *path, uint32_t rank) {
 
 /* Reads the files of all ranks that do not have the id yet. *out_left: the first such rank, 0 if there is none.
  * *out_news: some rank asked with a new number, so the answer has to be written again. */
-static void read_askings(const char *path, const fcp_place *p, answer *a, bool *taken, uint32_t *out_left, bool *out_news) {
+static void read_askings(const char *path, const fcp_place *p, answer *a, bool *taken, uint32_t *out_left,
+                         bool *out_news) {
     char name[PATH_ROOM];
     asking x;
     *out_left = 0;
@@ -110,7 +111,8 @@ static void read_askings(const char *path, const fcp_place *p, answer *a, bool *
     }
 }
 
-static fcp_code give_id(const fcp_place *p, const char *path, uint32_t timeout_s, const uint8_t id[FCP_ID_BYTES], fcp_error *err) {
+static fcp_code give_id(const fcp_place *p, const char *path, uint32_t timeout_s, const uint8_t id[FCP_ID_BYTES],
+                        fcp_error *err) {
     size_t size = sizeof(answer) + (size_t)p->ranks * NONCE;
     answer *a = calloc(1, size);
     bool *taken = calloc(p->ranks, sizeof *taken);
@@ -150,7 +152,8 @@ static fcp_code give_id(const fcp_place *p, const char *path, uint32_t timeout_s
 
 /* --- the others --------------------------------------------------------------------------------------------------- */
 
-static fcp_code take_id(const fcp_place *p, const char *path, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES], fcp_error *err) {
+static fcp_code take_id(const fcp_place *p, const char *path, uint32_t timeout_s, uint8_t id[FCP_ID_BYTES],
+                        fcp_error *err) {
     size_t size = sizeof(answer) + (size_t)p->ranks * NONCE;
     char name[PATH_ROOM];
     answer *a = calloc(1, size);
@@ -160,23 +163,26 @@ static fcp_code take_id(const fcp_place *p, const char *path, uint32_t timeout_s
     memcpy(x.magic, ask_magic, sizeof ask_magic);
     name_of(name, path, p->rank);
     fcp_code code = a ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", p->ranks);
-    if (!code && getrandom(x.nonce, NONCE, 0) != NONCE) code = fcp_fail(err, FCP_E_START, "the system has no random numbers");
+    if (!code && getrandom(x.nonce, NONCE, 0) != NONCE)
+        code = fcp_fail(err, FCP_E_START, "the system has no random numbers");
     if (!code) code = put_file(name, &x, sizeof x, err);
     bool asked = !code, any = false;
     for (; !code; fcp_pause(&pause, LATER)) {
-        bool found = get_file(path, a, size) && memcmp(a->magic, answer_magic, sizeof answer_magic) == 0 && a->ranks == p->ranks;
+        bool found =
+            get_file(path, a, size) && memcmp(a->magic, answer_magic, sizeof answer_magic) == 0 && a->ranks == p->ranks;
         any |= found;
         if (found && memcmp(a->nonces[p->rank], x.nonce, NONCE) == 0) break;
         if (fcp_patience_ends(&patience))
-            code = fcp_fail(err, FCP_E_START, "rank 0 did not answer rank %u in '%.300s' within %u s%s", p->rank, path, timeout_s,
-                            any ? ": there was an answer, to others" : "");
+            code = fcp_fail(err, FCP_E_START, "rank 0 did not answer rank %u in '%.300s' within %u s%s", p->rank, path,
+                            timeout_s, any ? ": there was an answer, to others" : "");
     }
     if (!code) {
         memcpy(id, a->id, FCP_ID_BYTES);
         x.taken = 1;
         code = put_file(name, &x, sizeof x, err);
     }
-    if (code && asked && get_asking(name, p->rank, p->ranks, &there) && memcmp(there.nonce, x.nonce, NONCE) == 0) unlink(name);
+    if (code && asked && get_asking(name, p->rank, p->ranks, &there) && memcmp(there.nonce, x.nonce, NONCE) == 0)
+        unlink(name);
     free(a);
     return code;
 }
@@ -187,6 +193,7 @@ fcp_code fcp_id_by_file(const fcp_place *place, const char *path, uint32_t timeo
     if (!*path || strlen(path) > PATH_ROOM - 64)
         return fcp_fail(err, FCP_E_START, "the path of the id's file is empty or too long");
     if (lstat(path, &s) == 0 && (!S_ISREG(s.st_mode) || s.st_uid != geteuid()))
-        return fcp_fail(err, FCP_E_START, "'%.300s' was to carry the id, and is something else: not a file, or not ours", path);
+        return fcp_fail(err, FCP_E_START,
+                        "'%.300s' was to carry the id, and is something else: not a file, or not ours", path);
     return place->rank ? take_id(place, path, timeout_s, id, err) : give_id(place, path, timeout_s, id, err);
 }

@@ -26,16 +26,19 @@ static const char *const symbols[] = {
 };
 enum { SYMBOL_COUNT = sizeof symbols / sizeof *symbols };
 static const char *const names[] = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so", NULL};
-static const fcp_library library = {"MPI", "FCP_MPI", names, symbols, SYMBOL_COUNT,
-                                    "install the MPI that mpirun is of, or name a file that all processes see (--id-file PATH)",
-                                    .global = true};
+static const fcp_library library = {
+    "MPI",         "FCP_MPI",
+    names,         symbols,
+    SYMBOL_COUNT,  "install the MPI that mpirun is of, or name a file that all processes see (--id-file PATH)",
+    .global = true};
 
 typedef struct mpi {
     fcp_open_mpi open;
     fcp_mpich mpich;
     void *world, *byte; /* Open MPI's handles; NULL: it is MPICH, whose handles are integers */
 } mpi;
-_Static_assert(sizeof(fcp_open_mpi) == SYMBOL_COUNT * sizeof(void (*)(void)) && sizeof(fcp_mpich) == sizeof(fcp_open_mpi),
+_Static_assert(sizeof(fcp_open_mpi) == SYMBOL_COUNT * sizeof(void (*)(void)) &&
+                   sizeof(fcp_mpich) == sizeof(fcp_open_mpi),
                "the tables hold pointers and nothing else");
 
 /* What MPI_Initialized or MPI_Finalized says; 0 if the call fails. */
@@ -86,15 +89,18 @@ fcp_code fcp_id_by_mpi(const fcp_place *place, uint8_t id[FCP_ID_BYTES], fcp_err
     }
     bool begun = ask_flag(m.open.initialized);
     if (ask_flag(m.open.finalized))
-        return fcp_fail(err, FCP_E_START, "MPI has been ended in this process and cannot be begun again: keep it, or hand in the "
+        return fcp_fail(err, FCP_E_START,
+                        "MPI has been ended in this process and cannot be begun again: keep it, or hand in the "
                         "id");
     if (!begun && m.open.init(NULL, NULL))
         return fcp_fail(err, FCP_E_START, "MPI does not begin");
     if (ask_rank(&m, &rank) || ask_size(&m, &size))
         code = fcp_fail(err, FCP_E_START, "MPI does not say which process this is");
     else if (size < 0 || (uint32_t)size != place->ranks || rank < 0 || (uint32_t)rank != place->rank)
-        code = fcp_fail(err, FCP_E_START, "MPI says that this is process %d of %d, and %s that it is %u of %u: is it the MPI that "
-                        "started it?", rank, size, place->from, place->rank, place->ranks);
+        code = fcp_fail(err, FCP_E_START,
+                        "MPI says that this is process %d of %d, and %s that it is %u of %u: is it the MPI that "
+                        "started it?",
+                        rank, size, place->from, place->rank, place->ranks);
     else if (broadcast(&m, id, FCP_ID_BYTES)) code = fcp_fail(err, FCP_E_START, "MPI does not send the id");
     if (!begun) m.open.finalize();
     return code;

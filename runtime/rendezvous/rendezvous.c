@@ -35,7 +35,8 @@ static bool read_number(const char *name, uint32_t *out, fcp_code *code, fcp_err
     errno = 0;
     unsigned long value = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno || value > UINT32_MAX / 2) {
-        *code = fcp_fail(err, FCP_E_START, "the environment's %s is \"%.60s\", which is no number of a process", name, text);
+        *code = fcp_fail(err, FCP_E_START, "the environment's %s is \"%.60s\", which is no number of a process", name,
+                         text);
         return false;
     }
     *out = (uint32_t)value;
@@ -43,7 +44,8 @@ static bool read_number(const char *name, uint32_t *out, fcp_code *code, fcp_err
 }
 
 /* Asks one launcher. *found: it started this process, and *out says where; else *out is not touched. */
-static fcp_code ask_launcher(const launcher *l, uint32_t ranks, uint32_t gpus, fcp_place *out, bool *found, fcp_error *err) {
+static fcp_code ask_launcher(const launcher *l, uint32_t ranks, uint32_t gpus, fcp_place *out, bool *found,
+                             fcp_error *err) {
     fcp_code code = FCP_OK;
     fcp_place p = {.mpi = l->mpi, .from = l->name};
     uint32_t size = ranks;
@@ -58,8 +60,9 @@ static fcp_code ask_launcher(const launcher *l, uint32_t ranks, uint32_t gpus, f
     *found = true;
     *out = p;
     if (size != ranks)
-        return fcp_fail(err, FCP_E_START, "the plan has %u ranks, and %s started %u process%s (%s): one process a rank is needed",
-                        ranks, l->name, size, size == 1 ? "" : "es", l->size);
+        return fcp_fail(err, FCP_E_START,
+                        "the plan has %u ranks, and %s started %u process%s (%s): one process a rank is needed", ranks,
+                        l->name, size, size == 1 ? "" : "es", l->size);
     return FCP_OK;
 }
 
@@ -72,19 +75,23 @@ fcp_code fcp_place_find(const fcp_start *start, uint32_t ranks, uint32_t gpus, f
         p.local = start->rank % gpus;
         found = true;
         if (start->ranks != ranks)
-            return fcp_fail(err, FCP_E_START, "the plan has %u ranks, and there are to be %u processes: one a rank is needed",
-                            ranks, start->ranks);
+            return fcp_fail(err, FCP_E_START,
+                            "the plan has %u ranks, and there are to be %u processes: one a rank is needed", ranks,
+                            start->ranks);
     }
     for (size_t i = 0; !code && !found && i < sizeof launchers / sizeof *launchers; i++)
         code = ask_launcher(&launchers[i], ranks, gpus, &p, &found, err);
     if (code) return code;
     if (!found && ranks > 1)
-        return fcp_fail(err, FCP_E_START, "nothing says which rank this process is: looked for RANK and WORLD_SIZE (torchrun), "
-                        "OMPI_COMM_WORLD_RANK (Open MPI), PMI_RANK (MPICH), PMIX_RANK and SLURM_PROCID in the environment; start "
-                        "%u processes with mpirun, srun or torchrun, or use --transport local", ranks);
+        return fcp_fail(
+            err, FCP_E_START,
+            "nothing says which rank this process is: looked for RANK and WORLD_SIZE (torchrun), "
+            "OMPI_COMM_WORLD_RANK (Open MPI), PMI_RANK (MPICH), PMIX_RANK and SLURM_PROCID in the environment; start "
+            "%u processes with mpirun, srun or torchrun, or use --transport local",
+            ranks);
     if (p.rank >= ranks)
-        return fcp_fail(err, FCP_E_START, "%s says that this process is rank %u, and there are ranks 0 to %u", p.from, p.rank,
-                        ranks - 1);
+        return fcp_fail(err, FCP_E_START, "%s says that this process is rank %u, and there are ranks 0 to %u", p.from,
+                        p.rank, ranks - 1);
     *out_place = p;
     return FCP_OK;
 }
@@ -98,6 +105,8 @@ fcp_code fcp_id_share(const fcp_place *place, const fcp_start *start, uint32_t t
     if (place->ranks == 1) return FCP_OK;
     if (start && start->id_file) return fcp_id_by_file(place, start->id_file, timeout_s, id, err);
     if (place->mpi) return fcp_id_by_mpi(place, id, err);
-    return fcp_fail(err, FCP_E_START, "rank %u of %u, as %s says, has no way to get NCCL's id: name a file that all processes see "
-                    "(--id-file PATH), or start them with mpirun", place->rank, place->ranks, place->from);
+    return fcp_fail(err, FCP_E_START,
+                    "rank %u of %u, as %s says, has no way to get NCCL's id: name a file that all processes see "
+                    "(--id-file PATH), or start them with mpirun",
+                    place->rank, place->ranks, place->from);
 }

@@ -11,7 +11,7 @@
  * Method:   Rank by rank, all sends and receives are listed. Sends are put into the inbox of the rank that they name,
  *           by a counting sort. Then each rank's receives, indexed by (round, fabric), are held against its inbox. The
  *           tables are read once, in order.
- * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send.
+ * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send, and 4 bytes a pair of ranks that talk.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +54,8 @@ typedef struct match {
     uint32_t unit[FCP_CLASSES]; /* tokens */
     uint64_t bytes[FCP_CLASSES]; /* of a token */
     uint32_t *receive;      /* by key / CLASS_KEYS: this rank's receive (index in sides), MET, or NONE */
+    uint32_t *met;          /* per rank: the last rank that talked to it, + 1 */
+    bool later;             /* an earlier pass has listed peers */
 } match;
 
 enum { NONE = 0 }; /* sides has one to spare, so no receive has index 0 */
@@ -188,7 +190,6 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
         if (t->first) bad |= t->first % unit != 0;
         unsigned sent_in = 2 - (t->slot < c->homes);
         if (is_fetched(t->cls)) bad |= receive ? here : kind ^ sent_in;
-    } else {
     }
     return !bad;
 }
@@ -240,6 +241,9 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     uint32_t count[COUNTED][LANES] = {{0}};
     uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
     side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;
+    uint32_t *met = m->met, *peers = v->peers + v->peer_count, known = 0;
+    if (m->later) known = v->peer_first[rank + 1] - v->peer_first[rank];
+    for (uint32_t i = 0; i < known; i++) met[v->peers[v->peer_first[rank] + i]] = rank + 1;
     for (uint32_t i = 0, n = stream->count; i < n; i++) {
         const fcp_instr *x = &instrs[i];
         uint32_t op = x->op, now = x->stage, round = x->c;
@@ -279,8 +283,15 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             sends += dir ^ 1;
             recvs -= dir;
             inbox[t->peer + 1] += dir ^ 1;
+            *peers = t->peer; /* likewise */
+            peers += met[t->peer] != rank + 1;
+            met[t->peer] = rank + 1;
         }
     }
+    uint32_t more = (uint32_t)(peers - (v->peers + v->peer_count));
+    v->peer_count += more;
+    if (!m->later) v->peer_first[rank + 1] = v->peer_count;
+    if (known + more > v->peers_max) v->peers_max = known + more;
     m->send_first[rank + 1] = m->send_count = (size_t)(sends - m->sides);
     m->recv_first[rank + 1] = m->recv_count = (size_t)(m->sides + m->side_count - recvs);
     finish_degrees(m);
@@ -408,12 +419,18 @@ fcp_code fcp_verify_match(verifier *v) {
     m.inbox = calloc((size_t)ranks + 1, sizeof *m.inbox);
     m.send_first = calloc((size_t)ranks + 1, sizeof *m.send_first);
     m.recv_first = calloc((size_t)ranks + 1, sizeof *m.recv_first);
+    m.met = calloc(ranks, sizeof *m.met);
     m.side_count = (size_t)plan->transfers_count + 1; /* room for all, though one pass names only some */
-    if (!v->sides) v->sides = malloc(m.side_count * sizeof *m.sides);
+    m.later = v->sides != NULL;
+    if (!m.later) {
+        v->sides = malloc(m.side_count * sizeof *m.sides);
+        v->peers = malloc(m.side_count * sizeof *v->peers); /* all passes together name no more: check.c */
+        v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);
+    }
     m.sides = v->sides;
     fcp_code code = FCP_OK;
     if (!m.info || !m.group_round || !m.group_rounds || !m.delta || !m.degree || !m.touched || !m.seen ||
-        !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.sides)
+        !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.met || !m.sides || !v->peers || !v->peer_first)
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
                         m.side_count);
     if (!code) code = group_rounds(&m);
@@ -446,5 +463,6 @@ fcp_code fcp_verify_match(verifier *v) {
     free(m.inbox);
     free(m.send_first);
     free(m.recv_first);
+    free(m.met);
     return code;
 }

@@ -91,7 +91,7 @@ typedef struct verifier {
     uint32_t *visit_away;  /* per visit: the rank that computes it forward, + 1, if that is not its home; else 0 */
     uint64_t visits_away;  /* how many there are of these */
     uint64_t named;        /* transfers that instructions name */
-    uint64_t peers_max;    /* the most ranks that one rank talks to */
+    uint64_t peers_max;    /* the most ranks that one rank talks to, in all passes together */
     uint64_t *rank_pairs;  /* of the tiles that run there */
     uint64_t pairs, pairs_max_block, tokens_max_rank[FCP_SIDES];
     bool split, any_whole; /* any_whole: some block is WHOLE */
@@ -101,6 +101,7 @@ typedef struct verifier {
     layout_facts *layout;
     void *sides, *delivered;                    /* memory of match.c, kept from pass to pass */
     size_t delivered_room;
+    uint32_t *peers, *peer_first, peer_count;   /* in the first pass, by rank: whom it talks to */
     fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other
                      * damage disturbs them, too */
     pass_facts facts[FCP_PASSES];
@@ -126,7 +127,7 @@ fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, 
 fcp_code fcp_verify_stopped(const verifier *v);
 
 /* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of transfers,
- * and `late` if there are more rounds than Delta. */
+ * peers_max, and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
 
 /* rank.c: one rank's two queues against its slots. */

@@ -250,29 +250,6 @@ static sent_bytes sent(const verifier *v, fcp_pass pass) {
     return s;
 }
 
-/* The most other ranks that one rank exchanges anything with, in both passes together. */
-static fcp_code count_peers(verifier *v) {
-    const fcp_plan *plan = v->plan;
-    uint32_t ranks = v->p->ranks, *met = calloc(ranks, sizeof *met);
-    if (!met) return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to count the peers of %u ranks", ranks);
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t peers = 0;
-        for (int pass = 0; pass < FCP_PASSES; pass++) {
-            const fcp_stream *s = fcp_stream_of(plan, (fcp_pass)pass, r, FCP_COMM);
-            for (const fcp_instr *x = plan->instrs + s->first, *last = x + s->count; x < last; x++) {
-                if (x->op != FCP_OP_LAUNCH) continue;
-                for (const fcp_transfer *t = plan->transfers + x->a, *end = t + x->b; t < end; t++) {
-                    peers += met[t->peer] != r + 1;
-                    met[t->peer] = r + 1;
-                }
-            }
-        }
-        if (peers > v->peers_max) v->peers_max = peers;
-    }
-    free(met);
-    return FCP_OK;
-}
-
 /* Every figure of the summary, as it follows from the tables. */
 static fcp_summary summarise(const verifier *v) {
     const fcp_plan *plan = v->plan;
@@ -378,7 +355,6 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     for (int pass = 0; pass < FCP_PASSES && !code; pass++)
         if (v.p->passes & 1u << pass) code = check_pass(&v, (fcp_pass)pass);
     if (!code) code = check_named(&v);
-    if (!code) code = count_peers(&v);
     if (!code) code = check_summary(&v);
     if (!code && out_report) report(&v, out_report);
     free(v.node);
@@ -393,6 +369,8 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     free(v.moves);
     free(v.sides);
     free(v.delivered);
+    free(v.peers);
+    free(v.peer_first);
     fcp_verify_layout_close(&v);
     for (int side = 0; side < FCP_SIDES; side++) free(v.home_tokens[side]);
     return code;

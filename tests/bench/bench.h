@@ -1,14 +1,19 @@
-/* bench.h: what a benchmark file uses: a clock and a row of the table. Each tests/bench/bench_NAME.c defines
+/* bench.h: what a benchmark file uses: clocks, plans and a row of the table. Each tests/bench/bench_NAME.c defines
  * `void bench_NAME(void)`; tests/bench/bench.c calls them all. */
 #ifndef FCPC_BENCH_H
 #define FCPC_BENCH_H
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* One row: a figure, its unit, the goal as text ("<= 10 ms"; "" when there is none), whether it was met, and a note. */
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note);
 bool bench_wants(const char *name); /* will a row of that name be printed? */
-double bench_now(void); /* seconds, monotonic */
+double bench_now(void);       /* seconds, monotonic */
+double bench_processor(void); /* seconds of processor time of this process */
 double bench_median(double *times, int count); /* puts them in order */
+/* The plan of a program's text, for these lengths or, where count is 0, its own. NULL: what is wrong is on stderr. */
+struct fcp_plan *bench_plan_of(const char *source, const uint64_t *lengths, size_t count);
 
 /* The groups, called by bench.c. */
 void bench_plan(void);

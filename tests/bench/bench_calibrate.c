@@ -1,9 +1,9 @@
-/* bench_calibrate.c: the profile `cpu`, calibrated on this machine: measures rows of the host backend, fits, and predicts plans
- * that the fit has not seen.
+/* bench_calibrate.c: the profile `cpu`, calibrated on this machine: measures rows of the host backend, fits, and
+ * predicts plans that the fit has not seen.
  *
- * A row is a plan of one rank with one worker, float32. Its time is the processor's, which other work on the machine disturbs
- * least: the least of several runs, less what the model says of copies. Plans are predicted in processor time, all ranks
- * together; plans of two ranks in wall time too, which needs two processors that have nothing else to do.
+ * A row is a plan of one rank with one worker, float32. Its time is the processor's, which other work on the machine
+ * disturbs least: the least of several runs, less what the model says of copies. Plans are predicted in processor time,
+ * all ranks together; plans of two ranks in wall time too, which needs two processors that have nothing else to do.
  *
  * The rows are written beside the benchmark as cpu.csv, and what `fcpc calibrate` makes of them as cpu.profile.
  */
@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
@@ -30,37 +29,26 @@ typedef struct program {
 } program;
 
 static const program fitted[] = {
-    {"causal.1024", "causal", "1024", 1, ""}, {"causal.2048", "causal", "2048", 1, ""}, {"causal.4096", "causal", "4096", 1, ""},
+    {"causal.1024", "causal", "1024", 1, ""}, {"causal.2048", "causal", "2048", 1, ""},
+    {"causal.4096", "causal", "4096", 1, ""},
     {"full.512", "full", "512", 1, ""}, {"full.1024", "full", "1024", 1, ""}, {"full.2048", "full", "2048", 1, ""},
-    {"window.4096", "window(w = 512)", "4096", 1, ""}, {"documents.3000", "causal", "300 x 10", 1, ""}, {"lambda.2048", "lambda(sink = 64, window = 512)", "2048", 1, ""}};
-static const program unseen[] = {
-    {"causal, 3000 tokens", "causal", "3000", 1, ""}, {"window of 1024, 3500 tokens", "window(w = 1024)", "3500", 1, ""},
-    {"documents of 900 to 100 tokens", "causal", "900, 700, 500 x 2, 300 x 3, 100 x 5", 1, ""},
-    {"causal, 4096 tokens, 2 ranks", "causal", "4096", 2, "; strategy = fcp; block = 512"},
-    {"full, 2048 tokens, ring of 2 ranks", "full", "2048", 2, "; strategy = ring"}};
+    {"window.4096", "window(w = 512)", "4096", 1, ""}, {"documents.3000", "causal", "300 x 10", 1, ""},
+    {"lambda.2048", "lambda(sink = 64, window = 512)", "2048", 1, ""}};
+static const program unseen[] = {{"causal, 3000 tokens", "causal", "3000", 1, ""},
+                                 {"window of 1024, 3500 tokens", "window(w = 1024)", "3500", 1, ""},
+                                 {"documents of 900 to 100 tokens", "causal", "900, 700, 500 x 2, 300 x 3, 100 x 5", 1,
+                                  ""},
+                                 {"causal, 4096 tokens, 2 ranks", "causal", "4096", 2, "; strategy = fcp; block = 512"},
+                                 {"full, 2048 tokens, ring of 2 ranks", "full", "2048", 2, "; strategy = ring"}};
 
 static fcp_plan *make_plan(const program *p) {
     char source[600];
-    fcp_plan *plan = NULL;
-    fcpc_program *made = NULL;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
     snprintf(source, sizeof source,
-             "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = fp32 }\ncluster { gpus = %u; gpu = cpu }\nbatch { lengths = [%s] }\n"
+             "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = fp32 }\ncluster { gpus = %u; gpu = cpu }\n"
+             "batch { lengths = [%s] }\n"
              "plan { mask = %s; layout = planned; passes = forward, backward%s }\n",
              HEADS, HEADS, HEAD_DIM, p->ranks, p->lengths, p->mask, p->more);
-    if (!fcpc_parse_text("bench", source, strlen(source), NULL, d, &made)) fcpc_plan(made, NULL, 0, NULL, d, NULL, &plan);
-    char *said = plan ? NULL : fcpc_diagnostics_render(d, false);
-    if (said) fprintf(stderr, "%s", said);
-    free(said);
-    fcpc_program_free(made);
-    fcpc_diagnostics_free(d);
-    return plan;
-}
-
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return bench_plan_of(source, NULL, 0);
 }
 
 /* What a plan takes, in seconds: of processors, all ranks together; and on the wall. */
@@ -70,18 +58,21 @@ typedef struct times {
 
 /* The least times over the runs. */
 static bool measure(const fcp_plan *plan, times *out, fcp_error *err) {
-    const fcp_session_options options = {.size = sizeof options, .backend = "host", .compute_threads = plan->problem->ranks};
+    const fcp_session_options options = {.size = sizeof options,
+                                         .backend = "host",
+                                         .compute_threads = plan->problem->ranks};
     fcp_session *session = NULL;
     fcp_packed packed = {0};
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
-    bool good = !fcp_session_create(plan, &options, &session, err) && !fcp_packed_alloc(&shape, (1u << FCP_TENSORS) - 1, &packed, err);
+    bool good = !fcp_session_create(plan, &options, &session, err) &&
+                !fcp_packed_alloc(&shape, (1u << FCP_TENSORS) - 1, &packed, err);
     if (good) fcp_packed_draw(&shape, (1u << FCP_TENSORS) - 1, 1, &packed);
     for (int run = 0; run < RUNS && good; run++)
         for (int pass = 0; pass < FCP_PASSES && good; pass++) {
-            double wall = 0, begin = processor_now();
+            double wall = 0, begin = bench_processor();
             good = !fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, &wall, err);
-            double processor = processor_now() - begin;
+            double processor = bench_processor() - begin;
             if (!run || processor < out->processor[pass]) out->processor[pass] = processor;
             if (!run || wall < out->wall[pass]) out->wall[pass] = wall;
         }
@@ -103,13 +94,16 @@ static bool predict(const fcp_plan *plan, const sim_profile *profile, times *out
 }
 
 static bool add_rows(const program *p, text *rows, fcp_error *err) {
-    static const char no_kernels[] = "gpu cpu\nsms 1 \"t\"\nsmall 0 ps \"t\"\nforward.128.full 1 ps \"t\"\nforward.128.partial 1 ps \"t\"\nforward.128.row 0 ps \"t\"\n"
-                                     "forward.128.launch 0 ps \"t\"\nbackward.128.full 1 ps \"t\"\nbackward.128.partial 1 ps \"t\"\nbackward.128.row 0 ps \"t\"\n"
+    static const char no_kernels[] = "gpu cpu\nsms 1 \"t\"\nsmall 0 ps \"t\"\nforward.128.full 1 ps \"t\"\n"
+                                     "forward.128.partial 1 ps \"t\"\nforward.128.row 0 ps \"t\"\n"
+                                     "forward.128.launch 0 ps \"t\"\nbackward.128.full 1 ps \"t\"\n"
+                                     "backward.128.partial 1 ps \"t\"\nbackward.128.row 0 ps \"t\"\n"
                                      "backward.128.launch 0 ps \"t\"\n";
     times measured = {{0}}, copies;
     sim_profile none;
     fcp_plan *plan = make_plan(p);
-    bool good = plan && !sim_profile_read("none", no_kernels, sizeof no_kernels - 1, &none, err) && predict(plan, &none, &copies, err) && measure(plan, &measured, err);
+    bool good = plan && !sim_profile_read("none", no_kernels, sizeof no_kernels - 1, &none, err) &&
+                predict(plan, &none, &copies, err) && measure(plan, &measured, err);
     for (int pass = 0; pass < FCP_PASSES && good; pass++) {
         calibrate_row row;
         good = !calibrate_count(plan, (fcp_pass)pass, 0, &row);
@@ -146,16 +140,17 @@ static bool fit(sim_profile *out, fcp_error *err) {
     text_puts(&rows, CALIBRATE_HEADER "\n");
     for (size_t i = 0; i < sizeof fitted / sizeof *fitted && good; i++) good = add_rows(&fitted[i], &rows, err);
     if (good) keep("cpu.csv", &rows);
-    good = good && !calibrate_read("cpu.csv", rows.at, rows.size, &memory, &x, err) && !calibrate_fit_rows(&x, 0, err) &&
-           !sim_profile_find("cpu", &base, err) && !calibrate_profile(&x, "the host backend, float32", &base, &profile, err) &&
+    good = good && !calibrate_read("cpu.csv", rows.at, rows.size, &memory, &x, err) &&
+           !calibrate_fit_rows(&x, 0, err) && !sim_profile_find("cpu", &base, err) &&
+           !calibrate_profile(&x, "the host backend, float32", &base, &profile, err) &&
            !sim_profile_read("cpu.profile", profile.at, profile.size, out, err);
     if (good) keep("cpu.profile", &profile);
     for (uint32_t i = 0; good && i < x.fit_count; i++) {
         char name[80], note[160];
         const double *c = x.fits[i].constants;
         snprintf(name, sizeof name, "cpu calibrated, %s, rows of the fit", fcp_pass_names[x.fits[i].pass]);
-        snprintf(note, sizeof note, "the largest of %u; full %.4g, partial %.4g, row %.4g, launch %.4g us", x.fits[i].rows, 1e6 * c[SIM_FULL], 1e6 * c[SIM_PARTIAL],
-                 1e6 * c[SIM_ROW], 1e6 * c[SIM_LAUNCH]);
+        snprintf(note, sizeof note, "the largest of %u; full %.4g, partial %.4g, row %.4g, launch %.4g us",
+                 x.fits[i].rows, 1e6 * c[SIM_FULL], 1e6 * c[SIM_PARTIAL], 1e6 * c[SIM_ROW], 1e6 * c[SIM_LAUNCH]);
         bench_row(name, 100 * x.fits[i].worst, "%", "", true, note);
     }
     text_free(&rows);
@@ -164,11 +159,13 @@ static bool fit(sim_profile *out, fcp_error *err) {
     return good;
 }
 
-static void compare(const char *kind, int pass, const char *plan, double predicted, double measured, bool judged, const char *more) {
+static void compare(const char *kind, int pass, const char *plan, double predicted, double measured, bool judged,
+                    const char *more) {
     char name[120], note[160];
     double error = predicted / measured - 1, size = error < 0 ? -error : error;
     snprintf(name, sizeof name, "cpu simulated against %s, %s, %s", kind, fcp_pass_names[pass], plan);
-    snprintf(note, sizeof note, "%+.1f %%: simulated %.2f ms, measured %.2f%s", 100 * error, 1e3 * predicted, 1e3 * measured, more);
+    snprintf(note, sizeof note, "%+.1f %%: simulated %.2f ms, measured %.2f%s", 100 * error, 1e3 * predicted,
+             1e3 * measured, more);
     bench_row(name, 100 * size, "%", judged ? "<= 15 %" : "", size <= 0.15, note);
 }
 
@@ -184,9 +181,11 @@ void bench_calibrate(void) {
         fcp_plan *plan = make_plan(&unseen[i]);
         good = plan && measure(plan, &measured, &err) && predict(plan, &profile, &predicted, &err);
         for (int pass = 0; pass < FCP_PASSES && good; pass++) {
-            compare("processor time", pass, unseen[i].name, predicted.processor[pass], measured.processor[pass], true, "");
+            compare("processor time", pass, unseen[i].name, predicted.processor[pass], measured.processor[pass], true,
+                    "");
             if (unseen[i].ranks > 1)
-                compare("wall time", pass, unseen[i].name, predicted.wall[pass], measured.wall[pass], !busy, busy ? "; not judged: the machine was busy" : "");
+                compare("wall time", pass, unseen[i].name, predicted.wall[pass], measured.wall[pass], !busy,
+                        busy ? "; not judged: the machine was busy" : "");
         }
         fcp_plan_free(plan);
     }

@@ -140,7 +140,8 @@ static bool beside_flex(flex *f, const bench_mask *m, const fcpc_program *p, cha
     }
     double all = r.seconds * ((double)m->n / (double)r.queries) * ((double)m->n / (double)r.n);
     snprintf(out, size, ";%s FlexAttention %.0f ms, %.0f MiB for %llu x %llu (all: %.0f s)",
-             same ? "" : " NOT THE SAME AS", r.seconds * 1e3, r.mebibytes, (unsigned long long)r.queries, (unsigned long long)r.n, all);
+             same ? "" : " NOT THE SAME AS", r.seconds * 1e3, r.mebibytes, (unsigned long long)r.queries,
+             (unsigned long long)r.n, all);
     return same;
 }
 
@@ -193,7 +194,8 @@ static void bench_grids(const bench_mask *m, const char *what, const uint64_t *l
             cuts[n] = lengths[s];
             const cell_entry *entries;
             size_t made = 0;
-            ok = cells_grid(c, MC_LENGTH((int64_t)(lengths[s])), cuts, n, cuts, n, &entries, &made, NULL) == FCP_OK && ok;
+            ok = cells_grid(c, MC_LENGTH((int64_t)(lengths[s])), cuts, n, cuts, n, &entries, &made, NULL) == FCP_OK &&
+                 ok;
             pairs += made;
             pieces += n;
         }

@@ -272,7 +272,8 @@ static void bench_mask(const field_mask *m, flex *py) {
     snprintf(name, sizeof name, "count %.3gM, %s", (double)m->n / (m->n % 1000000 ? MIB : 1000000), m->name);
     snprintf(goal, sizeof goal, "<= %.0f ms", m->goal_ms);
     snprintf(note, sizeof note,
-             "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s brute force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
+             "%s; %.1f MiB (<= 64); %llu full, %llu partial cells; %llu boxes, %llu rows; by elements %.4g %%;%s brute "
+             "force %.0f ms for %d x %d (all: %.0f s)", what, (double)stats.bytes / MIB,
              (unsigned long long)counts.full, (unsigned long long)counts.partial, (unsigned long long)stats.boxes,
              (unsigned long long)stats.rows, counts.pairs ? 100 * (double)stats.elements / (double)counts.pairs : 0,
              agrees ? "" : " NOT THE SAME AS", seconds * 1e3, BRUTE, BRUTE,

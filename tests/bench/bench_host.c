@@ -19,38 +19,16 @@ static double gflops_of_sgemm(float *a, float *b, float *c) {
     return 2.0 * SIDE * SIDE * SIDE / (bench_now() - begin) * 1e-9;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int count) {
-    qsort(x, (size_t)count, sizeof *x, by_value);
-    return x[count / 2];
-}
-
 /* `score`: "" or "score = ...; ". */
 static fcp_plan *make_plan(const char *dtype, int ranks, int tokens, const char *score) {
     char text[500];
-    fcp_plan *plan = NULL;
-    fcpc_program *program = NULL;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
     snprintf(text, sizeof text,
              "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = %s }\n"
              "cluster { nodes = 1; gpus = %d; gpu = cpu }\n"
              "batch { lengths = [%d] }\n"
              "plan { mask = causal; %sblock = 2048; strategy = fcp; passes = forward, backward }\n",
              HEADS, HEADS, HEAD_DIM, dtype, ranks, tokens, score);
-    fcp_code code = fcpc_parse_text("bench.fcp", text, strlen(text), NULL, d, &program);
-    if (code == FCP_OK) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    if (code != FCP_OK) {
-        char *picture = fcpc_diagnostics_render(d, false);
-        fprintf(stderr, "%s", picture ? picture : "no plan\n");
-        free(picture);
-    }
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
+    return bench_plan_of(text, NULL, 0);
 }
 
 struct product {
@@ -73,7 +51,7 @@ static void measure(fcp_session *session, const fcp_plan *plan, fcp_pass pass, f
         rates[i] = operations / seconds * 1e-9;
         ratios[i] = 2 * rates[i] / (before + gflops_of_sgemm(x->a, x->b, x->c));
     }
-    double ratio = median(ratios, RUNS), rate = median(rates, RUNS);
+    double ratio = bench_median(ratios, RUNS), rate = bench_median(rates, RUNS);
     snprintf(name, sizeof name, "host %s, 16K causal, %s, over sgemm", pass == FCP_FORWARD ? "forward" : "backward",
              dtype);
     snprintf(note, sizeof note, "%.0f GFLOP/s useful, sgemm %.0f; %d rank%s", rate, rate / ratio, ranks,
@@ -110,7 +88,7 @@ static void measure_scores(void) {
             }
         for (int i = 1; ok && i < PLANS; i++) {
             char name[80], note[120];
-            double ratio = median(ratios[i], RUNS);
+            double ratio = bench_median(ratios[i], RUNS);
             snprintf(name, sizeof name, "host %s, 4K causal, %s, over the same without", pass ? "backward" : "forward",
                      scores[i - 1].name);
             snprintf(note, sizeof note, "the last run: %.2f s, without %.2f s", seconds[i], seconds[0]);

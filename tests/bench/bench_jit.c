@@ -16,13 +16,8 @@ static const char program_text[] =
     "model { heads = 32; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { nodes = 1; gpus = 8 }\n"
     "batch { lengths = [32K, 8K x 4] }\nplan { mask = lambda; block = 2K }\n";
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* What is measured: a pass with the skeletons for mma.sync, or for sm_90a, of one source; or the sources of both passes as a
- * session has them, side by side. */
+/* What is measured: a pass with the skeletons for mma.sync, or for sm_90a, of one source; or the sources of both passes
+ * as a session has them, side by side. */
 typedef struct measured {
     const char *what;
     unsigned skeletons[2]; /* of each source; 0: there is no second one */
@@ -83,13 +78,15 @@ static void one(const fcp_plan *plan, const measured *m, const char *folder) {
         snprintf(name, sizeof name, "%s/nvrtc", folder);
         bool known = access(name, F_OK) == 0;
         cold = compile(folder, sources, false);
-        snprintf(note, sizeof note, "loads NVRTC%s; %zu bytes of source made in %.3f ms", known ? "" : " and hashes its file",
-                 strlen(sources[0]) + (sources[1] ? strlen(sources[1]) : 0), 1e3 * made);
+        snprintf(note, sizeof note, "loads NVRTC%s; %zu bytes of source made in %.3f ms",
+                 known ? "" : " and hashes its file", strlen(sources[0]) + (sources[1] ? strlen(sources[1]) : 0),
+                 1e3 * made);
         if (cold >= 0) bench_row(row_name(name, m->what, false), cold, "s", "<= 1 s", cold <= 1, note);
         for (int i = 0; i < RUNS; i++) hits[i] = compile(folder, sources, true);
-        qsort(hits, RUNS, sizeof *hits, by_value);
-        if (hits[0] >= 0) bench_row(row_name(name, m->what, true), 1e3 * hits[RUNS / 2], "ms", "<= 5 ms", hits[RUNS / 2] <= 0.005,
-                                    "a session of its own");
+        const double hit = bench_median(hits, RUNS);
+        if (hits[0] >= 0)
+            bench_row(row_name(name, m->what, true), 1e3 * hit, "ms", "<= 5 ms", hit <= 0.005,
+                      "a session of its own");
     }
     free(sources[0]);
     free(sources[1]);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "compiler/compile.h"
 #include "tests/bench/bench.h"
@@ -47,12 +46,6 @@ typedef struct seen {
     bool good;
 } seen;
 
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Looks at what the passes made; what they make of it later does not matter here. */
 static void look(void *context, const planning *x) {
     seen *s = context;
@@ -64,9 +57,9 @@ static void look(void *context, const planning *x) {
         arena scratch = {0};
         cad_shares shares;
         arena_reset(&keep);
-        double start = processor_now();
+        double start = bench_processor();
         code = cad_divide(&x->division->in, &keep, &scratch, &shares);
-        times[i] = processor_now() - start;
+        times[i] = bench_processor() - start;
         arena_free(&scratch);
     }
     cad_input in = x->division->in;
@@ -81,15 +74,16 @@ static void print_rows(const seen *s) {
     const figures *f = s->f;
     const moved *m = &s->relayed;
     char row[128], note[240], goal[48], of[64];
-    double bytes = (m->kv + m->rows) / 1e9, least = (double)s->bound / 1e9, found = f->found[s->which], most = found * 1.03;
+    double bytes = (m->kv + m->rows) / 1e9, least = (double)s->bound / 1e9, found = f->found[s->which],
+           most = found * 1.03;
     double times_bound = f->heads == 64 ? 1.4 : 1.6, over = (double)m->work_max * f->ranks / (double)m->work;
     if (times_bound * least < most) most = times_bound * least;
     snprintf(of, sizeof of, "%s-%u, %u:8 at 1%s", f->list, f->ranks, f->heads, tolerances[s->which] + 1);
     snprintf(row, sizeof row, "move: GB %s", of);
     if (found != 0) snprintf(goal, sizeof goal, "<= %.1f", most);
     else *goal = 0;
-    snprintf(note, sizeof note, "prototype %.1f; bound %.1f: %.2f x; KV %.1f; %llu blocks, %llu tiles", found, least, bytes / least,
-             m->kv / 1e9, (unsigned long long)m->blocks, (unsigned long long)m->tiles);
+    snprintf(note, sizeof note, "prototype %.1f; bound %.1f: %.2f x; KV %.1f; %llu blocks, %llu tiles", found, least,
+             bytes / least, m->kv / 1e9, (unsigned long long)m->blocks, (unsigned long long)m->tiles);
     bench_row(row, bytes, "GB", goal, bytes <= most, note);
     snprintf(row, sizeof row, "move: balance %s", of);
     snprintf(goal, sizeof goal, "<= 1%s", tolerances[s->which] + 1);
@@ -111,21 +105,24 @@ static void print_rows(const seen *s) {
     double compute = (double)m->work / f->ranks * 4 * 128 * f->heads / 600e12, limit = f->ranks > 256 ? 0.9 : 0.6;
     snprintf(row, sizeof row, "move: busiest net sender / mean compute, %s", of);
     snprintf(goal, sizeof goal, "<= %.1f", limit);
-    snprintf(note, sizeof note, "%.1f of %.1f ms; without relays %.1f ms; depth %u; %.1f GB on all wires", (double)m->net_sent / 50e6, compute * 1e3,
-             (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
-    bench_row(row, (double)m->net_sent / 50e9 / compute, "x", goal, (double)m->net_sent / 50e9 / compute <= limit, note);
+    snprintf(note, sizeof note, "%.1f of %.1f ms; without relays %.1f ms; depth %u; %.1f GB on all wires",
+             (double)m->net_sent / 50e6, compute * 1e3, (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
+    bench_row(row, (double)m->net_sent / 50e9 / compute, "x", goal, (double)m->net_sent / 50e9 / compute <= limit,
+              note);
     uint64_t wire = m->kv_received > m->kv_copy ? m->kv_received : m->kv_copy;
     snprintf(row, sizeof row, "move: KV's busiest net sender / max(receiver, copy), %s", of);
-    snprintf(note, sizeof note, "%.2f, %.2f, %.2f GB; without relays %.2f", (double)m->kv_sent / 1e9, (double)m->kv_received / 1e9,
-             (double)m->kv_copy / 1e9, (double)s->direct.kv_sent / 1e9);
+    snprintf(note, sizeof note, "%.2f, %.2f, %.2f GB; without relays %.2f", (double)m->kv_sent / 1e9,
+             (double)m->kv_received / 1e9, (double)m->kv_copy / 1e9, (double)s->direct.kv_sent / 1e9);
     bench_row(row, (double)m->kv_sent / (double)wire, "x", "<= 1.3", (double)m->kv_sent <= 1.3 * (double)wire, note);
 }
 
 static void batch_rows(const figures *f, int which, const uint64_t *lengths, size_t count) {
     char source[512];
     snprintf(source, sizeof source,
-             "model { heads = %u; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %u; gpus = %d; gpu = h200; memory = 100 TB }\n"
-             "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) }\n",
+             "model { heads = %u; kv_heads = 8; head_dim = 128 }\n"
+             "cluster { nodes = %u; gpus = %d; gpu = h200; memory = 100 TB }\n"
+             "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) "
+             "}\n",
              f->heads, f->ranks / GPUS, GPUS, tolerances[which]);
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;

@@ -1,5 +1,5 @@
-/* bench_order.c: work lists of the backward pass: how long the ordered one takes beside one without turns, by the model of
- * tests/support/order_model.h (whole numbers; no GPU is asked), and the time that making a list takes.
+/* bench_order.c: work lists of the backward pass: how long the ordered one takes beside one without turns, by the model
+ * of tests/support/order_model.h (whole numbers; no GPU is asked), and the time that making a list takes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,20 +26,10 @@ static const struct {
 static fcp_plan *plan_of(size_t i) {
     char text[500];
     snprintf(text, sizeof text,
-             "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { %s }\nbatch { lengths = [%s] }\n"
-             "plan { mask = %s; block = %s; strategy = fcp(coalesce = 16) }\n", all[i].cluster, all[i].lengths, all[i].mask,
-             all[i].block);
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    if (fcpc_parse_text("order.fcp", text, strlen(text), NULL, d, &program) || fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan)) {
-        char *said = fcpc_diagnostics_render(d, false);
-        printf("%s\n", said ? said : "out of memory");
-        free(said);
-    }
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
+             "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { %s }\n"
+             "batch { lengths = [%s] }\nplan { mask = %s; block = %s; strategy = fcp(coalesce = 16) }\n",
+             all[i].cluster, all[i].lengths, all[i].mask, all[i].block);
+    return bench_plan_of(text, NULL, 0);
 }
 
 void bench_order(void) {

@@ -8,7 +8,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "compiler/place/place.h"
 #include "tests/bench/bench.h"
@@ -122,12 +121,12 @@ static double bound_of(const place_input *in, double limit) {
             big += 2 * (double)in->work[b] > limit;
         }
         for (k = big > 1 ? big : 1; k < in->ranks; k++) {
-            double need = all - cap * (in->ranks - k) - tokens, least = work;
-            for (uint32_t i = 0; i < n && need > 0; i++) {
+            double lack = all - cap * (in->ranks - k) - tokens, least = work;
+            for (uint32_t i = 0; i < n && lack > 0; i++) {
                 if (reads[light[i].block]) continue;
-                double take = need < in->tokens[light[i].block] ? need : in->tokens[light[i].block];
+                double take = lack < in->tokens[light[i].block] ? lack : in->tokens[light[i].block];
                 least += take * light[i].density;
-                need -= take;
+                lack -= take;
             }
             if (least <= k * limit) break;
         }
@@ -202,17 +201,6 @@ static void transfer_rows(const char *name, uint32_t ranks) {
     place_batch_free(&batch);
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Processor time: one thread, no waiting. */
 static void time_row(const char *name, uint32_t ranks, uint32_t copies, double goal_ms, const char *goal) {
     place_batch batch = {0};
@@ -224,21 +212,20 @@ static void time_row(const char *name, uint32_t ranks, uint32_t copies, double g
     fcp_code code = home ? FCP_OK : FCP_E_NO_MEMORY;
     for (int i = 0; i < runs && !code; i++) {
         arena a = {0};
-        double start = bench_now(), processor = processor_now();
+        double start = bench_now(), processor = bench_processor();
         code = place_fcp(&batch.in, &a, home);
-        seconds[i] = processor_now() - processor;
+        seconds[i] = bench_processor() - processor;
         wall[i] = bench_now() - start;
         bytes = a.total;
         arena_free(&a);
     }
     if (!code) {
         char row[128], note[120];
-        qsort(seconds, (size_t)runs, sizeof *seconds, by_value);
-        qsort(wall, (size_t)runs, sizeof *wall, by_value);
+        const double took = bench_median(seconds, runs), passed = bench_median(wall, runs);
         snprintf(row, sizeof row, "place: time, %u ranks (%s), block 2K", ranks * copies, name);
-        snprintf(note, sizeof note, "processor time; wall %.1f ms; %u blocks, %u reads, %.1f MiB", 1e3 * wall[runs / 2],
+        snprintf(note, sizeof note, "processor time; wall %.1f ms; %u blocks, %u reads, %.1f MiB", 1e3 * passed,
                  batch.in.blocks, batch.in.reads_start[batch.in.blocks], (double)bytes / 1048576);
-        bench_row(row, 1e3 * seconds[runs / 2], "ms", goal, 1e3 * seconds[runs / 2] <= goal_ms, note);
+        bench_row(row, 1e3 * took, "ms", goal, 1e3 * took <= goal_ms, note);
     }
     free(home);
     place_batch_free(&batch);

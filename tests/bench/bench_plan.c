@@ -4,8 +4,8 @@
  * runs in one process, the first included. The clock covers fcpc_plan (the verifier in it) and fcp_plan_save.
  *
  * Who plans from the command line pays for the start of a process, for pages that no earlier call has touched, and for
- * reading the list. That is the first call: `fcpc -q --lengths LIST PROGRAM -o PLAN`, a process each time, the median of
- * several. It is compared by processor time, which other work on the machine disturbs least.
+ * reading the list. That is the first call: `fcpc -q --lengths LIST PROGRAM -o PLAN`, a process each time, the median
+ * of several. It is compared by processor time, which other work on the machine disturbs least.
  */
 #include <fcntl.h>
 #include <libgen.h>
@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
@@ -59,22 +58,6 @@ typedef struct result {
     uint64_t plan_bytes, peak_bytes;
     double round_ratio[FCP_FABRICS]; /* sum of round maxima over the heaviest rank's bytes; 0: the fabric is not used */
 } result;
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
-}
-
-static double processor_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Peak resident memory of this process since reset_peak. */
 static uint64_t peak_bytes(void) {
@@ -137,14 +120,14 @@ static fcp_code measure(const size *z, const fcpc_program *program, const uint64
         fcpc_diagnostics *d = fcpc_diagnostics_new();
         fcp_plan *plan = NULL;
         unlink(path); /* what is timed is a compile to a new file, not the end of an old one */
-        double start = bench_now(), start_processor = processor_now();
+        double start = bench_now(), start_processor = bench_processor();
         code = fcpc_plan(program, lengths, count, NULL, d, &times[i], &plan);
         double planned = bench_now();
         fcp_error err = {0};
         if (code == FCP_OK) code = fcp_plan_save(plan, path, &err);
         double end = bench_now();
         seconds[i] = unsorted[i] = end - start;
-        processor[i] = processor_now() - start_processor;
+        processor[i] = bench_processor() - start_processor;
         writes[i] = end - planned;
         if (code != FCP_OK) {
             char *text = fcpc_diagnostics_render(d, false);
@@ -168,12 +151,12 @@ static fcp_code measure(const size *z, const fcpc_program *program, const uint64
         fcp_plan_free(plan);
     }
     if (code != FCP_OK) return code;
-    out->seconds = median(seconds, z->runs);
+    out->seconds = bench_median(seconds, z->runs);
     for (int i = 0; i < z->runs; i++) /* the phases of the run that is the median */
         if (unsorted[i] == out->seconds) out->times = times[i];
-    out->processor = median(processor, z->runs);
-    out->write = median(writes, z->runs);
-    if (z->load) out->load = median(loads, z->runs);
+    out->processor = bench_median(processor, z->runs);
+    out->write = bench_median(writes, z->runs);
+    if (z->load) out->load = bench_median(loads, z->runs);
     return FCP_OK;
 }
 
@@ -187,8 +170,8 @@ static bool find_fcpc(char path[PATH_MAX]) {
 }
 
 /* First calls, from the command line. */
-static fcp_code measure_first(const size *z, const char *source, const uint64_t *lengths, size_t count, const char *plan,
-                              result *out) {
+static fcp_code measure_first(const size *z, const char *source, const uint64_t *lengths, size_t count,
+                              const char *plan, result *out) {
     extern char **environ;
     char fcpc[PATH_MAX], program[600], list[600];
     double processor[FIRST_RUNS], wall[FIRST_RUNS];
@@ -220,8 +203,8 @@ static fcp_code measure_first(const size *z, const char *source, const uint64_t 
     unlink(program);
     unlink(list);
     if (code) return code;
-    out->first = median(processor, FIRST_RUNS);
-    out->first_seconds = median(wall, FIRST_RUNS);
+    out->first = bench_median(processor, FIRST_RUNS);
+    out->first_seconds = bench_median(wall, FIRST_RUNS);
     return FCP_OK;
 }
 
@@ -235,7 +218,8 @@ static fcp_code child(const size *z, result *out) {
     size_t one = z->sequences, count;
     uint64_t *batch = z->sequences ? malloc(one * sizeof *batch) : NULL;
     for (size_t i = 0; batch && i < one; i++) batch[i] = 16;
-    if (!z->sequences) batch = workload_lengths(z->workload, (uint64_t)z->nodes * 8 / z->copies * 32768, &one, &out->drawn);
+    if (!z->sequences)
+        batch = workload_lengths(z->workload, (uint64_t)z->nodes * 8 / z->copies * 32768, &one, &out->drawn);
     uint64_t *lengths = batch ? calloc(one * z->copies, sizeof *lengths) : NULL;
     if (!lengths) return FCP_E_NO_MEMORY;
     for (count = 0; count < one * z->copies; count++) lengths[count] = batch[count % one];
@@ -298,14 +282,16 @@ static void rows(const size *z, const result *r) {
     double unit = seconds ? 1 : 1000;
     goal[0] = 0;
     if (z->goal_s > 0) snprintf(goal, sizeof goal, "<= %g %s", z->goal_s * unit, seconds ? "s" : "ms");
-    snprintf(note, sizeof note, "classify %.1f, place %.1f, colour %.1f, schedule %.1f, verify %.1f, write %.1f ms; processor time %.1f ms%s",
-             r->times.classify * 1e3, r->times.place * 1e3, r->times.colour * 1e3, r->times.schedule * 1e3,
-             r->times.verify * 1e3, r->write * 1e3, r->processor * 1e3, from);
+    snprintf(
+        note, sizeof note,
+        "classify %.1f, place %.1f, colour %.1f, schedule %.1f, verify %.1f, write %.1f ms; processor time %.1f ms%s",
+        r->times.classify * 1e3, r->times.place * 1e3, r->times.colour * 1e3, r->times.schedule * 1e3,
+        r->times.verify * 1e3, r->write * 1e3, r->processor * 1e3, from);
     bench_row(name, r->seconds * unit, seconds ? "s" : "ms", goal, r->seconds <= z->goal_s, note);
     if (z->first) {
         snprintf(name, sizeof name, "plan %s, first call / a warm one", z->name);
-        snprintf(note, sizeof note, "processor time %.1f / %.1f ms; wall %.1f / %.1f ms; from the command line", r->first * 1e3,
-                 r->processor * 1e3, r->first_seconds * 1e3, r->seconds * 1e3);
+        snprintf(note, sizeof note, "processor time %.1f / %.1f ms; wall %.1f / %.1f ms; from the command line",
+                 r->first * 1e3, r->processor * 1e3, r->first_seconds * 1e3, r->seconds * 1e3);
         bench_row(name, r->first / r->processor, "x", "<= 1.3", r->first <= 1.3 * r->processor, note);
     }
     if (z->goal_bytes >= 1073741824) snprintf(goal, sizeof goal, "<= %g GiB", z->goal_bytes / 1073741824);

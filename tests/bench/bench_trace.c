@@ -1,9 +1,9 @@
-/* bench_trace.c: pictures of time: the trace of 256 ranks and both passes written to a file, with the simulation that it shows;
- * and the page of the same plan: its size, how long it takes to make, and, where there is Chromium, when it first paints. */
+/* bench_trace.c: pictures of time: the trace of 256 ranks and both passes written to a file, with the simulation that
+ * it shows; and the page of the same plan: its size, how long it takes to make, and, where there is Chromium, when it
+ * first paints. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compiler/fcpc.h"
@@ -14,14 +14,12 @@
 enum { RUNS = 9, PAINTS = 5 };
 
 static fcp_plan *make_plan(bool *out_drawn) {
-    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { nodes = 32; gpus = 8; gpu = h200 }\n"
+    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\n"
+                                 "cluster { nodes = 32; gpus = 8; gpu = h200 }\n"
                                  "plan { mask = causal; block = 2K; strategy = fcp; passes = forward, backward }\n";
     size_t count = 0;
     uint64_t *lengths = workload_lengths("wlbllm-256x32k", 256 * 32768, &count, out_drawn);
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    if (lengths && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, NULL, &program)) fcpc_plan(program, lengths, count, NULL, NULL, NULL, &plan);
-    fcpc_program_free(program);
+    fcp_plan *plan = lengths ? bench_plan_of(source, lengths, count) : NULL;
     free(lengths);
     return plan;
 }
@@ -42,7 +40,7 @@ static void bench_file(const fcp_plan *plan, const char *from) {
     char path[512], note[120];
     size_t size = 0;
     bool ok = true;
-    clock_t used = clock();
+    double used = bench_processor();
     temporary(path, "trace.json");
     for (int i = 0; i < RUNS && ok; i++) {
         sim_profile profile;
@@ -52,24 +50,28 @@ static void bench_file(const fcp_plan *plan, const char *from) {
         text out = {0};
         double begin = bench_now();
         ok = !sim_profile_find("h200", &profile, NULL) && !simulate(plan, &profile, NULL, &memory, &result, NULL) &&
-             !timeline_predict(plan, &profile, NULL, &result, "all", &memory, &t, NULL) && !trace_json(&t, &out, NULL) && write_file(path, out.at, out.size);
+             !timeline_predict(plan, &profile, NULL, &result, "all", &memory, &t, NULL) &&
+             !trace_json(&t, &out, NULL) && write_file(path, out.at, out.size);
         times[i] = bench_now() - begin;
         size = out.size;
         text_free(&out);
         arena_free(&memory);
     }
-    used = clock() - used;
+    used = bench_processor() - used;
     remove(path);
     double ms = ok ? 1e3 * bench_median(times, RUNS) : 0;
-    snprintf(note, sizeof note, "%.1f MB, all ranks, simulated twice; processor time %.0f ms%s", (double)size * 1e-6, 1e3 * (double)used / CLOCKS_PER_SEC / RUNS, from);
-    bench_row("trace of 256 ranks, simulated and written", ms, "ms", "<= 300 ms", ok && ms <= 300, ok ? note : "failed");
+    snprintf(note, sizeof note, "%.1f MB, all ranks, simulated twice; processor time %.0f ms%s", (double)size * 1e-6,
+             1e3 * used / RUNS, from);
+    bench_row("trace of 256 ranks, simulated and written", ms, "ms", "<= 300 ms", ok && ms <= 300,
+              ok ? note : "failed");
 }
 
-/* When a page first paints, in milliseconds from the beginning of its loading; 0: nobody can tell. A copy of it says so on its
- * console: without the policy, which would not let the script in. */
+/* When a page first paints, in milliseconds from the beginning of its loading; 0: nobody can tell. A copy of it says so
+ * on its console: without the policy, which would not let the script in. */
 static double paint(const char *chromium, const char *page) {
-    static const char script[] = "<script>new PerformanceObserver(l => l.getEntries().forEach(e => console.log(e.name + '=' + e.startTime)))"
-                                 ".observe({type: 'paint', buffered: true})</script>";
+    static const char script[] =
+        "<script>new PerformanceObserver(l => l.getEntries().forEach(e => console.log(e.name + '=' + e.startTime)))"
+        ".observe({type: 'paint', buffered: true})</script>";
     char path[512], folder[512], command[3200], line[1000];
     double found = 0;
     temporary(path, "page.html");
@@ -80,7 +82,8 @@ static double paint(const char *chromium, const char *page) {
     fprintf(f, "%.*s%s%s", (int)(policy - page), page, rest, script);
     if (fclose(f)) return 0;
     snprintf(command, sizeof command,
-             "timeout 60 %s --headless --no-sandbox --disable-gpu --user-data-dir=%s --no-first-run --disable-background-networking --enable-logging=stderr "
+             "timeout 60 %s --headless --no-sandbox --disable-gpu --user-data-dir=%s --no-first-run "
+             "--disable-background-networking --enable-logging=stderr "
              "--window-size=1300,1600 --screenshot=%s.png file://%s 2>&1; rm -rf %s %s.png",
              chromium, folder, folder, path, folder, folder);
     FILE *console = popen(command, "r");
@@ -99,19 +102,22 @@ static void bench_page(const fcp_plan *plan, const char *from) {
     for (int i = 0; i < RUNS; i++) {
         double begin = bench_now();
         free(page);
-        if (fcpc_show_html(plan, NULL, &page, NULL)) return bench_row("page of 256 ranks, size", 0, "MB", "<= 2 MB", false, "failed");
+        if (fcpc_show_html(plan, NULL, &page, NULL))
+            return bench_row("page of 256 ranks, size", 0, "MB", "<= 2 MB", false, "failed");
         times[i] = bench_now() - begin;
     }
     double megabytes = (double)strlen(page) * 1e-6;
     snprintf(note, sizeof note, "made in %.1f ms%s", 1e3 * bench_median(times, RUNS), from);
     bench_row("page of 256 ranks, size", megabytes, "MB", "<= 2 MB", megabytes <= 2, note);
     const char *name = "page of 256 ranks, first paint in headless Chromium";
-    const char *chromium = !system("command -v chromium > /dev/null 2>&1") ? "chromium" : !system("command -v google-chrome > /dev/null 2>&1") ? "google-chrome" : NULL;
+    const char *chromium = !system("command -v chromium > /dev/null 2>&1") ? "chromium"
+                           : !system("command -v google-chrome > /dev/null 2>&1") ? "google-chrome" : NULL;
     if (bench_wants(name) && chromium) {
         double paints[PAINTS], seconds;
         for (int i = 0; i < PAINTS; i++) paints[i] = 1e-3 * paint(chromium, page);
         seconds = bench_median(paints, PAINTS);
-        bench_row(name, seconds, "s", "<= 1 s", seconds > 0 && seconds <= 1, seconds > 0 ? "a new profile each time" : "it does not say");
+        bench_row(name, seconds, "s", "<= 1 s", seconds > 0 && seconds <= 1,
+                  seconds > 0 ? "a new profile each time" : "it does not say");
     } else bench_row(name, 0, "s", "<= 1 s", false, "there is no Chromium");
     free(page);
 }

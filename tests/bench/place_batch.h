@@ -101,7 +101,8 @@ static bool place_batch_causal(place_batch *out, const uint64_t *lengths, uint32
             read[w++] = at;
             start[at + 1] = (uint32_t)w;
         }
-        out->in = (place_input){.tolerance = 5000, .ranks = ranks, .gpus = gpus, .blocks = at, .block = block, .tokens = tokens,
+        out->in = (place_input){.tolerance = 5000, .ranks = ranks, .gpus = gpus, .blocks = at, .block = block,
+                                .tokens = tokens,
                                 .work = work, .reads_start = start, .reads = read};
     }
     free(first), free(rest), free(bin_head), free(bin_next), free(chain), free(last);

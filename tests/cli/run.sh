@@ -214,6 +214,11 @@ holds "an SVG file" grep -q '</svg>' a.svg
 holds "an HTML file" grep -q '</html>' a.html
 ok "show with JSON" "$fcpc" show a.plan --json
 holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type == "number")'
+ok "show moved work with JSON" "$fcpc" show "$top/examples/in_place.fcp" --json
+holds "what moves" json '.tiles_moved > 0 and .pairs_moved < .pairs and .bytes_moved > 0 and .bytes_lower_bound > 0 and
+    .bytes_lower_bound < .bytes_total and .rounds_bound <= .rounds + .rounds_dependent and .peers_max > 0'
+ok "and where nothing moves" "$fcpc" show a.fcp --json
+holds "nothing moves" json '.tiles_moved == 0 and .bytes_moved == 0 and .bytes_lower_bound == 0'
 ok "show a part" "$fcpc" show a.plan --rows 0..40 --cols 100..140 --width 80
 holds "of the mask, in 80 columns" sh -c 'grep -q "rows 0..40, cols 100..140" stdout && [ "$(wc -L < stdout)" -le 80 ]'
 holds "without colour" sh -c '! grep -q "$(printf "\\033")" stdout'

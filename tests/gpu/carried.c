@@ -26,7 +26,7 @@ typedef struct nvrtc_program_ {
 
 enum { NOT_HERE = NVRTC_INTERNAL_ERROR };
 
-/* --- the machine's own ------------------------------------------------------------------------------------------------ */
+/* --- the machine's own -------------------------------------------------------------------------------------------- */
 
 typedef struct fcp_nvrtc_table real;
 
@@ -38,8 +38,12 @@ static int find(void *handle, const char *name, void *slot) {
 
 /* Loads the machine's own NVRTC. 0: there is none. It stays loaded. */
 static int open_real(real *r) {
-    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so.13",
-                                        "/usr/local/cuda/lib64/libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"};
+    static const char *const names[] = {"libnvrtc.so.13",
+                                        "libnvrtc.so.12",
+                                        "libnvrtc.so",
+                                        "/usr/local/cuda/lib64/libnvrtc.so.13",
+                                        "/usr/local/cuda/lib64/libnvrtc.so.12",
+                                        "/usr/local/cuda/lib64/libnvrtc.so"};
     const char *only = getenv("GPU_NVRTC");
     void *handle = only && *only ? dlopen(only, RTLD_NOW | RTLD_LOCAL) : NULL;
     for (size_t i = 0; !(only && *only) && !handle && i < sizeof names / sizeof *names; i++)
@@ -57,7 +61,7 @@ static int open_real(real *r) {
     return 1;
 }
 
-/* --- the folder ------------------------------------------------------------------------------------------------------- */
+/* --- the folder --------------------------------------------------------------------------------------------------- */
 
 typedef struct entry {
     char magic[8];
@@ -76,8 +80,8 @@ static void hash(uint64_t key[2], const char *text) {
 
 static void path_of(const uint64_t key[2], char path[600]) {
     const char *folder = getenv("GPU_KERNELS");
-    snprintf(path, 600, "%.500s/%016llx%016llx.kernel", folder && *folder ? folder : "build/gpu/kernels", (unsigned long long)key[0],
-             (unsigned long long)key[1]);
+    snprintf(path, 600, "%.500s/%016llx%016llx.kernel", folder && *folder ? folder : "build/gpu/kernels",
+             (unsigned long long)key[0], (unsigned long long)key[1]);
 }
 
 static int look_up(const uint64_t key[2], program *p) {
@@ -86,12 +90,12 @@ static int look_up(const uint64_t key[2], program *p) {
     path_of(key, path);
     FILE *f = fopen(path, "rbe");
     if (!f) return 0;
-    int good = fread(&e, sizeof e, 1, f) == 1 && !memcmp(e.magic, magic, sizeof magic) && e.key[0] == key[0] && e.key[1] == key[1] &&
-               e.cubin < (1u << 28) && e.log < (1u << 28);
+    int good = fread(&e, sizeof e, 1, f) == 1 && !memcmp(e.magic, magic, sizeof magic) && e.key[0] == key[0] &&
+               e.key[1] == key[1] && e.cubin < (1u << 28) && e.log < (1u << 28);
     p->cubin = good ? malloc((size_t)e.cubin + 1) : NULL;
     p->log = good ? calloc((size_t)e.log + 1, 1) : NULL;
-    good = p->cubin && p->log && fread(p->cubin, 1, (size_t)e.cubin, f) == e.cubin && fread(p->log, 1, (size_t)e.log, f) == e.log &&
-           fgetc(f) == EOF;
+    good = p->cubin && p->log && fread(p->cubin, 1, (size_t)e.cubin, f) == e.cubin &&
+           fread(p->log, 1, (size_t)e.log, f) == e.log && fgetc(f) == EOF;
     p->cubin_size = good ? (size_t)e.cubin : 0;
     fclose(f);
     return good;
@@ -111,7 +115,7 @@ static void keep(const uint64_t key[2], const program *p) {
     if (!good || rename(beside, path)) unlink(beside);
 }
 
-/* --- NVRTC's functions -------------------------------------------------------------------------------------------------- */
+/* --- NVRTC's functions -------------------------------------------------------------------------------------------- */
 
 /* The version of the machine's NVRTC, or of the one that made the entries: a line of the file `version` in the
  * folder. */

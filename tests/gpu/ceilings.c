@@ -56,9 +56,11 @@ static void mma_text(text *t) {
 static void wgmma_text(text *t) {
     put(t, "#define GPU_CHECK 1\n%s", drawn_text);
     put(t, "extern \"C\" __global__ void __launch_bounds__(%d) gc_wgmma(float *out, int times) {\n", THREADS);
-    put(t, "    extern __shared__ __align__(1024) unsigned memory[];\n"
-           "    for (int i = threadIdx.x; i < %d; i += %d) memory[i] = drawn(i);\n"
-           "    asm volatile(\"fence.proxy.async;\" ::: \"memory\");\n    __syncthreads();\n", WGMMA_SHARED / 4, THREADS);
+    put(t,
+        "    extern __shared__ __align__(1024) unsigned memory[];\n"
+        "    for (int i = threadIdx.x; i < %d; i += %d) memory[i] = drawn(i);\n"
+        "    asm volatile(\"fence.proxy.async;\" ::: \"memory\");\n    __syncthreads();\n",
+        WGMMA_SHARED / 4, THREADS);
     put(t, "    unsigned base = (unsigned)__cvta_generic_to_shared(memory);\n"
            "    unsigned long long flags = (1ull << 62) | (64ull << 32) | (1ull << 16);\n"
            "    unsigned long long a = flags | (base >> 4 & 0x3fff), b = flags | ((base + 8192) >> 4 & 0x3fff);\n"
@@ -99,7 +101,9 @@ typedef struct rate {
 static bool launch(gpu *g, void *context, char why[GPU_WHY]) {
     rate *r = context;
     void *parameters[] = {&r->out, &r->times};
-    return gpu_ok(g, g->cuda->call.launch(r->function, r->blocks, 1, 1, THREADS, 1, 1, r->shared, g->stream, parameters, NULL),
+    return gpu_ok(g,
+                  g->cuda->call.launch(r->function, r->blocks, 1, 1, THREADS, 1, 1, r->shared, g->stream, parameters,
+                                       NULL),
                   why, "the kernel that only multiplies cannot be launched");
 }
 
@@ -113,11 +117,13 @@ static bool open_rate(gpu *g, fcp_jit *jit, bool wgmma, cu_module *module, rate 
     snprintf(arch, sizeof arch, "sm_%d%d%s", g->machine.major, g->machine.minor, wgmma ? "a" : "");
     good = source && !fcp_jit_compile(jit, "gpu-check.cu", source, arch, NULL, &cubin, &cached, &err);
     if (!good) snprintf(why, GPU_WHY, "%.390s", err.message);
-    good = good && gpu_ok(g, call->module_load(module, cubin.bytes), why, "the kernel that only multiplies is refused") &&
-           gpu_ok(g, call->module_function(&r->function, *module, wgmma ? "gc_wgmma" : "gc_mma"), why, "it has no entry");
+    good =
+        good && gpu_ok(g, call->module_load(module, cubin.bytes), why, "the kernel that only multiplies is refused") &&
+        gpu_ok(g, call->module_function(&r->function, *module, wgmma ? "gc_wgmma" : "gc_mma"), why, "it has no entry");
     r->shared = wgmma ? WGMMA_SHARED : 0;
     if (good && wgmma)
-        good = gpu_ok(g, call->function_set(r->function, CU_FUNC_MAX_DYNAMIC_SHARED, (int)r->shared), why, "no shared memory");
+        good = gpu_ok(g, call->function_set(r->function, CU_FUNC_MAX_DYNAMIC_SHARED, (int)r->shared), why,
+                      "no shared memory");
     good = good && gpu_ok(g, call->occupancy(&blocks, r->function, THREADS, r->shared), why, "no occupancy");
     r->blocks = (unsigned)(blocks * g->machine.multiprocessors);
     r->times = g->machine.standin ? 1 : wgmma ? 4000 : 40000;
@@ -140,8 +146,8 @@ static bool measure_rate(gpu *g, fcp_jit *jit, bool wgmma, char why[GPU_WHY]) {
         if (wgmma) flops = warps / 4 * r.times * 2.0 * 64 * WGMMA_COLUMNS * 64;
         double tflops = ms > 0 ? flops / ms * 1e-9 : 0;
         char note[120];
-        snprintf(note, sizeof note, "bf16, numbers drawn at random; %u blocks of %d threads, %.2f ms, spread %.1f %%", r.blocks,
-                 THREADS, ms, 100 * spread);
+        snprintf(note, sizeof note, "bf16, numbers drawn at random; %u blocks of %d threads, %.2f ms, spread %.1f %%",
+                 r.blocks, THREADS, ms, 100 * spread);
         gpu_fact_put(g, wgmma ? "ceiling.wgmma" : "ceiling.mma", tflops);
         const gpu_row row = gpu_row_of(name, tflops, "TFLOP/s", note);
         gpu_row_put(g, &row);
@@ -175,7 +181,8 @@ static bool measure_copies(gpu *g, char why[GPU_WHY]) {
     if (good) {
         double speed = ms > 0 ? 2.0 * (double)bytes / ms * 1e-9 : 0;
         char note[120];
-        snprintf(note, sizeof note, "read and written, %.2f GB each; %.3f ms, spread %.1f %%", (double)bytes * 1e-9, ms, 100 * spread);
+        snprintf(note, sizeof note, "read and written, %.2f GB each; %.3f ms, spread %.1f %%", (double)bytes * 1e-9, ms,
+                 100 * spread);
         gpu_fact_put(g, "ceiling.copy", speed);
         const gpu_row row = gpu_row_of(name, speed, "TB/s", note);
         gpu_row_put(g, &row);

@@ -75,7 +75,7 @@ static cu_result join(asked *q, cu_stream from, cu_stream to) { /* `to` goes on 
     return result;
 }
 
-/* --- errors and contexts ------------------------------------------------------------------------------------------- */
+/* --- errors and contexts ------------------------------------------------------------------------------------------ */
 
 static bool error_numbers(asked *q) {
     static const struct { int number; const char *name; } all[] = {DRIVER_ERROR_NAMES};
@@ -83,7 +83,8 @@ static bool error_numbers(asked *q) {
         const char *name = NULL, *text = NULL;
         CALL(error_name, all[i].number, &name);
         CALL(error_text, all[i].number, &text);
-        if (!name || strcmp(name, all[i].name)) return say(q, "%d is %s, not %s", all[i].number, name ? name : "nothing", all[i].name);
+        if (!name || strcmp(name, all[i].name))
+            return say(q, "%d is %s, not %s", all[i].number, name ? name : "nothing", all[i].name);
         if (!text || !*text) return say(q, "%s has no text", name);
     }
     return true;
@@ -103,7 +104,8 @@ static bool contexts(asked *q) {
     cu_result told = q->call->memory_info(&available, &total), got = q->call->allocate(&p, 64);
     CALL(context_set, q->g->context);
     if (now) return say(q, "a context is current after none was set");
-    if (told != INVALID_CONTEXT || got != INVALID_CONTEXT) return say(q, "without a context: %d, %d, not 201", told, got);
+    if (told != INVALID_CONTEXT || got != INVALID_CONTEXT)
+        return say(q, "without a context: %d, %d, not 201", told, got);
     CALL(memory_info, &available, &total);
     return available <= total && total ? true : say(q, "%zu of %zu bytes are free", available, total);
 }
@@ -120,7 +122,7 @@ static bool devices(asked *q) {
     return value >= 48 << 10 ? true : say(q, "%d bytes of shared memory", value);
 }
 
-/* --- memory -------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static bool allocation(asked *q) {
     cu_ptr p = 0;
@@ -157,7 +159,8 @@ static bool pointers(asked *q) {
     int device = -1;
     CALL(pointer_attribute, &type, CU_POINTER_MEMORY_TYPE, q->x + 100);
     CALL(pointer_attribute, &device, CU_POINTER_DEVICE, q->x + 100);
-    if (type != CU_MEMORY_DEVICE || device != 0) return say(q, "memory of device 0 is of type %u on device %d", type, device);
+    if (type != CU_MEMORY_DEVICE || device != 0)
+        return say(q, "memory of device 0 is of type %u on device %d", type, device);
     EXPECT(CU_ERROR_INVALID_VALUE, pointer_attribute, &type, CU_POINTER_MEMORY_TYPE, (cu_ptr)(uintptr_t)q->host);
     return true;
 }
@@ -213,7 +216,7 @@ static bool mapped(asked *q) {
     return good;
 }
 
-/* --- streams and events -------------------------------------------------------------------------------------------- */
+/* --- streams and events ------------------------------------------------------------------------------------------- */
 
 static bool streams(asked *q) {
     int least = 1, greatest = 1;
@@ -237,7 +240,8 @@ static bool defaults(asked *q) {
         memcpy(&s, &handle, sizeof s);
         CALL(stream_context, s, &c);
         if (c != q->g->context) return say(q, "default stream %d is not of the current context", (int)handle);
-        if (fill(q, q->x, 2, q->a) || fill(q, q->y, 0, q->a) || join(q, q->a, s) || add(q, q->y, q->x, s) || join(q, s, q->a))
+        if (fill(q, q->x, 2, q->a) || fill(q, q->y, 0, q->a) || join(q, q->a, s) || add(q, q->y, q->x, s) ||
+            join(q, s, q->a))
             return say(q, "default stream %d does not follow another, or is not followed", (int)handle);
         if (add(q, q->y, q->x, q->a) || !holds(q, q->y, 4, q->a)) return false;
     }
@@ -279,7 +283,8 @@ static bool times(asked *q) {
     CALL(event_record, timed[1], q->a);
     CALL(event_record, untimed, q->a);
     CALL(stream_wait, q->a);
-    cu_result told = q->g->cuda->call.event_elapsed(&ms, timed[0], timed[1]), refused = q->g->cuda->call.event_elapsed(&ms, timed[0], untimed);
+    cu_result told = q->g->cuda->call.event_elapsed(&ms, timed[0], timed[1]),
+              refused = q->g->cuda->call.event_elapsed(&ms, timed[0], untimed);
     CALL(event_destroy, timed[0]);
     CALL(event_destroy, timed[1]);
     CALL(event_destroy, untimed);
@@ -287,7 +292,7 @@ static bool times(asked *q) {
     return refused == INVALID_HANDLE ? true : say(q, "an event without a time gave %d", refused);
 }
 
-/* --- kernels ------------------------------------------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
 
 static bool functions(asked *q) {
     cu_function none = NULL;
@@ -314,7 +319,7 @@ static bool launches(asked *q) {
     return holds(q, q->y, 1.5f, q->a); /* what was refused was not done, and has broken nothing */
 }
 
-/* --- graphs -------------------------------------------------------------------------------------------------------- */
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
 
 /* Begins a capture in a; b joins it. */
 static bool begin(asked *q) {
@@ -334,7 +339,8 @@ static bool graphs(asked *q) {
     cu_graph_exec ready = NULL;
     if (fill(q, q->x, 1, q->a) || fill(q, q->y, 0, q->a) || !holds(q, q->y, 0, q->a)) return say(q, "no fill");
     if (!begin(q)) return false;
-    if (add(q, q->y, q->x, q->b) || join(q, q->b, q->a) || q->call->copy(q->x, q->y, BYTES / 2, q->a) || add(q, q->y, q->x, q->a)) {
+    if (add(q, q->y, q->x, q->b) || join(q, q->b, q->a) || q->call->copy(q->x, q->y, BYTES / 2, q->a) ||
+        add(q, q->y, q->x, q->a)) {
         abandon(q);
         return say(q, "a capture does not take launches, copies and events");
     }
@@ -362,10 +368,11 @@ static bool recorded(asked *q, cu_event event) {
     cu_graph graph = NULL;
     cu_graph_exec ready = NULL;
     if (fill(q, q->x, 1, q->a) || fill(q, q->y, 0, q->a) || !holds(q, q->y, 0, q->a)) return say(q, "no fill");
-    if (!q->call->event_record_flags(event, q->a, CU_EVENT_RECORD_EXTERNAL)) return say(q, "it is recorded outside a capture");
+    if (!q->call->event_record_flags(event, q->a, CU_EVENT_RECORD_EXTERNAL))
+        return say(q, "it is recorded outside a capture");
     if (!begin(q)) return false;
-    if (add(q, q->y, q->x, q->b) || q->call->event_record_flags(event, q->b, CU_EVENT_RECORD_EXTERNAL) || join(q, q->b, q->a) ||
-        add(q, q->x, q->x, q->a)) {
+    if (add(q, q->y, q->x, q->b) || q->call->event_record_flags(event, q->b, CU_EVENT_RECORD_EXTERNAL) ||
+        join(q, q->b, q->a) || add(q, q->x, q->x, q->a)) {
         abandon(q);
         return say(q, "a capture takes no event that is recorded for outside");
     }
@@ -426,7 +433,8 @@ static bool unjoined(asked *q) {
     if (!begin(q)) return false;
     cu_result filled = fill(q, q->x, 1, q->b), ended = q->call->capture_end(q->a, &graph);
     if (graph) q->call->graph_destroy(graph);
-    if (filled || ended != CAPTURE_UNJOINED || graph) return say(q, "a stream that did not come back gave %d, not 904", ended);
+    if (filled || ended != CAPTURE_UNJOINED || graph)
+        return say(q, "a stream that did not come back gave %d, not 904", ended);
     CALL(stream_query, q->b);
     return true;
 }
@@ -436,9 +444,11 @@ static bool captured_event(asked *q) {
     cu_graph graph = NULL;
     CALL(event_create, &event, CU_EVENT_DISABLE_TIMING);
     CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
-    cu_result filled = fill(q, q->x, 1, q->a), recorded = q->call->event_record(event, q->a), ended = q->call->capture_end(q->a, &graph);
+    cu_result filled = fill(q, q->x, 1, q->a), recorded = q->call->event_record(event, q->a),
+              ended = q->call->capture_end(q->a, &graph);
     if (graph) q->call->graph_destroy(graph);
-    cu_result asked_for = q->call->event_query(event), again = q->call->event_record(event, q->a), then = q->call->stream_wait(q->a);
+    cu_result asked_for = q->call->event_query(event), again = q->call->event_record(event, q->a),
+              then = q->call->stream_wait(q->a);
     if (!then) then = q->call->event_query(event);
     CALL(event_destroy, event);
     if (filled || recorded || ended) return say(q, "a capture gave %d, %d, %d", filled, recorded, ended);
@@ -458,7 +468,7 @@ static bool isolated(asked *q) {
     return got == CAPTURE_ISOLATION ? true : say(q, "waiting for an event from outside gave %d, not 905", got);
 }
 
-/* --- several devices ----------------------------------------------------------------------------------------------- */
+/* --- several devices ---------------------------------------------------------------------------------------------- */
 
 /* A copy from another device becomes part of a graph. */
 static bool peer_by_graph(asked *q, cu_context other, cu_ptr p) {
@@ -466,7 +476,8 @@ static bool peer_by_graph(asked *q, cu_context other, cu_ptr p) {
     cu_graph_exec ready = NULL;
     if (fill(q, q->y, 0, q->a)) return say(q, "no fill");
     CALL(capture_begin, q->a, CU_CAPTURE_THREAD_LOCAL);
-    cu_result copied = q->call->copy_peer(q->y, q->g->context, p, other, BYTES, q->a), ended = q->call->capture_end(q->a, &graph);
+    cu_result copied = q->call->copy_peer(q->y, q->g->context, p, other, BYTES, q->a),
+              ended = q->call->capture_end(q->a, &graph);
     cu_result made = graph ? q->call->graph_instantiate(&ready, graph, 0) : CU_ERROR_INVALID_VALUE;
     cu_result run = made ? made : q->call->graph_launch(ready, q->a);
     bool good = !copied && !ended && !run ? holds(q, q->y, 3, q->a)
@@ -516,7 +527,7 @@ static bool peers(asked *q) {
     return good;
 }
 
-/* --- asking -------------------------------------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------------------------------------------- */
 
 static const char program[] =
     "model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"

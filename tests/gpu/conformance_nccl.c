@@ -31,11 +31,14 @@ typedef struct asked {
 /* Until the communicator has done what was begun. */
 static bool settle(asked *q, nccl_result result, const char *what) {
     fcp_patience left = fcp_patience_of(PATIENCE_S, 0.1);
-    if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) return say(q, "%s gave %d: %s", what, result, q->nccl->call.last_error(NULL));
+    if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
+        return say(q, "%s gave %d: %s", what, result, q->nccl->call.last_error(NULL));
     for (nccl_result state = NCCL_IN_PROGRESS; state != NCCL_SUCCESS;) {
         nccl_result asking = q->nccl->call.async_error(q->comm, &state);
-        if (asking || (state != NCCL_SUCCESS && state != NCCL_IN_PROGRESS)) return say(q, "%s: %d, %d", what, asking, state);
-        if (state == NCCL_IN_PROGRESS && fcp_patience_ends(&left)) return say(q, "%s did not end in %d s", what, PATIENCE_S);
+        if (asking || (state != NCCL_SUCCESS && state != NCCL_IN_PROGRESS))
+            return say(q, "%s: %d, %d", what, asking, state);
+        if (state == NCCL_IN_PROGRESS && fcp_patience_ends(&left))
+            return say(q, "%s did not end in %d s", what, PATIENCE_S);
         if (state == NCCL_IN_PROGRESS) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
     return true;
@@ -93,7 +96,8 @@ static bool captured(asked *q) {
     cu_result made = put && !ended ? call->graph_instantiate(&ready, graph, 0) : 1;
     bool good = put && (ended || made ? say(q, "a captured group gave %d, %d", ended, made) : arrived(q, 0));
     for (unsigned i = 0; good && i < 3; i++) /* launched again, it moves what is there then */
-        good = fill(q, 0, 0x30 + i) && (!call->graph_launch(ready, q->stream) || say(q, "no launch")) && arrived(q, 0x30 + i);
+        good = fill(q, 0, 0x30 + i) && (!call->graph_launch(ready, q->stream) || say(q, "no launch")) &&
+               arrived(q, 0x30 + i);
     if (ready) call->graph_exec_destroy(ready); /* before the communicator */
     if (graph) call->graph_destroy(graph);
     return good;
@@ -101,7 +105,8 @@ static bool captured(asked *q) {
 
 static bool gathers(asked *q) {
     if (!fill(q, 0, 0x44) || !fill(q, 1, 0)) return false;
-    return settle(q, q->nccl->call.all_gather(q->memory, q->memory + BYTES, BYTES, NCCL_INT8, q->comm, q->stream), "gathering") &&
+    return settle(q, q->nccl->call.all_gather(q->memory, q->memory + BYTES, BYTES, NCCL_INT8, q->comm, q->stream),
+                  "gathering") &&
            arrived(q, 0x44);
 }
 
@@ -144,7 +149,8 @@ static bool close_asked(asked *q) {
     return good;
 }
 
-unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context) {
+unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer),
+                          void *context) {
     static const struct { const char *text; bool (*ask)(asked *q); } questions[] = {
         {"NCCL: a group sends to its own rank", sends},
         {"NCCL: groups on a stream follow each other, and what it has", several},

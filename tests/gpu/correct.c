@@ -22,12 +22,14 @@ typedef bool plan_call(gpu *g, fcp_plan *plan, const char *what, void *context);
 
 /* --- a plan ------------------------------------------------------------------------------------------------------- */
 
-static bool outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a, const fcp_packed *b, const char **out_name) {
+static bool outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a, const fcp_packed *b,
+                         const char **out_name) {
     for (int t = 0; t < FCP_TENSORS; t++) {
         uint64_t dims[3];
         fcp_tensor_shape(shape, (fcp_tensor)t, dims);
         *out_name = fcp_tensor_name((fcp_tensor)t);
-        if ((fcp_pass_outputs(pass) >> t & 1) && memcmp(a->t[t], b->t[t], dims[0] * fcp_tensor_token_bytes(shape, (fcp_tensor)t)))
+        if ((fcp_pass_outputs(pass) >> t & 1) &&
+            memcmp(a->t[t], b->t[t], dims[0] * fcp_tensor_token_bytes(shape, (fcp_tensor)t)))
             return false;
     }
     return true;
@@ -35,8 +37,8 @@ static bool outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed
 
 /* Runs a pass twice in a session. One session keeps its result in `first`; the results of all others must be the
  * same. */
-static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *first, fcp_packed *again, bool keep,
-                     bool same, char why[GPU_WHY]) {
+static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, fcp_packed *first, fcp_packed *again,
+                     bool keep, bool same, char why[GPU_WHY]) {
     fcp_shape shape;
     fcp_error err;
     const char *name;
@@ -80,7 +82,8 @@ static bool judge(const fcp_plan *plan, uint32_t first, uint32_t count, const fc
     return true;
 }
 
-bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out, char why[GPU_WHY]) {
+bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out,
+                    char why[GPU_WHY]) {
     fcp_shape shape;
     fcp_packed again = {0};
     fcp_error err = {.message = ""};
@@ -170,8 +173,10 @@ static const struct {
     {"masks/random_eviction.fcp", NULL, {0}},
     {"masks/slices.fcp", NULL, {0}},
     {"masks/sta2d.fcp", "[768]", {"plan.mask.W=24", "plan.mask.tw=4", "plan.mask.kw=3", "plan.mask.kh=1"}},
-    {"masks/sta3d.fcp", "[768]", {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2",
-                                  "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
+    {"masks/sta3d.fcp",
+     "[768]",
+     {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2", "plan.mask.kw=1",
+      "plan.mask.kh=1", "plan.mask.kt=3"}},
     {"masks/svg_spatial.fcp", "[750]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[750]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
     {"masks/tree.fcp", NULL, {0}},
@@ -197,7 +202,8 @@ static fcp_plan *example_plan(const gpu *g, size_t i, char why[GPU_WHY]) {
     /* what stays the example's own: the heads and head_dim that its tables are made for */
     bool own = !examples[i].lengths || (scores && !strstr(examples[i].file, "softcap"));
     snprintf(path, sizeof path, "examples/%s", examples[i].file);
-    const char *wanted = small && i < EXAMPLES_STANDIN && examples[i].lengths ? standin_lengths[i] : examples[i].lengths;
+    const char *wanted =
+        small && i < EXAMPLES_STANDIN && examples[i].lengths ? standin_lengths[i] : examples[i].lengths;
     snprintf(lengths, sizeof lengths, "batch.lengths=%s", wanted ? wanted : "");
     snprintf(ranks, sizeof ranks, "cluster.gpus=%d", 1 << i % 3);
     if (wanted) defines[count++] = lengths;
@@ -233,8 +239,8 @@ bool gpu_correct_examples(gpu *g, plan_call *each, void *context, char why[GPU_W
 
 /* Programs of few tokens, and not too few: the judge's measure is the worst row of a naive computation. */
 static fcp_plan *random_plan(const gpu *g, unsigned seed, random_program *p, char name[60]) {
-    static const char *const dims[] = {"model.head_dim=64", "model.head_dim=128", "model.head_dim=128", "model.head_dim=256",
-                                       "model.head_dim=32"};
+    static const char *const dims[] = {"model.head_dim=64", "model.head_dim=128", "model.head_dim=128",
+                                       "model.head_dim=256", "model.head_dim=32"};
     dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
     char why[GPU_WHY];
     for (int i = 0; i < 8; i++) roll(&d, 2);
@@ -289,7 +295,8 @@ static bool check_one(gpu *g, fcp_plan *plan, const char *what, void *context) {
         return true;
     }
     journal_add(g->journal, "plan", key, why);
-    if (!g->quiet) printf("  WRONG %s (%u ranks, head_dim %u): %s\n", what, plan->problem->ranks, plan->problem->head_dim, why);
+    if (!g->quiet)
+        printf("  WRONG %s (%u ranks, head_dim %u): %s\n", what, plan->problem->ranks, plan->problem->head_dim, why);
     if (!t->wrong++) snprintf(t->first, sizeof t->first, "%.90s: %.290s", what, why);
     return t->wrong < 5; /* five wrong plans are enough to see what is wrong */
 }
@@ -339,8 +346,9 @@ gpu_result step_conformance(gpu *g, char why[GPU_WHY]) {
 }
 
 gpu_result step_nccl(gpu *g, char why[GPU_WHY]) {
-    static const char text[] = "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
-                               "batch { lengths = [%d, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n";
+    static const char text[] =
+        "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
+        "batch { lengths = [%d, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n";
     char program[400];
     fcp_nccl *nccl = NULL;
     fcp_error err;

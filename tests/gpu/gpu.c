@@ -17,7 +17,8 @@ double gpu_left(const gpu *g) { return g->deadline - fcp_clock(); }
 
 bool gpu_injected(const gpu *g, const char *what, const char *name) {
     size_t length = strlen(what);
-    return g->inject && strncmp(g->inject, what, length) == 0 && g->inject[length] == ':' && strcmp(g->inject + length + 1, name) == 0;
+    return g->inject && strncmp(g->inject, what, length) == 0 && g->inject[length] == ':' &&
+           strcmp(g->inject + length + 1, name) == 0;
 }
 
 bool gpu_ok(const gpu *g, cu_result result, char why[GPU_WHY], const char *what) {
@@ -57,7 +58,8 @@ fcp_code gpu_open(gpu *g, fcp_error *err) {
     code = fcp_cuda_check(g->cuda, call->context_retain(&g->context, 0), err, "device 0 cannot be opened");
     if (!code) code = fcp_cuda_check(g->cuda, call->context_set(g->context), err, "device 0 cannot be used");
     if (!code)
-        code = fcp_cuda_check(g->cuda, call->stream_create(&g->stream, CU_STREAM_NON_BLOCKING, 0), err, "device 0 makes no stream");
+        code = fcp_cuda_check(g->cuda, call->stream_create(&g->stream, CU_STREAM_NON_BLOCKING, 0), err,
+                              "device 0 makes no stream");
     return code;
 }
 
@@ -89,18 +91,21 @@ fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err) {
     const fcp_cuda_table *call = &g->cuda->call;
     struct utsname system;
     size_t available;
-    *out = (gpu_machine){.driver_version = g->cuda->version, .devices = g->cuda->devices, .standin = g->control != NULL};
+    *out =
+        (gpu_machine){.driver_version = g->cuda->version, .devices = g->cuda->devices, .standin = g->control != NULL};
     snprintf(out->driver, sizeof out->driver, "%.299s", g->cuda->path);
     name_processor(out->cpu, sizeof out->cpu);
     uname(&system);
     snprintf(out->host, sizeof out->host, "%.30s %.40s", system.sysname, system.release);
-    fcp_code code = fcp_cuda_check(g->cuda, call->device_name(out->name, sizeof out->name - 1, 0), err, "device 0 has no name");
+    fcp_code code =
+        fcp_cuda_check(g->cuda, call->device_name(out->name, sizeof out->name - 1, 0), err, "device 0 has no name");
     const struct { int which, *to; } all[] = {{CU_CAPABILITY_MAJOR, &out->major}, {CU_CAPABILITY_MINOR, &out->minor},
                                               {CU_MULTIPROCESSORS, &out->multiprocessors}, {CU_SHARED_MEMORY_OPTIN, &out->shared}};
     for (size_t i = 0; !code && i < sizeof all / sizeof *all; i++)
-        code = fcp_cuda_check(g->cuda, call->device_attribute(all[i].to, all[i].which, 0), err, "device 0 has no attribute %d",
-                              all[i].which);
-    if (!code) code = fcp_cuda_check(g->cuda, call->memory_info(&available, &out->memory), err, "device 0 has no memory");
+        code = fcp_cuda_check(g->cuda, call->device_attribute(all[i].to, all[i].which, 0), err,
+                              "device 0 has no attribute %d", all[i].which);
+    if (!code)
+        code = fcp_cuda_check(g->cuda, call->memory_info(&available, &out->memory), err, "device 0 has no memory");
     if (strncmp(out->name, "stand-in", 8) == 0) out->standin = true;
     return code;
 }
@@ -167,13 +172,14 @@ void gpu_row_put(gpu *g, const gpu_row *r) {
         snprintf(goal, sizeof goal, "%s %.4g%s", r->most ? "<=" : ">=", r->goal, first);
         verdict = gpu_verdict(g, r->most ? r->value : r->ratio, r->most, r->goal, r->first);
     }
-    snprintf(rest, sizeof rest, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\t%.600s\t%s\t%.9g\t%g\t%g", g->step, value, r->unit, r->against && *r->against ? r->against : "-",
-             ratio, goal, verdict, ceiling, *r->note ? r->note : "-", r->fact ? r->fact : "-",
-             r->own, r->goal, r->first);
+    snprintf(rest, sizeof rest, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\t%.600s\t%s\t%.9g\t%g\t%g", g->step, value, r->unit,
+             r->against && *r->against ? r->against : "-", ratio, goal, verdict, ceiling, *r->note ? r->note : "-",
+             r->fact ? r->fact : "-", r->own, r->goal, r->first);
     journal_add(g->journal, "row", r->name, rest);
     gpu_report(g);
     if (g->quiet) return;
-    printf("  %-62s %14s %-8s %8s %-14s %-10s %7s  %s\n", r->name, value, r->unit, ratio, goal, verdict, ceiling, r->note);
+    printf("  %-62s %14s %-8s %8s %-14s %-10s %7s  %s\n", r->name, value, r->unit, ratio, goal, verdict, ceiling,
+           r->note);
     fflush(stdout);
 }
 

@@ -12,7 +12,7 @@
 #include "runtime/exec/tensors.h"
 #include "tests/machines/standin/standin.h"
 
-/* --- journal.c: lines "kind <tab> name <tab> rest"; each is on disk before the next is written ---------------------- */
+/* --- journal.c: lines "kind <tab> name <tab> rest"; each is on disk before the next is written -------------------- */
 typedef struct journal journal;
 /* Opens the file. Its contents are kept if they were written under the same key; otherwise, or with `again`, it
  * begins from the start. NULL: `why` says why. */
@@ -26,9 +26,10 @@ bool journal_add(journal *j, const char *kind, const char *name, const char *res
 bool journal_find(const journal *j, const char *kind, const char *name, char *rest, size_t size);
 unsigned journal_count(const journal *j, const char *kind, const char *name);
 /* Gives the next line of a kind; *at is 0 at first. False: there are no more. */
-bool journal_next(const journal *j, size_t *at, const char *kind, char *name, size_t name_size, char *rest, size_t size);
+bool journal_next(const journal *j, size_t *at, const char *kind, char *name, size_t name_size, char *rest,
+                  size_t size);
 
-/* --- the machine ---------------------------------------------------------------------------------------------------- */
+/* --- the machine -------------------------------------------------------------------------------------------------- */
 enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY has room for what each of four ranks says */
 
 /* Functions of the driver that the runtime does not use; NULL if the driver lacks one. */
@@ -76,7 +77,7 @@ fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *def
 double gpu_left(const gpu *g); /* seconds until the deadline */
 bool gpu_injected(const gpu *g, const char *what, const char *name); /* was --inject what:name given? */
 
-/* --- what a step returns, and rows ---------------------------------------------------------------------------------- */
+/* --- what a step returns, and rows -------------------------------------------------------------------------------- */
 typedef enum gpu_result { GPU_OK, GPU_FAILED, GPU_SKIPPED, GPU_LATER } gpu_result;
 extern const char *const gpu_result_names[4];
 typedef struct gpu_step {
@@ -114,7 +115,7 @@ double gpu_fact(const gpu *g, const char *name); /* GPU_NONE: not known */
 /* report.c: writes GPU.md into the folder, under a temporary name that is then renamed. */
 bool gpu_report(const gpu *g);
 
-/* --- the steps ------------------------------------------------------------------------------------------------------ */
+/* --- the steps ---------------------------------------------------------------------------------------------------- */
 gpu_result step_ceilings(gpu *g, char why[GPU_WHY]);      /* ceilings.c */
 gpu_result step_peers(gpu *g, char why[GPU_WHY]);         /* peers.c */
 gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
@@ -134,7 +135,7 @@ gpu_result step_jit(gpu *g, char why[GPU_WHY]);
 gpu_result step_memory(gpu *g, char why[GPU_WHY]);
 gpu_result step_kernels(gpu *g, char why[GPU_WHY]);
 
-/* --- conformance.c: what is asked of the driver, one question after the other ---------------------------------------- */
+/* --- conformance.c: what is asked of the driver, one question after the other ------------------------------------- */
 /* Asks all questions. `tell` is called with each question's name and answer: NULL if the driver did as it must; else
  * what it did instead, or a text that begins with "skipped". Returns how many answers were wrong. */
 unsigned conformance(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
@@ -144,12 +145,13 @@ bool gpu_say(char answer[GPU_ANSWER], const char *format, ...) __attribute__((fo
 /* conformance_nccl.c: the same for NCCL, if it is installed. */
 unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *question, const char *answer), void *context);
 
-/* --- correct.c ------------------------------------------------------------------------------------------------------ */
+/* --- correct.c ---------------------------------------------------------------------------------------------------- */
 /* Runs a plan on tensors drawn from `seed`. Each pass runs twice as a graph and twice without; all must give the same
  * bits, and the rows of this process's ranks are judged. If `start` is not NULL the plan runs over NCCL as that rank:
  * an id is made if it has none, and the number of the session is put after its id_file. *out must begin as zeros; it
  * gets what the ranks gave, and the caller ends it with fcp_packed_free whatever is returned. */
-bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out, char why[GPU_WHY]);
+bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out,
+                    char why[GPU_WHY]);
 /* Call `each` with every plan on which correctness is judged, until it returns false. */
 bool gpu_correct_examples(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
                           char why[GPU_WHY]);
@@ -165,12 +167,14 @@ void gpu_measured_ranks(gpu *g, bool (*each)(gpu *g, const char *text, void *con
 void gpu_measured(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_speed.c */
 /* ceilings.c: the source of a kernel that does nothing but multiply; malloc'd. */
 char *gpu_ceiling_text(bool wgmma);
-void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* rows_runtime.c */
-void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* pointers.c */
+void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *context),
+                          void *context); /* rows_runtime.c */
+void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context),
+                           void *context); /* pointers.c */
 /* prepare.c: compiles kernels in advance, for devices of these capabilities ("8.0 9.0"). Returns an exit status. */
 int gpu_prepare(gpu *g, const char *capabilities);
 
-/* --- measure.c: a plan on device pointers ----------------------------------------------------------------------------- */
+/* --- measure.c: a plan on device pointers ------------------------------------------------------------------------- */
 typedef struct measured {
     gpu *g;
     fcp_plan *plan;
@@ -194,8 +198,8 @@ bool measured_capture(measured *m, fcp_pass pass, char why[GPU_WHY]);
 bool measured_pass(measured *m, fcp_pass pass, double *out_ms, double *out_spread, char why[GPU_WHY]);
 bool measured_run(measured *m, fcp_pass pass, double *out_ms, double *out_spread, char why[GPU_WHY]);
 /* The same for anything that `put` puts into g->stream. */
-bool gpu_time(gpu *g, bool (*put)(gpu *g, void *context, char why[GPU_WHY]), void *context, double *out_ms, double *out_spread,
-              char why[GPU_WHY]);
+bool gpu_time(gpu *g, bool (*put)(gpu *g, void *context, char why[GPU_WHY]), void *context, double *out_ms,
+              double *out_spread, char why[GPU_WHY]);
 /* Did the call succeed? If not, `why` says what was done and what the driver said. */
 bool gpu_ok(const gpu *g, cu_result result, char why[GPU_WHY], const char *what);
 double gpu_median(double *values, unsigned count); /* sorts them */

@@ -91,7 +91,8 @@ bool journal_add(journal *j, const char *kind, const char *name, const char *res
     return good;
 }
 
-bool journal_next(const journal *j, size_t *at, const char *kind, char *name, size_t name_size, char *rest, size_t size) {
+bool journal_next(const journal *j, size_t *at, const char *kind, char *name, size_t name_size, char *rest,
+                  size_t size) {
     size_t length = strlen(kind);
     while (j->text && *at < j->size) {
         const char *line = j->text + *at, *end = memchr(line, '\n', j->size - *at);

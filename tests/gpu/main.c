@@ -166,7 +166,8 @@ static void run_child(gpu *g, const gpu_step *step, double most, answer *out) {
     if (pid < 0) snprintf(out->why, sizeof out->why, "no process: %s", strerror(errno));
     else if (!out->given && WIFSIGNALED(status))
         snprintf(out->why, sizeof out->why, "its process was ended by signal %d", WTERMSIG(status));
-    else if (!out->given) snprintf(out->why, sizeof out->why, "its process ended by itself, with %d", WEXITSTATUS(status));
+    else if (!out->given)
+        snprintf(out->why, sizeof out->why, "its process ended by itself, with %d", WEXITSTATUS(status));
     if (!out->given) out->result = GPU_FAILED;
 }
 
@@ -239,7 +240,8 @@ static bool open_journals(gpu *g, bool again, char why[300]) {
     snprintf(path, sizeof path, "%.380s/state", g->folder);
     g->journal = journal_open(path, key, again, why);
     if (!g->journal) return false;
-    snprintf(key, sizeof key, "%s driver %d%s", g->machine.name, g->machine.driver_version, g->machine.standin ? " stand-in" : "");
+    snprintf(key, sizeof key, "%s driver %d%s", g->machine.name, g->machine.driver_version,
+             g->machine.standin ? " stand-in" : "");
     snprintf(path, sizeof path, "%.380s/peers", g->folder);
     g->peers = journal_open(path, key, again, why);
     return g->peers != NULL;
@@ -261,7 +263,8 @@ static int finish(const gpu *g, const arguments *a) {
         skipped += there && strcmp(result, gpu_result_names[GPU_SKIPPED]) == 0;
         wrong += there && strcmp(result, gpu_result_names[GPU_FAILED]) == 0;
     }
-    printf("gpu-check: %u steps passed, %u failed, %u skipped, %u left; %s/GPU.md\n", ok, wrong, skipped, left, g->folder);
+    printf("gpu-check: %u steps passed, %u failed, %u skipped, %u left; %s/GPU.md\n", ok, wrong, skipped, left,
+           g->folder);
     if (left) printf("time is up: run it again for%s\n", what_left);
     return wrong ? WRONG : left ? LEFT : DONE;
 }
@@ -319,14 +322,15 @@ int main(int argc, char **argv) {
         return WRONG;
     }
     note_beginning(&g);
-    printf("%s%s, sm_%d%d, %d multiprocessors, %.1f GB, driver for CUDA %d.%d\n", g.machine.standin ? "STAND-IN: " : "", g.machine.name,
-           g.machine.major, g.machine.minor, g.machine.multiprocessors, (double)g.machine.memory * 1e-9, g.machine.driver_version / 1000,
-           g.machine.driver_version % 1000 / 10);
+    printf("%s%s, sm_%d%d, %d multiprocessors, %.1f GB, driver for CUDA %d.%d\n", g.machine.standin ? "STAND-IN: " : "",
+           g.machine.name, g.machine.major, g.machine.minor, g.machine.multiprocessors, (double)g.machine.memory * 1e-9,
+           g.machine.driver_version / 1000, g.machine.driver_version % 1000 / 10);
     for (int i = 0; i < STEPS; i++) {
         char result[40];
         g.step = steps[i].name;
         if (a.only && strcmp(a.only, steps[i].name)) continue;
-        if (known(&g, steps[i].name, result)) printf("%-12s %s: %s, from before\n", steps[i].name, steps[i].what, result);
+        if (known(&g, steps[i].name, result))
+            printf("%-12s %s: %s, from before\n", steps[i].name, steps[i].what, result);
         else if (gpu_left(&g) >= (g.small ? 0 : steps[i].least)) run_step(&g, &steps[i], out);
     }
     gpu_report(&g);

@@ -88,7 +88,8 @@ static bool fill(gpu *g, const fcp_shape *shape, cu_ptr to, size_t bytes, char w
         return false;
     }
     fcp_packed_draw(&some, 1u << FCP_TENSOR_Q, 5, &packed);
-    bool good = gpu_ok(g, call->copy_in(to, packed.t[FCP_TENSOR_Q], drawn, g->stream), why, "cannot copy drawn numbers");
+    bool good =
+        gpu_ok(g, call->copy_in(to, packed.t[FCP_TENSOR_Q], drawn, g->stream), why, "cannot copy drawn numbers");
     for (size_t done = drawn; good && done < bytes;) {
         size_t more = done < bytes - done ? done : bytes - done;
         good = gpu_ok(g, call->copy(to + done, to, more, g->stream), why, "cannot copy drawn numbers");
@@ -105,8 +106,9 @@ static bool make_tensors(measured *m, char why[GPU_WHY]) {
         size_t queries = fcp_plan_rank_queries(m->plan, r), keys = fcp_plan_rank_keys(m->plan, r);
         size_t at[FCP_TENSORS], size = 0, inputs = 0;
         /* q, k, v, do first: these are drawn */
-        static const fcp_tensor order[FCP_TENSORS] = {FCP_TENSOR_Q, FCP_TENSOR_K, FCP_TENSOR_V, FCP_TENSOR_DO, FCP_TENSOR_O,
-                                                      FCP_TENSOR_LSE, FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
+        static const fcp_tensor order[FCP_TENSORS] = {FCP_TENSOR_Q,  FCP_TENSOR_K,  FCP_TENSOR_V,
+                                                      FCP_TENSOR_DO, FCP_TENSOR_O,  FCP_TENSOR_LSE,
+                                                      FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
         for (int i = 0; i < FCP_TENSORS; i++) {
             fcp_tensor t = order[i];
             bool kv = t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
@@ -161,7 +163,8 @@ bool measured_open(gpu *g, const char *text, bool tensors, measured *m, char why
         g->control->plan = m->plan;
         g->control->idle = true; /* no result is looked at */
     }
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .graph_from = 1, .timeout_s = 60, .mma_sync = g->older};
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .graph_from = 1, .timeout_s = 60, .mma_sync = g->older};
     fcp_error err;
     if (fcp_session_create(m->plan, &options, &m->session, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);
@@ -174,7 +177,8 @@ bool measured_open(gpu *g, const char *text, bool tensors, measured *m, char why
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         one_run x = {m, (fcp_pass)pass};
         if (!m->shape.has_pass[pass]) continue;
-        if (!run_once(g, &x, why) || !gpu_ok(g, g->cuda->call.stream_wait(g->stream), why, "the first run failed")) return false;
+        if (!run_once(g, &x, why) || !gpu_ok(g, g->cuda->call.stream_wait(g->stream), why, "the first run failed"))
+            return false;
     }
     m->filled = true;
     return true;
@@ -212,13 +216,15 @@ bool measured_capture(measured *m, fcp_pass pass, char why[GPU_WHY]) {
     bool good = !code && gpu_ok(g, ended, why, "the pass does not become a graph") &&
                 gpu_ok(g, call->graph_instantiate(&m->graphs[pass], graph, 0), why, "the graph cannot be made");
     m->recapture[pass] = fcp_clock() - begin;
-    if (good && g->more.graph_nodes) good = gpu_ok(g, g->more.graph_nodes(graph, NULL, &m->nodes[pass]), why, "no nodes");
+    if (good && g->more.graph_nodes)
+        good = gpu_ok(g, g->more.graph_nodes(graph, NULL, &m->nodes[pass]), why, "no nodes");
     if (graph) call->graph_destroy(graph);
     return good;
 }
 
 static bool launch(gpu *g, void *context, char why[GPU_WHY]) {
-    return gpu_ok(g, g->cuda->call.graph_launch(*(cu_graph_exec *)context, g->stream), why, "the pass cannot be launched");
+    return gpu_ok(g, g->cuda->call.graph_launch(*(cu_graph_exec *)context, g->stream), why,
+                  "the pass cannot be launched");
 }
 
 bool measured_pass(measured *m, fcp_pass pass, double *out_ms, double *out_spread, char why[GPU_WHY]) {

@@ -30,7 +30,8 @@ static pid_t start(const gpu *g, int to) {
     const char *python = g->python ? g->python : "python3";
     argv[count++] = strdup(python);
     argv[count++] = script;
-    for (size_t at = 0; count < ARGUMENTS && journal_next(g->peers, &at, "fact", name, sizeof name, value, sizeof value);)
+    for (size_t at = 0;
+         count < ARGUMENTS && journal_next(g->peers, &at, "fact", name, sizeof name, value, sizeof value);)
         argv[count++] = strdup(name);
     bool whole = true;
     for (int i = 0; i < count; i++) whole = whole && argv[i];

@@ -21,8 +21,9 @@ static void program(const gpu *g, int i, char text[TEXT]) {
     snprintf(text, TEXT,
              "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = %u }\n"
              "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n",
-             g->small ? 2 : 4, g->small ? 1 : 2, g->small ? 16 : 128, i % 2 ? "fp16" : "bf16", g->small ? 2 : programs[i].ranks,
-             g->small ? programs[i].small : programs[i].lengths, programs[i].mask, programs[i].more);
+             g->small ? 2 : 4, g->small ? 1 : 2, g->small ? 16 : 128, i % 2 ? "fp16" : "bf16",
+             g->small ? 2 : programs[i].ranks, g->small ? programs[i].small : programs[i].lengths, programs[i].mask,
+             programs[i].more);
 }
 
 void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context) {
@@ -88,8 +89,10 @@ static bool compare(measured *m, fcp_pass pass, fcp_packed *packed, fcp_packed *
             if (!(fcp_pass_outputs(pass) >> t & 1)) continue;
             fcp_tensor_shape(&m->shape, (fcp_tensor)t, dims);
             good = move(m, other, (fcp_tensor)t, false, why);
-            if (!good || !memcmp(other->t[t], packed->t[t], dims[0] * fcp_tensor_token_bytes(&m->shape, (fcp_tensor)t))) continue;
-            snprintf(why, GPU_WHY, "run %d on device pointers gives another %s than on host arrays", run + 1, fcp_tensor_name((fcp_tensor)t));
+            if (!good || !memcmp(other->t[t], packed->t[t], dims[0] * fcp_tensor_token_bytes(&m->shape, (fcp_tensor)t)))
+                continue;
+            snprintf(why, GPU_WHY, "run %d on device pointers gives another %s than on host arrays", run + 1,
+                     fcp_tensor_name((fcp_tensor)t));
             good = false;
         }
     }

@@ -56,7 +56,8 @@ static void make_ceilings(gpu *g, count *c) {
         fcp_error err = {.message = "out of memory"};
         bool cached;
         snprintf(arch, sizeof arch, "sm_%d%d%s", g->machine.major, g->machine.minor, wgmma ? "a" : "");
-        if (!source || fcp_jit_open(NULL, &jit, &err) || fcp_jit_compile(jit, "gpu-check.cu", source, arch, NULL, &cubin, &cached, &err))
+        if (!source || fcp_jit_open(NULL, &jit, &err) ||
+            fcp_jit_compile(jit, "gpu-check.cu", source, arch, NULL, &cubin, &cached, &err))
             report(c, "the kernel that only multiplies", err.message);
         fcp_cubin_free(&cubin);
         fcp_jit_close(jit);
@@ -64,7 +65,9 @@ static void make_ceilings(gpu *g, count *c) {
     }
 }
 
-static void ignore(void *context, const char *question, const char *answer) { (void)context, (void)question, (void)answer; }
+static void ignore(void *context, const char *question, const char *answer) {
+    (void)context, (void)question, (void)answer;
+}
 
 int gpu_prepare(gpu *g, const char *capabilities) {
     char folder[400];
@@ -95,8 +98,8 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         gpu_measured_runtime(g, make_text, &c);
         gpu_measured_pointers(g, make_text, &c);
         gpu_measured_ranks(g, make_text, &c);
-        printf("kernels of %u plans for devices of capability %d.%d: %u failed, %.0f s\n", c.plans, major, minor, c.failed,
-               fcp_clock() - begin);
+        printf("kernels of %u plans for devices of capability %d.%d: %u failed, %.0f s\n", c.plans, major, minor,
+               c.failed, fcp_clock() - begin);
         if (c.failed) status = 1;
         gpu_close(g);
     }

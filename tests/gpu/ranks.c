@@ -54,7 +54,9 @@ void gpu_measured_ranks(gpu *g, bool (*each)(gpu *g, const char *text, void *con
     }
 }
 
-static void path_of(const gpu *g, const char *name, char path[PATH]) { snprintf(path, PATH, "%.380s/nccl/%.40s", g->folder, name); }
+static void path_of(const gpu *g, const char *name, char path[PATH]) {
+    snprintf(path, PATH, "%.380s/nccl/%.40s", g->folder, name);
+}
 
 static void path_of_rank(const gpu *g, unsigned rank, char path[PATH]) {
     char name[40];
@@ -90,7 +92,8 @@ static bool keep(const gpu *g, const fcp_plan *plan, const fcp_packed *packed, b
 }
 
 /* Compares this rank's rows of all outputs. *rows counts them. */
-static bool rows_same(const fcp_plan *plan, uint32_t rank, const fcp_packed *a, const fcp_packed *b, uint64_t *rows, char why[GPU_WHY]) {
+static bool rows_same(const fcp_plan *plan, uint32_t rank, const fcp_packed *a, const fcp_packed *b, uint64_t *rows,
+                      char why[GPU_WHY]) {
     fcp_shape shape;
     fcp_plan_shape(plan, &shape);
     *rows = 0;
@@ -106,7 +109,8 @@ static bool rows_same(const fcp_plan *plan, uint32_t rank, const fcp_packed *a, 
                                           : fcp_plan_sequence_offset(plan, span.sequence, &length);
             size_t at = (size_t)(first + span.start) * row;
             if (memcmp((char *)a->t[t] + at, (char *)b->t[t] + at, span.length * row) == 0) continue;
-            snprintf(why, GPU_WHY, "%s differs from what transport local gives, between tokens %llu and %llu of sequence %u",
+            snprintf(why, GPU_WHY,
+                     "%s differs from what transport local gives, between tokens %llu and %llu of sequence %u",
                      fcp_tensor_name((fcp_tensor)t), (unsigned long long)span.start,
                      (unsigned long long)(span.start + span.length), span.sequence);
             return false;
@@ -140,8 +144,10 @@ static bool check_rank(gpu *g, const fcp_start *start, bool differ, char why[GPU
     fcp_plan_shape(plan, &shape);
     say("runs its passes");
     bool good = gpu_check_plan(g, plan, SEED, start, &mine, why);
-    if (good && fcp_packed_alloc(&shape, outputs(plan), &local, &err)) good = !snprintf(why, GPU_WHY, "%.390s", err.message);
-    if (good && !keep(g, plan, &local, false)) good = !snprintf(why, GPU_WHY, "what transport local gave cannot be read");
+    if (good && fcp_packed_alloc(&shape, outputs(plan), &local, &err))
+        good = !snprintf(why, GPU_WHY, "%.390s", err.message);
+    if (good && !keep(g, plan, &local, false))
+        good = !snprintf(why, GPU_WHY, "what transport local gave cannot be read");
     for (uint64_t i = 0; good && differ && i < shape.tokens * fcp_tensor_token_bytes(&shape, FCP_TENSOR_DQ); i++)
         ((char *)local.t[FCP_TENSOR_DQ])[i] ^= 1;
     good = good && rows_same(plan, start->rank, &mine, &local, &rows, why);
@@ -156,7 +162,8 @@ int gpu_rank(gpu *g, const char *which) {
     char why[GPU_WHY] = "", name[40], id[PATH];
     fcp_start start = {.size = sizeof start, .id_file = id};
     fcp_error err;
-    if (sscanf(which, "%u %u %u", &start.rank, &start.ranks, &start.device) != 3 || start.ranks > RANKS || start.rank >= start.ranks)
+    if (sscanf(which, "%u %u %u", &start.rank, &start.ranks, &start.device) != 3 || start.ranks > RANKS ||
+        start.rank >= start.ranks)
         return 2;
     snprintf(name, sizeof name, "rank-%u", start.rank);
     path_of(g, "id", id);
@@ -199,8 +206,9 @@ static void last_said(const gpu *g, unsigned rank, char out[GPU_WHY]) {
 }
 
 static bool begin_rank(gpu *g, ranks *x, unsigned rank, char why[GPU_WHY]) {
-    char path[PATH], which[60], exe[] = "/proc/self/exe", name[] = "gpu-check", flag[] = "--nccl-rank", folder_flag[] = "--folder",
-         folder[400], small[] = "--small", inject_flag[] = "--inject", inject[60];
+    char path[PATH], which[60], exe[] = "/proc/self/exe", name[] = "gpu-check", flag[] = "--nccl-rank",
+                                folder_flag[] = "--folder", folder[400], small[] = "--small",
+                                inject_flag[] = "--inject", inject[60];
     char *arguments[10] = {name, flag, which, folder_flag, folder};
     int used = 5;
     posix_spawn_file_actions_t actions;
@@ -244,7 +252,8 @@ static void rank_ended(const gpu *g, ranks *x, unsigned rank, int status, char w
     x->pid[rank] = 0;
     x->left--;
     last_said(g, rank, said);
-    if (WIFSIGNALED(status)) blame(why, "rank %u was ended by signal %d, having said: %.250s", rank, WTERMSIG(status), said);
+    if (WIFSIGNALED(status))
+        blame(why, "rank %u was ended by signal %d, having said: %.250s", rank, WTERMSIG(status), said);
     else if (WEXITSTATUS(status) == 1) blame(why, "rank %u: %.250s", rank, said);
     else if (WEXITSTATUS(status) || strcmp(said, right))
         blame(why, "rank %u ended by itself with %d, having said: %.250s", rank, WEXITSTATUS(status), said);
@@ -318,7 +327,8 @@ static bool run_all(gpu *g, ranks *x, char why[GPU_WHY]) {
     char path[PATH], text[TEXT];
     fcp_packed local = {0};
     path_of(g, "", path);
-    if (mkdir(path, 0755) && errno != EEXIST) return !snprintf(why, GPU_WHY, "'%.300s' cannot be made: %s", path, strerror(errno));
+    if (mkdir(path, 0755) && errno != EEXIST)
+        return !snprintf(why, GPU_WHY, "'%.300s' cannot be made: %s", path, strerror(errno));
     clear(g, false);
     program(g, x->count, text);
     fcp_plan *plan = gpu_plan_of("ranks.fcp", text, NULL, 0, why);
@@ -326,7 +336,8 @@ static bool run_all(gpu *g, ranks *x, char why[GPU_WHY]) {
     if (good && !keep(g, plan, &local, true)) good = !snprintf(why, GPU_WHY, "'%.300s' cannot be written", path);
     fcp_packed_free(&local);
     fcp_plan_free(plan);
-    if (good && !x->own) good = !setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1) || !snprintf(why, GPU_WHY, "out of memory");
+    if (good && !x->own)
+        good = !setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1) || !snprintf(why, GPU_WHY, "out of memory");
     if (!good) return false;
     *why = 0;
     for (unsigned r = 0; good && r < x->count; r++) good = begin_rank(g, x, r, why);
@@ -346,7 +357,8 @@ gpu_result gpu_ranks(gpu *g, int version, char why[GPU_WHY]) {
                  nccl);
         return GPU_OK;
     }
-    snprintf(how, sizeof how, x.own ? "%u ranks, a device each" : "%u ranks on one device, by NCCL_MULTI_RANK_GPU_ENABLE=1", x.count);
+    snprintf(how, sizeof how,
+             x.own ? "%u ranks, a device each" : "%u ranks on one device, by NCCL_MULTI_RANK_GPU_ENABLE=1", x.count);
     if (!g->small && gpu_left(g) < NEEDED_S) {
         snprintf(why, GPU_WHY, "%s: one rank that sends to itself, right; %s: later", nccl, how);
         return GPU_LATER;

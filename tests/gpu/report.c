@@ -1,5 +1,5 @@
-/* report.c: draws the table as a page, and writes rows.csv for `fcpc calibrate`, from the journals alone. Each is written under a
- * temporary name and renamed. */
+/* report.c: draws the table as a page, and writes rows.csv for `fcpc calibrate`, from the journals alone. Each is
+ * written under a temporary name and renamed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +78,8 @@ static void put_rows(FILE *f, const gpu *g) {
                 snprintf(ratio, sizeof ratio, "%.3f", peer / own);
                 x[RATIO] = ratio;
                 if (strtod(x[NUMBER], NULL) != GPU_NONE)
-                    x[VERDICT] = (char *)(uintptr_t)gpu_verdict(g, peer / own, false, strtod(x[NUMBER], NULL), strtod(x[FIRST], NULL));
+                    x[VERDICT] = (char *)(uintptr_t)gpu_verdict(g, peer / own, false, strtod(x[NUMBER], NULL),
+                                                                strtod(x[FIRST], NULL));
             }
             fputc('|', f);
             cell(f, name);
@@ -116,7 +117,8 @@ static bool put_calibrate_rows(const gpu *g) {
     FILE *f = fopen(beside, "w");
     if (!f) return false;
     fputs(CALIBRATE_HEADER "\n", f);
-    for (size_t at = 0; journal_next(g->journal, &at, "calibrate", name, sizeof name, rest, sizeof rest);) fprintf(f, "%s\n", rest);
+    for (size_t at = 0; journal_next(g->journal, &at, "calibrate", name, sizeof name, rest, sizeof rest);)
+        fprintf(f, "%s\n", rest);
     return finish(f, beside, path);
 }
 

@@ -17,7 +17,8 @@ static void program(const gpu *g, unsigned ranks, const char *lengths, const cha
     snprintf(text, TEXT,
              "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = %u }\n"
              "batch { lengths = [%s] }\nplan { mask = causal; block = %d; passes = forward, backward }\n",
-             g->small ? 2 : 64, g->small ? 1 : 8, g->small ? 16 : 128, ranks, g->small ? small : lengths, g->small ? 128 : 1024);
+             g->small ? 2 : 64, g->small ? 1 : 8, g->small ? 16 : 128, ranks, g->small ? small : lengths,
+             g->small ? 128 : 1024);
 }
 
 /* The programs whose kernels are examined: for each head_dim, deterministic and not. */
@@ -71,7 +72,8 @@ static bool graph_rows(measured *m, fcp_pass pass, char why[GPU_WHY]) {
     gpu_row_put(g, &r);
     us = 1e6 * gpu_median(captures, count);
     snprintf(name, sizeof name, "re-capture for a new batch, %s, 8 ranks", pass_names[pass]);
-    snprintf(note, sizeof note, "capturing and instantiating; %.0f nodes, %.3f us a node", nodes, nodes > 0 ? us / nodes : 0);
+    snprintf(note, sizeof note, "capturing and instantiating; %.0f nodes, %.3f us a node", nodes,
+             nodes > 0 ? us / nodes : 0);
     const gpu_row again = gpu_row_of(name, us, "us", note);
     gpu_row_put(g, &again);
     return true;
@@ -91,7 +93,8 @@ gpu_result step_graphs(gpu *g, char why[GPU_WHY]) {
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
-static bool compile(const char *folder, const char *source, const char *arch, double *out_seconds, bool *out_cached, char why[GPU_WHY]) {
+static bool compile(const char *folder, const char *source, const char *arch, double *out_seconds, bool *out_cached,
+                    char why[GPU_WHY]) {
     fcp_error err = {.message = ""};
     fcp_cubin cubin = {0};
     fcp_jit *jit = NULL;
@@ -138,7 +141,8 @@ gpu_result step_jit(gpu *g, char why[GPU_WHY]) {
         char *source = NULL, name[60];
         double cold = 0, hits[TIMES] = {0};
         bool cached = true;
-        good = !fcp_kernel_source(plan, skeletons[pass], &source, &err) && compile(folder, source, arch, &cold, &cached, why);
+        good = !fcp_kernel_source(plan, skeletons[pass], &source, &err) &&
+               compile(folder, source, arch, &cold, &cached, why);
         if (good && cached) {
             snprintf(why, GPU_WHY, "an empty cache had the kernels");
             good = false;
@@ -172,8 +176,10 @@ gpu_result step_memory(gpu *g, char why[GPU_WHY]) {
     char text[TEXT], note[240];
     if (gpu_row_done(g, "device memory of a session, what the driver adds")) return GPU_OK;
     program(g, 8, "8192, 4096 x 2", "900, 400", text);
-    bool good = gpu_ok(g, call->memory_info(&before, &total), why, "no memory") && measured_open(g, text, false, &m, why);
-    good = good && gpu_ok(g, call->context_set(g->context), why, "no context") && gpu_ok(g, call->memory_info(&after, &total), why, "no memory");
+    bool good =
+        gpu_ok(g, call->memory_info(&before, &total), why, "no memory") && measured_open(g, text, false, &m, why);
+    good = good && gpu_ok(g, call->context_set(g->context), why, "no context") &&
+           gpu_ok(g, call->memory_info(&after, &total), why, "no memory");
     uint64_t largest = 0;
     for (uint32_t r = 0; good && r < m.shape.ranks; r++) {
         const cuda_rank *rank = &((fcp_cuda_session *)(void *)m.session)->ranks[r];
@@ -186,8 +192,8 @@ gpu_result step_memory(gpu *g, char why[GPU_WHY]) {
         const fcp_summary *s = m.plan->summary;
         ours += fcp_cuda_environment_size(m.plan);
         /* the plan's figure has no padding between an arena's parts, which begin at multiples of 64 */
-        snprintf(note, sizeof note, "the plan's own figure is %llu bytes; padding between parts %lld bytes", (unsigned long long)s->memory_peak_bytes,
-                 (long long)largest - (long long)s->memory_peak_bytes);
+        snprintf(note, sizeof note, "the plan's own figure is %llu bytes; padding between parts %lld bytes",
+                 (unsigned long long)s->memory_peak_bytes, (long long)largest - (long long)s->memory_peak_bytes);
         gpu_row r = gpu_row_of("device memory of a session, the largest rank's arena", (double)largest, "bytes", note);
         gpu_row_put(g, &r);
         snprintf(note, sizeof note, "all arenas %zu, with work lists, locks and fields %zu bytes", arenas, ours);
@@ -195,9 +201,11 @@ gpu_result step_memory(gpu *g, char why[GPU_WHY]) {
         r.against = "arenas";
         r.ratio = arenas ? (double)ours / (double)arenas : GPU_NONE;
         gpu_row_put(g, &r);
-        snprintf(note, sizeof note, "free memory went down by %lld bytes: kernels, streams, events, and what allocations are rounded to",
+        snprintf(note, sizeof note,
+                 "free memory went down by %lld bytes: kernels, streams, events, and what allocations are rounded to",
                  (long long)before - (long long)after);
-        r = gpu_row_of("device memory of a session, what the driver adds", (double)before - (double)after - (double)ours, "bytes", note);
+        r = gpu_row_of("device memory of a session, what the driver adds",
+                       (double)before - (double)after - (double)ours, "bytes", note);
         gpu_row_put(g, &r);
         snprintf(why, GPU_WHY, "8 ranks");
     }
@@ -228,13 +236,17 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
             int registers = 0, local = 0, shared = 0;
             char name[80], note[160];
             if (!k->function || !names[id] || (id >= CUDA_BEGIN_LSE && i)) continue;
-            good = gpu_ok(g, call->function_attribute(&registers, CU_FUNC_REGISTERS, k->function), why, "no registers") &&
-                   gpu_ok(g, call->function_attribute(&local, CU_FUNC_LOCAL, k->function), why, "no local memory") &&
-                   gpu_ok(g, call->function_attribute(&shared, CU_FUNC_SHARED, k->function), why, "no shared memory");
-            snprintf(name, sizeof name, "kernel %s, head_dim %u%s", names[id], m.shape.head_dim, g->older ? ", mma.sync" : "");
+            good =
+                gpu_ok(g, call->function_attribute(&registers, CU_FUNC_REGISTERS, k->function), why, "no registers") &&
+                gpu_ok(g, call->function_attribute(&local, CU_FUNC_LOCAL, k->function), why, "no local memory") &&
+                gpu_ok(g, call->function_attribute(&shared, CU_FUNC_SHARED, k->function), why, "no shared memory");
+            snprintf(name, sizeof name, "kernel %s, head_dim %u%s", names[id], m.shape.head_dim,
+                     g->older ? ", mma.sync" : "");
             if (!good || gpu_row_done(g, name)) continue;
-            snprintf(note, sizeof note, "%u threads, %u bytes of shared memory, %d bytes of local memory a thread; %u blocks a multiprocessor",
-                     k->threads, k->shared + (unsigned)shared, local, k->resident);
+            snprintf(
+                note, sizeof note,
+                "%u threads, %u bytes of shared memory, %d bytes of local memory a thread; %u blocks a multiprocessor",
+                k->threads, k->shared + (unsigned)shared, local, k->resident);
             const gpu_row r = gpu_row_of(name, registers, "registers", note);
             gpu_row_put(g, &r);
             spilled += local != 0;
@@ -243,6 +255,7 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
         measured_close(&m);
         if (!good) return GPU_FAILED;
     }
-    snprintf(why, GPU_WHY, spilled ? "%u of %u kernels have local memory" : "no kernel has local memory", spilled, count);
+    snprintf(why, GPU_WHY, spilled ? "%u of %u kernels have local memory" : "no kernel has local memory", spilled,
+             count);
     return spilled ? GPU_FAILED : GPU_OK;
 }

@@ -1,5 +1,5 @@
-/* rows_speed.c: measures how fast attention is, beside peers that were measured on the same device. Rows of one rank are
- * kept for `fcpc calibrate` too.
+/* rows_speed.c: measures how fast attention is, beside peers that were measured on the same device. Rows of one rank
+ * are kept for `fcpc calibrate` too.
  *
  * A figure is the median of the pass from home blocks to home blocks, as one graph: its kernels, and the copies
  * between ranks if there are several. The note says what a caller's whole run takes, which also copies the caller's
@@ -101,7 +101,8 @@ static bool all_done(const gpu *g, const goals *k, const speed_case *c) {
     return true;
 }
 
-/* Keeps a time as a row for `fcpc calibrate`: of one rank, which has all multiprocessors, and of the kernels that a plan gets. */
+/* Keeps a time as a row for `fcpc calibrate`: of one rank, which has all multiprocessors, and of the kernels that a
+ * plan gets. */
 static void keep_for_calibrate(gpu *g, const measured *m, const goals *k, const speed_case *c, int pass, double ms) {
     static const char *const known[] = {"a100", "h100", "h200", "b200"};
     calibrate_row r;
@@ -123,13 +124,14 @@ static bool row(gpu *g, measured *m, const goals *k, const speed_case *c, int pa
     double ms = 0, spread = 0, whole = 0, ceiling = gpu_fact(g, k->ceiling);
     name_row(name, k, c, pass);
     if (gpu_row_done(g, name)) return true;
-    if (!measured_pass(m, (fcp_pass)pass, &ms, &spread, why) || !measured_run(m, (fcp_pass)pass, &whole, NULL, why)) return false;
+    if (!measured_pass(m, (fcp_pass)pass, &ms, &spread, why) || !measured_run(m, (fcp_pass)pass, &whole, NULL, why))
+        return false;
     keep_for_calibrate(g, m, k, c, pass, ms);
     snprintf(fact, sizeof fact, "%s.%s.%s", k->peer, c->name, pass_names[pass]);
     double peer = gpu_fact(g, fact), rate = ms > 0 ? m->flops[pass] / ms * 1e-9 : 0;
     if (peer > 0) snprintf(peer_text, sizeof peer_text, "%.3f ms", peer);
-    snprintf(note, sizeof note, "%.3f ms, spread %.1f %%; %s: %s; a caller's whole run %.3f ms", ms, 100 * spread, k->peer, peer_text,
-             whole);
+    snprintf(note, sizeof note, "%.3f ms, spread %.1f %%; %s: %s; a caller's whole run %.3f ms", ms, 100 * spread,
+             k->peer, peer_text, whole);
     gpu_row r = gpu_row_of(name, rate, "TFLOP/s", note);
     r.against = k->peer;
     r.ratio = peer > 0 && ms > 0 ? peer / ms : GPU_NONE;
@@ -164,11 +166,14 @@ static gpu_result rows(gpu *g, const goals *k, const speed_case *cases, size_t c
 }
 
 /* The ceiling of the kernels that a device of this capability gets. */
-static const char *own_ceiling(const gpu *g) { return gpu_fact(g, "ceiling.wgmma") > 0 ? "ceiling.wgmma" : "ceiling.mma"; }
+static const char *own_ceiling(const gpu *g) {
+    return gpu_fact(g, "ceiling.wgmma") > 0 ? "ceiling.wgmma" : "ceiling.mma";
+}
 
 gpu_result step_speed(gpu *g, char why[GPU_WHY]) {
     const goals k = {"", "cudnn", {0.95, 0.8}, {0.75, 0.6}, 3, own_ceiling(g)};
-    const goals loose = {"unordered ", "cudnn", {GPU_NONE, 0.95}, {GPU_NONE, GPU_NONE}, 1 << FCP_BACKWARD, own_ceiling(g)};
+    const goals loose = {"unordered ",         "cudnn",           {GPU_NONE, 0.95},
+                         {GPU_NONE, GPU_NONE}, 1 << FCP_BACKWARD, own_ceiling(g)};
     gpu_result result = rows(g, &k, plain, COUNT(plain), why);
     return result == GPU_OK ? rows(g, &loose, unordered, COUNT(unordered), why) : result;
 }
@@ -192,7 +197,9 @@ static bool plan_row(gpu *g, const speed_case *c, char why[GPU_WHY]) {
         fcp_plan_free(plan);
     }
     double own = gpu_median(ms, COUNT(ms)), peer = gpu_fact(g, fact);
-    gpu_row r = gpu_row_of(name, own, "ms", "processor time of a program's text to a verified plan; create_block_mask is compiled, on the device");
+    gpu_row r = gpu_row_of(
+        name, own, "ms",
+        "processor time of a program's text to a verified plan; create_block_mask is compiled, on the device");
     r.against = "block mask";
     r.ratio = peer > 0 && own > 0 ? peer / own : GPU_NONE;
     r.fact = fact;
@@ -214,10 +221,11 @@ gpu_result step_older(gpu *g, char why[GPU_WHY]) {
     return rows(g, &k, plain, COUNT(plain), why);
 }
 
-/* --- ranks on one device --------------------------------------------------------------------------------------------- */
+/* --- ranks on one device ------------------------------------------------------------------------------------------ */
 
 gpu_result step_local(gpu *g, char why[GPU_WHY]) {
-    static const char *const names[FCP_PASSES] = {"forward, 64K causal, 8 ranks on one device", "backward, 64K causal, 8 ranks on one device"};
+    static const char *const names[FCP_PASSES] = {"forward, 64K causal, 8 ranks on one device",
+                                                  "backward, 64K causal, 8 ranks on one device"};
     double ms[COUNT(several)][FCP_PASSES] = {{0}}, flops[FCP_PASSES] = {0};
     char text[TEXT];
     if (gpu_row_done(g, names[0]) && gpu_row_done(g, names[1])) return GPU_OK;
@@ -241,7 +249,8 @@ gpu_result step_local(gpu *g, char why[GPU_WHY]) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         char note[160];
         double ceiling = gpu_fact(g, own_ceiling(g)), rate = ms[1][pass] > 0 ? flops[pass] / ms[1][pass] * 1e-9 : 0;
-        snprintf(note, sizeof note, "block 4K, coalesce 16; %.3f ms, one rank doing all the work %.3f ms", ms[1][pass], ms[0][pass]);
+        snprintf(note, sizeof note, "block 4K, coalesce 16; %.3f ms, one rank doing all the work %.3f ms", ms[1][pass],
+                 ms[0][pass]);
         gpu_row r = gpu_row_of(names[pass], rate, "TFLOP/s", note);
         r.against = "one rank";
         r.ratio = ms[1][pass] > 0 ? ms[0][pass] / ms[1][pass] : GPU_NONE;
@@ -253,7 +262,7 @@ gpu_result step_local(gpu *g, char why[GPU_WHY]) {
     return GPU_OK;
 }
 
-/* --- the efficiency curve --------------------------------------------------------------------------------------------- */
+/* --- the efficiency curve ----------------------------------------------------------------------------------------- */
 
 /* One tile of so many queries and keys, all pairs: what the simulator calls f(tile lengths). */
 gpu_result step_curve(gpu *g, char why[GPU_WHY]) {
@@ -288,6 +297,7 @@ gpu_result step_curve(gpu *g, char why[GPU_WHY]) {
             measured_close(&m);
             if (!good) return GPU_FAILED;
         }
-    snprintf(why, GPU_WHY, "TFLOP/s of one tile by its lengths; cluster { flops = ... } takes the rate that a plan's tiles reach");
+    snprintf(why, GPU_WHY,
+             "TFLOP/s of one tile by its lengths; cluster { flops = ... } takes the rate that a plan's tiles reach");
     return GPU_OK;
 }

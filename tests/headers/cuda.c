@@ -1,5 +1,5 @@
-/* cuda.c: runtime/libraries/cuda_driver.h, and what tests declare of the driver, against CUDA's own header. It compiles where both say the
- * same, and prints the symbols that are asked for. */
+/* cuda.c: runtime/libraries/cuda_driver.h, and what tests declare of the driver, against CUDA's own header. It compiles
+ * where both say the same, and prints the symbols that are asked for. */
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what both headers call so */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING
 #define CU_EVENT_RECORD_EXTERNAL OUR_RECORD_EXTERNAL
@@ -76,8 +76,8 @@ SAME_TYPE(cu_map_interleave, CUtensorMapInterleave);
 SAME_TYPE(cu_map_swizzle, CUtensorMapSwizzle);
 SAME_TYPE(cu_map_promotion, CUtensorMapL2promotion);
 SAME_TYPE(cu_map_fill, CUtensorMapFloatOOBfill);
-/* What kernels are given of it. From CUDA 13 on the header has it at a multiple of 128; cuTensorMapEncodeTiled and the copy
- * engine want 64, as the header before that. */
+/* What kernels are given of it. From CUDA 13 on the header has it at a multiple of 128; cuTensorMapEncodeTiled and the
+ * copy engine want 64, as the header before that. */
 _Static_assert(sizeof(fk_map) == sizeof(CUtensorMap) && _Alignof(fk_map) >= 64, "fk_map is no CUtensorMap");
 
 #define cu_result CUresult

@@ -21,7 +21,8 @@ int main(void) {
     static const asked_name required[] = {FCP_MPI_SYMBOLS(ASKED_NAME, , )};
     int wrong = same_names("required", required, sizeof required / sizeof *required);
 #ifdef OPEN_MPI
-    bool same = (const void *)MPI_COMM_WORLD == (const void *)&ompi_mpi_comm_world && strstr(TEXT_OF(MPI_COMM_WORLD), OPEN_MPI_WORLD) &&
+    bool same = (const void *)MPI_COMM_WORLD == (const void *)&ompi_mpi_comm_world &&
+                strstr(TEXT_OF(MPI_COMM_WORLD), OPEN_MPI_WORLD) &&
                 (const void *)MPI_BYTE == (const void *)&ompi_mpi_byte && strstr(TEXT_OF(MPI_BYTE), OPEN_MPI_BYTE);
     if (!same) fprintf(stderr, "Open MPI's handles are not the addresses of its objects\n");
     wrong += !same;

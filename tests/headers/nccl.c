@@ -1,4 +1,5 @@
-/* nccl.c: runtime/libraries/nccl.h against NCCL's own header, as cuda.c. Our configuration is that of 2.19, with which later ones begin. */
+/* nccl.c: runtime/libraries/nccl.h against NCCL's own header, as cuda.c. Our configuration is that of 2.19, with which
+ * later ones begin. */
 #define CU_STREAM_NON_BLOCKING OUR_NON_BLOCKING /* what CUDA's header calls so as well */
 #define CU_EVENT_DISABLE_TIMING OUR_DISABLE_TIMING
 #include "runtime/libraries/nccl.h"
@@ -40,7 +41,8 @@ SAME_FIELD(nccl_config, net_name, ncclConfig_t, netName);
 SAME_FIELD(nccl_config, split_share, ncclConfig_t, splitShare);
 _Static_assert(sizeof(nccl_config) <= sizeof(ncclConfig_t), "no later configuration is shorter");
 
-/* A configuration in which nothing is asked for is the header's, as far as ours goes; its size and version are our own. */
+/* A configuration in which nothing is asked for is the header's, as far as ours goes; its size and version are our
+ * own. */
 static const nccl_config ours = NCCL_CONFIG;
 static const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
 
@@ -55,8 +57,9 @@ FCP_NCCL_SYMBOLS(SAME_FUNCTION)
 int main(void) {
     static const asked_name required[] = {FCP_NCCL_SYMBOLS(ASKED_NAME)};
     int wrong = same_names("required", required, sizeof required / sizeof *required);
-    bool same = ours.magic == theirs.magic && ours.blocking == theirs.blocking && ours.cga_cluster_size == theirs.cgaClusterSize &&
-                ours.min_ctas == theirs.minCTAs && ours.max_ctas == theirs.maxCTAs && ours.net_name == theirs.netName &&
+    bool same = ours.magic == theirs.magic && ours.blocking == theirs.blocking &&
+                ours.cga_cluster_size == theirs.cgaClusterSize && ours.min_ctas == theirs.minCTAs &&
+                ours.max_ctas == theirs.maxCTAs && ours.net_name == theirs.netName &&
                 ours.split_share == theirs.splitShare && ours.size == sizeof ours && ours.version == NCCL_OLDEST;
     if (!same) fprintf(stderr, "NCCL_CONFIG does not begin as NCCL_CONFIG_INITIALIZER\n");
     return wrong || !same;

@@ -19,7 +19,8 @@
         }                                                                                                              \
     while (0)
 
-/* Passed the same way: as many bytes, at as many, in the same registers (integers and enumerations, pointers, structures). */
+/* Passed the same way: as many bytes, at as many, in the same registers (integers and enumerations, pointers,
+ * structures). */
 #define CLASS(type) __builtin_classify_type(*(type *)NULL)
 #define SAME_TYPE(ours, theirs)                                                                                        \
     _Static_assert(sizeof(ours) == sizeof(theirs), #ours " is not as long as " #theirs);                               \
@@ -33,8 +34,9 @@
     _Static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field), "place of " #ours "." #our_field);      \
     _Static_assert(sizeof(((ours *)NULL)->our_field) == sizeof(((theirs *)NULL)->their_field), "length of " #ours "." #our_field)
 
-/* For a list of symbols: our pointer takes the header's function, whose types ours have been made to stand for; and what
- * the header calls it is what is asked for by name. The name of the argument is expanded, the text of it is not. */
+/* For a list of symbols: our pointer takes the header's function, whose types ours have been made to stand for; and
+ * what the header calls it is what is asked for by name. The name of the argument is expanded, the text of it is
+ * not. */
 #define SAME_FUNCTION(name, type)                                                                                      \
     static inline __attribute__((unused)) void same_##name(void) {                                                     \
         const struct {                                                                                                 \
@@ -50,7 +52,8 @@ typedef struct asked_name {
 #define TEXT_OF_(x) #x
 #define ASKED_NAME(name, type) {#name, TEXT_OF(name)},
 
-/* Prints a list, "KIND SYMBOL", for those who look symbols up elsewhere; the number of those that the header calls otherwise. */
+/* Prints a list, "KIND SYMBOL", for those who look symbols up elsewhere; the number of those that the header calls
+ * otherwise. */
 static inline int same_names(const char *kind, const asked_name *all, size_t count) {
     int wrong = 0;
     for (size_t i = 0; i < count; i++) {

@@ -1,10 +1,11 @@
 /* judge.h: compares one drawn program, from its text to its gradients, with brute force.
  *
- * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h); a program with a fault
- * that evaluation reaches must be refused for that fault, and no other program may be. The plan is saved, loaded, verified, and
- * run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64, under FlashAttention's rule: their
- * error is at most twice that of the naive computation in the input's precision (three times with a score), plus the
- * rounding of the reference. Outputs hold NaNs beforehand, and a second run must give the same bits. */
+ * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h); a program
+ * with a fault that evaluation reaches must be refused for that fault, and no other program may be. The plan is saved,
+ * loaded, verified, and run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64,
+ * under FlashAttention's rule: their error is at most twice that of the naive computation in the input's precision
+ * (three times with a score), plus the rounding of the reference. Outputs hold NaNs beforehand, and a second run must
+ * give the same bits. */
 #ifndef JUDGE_H
 #define JUDGE_H
 #include <math.h>
@@ -25,7 +26,7 @@
         }                                                                                                              \
     } while (0)
 
-/* --- numbers --------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static float from_half(uint16_t x) {
     int e = x >> 10 & 31, m = x & 1023;
@@ -65,7 +66,7 @@ static float load(int dtype, const void *p, size_t i) {
     return dtype == FCP_FP16 ? from_half(u) : bits_float((uint32_t)u << 16);
 }
 
-/* --- the definition -------------------------------------------------------------------------------------------------- */
+/* --- the definition ----------------------------------------------------------------------------------------------- */
 
 typedef struct tensors {
     size_t tokens;
@@ -203,7 +204,7 @@ static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
     }
 }
 
-/* --- one program ----------------------------------------------------------------------------------------------------- */
+/* --- one program -------------------------------------------------------------------------------------------------- */
 
 static void *draw_tensor(dice *d, int dtype, size_t n, double **out_exact) {
     void *data = zeros(n, fcp_dtype_size((fcp_dtype)dtype));
@@ -275,15 +276,16 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
     t.empty = zeros(T * H, 1);
     define(p, &t, allow);
 
-    void *o = zeros(nq, e), *dq = zeros(nq, e), *dk = zeros(nk, e), *dv = zeros(nk, e), *again = zeros(2 * nq + 2 * nk, e);
+    void *o = zeros(nq, e), *dq = zeros(nq, e), *dk = zeros(nk, e), *dv = zeros(nk, e),
+         *again = zeros(2 * nq + 2 * nk, e);
     float *lse = zeros(T * H, 4);
     uint32_t ranks = p->nodes * p->gpus;
     fcp_tensors *per_rank = zeros(ranks, sizeof *per_rank);
     enum { NT = 9 };
     void *packed[NT] = {q, k, v, o, lse, d_o, dq, dk, dv};
     static const bool of_keys[NT] = {false, true, true, false, false, false, false, true, true};
-    size_t row[NT] = {H * dim * e, KH * dim * e, KH * dim * e, H * dim * e, H * 4, H * dim * e, H * dim * e, KH * dim * e,
-                      KH * dim * e};
+    size_t row[NT] = {H * dim * e, KH * dim * e, KH * dim * e, H * dim * e, H * 4,
+                      H * dim * e, H * dim * e,  KH * dim * e, KH * dim * e};
     void **local = zeros(ranks * (size_t)NT, sizeof *local);
     for (uint32_t r = 0; r < ranks; r++) {
         size_t queries = fcp_plan_rank_queries(plan, r), keys = fcp_plan_rank_keys(plan, r);
@@ -314,8 +316,8 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
                 if (i == 3 || i == 4 || i > 5) scatter(plan, r, of_keys[i], local[r * NT + i], packed[i], row[i], true);
         kept = again;
         for (int i = 0; i < 4; kept += sizes[i++])
-            JUDGE(!attempt || (i && !p->backward) || !memcmp(kept, outputs[i], sizes[i]), "seed %u: two runs differ\n%s", seed,
-                  p->text);
+            JUDGE(!attempt || (i && !p->backward) || !memcmp(kept, outputs[i], sizes[i]),
+                  "seed %u: two runs differ\n%s", seed, p->text);
     }
     fcp_session_free(session);
 
@@ -326,16 +328,16 @@ static void run_plan(const fcp_plan *plan, const random_program *p, unsigned see
     compare("LSE", seed, p, FCP_FP32, t.lse, t.llse, lse, T * H, 1e-5 * largest);
     for (size_t i = 0; i < T * H; i++) /* an empty row is exactly zero */
         for (size_t j = 0; t.empty[i] && j < dim; j++)
-            JUDGE(load(p->dtype, o, i * dim + j) == 0 && lse[i] == (float)t.lse[i], "seed %u: an empty row is not 0\n%s",
-                  seed, p->text);
+            JUDGE(load(p->dtype, o, i * dim + j) == 0 && lse[i] == (float)t.lse[i],
+                  "seed %u: an empty row is not 0\n%s", seed, p->text);
     if (p->backward) {
         compare("dQ", seed, p, p->dtype, t.dq, t.ldq, dq, nq, 3e-4);
         compare("dK", seed, p, p->dtype, t.dk, t.ldk, dk, nk, 3e-4);
         compare("dV", seed, p, p->dtype, t.dv, t.ldv, dv, nk, 3e-4);
     }
     for (uint32_t i = 0; i < ranks * NT; i++) free(local[i]);
-    void *all[] = {t.empty, q, k, v, d_o, o, dq, dk, dv, again, lse, per_rank, local, t.q, t.k, t.v, t.d_o, t.o, t.lse, t.dq,
-                   t.dk, t.dv, t.lo, t.llse, t.ldq, t.ldk, t.ldv};
+    void *all[] = {t.empty, q,   k,     v,   d_o,   o,    dq,   dk,   dv,   again,  lse,   per_rank, local, t.q,
+                   t.k,     t.v, t.d_o, t.o, t.lse, t.dq, t.dk, t.dv, t.lo, t.llse, t.ldq, t.ldk,    t.ldv};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 

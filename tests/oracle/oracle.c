@@ -1,4 +1,5 @@
-/* oracle.c: draws random programs and has the judge compare them with brute force. All are planned, and some are run. */
+/* oracle.c: draws random programs and has the judge compare them with brute force. All are planned, and some are
+ * run. */
 #include <criterion/criterion.h>
 
 #include "tests/oracle/judge.h"

@@ -1,6 +1,6 @@
-/* prelude.c: judges the prelude's masks. Each is compiled, saved, loaded and run forward and backward, and the result is held
- * against attention under the mask's definition in C. In `make check` only the first case of each mask is run; of the others
- * the plan's pairs are counted. */
+/* prelude.c: judges the prelude's masks. Each is compiled, saved, loaded and run forward and backward, and the result
+ * is held against attention under the mask's definition in C. In `make check` only the first case of each mask is run;
+ * of the others the plan's pairs are counted. */
 #include <criterion/criterion.h>
 
 #include "tests/support/known_masks.h"

@@ -1,8 +1,9 @@
 /* random_program.h: random programs, drawn from a seed or from a fuzzer's bytes, with a meaning of their own.
  *
- * A program is drawn as source text for the compiler and as an expression tree. This file evaluates the tree itself, so that the
- * judge shares no code with the compiler. Masks mean what the language says: int64, division rounds down, `and` and `or` stop
- * early, and a fault counts only if evaluation reaches it. Fields are integers, one for each token. */
+ * A program is drawn as source text for the compiler and as an expression tree. This file evaluates the tree itself, so
+ * that the judge shares no code with the compiler. Masks mean what the language says: int64, division rounds down,
+ * `and` and `or` stop early, and a fault counts only if evaluation reaches it. Fields are integers, one for each
+ * token. */
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 #include <stdbool.h>
@@ -33,7 +34,7 @@ static uint32_t roll(dice *d, uint32_t n) {
 #include "runtime/plan/plan.h"
 #include "tests/oracle/random_score.h"
 
-/* --- expressions ----------------------------------------------------------------------------------------------------- */
+/* --- expressions -------------------------------------------------------------------------------------------------- */
 
 typedef enum kind {
     X_CONST, X_Q, X_K, X_N, X_H, X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_MIN, X_MAX, X_ABS, X_NEG, X_IF,
@@ -105,7 +106,8 @@ static expr *draw_int(random_program *p, dice *d, unsigned depth) {
         case 0: case 1: case 2: return node(p, X_Q, 0, 0, 0, 0);
         case 3: case 4: case 5: return node(p, X_K, 0, 0, 0, 0);
         case 6: {
-            static const int64_t odd[] = {0, 1, 2, 3, 5, 7, 64, 100, 127, 128, 129, 200, 256, 1000, 4096, INT64_MAX, 1 << 30};
+            static const int64_t odd[] = {0,   1,   2,   3,   5,    7,    64,        100,    127,
+                                          128, 129, 200, 256, 1000, 4096, INT64_MAX, 1 << 30};
             return node(p, X_CONST, 0, 0, 0, roll(d, 2) ? odd[roll(d, 17)] : (int64_t)roll(d, 300));
         }
         case 8: return node(p, X_H, 0, 0, 0, 0);
@@ -254,7 +256,7 @@ static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, i
 #undef SUB
 }
 
-/* --- text ------------------------------------------------------------------------------------------------------------ */
+/* --- text --------------------------------------------------------------------------------------------------------- */
 
 static void put(random_program *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #include <stdarg.h>
@@ -332,7 +334,7 @@ static void put_expr(random_program *p, const expr *e) {
     }
 }
 
-/* --- programs -------------------------------------------------------------------------------------------------------- */
+/* --- programs ----------------------------------------------------------------------------------------------------- */
 
 /* Values of a field: sorted runs, few values, a wide range, or places of the sequence. */
 static void draw_field(random_program *p, dice *d, int64_t *out) {
@@ -386,7 +388,8 @@ static void draw_queries(random_program *p, dice *d) {
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
-    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag", "cad"};
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag",
+                                                                                         "cad"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, sizeof *p);

@@ -1,15 +1,17 @@
 /* random_score.h: random scores and sinks for random programs, with a meaning of their own.
  *
- * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, together with its derivative
- * by s, which it finds node by node, by the rules of calculus. Scores are tame: finite, continuous in s, and not steep; where
- * they have a kink, no logit is likely to lie. random_program.h includes this file, and has its dice. */
+ * A score is drawn as text and as a tree. This file evaluates the tree in float64 and in float, together with its
+ * derivative by s, which it finds node by node, by the rules of calculus. Scores are tame: finite, continuous in s, and
+ * not steep; where they have a kink, no logit is likely to lie. random_program.h includes this file, and has its
+ * dice. */
 #ifndef RANDOM_SCORE_H
 #define RANDOM_SCORE_H
 #include <math.h>
 #include <stdarg.h>
 
 typedef enum score_kind {
-    T_S, T_NUMBER, T_DISTANCE, T_FIELD, T_TABLE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP, T_NEAR,
+    T_S, T_NUMBER, T_DISTANCE, T_FIELD, T_TABLE, T_ADD, T_SUB, T_TIMES, T_CAP, T_MIN, T_MAX, T_ROOT, T_LOG, T_EXP,
+    T_NEAR,
     T_HEAD
 } score_kind;
 

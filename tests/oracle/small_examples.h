@@ -22,14 +22,21 @@ static const small_example small_examples[] = {
     {"masks/natten2d.fcp", "[320]", {"plan.mask.W=20", "plan.mask.kw=5", "plan.mask.kh=7"}},
     {"masks/qk_sparse.fcp", "[300, 400]", {"plan.mask.o=100", "plan.mask.m=60"}},
     {"masks/sta2d.fcp", "[384]", {"plan.mask.W=24", "plan.mask.tw=4", "plan.mask.kw=3", "plan.mask.kh=1"}},
-    {"masks/sta3d.fcp", "[384]", {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2",
-                                  "plan.mask.kw=1", "plan.mask.kh=1", "plan.mask.kt=3"}},
+    {"masks/sta3d.fcp",
+     "[384]",
+     {"plan.mask.W=8", "plan.mask.H=8", "plan.mask.tw=4", "plan.mask.th=4", "plan.mask.tt=2", "plan.mask.kw=1",
+      "plan.mask.kh=1", "plan.mask.kt=3"}},
     {"masks/svg_spatial.fcp", "[350]", {"plan.mask.P=30", "plan.mask.w=40"}},
     {"masks/svg_temporal.fcp", "[350]", {"plan.mask.P=30", "plan.mask.T=20", "plan.mask.w=3"}},
     {"packed_documents.fcp", "[500, 130, 40 x 6]", {0}},
+    {"groups.fcp", "[300, 130, 90]", {"plan.layout=zigzag(group = 1)"}},
+    {"micro_batches.fcp", "[300] on 0..1, [130, 90] on 1..2", {0}},
+    {"relay.fcp", "[700]", {0}},
+    {"servers.fcp", "[400, 300]", {"plan.strategy.servers=1"}},
+    {"split.fcp", "[300, 50 x 6]", {0}},
 };
-/* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their own), with
- * scores. */
+/* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their
+ * own), with scores. */
 static const small_example other_examples[] __attribute__((unused)) = {
     {"chunked_prefill.fcp", "[64:300 x 2, 70, 1:200 x 3]", {0}},
     {"cross.fcp", "[300:77 x 2, 100:77 x 2]", {0}},

@@ -39,6 +39,7 @@ holds "a page of a prediction" "$fcpc" -q sim a.fcp --html sim.html
 holds "a page of all strategies" "$fcpc" -q sim a.fcp --strategy all --html strategies.html
 holds "a page of a sweep" "$fcpc" -q sim a.fcp --strategy fcp,zigzag --sweep plan.block=256,512,1K --html blocks.html
 holds "a page of two passes over nodes, some of which cannot be" "$fcpc" -q sim a.fcp --sweep cluster.nodes=1,2,4,0 --html nodes.html
+holds "a page of work that moves" "$fcpc" -q show "$top/examples/in_place.fcp" --html in_place.html
 holds "a page of 256 ranks" "$fcpc" -q show large.fcp --html large.html
 
 # without a browser: the data
@@ -52,6 +53,9 @@ holds "the pairs of the grid of a causal mask, as the plan counts them" \
 holds "how busy each part is, for each lane" shows large.html '.plans[0].passes[0].heat | (.compute | length) == .rows * .bins and .rows == 128 and .per == 2'
 holds "beyond 64 ranks the 8 busiest and the median" shows large.html '[.plans[0].passes[].lanes | length] == [9, 9]'
 holds "the ranks that are asked for" sh -c "'$fcpc' -q show large.fcp --html r.html --ranks 3,200..202 && grep -q '\"lanes\": \[{\"rank\": 3, ' r.html"
+holds "who computes what, where work moves" \
+    shows in_place.html '.plans[0].grids[0] | (.moved_to | length) == .rows * .cols and (.moved_to | max) <= 8 and (.moved_to | add) > 0'
+holds "and no such marks elsewhere" shows show.html 'all(.plans[].grids[]; .moved_to == [])'
 holds "strategies by name" shows strategies.html '[.plans[].name] == ["strategy=fcp", "strategy=ring", "strategy=zigzag", "strategy=cad"]'
 holds "the points of a sweep" shows blocks.html '(.points | length) == 6 and (.plans | length) == 6'
 holds "show and sim make the same page" cmp show.html sim.html
@@ -83,7 +87,7 @@ browse() {
     return $status
 }
 quiet() { ! grep . console && ! grep . requests; }
-for page in show strategies blocks nodes large; do
+for page in show strategies blocks nodes large in_place; do
     holds "$page: the browser reads it" browse $page.html --dump-dom
     holds "$page: no message, no request" quiet
     holds "$page: it was drawn to its end" grep -q '<html lang="en" data-ready="[0-9]*">' dom
@@ -100,12 +104,13 @@ holds "candidates side by side" sh -c '[ "$(grep -o "<td>zigzag</td>" strategies
 holds "a timeline for each candidate" sh -c '[ "$(grep -o "<canvas[^>]*class=\"timeline\"" strategies.dom | wc -l)" = 4 ]'
 holds "curves over the block size" grep -q 'Forward: time over block' blocks.dom
 holds "time against memory" grep -q 'Backward: time against memory of the largest rank' blocks.dom
+holds "a legend of moved work, and what it costs" sh -c 'grep -q "A bar through cells" in_place.dom && grep -q "<dt>moved work</dt>" in_place.dom'
 holds "a dashed bound beside each curve" sh -c '[ "$(grep -o "class=\"curve bound\"" blocks.dom | wc -l)" = 4 ]'
 holds "what could not be planned is told" grep -q 'of which 1 could not be planned' nodes.dom
 holds "as fast as there are more" grep -q 'as many times as fast as there are more of them' nodes.dom
 
 # hovering: in a copy without the policy, which would not let the test's own script in
-for page in show blocks large; do
+for page in show blocks large in_place; do
     sed 's/<meta http-equiv="Content-Security-Policy"[^>]*>//' $page.html > moved.html
     cat "$top/tests/page/hover.html" >> moved.html
     holds "$page: with a mouse" browse moved.html --dump-dom

@@ -59,7 +59,8 @@ static inline void cad_cost_of(const cad_input *in, const cad_shares *all, cad_c
     qsort(s, all->count, sizeof *s, cad_by_sequence);
     for (size_t from = 0, to; from < all->count; from = to) {
         uint32_t q = s[from].run.sequence;
-        for (to = from; to < all->count && s[to].run.sequence == q; to++) load[s[to].rank] += cad_work(&in->pairs, &s[to].run);
+        for (to = from; to < all->count && s[to].run.sequence == q; to++)
+            load[s[to].rank] += cad_work(&in->pairs, &s[to].run);
         /* keys */
         for (uint32_t k = 0; k < in->key_count; k++) {
             const problem_run *h = &in->keys[k];
@@ -71,7 +72,8 @@ static inline void cad_cost_of(const cad_input *in, const cad_shares *all, cad_c
                     out->kv += in->price.kv * cad_needed(in, s + from, to - from, s[i].rank, 1, h->start, h->end);
                 uint32_t v = s[i].rank / in->gpus;
                 if (node && v != h->rank / in->gpus)
-                    out->net += in->price.kv * cad_needed(in, s + from, to - from, v * in->gpus, in->gpus, h->start, h->end);
+                    out->net +=
+                        in->price.kv * cad_needed(in, s + from, to - from, v * in->gpus, in->gpus, h->start, h->end);
             }
         }
         /* rows: between two cuts all rows are computed at the same ranks */
@@ -112,7 +114,8 @@ static inline void cad_cost_of(const cad_input *in, const cad_shares *all, cad_c
 }
 
 /* Contiguous homes of a batch: rank i of `ranks` holds the tokens from floor(i T / ranks) on. malloc'd. */
-static inline problem_run *cad_contiguous(const uint64_t *lengths, uint32_t sequences, uint32_t ranks, uint32_t *out_count) {
+static inline problem_run *cad_contiguous(const uint64_t *lengths, uint32_t sequences, uint32_t ranks,
+                                          uint32_t *out_count) {
     problem_run *held = malloc(((size_t)sequences + ranks) * sizeof *held);
     uint64_t all = 0, at = 0;
     uint32_t count = 0, rank = 0;

@@ -15,10 +15,11 @@ static inline bool error_place_agrees(const fcp_error *err) {
         char *word = strstr(text, i ? "behind instruction" : "before instruction");
         if (word) memmove(word, word + 7, strlen(word + 7) + 1);
     }
-    if (sscanf(text, "rank %u, %15s pass, stage %u, instruction %u of the %15s queue", &rank, pass, &stage, &instruction, queue) != 5)
+    if (sscanf(text, "rank %u, %15s pass, stage %u, instruction %u of the %15s queue", &rank, pass, &stage,
+               &instruction, queue) != 5)
         return false;
     const fcp_where *w = &err->where;
-    return w->rank == rank && w->pass == (strcmp(pass, "backward") == 0) && w->stage == stage && w->instruction == instruction &&
-           w->queue == (strcmp(queue, "communication") == 0);
+    return w->rank == rank && w->pass == (strcmp(pass, "backward") == 0) && w->stage == stage &&
+           w->instruction == instruction && w->queue == (strcmp(queue, "communication") == 0);
 }
 #endif

@@ -10,7 +10,9 @@
 
 /* The plan of a file, or of a text where there is one, with overrides; fails the test where there is none. */
 static inline fcp_plan *gpu_plan(const char *path, const char *text, const char *const *defines, size_t count) {
-    fcpc_options options = {.size = sizeof(fcpc_options), .defines = (const char **)(uintptr_t)defines, .define_count = count};
+    fcpc_options options = {.size = sizeof(fcpc_options),
+                            .defines = (const char **)(uintptr_t)defines,
+                            .define_count = count};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;

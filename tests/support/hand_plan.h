@@ -1,6 +1,7 @@
-/* hand_plan.h: makes plans by hand, for tests of what executes plans. Neither planner nor verifier is involved, and nothing is
- * optimised: tiles are found by evaluating the mask for every pair; blocks go round the ranks; a rank gets each block that it
- * lacks from that block's home, in a round of its own; it visits a Q block twice, with the keys it has and with those that came. */
+/* hand_plan.h: makes plans by hand, for tests of what executes plans. Neither planner nor verifier is involved, and
+ * nothing is optimised: tiles are found by evaluating the mask for every pair; blocks go round the ranks; a rank gets
+ * each block that it lacks from that block's home, in a round of its own; it visits a Q block twice, with the keys it
+ * has and with those that came. */
 #ifndef HAND_PLAN_H
 #define HAND_PLAN_H
 #include <stdlib.h>
@@ -85,9 +86,10 @@ static inline uint64_t hand_shape(hand *h, const fcp_heads *range, const fcp_pie
             for (uint32_t i = row * FCP_CELL; i < (row + 1) * FCP_CELL && i < q->length; i++)
                 for (uint32_t j = col * FCP_CELL; j < (col + 1) * FCP_CELL && j < k->length; j++)
                     for (uint32_t x = 0; x < heads; x++, all++) {
-                        uint32_t head = (range->kv_first + x / range->sub_count) * group + range->sub_first + x % range->sub_count;
-                        allowed += mc_eval(code, MC_LENGTH(n), q_first + (int64_t)(q->start + i), (int64_t)(k->start + j), head,
-                                           scratch);
+                        uint32_t head =
+                            (range->kv_first + x / range->sub_count) * group + range->sub_first + x % range->sub_count;
+                        allowed += mc_eval(code, MC_LENGTH(n), q_first + (int64_t)(q->start + i),
+                                           (int64_t)(k->start + j), head, scratch);
                     }
             if (!allowed) continue;
             uint32_t cls = allowed == all ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
@@ -200,7 +202,8 @@ static inline void hand_streams(hand *h) {
             for (int out = 0; out < 2; out++) {
                 uint32_t tokens = 0;
                 copies[out] = h->transfer_count;
-                for (uint32_t b = 0; b < h->block_count; b++) tokens += h->blocks[b].home == r ? h->blocks[b].tokens : 0;
+                for (uint32_t b = 0; b < h->block_count; b++)
+                    tokens += h->blocks[b].home == r ? h->blocks[b].tokens : 0;
                 h->transfers[h->transfer_count++] = (fcp_transfer){.peer = r,
                                                                    .block = FCP_NONE,
                                                                    .tokens = tokens,

@@ -116,7 +116,8 @@ static inline void hand_score_put(hand *h, hand_score *store, const char *name, 
     uint32_t heads = h->problem.heads;
     size_t table = (size_t)heads * (HAND_REACH + 1) * sizeof(double), field = (table + 63) / 64 * 64;
     for (uint32_t i = 0; i < heads * (HAND_REACH + 1); i++) ((double *)store->data)[i] = sin(i * 1.3) * 2;
-    for (uint64_t i = 0; i < h->problem.key_tokens; i++) ((int16_t *)(store->data + field))[i] = (int16_t)(i * 37 % 11) - 3;
+    for (uint64_t i = 0; i < h->problem.key_tokens; i++)
+        ((int16_t *)(store->data + field))[i] = (int16_t)(i * 37 % 11) - 3;
     store->arrays[0] = (fcp_array){.file = FCP_NONE, .kind = FCP_TABLE, .width = MC_F64, .count = heads,
                                    .columns = HAND_REACH + 1};
     store->arrays[1] = (fcp_array){.file = FCP_NONE, .kind = FCP_FIELD_KEYS, .width = MC_I16,

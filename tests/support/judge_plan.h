@@ -1,5 +1,5 @@
-/* judge_plan.h: runs a plan on a backend of the host's executor and compares the results with the definition of attention in
- * float64. */
+/* judge_plan.h: runs a plan on a backend of the host's executor and compares the results with the definition of
+ * attention in float64. */
 #ifndef JUDGE_PLAN_H
 #define JUDGE_PLAN_H
 #include <stdio.h>
@@ -26,15 +26,15 @@ static inline void judge_run(const fcp_plan *plan, const fcp_backend *backend, u
     if (!shape.has_pass[FCP_FORWARD]) memset(packed->t[FCP_TENSOR_LSE], 0, fcp_packed_bytes(&shape, FCP_TENSOR_LSE));
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (shape.has_pass[pass])
-            cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s: %s", what,
-                      err.message);
+            cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s: %s",
+                      what, err.message);
     fcp_session_free(session);
 }
 
-/* Runs every pass of a plan and judges the results. With `twice` it runs them again, with one worker where the first run
- * had `workers`, and the bits must be the same. */
-static inline void judge_plan_by(const fcp_plan *plan, const fcp_backend *backend, uint32_t workers, uint64_t seed, bool twice,
-                                 const char *what) {
+/* Runs every pass of a plan and judges the results. With `twice` it runs them again, with one worker where the first
+ * run had `workers`, and the bits must be the same. */
+static inline void judge_plan_by(const fcp_plan *plan, const fcp_backend *backend, uint32_t workers, uint64_t seed,
+                                 bool twice, const char *what) {
     fcp_shape shape;
     fcp_error err = {0};
     fcp_packed packed = {0}, again = {0};
@@ -51,16 +51,18 @@ static inline void judge_plan_by(const fcp_plan *plan, const fcp_backend *backen
                           "%s: two runs differ in %s", what, fcp_tensor_name((fcp_tensor)t));
     }
     fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_run(plan, &(fcp_check_options){.passes = passes, .threads = 2}, &packed, &report, &err) == FCP_OK, "%s",
-              err.message);
+    cr_assert(fcp_check_run(plan, &(fcp_check_options){.passes = passes, .threads = 2}, &packed, &report, &err) ==
+                  FCP_OK,
+              "%s", err.message);
     for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu", what,
-                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].reference_error,
-                  report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
+        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
+                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
+                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
     fcp_packed_free(&packed);
     fcp_packed_free(&again);
 }
-static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, bool twice, const char *what) {
+static inline void judge_plan(const fcp_plan *plan, const fcp_backend *backend, uint64_t seed, bool twice,
+                              const char *what) {
     judge_plan_by(plan, backend, 2, seed, twice, what);
 }
 #endif

@@ -1,5 +1,5 @@
-/* known_fields.h: the prelude's masks of fields, defined a second time, in C, and fields for them to read. A field is the values
- * of one sequence. */
+/* known_fields.h: the prelude's masks of fields, defined a second time, in C, and fields for them to read. A field is
+ * the values of one sequence. */
 #ifndef TESTS_KNOWN_FIELDS_H
 #define TESTS_KNOWN_FIELDS_H
 #include <stdbool.h>

@@ -1,5 +1,6 @@
-/* known_masks.h: every mask of the prelude, defined a second time, in C. The definitions come from papers and other projects, not
- * from the prelude's text, and are put differently: windows with a first key, loops over blocks, coordinates. 0 <= q, k < n. */
+/* known_masks.h: every mask of the prelude, defined a second time, in C. The definitions come from papers and other
+ * projects, not from the prelude's text, and are put differently: windows with a first key, loops over blocks,
+ * coordinates. 0 <= q, k < n. */
 #ifndef TESTS_KNOWN_MASKS_H
 #define TESTS_KNOWN_MASKS_H
 #include <stdbool.h>

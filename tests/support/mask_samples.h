@@ -1,5 +1,5 @@
-/* mask_samples.h: masks for tests, as expression trees that evaluate themselves, with short circuits and faults. The builder
- * lowers them to mask code. There are the prelude's masks, built by hand, and random ones from a seed. */
+/* mask_samples.h: masks for tests, as expression trees that evaluate themselves, with short circuits and faults. The
+ * builder lowers them to mask code. There are the prelude's masks, built by hand, and random ones from a seed. */
 #ifndef TESTS_MASK_SAMPLES_H
 #define TESTS_MASK_SAMPLES_H
 #include "codegen/mask/code.h"

@@ -16,7 +16,8 @@ typedef struct moved {
     double sent;                /* of all hops, those of ranks that only pass on included */
     uint64_t work, work_max;    /* pairs */
     uint64_t net_sent;          /* by the rank that sends most over net, results with it */
-    uint64_t kv_sent, kv_received, kv_copy; /* over net: busiest sender and receiver, one copy of the home's that sends most */
+    /* over net: busiest sender and receiver, one copy of the home's that sends most */
+    uint64_t kv_sent, kv_received, kv_copy;
     uint32_t depth;
     uint64_t blocks, tiles;
 } moved;

@@ -1,10 +1,11 @@
 /* moved_plan.h: draws plans in which work is done away from home, for tests of what executes plans. Neither planner nor
  * verifier is involved.
  *
- * Everything is drawn: homes, which of the layouts the caller has, the rank of each tile, in which visits a rank meets them, from which
- * holder a block is fetched, and where partial results meet on their way home. A pass is played through, one event after
- * the other, in a drawn order in which each event is possible; then each rank's share of the events is written down as its
- * two queues. A queue waits for the other before each of its events, so the order of all events is kept. */
+ * Everything is drawn: homes, which of the layouts the caller has, the rank of each tile, in which visits a rank meets
+ * them, from which holder a block is fetched, and where partial results meet on their way home. A pass is played
+ * through, one event after the other, in a drawn order in which each event is possible; then each rank's share of the
+ * events is written down as its two queues. A queue waits for the other before each of its events, so the order of all
+ * events is kept. */
 #ifndef MOVED_PLAN_H
 #define MOVED_PLAN_H
 #include "tests/support/hand_plan.h"
@@ -45,7 +46,8 @@ typedef struct moved {
     uint32_t exec[MOVED_BLOCKS][MOVED_BLOCKS]; /* of the tile (Q block, KV block); FCP_NONE: there is none */
     uint32_t visit_first[MOVED_RANKS + 1];
     /* fetching: from whom a rank gets a block, and its slot there */
-    uint32_t from[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS], slot[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS], fetched[FCP_CLASSES][MOVED_RANKS];
+    uint32_t from[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS], slot[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS],
+        fetched[FCP_CLASSES][MOVED_RANKS];
     /* the pass that is played */
     fcp_pass pass;
     moved_queue queue[MOVED_RANKS][FCP_QUEUES];
@@ -111,13 +113,15 @@ static inline void moved_fetch(moved *m, fcp_class cls, uint32_t rank, uint32_t 
     if (b->home == rank || m->here[cls][rank][block]) return;
     uint32_t from = m->from[cls][rank][block];
     moved_fetch(m, cls, from, block);
-    moved_send(m, cls, block, from, from == b->home ? b->home_slot : m->slot[cls][from][block], rank, m->slot[cls][rank][block]);
+    moved_send(m, cls, block, from, from == b->home ? b->home_slot : m->slot[cls][from][block], rank,
+               m->slot[cls][rank][block]);
     m->here[cls][rank][block] = true;
 }
 
 /* --- inputs and outputs ------------------------------------------------------------------------------------------- */
 
-/* How many tokens of a bundle of `side` there are for each caller and home, from the runs that fcp_plan_layout tells. */
+/* How many tokens of a bundle of `side` there are for each caller and home, from the runs that fcp_plan_layout
+ * tells. */
 static inline void moved_count(const moved *m, fcp_side side, uint32_t counts[MOVED_RANKS][MOVED_RANKS]) {
     const hand *h = m->h;
     memset(counts, 0, MOVED_RANKS * sizeof *counts);
@@ -221,7 +225,8 @@ static inline void moved_homes(moved *m, bool split) {
     }
 }
 
-/* From whom a rank gets a block: from home, or from another rank, which then gets it too. Draws until there is no circle. */
+/* From whom a rank gets a block: from home, or from another rank, which then gets it too. Draws until there is no
+ * circle. */
 static inline void moved_route(moved *m, fcp_class cls, uint32_t rank, uint32_t block) {
     uint32_t home = m->h->blocks[block].home;
     if (rank == home || m->from[cls][rank][block] != FCP_NONE) return;
@@ -244,7 +249,8 @@ static inline void moved_place(moved *m) {
     const uint32_t part_count = h->part_count, shape_count = h->shape_count, run_count = h->run_count;
     for (uint32_t q = 0; q < h->block_count; q++) {
         fcp_block *b = &h->blocks[q];
-        uint32_t how = m->o.kind == MOVED_ANY ? moved_roll(m, 4) : m->o.kind == MOVED_HOME ? 0 : 1, some[3], at = FCP_NONE;
+        uint32_t how = m->o.kind == MOVED_ANY ? moved_roll(m, 4) : m->o.kind == MOVED_HOME ? 0 : 1;
+        uint32_t some[3], at = FCP_NONE;
         for (int i = 0; i < 3; i++) some[i] = moved_roll(m, m->o.ranks);
         if (how == 1 && m->o.ranks > 1) some[0] = (b->home + 1 + some[0] % (m->o.ranks - 1)) % m->o.ranks;
         bool one = true;
@@ -253,7 +259,8 @@ static inline void moved_place(moved *m) {
             if (!(b->holds & FCP_HOLDS_Q) || !(h->blocks[k].holds & FCP_HOLDS_KV) ||
                 h->heads[b->heads].kv_first != h->heads[h->blocks[k].heads].kv_first || !hand_tile(h, q, k, 0))
                 continue;
-            uint32_t rank = how == 0 ? b->home : how == 1 ? some[0] : how == 2 ? some[moved_roll(m, 3)] : moved_roll(m, m->o.ranks);
+            uint32_t rank = how == 0 ? b->home : how == 1 ? some[0] : how == 2 ? some[moved_roll(m, 3)]
+                                                                               : moved_roll(m, m->o.ranks);
             m->exec[q][k] = rank;
             one = one && (at == FCP_NONE || at == rank);
             at = rank;
@@ -263,8 +270,8 @@ static inline void moved_place(moved *m) {
     h->tile_count = 0, h->part_count = part_count, h->shape_count = shape_count, h->run_count = run_count;
 }
 
-/* The visits of each rank, in a drawn order, with their tiles. How a block's tiles are cut into visits depends on the seed
- * and the block, and not on where they run. */
+/* The visits of each rank, in a drawn order, with their tiles. How a block's tiles are cut into visits depends on the
+ * seed and the block, and not on where they run. */
 static inline void moved_visits(moved *m) {
     hand *h = m->h;
     for (uint32_t r = 0; r < m->o.ranks; r++) {
@@ -279,7 +286,8 @@ static inline void moved_visits(moved *m) {
             for (uint32_t i = 0; i < n; i++) {
                 uint32_t j = i + moved_roll(&dice, n - i), k = order[j];
                 order[j] = order[i];
-                if (open == FCP_NONE || moved_roll(&dice, 3) == 0) open = count++, list[open].q = q, list[open].count = 0;
+                if (open == FCP_NONE || moved_roll(&dice, 3) == 0)
+                    open = count++, list[open].q = q, list[open].count = 0;
                 list[open].k[list[open].count++] = k;
             }
         }
@@ -293,9 +301,13 @@ static inline void moved_visits(moved *m) {
                 moved_route(m, FCP_KV, r, k);
                 hand_tile(h, q, k, h->blocks[k].home == r ? h->blocks[k].home_slot : m->slot[FCP_KV][r][k]);
             }
-            h->visits[h->visit_count++] = (fcp_visit){
-                .q_block = q, .first_tile = first, .tiles = h->tile_count - first, .state_slot = FCP_NONE, .o_slot = FCP_NONE,
-                .q_slot = h->blocks[q].home == r ? h->blocks[q].home_slot : m->slot[FCP_Q][r][q]};
+            h->visits[h->visit_count++] =
+                (fcp_visit){.q_block = q,
+                            .first_tile = first,
+                            .tiles = h->tile_count - first,
+                            .state_slot = FCP_NONE,
+                            .o_slot = FCP_NONE,
+                            .q_slot = h->blocks[q].home == r ? h->blocks[q].home_slot : m->slot[FCP_Q][r][q]};
             memmove(&list[i], &list[i + 1], (left - 1 - i) * sizeof *list);
         }
     }
@@ -324,7 +336,8 @@ static inline bool moved_owed(moved *m, fcp_class cls, uint32_t block) {
 }
 /* Returns a rank's share: to another that still owes its own, to one that only adds, or home. */
 static inline void moved_return(moved *m, fcp_class cls, uint32_t rank, uint32_t block) {
-    static const fcp_op ops[FCP_CLASSES] = {[FCP_STATE] = FCP_OP_MERGE, [FCP_DKV] = FCP_OP_REDUCE, [FCP_DQ] = FCP_OP_REDUCE_Q};
+    static const fcp_op ops[FCP_CLASSES] = {
+        [FCP_STATE] = FCP_OP_MERGE, [FCP_DKV] = FCP_OP_REDUCE, [FCP_DQ] = FCP_OP_REDUCE_Q};
     moved_part *p = moved_part_of(m, cls, rank, block);
     uint32_t to = moved_roll(m, m->o.ranks), home = m->h->blocks[block].home;
     const moved_part *other = moved_part_of(m, cls, to, block);
@@ -470,7 +483,8 @@ static inline hand *moved_make(const moved_options *o) {
         return NULL;
     }
     *m = (moved){.h = h, .o = *o, .state = o->seed};
-    h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads, .kv_heads = o->kv_heads,
+    h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads,
+                               .kv_heads = o->kv_heads,
                                .head_dim = o->head_dim, .layout_group = o->ranks,
                                .range_kv = o->range_kv ? o->range_kv : o->kv_heads,
                                .range_sub = o->range_sub ? o->range_sub : o->heads / o->kv_heads, .dtype = o->dtype,

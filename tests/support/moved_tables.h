@@ -1,8 +1,8 @@
 /* moved_tables.h: a small plan made by hand in which most tiles run away from home.
  *
- * Three ranks of one node. One sequence of 192 queries and 256 keys, full mask, fp32, two heads, so the plan is split: Q blocks
- * 0 to 2 of 64 tokens are at home on ranks 0 to 2, KV blocks 3 and 4 of 128 tokens on ranks 0 and 1. Each transfer is one
- * unit, and the caller's tokens are at home.
+ * Three ranks of one node. One sequence of 192 queries and 256 keys, full mask, fp32, two heads, so the plan is split:
+ * Q blocks 0 to 2 of 64 tokens are at home on ranks 0 to 2, KV blocks 3 and 4 of 128 tokens on ranks 0 and 1. Each
+ * transfer is one unit, and the caller's tokens are at home.
  *
  *   Q0 is whole: both its tiles run on rank 1. Its result comes home by way of rank 2.
  *   Q1 has a tile at home, with KV4, and one on rank 2, with KV3.
@@ -50,7 +50,9 @@ typedef struct moved_change {
     size_t added;
 } moved_change;
 
-static inline uint32_t moved_stage(uint32_t round) { return round < 2 ? 1 : round < MOVED_ROUNDS ? round : MOVED_ROUNDS - 1; }
+static inline uint32_t moved_stage(uint32_t round) {
+    return round < 2 ? 1 : round < MOVED_ROUNDS ? round : MOVED_ROUNDS - 1;
+}
 
 static inline void moved_transfer(tables *t, const moved *m, uint32_t round, uint32_t rank) {
     if (m->round != round || (m->from != rank && m->to != rank)) return;
@@ -61,7 +63,8 @@ static inline void moved_transfer(tables *t, const moved *m, uint32_t round, uin
 
 /* A rank's LAUNCH of a round, after a WAIT for `wait` compute instructions, if that is not 0. If it has no share in the
  * round, a WAIT for nothing stands there: so what the other queue waits for has the same number in any change. */
-static inline void moved_launch(tables *t, const moved_change *c, int pass, uint32_t rank, uint32_t round, uint32_t wait) {
+static inline void moved_launch(tables *t, const moved_change *c, int pass, uint32_t rank, uint32_t round,
+                                uint32_t wait) {
     const moved *m = pass ? moved_backward : moved_forward;
     size_t n = pass ? sizeof moved_backward / sizeof *m : sizeof moved_forward / sizeof *m;
     uint32_t first = (uint32_t)t->transfers_count, stage = moved_stage(round);
@@ -166,7 +169,8 @@ static inline void moved_make(tables *t, const moved_change *change) {
          (fcp_problem){.ranks = 3, .nodes = 1, .gpus = 3, .heads = 2, .kv_heads = 2, .head_dim = 16, .range_kv = 2,
                        .range_sub = 1, .dtype = FCP_FP32, .layout_group = 3, .block = 128, .max_block = MOVED_KV,
                        .max_q_block = MOVED_Q, .unit = MOVED_KV, .coalesce = 2, .buffers = 4, .passes = 3,
-                       .align = FCP_BOTTOM_RIGHT, .tokens = 192, .key_tokens = 256, .memory_cap = 1 << 20, .scale = 0.25});
+                       .align = FCP_BOTTOM_RIGHT, .tokens = 192, .key_tokens = 256, .memory_cap = 1 << 20,
+                       .scale = 0.25});
     PUSH(t, cluster, (fcp_cluster){.gpu = "h200", .intra = 450, .inter = 50, .oversubscription_milli = 1000});
     PUSH(t, sequences, (fcp_sequence){192, 256, 64});
     PUSH(t, heads, (fcp_heads){.kv_count = 2, .sub_count = 1});
@@ -206,10 +210,11 @@ static inline void moved_make(tables *t, const moved_change *change) {
     }
     PUSH(t, round_starts, (uint32_t)t->rounds_count);
     PUSH(t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 1});
-    /* bytes of a token: Q, dQ and whole dQ 128, KV and dKV 256, a row of floats 8, state 2 * 18 * 4 = 144; backward Q 272 */
+    /* bytes of a token: Q, dQ and whole dQ 128, KV and dKV 256, a row of floats 8, state 2 * 18 * 4 = 144; backward Q
+     * 272 */
     enum { Q = MOVED_Q * 128, O = MOVED_Q * 136, KV = MOVED_KV * 256, STATE = MOVED_Q * 144, BACK_Q = MOVED_Q * 272 };
-    /* rank 1 needs most: one Q and one KV block at home, two of Q and one of KV for a while. Forward also three states and a
-     * result; backward a dKV, three dQ (two that it adds up, one that arrives) and a whole dQ */
+    /* rank 1 needs most: one Q and one KV block at home, two of Q and one of KV for a while. Forward also three states
+     * and a result; backward a dKV, three dQ (two that it adds up, one that arrives) and a whole dQ */
     uint64_t forward = Q + O + KV + KV + 2 * Q + 3 * STATE + O;
     uint64_t backward = 3 * Q + 2 * MOVED_Q * 8 + Q + Q + 3 * KV + KV + 2 * BACK_Q + KV + 3 * Q + Q;
     PUSH(t, summary,

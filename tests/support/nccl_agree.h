@@ -1,4 +1,5 @@
-/* nccl_agree.h: runs a plan in one process for each rank; the results must be right, and those that one process gives. */
+/* nccl_agree.h: runs a plan in one process for each rank; the results must be right, and those that one process
+ * gives. */
 #ifndef NCCL_AGREE_H
 #define NCCL_AGREE_H
 #include "tests/support/nccl_ranks.h"
@@ -6,7 +7,10 @@
 /* All of it in one process. */
 static inline void run_local(process *p) {
     const task *x = p->argument;
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = UINT32_MAX};
+    fcp_session_options options = {.size = sizeof options,
+                                   .backend = "cuda",
+                                   .timeout_s = 100,
+                                   .graph_from = UINT32_MAX};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -20,7 +24,8 @@ static inline void run_local(process *p) {
         fcp_packed_draw(&shape, ALL, (uint64_t)i + 1, &packed);
         for (int pass = 0; pass < FCP_PASSES; pass++)
             if (shape.has_pass[pass])
-                CHECK(p, fcp_session_run_packed(session, x->plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s", err.message);
+                CHECK(p, fcp_session_run_packed(session, x->plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s",
+                      err.message);
         for (uint32_t r = 0; r < shape.ranks; r++) put_out(x, r, i, 1, &packed);
         fcp_packed_free(&packed);
     }
@@ -52,8 +57,8 @@ static inline void judge(process *p) {
                           &(fcp_check_options){.passes = x->plan->problem->passes, .threads = 1}, &packed, &report,
                           &err) == FCP_OK, "%s", err.message);
         for (int t = 0; t < FCP_TENSORS; t++)
-            CHECK(p, !report.tensor[t].checked || report.tensor[t].ok, "%s: error %g, allowed %g", fcp_tensor_name((fcp_tensor)t),
-                  report.tensor[t].max_abs_error, report.tensor[t].tolerance);
+            CHECK(p, !report.tensor[t].checked || report.tensor[t].ok, "%s: error %g, allowed %g",
+                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
         fcp_packed_free(&packed);
     }
 }
@@ -65,7 +70,9 @@ static inline void agree(task *x, const char *what) {
     lay_out(x);
     process_run(s, ranks, run_rank, x);
     process_all_well(s, ranks, 0, what);
-    for (unsigned r = 0; r < ranks; r++) cr_assert_eq(s->words[r].code, FCP_OK, "%s: rank %u: %s; %s", what, r, s->words[r].err.message, s->words[r].trouble);
+    for (unsigned r = 0; r < ranks; r++)
+        cr_assert_eq(s->words[r].code, FCP_OK, "%s: rank %u: %s; %s", what, r, s->words[r].err.message,
+                     s->words[r].trouble);
     no_trouble(s, ranks, 0, what);
     process_run(s, 1, run_local, x);
     process_all_well(s, 1, 0, what);

@@ -1,4 +1,5 @@
-/* nccl_ranks.h: what each process does, in tests of plans whose ranks are processes, and what they must report in the end. */
+/* nccl_ranks.h: what each process does, in tests of plans whose ranks are processes, and what they must report in the
+ * end. */
 #ifndef NCCL_RANKS_H
 #define NCCL_RANKS_H
 #include "runtime/cuda/parts.h"
@@ -22,7 +23,8 @@ typedef struct task {
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
     unsigned long queue;   /* of nodes, in the driver */
-    char *out[2];          /* shared: what the ranks give; what one process gives: every time's tensors behind each other */
+    /* shared: what the ranks give; what one process gives: every time's tensors behind each other */
+    char *out[2];
     size_t at[FCP_TENSORS + 1];
 } task;
 
@@ -35,12 +37,15 @@ static inline void lay_out(task *x) {
         x->at[t + 1] = x->at[t] + (dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t) + 63) / 64 * 64;
     }
     for (int i = 0; i < 2; i++) {
-        x->out[i] = mmap(NULL, x->at[FCP_TENSORS] * (size_t)x->times, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        x->out[i] = mmap(NULL, x->at[FCP_TENSORS] * (size_t)x->times, PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         cr_assert(x->out[i] != MAP_FAILED);
     }
 }
 
-static inline bool of_keys(int t) { return t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV; }
+static inline bool of_keys(int t) {
+    return t == FCP_TENSOR_K || t == FCP_TENSOR_V || t == FCP_TENSOR_DK || t == FCP_TENSOR_DV;
+}
 
 /* A rank's rows of a packed tensor, between `whole` and `part` (dense), or between `whole` and another whole one. */
 static inline size_t rows(const fcp_plan *plan, uint32_t rank, int t, char *whole, char *other, bool dense, bool out) {
@@ -55,7 +60,9 @@ static inline size_t rows(const fcp_plan *plan, uint32_t rank, int t, char *whol
         uint64_t first = of_keys(t) ? fcp_plan_key_offset(plan, span.sequence, &length)
                                     : fcp_plan_sequence_offset(plan, span.sequence, &length);
         size_t place = (first + span.start) * row, bytes = span.length * row;
-        if (other) memcpy(out ? whole + place : other + (dense ? at : place), out ? other + (dense ? at : place) : whole + place, bytes);
+        if (other)
+            memcpy(out ? whole + place : other + (dense ? at : place),
+                   out ? other + (dense ? at : place) : whole + place, bytes);
         at += bytes;
     }
     return at;
@@ -70,7 +77,8 @@ static inline unsigned outputs(const fcp_plan *plan) {
 static inline void put_out(const task *x, uint32_t rank, int time, int which, const fcp_packed *packed) {
     for (int t = 0; t < FCP_TENSORS; t++)
         if (outputs(x->plan) >> t & 1)
-            rows(x->plan, rank, t, x->out[which] + (size_t)time * x->at[FCP_TENSORS] + x->at[t], packed->t[t], false, true);
+            rows(x->plan, rank, t, x->out[which] + (size_t)time * x->at[FCP_TENSORS] + x->at[t], packed->t[t], false,
+                 true);
 }
 
 /* --- ranks -------------------------------------------------------------------------------------------------------- */
@@ -102,15 +110,20 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
     bool odd = p->rank == x->odd;
     char path[200];
     snprintf(path, sizeof path, "%s/id", p->shared->folder);
-    fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = x->one_device ? 1 : p->rank + 1,
-                       .id = x->way == BY_ID ? p->shared->id.bytes : NULL, .id_file = x->way == BY_FILE ? path : NULL};
+    fcp_start start = {.size = sizeof start,
+                       .ranks = p->ranks,
+                       .rank = p->rank,
+                       .device = x->one_device ? 1 : p->rank + 1,
+                       .id = x->way == BY_ID ? p->shared->id.bytes : NULL,
+                       .id_file = x->way == BY_FILE ? path : NULL};
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = "nccl", .start = &start,
                                    .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
                                    .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from};
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
 }
 
-/* The at-th call from now on fails, of the driver's or of NCCL's, in the odd one's process. Returns where calls are counted. */
+/* The at-th call from now on fails, of the driver's or of NCCL's, in the odd one's process. Returns where calls are
+ * counted. */
 static inline long *fail_call(process *p, bool odd, int at, int turn) {
     const task *x = p->argument;
     long *calls = x->driver ? &p->cuda->calls : &p->nccl->calls;
@@ -158,11 +171,13 @@ static inline fcp_code run_on_device(process *p, fcp_session *session, fcp_packe
     fcp_code code = FCP_OK;
     unsigned long copied = p->cuda->host_copies;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (x->plan->problem->passes >> pass & 1) code = fcp_session_run_on(session, (fcp_pass)pass, &d.tensors, d.stream, err);
+        if (x->plan->problem->passes >> pass & 1)
+            code = fcp_session_run_on(session, (fcp_pass)pass, &d.tensors, d.stream, err);
     CHECK(p, p->cuda->host_copies == copied, "device memory went through the host");
     if (!code) code = fcp_session_wait(session, err);
     for (int t = 0; !code && t < FCP_TENSORS; t++)
-        if (outputs(x->plan) >> t & 1) rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)d.memory[t], true, true);
+        if (outputs(x->plan) >> t & 1)
+            rows(x->plan, p->rank, t, packed->t[t], (char *)(uintptr_t)d.memory[t], true, true);
     close_on_device(p, &d);
     return code;
 }
@@ -183,7 +198,8 @@ static inline fcp_code run_passes(process *p, fcp_session *session, int time, fc
 }
 
 /* How many groups a rank puts down in `times` runs of all passes, without graphs. */
-static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int times, uint32_t graph_from, bool captured) {
+static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int times, uint32_t graph_from,
+                                      bool captured) {
     unsigned long count = 0;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!(plan->problem->passes >> pass & 1)) continue;
@@ -227,12 +243,14 @@ static inline void run_rank(process *p) {
         CHECK(p, fcp_session_ranks(session, &first) == 1 && first == p->rank);
         CHECK(p, strcmp(fcp_session_transport(session), "nccl") == 0);
         if (p->word->code) {
-            CHECK(p, run_passes(p, session, 0, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"), "%s", again.message);
+            CHECK(p, run_passes(p, session, 0, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"),
+                  "%s", again.message);
         } else {
             bool none = p->ranks > 1 && !groups_of(x->plan, p->rank, 1, UINT32_MAX, false); /* talks to nobody */
-            CHECK(p, p->nccl->groups == (none ? 1 : 2) + groups_of(x->plan, p->rank, x->times, x->graph_from, false), "%lu groups",
-                  p->nccl->groups);
-            CHECK(p, p->nccl->captured == groups_of(x->plan, p->rank, x->times, x->graph_from, true), "%lu", p->nccl->captured);
+            CHECK(p, p->nccl->groups == (none ? 1 : 2) + groups_of(x->plan, p->rank, x->times, x->graph_from, false),
+                  "%lu groups", p->nccl->groups);
+            CHECK(p, p->nccl->captured == groups_of(x->plan, p->rank, x->times, x->graph_from, true), "%lu",
+                  p->nccl->captured);
             CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1);
             CHECK(p, p->nccl->cga_cluster_size == 1);
         }
@@ -250,7 +268,8 @@ static inline void no_trouble(const process_shared *s, unsigned ranks, unsigned 
     }
 }
 
-static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nodes, const char *lengths, const char *more) {
+static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nodes, const char *lengths,
+                                  const char *more) {
     char text[600];
     snprintf(text, sizeof text,
              "model { heads = 2; kv_heads = %u; head_dim = 16; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"

@@ -1,9 +1,9 @@
-/* order_model.h: a model, in whole numbers, of how long the blocks of the backward pass take for a work list, and how much of that
- * they wait for their turns. A test and a benchmark use it.
+/* order_model.h: a model, in whole numbers, of how long the blocks of the backward pass take for a work list, and how
+ * much of that they wait for their turns. A test and a benchmark use it.
  *
- * Each block takes pieces of work (an item and a KV head) in the order of the list. 64 rows of a run and a query head are a step.
- * The first step of a run and head waits until the item before has finished with the same rows. The model leaves out copies,
- * shared memory, and what steps really cost. */
+ * Each block takes pieces of work (an item and a KV head) in the order of the list. 64 rows of a run and a query head
+ * are a step. The first step of a run and head waits until the item before has finished with the same rows. The model
+ * leaves out copies, shared memory, and what steps really cost. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
 #include <stdlib.h>
@@ -18,8 +18,8 @@ typedef struct order_model {
 } order_model;
 
 /* With `turns`, runs wait for each other; without, never. `blocks` > 0. False: out of memory. */
-static inline bool order_model_of(const fcp_kernel_work *w, uint32_t kv_heads, uint32_t group, uint32_t blocks, bool turns,
-                                  order_model *out) {
+static inline bool order_model_of(const fcp_kernel_work *w, uint32_t kv_heads, uint32_t group, uint32_t blocks,
+                                  bool turns, order_model *out) {
     uint32_t heads = kv_heads * group;
     uint64_t *passed = calloc((size_t)w->lock_count * heads + 1, sizeof *passed), *at = calloc(blocks, sizeof *at);
     *out = (order_model){0, 0};

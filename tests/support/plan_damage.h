@@ -59,7 +59,8 @@ static const damage kinds[] = {
     D(wrong_queue, E(ORDER)),
     D(stage_goes_back, E(ORDER)),
     D(launch_of_other_stage, E(ORDER)),
-    D(drop_addition, E(RETURN), E(SLOT), E(TILE)), /* SLOT, here and below: another wants the slot. TILE: it begins a chain */
+    /* SLOT, here and below: another wants the slot. TILE: it begins a chain */
+    D(drop_addition, E(RETURN), E(SLOT), E(TILE)),
     D(double_addition, E(RETURN)),
     D(add_elsewhere, E(RETURN), E(SLOT)), /* SLOT: what was there is leaving */
     D(addition_order, E(RETURN)),

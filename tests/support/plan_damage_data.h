@@ -1,5 +1,5 @@
-/* plan_damage_data.h: damages what masks and scores are and read: slices, rows, bands, scores, sinks, keys' layout. A part of
- * plan_damage.h. All of this is damage to the format, which the check of a loaded plan must find. */
+/* plan_damage_data.h: damages what masks and scores are and read: slices, rows, bands, scores, sinks, keys' layout. A
+ * part of plan_damage.h. All of this is damage to the format, which the check of a loaded plan must find. */
 #ifndef PLAN_DAMAGE_DATA_H
 #define PLAN_DAMAGE_DATA_H
 #include "tests/support/plan_places.h"

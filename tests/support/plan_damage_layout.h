@@ -1,4 +1,5 @@
-/* plan_damage_layout.h: damages where tokens lie: the reshuffle, and queries and keys that differ. A part of plan_damage.h. */
+/* plan_damage_layout.h: damages where tokens lie: the reshuffle, and queries and keys that differ. A part of
+ * plan_damage.h. */
 #ifndef PLAN_DAMAGE_LAYOUT_H
 #define PLAN_DAMAGE_LAYOUT_H
 #include "runtime/exec/bundles.h"
@@ -57,7 +58,8 @@ static bool bundle_permuted(tables *t, draw *d) {
         if (!OP(q, LAUNCH) || q.pass != p.pass || q.rank != p.rank) continue;
         for (uint32_t i = 0; i < q.x->b; i++) {
             fcp_transfer *x = transfer_in(t, &q, i);
-            if (x->cls == a->cls && x->dir == a->dir && x->peer == a->peer && x->side == a->side && x != a && pick(d)) b = x;
+            if (x->cls == a->cls && x->dir == a->dir && x->peer == a->peer && x->side == a->side && x != a && pick(d))
+                b = x;
         }
     }
     if (!b) return false;
@@ -137,7 +139,8 @@ static bool early_out(tables *t, draw *d) {
             fcp_bundle_run run;
             for (uint32_t j = 0; a->dir == FCP_SEND && fcp_bundle_next(&bundle, a, &j, &run);)
                 for (uint32_t k = before; k < n; k++)
-                    for (uint32_t v = compute[k].a; compute[k].op == FCP_OP_ATTEND && v < compute[k].a + compute[k].b; v++)
+                    for (uint32_t v = compute[k].a; compute[k].op == FCP_OP_ATTEND && v < compute[k].a + compute[k].b;
+                         v++)
                         sends |= t->visits[v].q_block == run.block;
         }
         if (sends && pick(d)) c = p;

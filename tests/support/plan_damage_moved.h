@@ -1,5 +1,5 @@
-/* plan_damage_moved.h: damages what is computed away from home: Q on its way, states, whole results, ranges of heads. A part
- * of plan_damage.h. */
+/* plan_damage_moved.h: damages what is computed away from home: Q on its way, states, whole results, ranges of heads. A
+ * part of plan_damage.h. */
 #ifndef PLAN_DAMAGE_MOVED_H
 #define PLAN_DAMAGE_MOVED_H
 #include "tests/support/plan_damage_work.h"
@@ -176,8 +176,8 @@ static bool add_into_other(tables *t, draw *d) {
     if (!addition_at(t, d, &c)) return false;
     again(d);
     PLACES(t, p)
-        if (p.pass == c.pass && p.rank == c.rank && p.x->op == c.x->op && p.x->a != c.x->a && p.x->c != c.x->c && pick(d))
-            e = p;
+    if (p.pass == c.pass && p.rank == c.rank && p.x->op == c.x->op && p.x->a != c.x->a && p.x->c != c.x->c && pick(d))
+        e = p;
     if (e.x) c.x->c = e.x->c;
     return e.x;
 }
@@ -186,7 +186,8 @@ static bool add_into_other(tables *t, draw *d) {
 static bool send_other_slot(tables *t, draw *d) {
     place c = {0};
     fcp_transfer *chosen = NULL;
-    PLACES(t, p) for (uint32_t i = 0; exchanges(t, &p) && round_at(t, &p)->kind == FCP_ROUND_DEPENDENT && i < p.x->b; i++) {
+    PLACES(t, p)
+    for (uint32_t i = 0; exchanges(t, &p) && round_at(t, &p)->kind == FCP_ROUND_DEPENDENT && i < p.x->b; i++) {
         fcp_transfer *a = transfer_in(t, &p, i);
         if (a->dir == FCP_SEND && pick(d)) c = p, chosen = a;
     }
@@ -232,7 +233,8 @@ static bool tile_of_other_heads(tables *t, draw *d) {
     const fcp_block *k = &t->blocks[tile->k_block];
     for (uint32_t i = 0; i < t->blocks_count; i++) {
         const fcp_block *b = &t->blocks[i];
-        if (t->heads[b->heads].kv_first == t->heads[k->heads].kv_first || b->holds != k->holds || b->pieces != k->pieces)
+        if (t->heads[b->heads].kv_first == t->heads[k->heads].kv_first || b->holds != k->holds ||
+            b->pieces != k->pieces)
             continue;
         bool same = true;
         for (uint32_t j = 0; j < b->pieces; j++) {
@@ -240,7 +242,8 @@ static bool tile_of_other_heads(tables *t, draw *d) {
             same = same && x->sequence == y->sequence && x->start == y->start && x->length == y->length;
         }
         if (!same) continue;
-        for (uint32_t j = 0; j < tile->parts; j++) t->parts[tile->first_part + j].k_piece += b->first_piece - k->first_piece;
+        for (uint32_t j = 0; j < tile->parts; j++)
+            t->parts[tile->first_part + j].k_piece += b->first_piece - k->first_piece;
         tile->k_block = i;
         return true;
     }

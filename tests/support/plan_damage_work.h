@@ -154,7 +154,8 @@ static bool reuse_live(tables *t, draw *d, fcp_class cls) {
         for (uint32_t v = x[i].a; x[i].op == FCP_OP_ATTEND && v < x[i].a + x[i].b; v++)
             for (uint32_t k = t->visits[v].first_tile; k < t->visits[v].first_tile + t->visits[v].tiles; k++)
                 for (uint32_t j = 0; j < n; j++)
-                    if ((cls == FCP_Q ? t->tiles[k].q_block : t->tiles[k].k_block) == f[j].block) f[j].last_read = i + 1;
+                    if ((cls == FCP_Q ? t->tiles[k].q_block : t->tiles[k].k_block) == f[j].block)
+                        f[j].last_read = i + 1;
     uint32_t from = FCP_NONE, to = 0;
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++)
@@ -294,7 +295,8 @@ static bool delta_at(const tables *t, draw *d, place *c) {
     PLACES(t, p) {
         bool any = false;
         for (uint64_t b = 0; OP(p, DELTA) && b < t->blocks_count; b++)
-            any |= t->blocks[b].home == p.rank && t->blocks[b].holds & FCP_HOLDS_Q && t->blocks[b].home_slot - p.x->a < p.x->b;
+            any |= t->blocks[b].home == p.rank && t->blocks[b].holds & FCP_HOLDS_Q &&
+                   t->blocks[b].home_slot - p.x->a < p.x->b;
         if (any && pick(d)) *c = p;
     }
     return c->x;

@@ -1,5 +1,5 @@
-/* plan_of.h: the plan of a program's text. A text without a plan fails the test, which shows what was said about it. Include
- * Criterion, or plain.h, before this. */
+/* plan_of.h: the plan of a program's text. A text without a plan fails the test, which shows what was said about it.
+ * Include Criterion, or plain.h, before this. */
 #ifndef PLAN_OF_H
 #define PLAN_OF_H
 #include <stdlib.h>

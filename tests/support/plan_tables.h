@@ -114,7 +114,8 @@ static void hand_stream(tables *t, uint64_t first) {
 static uint32_t hand_transfer(tables *t, int dir, int cls, int fabric, uint32_t peer, uint32_t block, uint32_t first,
                               uint32_t tokens, uint32_t slot) {
     PUSH(t, transfers,
-         (fcp_transfer){.peer = peer, .block = block, .first = first, .tokens = tokens, .slot = slot, .cls = cls & 15u, .fabric = fabric & 3u,
+         (fcp_transfer){.peer = peer, .block = block, .first = first, .tokens = tokens, .slot = slot, .cls = cls & 15u,
+                        .fabric = fabric & 3u,
                         .dir = dir & 3u});
     return (uint32_t)t->transfers_count - 1;
 }
@@ -173,10 +174,13 @@ static inline void hand_make(tables *t) {
     static const char source[] = "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n# \xe2\x89\xa4 256\n";
     for (const char *c = source; *c; c++) PUSH(t, source, *c);
     PUSH(t, problem,
-         (fcp_problem){.ranks = 2, .nodes = 2, .gpus = 1, .heads = 4, .kv_heads = 2, .head_dim = 16, .layout_group = 2, .range_kv = 2, .range_sub = 2,
+         (fcp_problem){.ranks = 2, .nodes = 2, .gpus = 1, .heads = 4, .kv_heads = 2, .head_dim = 16, .layout_group = 2,
+                       .range_kv = 2, .range_sub = 2,
                        .dtype = FCP_BF16, .layout = FCP_LAYOUT_ZIGZAG, .strategy = FCP_STRATEGY_FCP,
-                       .block = HAND_BLOCK, .max_block = HAND_BLOCK, .max_q_block = HAND_BLOCK, .unit = HAND_UNIT, .coalesce = 2, .buffers = 3,
-                       .passes = 3, .deterministic = 1, .mask_uses = MC_USES_Q | MC_USES_K, .tokens = HAND_TOKENS, .key_tokens = HAND_TOKENS,
+                       .block = HAND_BLOCK, .max_block = HAND_BLOCK, .max_q_block = HAND_BLOCK, .unit = HAND_UNIT,
+                       .coalesce = 2, .buffers = 3,
+                       .passes = 3, .deterministic = 1, .mask_uses = MC_USES_Q | MC_USES_K, .tokens = HAND_TOKENS,
+                       .key_tokens = HAND_TOKENS,
                        .memory_cap = 1 << 20, .scale = 0.25});
     PUSH(t, cluster, (fcp_cluster){.gpu = "h200", .intra = 450, .inter = 50, .oversubscription_milli = 1000});
     PUSH(t, sequences, (fcp_sequence){HAND_TOKENS, HAND_TOKENS, 0});
@@ -224,13 +228,15 @@ static inline void hand_make(tables *t) {
     uint64_t backward = 128 * (3 * 128 + 128 + 2 * 16 + 256 + 256 + 128 + 128) + 128 * 128 + 128 * 256;
     PUSH(t, summary,
          (fcp_summary){.sequences = 1, .blocks = 2, .tiles = 3, .pairs = 2 * half + full, .positions = 65536,
-                       .pairs_max_rank = half + full, .pairs_max_block = half + full, .tokens_max_rank = 128, .key_tokens_max_rank = 128,
+                       .pairs_max_rank = half + full, .pairs_max_block = half + full, .tokens_max_rank = 128,
+                       .key_tokens_max_rank = 128,
                        .bytes_total = 128 * 128, .bytes_inter_node = 128 * 128, .send_max = 128 * 128,
                        .recv_max = 128 * 128, .bytes_reshuffle = 2 * 64 * (256 + 144), .rounds = 2,
                        .rounds_lower_bound = 2, .rounds_bound = 2, .rounds_reshuffle = 2, .stages = 2, .slots_max = 1,
                        .state_bytes = 2 * 128 * 288, .memory_peak_bytes = forward > backward ? forward : backward,
                        .backward_bytes_total = 128 * (128 + 256), .backward_bytes_inter_node = 128 * (128 + 256),
-                       .backward_rounds = 2, .backward_rounds_dependent = 2, .backward_rounds_bound = 2, .backward_rounds_reshuffle = 2,
+                       .backward_rounds = 2, .backward_rounds_dependent = 2, .backward_rounds_bound = 2,
+                       .backward_rounds_reshuffle = 2,
                        .backward_stages = 3, .backward_slots_max = 2, .peers_max = 1});
 }
 #endif

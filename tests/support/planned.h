@@ -1,4 +1,5 @@
-/* planned.h: runs a program's text through the planner up to the slots, for tests that look at what each pass has made. */
+/* planned.h: runs a program's text through the planner up to the slots, for tests that look at what each pass has
+ * made. */
 #ifndef PLANNED_H
 #define PLANNED_H
 #include <criterion/criterion.h>
@@ -109,10 +110,11 @@ static inline const char *sample_program(unsigned i, char *buffer, size_t size) 
     snprintf(layout, sizeof layout, layouts[i % 6], i % 4 < 3 ? 1 + i % 4 : (1 + i % 3) * (1 + i % 4));
     snprintf(buffer, size,
              "model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { nodes = %u; gpus = %u; fabric = %s }\n"
-             "batch { lengths = [%s]%s }\nplan { mask = %s; block = %u; layout = %s; strategy = fcp(coalesce = %u, buffers = %u)\n"
+             "batch { lengths = [%s]%s }\n"
+             "plan { mask = %s; block = %u; layout = %s; strategy = fcp(coalesce = %u, buffers = %u)\n"
              "passes = forward%s }\n",
-             1 + i % 3, 1 + i % 4, i % 5 == 3 ? "rail" : "fat_tree", lengths[i % 7], i % 11 == 3 ? "; align = top_left" : "", masks[i % 5], 128 * (1 + i % 4),
-             layout, 1 + i % 7, 1 + i % 4, i % 6 == 5 ? "" : ", backward");
+             1 + i % 3, 1 + i % 4, i % 5 == 3 ? "rail" : "fat_tree", lengths[i % 7],
+             i % 11 == 3 ? "; align = top_left" : "", masks[i % 5], 128 * (1 + i % 4), layout, 1 + i % 7, 1 + i % 4, i % 6 == 5 ? "" : ", backward");
     return buffer;
 }
 enum { SAMPLES = 60 };

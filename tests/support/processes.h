@@ -1,9 +1,9 @@
-/* processes.h: runs each rank of a test as a process, with the stand-ins of tests/machines/standin. The processes are forked
- * before anything else begins, and write what they find into memory that all of them share.
+/* processes.h: runs each rank of a test as a process, with the stand-ins of tests/machines/standin. The processes are
+ * forked before anything else begins, and write what they find into memory that all of them share.
  *
- * No result depends on which process is ahead. If a test needs ranks at some place, they meet there (process_meet); time limits
- * are only for processes that hang. A process that does not end is killed after such a limit, and the test names it. One that
- * stopped itself because the test said so is killed once all others have ended. */
+ * No result depends on which process is ahead. If a test needs ranks at some place, they meet there (process_meet);
+ * time limits are only for processes that hang. A process that does not end is killed after such a limit, and the test
+ * names it. One that stopped itself because the test said so is killed once all others have ended. */
 #ifndef PROCESSES_H
 #define PROCESSES_H
 #include <criterion/criterion.h>
@@ -34,7 +34,8 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(PROCESS_SANITIZED)
 #include <sanitizer/lsan_interface.h>
 #define PROCESS_LEAKS() __lsan_do_recoverable_leak_check()
-/* What the parent makes meanwhile is not a rank's to give up: ranks have a copy of its memory, and not of its registers. */
+/* What the parent makes meanwhile is not a rank's to give up: ranks have a copy of its memory, and not of its
+ * registers. */
 #define PROCESS_PARENT_BEGINS() __lsan_disable()
 #define PROCESS_PARENT_ENDS() __lsan_enable()
 #else
@@ -131,7 +132,8 @@ __attribute__((format(printf, 2, 3))) static inline void process_fails(process *
 /* All ranks get here; for the turn-th time, from 1 on. */
 static inline void process_meet(process *p, int which, int turn) {
     atomic_fetch_add(&p->shared->counter[which], 1);
-    while (atomic_load(&p->shared->counter[which]) < (int)p->ranks * turn) nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
+    while (atomic_load(&p->shared->counter[which]) < (int)p->ranks * turn)
+        nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL);
 }
 
 static inline void process_ends(process *p) {
@@ -231,7 +233,8 @@ static inline void process_all_well(const process_shared *s, unsigned ranks, uns
         const process_word *w = &s->words[r];
         if (except >> r & 1) continue;
         cr_assert(!w->late, "%s: rank %u hangs; %s", what, r, w->failed);
-        cr_assert(w->ended && WIFEXITED(w->status), "%s: rank %u ends with status %x; %s", what, r, (unsigned)w->status, w->failed);
+        cr_assert(w->ended && WIFEXITED(w->status), "%s: rank %u ends with status %x; %s", what, r, (unsigned)w->status,
+                  w->failed);
         cr_assert_str_empty(w->failed, "%s: rank %u: %s; %s", what, r, w->failed, w->trouble);
     }
 }

@@ -1,7 +1,8 @@
 /* property.h: random mask programs, for property tests.
  *
- * A program is a tree that means what the language says: evaluation from left to right, with short circuits and faults. Source
- * text is printed from the tree, so the judge shares no code with the compiler. shrink.h makes a failing program smaller. */
+ * A program is a tree that means what the language says: evaluation from left to right, with short circuits and faults.
+ * Source text is printed from the tree, so the judge shares no code with the compiler. shrink.h makes a failing program
+ * smaller. */
 #ifndef TESTS_PROPERTY_H
 #define TESTS_PROPERTY_H
 #include <inttypes.h>

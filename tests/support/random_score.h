@@ -150,7 +150,8 @@ static void write_tree(page *p, const tree *t) {
         [R_NEG] = {"(-", "", ")"},        [R_ABS] = {"abs(", "", ")"},      [R_MIN] = {"min(", ", ", ")"},
         [R_MAX] = {"max(", ", ", ")"},    [R_EXP] = {"exp(", "", ")"},      [R_EXP2] = {"exp2(", "", ")"},
         [R_LOG] = {"log(", "", ")"},      [R_LOG2] = {"log2(", "", ")"},    [R_TANH] = {"tanh(", "", ")"},
-        [R_SQRT] = {"sqrt(", "", ")"},    [R_FLOOR] = {"floor(", "", ")"},  [R_SOFTCAP] = {"softcap(c = 3, s = ", "", ")"}};
+        [R_SQRT] = {"sqrt(", "", ")"},    [R_FLOOR] = {"floor(", "", ")"},
+        [R_SOFTCAP] = {"softcap(c = 3, s = ", "", ")"}};
     static const char *const names[] = {[W_Q] = "q", [W_K] = "k", [W_N] = "n", [W_H] = "h", [W_HEADS] = "heads"};
     char number[64];
     switch (t->kind) {

@@ -1,9 +1,9 @@
 /* scatter.h: a strategy for tests alone: it draws everything that a plan may choose, from a seed.
  *
- * Ranges of heads, cuts, homes, where each tile runs, and the ways of blocks, with ranks on them that only pass blocks on.
- * What it draws is legal and otherwise senseless: whatever works for all of it does not lean on what real strategies do.
- * The product has no name for it: a plan by it comes from compile_batch, with `strategy` in its compile_watch, and states the
- * strategy of its program. */
+ * Ranges of heads, cuts, homes, where each tile runs, and the ways of blocks, with ranks on them that only pass blocks
+ * on. What it draws is legal and otherwise senseless: whatever works for all of it does not lean on what real
+ * strategies do. The product has no name for it: a plan by it comes from compile_batch, with `strategy` in its
+ * compile_watch, and states the strategy of its program. */
 #ifndef SCATTER_H
 #define SCATTER_H
 #include <stdio.h>
@@ -84,7 +84,8 @@ static inline fcp_code scatter_cut(planning *x) {
 
 static inline fcp_code scatter_place(planning *x, const place_input *in, uint32_t *home) {
     const uint64_t seed = scatter_of(x)->seed;
-    uint32_t few = scatter_draw(seed, SCATTER_FEW, 0, 3) ? in->ranks : 1 + scatter_draw(seed, SCATTER_FEW, 1, in->ranks);
+    uint32_t few =
+        scatter_draw(seed, SCATTER_FEW, 0, 3) ? in->ranks : 1 + scatter_draw(seed, SCATTER_FEW, 1, in->ranks);
     for (uint32_t b = 0; b < in->blocks; b++) home[b] = scatter_draw(seed, SCATTER_HOME, b, few);
     return FCP_OK;
 }
@@ -105,7 +106,8 @@ static inline fcp_code scatter_exec(planning *x, const uint32_t *home, uint32_t 
             case 1: exec[t] = one; break;
             case 2: {
                 uint32_t stretch = (t - first) * few / (p->tile_start[q + 1] - first);
-                exec[t] = stretch ? scatter_draw(seed, SCATTER_RANK, q + stretch * UINT64_C(1000000007), p->ranks) : home[q];
+                exec[t] =
+                    stretch ? scatter_draw(seed, SCATTER_RANK, q + stretch * UINT64_C(1000000007), p->ranks) : home[q];
                 break;
             }
             default: exec[t] = scatter_draw(seed, SCATTER_RANK, (t + UINT64_C(1)) << 32, p->ranks);
@@ -114,7 +116,8 @@ static inline fcp_code scatter_exec(planning *x, const uint32_t *home, uint32_t 
     return FCP_OK;
 }
 
-/* A tree drawn at random: ranks that need the block in any order, each from whoever has it, some by way of another rank. */
+/* A tree drawn at random: ranks that need the block in any order, each from whoever has it, some by way of another
+ * rank. */
 static inline uint32_t scatter_route(const planning *x, const need *n, leg *legs) {
     const uint64_t seed = scatter_of(x)->seed + 2 * (uint64_t)n->block + (n->cls == FCP_Q);
     const uint32_t ranks = x->problem->ranks;
@@ -126,7 +129,8 @@ static inline uint32_t scatter_route(const planning *x, const need *n, leg *legs
     }
     for (uint32_t i = 0; i < n->count; i++) {
         uint32_t from = scatter_draw(seed, SCATTER_FROM, i, count + 1), src = from ? legs[from - 1].dst : n->home;
-        uint32_t relays = scatter_draw(seed, SCATTER_RELAY, i, 4) ? 0 : 1 + scatter_draw(seed, SCATTER_RELAY, i + 4096, 2);
+        uint32_t relays =
+            scatter_draw(seed, SCATTER_RELAY, i, 4) ? 0 : 1 + scatter_draw(seed, SCATTER_RELAY, i + 4096, 2);
         while (relays--) {
             uint32_t r = scatter_draw(seed, SCATTER_RELAY, i + 8192 * (relays + 1), ranks);
             bool used = r == n->home;

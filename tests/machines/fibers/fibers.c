@@ -95,7 +95,8 @@ static const mc_env *env_of(const fk_env *env) {
     for (uint64_t i = 0; i < plan->arrays_count; i++) {
         const fcp_array *a = &plan->arrays[i];
         const float *real = (const float *)(uintptr_t)env->arrays[i];
-        for (uint64_t j = 0; m->reals[i] && j < fcp_array_bytes(a) / sizeof(double); j++) m->reals[i][j] = (double)real[j];
+        for (uint64_t j = 0; m->reals[i] && j < fcp_array_bytes(a) / sizeof(double); j++)
+            m->reals[i][j] = (double)real[j];
         uint64_t first = a->kind == FCP_TABLE ? 0 : a->kind == FCP_FIELD_KEYS ? s->key_first : s->query_first;
         m->arrays[i] = (mc_array){.data = m->reals[i] ? (const char *)m->reals[i]
                                                       : (const char *)(uintptr_t)env->arrays[i] + first * a->width,
@@ -201,7 +202,8 @@ static fcp_code fibers_unordered_open(const fcp_plan *plan, uint32_t workers, fc
 static fcp_code fibers_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
     return open_device(&fibers_sm90_backend, plan, workers, out_device, err);
 }
-static fcp_code fibers_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+static fcp_code fibers_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out_device,
+                                           fcp_error *err) {
     return open_device(&fibers_unordered_sm90_backend, plan, workers, out_device, err);
 }
 
@@ -216,7 +218,9 @@ static fcp_code fibers_allocate(fcp_device *device, size_t bytes, void **out_mem
     return code;
 }
 static void fibers_release(fcp_device *device, void *memory) { fcp_backend_host.release(host_of(device), memory); }
-static fcp_code fibers_enter(fcp_device *device, fcp_error *err) { return fcp_backend_host.enter(host_of(device), err); }
+static fcp_code fibers_enter(fcp_device *device, fcp_error *err) {
+    return fcp_backend_host.enter(host_of(device), err);
+}
 static void fibers_leave(fcp_device *device) { fcp_backend_host.leave(host_of(device)); }
 static void fibers_copy(fcp_device *device, void *dst, const void *src, size_t bytes) {
     fcp_backend_host.copy(host_of(device), dst, src, bytes);
@@ -270,8 +274,8 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
 }
 
 /* Adds a part of the arena to the ranges of a launch. `handed`: several blocks may write it in turn. */
-static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *w, uint64_t arena, const char *name, uint64_t begin,
-                          uint64_t end, bool handed) {
+static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *w, uint64_t arena, const char *name,
+                          uint64_t begin, uint64_t end, bool handed) {
     if (begin < end)
         ranges[count++] = (machine_range){name, begin, end, true, w->owners + (begin - arena) / 4, handed};
     return count;
@@ -316,12 +320,15 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     bool shared = false;
     for (uint32_t i = 0; ordered && i < launch->item_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
     uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
-    ranges[range_count++] = (machine_range){"the sinks", launch->sinks, launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL};
-    ranges[range_count++] = (machine_range){"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL};
+    ranges[range_count++] = (machine_range){"the sinks", launch->sinks,
+                                            launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL};
+    ranges[range_count++] =
+        (machine_range){"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     fk_launch_maps maps;
-    if (kernel->maps && !make_maps(a, launch, &maps)) return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
+    if (kernel->maps && !make_maps(a, launch, &maps))
+        return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
     machine_launch run = {.kernel = kernel->run,
                           .parameters = kernel->maps ? (const void *)&maps : launch,
                           .blocks = (uint32_t)blocks,
@@ -357,7 +364,8 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
     const fibers_kernels *k = f->kernels;
-    const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered, *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
+    const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
+                        *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
     return run_kernel(f, w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
                       (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
 }
@@ -391,7 +399,10 @@ static fcp_code attend_here(fcp_device *device, uint32_t worker, const fcp_arena
     bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
     const fibers_kernel *rows = !forward ? &f->kernels->dq : sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward, *keys = &f->kernels->dkv;
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
-        return attend_joint(f, w, a, &launch, first, count, device->backend != &fibers_unordered_backend && device->backend != &fibers_unordered_sm90_backend, err);
+        return attend_joint(f, w, a, &launch, first, count,
+                            device->backend != &fibers_unordered_backend &&
+                                device->backend != &fibers_unordered_sm90_backend,
+                            err);
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
     if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, FCP_KEYS_ALONE, err);
     if (code != FCP_OK) return code;

@@ -63,8 +63,10 @@ const fibers_kernels FK_TABLE = {
     .forward_sm90 = {FIBERS_RUN_FORWARD, FK_FORWARD_SM90_THREADS, FK_FORWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
 #endif
 #if FK_HAS_BACKWARD_SM90(FK_HEAD_DIM)
-    .ordered_sm90 = {FIBERS_RUN_ORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
-    .unordered_sm90 = {FIBERS_RUN_UNORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1, .maps = true},
+    .ordered_sm90 = {FIBERS_RUN_ORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1,
+                     .maps = true},
+    .unordered_sm90 = {FIBERS_RUN_UNORDERED, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(FK_HEAD_DIM), 1,
+                       .maps = true},
 #endif
     .begin_lse = {run_begin_lse, FK_SUPPORT_THREADS, 0, 1},
     .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},

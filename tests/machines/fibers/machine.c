@@ -45,7 +45,9 @@ enum {
     STACK = 64 << 10,
     GUARD = 4096,
     POISONED = 12 << 10,          /* of a stack, at its near end: kernels use 5 KiB */
-    COLOURS = 32, COLOUR = 128 /* stacks begin at different bytes of a page, or those of a warp would share a few lines of the cache */
+    COLOURS = 32,
+    COLOUR =
+        128 /* stacks begin at different bytes of a page, or those of a warp would share a few lines of the cache */
 };
 
 _Thread_local thread *machine_self;
@@ -228,8 +230,9 @@ static bool some_copies(machine *m) {
 
 /* Nobody can go on: reports a thread of t's block, if possible one that waits for few others. */
 static _Noreturn void fail_stuck(thread *t) {
-    static const uint8_t worth[ENDED + 1] = {[MEETS_BLOCK] = 1,  [MEETS_SOME] = 2,  [MEETS_PRODUCTS] = 3, [MEETS_REGISTERS] = 4,
-                                             [MEETS_BARRIER] = 5, [MEETS_VALUE] = 6, [MEETS_WARP] = 7};
+    static const uint8_t worth[ENDED + 1] = {
+        [MEETS_BLOCK] = 1,   [MEETS_SOME] = 2,  [MEETS_PRODUCTS] = 3, [MEETS_REGISTERS] = 4,
+        [MEETS_BARRIER] = 5, [MEETS_VALUE] = 6, [MEETS_WARP] = 7};
     const block *b = t->block;
     uint32_t waits[ENDED + 1] = {0};
     const thread *example = t, *missed = NULL;
@@ -248,12 +251,14 @@ static _Noreturn void fail_stuck(thread *t) {
     }
     uint32_t missing = machine_warps_missing(b);
     if (missing)
-        fail_at(t, example, "divergence: %u warps of a warpgroup do not come to change its registers with the others", missing);
-    fail_at(t, example,
-            "deadlock: of %u threads %u have ended, %u wait for their warp, %u for their block, %u for a value, %u for a "
-            "barrier, %u for a named barrier, %u for products, %u for registers",
-            t->machine->launch->threads, waits[ENDED], waits[MEETS_WARP], waits[MEETS_BLOCK], waits[MEETS_VALUE],
-            waits[MEETS_BARRIER], waits[MEETS_SOME], waits[MEETS_PRODUCTS], waits[MEETS_REGISTERS]);
+        fail_at(t, example, "divergence: %u warps of a warpgroup do not come to change its registers with the others",
+                missing);
+    fail_at(
+        t, example,
+        "deadlock: of %u threads %u have ended, %u wait for their warp, %u for their block, %u for a value, %u for a "
+        "barrier, %u for a named barrier, %u for products, %u for registers",
+        t->machine->launch->threads, waits[ENDED], waits[MEETS_WARP], waits[MEETS_BLOCK], waits[MEETS_VALUE],
+        waits[MEETS_BARRIER], waits[MEETS_SOME], waits[MEETS_PRODUCTS], waits[MEETS_REGISTERS]);
 }
 
 void machine_pause(thread *t) {

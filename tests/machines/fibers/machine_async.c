@@ -60,9 +60,11 @@ static barrier *find(thread *t, uint32_t address) {
     if (!number) machine_fail(t, "barrier: there is none open at shared byte %u", byte);
     barrier *x = &b->barriers[number - 1];
     if (!x->fenced || !machine_knows(t, x->opener, x->fenced))
-        machine_fail(t, "barrier: the one at shared byte %u is used, and thread %u, which opened it, has not fenced that and "
-                        "met this thread since",
-                     byte, x->opener);
+        machine_fail(
+            t,
+            "barrier: the one at shared byte %u is used, and thread %u, which opened it, has not fenced that and "
+            "met this thread since",
+            byte, x->opener);
     return x;
 }
 
@@ -70,8 +72,9 @@ static barrier *find(thread *t, uint32_t address) {
 static void settle(const thread *where, block *b, barrier *x) {
     if (x->pending) return;
     if (x->bytes < 0)
-        machine_wrong(where, "barrier: for a phase of the one at shared byte %u, %lld bytes more came than were expected", x->at,
-                      (long long)-x->bytes);
+        machine_wrong(where,
+                      "barrier: for a phase of the one at shared byte %u, %lld bytes more came than were expected",
+                      x->at, (long long)-x->bytes);
     if (x->bytes) return;
     x->arriving.sum->time[OF_BARRIER + (x - b->barriers)] = ++x->phases;
     machine_gathered(b->threads, &x->arriving, &x->ended);
@@ -84,7 +87,8 @@ static void arrive(uint32_t address, uint32_t bytes) {
     if (!x->pending)
         machine_fail(t, "barrier: more than %u arrive in a phase of the one at shared byte %u", x->count, x->at);
     if (x->bytes + (int64_t)bytes > MOST_BYTES)
-        machine_fail(t, "barrier: the one at shared byte %u expects %lld bytes", x->at, (long long)(x->bytes + (int64_t)bytes));
+        machine_fail(t, "barrier: the one at shared byte %u expects %lld bytes", x->at,
+                     (long long)(x->bytes + (int64_t)bytes));
     x->bytes += bytes;
     machine_release(t, &x->arriving);
     x->pending--;
@@ -128,13 +132,15 @@ static void named_warp(thread *t, uint32_t id, uint32_t threads, bool waits) {
     named *x = &b->named[id];
     for (uint32_t i = 0; i < WARP; i++)
         if (lanes[i].operands->in[0] != id || lanes[i].operands->in[1] != threads)
-            machine_fail(t, "divergence: lanes of a warp name barrier %u of %u threads, and barrier %u of %u", id, threads,
-                         lanes[i].operands->in[0], lanes[i].operands->in[1]);
+            machine_fail(t, "divergence: lanes of a warp name barrier %u of %u threads, and barrier %u of %u", id,
+                         threads, lanes[i].operands->in[0], lanes[i].operands->in[1]);
     if (!x->arrived) x->threads = threads, x->came = 0;
     if (x->threads != threads)
-        machine_fail(t, "named barrier: number %u is of %u threads here, and of %u where others are", id, threads, x->threads);
+        machine_fail(t, "named barrier: number %u is of %u threads here, and of %u where others are", id, threads,
+                     x->threads);
     if (x->came >> t->index / WARP & 1)
-        machine_fail(t, "named barrier: a warp %s again at number %u before all have come", waits ? "waits" : "arrives", id);
+        machine_fail(t, "named barrier: a warp %s again at number %u before all have come", waits ? "waits" : "arrives",
+                     id);
     x->came |= 1u << t->index / WARP;
     for (uint32_t i = 0; i < WARP; i++) machine_release(&lanes[i], &x->arriving);
     b->warps[t->index / WARP].named_seen = x->generation;
@@ -187,7 +193,8 @@ bool machine_map_encode(fk_map *out, const machine_map *map) {
     for (int i = 0; i < 3; i++)
         good = good && map->dims[i] && map->dims[i] <= UINT64_C(1) << 32 && map->box[i] && map->box[i] <= 256;
     for (int i = 0; i < 2; i++) good = good && map->strides[i] % 16 == 0 && map->strides[i] < most;
-    good = good && map->strides[0] && map->strides[1] % map->strides[0] == 0 && map->box[0] * map->element % 16 == 0 && (!map->swizzle || map->box[0] * map->element <= ROW);
+    good = good && map->strides[0] && map->strides[1] % map->strides[0] == 0 && map->box[0] * map->element % 16 == 0 &&
+           (!map->swizzle || map->box[0] * map->element <= ROW);
     if (!good) return false;
     memset(out, 0, sizeof *out);
     out->words[MARK] = map_mark;
@@ -201,7 +208,8 @@ bool machine_map_encode(fk_map *out, const machine_map *map) {
 
 static machine_map decode(thread *t, const fk_map *map) {
     if ((uintptr_t)map % 64) machine_fail(t, "map: at %#llx, no multiple of 64", (unsigned long long)(uintptr_t)map);
-    if (map->words[MARK] != map_mark || map->words[SUM] != sum_of(map)) machine_fail(t, "map: a tensor copy by what is none");
+    if (map->words[MARK] != map_mark || map->words[SUM] != sum_of(map))
+        machine_fail(t, "map: a tensor copy by what is none");
     const fk_u64 *w = map->words;
     machine_map x = {w[BASE], {w[DIM], w[DIM + 1], w[DIM + 2]}, {w[STRIDE], w[STRIDE + 1]},
                      {(uint32_t)w[BOX], (uint32_t)w[BOX + 1], (uint32_t)w[BOX + 2]}, (uint32_t)(w[SHAPE] >> 32),
@@ -253,7 +261,8 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     if (b->box_count == BOXES) machine_fail(t, "more than %d tensor copies under way", BOXES);
     uint8_t *data = machine_shared(t, to, FK_BOX_BYTES, ROW);
     if (from.swizzle && to % 1024)
-        machine_fail(t, "swizzle mismatch: a tensor copy to shared byte %u, and the pattern begins at multiples of 1024",
+        machine_fail(t,
+                     "swizzle mismatch: a tensor copy to shared byte %u, and the pattern begins at multiples of 1024",
                      byte_of(to));
     if (counts->bytes - FK_BOX_BYTES < -MOST_BYTES)
         machine_fail(t, "barrier: too many bytes come for the one at shared byte %u", counts->at);
@@ -295,9 +304,11 @@ void machine_close_async(thread *t) {
     for (uint32_t i = 0; i < b->barrier_count; i++) {
         const barrier *x = &b->barriers[i];
         if (x->pending != x->count || x->bytes)
-            machine_fail(t, "barrier: the block ends, and in a phase of the one at shared byte %u %u of %u have arrived and "
-                            "%lld bytes are missing",
-                         x->at, x->count - x->pending, x->count, (long long)x->bytes);
+            machine_fail(
+                t,
+                "barrier: the block ends, and in a phase of the one at shared byte %u %u of %u have arrived and "
+                "%lld bytes are missing",
+                x->at, x->count - x->pending, x->count, (long long)x->bytes);
     }
     for (uint32_t i = 0; i < NAMED; i++)
         if (b->named[i].arrived)

@@ -153,8 +153,9 @@ void machine_writes(thread *t, uint32_t address, uint32_t bytes, bool async) {
             uint32_t word = byte / 4 % 4, writer = x->writer[word], time = x->write_time[word];
             check_writer(t, x, byte, word, true);
             if (async && time && writer < MACHINE_THREADS && !machine_knows(t, OF_FENCE + writer, time))
-                machine_fail(t, "missing proxy fence: a tensor copy writes shared byte %u, which thread %u wrote and did "
-                                "not fence",
+                machine_fail(t,
+                             "missing proxy fence: a tensor copy writes shared byte %u, which thread %u wrote and did "
+                             "not fence",
                              byte, writer);
             check_readers(t, x, byte, word);
             if (x->read_time[word] && x->reader[word] == MANY) free_times(b, x->read_time[word]);
@@ -198,7 +199,8 @@ void *machine_global(thread *t, uint64_t address, uint32_t bytes, uint32_t align
                      (unsigned long long)address, verb, (long long)(address - first->begin), first->name);
     }
     if (write && !r->writable)
-        machine_fail(t, "out of bounds: %s is written, at byte %llu", r->name, (unsigned long long)(address - r->begin));
+        machine_fail(t, "out of bounds: %s is written, at byte %llu", r->name,
+                     (unsigned long long)(address - r->begin));
     if (!r->owners) return (void *)(uintptr_t)address;
     const uint32_t WRITTEN = 1u << 30, ADDED = 1u << 31, others = (1u << 30) - 1;
     uint32_t self = t->block->number + 1;

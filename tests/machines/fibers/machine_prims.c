@@ -57,7 +57,8 @@ __attribute__((always_inline)) static inline void multiply(float (*number)(uint1
         const operands *x = lanes[i].operands;
         uint32_t g = i / 4, t = i % 4 * 2;
         for (uint32_t e = 0; e < 2; e++) {
-            for (uint32_t r = 0; r < 4; r++) a[g + r % 2 * 8][t + r / 2 * 8 + e] = number((uint16_t)(x->in[r] >> 16 * e));
+            for (uint32_t r = 0; r < 4; r++)
+                a[g + r % 2 * 8][t + r / 2 * 8 + e] = number((uint16_t)(x->in[r] >> 16 * e));
             for (uint32_t r = 0; r < 2; r++) b[t + r * 8 + e][g] = number((uint16_t)(x->in[4 + r] >> 16 * e));
             c[g][t + e] = x->c[e];
             c[g + 8][t + e] = x->c[2 + e];
@@ -128,8 +129,8 @@ __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
             operands *x = lanes[i].operands;
             x->out[0] = lanes->operands->in[0];
             if (x->in[0] != x->out[0])
-                machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0", x->in[0],
-                             x->out[0]);
+                machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0",
+                             x->in[0], x->out[0]);
         }
     else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
     else multiply(fcp_fp16_float, lanes);

@@ -37,8 +37,10 @@ static operand decode(thread *t, uint64_t d, bool by_columns) {
     static const uint8_t wide[4] = {1, 8, 4, 2};
     operand x = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 16 & 0x3fff) << 4, (uint32_t)(d >> 32 & 0x3fff) << 4,
                  wide[d >> 62], (uint32_t)(d >> 62), by_columns};
-    if (d & UINT64_C(0x3ff1c000c000c000)) machine_fail(t, "descriptor: %#llx has bits that mean nothing", (unsigned long long)d);
-    if (d >> 49 & 7) machine_fail(t, "descriptor: a base offset of %u: patterns begin at their size here", (uint32_t)(d >> 49 & 7));
+    if (d & UINT64_C(0x3ff1c000c000c000))
+        machine_fail(t, "descriptor: %#llx has bits that mean nothing", (unsigned long long)d);
+    if (d >> 49 & 7)
+        machine_fail(t, "descriptor: a base offset of %u: patterns begin at their size here", (uint32_t)(d >> 49 & 7));
     uint32_t pattern = x.wide * 128;
     if (x.swizzle && (x.start % pattern / 128 || (by_columns && x.start % 128)))
         machine_fail(t, "descriptor: an operand begins inside a pattern of %u bytes, at shared byte %lld", pattern,
@@ -60,15 +62,17 @@ static uint32_t address_of(const operand *x, uint32_t r, uint32_t c) {
 static void check_read(thread *t, const product *p, uint32_t address, uint32_t swizzle) {
     block *b = t->block;
     if (address < MACHINE_SHARED_BASE || address - MACHINE_SHARED_BASE + 16 > t->machine->launch->shared)
-        machine_fail(t, "out of bounds: a product reads shared byte %lld of %u", (long long)address - MACHINE_SHARED_BASE,
-                     t->machine->launch->shared);
+        machine_fail(t, "out of bounds: a product reads shared byte %lld of %u",
+                     (long long)address - MACHINE_SHARED_BASE, t->machine->launch->shared);
     uint32_t byte = address - MACHINE_SHARED_BASE, agent = WARPS + t->index / GROUP;
     chunk *x = &b->chunks[byte / 16];
-    if (x->copying) machine_fail(t, "unfinished copy: a product reads shared byte %u before the copy to it is there", byte);
-    if (x->barrier[0] || x->barrier[1]) machine_fail(t, "barrier: a product reads shared byte %u, which is of one", byte);
+    if (x->copying)
+        machine_fail(t, "unfinished copy: a product reads shared byte %u before the copy to it is there", byte);
+    if (x->barrier[0] || x->barrier[1])
+        machine_fail(t, "barrier: a product reads shared byte %u, which is of one", byte);
     if (x->swizzle && x->swizzle != 1 + (swizzle == 1 ? MACHINE_SWIZZLE_128 : swizzle ? 255 : 0))
-        machine_fail(t, "swizzle mismatch: a product reads shared byte %u by swizzle %u, and a tensor copy %s", byte, swizzle,
-                     x->swizzle == 1 ? "placed it without" : "placed it by that of 128 bytes");
+        machine_fail(t, "swizzle mismatch: a product reads shared byte %u by swizzle %u, and a tensor copy %s", byte,
+                     swizzle, x->swizzle == 1 ? "placed it without" : "placed it by that of 128 bytes");
     for (uint32_t word = 0; word < (x->split ? 4 : 1); word++) {
         uint32_t writer = x->writer[word], time = x->write_time[word];
         bool thread_wrote = writer < MACHINE_THREADS && time;
@@ -76,12 +80,14 @@ static void check_read(thread *t, const product *p, uint32_t address, uint32_t s
             const known *order = p->orders[i].order;
             bool self = p->orders[i].lane == writer % GROUP && writer / GROUP == t->index / GROUP && thread_wrote;
             if (!self && order->time[writer] < time)
-                machine_fail(t, "race: a product reads shared byte %u, and nothing orders that behind %s %u, which wrote it",
-                             byte + word * 4, thread_wrote ? "thread" : "a copy for barrier number",
-                             thread_wrote ? writer : writer - OF_BARRIER);
+                machine_fail(
+                    t, "race: a product reads shared byte %u, and nothing orders that behind %s %u, which wrote it",
+                    byte + word * 4, thread_wrote ? "thread" : "a copy for barrier number",
+                    thread_wrote ? writer : writer - OF_BARRIER);
             if (thread_wrote && order->time[OF_FENCE + writer] < time && !(self && p->orders[i].fenced >= time))
-                machine_fail(t, "missing proxy fence: a product reads shared byte %u, which thread %u wrote and did not fence",
-                             byte + word * 4, writer);
+                machine_fail(
+                    t, "missing proxy fence: a product reads shared byte %u, which thread %u wrote and did not fence",
+                    byte + word * 4, writer);
         }
     }
     t->block->agent_times[byte / 16][agent] = p->number + 1;
@@ -116,7 +122,8 @@ static void take_operand(const block *b, const product *p, uint64_t d, bool by_c
             uint16_t numbers[NUMBERS];
             memcpy(numbers, b->shared + (address_of(&x, r, c) - MACHINE_SHARED_BASE), 16);
             for (uint32_t i = 0; i < NUMBERS; i++)
-                *(by_columns ? &out->x[r][c * NUMBERS + i] : &out->x[c * NUMBERS + i][r]) = number_of(p->bf16, numbers[i]);
+                *(by_columns ? &out->x[r][c * NUMBERS + i] : &out->x[c * NUMBERS + i][r]) =
+                    number_of(p->bf16, numbers[i]);
         }
 }
 static void take_registers(const product *p, matrix *out) {
@@ -128,8 +135,8 @@ static void take_registers(const product *p, matrix *out) {
     }
 }
 
-FCP_CLONES static void multiply(float (*restrict sums)[MOST_COLUMNS], const matrix *restrict a, const matrix *restrict b,
-                                uint32_t columns) {
+FCP_CLONES static void multiply(float (*restrict sums)[MOST_COLUMNS], const matrix *restrict a,
+                                const matrix *restrict b, uint32_t columns) {
     for (uint32_t i = 0; i < ROWS; i++)
         for (uint32_t j = 0; j < columns; j += 32) {
             row8 s[4];
@@ -192,10 +199,12 @@ static void enter_tile(thread *t, group *g, product *p, float *c) {
     }
     if (x->here[lane] && x->at[lane] != c) machine_fail(t, "divergence: lanes of a warpgroup have other accumulators");
     if (x->here[lane] && !p->add && (int32_t)(x->last[lane] - t->products_known) < 0)
-        machine_fail(t, "accumulators: %u columns of sums have been waited for, have not settled, and are lost", p->columns);
+        machine_fail(t, "accumulators: %u columns of sums have been waited for, have not settled, and are lost",
+                     p->columns);
     x->last[lane] = p->number;
     if (x->here[lane]) return;
-    if (!t->begun) machine_fail(t, "missing begin: accumulators are given to a product, and no fk_products_begin stands before");
+    if (!t->begun)
+        machine_fail(t, "missing begin: accumulators are given to a product, and no fk_products_begin stands before");
     x->here[lane] = true;
     x->at[lane] = c;
     x->lanes++;
@@ -210,7 +219,8 @@ static void leave_tile(thread *t, tile *x) {
     float *c = x->at[lane];
     for (uint32_t i = 0; i < x->columns / 2; i++) {
         if (memcmp(&c[i], &poison, sizeof poison))
-            machine_fail(t, "accumulators: number %u was written while a product of %u columns was under way", i, x->columns);
+            machine_fail(t, "accumulators: number %u was written while a product of %u columns was under way", i,
+                         x->columns);
         c[i] = *place_in(x, lane, i);
     }
     x->here[lane] = false;
@@ -254,17 +264,19 @@ static void ask(product_kind kind, uint32_t columns, bool bf16, float *c, const 
                        .bf16 = bf16, .a = a, .b = b, .at = t->at, .left = GROUP};
         p->tile = tile_for(t, g, c, columns);
     }
-    if (p->kind != kind || p->columns != columns || p->bf16 != bf16 || p->at.line != t->at.line || p->at.file != t->at.file)
+    if (p->kind != kind || p->columns != columns || p->bf16 != bf16 || p->at.line != t->at.line ||
+        p->at.file != t->at.file)
         machine_fail(t, "divergence: other lanes of the warpgroup ask for another product, at line %d", p->at.line);
     if (p->a != a || p->b != b || p->add != (add != 0))
         machine_fail(t, "divergence: other lanes of the warpgroup ask for this product of other operands");
     if (p->commit != t->commits)
-        machine_fail(t, "divergence: other lanes of the warpgroup have ended %u groups of products, this one %u", p->commit,
-                     t->commits);
+        machine_fail(t, "divergence: other lanes of the warpgroup have ended %u groups of products, this one %u",
+                     p->commit, t->commits);
     enter_tile(t, g, p, c);
     if (registers) {
         if (!t->begun || t->packed)
-            machine_fail(t, "missing begin: registers were written since the last fk_products_begin, and a product reads some");
+            machine_fail(
+                t, "missing begin: registers were written since the last fk_products_begin, and a product reads some");
         p->a_at[lane] = registers;
         memcpy(p->a_values[lane], registers, sizeof p->a_values[lane]);
     }
@@ -416,7 +428,8 @@ void machine_open_products(block *b) {
     for (uint32_t i = 0; i < GROUPS && b->groups; i++) {
         group *g = &b->groups[i];
         g->complete = g->done = 0;
-        for (uint32_t j = 0; j < PRODUCTS; j++) g->products[j].issued = g->products[j].left = g->products[j].order_count = 0;
+        for (uint32_t j = 0; j < PRODUCTS; j++)
+            g->products[j].issued = g->products[j].left = g->products[j].order_count = 0;
         for (uint32_t j = 0; j < TILES; j++) {
             g->tiles[j].lanes = 0;
             memset(g->tiles[j].here, 0, sizeof g->tiles[j].here);

@@ -14,7 +14,8 @@
 
 /* Compiles a drawn program, or the file at `path` if p is NULL. NULL: it has no plan; *out_picture has the
  * diagnostics in any case. */
-static inline fcp_plan *make_plan(const char *path, const random_program *p, const fcpc_options *options, char **out_picture) {
+static inline fcp_plan *make_plan(const char *path, const random_program *p, const fcpc_options *options,
+                                  char **out_picture) {
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
@@ -34,9 +35,9 @@ static inline unsigned draws_of(unsigned all) {
     return sanitizer && *sanitizer ? all / 6 : amount(all / 3, all);
 }
 
-/* Whether there are kernels for a drawn program, and it is small enough to run: a piece of a sequence costs as much as 128
- * tokens, for each head and rank. And not too small: the judge's measure is the worst row of a naive computation, which few
- * rows say little of. */
+/* Whether there are kernels for a drawn program, and it is small enough to run: a piece of a sequence costs as much as
+ * 128 tokens, for each head and rank. And not too small: the judge's measure is the worst row of a naive computation,
+ * which few rows say little of. */
 static inline bool is_small(const random_program *p) {
     uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16) * (p->strategy ? 2 : 1);
     return cost <= 64 && p->tokens * p->heads >= 64 && fibers_kernels_find(p->head_dim, (fcp_dtype)p->dtype, false);
@@ -44,7 +45,8 @@ static inline bool is_small(const random_program *p) {
 
 /* Of `draws` programs those that are small enough, on each of `count` backends in turn; with `define`, as that
  * changes them. */
-static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count, const char **define) {
+static inline void random_programs(unsigned draws, const fcp_backend *const *backends, unsigned count,
+                                   const char **define) {
     fcpc_options options = {.size = sizeof(fcpc_options), .defines = define, .define_count = define ? 2 : 0};
     unsigned run = 0, refused = 0;
     random_program *p = calloc(1, sizeof *p);

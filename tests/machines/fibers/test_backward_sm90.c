@@ -6,8 +6,9 @@
 static void judge_hand(hand *h, const fcp_backend *backend, const char *mask) {
     char what[120];
     cr_assert_not_null(h);
-    snprintf(what, sizeof what, "mask %s, %u ranks, %u / %u heads of %u, %s, %s", mask, h->problem.ranks, h->problem.heads,
-             h->problem.kv_heads, h->problem.head_dim, fcp_dtype_name((fcp_dtype)h->problem.dtype), backend->name);
+    snprintf(what, sizeof what, "mask %s, %u ranks, %u / %u heads of %u, %s, %s", mask, h->problem.ranks,
+             h->problem.heads, h->problem.kv_heads, h->problem.head_dim, fcp_dtype_name((fcp_dtype)h->problem.dtype),
+             backend->name);
     judge_plan(&h->plan, backend, 5, true, what);
     hand_free(h);
 }
@@ -47,11 +48,14 @@ Test(backward_sm90, random_programs) {
         for (int i = 0; i < 8; i++) roll(&d, 2);
         draw_program(p, &d, 12000);
         const char *const defines[] = {seed % 2 ? "model.head_dim=64" : "model.head_dim=128",
-                                       seed / 2 % 2 ? "model.dtype=bf16" : "model.dtype=fp16", "plan.passes=forward,backward"};
+                                       seed / 2 % 2 ? "model.dtype=bf16" : "model.dtype=fp16",
+                                       "plan.passes=forward,backward"};
         uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (seed % 2 ? 2 : 4);
         if (cost > 32 || p->tokens * p->heads < 64) continue;
         char *picture;
-        fcpc_options options = {.size = sizeof(fcpc_options), .defines = (const char **)(uintptr_t)defines, .define_count = 3};
+        fcpc_options options = {.size = sizeof(fcpc_options),
+                                .defines = (const char **)(uintptr_t)defines,
+                                .define_count = 3};
         fcp_plan *plan = make_plan(NULL, p, &options, &picture);
         const fcp_problem *problem = plan ? plan->problem : NULL;
         bool has = problem && fibers_kernels_find(problem->head_dim, (fcp_dtype)problem->dtype, plan->score_count != 0);

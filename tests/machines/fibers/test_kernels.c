@@ -49,18 +49,21 @@ Test(kernels, unordered) {
     hand *h = hand_make(1, 2, 1, 16, FCP_FP16, 2048, "full", longer, 1);
     cr_assert_not_null(h);
     fcp_plan_shape(&h->plan, &shape);
-    cr_assert(fcp_session_create_on(&h->plan, &fibers_unordered_backend, &options, &session, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_session_create_on(&h->plan, &fibers_unordered_backend, &options, &session, &err) == FCP_OK, "%s",
+              err.message);
     for (int i = 0; i < 2; i++) {
         cr_assert(fcp_packed_alloc(&shape, ALL, &packed[i], &err) == FCP_OK, "%s", err.message);
         fcp_packed_draw(&shape, ALL, 5, &packed[i]);
         for (int pass = 0; pass < FCP_PASSES; pass++)
-            cr_assert(fcp_session_run_packed(session, &h->plan, (fcp_pass)pass, &packed[i], NULL, &err) == FCP_OK, "%s", err.message);
+            cr_assert(fcp_session_run_packed(session, &h->plan, (fcp_pass)pass, &packed[i], NULL, &err) == FCP_OK, "%s",
+                      err.message);
     }
     for (int t = 0; t < FCP_TENSORS; t++) {
         uint64_t dims[3];
         fcp_tensor_shape(&shape, (fcp_tensor)t, dims);
         bool same = !memcmp(packed[0].t[t], packed[1].t[t], dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t));
-        cr_assert(same == (t != FCP_TENSOR_DQ), "two runs %s in %s", same ? "agree" : "differ", fcp_tensor_name((fcp_tensor)t));
+        cr_assert(same == (t != FCP_TENSOR_DQ), "two runs %s in %s", same ? "agree" : "differ",
+                  fcp_tensor_name((fcp_tensor)t));
     }
     for (int i = 0; i < 2; i++) fcp_packed_free(&packed[i]);
     fcp_session_free(session);

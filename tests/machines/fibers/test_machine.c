@@ -35,8 +35,8 @@ static bool run(void (*kernel)(const void *), const void *parameters, uint32_t b
 }
 
 /* The kernel fails in the way that begins with `what`, at this file, whatever the seed. */
-static void must_fail(void (*kernel)(const void *), const void *parameters, uint32_t blocks, const machine_range *ranges,
-                      uint32_t range_count, const char *what) {
+static void must_fail(void (*kernel)(const void *), const void *parameters, uint32_t blocks,
+                      const machine_range *ranges, uint32_t range_count, const char *what) {
     for (uint64_t seed = 0; seed < 8; seed++) {
         cr_assert(!run(kernel, parameters, blocks, 64, ranges, range_count, seed), "%s was not seen", what);
         cr_assert(strncmp(text, what, strlen(what)) == 0 && strstr(text, "test_machine.c:"), "%s: %s", what, text);
@@ -208,7 +208,8 @@ Test(machine, additions) {
             double whole = 2 * odd, small = 1 + 2 * odd;
             for (int t = odd; t < 64; t += 2) whole += 70.0 * (1 << t % 8), small += 70 * 1e-3 * (1 + t);
             cr_assert((double)data[2 * odd] == whole, "%g, not %g", (double)data[2 * odd], whole);
-            cr_assert(fabs((double)data[2 * odd + 1] - small) < 1e-2 * small, "%g, not %g", (double)data[2 * odd + 1], small);
+            cr_assert(fabs((double)data[2 * odd + 1] - small) < 1e-2 * small, "%g, not %g", (double)data[2 * odd + 1],
+                      small);
         }
         if (seed == 0) memcpy(first, data, sizeof data);
         differ += memcmp(first, data, sizeof data) != 0;
@@ -217,7 +218,8 @@ Test(machine, additions) {
     for (int i = 0; i < 2; i++) { /* the words are also used otherwise, whoever comes first */
         memset(owners, 0, sizeof owners);
         cr_assert(!run(i ? adds_and_writes : adds_and_reads, &n, 3, 64, &range, 1, 1));
-        cr_assert(strncmp(text, "owner: data, byte", 17) == 0 && strstr(text, i ? "block 0 wrote it" : "it"), "%s", text);
+        cr_assert(strncmp(text, "owner: data, byte", 17) == 0 && strstr(text, i ? "block 0 wrote it" : "it"), "%s",
+                  text);
     }
     must_fail(adds_between, &n, 1, &range, 1, "out of bounds: global address");
     range.writable = false;
@@ -250,7 +252,9 @@ Test(machine, additions_in_turn) {
             struct numbers n = {.a = (uintptr_t)data};
             machine_range range = {"data", n.a, n.a + sizeof data, true, NULL, false};
             cr_assert(run(meet ? adds_in_turn : adds_out_of_turn, &n, 3, 64, &range, 1, seed), "%s", text);
-            if (meet) cr_assert(data[0] == 0 && data[1] == 0 && data[2] == 3 && data[3] == 3, "%g, %g", (double)data[0], (double)data[1]);
+            if (meet)
+                cr_assert(data[0] == 0 && data[1] == 0 && data[2] == 3 && data[3] == 3, "%g, %g", (double)data[0],
+                          (double)data[1]);
             else wrong += data[0] != 0;
         }
     cr_assert(wrong, "nothing came out of turn");
@@ -276,7 +280,8 @@ Test(machine, handed_on) {
     _Alignas(16) float data[10];
     uint32_t owners[2];
     struct numbers n = {.a = (uintptr_t)data};
-    machine_range ranges[] = {{"data", n.a, n.a + 8, true, owners, true}, {"the rest", n.a + 8, n.a + sizeof data, true, NULL, false}};
+    machine_range ranges[] = {{"data", n.a, n.a + 8, true, owners, true},
+                              {"the rest", n.a + 8, n.a + sizeof data, true, NULL, false}};
     void (*const wrong[])(const void *) = {adds_without_turn, adds_in_another_turn};
     for (uint64_t seed = 0; seed < 32; seed++)
         for (int i = -1; i < 2; i++) {
@@ -284,7 +289,9 @@ Test(machine, handed_on) {
             memset(owners, 0, sizeof owners);
             bool good = run(i < 0 ? adds_in_turn : wrong[i], &n, 3, 64, ranges, 2, seed);
             cr_assert(good == (i < 0), "%s", text);
-            cr_assert(good || strncmp(text, "turn: data, byte 0, is added to, and nothing orders that behind block", 69) == 0, "%s", text);
+            cr_assert(good || strncmp(text, "turn: data, byte 0, is added to, and nothing orders that behind block",
+                                      69) == 0,
+                      "%s", text);
         }
 }
 

@@ -111,7 +111,8 @@ static void chain(const void *p) {
 
 Test(machine_order, threads) {
     judge(lanes_store, 1, (const char *[]){"race: shared byte"});
-    judge(chain, 2, (const char *[]){"race: shared byte", "race: shared byte 0 is written, and nothing orders that behind"});
+    judge(chain, 2,
+          (const char *[]){"race: shared byte", "race: shared byte 0 is written, and nothing orders that behind"});
 }
 
 /* --- tensor copies ------------------------------------------------------------------------------------------------ */
@@ -155,7 +156,8 @@ Test(machine_order, copies) {
         for (fk_u32 v = 0; v < 6; v++) {
             cr_assert(!run(copied_over, v, seed), "%s (variant %u) was not seen", names[v], v);
             cr_assert(strncmp(text, names[v], strlen(names[v])) == 0, "%s (variant %u): %s", names[v], v, text);
-            bool early = strncmp(text, "race: shared byte", 17) == 0 || strncmp(text, "unfinished copy: shared", 23) == 0;
+            bool early =
+                strncmp(text, "race: shared byte", 17) == 0 || strncmp(text, "unfinished copy: shared", 23) == 0;
             cr_assert(v != 2 || early, "%s", text);
         }
     }
@@ -169,7 +171,8 @@ static void outside(const void *p) {
     open_barriers(1, 1);
     if (thread == 0) {
         fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
-        fk_tensor_copy(fk_shared(), &x->map, from[x->variant][0], from[x->variant][1], from[x->variant][2], at_barrier(0));
+        fk_tensor_copy(fk_shared(), &x->map, from[x->variant][0], from[x->variant][1], from[x->variant][2],
+                       at_barrier(0));
     }
     fk_barrier_wait(at_barrier(0), 0);
     for (fk_u32 i = thread; i < 64 * 32; i += 256) {
@@ -225,9 +228,11 @@ static void registers(const void *p) {
 }
 
 Test(machine_order, ends_and_registers) {
-    judge(end_of_block, 2, (const char *[]){"named barrier: the block ends, and at number 5 32 of 64", "deadlock: of 256"});
-    judge(registers, 4, (const char *[]){"deadlock: of 256 threads", "registers: down to 256, and the warpgroup has 248",
-                                         "registers: 100 is no multiple", "divergence: 2 warps of a warpgroup do not come"});
+    judge(end_of_block, 2,
+          (const char *[]){"named barrier: the block ends, and at number 5 32 of 64", "deadlock: of 256"});
+    judge(registers, 4,
+          (const char *[]){"deadlock: of 256 threads", "registers: down to 256, and the warpgroup has 248",
+                           "registers: 100 is no multiple", "divergence: 2 warps of a warpgroup do not come"});
 }
 
 /* --- operands by every swizzle ------------------------------------------------------------------------------------ */
@@ -245,8 +250,8 @@ static fk_u32 canonical(fk_u32 swizzle, bool by_columns, fk_u32 line, fk_u32 k) 
 static fk_u64 descriptor(fk_u32 at, fk_u32 swizzle, bool by_columns) {
     fk_u64 next_bytes = !by_columns ? 256 : swizzle ? 2048 : 1024, next_rows = by_columns ? 8192 : 1024;
     bool other = by_columns && !swizzle; /* there the strides change places */
-    return (fk_u64)swizzle << 62 | (other ? next_bytes : next_rows) >> 4 << 32 | (other ? next_rows : next_bytes) >> 4 << 16 |
-           at >> 4;
+    return (fk_u64)swizzle << 62 | (other ? next_bytes : next_rows) >> 4 << 32 |
+           (other ? next_rows : next_bytes) >> 4 << 16 | at >> 4;
 }
 static float a_of(fk_u32 i, fk_u32 k) { return (float)((i * 5 + k * 3) % 13) - 6; }
 static float b_of(fk_u32 j, fk_u32 k) { return (float)((j * 7 + k) % 11) - 5; }

@@ -40,9 +40,10 @@ struct product_of {
 };
 #define PRODUCT_OF(n, type, is)                                                                                        \
     { n, is, fk_product_##n##_##type##_host, fk_product_turned_##n##_##type##_host, fk_product_registers_##n##_##type##_host }
-static const struct product_of products_of[] = {
-    PRODUCT_OF(32, bf16, true), PRODUCT_OF(64, bf16, true), PRODUCT_OF(128, bf16, true), PRODUCT_OF(256, bf16, true),
-    PRODUCT_OF(32, fp16, false), PRODUCT_OF(64, fp16, false), PRODUCT_OF(128, fp16, false), PRODUCT_OF(256, fp16, false)};
+static const struct product_of products_of[] = {PRODUCT_OF(32, bf16, true),   PRODUCT_OF(64, bf16, true),
+                                                PRODUCT_OF(128, bf16, true),  PRODUCT_OF(256, bf16, true),
+                                                PRODUCT_OF(32, fp16, false),  PRODUCT_OF(64, fp16, false),
+                                                PRODUCT_OF(128, fp16, false), PRODUCT_OF(256, fp16, false)};
 
 struct matrices {
     const struct product_of *of;
@@ -233,8 +234,8 @@ static void produce(const struct ring *r, flaw f) {
             } else if (thread == 0) {
                 fk_barrier_expect(full(stage), f == EXPECTS_LESS ? 4096 : f == EXPECTS_MORE ? 16384 : 8192);
                 if (f == ARRIVES_TWICE) fk_barrier_arrive(full(stage));
-                fk_tensor_copy(k_tile(stage) + (f == TENSOR_UNALIGNED ? 128 : 0), f == NOT_SWIZZLED ? &r->other : &r->k, 0, 0,
-                               row, full(stage));
+                fk_tensor_copy(k_tile(stage) + (f == TENSOR_UNALIGNED ? 128 : 0), f == NOT_SWIZZLED ? &r->other : &r->k,
+                               0, 0, row, full(stage));
             }
         }
     }
@@ -284,18 +285,21 @@ static void consume(struct ring *r, flaw f) {
                     const float *x = s + 8 * i + 4 * (j / 2) + 2 * (j % 2);
                     fk_u32 key = 16 * i + 8 * (j / 2) + columns, line = row + 8 * (j % 2);
                     p[i][j] = fk_pack_bf16(x[0], x[1]);
-                    fk_store_shared_bits(s_tile(consumer) + line * 128 + (key / 8 ^ line % 8) * 16 + key % 8 * 2, p[i][j]);
+                    fk_store_shared_bits(s_tile(consumer) + line * 128 + (key / 8 ^ line % 8) * 16 + key % 8 * 2,
+                                         p[i][j]);
                 }
             if (f != STORED_NOT_FENCED) fk_fence_async();
             if (f == NAMED_COUNTS && step == 1) fk_sync_some(2, consumer ? 256 : 128);
             if (f == NAMED_TWICE && thread / 32 == 1) fk_arrive_some(2 + consumer, 128);
             if (f != STORED_NOT_MET) fk_sync_some(2 + consumer, 128);
             if (f != PACKED_AFTER_BEGIN) fk_products_begin();
-            for (fk_u32 i = 0; i < 4; i++) fk_product_registers_64_bf16(t, p[i], fk_by_columns(keys, TILE, i, 0), tile || i);
+            for (fk_u32 i = 0; i < 4; i++)
+                fk_product_registers_64_bf16(t, p[i], fk_by_columns(keys, TILE, i, 0), tile || i);
             fk_products_end();
             for (fk_u32 i = 0; i < 4; i++)
                 fk_product_turned_64_bf16(u, fk_by_columns(s_tile(consumer), TILE, i, 0),
-                                          fk_by_columns(fk_shared() + consumer * TILE * 128, 2 * TILE, i, 0), tile || i);
+                                          fk_by_columns(fk_shared() + consumer * TILE * 128, 2 * TILE, i, 0),
+                                          tile || i);
             fk_products_end();
             if (f == OPERAND_TOUCHED && thread == 100) p[2][1]++;
             fk_products_wait_1();
@@ -339,7 +343,8 @@ static struct ring *new_ring(void) {
         for (int j = 0; j < TILE; j++) r->queries[i][j] = fcp_float_bf16((float)(draw(3) - 1));
     for (int i = 0; i < ITEMS * TILES * TILE; i++)
         for (int j = 0; j < TILE; j++)
-            r->keys[i][j] = i / TILE % TILES == TILES - 1 && i % TILE >= LAST ? 0x7fc0 : fcp_float_bf16((float)(draw(3) - 1));
+            r->keys[i][j] =
+                i / TILE % TILES == TILES - 1 && i % TILE >= LAST ? 0x7fc0 : fcp_float_bf16((float)(draw(3) - 1));
     r->q = map_of(r->queries, TILE, ITEMS * 2 * TILE, MACHINE_SWIZZLE_128);
     r->k = map_of(r->keys, TILE, ITEMS * TILES * TILE, MACHINE_SWIZZLE_128);
     r->other = map_of(r->keys, TILE, ITEMS * TILES * TILE, 0);
@@ -378,11 +383,13 @@ Test(machine_sm90, ring) {
             for (int a = 0; a < TILE; a++)
                 for (int c = 0; c < TILE; c++) {
                     float t = 0, u = 0;
-                    for (int b = 0; b < (TILES - 1) * TILE + LAST; b++) t += s[a][b] * value(r->keys[i / 2 * TILES * TILE + b][c]);
+                    for (int b = 0; b < (TILES - 1) * TILE + LAST; b++)
+                        t += s[a][b] * value(r->keys[i / 2 * TILES * TILE + b][c]);
                     for (int b = 0; b < TILES * TILE; b++)
-                        for (int q = 0; b % TILE == a && q < TILE; q++) u += s[q][b] * value(r->queries[i * TILE + q][c]);
-                    cr_assert(r->t[i][a][c] == t && r->u[i][a][c] == u, "seed %llu, %d %d %d: %g and %g, not %g and %g", seed, i,
-                              a, c, (double)r->t[i][a][c], (double)r->u[i][a][c], (double)t, (double)u);
+                        for (int q = 0; b % TILE == a && q < TILE; q++)
+                            u += s[q][b] * value(r->queries[i * TILE + q][c]);
+                    cr_assert(r->t[i][a][c] == t && r->u[i][a][c] == u, "seed %llu, %d %d %d: %g and %g, not %g and %g",
+                              seed, i, a, c, (double)r->t[i][a][c], (double)r->u[i][a][c], (double)t, (double)u);
                 }
         }
     }

@@ -16,7 +16,8 @@ static void run_passes(const fcp_plan *plan, fcp_packed *packed) {
     fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100};
     cr_assert(fcp_session_create_on(plan, on, &options, &session, &err) == FCP_OK, "%s", err.message);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s", err.message);
+        cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s",
+                  err.message);
     fcp_session_free(session);
 }
 
@@ -116,7 +117,8 @@ static uint32_t make_score(mc_node *x, bool slope) {
     uint32_t step = add_node(x, &n, MC_CONST_F, none, none, real(1.0 / 32));
     uint32_t bias = add_node(x, &n, MC_MUL_F, add_node(x, &n, MC_MUL_F, d, f, 0), step, 0);
     uint32_t six = add_node(x, &n, MC_CONST_F, none, none, real(6));
-    uint32_t y = add_node(x, &n, MC_TANH_F, add_node(x, &n, MC_DIV_F, add_node(x, &n, MC_SUB_F, s, bias, 0), six, 0), none, 0);
+    uint32_t y =
+        add_node(x, &n, MC_TANH_F, add_node(x, &n, MC_DIV_F, add_node(x, &n, MC_SUB_F, s, bias, 0), six, 0), none, 0);
     if (!slope) add_node(x, &n, MC_MUL_F, six, y, 0);
     else {
         uint32_t unit = add_node(x, &n, MC_CONST_F, none, none, real(1));
@@ -222,8 +224,9 @@ static void score_and_sink(uint32_t head_dim, fcp_dtype dtype, const char *mask,
         }
         free(given);
         double limit = t == FCP_TENSOR_LSE ? 1e-4 : (dtype == FCP_BF16 ? 0.012 : 0.003) * most + 1e-3;
-        cr_assert(error <= limit, "head_dim %u, %s, mask %s, score %d, sink %d, scale %g: %s: error %g, largest %g", head_dim,
-                  fcp_dtype_name(dtype), mask, score, sink, scale, fcp_tensor_name((fcp_tensor)t), error, most);
+        cr_assert(error <= limit, "head_dim %u, %s, mask %s, score %d, sink %d, scale %g: %s: error %g, largest %g",
+                  head_dim, fcp_dtype_name(dtype), mask, score, sink, scale, fcp_tensor_name((fcp_tensor)t), error,
+                  most);
     }
     for (int t = 0; t < FCP_TENSORS; t++) free(x.t[t]);
     fcp_packed_free(&packed);

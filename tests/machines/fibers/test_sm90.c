@@ -19,7 +19,8 @@ Test(sm90, masks) {
     static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
     static const uint64_t lengths[] = {300, 60, 129, 1, 200, 64};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
-        judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 64, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], lengths, 6), masks[m]);
+        judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 64, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], lengths, 6),
+                   masks[m]);
 }
 
 Test(sm90, head_dims) {

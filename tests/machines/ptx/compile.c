@@ -28,7 +28,8 @@ static fcp_code open_nvrtc(fcp_nvrtc **out, fcp_error *err) {
     fcp_code code = fcp_nvrtc_open(out, err);
     if (code) return code;
     void *library = dlopen((*out)->path, RTLD_NOW | RTLD_LOCAL);
-    void *size = library ? dlsym(library, "nvrtcGetPTXSize") : NULL, *text = library ? dlsym(library, "nvrtcGetPTX") : NULL;
+    void *size = library ? dlsym(library, "nvrtcGetPTXSize") : NULL,
+         *text = library ? dlsym(library, "nvrtcGetPTX") : NULL;
     if (size && text) {
         memcpy(&get_ptx_size, &size, sizeof size);
         memcpy(&get_ptx, &text, sizeof text);

@@ -266,8 +266,12 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
 static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = base->plan->problem;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
-    uint64_t at = tokens[first] * p->heads, rows = tokens[first + count] * p->heads - at, row = p->head_dim * 2, bytes = rows * row;
-    fk_support x = {.to = (uintptr_t)(a->delta + at), .from = (uintptr_t)a->o + at * row, .other = (uintptr_t)a->d_o + at * row, .count = rows};
+    uint64_t at = tokens[first] * p->heads, rows = tokens[first + count] * p->heads - at, row = p->head_dim * 2,
+             bytes = rows * row;
+    fk_support x = {.to = (uintptr_t)(a->delta + at),
+                    .from = (uintptr_t)a->o + at * row,
+                    .other = (uintptr_t)a->d_o + at * row,
+                    .count = rows};
     (void)worker_number;
     support((device *)base, FCP_BACKWARD, "fk_delta", x, FK_SUPPORT_THREADS / 32, rows * 4, bytes, bytes);
 }
@@ -301,7 +305,9 @@ static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp
 
 static void ptx_round(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
     uint64_t count = (uint64_t)base->plan->blocks[block].tokens * a->heads * base->plan->problem->head_dim;
-    fk_support x = {.to = (uintptr_t)fcp_arena_rows(a, into).dq_out, .from = (uintptr_t)fcp_arena_rows(a, from).dq, .count = count};
+    fk_support x = {.to = (uintptr_t)fcp_arena_rows(a, into).dq_out,
+                    .from = (uintptr_t)fcp_arena_rows(a, from).dq,
+                    .count = count};
     support((device *)base, FCP_BACKWARD, "fk_round", x, 2 * FK_SUPPORT_THREADS, count * 2, count * 4, 0);
 }
 

@@ -44,8 +44,9 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
     if (code) snprintf(text, TEXT, "%s", err.message);
     for (int t = 0; !*text && t < FCP_TENSORS; t++)
         if (report.tensor[t].checked && !report.tensor[t].ok)
-            snprintf(text, TEXT, "%s: error %g, naive %g, allowed %g, at %lu", fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
-                     report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
+            snprintf(text, TEXT, "%s: error %g, naive %g, allowed %g, at %lu", fcp_tensor_name((fcp_tensor)t),
+                     report.tensor[t].max_abs_error, report.tensor[t].reference_error, report.tensor[t].tolerance,
+                     (unsigned long)report.tensor[t].worst);
     fcp_packed_free(&packed);
     fcp_session_free(session);
 }

@@ -38,7 +38,8 @@ struct ptx_machine {
     const ptx_launch *launch;
     const ptx_kernel *kernel;
     ptx_block *blocks; /* resident ones */
-    uint32_t next_block, warps, agents, clocks; /* a block's clocks: of its warps, then of agents (async.h); words of a clock */
+    /* a block's clocks: of its warps, then of agents (async.h); words of a clock */
+    uint32_t next_block, warps, agents, clocks;
     bool far;          /* clocks know the warps of all blocks, not only those of one block */
     uint64_t state, executed, moved;
     uint32_t last_range;

@@ -1,5 +1,6 @@
-/* test_cubin.c: compiles kernels with NVRTC: of every example, of every mask of the prelude, and every skeleton. None may spill
- * registers, exceed its budget, or have its wgmma instructions serialised. Cubins are kept in the build's folder of kernels. */
+/* test_cubin.c: compiles kernels with NVRTC: of every example, of every mask of the prelude, and every skeleton. None
+ * may spill registers, exceed its budget, or have its wgmma instructions serialised. Cubins are kept in the build's
+ * folder of kernels. */
 #include "tests/support/gpu_plan.h"
 
 #include <glob.h>
@@ -13,7 +14,8 @@
 #include "tests/support/skips.h"
 
 static const char *const archs[] = {"sm_80", "sm_90a", "sm_100"};
-enum { ARCHS = 3, FORWARD = 1 << 16, BACKWARD = 1 << 17 }; /* the plan's own skeletons of these passes on the architecture */
+/* the plan's own skeletons of these passes on the architecture */
+enum { ARCHS = 3, FORWARD = 1 << 16, BACKWARD = 1 << 17 };
 
 typedef struct gate {
     fcp_jit *jit;
@@ -22,7 +24,8 @@ typedef struct gate {
 
 /* Where NVRTC is not there the test is skipped. */
 static void open_gate(gate *g) {
-    const char *build = getenv("B"), *kernels = getenv("KERNELS"); /* the cache of another build, which has them already */
+    /* the cache of another build, which has them already */
+    const char *build = getenv("B"), *kernels = getenv("KERNELS");
     char folder[512];
     fcp_nvrtc *n;
     fcp_error err;
@@ -72,7 +75,8 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
     uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
     for (int i = 0; skeletons & EMIT_SUPPORT && i < SUPPORT; i++)
-        kernels[count++] = (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
+        kernels[count++] =
+            (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
@@ -159,7 +163,8 @@ Test(cubin, skeletons) {
             fcp_plan *plan = gpu_plan(what, text, NULL, 0);
             judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | emit_backward(head_dims[d], true, false) |
                                 emit_backward(head_dims[d], false, false), archs[a], what);
-            if (a == 1 && !small) judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], false, true), archs[a], what);
+            if (a == 1 && !small)
+                judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], false, true), archs[a], what);
             fcp_plan_free(plan);
         }
     close_gate(&g);

@@ -35,10 +35,12 @@ Test(ptx, masks) {
         MODEL(1, 1, 16, bf16) CLUSTER(1) BATCH(300) PLAN("mask = draft_train(p = 140, b = 4)"),
         MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(320) PLAN("mask = natten2d(W = 20, kw = 5, kh = 7)"),
         MODEL(1, 1, 16, fp16) CLUSTER(1) BATCH(384) PLAN("mask = sta2d(W = 32, tw = 8, th = 4, kw = 3, kh = 3)"),
-        MODEL(1, 1, 16, bf16) CLUSTER(2) BATCH(384) PLAN("mask = sta3d(W = 8, H = 8, tw = 4, th = 4, tt = 2, kw = 1, kh = 1, kt = 3)"),
+        MODEL(1, 1, 16, bf16) CLUSTER(2) BATCH(384)
+            PLAN("mask = sta3d(W = 8, H = 8, tw = 4, th = 4, tt = 2, kw = 1, kh = 1, kt = 3)"),
         MODEL(1, 1, 32, fp16) CLUSTER(1) BATCH(350) PLAN("mask = svg_spatial(P = 30, w = 40)"),
         MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(350) PLAN("mask = svg_temporal(P = 30, T = 20, w = 3)"),
-        MODEL(2, 2, 16, fp16) CLUSTER(1) BATCH(300, 100) "mask pieces = rect(0..100, 0..50) or rect(50..n, 20..n)\n" PLAN("mask = pieces"),
+        MODEL(2, 2, 16, fp16) CLUSTER(1)
+            BATCH(300, 100) "mask pieces = rect(0..100, 0..50) or rect(50..n, 20..n)\n" PLAN("mask = pieces"),
     };
     all_right(programs, sizeof programs / sizeof *programs);
 }
@@ -94,9 +96,12 @@ Test(ptx, strategies) {
     static const char *const programs[] = {
         MODEL(2, 2, 16, bf16) CLUSTER(4) BATCH(500, 60, 129, 1) PLAN("mask = causal; strategy = ring"),
         MODEL(2, 1, 32, fp16) CLUSTER(3) BATCH(400, 200) PLAN("mask = full; strategy = zigzag"),
-        MODEL(4, 2, 16, bf16) CLUSTER(2) BATCH(300, 70) PLAN("mask = causal; strategy = fcp(coalesce = 2, buffers = 2)"),
-        MODEL(2, 1, 16, fp16) CLUSTER(3) BATCH(600) PLAN("mask = lambda(sink = 8, window = 100); strategy = fcp(coalesce = 1)"),
-        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\n" CLUSTER(1) BATCH(700, 200) "plan { mask = causal; block = 1024; passes = forward, backward }\n",
+        MODEL(4, 2, 16, bf16) CLUSTER(2) BATCH(300, 70)
+            PLAN("mask = causal; strategy = fcp(coalesce = 2, buffers = 2)"),
+        MODEL(2, 1, 16, fp16) CLUSTER(3) BATCH(600)
+            PLAN("mask = lambda(sink = 8, window = 100); strategy = fcp(coalesce = 1)"),
+        "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\n" CLUSTER(1)
+            BATCH(700, 200) "plan { mask = causal; block = 1024; passes = forward, backward }\n",
     };
     all_right(programs, sizeof programs / sizeof *programs);
 }
@@ -111,8 +116,11 @@ Test(ptx, shared_keys) {
 /* What later architectures have beside it: two numbers added by one instruction. */
 Test(ptx, sm100) {
     if (!compiler()) return;
-    right(MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal; score = softcap(c = 3.0)"), &ptx_sm100_backend, 1);
-    right(MODEL(2, 2, 32, fp16) CLUSTER(1) BATCH(150, 130) PLAN("mask = lambda(sink = 8, window = 50); sink = [1.5, -2.0]"), &ptx_sm100_backend, 2);
+    right(MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal; score = softcap(c = 3.0)"),
+          &ptx_sm100_backend, 1);
+    right(MODEL(2, 2, 32, fp16) CLUSTER(1) BATCH(150, 130)
+              PLAN("mask = lambda(sink = 8, window = 50); sink = [1.5, -2.0]"),
+          &ptx_sm100_backend, 2);
 }
 
 /* --- flaws, each of which must be found --------------------------------------------------------------------------- */
@@ -171,8 +179,12 @@ Test(ptx, flaws) {
         {"dQ: a copy is not waited for", SPLIT, {"fk_backward_dq", "cp.async.wait_all;", "", 0, NULL}},
         {"dQ: a sum 16 bytes too far", SPLIT, {"fk_backward_dq", "st.global.v2.f32", "", 3, off_by_16}},
         {"ordered: dS is not stored", ORDERED, {"fk_backward_ordered", "st.shared.u32", "", 5, without}},
-        {"ordered: nothing is acquired", ORDERED, {"fk_backward_ordered", "ld.acquire.gpu.global", "ld.global", -1, NULL}},
-        {"ordered: nothing is released", ORDERED, {"fk_backward_ordered", "st.release.gpu.global", "st.global", -1, NULL}},
+        {"ordered: nothing is acquired",
+         ORDERED,
+         {"fk_backward_ordered", "ld.acquire.gpu.global", "ld.global", -1, NULL}},
+        {"ordered: nothing is released",
+         ORDERED,
+         {"fk_backward_ordered", "st.release.gpu.global", "st.global", -1, NULL}},
         {"ordered: dS is read before it is there", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 4, NULL}},
         {"ordered: no turn", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 5, NULL}},
         {"ordered: released before all have added", ORDERED, {"fk_backward_ordered", "bar.sync 0;", "", 6, NULL}},
@@ -183,7 +195,8 @@ Test(ptx, flaws) {
     fcp_plan *plan = gpu_plan("flaws", MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal"), NULL, 0);
     for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
         *text = 0;
-        for (uint64_t seed = 0; !*text && seed < 8; seed++) { /* what blocks owe each other shows where several have work */
+        /* what blocks owe each other shows where several have work */
+        for (uint64_t seed = 0; !*text && seed < 8; seed++) {
             ptx_device_seed(seed);
             ptx_device_change(&flaws[i].change);
             judge(plan, backends[flaws[i].backend], 1, text);

@@ -33,7 +33,8 @@ static bool launch(const char *body, uint32_t blocks, uint32_t threads, uint32_t
     ptx_module *m = ptx_module_new(text, error);
     if (!m) return false;
     parameters p = {(uintptr_t)out, (uintptr_t)in};
-    const ptx_range ranges[] = {{"the output", p.out, p.out + sizeof out, true}, {"the input", p.in, p.in + sizeof in, false}};
+    const ptx_range ranges[] = {{"the output", p.out, p.out + sizeof out, true},
+                                {"the input", p.in, p.in + sizeof in, false}};
     const ptx_launch run = {.module = m, .kernel = ptx_module_kernel(m, "k"), .parameters = &p, .parameter_bytes = sizeof p, .blocks = blocks,
                             .threads = threads, .shared = 8192, .resident = resident, .ranges = ranges, .range_count = 2, .seed = seed, .most = 1 << 20};
     cr_assert_not_null(run.kernel);
@@ -132,7 +133,8 @@ Test(ptx_machine, numbers) {
         memset(out, 0xee, sizeof out);
         bool good = launch(body, 1, 33, 1, 1, error);
         cr_expect(good, "%s: %s", rows[i].body, error);
-        for (int l = 0; good && l < 33; l++) cr_expect(out[l] == rows[i].result, "%s: %08x, not %08x", rows[i].body, out[l], rows[i].result);
+        for (int l = 0; good && l < 33; l++)
+            cr_expect(out[l] == rows[i].result, "%s: %08x, not %08x", rows[i].body, out[l], rows[i].result);
         cr_expect(out[33] == 0xeeeeeeee, "a thread too many");
     }
 }
@@ -141,7 +143,8 @@ Test(ptx_machine, shuffles) {
     static const struct {
         const char *mode;
         uint32_t b, c;
-    } rows[] = {{"bfly", 1, 31}, {"bfly", 16, 31}, {"bfly", 2, 0x1c1f}, {"idx", 5, 31}, {"idx", 5, 0x181f}, {"up", 3, 0}, {"down", 3, 31}};
+    } rows[] = {{"bfly", 1, 31},    {"bfly", 16, 31}, {"bfly", 2, 0x1c1f}, {"idx", 5, 31},
+                {"idx", 5, 0x181f}, {"up", 3, 0},     {"down", 3, 31}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char body[400];
         uint32_t b = rows[i].b, segment = rows[i].c >> 8;
@@ -175,7 +178,8 @@ static void product(bool turned, const char *type) {
         for (int k = 0; k < 16; k++) words[row * 16 + k] = bf16 ? ptx_to_bf16(a[row][k]) : ptx_to_half(a[row][k]);
     for (int k = 0; k < 16; k++)
         for (int column = 0; column < 8; column++)
-            words[256 + (turned ? k * 8 + column : column * 16 + k)] = bf16 ? ptx_to_bf16(b[k][column]) : ptx_to_half(b[k][column]);
+            words[256 + (turned ? k * 8 + column : column * 16 + k)] =
+                bf16 ? ptx_to_bf16(b[k][column]) : ptx_to_half(b[k][column]);
     /* 512 bytes of A, 256 of B: 16 each of 48 chunks, by 32 threads */
     snprintf(body, sizeof body,
              "mov.u32 %%r1, memory;\n shl.b32 %%r2, %%r0, 4;\n add.s32 %%r3, %%r1, %%r2;\n cvt.u64.u32 %%rd4, %%r2;\n add.s64 %%rd4, %%rd1, %%rd4;\n"
@@ -185,7 +189,8 @@ static void product(bool turned, const char *type) {
              "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%%r10, %%r11, %%r12, %%r13}, [%%r6];\n");
     size_t at = strlen(body);
     if (turned)
-        snprintf(body + at, sizeof body - at, "and.b32 %%r4, %%r0, 15;\n shl.b32 %%r4, %%r4, 4;\n add.s32 %%r6, %%r4, %%r1;\n"
+        snprintf(body + at, sizeof body - at,
+                 "and.b32 %%r4, %%r0, 15;\n shl.b32 %%r4, %%r4, 4;\n add.s32 %%r6, %%r4, %%r1;\n"
                  "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%%r14, %%r15}, [%%r6+512];\n");
     else
         snprintf(body + at, sizeof body - at, "and.b32 %%r4, %%r0, 7;\n shl.b32 %%r4, %%r4, 5;\n shr.u32 %%r5, %%r0, 3;\n and.b32 %%r5, %%r5, 1;\n shl.b32 %%r5, %%r5, 4;\n"
@@ -234,8 +239,10 @@ Test(ptx_machine, copies) {
     snprintf(body, sizeof body, "%s cp.async.wait_group 1;\n ld.shared.u32 %%r5, [%%r1+8];\n st.global.u32 [%%rd2], %%r5;\n cp.async.wait_all;\n"
              "ld.shared.u32 %%r5, [%%r1+520];\n st.global.u32 [%%rd2+128], %%r5;", issue);
     must(body, 32);
-    for (uint32_t l = 0; l < 32; l++) cr_expect(out[l] == (l * 4 + 2) * 3 && out[32 + l] == 0, "lane %u: %u, %u", l, out[l], out[32 + l]);
-    snprintf(body, sizeof body, "%s cp.async.wait_group 1;\n ld.shared.u32 %%r5, [%%r1+520];\n st.global.u32 [%%rd2], %%r5;", issue);
+    for (uint32_t l = 0; l < 32; l++)
+        cr_expect(out[l] == (l * 4 + 2) * 3 && out[32 + l] == 0, "lane %u: %u, %u", l, out[l], out[32 + l]);
+    snprintf(body, sizeof body,
+             "%s cp.async.wait_group 1;\n ld.shared.u32 %%r5, [%%r1+520];\n st.global.u32 [%%rd2], %%r5;", issue);
     cr_assert(!launch(body, 1, 32, 1, 1, error));
     cr_assert(strstr(error, "unfinished copy"), "%s", error);
 }
@@ -250,7 +257,8 @@ static bool with_turns(const char *find, const char *replace, uint64_t seed, cha
     char body[2000];
     const char *at = find ? strstr(turns, find) : turns;
     cr_assert_not_null(at);
-    snprintf(body, sizeof body, "%.*s%s%s", (int)(at - turns), turns, find ? replace : "", at + (find ? strlen(find) : 0));
+    snprintf(body, sizeof body, "%.*s%s%s", (int)(at - turns), turns, find ? replace : "",
+             at + (find ? strlen(find) : 0));
     memset(out, 0, sizeof out);
     return launch(body, 7, 64, 3, seed, error);
 }

@@ -36,7 +36,8 @@ Test(ptx_sm90, head_dim_256) {
 Test(ptx_sm90, scores) {
     if (!compiler()) return;
     if (!slow())
-        right(MODEL(1, 1, 128, bf16) CLUSTER(1) BATCH(150) PLAN("mask = causal; score = softcap"), &ptx_sm90_backend, 7);
+        right(MODEL(1, 1, 128, bf16) CLUSTER(1) BATCH(150) PLAN("mask = causal; score = softcap"), &ptx_sm90_backend,
+              7);
     right(MODEL(2, 1, 64, fp16) CLUSTER(1) BATCH(150) PLAN("mask = window(w = 50); score = alibi"),
                 &ptx_sm90_backend, 8);
 }

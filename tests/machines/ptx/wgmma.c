@@ -377,8 +377,10 @@ static ptx_next wait_group(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         const ptx_operand *registers = x->insn->operands + x->columns / 2;
         for (uint32_t n = 0; x->from_registers && n < 4; n++)
             if (memcmp(x->values[n], ptx_in(w, &registers[n]), PTX_SMALL))
-                return ptx_fail(w, PTX_LANES, "registers: operand %u of the product of line %u was written while it was "
-                                "under way", n, x->insn->line);
+                return ptx_fail(w, PTX_LANES,
+                                "registers: operand %u of the product of line %u was written while it was "
+                                "under way",
+                                n, x->insn->line);
     }
     for (uint32_t n = begin; n != end; n++) mark(w, &p->under_way[n % UNDER_WAY], ptx_shared_was_read);
     for (uint32_t n = end; n != p->issued; n++) mark(w, &p->under_way[n % UNDER_WAY], ptx_shared_reads);

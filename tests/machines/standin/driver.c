@@ -167,7 +167,8 @@ cu_result memory_allocate(cu_ptr *out, size_t bytes, bool shared) {
     allocation *a = calloc(1, sizeof *a);
     if (!a || posix_memalign(&a->memory, 256, bytes)) return CU_ERROR_OUT_OF_MEMORY;
     if (!control.idle) memset(a->memory, 0xff, bytes);
-    *a = (allocation){(uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false, shared};
+    *a = (allocation){
+        (uintptr_t)a->memory, (uintptr_t)a->memory + bytes, current, a->memory, allocations, false, shared};
     allocations = a;
     count(a, true);
     *out = a->begin;
@@ -183,8 +184,10 @@ cu_result memory_end(cu_ptr p, bool host, bool shared) {
     allocation *a = *at;
     if (!a) trouble("memory is freed that is not allocated");
     if (!a) return CU_ERROR_INVALID_VALUE;
-    if (a->shared != shared) trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
-    if (shared && store_touches(&live, a->begin, a->end)) trouble("NCCL's memory is given back while work uses it"); /* ncclMemFree does not wait for the device */
+    if (a->shared != shared)
+        trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
+    if (shared && store_touches(&live, a->begin, a->end))
+        trouble("NCCL's memory is given back while work uses it"); /* ncclMemFree does not wait for the device */
     if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* cuMemFree waits for the device */
     *at = a->next;
     count(a, false);
@@ -273,7 +276,9 @@ cu_result standin_put(cu_stream s, standin_work *work) {
 bool standin_capturing(cu_stream s) { return is_stream(s) && in_capture(s); }
 int standin_stream_device(cu_stream s) { return is_stream(s) ? s->context->device : -1; }
 int standin_current_device(void) { return current ? current->device : -1; }
-cu_result standin_allocate(uint64_t *out, size_t bytes) { return capture_origin ? CAPTURE_UNSUPPORTED : memory_allocate(out, bytes, true); }
+cu_result standin_allocate(uint64_t *out, size_t bytes) {
+    return capture_origin ? CAPTURE_UNSUPPORTED : memory_allocate(out, bytes, true);
+}
 cu_result standin_release(uint64_t address) { return memory_end(address, false, true); }
 int standin_place(uint64_t address, size_t bytes, bool *out_shared) {
     const allocation *a = allocation_of(address);

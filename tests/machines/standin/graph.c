@@ -16,7 +16,9 @@ static uint32_t seen_words;
 
 static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> i % 64 & 1; }
 
-bool store_before(const store *s, uint32_t a, uint32_t b) { return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1)); }
+bool store_before(const store *s, uint32_t a, uint32_t b) {
+    return a == b || (a < b && bit(s->nodes[b - 1].before, a - 1));
+}
 
 /* The index of the first range of r, from `i` on, that ends after `at`. */
 static uint32_t pass(const ranges *r, uint32_t i, uint64_t at) {
@@ -76,10 +78,12 @@ static void watch(const store *s, uint32_t index) {
         if (n->op == OUTSIDE && o->op == OUTSIDE && n->work->owner == o->work->owner && !bit(n->before, i))
             trouble("%s and another one of one communicator are not ordered", node_name(n));
         if ((!o->reads.count && !o->writes.count) || bit(n->before, i)) continue;
-        if (meet(&n->writes, &o->writes, &where) || meet(&n->writes, &o->reads, &where) || meet(&n->reads, &o->writes, &where)) {
+        if (meet(&n->writes, &o->writes, &where) || meet(&n->writes, &o->reads, &where) ||
+            meet(&n->reads, &o->writes, &where)) {
             const allocation *a = allocation_of(where);
-            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d", node_name(n),
-                    node_name(o), (unsigned long long)(a ? where - a->begin : where), a && !a->host ? a->context->device : -1);
+            trouble("%s and %s are not ordered, and touch the same byte: %llu of an allocation on device %d",
+                    node_name(n), node_name(o), (unsigned long long)(a ? where - a->begin : where),
+                    a && !a->host ? a->context->device : -1);
         }
     }
 }
@@ -105,7 +109,8 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     const allocation *marks = allocation_of(n->mark);
     long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
     n->hangs = live && ++control.nodes == control.hang_at;
-    n->hangs |= live && control.hang_value && n->marks && n->op == KERNEL && n->mark_value == control.hang_value && word == control.hang_word;
+    n->hangs |= live && control.hang_value && n->marks && n->op == KERNEL && n->mark_value == control.hang_value &&
+                word == control.hang_word;
     if (n->hangs) {
         snprintf(control.hung, sizeof control.hung, "%s", node_name(n));
         control.hung_device = n->device;
@@ -177,7 +182,8 @@ static bool do_node(node *n) {
     }
     if (n->op == COPY && n->bytes) memcpy((void *)(uintptr_t)n->to, (const void *)(uintptr_t)n->from, n->bytes);
     for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
-    bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add") && strcmp(n->function->name, "fk_gather");
+    bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add") &&
+                strcmp(n->function->name, "fk_gather");
     if (n->op == KERNEL && !idle) kernel_run(n);
     if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
     if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))
@@ -245,7 +251,8 @@ static bool touches(const ranges *r, uint64_t begin, uint64_t end) {
 
 bool store_touches(const store *s, uint64_t begin, uint64_t end) {
     for (uint32_t i = 0; i < s->count; i++)
-        if (!s->nodes[i].done && (touches(&s->nodes[i].reads, begin, end) || touches(&s->nodes[i].writes, begin, end))) return true;
+        if (!s->nodes[i].done && (touches(&s->nodes[i].reads, begin, end) || touches(&s->nodes[i].writes, begin, end)))
+            return true;
     return false;
 }
 

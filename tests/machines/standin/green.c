@@ -48,7 +48,8 @@ API cuDevSmResourceSplitByCount(cu_resource *parts, unsigned *count, const cu_re
                                 unsigned flags, unsigned least) {
     unsigned step = control.alignment ? control.alignment : 1, size = (least + step - 1) / step * step;
     if (injected()) return control.fail_with;
-    if (flags || rest || *count != 1 || all->type != CU_RESOURCE_SM || !least || size > all->count) return CU_ERROR_INVALID_VALUE;
+    if (flags || rest || *count != 1 || all->type != CU_RESOURCE_SM || !least || size > all->count)
+        return CU_ERROR_INVALID_VALUE;
     *parts = *all;
     parts->count = size;
     return CU_SUCCESS;

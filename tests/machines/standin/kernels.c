@@ -25,7 +25,8 @@ static const struct {
              {"fk_backward_dkv", offsetof(fibers_kernels, dkv), sizeof(fk_launch)},
              {"fk_backward_dq", offsetof(fibers_kernels, dq), sizeof(fk_launch)},
              {"fk_backward_ordered", offsetof(fibers_kernels, ordered), sizeof(fk_launch), "#define FK_ORDERED 1\n"},
-             {"fk_backward_unordered", offsetof(fibers_kernels, unordered), sizeof(fk_launch), "#define FK_ORDERED 0\n"},
+             {"fk_backward_unordered", offsetof(fibers_kernels, unordered), sizeof(fk_launch),
+              "#define FK_ORDERED 0\n"},
              {"fk_backward_ordered_sm90", offsetof(fibers_kernels, ordered_sm90), sizeof(fk_launch_maps),
               "#define FK_ORDERED 1\n"},
              {"fk_backward_unordered_sm90", offsetof(fibers_kernels, unordered_sm90), sizeof(fk_launch_maps),
@@ -39,7 +40,8 @@ static const struct {
              {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
 
 bool kernel_find(cu_function f) {
-    const fibers_kernels *all = fibers_kernels_find(f->module->head_dim, f->module->bf16 ? FCP_BF16 : FCP_FP16, f->module->score);
+    const fibers_kernels *all =
+        fibers_kernels_find(f->module->head_dim, f->module->bf16 ? FCP_BF16 : FCP_FP16, f->module->score);
     char entry[48];
     snprintf(entry, sizeof entry, "FK_KERNEL(%s,", f->name);
     for (size_t i = 0; all && i < sizeof known / sizeof *known; i++)
@@ -53,7 +55,9 @@ bool kernel_find(cu_function f) {
 }
 
 /* Adds rows [first, first + count) of an array [tokens][heads * bytes] that begins at base. */
-static void rows(ranges *r, uint64_t base, uint64_t first, uint64_t count, uint64_t row) { range_add(r, base + first * row, count * row); }
+static void rows(ranges *r, uint64_t base, uint64_t first, uint64_t count, uint64_t row) {
+    range_add(r, base + first * row, count * row);
+}
 
 static void forward_ranges(node *n, uint32_t d, bool back) {
     const fk_launch *p = &n->parameters.launch;
@@ -161,7 +165,8 @@ void kernel_ranges(node *n) {
         range_add(&n->writes, x->to, x->count * 4);
     } else if (!strcmp(name, "fk_merge") || !strcmp(name, "fk_state_out")) {
         bool merge = name[3] == 'm';
-        uint64_t m = x->other * d * 4, l = m + x->other * 4, parts[][2] = {{0, x->count * d * 4}, {m, x->count * 4}, {l, x->count * 4}};
+        uint64_t m = x->other * d * 4, l = m + x->other * 4,
+                 parts[][2] = {{0, x->count * d * 4}, {m, x->count * 4}, {l, x->count * 4}};
         for (int i = 0; i < 3; i++) {
             range_add(&n->reads, x->from + parts[i][0], parts[i][1]);
             if (merge) range_add(&n->writes, x->to + parts[i][0], parts[i][1]);
@@ -188,7 +193,8 @@ static const fcp_plan *plan_now(void) {
 static void add_memory(machine_range *list, uint32_t *count, uint64_t address, cu_context context) {
     const allocation *a = address ? allocation_of(address) : NULL;
     if (!a) return;
-    if (a->context != context && !a->host) trouble("a kernel of device %d reaches memory of device %d", context->device, a->context->device);
+    if (a->context != context && !a->host)
+        trouble("a kernel of device %d reaches memory of device %d", context->device, a->context->device);
     for (uint32_t i = 0; i < *count; i++)
         if (list[i].begin == a->begin) return;
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};

@@ -49,7 +49,8 @@ API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s) {
     control.copies++;
     return copy(s, to, from, bytes);
 }
-API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes, cu_stream s) {
+API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes,
+                      cu_stream s) {
     ENTER;
     STREAM(s);
     if (!inside(to, bytes) || !inside(from, bytes) || allocation_of(to)->context != to_context ||
@@ -68,8 +69,9 @@ API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
 }
 
 /* Makes a map of three dimensions and packed 16-bit numbers. It is at least as strict as the real driver. */
-API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
-                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill) {
+API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims,
+                           const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,
+                           int swizzle, int promotion, int fill) {
     ENTER;
     if (control.major < 9 || (type != CU_TENSOR_FP16 && type != CU_TENSOR_BF16) || rank != 3 || interleave || fill ||
         swizzle != CU_TENSOR_SWIZZLE_128 || promotion < 0 || promotion > CU_TENSOR_L2_256)
@@ -78,7 +80,8 @@ API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const
         if (steps[i] != 1) return CU_ERROR_INVALID_VALUE;
     const allocation *a = allocation_of((uint64_t)(uintptr_t)base);
     if (!current || (a && a->context != current)) return INVALID_CONTEXT; /* the real driver may refuse that, too */
-    if (!a || (uint64_t)(uintptr_t)base + dims[2] * strides[1] > a->end) trouble("a map of memory that nobody allocated");
+    if (!a || (uint64_t)(uintptr_t)base + dims[2] * strides[1] > a->end)
+        trouble("a map of memory that nobody allocated");
     machine_map map = {.base = (uint64_t)(uintptr_t)base, .element = 2, .swizzle = MACHINE_SWIZZLE_128};
     memcpy(map.dims, dims, sizeof map.dims);
     memcpy(map.strides, strides, sizeof map.strides);
@@ -90,7 +93,8 @@ API cuModuleLoadData(cu_module *out, const void *image) {
     unsigned head_dim = 0, bf16 = 0, score = 0;
     bool probe = !strncmp(image, "#define GPU_CHECK ", 18); /* gpu-check's own kernels, which do nothing here */
     if (strstr(image, "\"prim_sm90_ptx.h\"") && (control.major != 9 || control.minor != 0)) return NO_BINARY;
-    if (!current || (!probe && sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u", &head_dim, &bf16, &score) != 3))
+    if (!current || (!probe && sscanf(image, "#define FK_HEAD_DIM %u #define FK_BF16 %u #define FK_HAS_SCORE %u",
+                                      &head_dim, &bf16, &score) != 3))
         return CU_ERROR_INVALID_VALUE;
     *out = calloc(1, sizeof **out);
     **out = (struct cu_module_){current, head_dim, bf16, score, strdup(image), NULL};
@@ -124,7 +128,8 @@ API cuModuleGetFunction(cu_function *out, cu_module m, const char *name) {
 API cuFuncGetAttribute(int *out, int which, cu_function f) {
     ENTER;
     const size_t length = strlen(f->name);
-    const bool sm90 = length > 5 && !strcmp(f->name + length - 5, "_sm90"); /* these begin with all registers that a block can have */
+    const bool sm90 =
+        length > 5 && !strcmp(f->name + length - 5, "_sm90"); /* these begin with all registers that a block can have */
     const int registers = control.registers ? control.registers : sm90 ? 168 : 32;
     switch (which) {
     case CU_FUNC_MAX_THREADS: *out = registers > 0 ? 65536 / registers / 32 * 32 : 0; break;
@@ -148,8 +153,8 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int thr
     *out = 2;
     return CU_SUCCESS;
 }
-API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared,
-                   cu_stream s, void **parameters, void **extra) {
+API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c,
+                   unsigned shared, cu_stream s, void **parameters, void **extra) {
     ENTER;
     STREAM(s);
     node n = {.op = f->kernel ? KERNEL : EMPTY, .function = f, .blocks = x};

@@ -86,7 +86,9 @@ void mailbox_forget(mailbox *m) {
         if (strcmp(made[i], m->folder) == 0) made[i][0] = 0;
 }
 
-box_pair *mailbox_pair(const mailbox *m, uint32_t from, uint32_t to) { return &m->box->pair[(size_t)from * m->ranks + to]; }
+box_pair *mailbox_pair(const mailbox *m, uint32_t from, uint32_t to) {
+    return &m->box->pair[(size_t)from * m->ranks + to];
+}
 
 bool mailbox_dead(const mailbox *m, uint32_t rank) {
     const box_rank *r = &m->box->rank[rank];

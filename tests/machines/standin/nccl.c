@@ -183,7 +183,8 @@ static void group_drop(standin_work *work, bool graph, void *state) {
 
 /* Does this send wait for its receive? The seed decides, independently of the order of events. */
 static bool waits_for_receive(const struct nccl_comm_ *c, uint32_t peer, uint64_t turn) {
-    uint64_t x = control.seed * UINT64_C(0x9e3779b97f4a7c15) + (c->rank * 64u + peer) * UINT64_C(0xbf58476d1ce4e5b9) + turn;
+    uint64_t x =
+        control.seed * UINT64_C(0x9e3779b97f4a7c15) + (c->rank * 64u + peer) * UINT64_C(0xbf58476d1ce4e5b9) + turn;
     x = (x ^ x >> 29) * UINT64_C(0x94d049bb133111eb);
     return x >> 33 & 1;
 }
@@ -208,7 +209,8 @@ static bool part_go(nccl_comm c, const op *o, part *p) {
     }
     uint64_t body = p->moved - sizeof p->head;
     char *at = (char *)(uintptr_t)o->address + body;
-    p->moved += o->send ? box_write(pair, at, (size_t)(o->bytes - body)) : box_read(pair, at, (size_t)(o->bytes - body));
+    p->moved +=
+        o->send ? box_write(pair, at, (size_t)(o->bytes - body)) : box_read(pair, at, (size_t)(o->bytes - body));
     p->ended = p->moved == sizeof p->head + o->bytes;
     if (p->ended) c->done[o->send][o->peer]++;
     return p->ended || p->moved > before;
@@ -238,7 +240,8 @@ static standin_step group_go(standin_work *work, void **state) {
     if (!c->ended && !c->aborted && !*state) *state = begin(g);
     run *r = *state;
     for (uint32_t i = 0; c->aborted && i < g->count; i++) /* after an abort, what was not received counts as nothing */
-        if (!g->ops[i].send && !(r && r->parts[i].ended)) memset((void *)(uintptr_t)g->ops[i].address, 0xff, g->ops[i].bytes);
+        if (!g->ops[i].send && !(r && r->parts[i].ended))
+            memset((void *)(uintptr_t)g->ops[i].address, 0xff, g->ops[i].bytes);
     if (c->aborted || c->ended) {
         if (r && !r->ended) c->under_way--;
         if (r) r->ended = true;
@@ -263,7 +266,8 @@ static standin_step group_go(standin_work *work, void **state) {
 static nccl_result all_at(nccl_comm c, int state, const char *what) {
     bool all = true;
     for (uint32_t r = 0; r < c->ranks; r++) {
-        if (!control.silent && mailbox_dead(&c->mail, r)) return fail(NCCL_REMOTE_ERROR, "%s: rank %u is gone", what, r);
+        if (!control.silent && mailbox_dead(&c->mail, r))
+            return fail(NCCL_REMOTE_ERROR, "%s: rank %u is gone", what, r);
         all &= atomic_load(&c->mail.box->rank[r].state) >= state;
     }
     return all ? NCCL_SUCCESS : NCCL_IN_PROGRESS;
@@ -302,7 +306,8 @@ static nccl_result connect(nccl_comm c, const group *g) {
         box_pair *pair = o->send ? mailbox_pair(&c->mail, c->rank, o->peer) : mailbox_pair(&c->mail, o->peer, c->rank);
         uint32_t both = o->collective ? 12 : 3, mine = both & (o->send ? 5 : 10);
         if (((atomic_fetch_or(&pair->connects, mine) | mine) & both) == both) *connected = true;
-        else if (!control.silent && mailbox_dead(&c->mail, o->peer)) return fail(NCCL_REMOTE_ERROR, "rank %u is gone", o->peer);
+        else if (!control.silent && mailbox_dead(&c->mail, o->peer))
+            return fail(NCCL_REMOTE_ERROR, "rank %u is gone", o->peer);
         else result = NCCL_IN_PROGRESS;
     }
     return result;
@@ -313,7 +318,8 @@ static nccl_result go_putting(nccl_comm c) {
     nccl_result result = connect(c, g);
     if (result == NCCL_IN_PROGRESS) return result;
     c->pending = NULL;
-    if (!result && standin_put(g->stream, &g->work)) result = fail(NCCL_UNHANDLED_CUDA_ERROR, "the stream takes no group");
+    if (!result && standin_put(g->stream, &g->work))
+        result = fail(NCCL_UNHANDLED_CUDA_ERROR, "the stream takes no group");
     release(g);
     return result;
 }
@@ -423,7 +429,8 @@ static void end(nccl_comm c) {
 API ncclCommInitRankConfig(nccl_comm *out, int ranks, nccl_id id, int rank, nccl_config *config) {
     ENTER;
     *out = NULL;
-    if (ranks < 1 || ranks > BOX_RANKS || rank < 0 || rank >= ranks) return fail(NCCL_INVALID_ARGUMENT, "rank %d of %d", rank, ranks);
+    if (ranks < 1 || ranks > BOX_RANKS || rank < 0 || rank >= ranks)
+        return fail(NCCL_INVALID_ARGUMENT, "rank %d of %d", rank, ranks);
     if (config && !config_good(config)) return fail(NCCL_INVALID_ARGUMENT, "a configuration that is none");
     nccl_comm c = calloc(1, sizeof *c);
     if (!c) return fail(NCCL_SYSTEM_ERROR, "out of memory");
@@ -477,7 +484,8 @@ API ncclCommAbort(nccl_comm c) {
 API ncclCommGetAsyncError(nccl_comm c, nccl_result *out) {
     if (!is_there(c, "ncclCommGetAsyncError")) return fail(NCCL_INVALID_ARGUMENT, "no communicator");
     control.asked++;
-    if (control.async_at && control.asked >= control.async_at && !c->error) c->error = fail(control.async_with, "this error was to be");
+    if (control.async_at && control.asked >= control.async_at && !c->error)
+        c->error = fail(control.async_with, "this error was to be");
     for (uint32_t r = 0; c->mail.box && r < c->ranks && !c->error && !control.silent && c->under_way; r++)
         if (mailbox_dead(&c->mail, r)) c->error = fail(NCCL_REMOTE_ERROR, "rank %u is gone", r);
     nccl_result result = c->error ? c->error : go(c);
@@ -510,7 +518,8 @@ API ncclCommRegister(nccl_comm c, void *p, size_t bytes, void **out) {
     nccl_result result = usable(c, "ncclCommRegister");
     if (result) return result;
     int device = standin_place((uintptr_t)p, bytes, &shared);
-    if (device != c->device || !shared) standin_trouble("memory is registered that is not of ncclMemAlloc, on the communicator's device");
+    if (device != c->device || !shared)
+        standin_trouble("memory is registered that is not of ncclMemAlloc, on the communicator's device");
     if (device != c->device || !shared) return fail(NCCL_INVALID_ARGUMENT, "foreign memory");
     registration *r = calloc(1, sizeof *r);
     if (!r) return fail(NCCL_SYSTEM_ERROR, "out of memory");
@@ -551,14 +560,19 @@ static group *group_of(nccl_comm c, cu_stream stream) {
         }
     group *g = making.count < BOX_RANKS ? calloc(1, sizeof *g) : NULL;
     if (!g) return NULL;
-    *g = (group){.work = {.name = "a group of transfers", .owner = c, .hold = group_hold, .drop = group_drop, .go = group_go},
-                 .comm = c, .stream = stream, .users = 1};
+    *g = (group){
+        .work = {.name = "a group of transfers", .owner = c, .hold = group_hold, .drop = group_drop, .go = group_go},
+        .comm = c,
+        .stream = stream,
+        .users = 1};
     making.groups[making.count++] = g;
     return g;
 }
 
-static nccl_result add(nccl_comm c, cu_stream stream, bool send, bool collective, int peer, uint64_t address, uint64_t bytes) {
-    if (standin_stream_device(stream) != c->device) return fail(NCCL_INVALID_ARGUMENT, "the stream is not of the communicator's device");
+static nccl_result add(nccl_comm c, cu_stream stream, bool send, bool collective, int peer, uint64_t address,
+                       uint64_t bytes) {
+    if (standin_stream_device(stream) != c->device)
+        return fail(NCCL_INVALID_ARGUMENT, "the stream is not of the communicator's device");
     if (bytes && standin_place(address, bytes, NULL) != c->device) {
         standin_trouble("%s is not memory of the communicator's device", send ? "what is sent" : "where is received");
         return fail(NCCL_INVALID_ARGUMENT, "foreign memory");
@@ -578,8 +592,8 @@ static uint64_t size_of(int type) {
 }
 
 /* Adds one operation to the group that is being made. Its error is the group's error, too. */
-static nccl_result operation(nccl_comm c, cu_stream stream, bool send, bool collective, int peer, const void *at, size_t count,
-                             int type) {
+static nccl_result operation(nccl_comm c, cu_stream stream, bool send, bool collective, int peer, const void *at,
+                             size_t count, int type) {
     nccl_result result = usable(c, send ? "ncclSend" : "ncclRecv");
     if (!result && !size_of(type)) result = fail(NCCL_INVALID_ARGUMENT, "no type of data");
     if (!result && (peer < 0 || (uint32_t)peer >= c->ranks)) result = fail(NCCL_INVALID_ARGUMENT, "no rank %d", peer);
@@ -615,7 +629,8 @@ static nccl_result check(group *g) {
 static nccl_result finish(group *g) {
     g->ranges = calloc(g->count, sizeof *g->ranges);
     if (!g->ranges) return fail(NCCL_SYSTEM_ERROR, "out of memory");
-    for (uint32_t i = 0; i < g->count; i++) g->ranges[i] = (standin_range){g->ops[i].address, g->ops[i].bytes, !g->ops[i].send};
+    for (uint32_t i = 0; i < g->count; i++)
+        g->ranges[i] = (standin_range){g->ops[i].address, g->ops[i].bytes, !g->ops[i].send};
     g->work.ranges = g->ranges;
     g->work.range_count = g->count;
     return check(g);

@@ -7,8 +7,8 @@
 
 nvrtc_result nvrtcVersion(int *major, int *minor);
 const char *nvrtcGetErrorString(nvrtc_result code);
-nvrtc_result nvrtcCreateProgram(nvrtc_program *out, const char *source, const char *name, int count, const char *const *headers,
-                                const char *const *names);
+nvrtc_result nvrtcCreateProgram(nvrtc_program *out, const char *source, const char *name, int count,
+                                const char *const *headers, const char *const *names);
 nvrtc_result nvrtcDestroyProgram(nvrtc_program *p);
 nvrtc_result nvrtcCompileProgram(nvrtc_program p, int count, const char *const *options);
 nvrtc_result nvrtcGetProgramLogSize(nvrtc_program p, size_t *out);

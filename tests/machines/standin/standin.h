@@ -68,7 +68,8 @@ typedef struct standin {
     long hung_mark;
     unsigned hung_value;
     /* launches and copies of each kind; unordered: kernels whose sums come in any order */
-    unsigned long kernels, kernels_with_maps, unordered, copies, peer_copies, host_copies, pageable_copies, graph_launches;
+    unsigned long kernels, kernels_with_maps, unordered, copies, peer_copies, host_copies, pageable_copies,
+        graph_launches;
     char trouble[400];   /* the first trouble; "" if there was none */
 } standin;
 standin *standin_control(void);

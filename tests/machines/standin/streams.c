@@ -88,7 +88,8 @@ API cuStreamDestroy_v2(cu_stream s) {
 }
 static cu_result ask_node(uint32_t last, uint32_t steps) {
     if (last && !live.nodes[last - 1].done) store_run(&live, steps);
-    if (last && !live.nodes[last - 1].done) return control.hang_with && store_stuck(&live) ? control.hang_with : CU_ERROR_NOT_READY;
+    if (last && !live.nodes[last - 1].done)
+        return control.hang_with && store_stuck(&live) ? control.hang_with : CU_ERROR_NOT_READY;
     if (control.trouble[0]) return LAUNCH_FAILED;
     host_saw(&live, last);
     return CU_SUCCESS;

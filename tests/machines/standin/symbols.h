@@ -86,17 +86,20 @@ API cuGraphGetNodes(cu_graph g, void *out, size_t *count);
 API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s);
 API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s);
 API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s);
-API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes, cu_stream s);
+API cuMemcpyPeerAsync(cu_ptr to, cu_context to_context, cu_ptr from, cu_context from_context, size_t bytes,
+                      cu_stream s);
 API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s);
-API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims, const uint64_t *strides,
-                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill);
+API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims,
+                           const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,
+                           int swizzle, int promotion, int fill);
 API cuModuleLoadData(cu_module *out, const void *image);
 API cuModuleUnload(cu_module m);
 API cuModuleGetFunction(cu_function *out, cu_module m, const char *name);
 API cuFuncGetAttribute(int *out, int which, cu_function f);
 API cuFuncSetAttribute(cu_function f, int which, int value);
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, cu_function f, int threads, size_t shared);
-API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared, cu_stream s, void **parameters, void **extra);
+API cuLaunchKernel(cu_function f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c,
+                   unsigned shared, cu_stream s, void **parameters, void **extra);
 API cuStreamBeginCapture_v2(cu_stream s, int mode);
 API cuStreamEndCapture(cu_stream s, cu_graph *out);
 API cuGraphInstantiateWithFlags(cu_graph_exec *out, cu_graph g, unsigned long long flags);

@@ -135,7 +135,8 @@ Test(summary, five_lines_whatever_the_name) {
 
 Test(summary, numbers_for_people) {
     static const struct { double value; const char *unit, *want; } cases[] = {
-        {0, "B", "0 B"}, {999, "B", "999 B"}, {1000, "B", "1.00 kB"}, {999.6e3, "", "1.00 M"}, {12.34e9, "B", "12.3 GB"},
+        {0, "B", "0 B"}, {999, "B", "999 B"}, {1000, "B", "1.00 kB"}, {999.6e3, "", "1.00 M"},
+        {12.34e9, "B", "12.3 GB"},
         {123.4e12, "FLOP", "123 TFLOP"}, {5e21, "", "5000 E"}, {7, "", "7"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[SUMMARY_NUMBER];

@@ -1,4 +1,5 @@
-/* test_sha256.c: tests SHA-256 against libcrypto's: all lengths about the edges of blocks, in one piece and in many, and files. */
+/* test_sha256.c: tests SHA-256 against libcrypto's: all lengths about the edges of blocks, in one piece and in many,
+ * and files. */
 #include <criterion/criterion.h>
 #include <openssl/evp.h>
 #include <stdio.h>
@@ -28,8 +29,10 @@ static void by_libcrypto(const void *data, size_t size, uint8_t out[HASH]) {
 Test(sha256, the_standards_example) {
     uint8_t hash[HASH];
     fcp_sha256_of("abc", 3, hash);
-    cr_expect_arr_eq(hash, "\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c"
-                           "\xb4\x10\xff\x61\xf2\x00\x15\xad", HASH);
+    cr_expect_arr_eq(hash,
+                     "\xba\x78\x16\xbf\x8f\x01\xcf\xea\x41\x41\x40\xde\x5d\xae\x22\x23\xb0\x03\x61\xa3\x96\x17\x7a\x9c"
+                     "\xb4\x10\xff\x61\xf2\x00\x15\xad",
+                     HASH);
 }
 
 Test(sha256, every_length_whole_and_in_pieces) {

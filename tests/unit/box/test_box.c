@@ -203,7 +203,8 @@ Test(box, claims_about_elements) {
                     int64_t is = t.scratch[x];
                     cr_assert(v->lo <= is && is <= v->hi, "seed %d node %u", (int)seed, x);
                     if (mc_op_type(t.code.nodes[x].op) == 'b') continue;
-                    if (v->linear) cr_assert_eq(form_at(&v->f, at[0], at[1], at[2]), is, "seed %d node %u", (int)seed, x);
+                    if (v->linear)
+                        cr_assert_eq(form_at(&v->f, at[0], at[1], at[2]), is, "seed %d node %u", (int)seed, x);
                     else if (t.base->nodes[x].op != BOX_LINEAR)
                         cr_assert(v->set >> (is & 63) & 1, "seed %d node %u", (int)seed, x);
                     linear += v->linear && t.code.nodes[x].op == MC_LOAD;

@@ -33,7 +33,8 @@ static int64_t agrees(blind *shared, const exprs *e, int root, const mc_env *env
                   (int)want.rows);
         if (want.rows)
             cr_assert(got.first == want.first && got.end == want.end && got.head == want.head,
-                      "seed %d: %d..%d, not %d..%d", seed, (int)got.first, (int)got.end, (int)want.first, (int)want.end);
+                      "seed %d: %d..%d, not %d..%d", seed, (int)got.first, (int)got.end, (int)want.first,
+                      (int)want.end);
         cr_assert(!blind_never(b) || !want.rows, "seed %d", seed);
         if (!shared) blind_free(b);
     }

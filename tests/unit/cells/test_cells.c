@@ -255,8 +255,8 @@ Test(cells, random_fields) {
             }
         faults += check_env(&e, root, &env, 1 + (uint32_t)draw(&e, HEADS_MAX), seed, NULL);
     }
-    cr_assert(faults > count * 2 / 25 && faults < count * 12 / 25 && index > count * 3 / 5, "%u of %u fault, %u read", faults, count,
-              index);
+    cr_assert(faults > count * 2 / 25 && faults < count * 12 / 25 && index > count * 3 / 5, "%u of %u fault, %u read",
+              faults, count, index);
 }
 
 /* What masks of fields are made of: array 2, which has both positions, and 0 and 1 where they are the same. */
@@ -473,15 +473,18 @@ Test(cells, lengths_at_the_limit) {
     const uint64_t n = (uint64_t)1 << 38;
     cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)n), &got, NULL), FCP_OK);
     cr_assert_eq(got.pairs, 4096 * (n - 4096) + 4096 * 4097 / 2);
-    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), &got, NULL), FCP_E_PLAN_SIZE, "cells do not fit 64 bits");
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), &got, NULL), FCP_E_PLAN_SIZE,
+                 "cells do not fit 64 bits");
     /* pieces far out */
     const uint64_t far = ((uint64_t)1 << 40) - 4096, cuts[3] = {far, far + 2048, far + 4096};
     const cell_entry *entries;
     size_t count;
-    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), cuts, 2, cuts, 2, &entries, &count, NULL), FCP_OK);
+    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), cuts, 2, cuts, 2, &entries, &count, NULL),
+                 FCP_OK);
     cr_assert_eq(count, 3);
     const uint64_t wide[2] = {0, (uint64_t)1 << 33};
-    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), wide, 1, wide, 1, &entries, &count, NULL), FCP_E_PLAN_SIZE);
+    cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)((uint64_t)1 << 40)), wide, 1, wide, 1, &entries, &count, NULL),
+                 FCP_E_PLAN_SIZE);
     cells_free(c);
     free(nodes);
     e.count = 0;
@@ -489,7 +492,8 @@ Test(cells, lengths_at_the_limit) {
     c = cells_new(code, 1);
     cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 31)), &got, NULL), FCP_OK);
     cr_assert_eq(got.pairs, (uint64_t)1 << 62);
-    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 33)), &got, NULL), FCP_E_PLAN_SIZE, "pairs do not fit 64 bits");
+    cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)((uint64_t)1 << 33)), &got, NULL), FCP_E_PLAN_SIZE,
+                 "pairs do not fit 64 bits");
     cells_free(c);
     free(nodes);
 }
@@ -520,7 +524,8 @@ Test(cells, faults_far_away) {
             cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)tokens), &got, &fault), cases[i].want, "case %zu", i);
             if (i == 0) cr_assert(fault.q == 777777 && fault.k == 123456 && fault.n == (int64_t)tokens);
             if (i == 3) cr_assert_geq(fault.q, 55109);
-            cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)tokens), cuts, 2, cuts, 2, &entries, &count, &fault), cases[i].want);
+            cr_assert_eq(cells_grid(c, MC_LENGTH((int64_t)tokens), cuts, 2, cuts, 2, &entries, &count, &fault),
+                         cases[i].want);
             if (i == 0) cr_assert(fault.q == 777777 && fault.k == 123456);
         } else {
             cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)3000), &got, &fault), FCP_OK, "case %zu", i);
@@ -552,7 +557,8 @@ Test(cells, stops_when_asked) {
     free(nodes);
 }
 
-/* Masks in which no two cells are alike: pairs are looked at one by one, by any number of threads, and nothing changes. */
+/* Masks in which no two cells are alike: pairs are looked at one by one, by any number of threads, and nothing
+ * changes. */
 Test(cells, masks_without_structure) {
     static exprs e;
     static array_set arrays;
@@ -639,7 +645,9 @@ Test(cells, deterministic) {
         uint64_t cuts[CUTS_MAX];
         uint32_t pieces = even_cuts(n, 512, cuts);
         for (int i = 0; i < 2; i++)
-            cr_assert_eq(cells_grid(c[i], MC_LENGTH((int64_t)n), cuts, pieces, cuts, pieces, &entries[i], &count[i], NULL), FCP_OK);
+            cr_assert_eq(cells_grid(c[i], MC_LENGTH((int64_t)n), cuts, pieces, cuts, pieces, &entries[i], &count[i],
+                                    NULL),
+                         FCP_OK);
         cr_assert(count[0] == count[1] && memcmp(entries[0], entries[1], count[0] * sizeof **entries) == 0);
     }
     uint32_t shapes[2], runs[2];

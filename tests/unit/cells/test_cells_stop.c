@@ -1,7 +1,8 @@
 /* test_cells_stop.c: the mask analysis ends soon after it is asked to, at whichever question that happens, and what it
  * remembers from before stays right.
  *
- * fcp_stop_asked stands here in place of the library's: it counts how often it is asked, and says yes from one time on. */
+ * fcp_stop_asked stands here in place of the library's: it counts how often it is asked, and says yes from one time
+ * on. */
 #include "compiler/cells/blind.h"
 #include "compiler/sema/program.h"
 #include "runtime/base/stop.h"
@@ -158,10 +159,11 @@ Test(stop, at_any_question) {
                     fcp_code code = what == 0   ? list(c, &f, &got)
                                     : what == 1 ? count(c, &f, &got)
                                                 : look_for_blind(b, &f, &got);
-                    cr_assert_eq(code, asked >= yes_from ? FCP_E_INTERRUPTED : FCP_OK, "%s: %d at %d: %s", CASES[i].mask,
-                                 what, (int)times[t], fcp_code_name(code));
+                    cr_assert_eq(code, asked >= yes_from ? FCP_E_INTERRUPTED : FCP_OK, "%s: %d at %d: %s",
+                                 CASES[i].mask, what, (int)times[t], fcp_code_name(code));
                 }
-            cr_assert_eq(memcmp(&got, &want, sizeof got), 0, "%s, stopped at question %d", CASES[i].mask, (int)times[t]);
+            cr_assert_eq(memcmp(&got, &want, sizeof got), 0, "%s, stopped at question %d", CASES[i].mask,
+                         (int)times[t]);
             cells_free(c);
             blind_free(b);
         }

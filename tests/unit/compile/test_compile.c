@@ -81,7 +81,93 @@ Test(compile, refuses) {
            "batch { lengths = [7] }\nmask m = exact(n, 2) > q\nplan { mask = m }\n");
     refuse(FCP_E_MASK_DIV_ZERO, "division by zero", /* what exact is made of, but written by hand */
            "batch { lengths = [7] }\nmask m = n / (if n % 2 == 0 then 2 else 0) > q\nplan { mask = m }\n");
-    refuse(FCP_E_MASK_OVERFLOW, "overflow", "batch { lengths = [100] }\nmask m = q * 9223372036854775807 > k\nplan { mask = m }\n");
+    refuse(FCP_E_MASK_OVERFLOW, "overflow",
+           "batch { lengths = [100] }\nmask m = q * 9223372036854775807 > k\nplan { mask = m }\n");
+}
+
+static const char MOVING[] = "cluster { nodes = 8; gpus = 2; memory = %s }\nbatch { lengths = [64K] }\n"
+                             "plan { mask = causal; block = 512; layout = contiguous; relay = %s; strategy = cad(coalesce = %u, tolerance = 0.%02u) }\n";
+
+/* Where work moves and does not fit: the error names the rank; and each hint is true: with it the plan fits, and needs as much
+ * as it says. */
+Test(compile, what_would_fit) {
+    static const char *const relays[] = {"auto", "off"};
+    unsigned hints = 0;
+    for (unsigned relay = 0; relay < 2; relay++)
+        for (unsigned coalesce = 1; coalesce <= 16; coalesce *= 16) {
+            char text[512], *picture;
+            fcp_plan *plan;
+            snprintf(text, sizeof text, MOVING, "80 GB", relays[relay], coalesce, 2);
+            cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+            const uint64_t needs = plan->summary->memory_peak_bytes;
+            fcp_plan_free(plan);
+            free(picture);
+            for (unsigned percent = 80; percent < 100; percent += 3) {
+                char memory[32], want[64];
+                snprintf(memory, sizeof memory, "%llu MB", (unsigned long long)(needs * percent / 100 / 1000000));
+                snprintf(text, sizeof text, MOVING, memory, relays[relay], coalesce, 2);
+                cr_assert_eq(plan_text(text, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
+                snprintf(want, sizeof want, " needs %llu bytes (", (unsigned long long)needs);
+                cr_assert(strstr(picture, "error[E403]: rank ") && strstr(picture, want), "no \"%s\" in\n%s", want, picture);
+                for (const char *at = picture; (at = strstr(at, "= hint: ")); at++) {
+                    unsigned c = coalesce, t = 2;
+                    unsigned long long would = 0;
+                    char word[8] = "";
+                    const bool known = sscanf(at, "= hint: strategy cad(coalesce = %u) would need %llu", &c, &would) == 2 ||
+                                       sscanf(at, "= hint: strategy cad(tolerance = 0.%u) would need %llu", &t, &would) == 2 ||
+                                       sscanf(at, "= hint: relay = %7s would need %llu", word, &would) == 2;
+                    if (!known) continue; /* none would do */
+                    hints++;
+                    char *said;
+                    snprintf(text, sizeof text, MOVING, memory, *word ? word : relays[relay], c, t);
+                    cr_assert_eq(plan_text(text, &plan, &said), FCP_OK, "%s", said);
+                    cr_assert_eq(plan->summary->memory_peak_bytes, would, "%s", picture);
+                    fcp_plan_free(plan);
+                    free(said);
+                }
+                free(picture);
+            }
+        }
+    cr_assert_gt(hints, 10, "%u hints are too few for this test to mean anything", hints);
+}
+
+/* What a layout costs: the rank and the bytes are those of the plan's transfers, and a fast network costs nothing. */
+Test(compile, price_of_a_layout) {
+    static const struct { const char *strategy, *layout; bool queries; } cases[] = {
+        {"cad", "contiguous", true}, {"cad", "planned", true}, {"fcp", "contiguous", false}, {"fcp", "zigzag", false},
+        {"fcp", "contiguous(group = 2)", false}, {"zigzag", "contiguous", false}};
+    for (unsigned i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        char text[512], *picture;
+        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 2; gpu = h200; inter = %s }\nbatch { lengths = [32K, 3000 x 4] }\n"
+                 "plan { mask = causal; block = 512; strategy = %s; layout = %s }\n", i % 2 ? "100 TB/s" : "1 GB/s",
+                 cases[i / 2].strategy, cases[i / 2].layout);
+        fcp_plan *plan;
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        const char *at = strstr(picture, "sends and receives");
+        cr_assert_eq(at != NULL, i % 2 == 0, "%s%s", text, picture);
+        if (at) {
+            while (strncmp(at, "rank ", 5)) at--;
+            unsigned rank;
+            double gb;
+            cr_assert_eq(sscanf(at, "rank %u sends and receives %lf GB", &rank, &gb), 2, "%s", picture);
+            cr_assert_eq(strstr(picture, "GB of Q and O") != NULL, cases[i / 2].queries, "%s", picture);
+            uint64_t bytes = 0;
+            const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
+            for (uint32_t n = s->first; n < s->first + s->count; n++) {
+                const fcp_instr *launch = &plan->instrs[n];
+                for (uint32_t k = launch->a; launch->op == FCP_OP_LAUNCH && k < launch->a + launch->b; k++) {
+                    const fcp_transfer *t = &plan->transfers[k];
+                    const bool reshuffled = t->cls == FCP_IN || t->cls == FCP_OUT;
+                    if (reshuffled == cases[i / 2].queries || (!reshuffled && (t->cls == FCP_KV || plan->blocks[t->block].home != rank)))
+                        continue;
+                    bytes += t->tokens * fcp_held_bytes(plan->problem, fcp_moved_holds(plan, t), t->cls, FCP_FORWARD);
+                }
+            }
+            cr_assert_float_eq(gb, 1e-9 * (double)bytes, 0.006 * gb, "%g GB are %llu bytes\n%s", gb, (unsigned long long)bytes, picture);
+        }
+        fcp_plan_free(plan);
+        free(picture);
+    }
 }
 
 /* A batch of fewer blocks than ranks is planned: some ranks own nothing, and a warning says how many. */
@@ -98,7 +184,8 @@ Test(compile, ranks_without_tokens) {
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[512], *picture;
-        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\nplan { mask = causal; %s }\n",
+        snprintf(text, sizeof text,
+                 "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [%s] }\nplan { mask = causal; %s }\n",
                  cases[i].lengths, cases[i].plan);
         fcp_plan *plan;
         cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
@@ -149,8 +236,11 @@ Test(compile, no_batch) {
 Test(compile, heavy_block_is_a_warning_that_names_the_size) {
     fcp_plan *plan;
     char *picture;
-    cr_assert_eq(plan_text("cluster { gpus = 8 }\nbatch { lengths = [16384, 4000 x 10] }\nplan { mask = causal; block = 4096 }\n",
-                           &plan, &picture), FCP_OK, "%s", picture);
+    cr_assert_eq(
+        plan_text(
+            "cluster { gpus = 8 }\nbatch { lengths = [16384, 4000 x 10] }\nplan { mask = causal; block = 4096 }\n",
+            &plan, &picture),
+        FCP_OK, "%s", picture);
     cr_assert(strstr(picture, "warning") && strstr(picture, "plan.block = 1024 would do"), "%s", picture);
     fcp_plan_free(plan);
     free(picture);
@@ -159,8 +249,10 @@ Test(compile, heavy_block_is_a_warning_that_names_the_size) {
 Test(compile, block_auto) {
     fcp_plan *plan;
     char *picture;
-    cr_assert_eq(plan_text("cluster { gpus = 8 }\nbatch { lengths = [16384, 512 x 10] }\nplan { mask = causal; block = auto }\n",
-                           &plan, &picture), FCP_OK, "%s", picture);
+    cr_assert_eq(
+        plan_text("cluster { gpus = 8 }\nbatch { lengths = [16384, 512 x 10] }\nplan { mask = causal; block = auto }\n",
+                  &plan, &picture),
+        FCP_OK, "%s", picture);
     cr_assert_eq(plan->problem->block, 1024, "%u", plan->problem->block); /* 2048 would be too heavy */
     cr_assert(!strstr(picture, "warning"), "%s", picture);
     fcp_plan_free(plan);

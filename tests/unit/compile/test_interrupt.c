@@ -102,7 +102,8 @@ static uint64_t end_everywhere(const char *text, const scatter *by) {
 Test(interrupt, at_every_question) {
     char text[1024];
     static const char *const more[] = {
-        "cluster { gpus = 8 }\nbatch { lengths = [9000, 700 x 4] }\nplan { mask = causal; strategy = ring; layout = zigzag }\n",
+        "cluster { gpus = 8 }\nbatch { lengths = [9000, 700 x 4] }\n"
+        "plan { mask = causal; strategy = ring; layout = zigzag }\n",
         "cluster { gpus = 4 }\nbatch { lengths = [20000, 512 x 10] }\nplan { mask = causal; block = auto }\n",
         "cluster { gpus = 16 }\nbatch { lengths = [30000, 40 x 100] }\nplan { mask = window(w = 900); block = 128 }\n",
     };
@@ -120,8 +121,8 @@ Test(interrupt, at_every_question) {
     cr_assert_geq(questions, 15 * 40);
 }
 
-/* A large plan asks often: the aim is 0.2 seconds between two questions. The test allows ten times that, since machines differ;
- * a pass that does not ask takes longer. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
+/* A large plan asks often: the aim is 0.2 seconds between two questions. The test allows ten times that, since machines
+ * differ; a pass that does not ask takes longer. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
 Test(interrupt, asks_often, .timeout = 600) {
     const char *nodes = getenv("FCPC_STOP_NODES");
     static const char *const strategies[] = {"fcp", "fcp; layout = contiguous", "zigzag", "fcp"};
@@ -142,7 +143,9 @@ Test(interrupt, asks_often, .timeout = 600) {
         fcp_plan *plan = NULL;
         cr_assert_eq(plan_until(program, by, 0, &plan), FCP_OK);
         cr_expect_leq(stop.longest, 2.0, "%s: %.3f seconds between two questions", strategies[i], stop.longest);
-        if (nodes) fprintf(stderr, "%s: %lu questions, at most %.3f s apart\n", strategies[i], (unsigned long)stop.asked, stop.longest);
+        if (nodes)
+            fprintf(stderr, "%s: %lu questions, at most %.3f s apart\n", strategies[i], (unsigned long)stop.asked,
+                    stop.longest);
         fcp_plan_free(plan);
         fcpc_program_free(program);
         fcpc_diagnostics_free(d);

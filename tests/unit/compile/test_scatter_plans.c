@@ -1,6 +1,6 @@
-/* test_scatter_plans.c: plans in which everything is drawn at random (scatter.h) verify, whatever is drawn; the same seed gives the
- * same plan; and among few of them everything occurs that a plan may hold. What the passes make of a small one is compared
- * with tests/golden/passes/scatter.txt; GOLDEN_UPDATE=1 rewrites that.
+/* test_scatter_plans.c: plans in which everything is drawn at random (scatter.h) verify, whatever is drawn; the same
+ * seed gives the same plan; and among few of them everything occurs that a plan may hold. What the passes make of a
+ * small one is compared with tests/golden/passes/scatter.txt; GOLDEN_UPDATE=1 rewrites that.
  *
  * SCATTER_SEED=N plans that one alone. */
 #include "compiler/dump.h"
@@ -33,7 +33,8 @@ typedef struct tally {
 } tally;
 
 static void count_stream(const fcp_plan *plan, fcp_pass pass, uint32_t rank, tally *t) {
-    const fcp_stream *compute = fcp_stream_of(plan, pass, rank, FCP_COMPUTE), *comm = fcp_stream_of(plan, pass, rank, FCP_COMM);
+    const fcp_stream *compute = fcp_stream_of(plan, pass, rank, FCP_COMPUTE),
+                     *comm = fcp_stream_of(plan, pass, rank, FCP_COMM);
     uint32_t deltas = 0;
     for (uint32_t i = compute->first; i < compute->first + compute->count; i++) {
         t->ops[plan->instrs[i].op]++;
@@ -64,13 +65,15 @@ static void count_plan(const fcp_plan *plan, tally *t) {
     for (uint32_t r = 0; r < p->ranks; r++) { /* a visit that finds a state which a MERGE left */
         const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, r, FCP_COMPUTE);
         for (uint32_t i = s->first; i < s->first + s->count; i++)
-            for (uint32_t v = plan->instrs[i].a; plan->instrs[i].op == FCP_OP_ATTEND && v < plan->instrs[i].a + plan->instrs[i].b; v++) {
+            for (uint32_t v = plan->instrs[i].a;
+                 plan->instrs[i].op == FCP_OP_ATTEND && v < plan->instrs[i].a + plan->instrs[i].b; v++) {
                 uint8_t *first = &begun[plan->visits[v].q_block * p->ranks + r];
                 t->merged_first += !*first && !(plan->visits[v].flags & FCP_VISIT_FIRST);
                 *first = 1;
             }
         for (uint32_t i = s->first; i < s->first + s->count; i++)
-            t->partial_home_unvisited += plan->instrs[i].op == FCP_OP_FINISH && !begun[plan->instrs[i].a * p->ranks + r];
+            t->partial_home_unvisited +=
+                plan->instrs[i].op == FCP_OP_FINISH && !begun[plan->instrs[i].a * p->ranks + r];
     }
     free(begun);
 }
@@ -92,7 +95,8 @@ Test(scatter, plans_verify, .timeout = 600) {
     for (int cls = 0; cls < FCP_CLASSES; cls++)
         cr_assert(t.moved[cls][cls <= FCP_Q ? 0 : cls < FCP_IN] && (cls > FCP_Q || t.moved[cls][1]), "no %s travels",
                   fcp_class_texts[cls]);
-    cr_assert(t.whole && t.partial_home_unvisited && t.merged_first && t.relayed && t.deltas && t.shared_kv && t.ranges);
+    cr_assert(t.whole && t.partial_home_unvisited && t.merged_first && t.relayed && t.deltas && t.shared_kv &&
+              t.ranges);
 }
 
 Test(scatter, the_same_seed_is_the_same_plan) {
@@ -149,8 +153,8 @@ static void see(void *context, const planning *x) {
     dump_planning(x, all, take, context);
 }
 
-/* A sequence of 500 tokens on two nodes of two ranks. Seed 132 gives it a whole block, a partial one, ranks that only pass a block
- * on, and two ranges of heads. */
+/* A sequence of 500 tokens on two nodes of two ranks. Seed 132 gives it a whole block, a partial one, ranks that only
+ * pass a block on, and two ranges of heads. */
 Test(scatter, golden) {
     static const char text[] = "model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { nodes = 2; gpus = 2 }\n"
                                "batch { lengths = [500] }\n"

@@ -26,8 +26,12 @@ static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
 
 /* Every pass `times` times, each judged. */
 static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
-    fcp_session_options options = {
-        .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = graph_from, .stage_bytes = 3000, .partition = FCP_PARTITION_GRID};
+    fcp_session_options options = {.size = sizeof options,
+                                   .backend = "cuda",
+                                   .timeout_s = 100,
+                                   .graph_from = graph_from,
+                                   .stage_bytes = 3000,
+                                   .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -89,13 +93,16 @@ Test(cuda, models) {
     static const char *const programs[] = {
         /* a score, in fp16, cross attention, fields; two kernels where head_dim is 256 */
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 3 }\n"
-        "batch { lengths = [500, 200] }\nplan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n",
+        "batch { lengths = [500, 200] }\n"
+        "plan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [100:500, 200:40, 1:300] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
+        "batch { lengths = [100:500, 200:40, 1:300] }\n"
+        "plan { mask = causal; block = 128; passes = forward, backward }\n",
         "model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
         "batch { lengths = [300, 100] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [700] }\nplan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
+        "batch { lengths = [700] }\n"
+        "plan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
         "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n",
         /* ranks without tokens */
@@ -105,7 +112,8 @@ Test(cuda, models) {
         "batch { lengths = [2:3] }\nplan { mask = full; strategy = ring; layout = zigzag }\n",
         /* queries and keys apart, in groups of ranks: within a device, and from one to the other by messages */
         "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [60:200, 130, 90:40, 5] }\nplan { mask = causal; block = 128; layout = zigzag(group = 2) }\n",
+        "batch { lengths = [60:200, 130, 90:40, 5] }\n"
+        "plan { mask = causal; block = 128; layout = zigzag(group = 2) }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 4 }\n"
         "batch { lengths = [400, 3, 90] }\nplan { mask = full; block = 128; layout = contiguous(group = 2) }\n"};
     standin *x = stand();
@@ -119,8 +127,10 @@ Test(cuda, models) {
     cr_assert_eq(x->unordered, 0);
     for (int i = 0; i < 2; i++) {
         char text[400];
-        snprintf(text, sizeof text, "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = 2 }\n"
-                 "batch { lengths = [600, 200] }\nplan { mask = causal; block = 128; deterministic = false; passes = forward, "
+        snprintf(text, sizeof text,
+                 "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = 2 }\n"
+                 "batch { lengths = [600, 200] }\n"
+                 "plan { mask = causal; block = 128; deterministic = false; passes = forward, "
                  "backward }\n", i ? 256 : 32, i ? "bf16" : "fp16");
         fcp_plan *plan = gpu_plan("unordered", text, NULL, 0);
         run_plan(x, plan, 2, 2, "unordered");
@@ -130,8 +140,11 @@ Test(cuda, models) {
     }
     /* where shared memory is short the backward pass is two kernels */
     x->shared = 48 << 10;
-    fcp_plan *plan = gpu_plan("short", "model { heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-                              "batch { lengths = [300] }\nplan { mask = causal; block = 128; passes = forward }\n", NULL, 0);
+    fcp_plan *plan =
+        gpu_plan("short",
+                 "model { heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+                 "batch { lengths = [300] }\nplan { mask = causal; block = 128; passes = forward }\n",
+                 NULL, 0);
     run_plan(x, plan, 2, 2, "short");
     fcp_plan_free(plan);
 }
@@ -169,12 +182,15 @@ Test(cuda, refuses) {
     setenv("FCP_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
     refused(plan, FCP_E_BACKEND, "the CUDA driver");
     fcp_plan_free(plan);
-    plan = gpu_plan("fp32", "model { heads = 1; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 1 }\n"
-                    "batch { lengths = [100] }\nplan { mask = causal; block = 128 }\n", NULL, 0);
+    plan = gpu_plan("fp32",
+                    "model { heads = 1; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 1 }\n"
+                    "batch { lengths = [100] }\nplan { mask = causal; block = 128 }\n",
+                    NULL, 0);
     refused(plan, FCP_E_TENSOR, "fp32");
     fcp_plan_free(plan);
-    const char *text = "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
-                       "batch { lengths = [900, 200] }\nplan { mask = causal; block = 128 }\n";
+    const char *text =
+        "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
+        "batch { lengths = [900, 200] }\nplan { mask = causal; block = 128 }\n";
     scatter by = scatter_new(5);
     for (by.seed = 1, plan = NULL; !plan || plan->problem->range_kv == 4; by.seed++) {
         fcp_plan_free(plan);
@@ -191,7 +207,11 @@ Test(cuda, refuses) {
 /* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
 static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, fcp_code code_with) {
     fcp_plan *plan = make_plan("causal", 2, 1, "");
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 8192,
+    fcp_session_options options = {.size = sizeof options,
+                                   .backend = "cuda",
+                                   .timeout_s = 20,
+                                   .graph_from = graph_from,
+                                   .stage_bytes = 8192,
                                    .timings = timings};
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -217,7 +237,8 @@ static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, f
         failed = code != FCP_OK;
         if (failed) {
             failures++;
-            cr_assert(err.message[0] && (code == code_with || code == FCP_E_BACKEND), "call %ld: %d: %s", at, code, err.message);
+            cr_assert(err.message[0] && (code == code_with || code == FCP_E_BACKEND), "call %ld: %d: %s", at, code,
+                      err.message);
         }
         if (failed && session) {
             fcp_error again;
@@ -254,7 +275,8 @@ Test(cuda, every_call_fails_while_it_is_timed) {
 Test(cuda, says_where) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 3, 1, "");
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .timeout_s = 1, .graph_from = UINT32_MAX, .stage_bytes = 8192};
     fcp_shape shape;
     fcp_session *session;
     fcp_packed packed = {0};
@@ -275,7 +297,9 @@ Test(cuda, says_where) {
         x->fail_at = x->calls + i;
         x->fail_with = 719;
         fcp_code code = fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err);
-        if (code) named += strstr(err.message, "rank ") && strstr(err.message, "stage ") && strstr(err.message, "instruction ");
+        if (code)
+            named +=
+                strstr(err.message, "rank ") && strstr(err.message, "stage ") && strstr(err.message, "instruction ");
         fcp_session_free(session);
     }
     cr_assert(named > 5, "%u errors name their place", named);
@@ -331,7 +355,8 @@ static void open_caller(caller *c, const fcp_plan *plan) {
         }
         c->tensors[r] = (fcp_tensors){.q = m + at[FCP_TENSOR_Q], .k = m + at[FCP_TENSOR_K], .v = m + at[FCP_TENSOR_V],
                                       .o = m + at[FCP_TENSOR_O], .lse = (float *)(void *)(m + at[FCP_TENSOR_LSE]),
-                                      .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ], .dk = m + at[FCP_TENSOR_DK],
+                                      .d_o = m + at[FCP_TENSOR_DO], .dq = m + at[FCP_TENSOR_DQ],
+                                      .dk = m + at[FCP_TENSOR_DK],
                                       .dv = m + at[FCP_TENSOR_DV]};
     }
     cr_assert_eq(c->cuda->call.context_set(c->context[1]), 0);
@@ -346,8 +371,8 @@ static void close_caller(caller *c) {
     fcp_cuda_close(c->cuda);
 }
 
-/* Device memory and a stream of the caller's give the bits that host memory gives; runs on different streams follow each
- * other; what is foreign or unaligned is refused before anything is put into a stream. */
+/* Device memory and a stream of the caller's give the bits that host memory gives; runs on different streams follow
+ * each other; what is foreign or unaligned is refused before anything is put into a stream. */
 Test(cuda, callers_memory) {
     standin *x = stand();
     x->devices = 2;
@@ -373,10 +398,12 @@ Test(cuda, callers_memory) {
         unsigned long copied = x->host_copies;
         for (int pass = 0; pass < FCP_PASSES; pass++)
             cr_assert_eq(i % 2 ? fcp_session_run(session, (fcp_pass)pass, c.tensors, &err)
-                               : fcp_session_run_on(session, (fcp_pass)pass, c.tensors, c.stream, &err), FCP_OK, "%s; %s",
+                               : fcp_session_run_on(session, (fcp_pass)pass, c.tensors, c.stream, &err), FCP_OK,
+                               "%s; %s",
                          err.message, x->trouble);
         cr_assert_eq(x->host_copies, copied, "device memory went through the host");
-        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1],
+                  "the caller's context has changed");
     }
     cr_assert_eq(c.cuda->call.stream_wait(c.stream), 0, "%s", x->trouble);
     for (int pass = 0; pass < FCP_PASSES; pass++)
@@ -389,16 +416,21 @@ Test(cuda, callers_memory) {
         cu_stream stream;
         memcpy(&stream, &handle, sizeof stream);
         cr_assert_eq(c.cuda->call.fill((cu_ptr)(uintptr_t)c.tensors[0].o, 0, 4, stream), 0); /* o is on that device */
-        cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message, x->trouble);
-        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
+        cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message,
+                     x->trouble);
+        cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1],
+                  "the caller's context has changed");
         cr_assert_eq(c.cuda->call.fill((cu_ptr)(uintptr_t)c.tensors[0].dq, 0, 4, stream), 0);
-        cr_assert_eq(fcp_session_run_on(session, FCP_BACKWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message, x->trouble);
+        cr_assert_eq(fcp_session_run_on(session, FCP_BACKWARD, c.tensors, stream, &err), FCP_OK, "%s; %s", err.message,
+                     x->trouble);
         cr_assert_eq(c.cuda->call.stream_wait(stream), 0, "%s", x->trouble);
         for (int r = 0; r < 3; r++)
-            cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]), "rank %d: other bits on a default stream", r);
+            cr_assert(!memcmp(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]),
+                      "rank %d: other bits on a default stream", r);
     }
     cr_assert_eq(c.cuda->call.context_set(NULL), 0);
-    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, (void *)(uintptr_t)CU_DEFAULT_LEGACY, &err), FCP_E_RUN);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, (void *)(uintptr_t)CU_DEFAULT_LEGACY, &err),
+                 FCP_E_RUN);
     cr_assert_eq(c.cuda->call.context_set(c.context[1]), 0);
     cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, NULL, &err), FCP_E_ARGUMENT);
     cr_assert(strstr(err.message, "CU_STREAM_LEGACY"), "%s", err.message);
@@ -426,11 +458,13 @@ Test(cuda, callers_memory) {
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_E_TENSOR);
     cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 16"), "%s", err.message);
     cr_assert(x->kernels == kernels);
-    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_OK, "a refusal breaks nothing: %s", err.message);
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_OK, "a refusal breaks nothing: %s",
+                 err.message);
     wrong[1].q = (const char *)c.tensors[1].q + 16; /* as long as before, in memory that ends where the tensors do */
     wrong[1].dv = (char *)c.tensors[1].dv + 64;
     x->idle = true;
-    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_OK, "%s", err.message); /* q is inside, wherever */
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_OK, "%s",
+                 err.message); /* q is inside, wherever */
     cr_assert_eq(fcp_session_run(session, FCP_BACKWARD, wrong, &err), FCP_E_TENSOR);
     cr_assert(strstr(err.message, "rank 1: tensor dv of ") && strstr(err.message, "ends after"), "%s", err.message);
     x->foreign = true;

@@ -14,7 +14,10 @@ static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
 
 /* Both passes, judged; x->launched then says by which kernels. */
 static void run_judged(standin *x, const fcp_plan *plan) {
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
+    fcp_session_options options = {.size = sizeof options,
+                                   .backend = "cuda",
+                                   .timeout_s = 100,
+                                   .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -28,8 +31,8 @@ static void run_judged(standin *x, const fcp_plan *plan) {
     cr_assert_eq(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err), FCP_OK);
     fcp_packed_draw(&shape, (1 << FCP_TENSORS) - 1, 3, &packed);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s; %s", err.message,
-                     x->trouble);
+        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s; %s",
+                     err.message, x->trouble);
     fcp_session_free(session);
     cr_assert_eq(fcp_check_run(plan,
                       &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, &packed, &report, &err),
@@ -113,8 +116,8 @@ Test(kernels, what_they_take) {
     x->fixed = 0;
     x->local = 48;
     cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
-    cr_assert(strstr(fcp_session_warning(session), "fk_forward keeps 48 bytes a thread in local memory on device 0"), "%s",
-              fcp_session_warning(session));
+    cr_assert(strstr(fcp_session_warning(session), "fk_forward keeps 48 bytes a thread in local memory on device 0"),
+              "%s", fcp_session_warning(session));
     fcp_session_free(session);
     x->local = 0;
     setenv("FCP_CACHE", "/nowhere/at/all", 1);

@@ -1,5 +1,6 @@
-/* test_cuda_moved.c: CUDA sessions on plans in which blocks are computed away from home: partial and whole results, relays,
- * merges on the way, drawn by the strategy of tests (scatter.h). The kernels run on fibers, the driver is the stand-in. */
+/* test_cuda_moved.c: CUDA sessions on plans in which blocks are computed away from home: partial and whole results,
+ * relays, merges on the way, drawn by the strategy of tests (scatter.h). The kernels run on fibers, the driver is the
+ * stand-in. */
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
@@ -10,7 +11,10 @@ enum { ALL = (1 << FCP_TENSORS) - 1 };
 
 /* Runs both passes, the second time from a graph, and judges what came out. */
 static void run_judged(standin *x, const fcp_plan *plan, const char *what) {
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .partition = FCP_PARTITION_GRID};
+    fcp_session_options options = {.size = sizeof options,
+                                   .backend = "cuda",
+                                   .timeout_s = 100,
+                                   .partition = FCP_PARTITION_GRID};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -23,8 +27,8 @@ static void run_judged(standin *x, const fcp_plan *plan, const char *what) {
     fcp_packed_draw(&shape, ALL, 3, &packed);
     for (int time = 0; time < 2; time++)
         for (int pass = 0; pass < FCP_PASSES; pass++)
-            cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s: %s; %s",
-                         what, err.message, x->trouble);
+            cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK,
+                         "%s: %s; %s", what, err.message, x->trouble);
     fcp_session_free(session);
     fcp_check_report report = FCP_CHECK_START;
     const fcp_check_options check = {.passes = plan->problem->passes, .threads = 2};
@@ -52,9 +56,10 @@ Test(cuda_moved, scattered_plans) {
         snprintf(text, sizeof text,
                  "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
                  "batch { lengths = [%u, 130%s, 60] }\nplan { mask = %s; block = 128%s }\n",
-                 kv_heads * (1 + scatter_draw(seed, 100, 4, 2)), kv_heads, dim, scatter_draw(seed, 100, 5, 2) ? "bf16" : "fp16",
-                 nodes, gpus, 200 + scatter_draw(seed, 100, 6, 400), scatter_draw(seed, 100, 7, 4) ? "" : ":300",
-                 masks[scatter_draw(seed, 100, 8, 6)], more[scatter_draw(seed, 100, 9, dim == 64 ? 2 : 4)]);
+                 kv_heads * (1 + scatter_draw(seed, 100, 4, 2)), kv_heads, dim,
+                 scatter_draw(seed, 100, 5, 2) ? "bf16" : "fp16", nodes, gpus, 200 + scatter_draw(seed, 100, 6, 400),
+                 scatter_draw(seed, 100, 7, 4) ? "" : ":300", masks[scatter_draw(seed, 100, 8, 6)],
+                 more[scatter_draw(seed, 100, 9, dim == 64 ? 2 : 4)]);
         scatter by = scatter_new(seed);
         by.one_range = true;
         by.whole = seed % 4 == 0;

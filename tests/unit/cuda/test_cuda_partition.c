@@ -9,8 +9,10 @@
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
 /* A session of the plan with that partition, both passes, from the second time on as graphs; what it took. */
-static fcp_partition run_all(standin *x, const fcp_plan *plan, fcp_partition wanted, int times, fcp_packed *out, char why[400]) {
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
+static fcp_partition run_all(standin *x, const fcp_plan *plan, fcp_partition wanted, int times, fcp_packed *out,
+                             char why[400]) {
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .partition = wanted};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -24,8 +26,8 @@ static fcp_partition run_all(standin *x, const fcp_plan *plan, fcp_partition wan
     for (int i = 0; i < times; i++)
         for (int pass = 0; pass < FCP_PASSES; pass++)
             if (shape.has_pass[pass])
-                cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, out, NULL, &err), FCP_OK, "%s; %s", err.message,
-                             x->trouble);
+                cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, out, NULL, &err), FCP_OK, "%s; %s",
+                             err.message, x->trouble);
     fcp_partition taken = fcp_session_partition(session, &reason);
     snprintf(why, 400, "%s", reason);
     fcp_session_free(session);
@@ -73,7 +75,8 @@ Test(partition, margins) {
                          fcp_partition_name((fcp_partition)wanted), x->most_blocks);
             if (rows[i].margin == 0 || wanted == FCP_PARTITION_NONE) cr_assert_eq(took, FCP_PARTITION_NONE, "%s", why);
             else cr_assert_eq(took, wanted == FCP_PARTITION_GRID ? FCP_PARTITION_GRID : FCP_PARTITION_GREEN, "%s", why);
-            if (took == FCP_PARTITION_GREEN) cr_assert(x->in_green && !x->out_of_green && x->green_size == share, "%u", x->green_size);
+            if (took == FCP_PARTITION_GREEN)
+                cr_assert(x->in_green && !x->out_of_green && x->green_size == share, "%u", x->green_size);
             else cr_assert(!x->in_green && x->out_of_green);
             if (i || wanted) cr_assert(same(plan, &first, &packed), "margin %u: other bits", rows[i].margin);
             fcp_packed_free(&packed);
@@ -100,7 +103,8 @@ Test(partition, alone) {
     }
 }
 
-/* What can be wrong with green contexts: the grid alone then keeps the margin, and says why; who insists gets an error. */
+/* What can be wrong with green contexts: the grid alone then keeps the margin, and says why; who insists gets an
+ * error. */
 static void goes_without(standin *x, const char *reason) {
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .partition = FCP_PARTITION_GREEN};
     fcp_session *session;
@@ -113,7 +117,8 @@ static void goes_without(standin *x, const char *reason) {
     cr_assert(x->in_green <= 2 && x->out_of_green, "%lu launches in green contexts", x->in_green);
     cr_assert_eq(x->most_blocks, 4);
     cr_assert_neq(fcp_session_create(plan, &options, &session, &err), FCP_OK);
-    cr_assert(strstr(err.message, "attention cannot have green contexts") && strstr(err.message, reason), "%s", err.message);
+    cr_assert(strstr(err.message, "attention cannot have green contexts") && strstr(err.message, reason), "%s",
+              err.message);
     cr_assert_eq(x->live, 0);
     fcp_packed_free(&packed);
     fcp_plan_free(plan);

@@ -18,7 +18,8 @@ static standin *stand_hopper(int devices) {
 
 /* Every pass `times` times, judged; returns how many kernels were given maps. */
 static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, int times, const char *what) {
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -60,11 +61,14 @@ Test(cuda_sm90, skeletons) {
     } programs[] = {
         {small, true},
         {"model { heads = 2; kv_heads = 2; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
-         "batch { lengths = [400, 100:260] }\nplan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n", true},
+         "batch { lengths = [400, 100:260] }\n"
+         "plan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n", true},
         {"model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-         "batch { lengths = [200, 100] }\nplan { mask = window(w = 90); block = 128; passes = forward, backward }\n", true},
+         "batch { lengths = [200, 100] }\nplan { mask = window(w = 90); block = 128; passes = forward, backward }\n",
+         true},
         {"model { heads = 2; kv_heads = 1; head_dim = 64; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
-         "batch { lengths = [300, 128] }\nplan { mask = causal; block = 128; passes = forward, backward; deterministic = false }\n", true},
+         "batch { lengths = [300, 128] }\n"
+         "plan { mask = causal; block = 128; passes = forward, backward; deterministic = false }\n", true},
         {"model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
          "batch { lengths = [300] }\nplan { mask = full; block = 128; passes = forward }\n", false}};
     standin *x = stand_hopper(2);
@@ -90,7 +94,8 @@ Test(cuda_sm90, others) {
 /* A plan after another on the same ranks, whose memory stays: maps are made where the memory is. */
 Test(cuda_sm90, rebind) {
     standin *x = stand_hopper(2);
-    fcp_plan *plan = gpu_plan("small", small, NULL, 0), *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
+    fcp_plan *plan = gpu_plan("small", small, NULL, 0),
+             *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session;
     fcp_error err = {0};

@@ -7,11 +7,13 @@
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BEFORE = 1 << 31, MASK = (1 << 30) - 1 };
-/* Who waits asks a thousand times a second, on a slow machine less often: calls in 15 seconds of waiting, at the most. */
+/* Who waits asks a thousand times a second, on a slow machine less often: calls in 15 seconds of waiting, at the
+ * most. */
 enum { ASKED = 15000 };
 
 /* What names the place that hangs: its operation, and its rank where there is only one. */
-static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const char *message, unsigned seen[FCP_OP_COUNT]) {
+static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const char *message,
+                   unsigned seen[FCP_OP_COUNT]) {
     char want[120], launch[40];
     unsigned rank = x->hung_mark < 0 ? (unsigned)x->hung_device : (unsigned)(x->hung_mark / FCP_QUEUES);
     fcp_queue queue = x->hung_mark < 0 ? FCP_COMPUTE : (fcp_queue)(x->hung_mark % FCP_QUEUES);
@@ -27,8 +29,8 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
     cr_assert_eq(x->hung_value >> 30, (unsigned)pass);
     if (instr == stream->count) { /* outputs, or a mark of the end that does not end */
         snprintf(want, sizeof want, "rank %u, %s pass, ", rank, fcp_pass_names[pass]);
-        cr_assert(strstr(message, "behind every instruction") || strstr(message, want), "%s of device %d: %s", x->hung, x->hung_device,
-                  message);
+        cr_assert(strstr(message, "behind every instruction") || strstr(message, want), "%s of device %d: %s", x->hung,
+                  x->hung_device, message);
         return;
     }
     const fcp_instr *i = &plan->instrs[stream->first + instr];
@@ -38,18 +40,20 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
         snprintf(want, sizeof want, "%s pass, stage %u, ", fcp_pass_names[pass], i->stage);
     } else {
         *launch = 0;
-        snprintf(want, sizeof want, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s)", rank, fcp_pass_names[pass],
-                 i->stage, instr, fcp_queue_texts[queue], fcp_op_names[i->op]);
+        snprintf(want, sizeof want, "rank %u, %s pass, stage %u, instruction %u of the %s queue (%s)", rank,
+                 fcp_pass_names[pass], i->stage, instr, fcp_queue_texts[queue], fcp_op_names[i->op]);
     }
-    cr_assert(strstr(message, want) && strstr(message, launch) && strncmp(message, "rank ", 5) == 0, "%s of device %d (rank %u, %s %u): \"%s\" %s: %s",
-              x->hung, x->hung_device, rank, fcp_queue_texts[queue], instr, want, launch, message);
+    cr_assert(strstr(message, want) && strstr(message, launch) && strncmp(message, "rank ", 5) == 0,
+              "%s of device %d (rank %u, %s %u): \"%s\" %s: %s", x->hung, x->hung_device, rank, fcp_queue_texts[queue],
+              instr, want, launch, message);
 }
 
 /* Every `step`-th node of a pass hangs, in a session of its own. */
 static void hang_each(standin *x, const char *mask, unsigned ranks, uint32_t graph_from, fcp_pass pass, unsigned step,
                       unsigned seen[FCP_OP_COUNT]) {
     fcp_plan *plan = make_plan(mask, ranks, 1, "");
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};
@@ -115,7 +119,11 @@ Test(cuda_where, hangs) {
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
     fcp_packed_draw(&shape, ALL, 3, &packed);
     for (int i = 0; i < 2; i++) {
-        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 1, .graph_from = i ? 1 : UINT32_MAX, .stage_bytes = 4096};
+        fcp_session_options options = {.size = sizeof options,
+                                       .backend = "cuda",
+                                       .timeout_s = 1,
+                                       .graph_from = i ? 1 : UINT32_MAX,
+                                       .stage_bytes = 4096};
         unsigned long end;
         for (unsigned long at = 30;; at++) { /* the first that is what is looked for */
             cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
@@ -125,7 +133,8 @@ Test(cuda_where, hangs) {
             x->lost = true;
             fcp_session_free(session);
             x->lost = false;
-            if (!strcmp(x->hung, i ? "a copy" : "fk_forward") && x->hung_mark >= 0 && !(x->hung_value & (unsigned)BEFORE)) {
+            if (!strcmp(x->hung, i ? "a copy" : "fk_forward") && x->hung_mark >= 0 &&
+                !(x->hung_value & (unsigned)BEFORE)) {
                 cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
                 x->hang_at = x->nodes + at;
                 break;

@@ -31,7 +31,8 @@ static fcp_code run(fcp_session *session, const fcp_plan *plan, uint64_t seed, f
 }
 
 /* The same bits as a session of its own gives. */
-static void as_fresh(fcp_session *session, const fcp_session_options *options, const fcp_plan *plan, uint64_t seed, const char *what) {
+static void as_fresh(fcp_session *session, const fcp_session_options *options, const fcp_plan *plan, uint64_t seed,
+                     const char *what) {
     fcp_packed mine = {0}, fresh = {0};
     fcp_session *other;
     fcp_shape shape;
@@ -44,8 +45,8 @@ static void as_fresh(fcp_session *session, const fcp_session_options *options, c
     fcp_session_free(other);
     for (int t = 0; t < FCP_TENSORS; t++) {
         fcp_tensor_shape(&shape, (fcp_tensor)t, dims);
-        cr_assert(!memcmp(mine.t[t], fresh.t[t], dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t)), "%s: %s has other bits", what,
-                  fcp_tensor_name((fcp_tensor)t));
+        cr_assert(!memcmp(mine.t[t], fresh.t[t], dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t)),
+                  "%s: %s has other bits", what, fcp_tensor_name((fcp_tensor)t));
     }
     fcp_packed_free(&mine);
     fcp_packed_free(&fresh);
@@ -93,7 +94,10 @@ static void batches(standin *x, const fcp_session_options *options, unsigned ran
 
 Test(rebind, on_the_host) {
     for (unsigned ranks = 1; ranks <= 3; ranks += 2) {
-        fcp_session_options options = {.size = sizeof options, .backend = "host", .compute_threads = ranks == 3 ? 2 : 3, .timeout_s = 60};
+        fcp_session_options options = {.size = sizeof options,
+                                       .backend = "host",
+                                       .compute_threads = ranks == 3 ? 2 : 3,
+                                       .timeout_s = 60};
         batches(NULL, &options, ranks);
     }
 }
@@ -103,7 +107,8 @@ Test(rebind, on_devices) {
     setenv("FCP_CACHE", "/dev/null/none", 1); /* what is compiled is compiled */
     x->devices = 2;
     for (unsigned ranks = 1; ranks <= 3; ranks += 2) {
-        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .graph_from = 2, .stage_bytes = 5000};
+        fcp_session_options options = {
+            .size = sizeof options, .backend = "cuda", .timeout_s = 60, .graph_from = 2, .stage_bytes = 5000};
         batches(x, &options, ranks);
     }
     cr_assert(x->graph_launches > 0);
@@ -130,7 +135,8 @@ Test(rebind, passes_apart) {
                  "plan { mask = causal; block = 128 }\n", model);
         fcp_plan *plan = gpu_plan(defines[order[i]], text, &defines[order[i]], 1);
         x->plan = plan;
-        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s: %s", defines[order[i]], err.message);
+        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s: %s", defines[order[i]],
+                     err.message);
         cr_assert_eq(*compilations() - before, compiled[i], "%s: %ld", defines[order[i]], *compilations() - before);
         fcp_session_free(session);
         fcp_plan_free(plan);
@@ -172,7 +178,8 @@ Test(rebind, other_kernels) {
     cr_assert_eq(x->live, 0);
 }
 
-/* What differs is named, and the session goes on with what it has; too little memory is said before anything is given up. */
+/* What differs is named, and the session goes on with what it has; too little memory is said before anything is given
+ * up. */
 Test(rebind, refuses) {
     static const struct { const char *model, *more, *part; unsigned ranks; } all[] = {
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "", "ranks = 2, the new plan has 3", 3},
@@ -184,7 +191,10 @@ Test(rebind, refuses) {
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "; deterministic = false", "deterministic", 2}};
     standin *x = stand();
     for (int cuda = 0; cuda < 2; cuda++) {
-        fcp_session_options options = {.size = sizeof options, .backend = cuda ? "cuda" : "host", .timeout_s = 60, .stage_bytes = 4096};
+        fcp_session_options options = {.size = sizeof options,
+                                       .backend = cuda ? "cuda" : "host",
+                                       .timeout_s = 60,
+                                       .stage_bytes = 4096};
         fcp_plan *plan = batch("300, 60", "causal", 2, model, "");
         fcp_session *session;
         fcp_error err = {0};
@@ -214,11 +224,12 @@ Test(rebind, refuses) {
     cr_assert_eq(x->live, 0);
 }
 
-/* Every call of a rebinding fails once: the session goes on with the plan it had, or with the new one, or says that it does
- * not; and nothing is left. */
+/* Every call of a rebinding fails once: the session goes on with the plan it had, or with the new one, or says that it
+ * does not; and nothing is left. */
 Test(rebind, every_call_fails) {
     standin *x = stand();
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = 1, .stage_bytes = 4096};
+    fcp_session_options options = {
+        .size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = 1, .stage_bytes = 4096};
     fcp_plan *plans[2] = {batch(lengths[1], "causal", 2, model, ""), batch(lengths[2], "causal", 2, model, "")};
     unsigned refused = 0, went_on = 0;
     bool done = false;

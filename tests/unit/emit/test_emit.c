@@ -64,17 +64,19 @@ static sheet new_sheet(void) {
 static void add_program(sheet *s, const emit_program *g, unsigned number) {
     char line[400];
     uint32_t node;
-    snprintf(line, sizeof line, "#define fk_allow fk_allow_%u\n#define fk_score fk_score_%u\n#define fk_slope fk_slope_%u\n",
-             number, number, number);
+    snprintf(line, sizeof line,
+             "#define fk_allow fk_allow_%u\n#define fk_score fk_score_%u\n#define fk_slope fk_slope_%u\n", number,
+             number, number);
     write_text(s, line);
     const char *wrong = emit_functions(g, write_to, s, &node);
     cr_assert_null(wrong, "program %u, node %u: %s", number, node, wrong);
-    snprintf(line, sizeof line, "int allow_%u(const fk_env *e, fk_i64 q, fk_i64 k, int h) { return fk_allow(e, q, k, h); }\n",
-             number);
+    snprintf(line, sizeof line,
+             "int allow_%u(const fk_env *e, fk_i64 q, fk_i64 k, int h) { return fk_allow(e, q, k, h); }\n", number);
     write_text(s, line);
     for (int i = 0; i < 2 && g->score.count; i++) {
         const char *name = i ? "slope" : "score";
-        snprintf(line, sizeof line, "float %s_%u(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_%s(e, s, q, k, h); }\n",
+        snprintf(line, sizeof line,
+                 "float %s_%u(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_%s(e, s, q, k, h); }\n",
                  name, number, name);
         write_text(s, line);
     }
@@ -117,8 +119,8 @@ Test(emit, random_masks) {
             int64_t q = (int64_t)draw(&e, (uint64_t)n) * (first && i % 4 ? first : 1);
             const fk_env env = {.sequence = {.n = n, .queries = n}};
             bool want = mc_eval(codes[i], MC_LENGTH(n), q, k, h, scratch);
-            cr_assert_eq(allow(&env, q, k, (int)h) != 0, want, "program %u: q %lld k %lld n %lld h %lld", i, (long long)q,
-                         (long long)k, (long long)n, (long long)h);
+            cr_assert_eq(allow(&env, q, k, (int)h) != 0, want, "program %u: q %lld k %lld n %lld h %lld", i,
+                         (long long)q, (long long)k, (long long)n, (long long)h);
         }
         free(scratch);
         free(nodes[i]);
@@ -147,7 +149,8 @@ static mc_code extract(const mc_builder *b, uint32_t root, mc_node **nodes) {
     return (mc_code){*nodes, count};
 }
 
-static const int8_t bytes[8] = {0, 1, 2, 3, -1, -2, 5, 7};                  /* a field over keys of two sequences of 4 */
+/* a field over keys of two sequences of 4 */
+static const int8_t bytes[8] = {0, 1, 2, 3, -1, -2, 5, 7};
 static const int16_t shorts[6] = {9, 8, 7, -300, 5, 4};                      /* over queries, of 3 each */
 static const int64_t longs[6] = {0, INT64_MIN, INT64_MAX, 4, 5, -6};         /* a table of 3 rows of 2 */
 static const double reals[3] = {0.5, -1.25, 3.0e-39};
@@ -166,18 +169,22 @@ Test(emit, arrays_and_bands) {
     uint32_t sum = emit2(b, MC_ADD, emit1(b, MC_LOAD, k, 0), emit1(b, MC_LOAD, q, 1), 0);
     sum = emit2(b, MC_ADD, sum, emit2(b, MC_LOAD2, q, k, 2), 0);
     uint32_t in = emit2(b, MC_BANDS, q, k, 0);
-    mc_code code = extract(b, emit2(b, MC_IFF, in, emit2(b, MC_LT, sum, emit1(b, MC_CONST_I, MC_NONE, 3), 0), 0), &nodes);
-    const emit_program g = {.mask = code, .arrays = kinds, .array_count = 4, .band_count = 1, .positions = 65535, .negative = true, .heads = 1};
+    mc_code code =
+        extract(b, emit2(b, MC_IFF, in, emit2(b, MC_LT, sum, emit1(b, MC_CONST_I, MC_NONE, 3), 0), 0), &nodes);
+    const emit_program g = {.mask = code, .arrays = kinds, .array_count = 4, .band_count = 1, .positions = 65535,
+                            .negative = true, .heads = 1};
     add_program(&s, &g, 0);
     void *library = compile(&s);
     allow_function *allow;
     *(void **)&allow = function(library, "allow", 0);
-    const fk_u64 data[4] = {(fk_u64)(uintptr_t)bytes, (fk_u64)(uintptr_t)shorts, (fk_u64)(uintptr_t)longs, (fk_u64)(uintptr_t)reals_loaded};
+    const fk_u64 data[4] = {(fk_u64)(uintptr_t)bytes, (fk_u64)(uintptr_t)shorts, (fk_u64)(uintptr_t)longs,
+                            (fk_u64)(uintptr_t)reals_loaded};
     const fk_bands device_bands = {(fk_u64)(uintptr_t)band_rows, (fk_u64)(uintptr_t)band_list, 3, 3};
     int64_t scratch[64];
     unsigned yes = 0;
     for (int sequence = 0; sequence < 2; sequence++) {
-        const fk_env env = {.sequence = {.n = 4, .q_first = 1, .queries = 3, .key_first = 4 * (fk_u64)sequence, .query_first = 3 * (fk_u64)sequence},
+        const fk_env env = {.sequence = {.n = 4, .q_first = 1, .queries = 3, .key_first = 4 * (fk_u64)sequence,
+                                         .query_first = 3 * (fk_u64)sequence},
                             .arrays = data, .bands = &device_bands};
         const mc_array arrays[4] = {{bytes + 4 * sequence, 0, 4, 0, MC_I8}, {shorts + 3 * sequence, 1, 3, 0, MC_I16},
                                     {longs, 0, 3, 2, MC_I64}, {reals, 0, 3, 0, MC_F64}};
@@ -202,12 +209,15 @@ Test(emit, scores) {
     uint32_t q = emit1(b, MC_Q, MC_NONE, 0), k = emit1(b, MC_K, MC_NONE, 0), x = emit1(b, MC_S, MC_NONE, 0);
     uint32_t bias = emit1(b, MC_TO_F, emit2(b, MC_SUB, k, q, 0), 0), table = emit1(b, MC_LOAD_F, k, 3);
     uint32_t c = emit1(b, MC_CONST_F, MC_NONE, real_bits(0.1));
-    const mc_op unary[] = {MC_NEG_F, MC_ABS_F, MC_FLOOR_F, MC_SQRT_F, MC_EXP_F, MC_EXP2_F, MC_LOG_F, MC_LOG2_F, MC_TANH_F};
+    const mc_op unary[] = {MC_NEG_F,  MC_ABS_F, MC_FLOOR_F, MC_SQRT_F, MC_EXP_F,
+                           MC_EXP2_F, MC_LOG_F, MC_LOG2_F,  MC_TANH_F};
     const mc_op binary[] = {MC_ADD_F, MC_SUB_F, MC_MUL_F, MC_DIV_F, MC_MIN_F, MC_MAX_F};
     const mc_op compares[] = {MC_LT_F, MC_LE_F, MC_EQ_F, MC_NE_F};
     uint32_t roots[32], count = 0;
-    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) roots[count++] = emit2(b, MC_ADD_F, emit1(b, unary[i], x, 0), bias, 0);
-    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) roots[count++] = emit2(b, binary[i], emit2(b, MC_MUL_F, x, c, 0), table, 0);
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++)
+        roots[count++] = emit2(b, MC_ADD_F, emit1(b, unary[i], x, 0), bias, 0);
+    for (size_t i = 0; i < sizeof binary / sizeof *binary; i++)
+        roots[count++] = emit2(b, binary[i], emit2(b, MC_MUL_F, x, c, 0), table, 0);
     for (size_t i = 0; i < sizeof compares / sizeof *compares; i++)
         roots[count++] = mc_emit(b, MC_IF_F, emit2(b, compares[i], x, bias, 0), x, bias, 0, MC_NONE, 0);
     mc_node *mask_nodes, *nodes[32];
@@ -220,7 +230,10 @@ Test(emit, scores) {
     }
     void *library = compile(&s);
     const fk_u64 data[4] = {0, 0, 0, (fk_u64)(uintptr_t)reals_loaded};
-    const mc_array arrays[4] = {{.width = MC_I8}, {.width = MC_I16}, {.columns = 2, .width = MC_I64}, {reals, 0, 3, 0, MC_F64}};
+    const mc_array arrays[4] = {{.width = MC_I8},
+                                {.width = MC_I16},
+                                {.columns = 2, .width = MC_I64},
+                                {reals, 0, 3, 0, MC_F64}};
     const mc_env want = {.n = 8, .queries = 8, .arrays = arrays};
     const fk_env env = {.sequence = {.n = 8, .queries = 8}, .arrays = data};
     for (uint32_t i = 0; i < count; i++) {
@@ -236,8 +249,8 @@ Test(emit, scores) {
                     float got = score[f](&env, from[0], 3, at, 0);
                     /* exp, log and tanh are of different libraries */
                     float near = i < sizeof unary / sizeof *unary ? 1e-6f * (1 + fabsf(row[0])) : 0;
-                    cr_assert(got == row[0] || fabsf(got - row[0]) <= near || (isnan(got) && isnan(row[0])), "score %u at %g: %g, not %g", i, (double)from[0],
-                              (double)got, (double)row[0]);
+                    cr_assert(got == row[0] || fabsf(got - row[0]) <= near || (isnan(got) && isnan(row[0])),
+                              "score %u at %g: %g, not %g", i, (double)from[0], (double)got, (double)row[0]);
                 }
             }
         free(nodes[i]);

@@ -32,8 +32,8 @@ static void write_functions(FILE *f, const fcp_plan *plan, size_t number) {
     const char *from = strstr(source, "#line 1 \"emitted\"\n"), *to = strstr(source, "#line 1 \"common.h\"\n");
     cr_assert(abi && prims && from && to && abi < prims && prims < from && from < to);
     if (number == 0) fprintf(f, "#define FK_DEVICE static inline\n#include <math.h>\n%.*s", (int)(prims - abi), abi);
-    fprintf(f, "#define fk_allow allow_in_%zu\n#define fk_score score_in_%zu\n#define fk_slope slope_in_%zu\n%.*s", number, number,
-            number, (int)(to - from), from);
+    fprintf(f, "#define fk_allow allow_in_%zu\n#define fk_score score_in_%zu\n#define fk_slope slope_in_%zu\n%.*s",
+            number, number, number, (int)(to - from), from);
     fprintf(f, "int allow_%zu(const fk_env *e, fk_i64 q, fk_i64 k, int h) { return fk_allow(e, q, k, h); }\n", number);
     if (plan->score_count)
         fprintf(f, "float score_%zu(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_score(e, s, q, k, h); }\n"
@@ -53,7 +53,8 @@ static void *compile(fcp_plan *const *plans, size_t count) {
     cr_assert_not_null(f);
     for (size_t i = 0; i < count; i++) write_functions(f, plans[i], i);
     cr_assert_eq(fclose(f), 0);
-    snprintf(command, sizeof command, "%s -std=gnu11 -O1 -fno-strict-aliasing -ffp-contract=off -w -shared -fPIC -o %s %s -lm",
+    snprintf(command, sizeof command,
+             "%s -std=gnu11 -O1 -fno-strict-aliasing -ffp-contract=off -w -shared -fPIC -o %s %s -lm",
              cc && *cc ? cc : "cc", object, source);
     int status = system(command);
     void *library = status ? NULL : dlopen(object, RTLD_NOW);
@@ -104,20 +105,24 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
         fcp_plan_env(plan, s, arrays, bands, &env);
         const fk_env device = {sequences[s], addresses, device_bands};
         for (int i = 0; i < POINTS; i++) {
-            int64_t q = env.q_first + (int64_t)draw(&state, (uint64_t)env.queries), k = (int64_t)draw(&state, (uint64_t)env.n);
+            int64_t q = env.q_first + (int64_t)draw(&state, (uint64_t)env.queries),
+                    k = (int64_t)draw(&state, (uint64_t)env.n);
             if (i % 3 == 0) k = q - (int64_t)draw(&state, 130);
             if (k < 0 || k >= env.n) k = env.n - 1;
             int64_t h = (int64_t)draw(&state, plan->problem->heads);
             bool want = mc_eval(mask, &env, q, k, h, scratch);
             yes += want;
-            cr_assert_eq(allow(&device, q, k, (int)h) != 0, want, "%s: sequence %u, q %lld, k %lld, h %lld", what, s, (long long)q,
-                         (long long)k, (long long)h);
+            cr_assert_eq(allow(&device, q, k, (int)h) != 0, want, "%s: sequence %u, q %lld, k %lld, h %lld", what, s,
+                         (long long)q, (long long)k, (long long)h);
             if (!score) continue;
             double x = (double)draw(&state, 4096) / 256 - 8;
-            double wanted = mc_eval_score(scored, &env, q, k, h, x, scratch), got = score(&device, (float)x, q, k, (int)h);
-            cr_assert(near(got, wanted), "%s: q %lld, k %lld: score %g, not %g", what, (long long)q, (long long)k, got, wanted);
+            double wanted = mc_eval_score(scored, &env, q, k, h, x, scratch),
+                   got = score(&device, (float)x, q, k, (int)h);
+            cr_assert(near(got, wanted), "%s: q %lld, k %lld: score %g, not %g", what, (long long)q, (long long)k, got,
+                      wanted);
             wanted = mc_eval_score(sloped, &env, q, k, h, x, scratch), got = slope(&device, (float)x, q, k, (int)h);
-            cr_assert(near(got, wanted), "%s: q %lld, k %lld: slope %g, not %g", what, (long long)q, (long long)k, got, wanted);
+            cr_assert(near(got, wanted), "%s: q %lld, k %lld: slope %g, not %g", what, (long long)q, (long long)k, got,
+                      wanted);
         }
     }
     free(sequences);
@@ -146,12 +151,13 @@ Test(emit_plans, examples) {
     cr_assert_leq(all, PLANS);
     const char *const defines[] = {"model.dtype=bf16"};
     for (size_t i = 0; i < all; i++)
-        plans[i] = i < count ? gpu_plan(files.gl_pathv[i], NULL, defines, 1) : gpu_plan("text.fcp", texts[i - count], NULL, 0);
+        plans[i] =
+            i < count ? gpu_plan(files.gl_pathv[i], NULL, defines, 1) : gpu_plan("text.fcp", texts[i - count], NULL, 0);
     void *library = compile(plans, all);
     for (size_t i = 0; i < all; i++) {
         uint64_t yes = compare(plans[i], library, i, i < count ? files.gl_pathv[i] : "text.fcp");
-        cr_assert(yes > 10, "%s: %llu pairs are allowed: too few to mean anything", i < count ? files.gl_pathv[i] : "text",
-                  (unsigned long long)yes);
+        cr_assert(yes > 10, "%s: %llu pairs are allowed: too few to mean anything",
+                  i < count ? files.gl_pathv[i] : "text", (unsigned long long)yes);
         fcp_plan_free(plans[i]);
     }
     dlclose(library);

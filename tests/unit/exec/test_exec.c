@@ -84,7 +84,8 @@ Test(exec, strategies) {
 
 /* A last, small batch: some ranks own nothing, and wait for nobody. */
 Test(exec, ranks_without_tokens) {
-    static const char *const strategies[] = {"ring", "zigzag", "fcp"}, *const layouts[] = {"planned", "contiguous", "zigzag"},
+    static const char *const strategies[] = {"ring", "zigzag", "fcp"},
+                             *const layouts[] = {"planned", "contiguous", "zigzag"},
                              *const lengths[] = {"80", "5", "1", "2:7, 3:1", "130, 1"};
     for (int i = 0; i < 15; i++) run("fp32", 2, 3, lengths[i % 5], "causal", strategies[i % 3], layouts[i / 5]);
 }

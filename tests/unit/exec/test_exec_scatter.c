@@ -1,5 +1,6 @@
-/* test_exec_scatter.c: random programs, planned by the strategy of tests that draws everything a plan may choose, run on the host
- * backend and held against the definition of attention. SCATTER_RUNS says how many, SCATTER_SEED where to begin. */
+/* test_exec_scatter.c: random programs, planned by the strategy of tests that draws everything a plan may choose, run
+ * on the host backend and held against the definition of attention. SCATTER_RUNS says how many, SCATTER_SEED where to
+ * begin. */
 #include "tests/oracle/random_program.h"
 #include "tests/support/amount.h"
 #include "tests/support/judge_plan.h"
@@ -37,7 +38,8 @@ enum { QUICK = 120, LONG = 1500 };
 #endif
 Test(scatter, host) {
     const char *runs = getenv("SCATTER_RUNS"), *from = getenv("SCATTER_SEED");
-    uint64_t first = from ? strtoul(from, NULL, 10) : 1, end = first + (runs ? strtoul(runs, NULL, 10) : amount(QUICK, LONG));
+    uint64_t first = from ? strtoul(from, NULL, 10) : 1,
+             end = first + (runs ? strtoul(runs, NULL, 10) : amount(QUICK, LONG));
     seen s = {0};
     random_program *p = calloc(1, sizeof *p);
     cr_assert_not_null(p);
@@ -62,7 +64,9 @@ Test(scatter, host) {
         fcp_plan_free(plan);
     }
     free(p);
-    fprintf(stderr, "scatter: %lu plans, %lu with merges, %lu with whole blocks, %lu with ranges of heads, %lu with relays of Q\n",
-            s.plans, s.partial, s.whole, s.ranges, s.relays);
+    fprintf(
+        stderr,
+        "scatter: %lu plans, %lu with merges, %lu with whole blocks, %lu with ranges of heads, %lu with relays of Q\n",
+        s.plans, s.partial, s.whole, s.ranges, s.relays);
     cr_assert(s.plans && s.partial && s.whole && s.ranges && s.relays);
 }

@@ -1,5 +1,5 @@
-/* Which transient slots hold a partial result: what is cleared, copied and added, instruction by instruction; and the words
- * for places. */
+/* Which transient slots hold a partial result: what is cleared, copied and added, instruction by instruction; and the
+ * words for places. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -64,7 +64,8 @@ Test(partials, a_reduction_copies_first_and_adds_afterwards) {
     uint32_t slots[8], tokens[8];
     lay_out(&t);
     cr_assert(fcp_partials_make(&p, HOMES, transient) == FCP_OK);
-    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 0, .b = 2, .c = 1}), "a home block's sum is always there");
+    cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 0, .b = 2, .c = 1}),
+              "a home block's sum is always there");
     cr_assert(fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 3, .b = 4, .c = 3}), "slot 3 was empty");
     cr_assert(!fcp_partials_reduce(&p, &(fcp_instr){.op = FCP_OP_REDUCE, .a = 3, .b = 4, .c = 3}));
     cr_assert_eq(cleared(&p, &t, 1, 1, slots, tokens), 1);
@@ -149,7 +150,8 @@ Test(partials, states_are_begun_by_visits_merges_and_launches) {
 Test(where, words_and_numbers) {
     fcp_plan *plan = gpu_plan("where.fcp",
                               "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { gpus = 2 }\n"
-                              "batch { lengths = [512] }\nplan { mask = causal; block = 128; passes = forward }\n", NULL, 0);
+                              "batch { lengths = [512] }\nplan { mask = causal; block = 128; passes = forward }\n",
+                              NULL, 0);
     char text[200];
     fcp_where w = fcp_where_instruction(plan, FCP_FORWARD, 1, FCP_COMM, 0);
     cr_assert(w.rank == 1 && w.pass == FCP_FORWARD && w.queue == FCP_COMM && w.instruction == 0 &&

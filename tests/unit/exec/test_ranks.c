@@ -17,7 +17,8 @@ static fcp_plan *make_plan(const char *mask) {
     char text[500];
     snprintf(text, sizeof text,
              "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 2; gpus = 2 }\n"
-             "batch { lengths = [300, 200:400, 70 x 3] }\nplan { mask = %s; block = 128; layout = zigzag; passes = forward, backward }\n",
+             "batch { lengths = [300, 200:400, 70 x 3] }\n"
+             "plan { mask = %s; block = 128; layout = zigzag; passes = forward, backward }\n",
              mask);
     return gpu_plan(mask, text, NULL, 0);
 }
@@ -65,7 +66,8 @@ Test(ranks, judge_their_rows) {
     cr_assert_eq(fcp_session_create(plan, NULL, &session, &err), FCP_OK, "%s", err.message);
     cr_assert(fcp_session_ranks(session, &first) == 4 && first == 0 && fcp_session_processes(session) == 1);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s", err.message);
+        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s",
+                     err.message);
     cr_assert_eq(fcp_session_wait(session, &err), FCP_OK);
     int said = 42, heard = 0;
     cr_assert(fcp_session_gather(session, &said, sizeof said, &heard, &err) == FCP_OK && heard == 42);
@@ -86,7 +88,8 @@ Test(ranks, judge_their_rows) {
             if (part.tensor[t].max_abs_error > most[t]) most[t] = part.tensor[t].max_abs_error;
         }
     }
-    for (int t = 0; t < FCP_TENSORS; t++) cr_assert_eq(most[t], whole.tensor[t].max_abs_error, "%s", fcp_tensor_name((fcp_tensor)t));
+    for (int t = 0; t < FCP_TENSORS; t++)
+        cr_assert_eq(most[t], whole.tensor[t].max_abs_error, "%s", fcp_tensor_name((fcp_tensor)t));
     /* one wrong number is one rank's, which is the one that holds its token */
     for (int t = FCP_TENSOR_O; t < FCP_TENSORS; t++) {
         if (t == FCP_TENSOR_DO) continue;

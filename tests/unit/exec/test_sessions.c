@@ -32,11 +32,13 @@ typedef struct scene {
     fcp_error err;
 } scene;
 
-static fcp_code create(process *p, const given *g, const fcp_plan *plan, bool timings, fcp_session **out, fcp_error *err) {
+static fcp_code create(process *p, const given *g, const fcp_plan *plan, bool timings, fcp_session **out,
+                       fcp_error *err) {
     fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1,
                        .id = p->shared->id.bytes};
     fcp_session_options options = {.size = sizeof options, .backend = g->pair->backend, .transport = g->pair->transport,
-                                   .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100, .graph_from = 2,
+                                   .start = g->pair->processes ? &start : NULL, .compute_threads = 2, .timeout_s = 100,
+                                   .graph_from = 2,
                                    .timings = timings};
     return fcp_session_create(plan, &options, out, err);
 }
@@ -64,8 +66,9 @@ static void end(scene *x) {
 }
 
 static void on_every_pair(void (*body)(process *)) {
-    static const char model[] = "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
-                                "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward }\n";
+    static const char model[] =
+        "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward }\n";
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
@@ -191,9 +194,12 @@ static void timings_fit(process *p, const fcp_session *s, const fcp_plan *plan, 
         CHECK(p, t[q] && count[q] == stream->count);
         for (uint32_t i = 0; t[q] && i < count[q]; i++) {
             const fcp_instr *x = &plan->instrs[stream->first + i];
-            CHECK(p, t[q][i].begin <= t[q][i].end, "rank %u, queue %u, instruction %u ends before it begins", rank, q, i);
-            CHECK(p, !i || t[q][i - 1].end <= t[q][i].begin, "rank %u, queue %u, instruction %u begins too early", rank, q, i);
-            if (x->op == FCP_OP_WAIT && x->a && x->a <= count[!q] && plan->instrs[fcp_stream_of(plan, pass, rank, (fcp_queue)!q)->first + x->a - 1].op != FCP_OP_COPY)
+            CHECK(p, t[q][i].begin <= t[q][i].end, "rank %u, queue %u, instruction %u ends before it begins", rank, q,
+                  i);
+            CHECK(p, !i || t[q][i - 1].end <= t[q][i].begin, "rank %u, queue %u, instruction %u begins too early", rank,
+                  q, i);
+            if (x->op == FCP_OP_WAIT && x->a && x->a <= count[!q] &&
+                plan->instrs[fcp_stream_of(plan, pass, rank, (fcp_queue)!q)->first + x->a - 1].op != FCP_OP_COPY)
                 CHECK(p, t[!q][x->a - 1].end <= t[q][i].end, "rank %u, queue %u, wait %u ends too early", rank, q, i);
             for (uint32_t n = x->a; x->op == FCP_OP_LAUNCH && n < x->a + x->b; n++)
                 CHECK(p, s->times->transfers[n] >= t[q][i].begin && s->times->transfers[n] <= t[q][i].end);
@@ -207,26 +213,30 @@ static void records_timings(process *p) {
         const fcp_plan *plan = x.given->plans[CAUSAL];
         const fcp_timing *t;
         uint32_t first, count, own = fcp_session_ranks(x.session, &first);
-        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT, "nothing has run");
+        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT,
+              "nothing has run");
         for (int again = 0; again < 3; again++) CHECK(p, run_all(&x, plan, 7) == FCP_OK, "%s", x.err.message);
         judge(&x, plan, "timed");
         for (int pass = 0; pass < FCP_PASSES; pass++)
             for (uint32_t r = first; r < first + own; r++) timings_fit(p, x.session, plan, (fcp_pass)pass, r);
         CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, RANKS, 0, &t, &count, &x.err) == FCP_E_ARGUMENT);
-        if (own < RANKS) CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, !first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT);
+        if (own < RANKS)
+            CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, !first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT);
         CHECK(p, fcp_session_timings_collect(x.session, &x.err) == FCP_OK, "%s", x.err.message);
         for (int pass = 0; pass < FCP_PASSES && !first; pass++)
             for (uint32_t r = 0; r < RANKS; r++) {
                 uint64_t last = 0;
                 timings_fit(p, x.session, plan, (fcp_pass)pass, r);
                 for (uint32_t q = 0; q < FCP_QUEUES; q++)
-                    if (!fcp_session_timings(x.session, (fcp_pass)pass, r, q, &t, &count, &x.err) && count && t[count - 1].end > last)
+                    if (!fcp_session_timings(x.session, (fcp_pass)pass, r, q, &t, &count, &x.err) && count &&
+                        t[count - 1].end > last)
                         last = t[count - 1].end;
                 CHECK(p, last > 0, "rank %u took no time", r);
             }
         p->cuda->plan = x.given->plans[WINDOW];
         CHECK(p, fcp_session_rebind(x.session, x.given->plans[WINDOW], &x.err) == FCP_OK, "%s", x.err.message);
-        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT, "the new plan has not run");
+        CHECK(p, fcp_session_timings(x.session, FCP_FORWARD, first, 0, &t, &count, &x.err) == FCP_E_ARGUMENT,
+              "the new plan has not run");
         CHECK(p, run_all(&x, x.given->plans[WINDOW], 7) == FCP_OK, "%s", x.err.message);
         timings_fit(p, x.session, x.given->plans[WINDOW], FCP_BACKWARD, first);
     }
@@ -331,27 +341,39 @@ static void reads_options_by_their_size(process *p) {
     CHECK(p, strstr(err.message, "no transport \"none\"") && strstr(err.message, g->pair->transport), "%s",
           err.message);
     newer.later[1] = 1;
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
-                                                                                                "older than the header"), "%s", err.message);
+    CHECK(p,
+          fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT &&
+              strstr(err.message, "older than the header"),
+          "%s", err.message);
     newer.known.size = 0;
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
-                                                                                                "fcp_session_options.size is 0"), "%s", err.message);
+    CHECK(p,
+          fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT &&
+              strstr(err.message, "fcp_session_options.size is 0"),
+          "%s", err.message);
     fcp_start start = {.size = 3};
     newer.known.size = sizeof newer.known;
     newer.known.start = &start;
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
-                                                                                                "fcp_start.size is 3"), "%s", err.message);
+    CHECK(p,
+          fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT &&
+              strstr(err.message, "fcp_start.size is 3"),
+          "%s", err.message);
     newer.known = (fcp_session_options){.size = sizeof newer.known, .partition = (fcp_partition)9};
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message,
-                                                                                                "partition"), "%s", err.message);
+    CHECK(p,
+          fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_ARGUMENT && strstr(err.message, "partition"),
+          "%s", err.message);
     newer.known = (fcp_session_options){.size = sizeof newer.known, .backend = "tpu"};
-    CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_BACKEND && strstr(err.message,
-                                                                                               "host and cuda"), "%s", err.message);
+    CHECK(p,
+          fcp_session_create(plan, &newer.known, &session, &err) == FCP_E_BACKEND &&
+              strstr(err.message, "host and cuda"),
+          "%s", err.message);
     CHECK(p, !session, "nothing is made on an error");
     if (g->pair->processes) return;
     /* an older caller's structure ends earlier; what is behind it is not looked at */
-    newer.known = (fcp_session_options){.size = offsetof(fcp_session_options, timeout_s), .backend = g->pair->backend,
-                                        .transport = g->pair->transport, .compute_threads = 1, .partition = (fcp_partition)77};
+    newer.known = (fcp_session_options){.size = offsetof(fcp_session_options, timeout_s),
+                                        .backend = g->pair->backend,
+                                        .transport = g->pair->transport,
+                                        .compute_threads = 1,
+                                        .partition = (fcp_partition)77};
     p->cuda->devices = RANKS;
     p->cuda->plan = plan;
     CHECK(p, fcp_session_create(plan, &newer.known, &session, &err) == FCP_OK, "%s", err.message);

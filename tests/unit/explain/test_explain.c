@@ -134,8 +134,9 @@ Test(explain, wrong_pairs) {
 
 /* Every pair that the mask allows is computed where its tile is, and its block comes from holder to holder. */
 Test(explain, who_computes_a_pair) {
-    static const char program[] = "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { nodes = 2; gpus = 2 }\n"
-                                  "batch { lengths = [900, 1500, 40] }\nplan { mask = lambda(sink = 3, window = 700); block = 128 }\n";
+    static const char program[] =
+        "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { nodes = 2; gpus = 2 }\n"
+        "batch { lengths = [900, 1500, 40] }\nplan { mask = lambda(sink = 3, window = 700); block = 128 }\n";
     fcp_plan *plan = plan_of(program);
     uint32_t stops = 0;
     for (int64_t q = 0; q < 1500; q += 61)

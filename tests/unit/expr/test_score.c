@@ -42,7 +42,8 @@ static double value_of(mc_code code, const point *p) {
 /* --- lowering ----------------------------------------------------------------------------------------------------- */
 
 Test(score, none) {
-    static const char *const same[] = {"s", "s + 0", "0.0 + s + 0.0", "s * 1", "s / 1", "-(-s)", "if true then s else q",
+    static const char *const same[] = {"s", "s + 0", "0.0 + s + 0.0", "s * 1", "s / 1", "-(-s)",
+                                       "if true then s else q",
                                        "if 2.0 < 1.0 then 1.0 else s", "max(s, s)", "s - 0.0", "other(s = s)",
                                        "if c == 0.0 then s else s * exp(c)", "-1 * (s / -1.0)"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -119,8 +120,9 @@ Test(score, overrides) {
         {"sink=[1 x 7, 0.25]", "softcap(c = 50.0)", "sink = [1 x 7, 0.25]"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fcpc_program *p = program_with("plan { mask = causal; score = softcap }",
-                                       &(fcpc_options){.size = sizeof(fcpc_options), .defines = &cases[i].define, .define_count = 1});
+        fcpc_program *p =
+            program_with("plan { mask = causal; score = softcap }",
+                         &(fcpc_options){.size = sizeof(fcpc_options), .defines = &cases[i].define, .define_count = 1});
         cr_expect_str_eq(p->score_name, cases[i].name);
         cr_expect_not_null(strstr(p->canonical, cases[i].text), "%s: %s", cases[i].define, p->canonical);
         fcpc_program *again = program(p->canonical);
@@ -178,7 +180,8 @@ Test(score, simplified) {
 }
 
 Test(score, floors) {
-    fcpc_program *p = program("score m = floor(s) + floor(q / 3.0)\nplan { mask = causal; score = m; passes = forward }");
+    fcpc_program *p =
+        program("score m = floor(s) + floor(q / 3.0)\nplan { mask = causal; score = m; passes = forward }");
     cr_expect_eq(p->slope.count, 1);
     point at = {.q = 7, .s = 2.5};
     cr_expect_eq(value_of(p->score, &at), 4);
@@ -223,7 +226,9 @@ Test(score, random_values) {
         fcpc_program *p;
         char *said;
         const char *forward = "plan.passes=forward";
-        fcp_code code = parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p, &said);
+        fcp_code code =
+            parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p,
+                  &said);
         if (code == FCP_E_SCORE) refused++; /* a constant such as log(0.0) */
         else cr_assert_eq(code, FCP_OK, "%s\n%s", text.text, said);
         free(said);
@@ -235,8 +240,8 @@ Test(score, random_values) {
         for (int i = 0; i < 40; i++) {
             point at = somewhere(&m);
             double wanted = real_of(root, &at), got = p->score.count ? value_of(p->score, &at) : at.s;
-            cr_assert(same(got, wanted), "seed %d: %.17g, not %.17g, at q %d k %d h %d s %g\n%s", (int)seed, got, wanted,
-                      (int)at.q, (int)at.k, (int)at.h, at.s, text.text);
+            cr_assert(same(got, wanted), "seed %d: %.17g, not %.17g, at q %d k %d h %d s %g\n%s", (int)seed, got,
+                      wanted, (int)at.q, (int)at.k, (int)at.h, at.s, text.text);
             compared++;
             numbers += !isnan(wanted);
         }
@@ -287,8 +292,8 @@ static void differentiate(uint64_t seeds, bool smooth, double kept) {
                 skipped++;
                 continue;
             }
-            cr_assert(fabs(got - e2) <= 1e-5 * fabs(e2) + 1e-8 + 100 * noise, "seed %d: slope %.15g, differences %.15g, s %g\n%s",
-                      (int)seed, got, e2, at.s, text.text);
+            cr_assert(fabs(got - e2) <= 1e-5 * fabs(e2) + 1e-8 + 100 * noise,
+                      "seed %d: slope %.15g, differences %.15g, s %g\n%s", (int)seed, got, e2, at.s, text.text);
             compared++;
             moving += got != 0 && got != 1;
         }
@@ -341,7 +346,8 @@ Test(score, explained) {
             if (code == FCP_OK && e.allowed) {
                 double wanted = real_of(root, &at);
                 cr_assert(e.score && !e.score_faults);
-                cr_assert(same(e.scored, wanted), "seed %d: %.17g, not %.17g\n%s", (int)seed, e.scored, wanted, text.text);
+                cr_assert(same(e.scored, wanted), "seed %d: %.17g, not %.17g\n%s", (int)seed, e.scored, wanted,
+                          text.text);
                 explained++;
                 for (size_t j = e.score_first; j < e.count; j++) real += e.steps[j].kind == EXPLAIN_REAL;
             } else cr_assert_null(e.score);
@@ -387,7 +393,9 @@ Test(score, random_faults) {
         fcpc_program *p;
         char *said;
         const char *forward = "plan.passes=forward";
-        fcp_code code = parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p, &said);
+        fcp_code code =
+            parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p,
+                  &said);
         free(said);
         if (code == FCP_E_SCORE) continue;
         bool wanted = some_fault(root, mask);
@@ -402,7 +410,8 @@ Test(score, random_faults) {
             fcpc_diagnostics_free(d);
             checked += p->check.nodes != p->mask.nodes;
         } else cr_assert_eq(code, FCP_E_MASK_EXACT, "%s", text.text);
-        cr_assert_eq(is_fault(code), wanted, "seed %d: %s, under %s\n%s", (int)seed, fcp_code_name(code), mask, text.text);
+        cr_assert_eq(is_fault(code), wanted, "seed %d: %s, under %s\n%s", (int)seed, fcp_code_name(code), mask,
+                     text.text);
         asked++;
         faults += wanted;
         fcpc_program_free(p);
@@ -428,16 +437,18 @@ Test(score, fault_places) {
     char *said = plan_says("batch { lengths = [300, 200] }\n"
                            "score m = if k + 3 > q then s else s - exact(60, q - k - 4)\n"
                            "plan { mask = causal; score = m; block = 128 }", FCP_E_MASK_DIV_ZERO);
-    cr_expect_not_null(strstr(said, "a.fcp:2:40: error[E310]: division by zero for q = 4, k = 0 in a sequence of "), "%s",
-                       said);
+    cr_expect_not_null(strstr(said, "a.fcp:2:40: error[E310]: division by zero for q = 4, k = 0 in a sequence of "),
+                       "%s", said);
     free(said);
     said = plan_says("model { heads = 4 }\nbatch { lengths = [300, 200] }\nscore m = s + exact(n * h, 8) * 0.5\n"
                      "plan { mask = window(w = 8) ; score = m; block = 128 }", FCP_E_MASK_EXACT);
     cr_expect_not_null(strstr(said, "a.fcp:3:15: error[E312]: "), "%s", said);
     free(said);
     /* what the mask forbids is not asked */
-    free(plan_says("batch { lengths = [300, 200] }\nscore m = s - exact(q - k, q - k + 1 - min(q - k, 1) * (q - k)) * 0.5\n"
-                   "plan { mask = causal; score = m; block = 128 }", FCP_OK));
+    free(plan_says(
+        "batch { lengths = [300, 200] }\nscore m = s - exact(q - k, q - k + 1 - min(q - k, 1) * (q - k)) * 0.5\n"
+        "plan { mask = causal; score = m; block = 128 }",
+        FCP_OK));
 }
 
 static const char tables[] = "model { heads = 2; table bias = [0.5, 0.25, -0.125, 4]; table near = [3, 2, 1, 0]\n"
@@ -481,7 +492,8 @@ Test(score, tables) {
         {"score m = s + bias[q - k]\nplan { mask = causal; score = m }",
          "a.fcp:4:15: error[E313]: element 4 of table 'bias', which has 4, for q = 4, k = 0 in a sequence of "},
         {"score m = s + bias[min(q - k, 3)]\nplan { mask = full; score = m }", "E313]: element -1 of table 'bias'"},
-        {"score m = s + by_head[h + 1, 0]\nplan { mask = causal; score = m }", "E313]: element [2, 0] of table 'by_head'"},
+        {"score m = s + by_head[h + 1, 0]\nplan { mask = causal; score = m }",
+         "E313]: element [2, 0] of table 'by_head'"},
         {"score m = if s > 0.0 then bias[q - k] else s\nplan { mask = window(w = 5); score = m }",
          "E313]: element 4 of table 'bias'"},
         {"score m = if doc[k + 1] == 1 then s else 0\nplan { mask = causal; score = m }", "E313]: position "},

@@ -651,7 +651,8 @@ Test(slices, plans_with_bands_out_of_order) {
 
 /* Slices may take seconds: a caller ends the parse, and gets no program. */
 Test(slices, a_parse_can_be_stopped) {
-    static const char text[] = "batch { lengths = [300] }\nplan { mask = slices([0, 300, 0, 300, causal], [10, 20, 5, 300, full]) }\n";
+    static const char text[] =
+        "batch { lengths = [300] }\nplan { mask = slices([0, 300, 0, 300, causal], [10, 20, 5, 300, full]) }\n";
     volatile int stop = 0;
     const fcpc_options options = {.size = sizeof options, .stop = &stop};
     for (; stop < 2; stop++) {

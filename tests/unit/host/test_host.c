@@ -308,7 +308,9 @@ Test(reference, is_the_formula) {
                     double sum = 0, o[6] = {0};
                     size_t row = (at + i) * 4 + h;
                     for (uint64_t j = 0; j < s.h->sequences[seq].keys; j++) {
-                        if (!mc_eval(code, MC_LENGTH((int64_t)s.h->sequences[seq].keys), (int64_t)i, (int64_t)j, h, scratch)) continue;
+                        if (!mc_eval(code, MC_LENGTH((int64_t)s.h->sequences[seq].keys), (int64_t)i, (int64_t)j, h,
+                                     scratch))
+                            continue;
                         size_t key = (at + j) * 2 + h / 2;
                         double score = 0;
                         for (int d = 0; d < 6; d++) score += (double)q[row * 6 + d] * k[key * 6 + d];

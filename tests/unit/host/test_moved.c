@@ -1,6 +1,6 @@
-/* test_moved.c: plans in which blocks are computed away from home, on the host backend: partial and whole results, relays,
- * merges on the way, ranges of heads. Plans are drawn (moved_plan.h), and results held against the definition of
- * attention. */
+/* test_moved.c: plans in which blocks are computed away from home, on the host backend: partial and whole results,
+ * relays, merges on the way, ranges of heads. Plans are drawn (moved_plan.h), and results held against the definition
+ * of attention. */
 #include <stdio.h>
 #include <string.h>
 
@@ -77,12 +77,13 @@ static void draw(drawn *d, uint64_t seed) {
     o->top_left = cross && moved_roll(m, 2);
     if (!cross && moved_roll(m, 3) == 0) d->score = hand_scores[moved_roll(m, HAND_SCORES)];
     d->sinks = moved_roll(m, 3) == 0;
-    snprintf(d->text, sizeof d->text,
-             "seed %lu: %u ranks, %u/%u heads of %u in ranges of %u x %u, %s, blocks of %u, units of %u, %s, score %s%s%s, "
-             "%u sequences, %lu of %lu tokens first",
-             (unsigned long)seed, o->ranks, o->heads, o->kv_heads, o->head_dim, o->range_kv, o->range_sub,
-             fcp_dtype_name(o->dtype), o->block, o->unit, o->mask, d->score ? d->score : "-", d->sinks ? ", sinks" : "",
-             o->top_left ? ", top left" : "", o->count, (unsigned long)d->lengths[0], (unsigned long)d->keys[0]);
+    snprintf(
+        d->text, sizeof d->text,
+        "seed %lu: %u ranks, %u/%u heads of %u in ranges of %u x %u, %s, blocks of %u, units of %u, %s, score %s%s%s, "
+        "%u sequences, %lu of %lu tokens first",
+        (unsigned long)seed, o->ranks, o->heads, o->kv_heads, o->head_dim, o->range_kv, o->range_sub,
+        fcp_dtype_name(o->dtype), o->block, o->unit, o->mask, d->score ? d->score : "-", d->sinks ? ", sinks" : "",
+        o->top_left ? ", top left" : "", o->count, (unsigned long)d->lengths[0], (unsigned long)d->keys[0]);
 }
 
 static size_t bytes_of(const fcp_shape *shape, int t) { return fcp_packed_bytes(shape, (fcp_tensor)t); }
@@ -94,12 +95,13 @@ static void run(const hand *h, const fcp_backend *backend, uint32_t threads, fcp
     fcp_error err = {0};
     fcp_session_options options = {.size = sizeof options, .compute_threads = threads, .timeout_s = 60};
     fcp_plan_shape(&h->plan, &shape);
-    cr_assert(fcp_session_create_on(&h->plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
+    cr_assert(fcp_session_create_on(&h->plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what,
+              err.message);
     cr_assert(fcp_packed_alloc(&shape, ALL, packed, &err) == FCP_OK, "%s", err.message);
     fcp_packed_draw(&shape, ALL, 11, packed);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        cr_assert(fcp_session_run_packed(session, &h->plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s: %s", what,
-                  err.message);
+        cr_assert(fcp_session_run_packed(session, &h->plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s: %s",
+                  what, err.message);
     fcp_session_free(session);
 }
 
@@ -120,7 +122,8 @@ static void same_bits(const hand *h, unsigned set, const fcp_packed *a, const fc
     fcp_plan_shape(&h->plan, &shape);
     for (int t = 0; t < FCP_TENSORS; t++)
         if (set >> t & 1)
-            cr_assert(!memcmp(a->t[t], b->t[t], bytes_of(&shape, t)), "%s: %s differs", what, fcp_tensor_name((fcp_tensor)t));
+            cr_assert(!memcmp(a->t[t], b->t[t], bytes_of(&shape, t)), "%s: %s differs", what,
+                      fcp_tensor_name((fcp_tensor)t));
 }
 
 /* Against the definition; twice and on 1 or 4 workers the same bits. */
@@ -197,8 +200,8 @@ Test(moved, arenas_are_what_plans_count) {
                 const fcp_homes *own = &homes[r];
                 fcp_slots s;
                 fcp_slots_of(&h->plan, (fcp_pass)pass, r, own->homes, &s);
-                uint64_t counted =
-                    fcp_rank_memory(&h->problem, (fcp_pass)pass, own->tokens[FCP_QUERIES], own->tokens[FCP_KEYS], s.count);
+                uint64_t counted = fcp_rank_memory(&h->problem, (fcp_pass)pass, own->tokens[FCP_QUERIES],
+                                                   own->tokens[FCP_KEYS], s.count);
                 size_t laid = fcp_arena_size(&h->plan, (fcp_pass)pass, own, &s);
                 cr_assert(laid >= counted && laid < counted + 16 * 64, "%s: rank %u: %zu and %lu", d.text, r, laid,
                           (unsigned long)counted);
@@ -219,7 +222,8 @@ Test(moved, a_session_goes_on_with_another_plan) {
     for (uint32_t i = 0; i < 5; i++) {
         const moved_options o = {.ranks = 3, .heads = 4, .kv_heads = 2, .head_dim = 16, .block = 128, .unit = 50,
                                  .range_kv = ranges[i][0], .range_sub = ranges[i][1], .dtype = FCP_FP16, .mask = "odd",
-                                 .lengths = lengths, .count = 2, .kind = i == 3 ? MOVED_HOME : MOVED_ANY, .seed = i + 1};
+                                 .lengths = lengths, .count = 2, .kind = i == 3 ? MOVED_HOME : MOVED_ANY,
+                                 .seed = i + 1};
         fcp_packed packed = {0};
         fcp_error err = {0};
         fcp_shape shape;
@@ -243,9 +247,9 @@ Test(moved, a_session_goes_on_with_another_plan) {
 
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
-/* Ends the queue of whoever sends the first unit of that class in that pass, before it sends, and runs until the session
- * gives up. With `relayed`, only a sender that got the block from elsewhere counts. Returns false if there is no such
- * transfer. */
+/* Ends the queue of whoever sends the first unit of that class in that pass, before it sends, and runs until the
+ * session gives up. With `relayed`, only a sender that got the block from elsewhere counts. Returns false if there is
+ * no such transfer. */
 static bool cut_and_run(hand *h, fcp_pass pass, fcp_class cls, bool relayed, fcp_error *err, uint32_t *out_sender,
                         uint32_t *out_receiver) {
     fcp_session *session;
@@ -273,7 +277,8 @@ static bool cut_and_run(hand *h, fcp_pass pass, fcp_class cls, bool relayed, fcp
     cr_assert(fcp_packed_alloc(&shape, ALL, &packed, err) == FCP_OK);
     fcp_packed_draw(&shape, ALL, 11, &packed);
     for (int i = 0; i < (int)pass; i++)
-        cr_assert(fcp_session_run_packed(session, &h->plan, (fcp_pass)i, &packed, NULL, err) == FCP_OK, "%s", err->message);
+        cr_assert(fcp_session_run_packed(session, &h->plan, (fcp_pass)i, &packed, NULL, err) == FCP_OK, "%s",
+                  err->message);
     fcp_code code = fcp_session_run_packed(session, &h->plan, pass, &packed, NULL, err);
     cr_assert(code == FCP_E_RUN, "%s: %d", err->message, (int)code);
     fcp_session_free(session);
@@ -307,7 +312,8 @@ Test(moved, a_rank_that_others_wait_for_dies) {
             if (!found) continue;
             char from[60];
             snprintf(from, sizeof from, "nothing came from rank %u for 1 s", sender);
-            cr_assert(err.where.rank == receiver && err.where.pass == (uint32_t)all[i].pass && err.where.queue == FCP_COMM,
+            cr_assert(err.where.rank == receiver && err.where.pass == (uint32_t)all[i].pass &&
+                          err.where.queue == FCP_COMM,
                       "%s: rank %u, not %u", err.message, err.where.rank, receiver);
             cr_assert(strstr(err.message, from) && strstr(err.message, all[i].says), "%s", err.message);
         }

@@ -188,9 +188,9 @@ static fcp_instr *find_launch(hand *h, fcp_pass pass, uint32_t rank, uint32_t di
     return NULL;
 }
 
-/* Runs a plan in which one rank waits for ever, until the run fails with `text`. The ranks behind that one wait as well, from a
- * little later on. On a machine that stops threads for long, one of them may be the first whose second is over, and is named
- * then: so there are several attempts, each of which must fail and name a rank. */
+/* Runs a plan in which one rank waits for ever, until the run fails with `text`. The ranks behind that one wait as
+ * well, from a little later on. On a machine that stops threads for long, one of them may be the first whose second is
+ * over, and is named then: so there are several attempts, each of which must fail and name a rank. */
 static void expect_named(hand *h, fcp_pass pass, const char *text, const char *also) {
     fcp_error err;
     for (int attempt = 0; attempt < 8; attempt++) {
@@ -231,7 +231,8 @@ Test(threads, a_wait_for_what_never_completes_is_named) {
     const fcp_stream *s = fcp_stream_of(&h->plan, FCP_FORWARD, 1, FCP_COMPUTE);
     h->instrs[s->first + 2].a = 1000; /* COPY, ATTEND, WAIT */
     expect_named(h, FCP_FORWARD,
-                 "rank 1, forward pass, stage 0, instruction 2 of the compute queue (wait): the communication queue has completed ",
+                 "rank 1, forward pass, stage 0, instruction 2 of the compute queue (wait): the communication queue "
+                 "has completed ",
                  " of 1000 instructions, and nothing went on for 1 s");
     hand_free(h);
 }

@@ -1,4 +1,5 @@
-/* test_judge.c: what is right is called right, by all rows and by a sample, and what is wrong is named with its place. */
+/* test_judge.c: what is right is called right, by all rows and by a sample, and what is wrong is named with its
+ * place. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -65,8 +66,10 @@ Test(judge, rounding_is_allowed_where_the_naive_computation_is_exact) {
     static const char *const masks[] = {"k == 0", "k == q", "k == q / 2", "k <= q and k % 7 == 0 and q - k < 7"};
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         char text[300];
-        snprintf(text, sizeof text, "mask m = %s\nmodel { heads = 4; head_dim = 64; dtype = fp32 }\ncluster { gpus = 2 }\n"
-                 "batch { lengths = [1104] }\nplan { mask = m; block = 128 }\n", masks[i]);
+        snprintf(text, sizeof text,
+                 "mask m = %s\nmodel { heads = 4; head_dim = 64; dtype = fp32 }\ncluster { gpus = 2 }\n"
+                 "batch { lengths = [1104] }\nplan { mask = m; block = 128 }\n",
+                 masks[i]);
         bench b = run_text(text);
         judge(&b);
         all_right(&b, masks[i]);
@@ -95,9 +98,11 @@ Test(judge, names_what_is_wrong_and_where) {
         judge(&b);
         cr_assert(!b.report.ok && !b.report.tensor[FCP_TENSOR_O].ok && b.report.tensor[FCP_TENSOR_DV].ok);
         cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_O].verdict, wrong[i].verdict);
-        cr_assert(strstr(said(&b, FCP_TENSOR_O), wrong[i].text) == said(&b, FCP_TENSOR_O), "%s", said(&b, FCP_TENSOR_O));
+        cr_assert(strstr(said(&b, FCP_TENSOR_O), wrong[i].text) == said(&b, FCP_TENSOR_O), "%s",
+                  said(&b, FCP_TENSOR_O));
         cr_assert(strstr(said(&b, FCP_TENSOR_O), "token 310, head 3, component 9"), "%s", said(&b, FCP_TENSOR_O));
-        cr_assert(isfinite(b.report.tensor[FCP_TENSOR_O].tolerance) && isfinite(b.report.tensor[FCP_TENSOR_O].max_abs_error));
+        cr_assert(isfinite(b.report.tensor[FCP_TENSOR_O].tolerance) &&
+                  isfinite(b.report.tensor[FCP_TENSOR_O].max_abs_error));
         o[at] = keep;
     }
     dv[0] = NAN; /* of several that are no numbers, the first */
@@ -119,7 +124,8 @@ Test(judge, a_query_without_keys_has_exactly_nothing) {
     judge(&b);
     cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_O].verdict, FCP_NOT_EMPTY, "%s", said(&b, FCP_TENSOR_O));
     cr_assert_eq((fcp_verdict)b.report.tensor[FCP_TENSOR_LSE].verdict, FCP_NOT_EMPTY, "%s", said(&b, FCP_TENSOR_LSE));
-    cr_assert(strstr(said(&b, FCP_TENSOR_LSE), "it must be exactly -inf (token 2, head 1)"), "%s", said(&b, FCP_TENSOR_LSE));
+    cr_assert(strstr(said(&b, FCP_TENSOR_LSE), "it must be exactly -inf (token 2, head 1)"), "%s",
+              said(&b, FCP_TENSOR_LSE));
     end(&b);
 }
 

@@ -15,14 +15,15 @@
 #include "runtime/kernels/jit.h"
 #include "tests/support/temporary.h"
 
-/* NVRTC as far as it is used. A source with "error" does not compile; one with "spill" says so in its log; one with "meet" waits
- * until three of them are being compiled. */
+/* NVRTC as far as it is used. A source with "error" does not compile; one with "spill" says so in its log; one with
+ * "meet" waits until three of them are being compiled. */
 static const char stand_in[] =
     "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n"
     "struct p { char *text, arch[64]; int number; };\n"
     "int nvrtcVersion(int *a, int *b) { *a = MAJOR; *b = 4; return 0; }\n"
     "const char *nvrtcGetErrorString(int e) { return e == 6 ? \"NVRTC_ERROR_COMPILATION\" : \"NVRTC_SUCCESS\"; }\n"
-    "int nvrtcCreateProgram(struct p **p, const char *text, const char *n, int c, const char *const *a, const char *const *b) {\n"
+    "int nvrtcCreateProgram(struct p **p, const char *text, const char *n, int c, const char *const *a, const char "
+    "*const *b) {\n"
     "    *p = calloc(1, sizeof **p); (*p)->text = strdup(text); return (void)n, (void)c, (void)a, (void)b, 0; }\n"
     "int nvrtcDestroyProgram(struct p **p) { free((*p)->text); free(*p); *p = 0; return 0; }\n"
     "static int inside;\n"
@@ -58,7 +59,8 @@ static char folder[TEMPORARY], cache[TEMPORARY + 20], library[TEMPORARY + 20];
 static void build(const char *path, const char *flags) {
     char command[900];
     const char *cc = getenv("CC");
-    snprintf(command, sizeof command, "%s %s -w -shared -fPIC -o %s %s/nvrtc.c", cc && *cc ? cc : "cc", flags, path, folder);
+    snprintf(command, sizeof command, "%s %s -w -shared -fPIC -o %s %s/nvrtc.c", cc && *cc ? cc : "cc", flags, path,
+             folder);
     cr_assert_eq(system(command), 0);
 }
 
@@ -247,7 +249,9 @@ Test(jit, folders) {
 
 /* Where the default is. */
 Test(jit, homes) {
-    static const char *const places[3][3] = {{"FCP_CACHE", "", ""}, {"XDG_CACHE_HOME", "/fcpc", ""}, {"HOME", "/.cache/fcpc", ""}};
+    static const char *const places[3][3] = {{"FCP_CACHE", "", ""},
+                                             {"XDG_CACHE_HOME", "/fcpc", ""},
+                                             {"HOME", "/.cache/fcpc", ""}};
     unsetenv("FCP_CACHE");
     unsetenv("XDG_CACHE_HOME");
     for (int i = 2; i >= 0; i--) {
@@ -298,8 +302,8 @@ Test(jit, at_once) {
             bool cached;
             snprintf(source, sizeof source, "text %d", n);
             good = fcp_jit_open(cache, &j, NULL) == FCP_OK &&
-                   fcp_jit_compile(j, "a.cu", source, "sm_80", NULL, &c, &cached, NULL) == FCP_OK && !*fcp_jit_warning(j) &&
-                   c.size > 12 && memmem(c.bytes, c.size, source, strlen(source));
+                   fcp_jit_compile(j, "a.cu", source, "sm_80", NULL, &c, &cached, NULL) == FCP_OK &&
+                   !*fcp_jit_warning(j) && c.size > 12 && memmem(c.bytes, c.size, source, strlen(source));
             fcp_cubin_free(&c);
             fcp_jit_close(j);
         }
@@ -330,8 +334,8 @@ Test(jit, costs_and_errors) {
         cr_assert_eq(c.kernel_count, 1);
         const fcp_kernel_cost *k = &c.kernels[0];
         cr_assert_str_eq(k->name, "fk_forward");
-        cr_assert(k->registers == 251 && k->spill_stores == 12 && k->spill_loads == 16 && k->stack == 24 && k->shared == 1040 &&
-                  k->barriers == 2 && c.notes == 1);
+        cr_assert(k->registers == 251 && k->spill_stores == 12 && k->spill_loads == 16 && k->stack == 24 &&
+                  k->shared == 1040 && k->barriers == 2 && c.notes == 1);
         fcp_cubin_free(&c);
         cr_assert_eq(fcp_jit_compile(j, "a.cu", "error", "sm_80", NULL, &c, &cached, &err), FCP_E_COMPILE);
         cr_assert_not(cached);
@@ -354,7 +358,8 @@ static void all_free(fcp_jit_part *parts, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) fcp_cubin_free(&parts[i].cubin);
 }
 static void holds(const fcp_jit_part *p, bool cached) {
-    cr_assert(p->cubin.size > 6 && memmem(p->cubin.bytes, p->cubin.size, p->source, strlen(p->source)), "%s", p->source);
+    cr_assert(p->cubin.size > 6 && memmem(p->cubin.bytes, p->cubin.size, p->source, strlen(p->source)), "%s",
+              p->source);
     cr_assert_eq(p->cached, cached, "%s", p->source);
 }
 static long compilations(void) {
@@ -366,7 +371,8 @@ static long compilations(void) {
 
 /* Several sources: each has an entry of its own; only those without one are compiled, side by side. */
 Test(jit, parts) {
-    const char *const first[] = {"meet 1", "meet 2", "meet 3"}, *const then[] = {"new 1", "meet 2", "new 2", "meet 1", "new 1"};
+    const char *const first[] = {"meet 1", "meet 2", "meet 3"}, *const then[] = {"new 1", "meet 2", "new 2", "meet 1",
+                                                                                 "new 1"};
     fcp_jit_part parts[5];
     fcp_error err = {0};
     cr_assert_eq(several(parts, 0, first, &err), FCP_OK);
@@ -423,24 +429,30 @@ Test(jit, parts_without_threads) {
 }
 
 Test(jit, architectures) {
-    static const char *const bad[] = {"sm_75", "sm_70", "sm_9", "compute_90", "sm_", "90", "sm_90x", "sm_90aa", "", "sm_12345", "sm_80 -G"};
-    static const char *const fine[] = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_120"};
+    static const char *const bad[] = {"sm_75",  "sm_70",   "sm_9", "compute_90", "sm_",     "90",
+                                      "sm_90x", "sm_90aa", "",     "sm_12345",   "sm_80 -G"};
+    static const char *const fine[] = {"sm_80",  "sm_86",   "sm_89",   "sm_90", "sm_90a",
+                                       "sm_100", "sm_100a", "sm_100f", "sm_120"};
     fcp_error err;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) cr_assert_eq(fcp_arch_check(bad[i], &err), FCP_E_ARCH, "%s", bad[i]);
-    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) cr_assert_eq(fcp_arch_check(fine[i], &err), FCP_OK, "%s", fine[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        cr_assert_eq(fcp_arch_check(bad[i], &err), FCP_E_ARCH, "%s", bad[i]);
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+        cr_assert_eq(fcp_arch_check(fine[i], &err), FCP_OK, "%s", fine[i]);
 }
 
 /* No library, one that is none, an old one, one that lacks a symbol. */
 Test(jit, no_compiler) {
     static const char *const flags[] = {"-DMAJOR=11", "-DMAJOR=13 -DOLD"};
-    static const char *const why[] = {"is version 11.4; 12.0 or later is needed", "has no nvrtcGetCUBIN: it is too old"};
+    static const char *const why[] = {"is version 11.4; 12.0 or later is needed",
+                                      "has no nvrtcGetCUBIN: it is too old"};
     char path[200];
     fcp_nvrtc *n;
     fcp_error err;
     setenv("FCP_NVRTC", "/nowhere/libnvrtc.so", 1);
     cr_assert_eq(fcp_nvrtc_open(&n, &err), FCP_E_BACKEND);
-    cr_assert(strstr(err.message, "looked for /nowhere/libnvrtc.so") && strstr(err.message, "install the CUDA toolkit") &&
-              strstr(err.message, "FCP_NVRTC"), "%s", err.message);
+    cr_assert(strstr(err.message, "looked for /nowhere/libnvrtc.so") &&
+                  strstr(err.message, "install the CUDA toolkit") && strstr(err.message, "FCP_NVRTC"),
+              "%s", err.message);
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/bad%d.so", folder, i);
         build(path, flags[i]);

@@ -27,14 +27,16 @@ static const struct {
     {"natten2d", "lengths = [1024]", "plan { mask = natten2d(W = 32, kw = 7, kh = 7); block = 128 }"},
     {"wide", "lengths = [70K]", "mask m = q * k % 1000 <= q * 3 - k\nplan { mask = m; block = 2K }"},
     {"cross", "lengths = [300:500]", "mask m = k * k % 7 != q / 3 and k <= q\nplan { mask = m; block = 128 }"},
-    {"document", "lengths = [64, 64]; field d = [0 x 30, 1 x 34, 0 x 60, 300 x 4]", "plan { mask = document(d = d); block = 128 }"},
+    {"document", "lengths = [64, 64]; field d = [0 x 30, 1 x 34, 0 x 60, 300 x 4]",
+     "plan { mask = document(d = d); block = 128 }"},
     {"alibi", "lengths = [300]", "plan { mask = causal; score = alibi; block = 128 }"},
     {"softcap", "lengths = [300]", "plan { mask = full; score = softcap(c = 30.0); block = 128 }"},
 };
 
 /* The functions alone: between the lines that name them and what follows. */
 static char *emitted(const char *source) {
-    const char *from = strstr(source, "#line 1 \"emitted\"\n"), *to = from ? strstr(from, "#line 1 \"common.h\"\n") : NULL;
+    const char *from = strstr(source, "#line 1 \"emitted\"\n"),
+               *to = from ? strstr(from, "#line 1 \"common.h\"\n") : NULL;
     cr_assert(from && to);
     from = strstr(from, "FK_DEVICE int fk_allow");
     cr_assert(from && from < to);
@@ -69,13 +71,15 @@ Test(kernel_source, parts) {
     const struct {
         const char *line;
         unsigned in;
-    } parts[] = {{"#line 1 \"abi.h\"", all}, {"#line 1 \"prim_ptx.h\"", all}, {"#line 1 \"prim_sm90_ptx.h\"", EMIT_SM90},
+    } parts[] = {{"#line 1 \"abi.h\"", all}, {"#line 1 \"prim_ptx.h\"", all},
+                 {"#line 1 \"prim_sm90_ptx.h\"", EMIT_SM90},
                  {"#line 1 \"emitted\"", all}, {"#line 1 \"common.h\"", all}, {"#line 1 \"tiles_sm90.h\"", EMIT_SM90},
                  {"#line 1 \"forward_rows.h\"", EMIT_FORWARD | EMIT_FORWARD_SM90},
                  {"#line 1 \"forward_mma.h\"", EMIT_FORWARD}, {"#line 1 \"forward_sm90.h\"", EMIT_FORWARD_SM90},
                  {"#line 1 \"backward_steps.h\"", EMIT_BACKWARD}, {"#line 1 \"backward_mma.h\"", EMIT_SPLIT},
                  {"#define FK_ORDERED 1\n", EMIT_ORDERED | EMIT_ORDERED_SM90},
-                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED}, {"#line 1 \"backward_sm90.h\"", EMIT_ORDERED_SM90},
+                 {"#line 1 \"backward_ordered_mma.h\"", EMIT_ORDERED},
+                 {"#line 1 \"backward_sm90.h\"", EMIT_ORDERED_SM90},
                  {"#define FK_ORDERED 0\n", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
                  {"#line 1 \"backward_ordered_mma.h\"", EMIT_UNORDERED},
                  {"#line 1 \"backward_sm90.h\"", EMIT_UNORDERED_SM90}, {"#line 1 \"support.h\"", EMIT_SUPPORT}};
@@ -90,7 +94,8 @@ Test(kernel_source, parts) {
             if (found) at = found;
         }
         cr_assert_not_null(strstr(source, "#define FK_HEAD_DIM 128\n#define FK_BF16 0\n#define FK_HAS_SCORE 0\n"));
-        cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n" : "#define FK_FORWARD_SM90 0\n"));
+        cr_assert_not_null(strstr(source, skeletons & EMIT_FORWARD_SM90 ? "#define FK_FORWARD_SM90 1\n"
+                                                                        : "#define FK_FORWARD_SM90 0\n"));
         cr_assert_null(strstr(source, "#include"));
         emit_kernel kernels[EMIT_KERNELS];
         uint32_t count = emit_kernels_of(128, false, skeletons, kernels);
@@ -98,7 +103,8 @@ Test(kernel_source, parts) {
             char entry[80];
             snprintf(entry, sizeof entry, "FK_KERNEL(%s,", kernels[i].name);
             cr_assert_not_null(strstr(source, entry), "%s", entry);
-            cr_assert(kernels[i].threads % 32 == 0 && kernels[i].threads * kernels[i].registers <= 65536 && kernels[i].parts);
+            cr_assert(kernels[i].threads % 32 == 0 && kernels[i].threads * kernels[i].registers <= 65536 &&
+                      kernels[i].parts);
         }
         free(source);
     }
@@ -112,8 +118,8 @@ static void read_pair(const char *text, unsigned out[2]) {
     if (read == 1) out[1] = out[0];
 }
 
-/* The table in codegen/kernels/README.md says of threads, shared memory and blocks what the sizes say, where it says something
- * of an architecture; and of all kernels. */
+/* The table in codegen/kernels/README.md says of threads, shared memory and blocks what the sizes say, where it says
+ * something of an architecture; and of all kernels. */
 Test(kernel_source, table) {
     static const char *const archs[] = {"sm_80", "sm_86", "sm_90a", "sm_100"};
     FILE *f = fopen("codegen/kernels/README.md", "r");
@@ -125,8 +131,9 @@ Test(kernel_source, table) {
         char cell[6][60];
         emit_kernel kernels[2][EMIT_KERNELS];
         unsigned threads[2], registers[2], blocks[2], shared;
-        if (sscanf(line, "| fk_%30s | %u | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] |", name, &head_dim, cell[0],
-                   cell[1], cell[2], cell[3], cell[4], cell[5]) != 8) continue;
+        if (sscanf(line, "| fk_%30s | %u | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] | %50[^|] |", name,
+                   &head_dim, cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]) != 8)
+            continue;
         read_pair(cell[0], threads);
         cr_assert_eq(sscanf(cell[1], "%u", &shared), 1);
         for (int score = 0; score < 2; score++) {
@@ -160,12 +167,14 @@ Test(kernel_source, table) {
     cr_assert(emit_resident("sm_80", 256, 16, 0) == 8 && emit_resident("sm_89", 256, 16, 0) == 6);
     cr_assert(emit_resident("sm_80", 32, 16, 0) == 32 && emit_resident("sm_86", 32, 16, 0) == 16);
     cr_assert(emit_resident("sm_86", 256, 200, 107024) == 0 && emit_resident("sm_80", 256, 255, 163 << 10) == 1);
-    cr_assert(emit_resident("sm_80", 512, 200, 0) == 0 && emit_resident("sm_800", 32, 16, 0) == 0 && emit_resident("", 32, 16, 0) == 0);
+    cr_assert(emit_resident("sm_80", 512, 200, 0) == 0 && emit_resident("sm_800", 32, 16, 0) == 0 &&
+              emit_resident("", 32, 16, 0) == 0);
 }
 
 /* Batches share kernels; models, masks and types do not. Names that a program gives are not in its kernels. */
 Test(kernel_source, depends_on) {
-    const char *rest = "mask unmistakable(width) = k <= q and q - k < width\nplan { mask = unmistakable(width = 77); block = 128 }";
+    const char *rest =
+        "mask unmistakable(width) = k <= q and q - k < width\nplan { mask = unmistakable(width = 77); block = 128 }";
     fcp_plan *a = plan_of("head_dim = 64; dtype = bf16", "lengths = [300, 20]", rest);
     fcp_plan *b = plan_of("head_dim = 64; dtype = bf16", "lengths = [5000, 700 x 8]", rest);
     char *first = source_of(a, EMIT_FORWARD), *second = source_of(b, EMIT_FORWARD);
@@ -215,7 +224,8 @@ Test(kernel_source, refused) {
     cr_assert(emit_forward(32, true) == EMIT_FORWARD);
     must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
     fcp_plan_free(plan);
-    plan = plan_of("head_dim = 64; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128; passes = forward }");
+    plan = plan_of("head_dim = 64; dtype = bf16", "lengths = [300]",
+                   "plan { mask = causal; block = 128; passes = forward }");
     must_fail(plan, EMIT_FORWARD | EMIT_SPLIT, FCP_E_PASS, "the plan has no backward pass");
     /* mask code that does not check: before anything is printed */
     mc_node *nodes = malloc(plan->mask_count * sizeof *nodes);

@@ -52,7 +52,8 @@ static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint
         cr_assert(total <= last, "item %u is longer than the one before it", i);
         last = total;
         for (uint32_t j = 0; j < i; j++)
-            cr_assert(w->rows[j].token + w->rows[j].count <= item->token || item->token + item->count <= w->rows[j].token);
+            cr_assert(w->rows[j].token + w->rows[j].count <= item->token ||
+                      item->token + item->count <= w->rows[j].token);
     }
     return pairs;
 }
@@ -65,7 +66,8 @@ static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_
     cr_assert(w->lock_count <= 1024);
     for (uint32_t i = 0; i < w->key_count; i++) {
         const fk_key_item *item = &w->keys[i];
-        cr_assert(item->count >= 1 && item->count <= FK_KEYS && item->runs && item->first + item->runs <= w->row_run_count);
+        cr_assert(item->count >= 1 && item->count <= FK_KEYS && item->runs &&
+                  item->first + item->runs <= w->row_run_count);
         same_bytes(a, item->place, item->k_row, item->v_row, item->k, item->v, item->count, stride);
         for (uint32_t j = item->first; j < item->first + item->runs; j++) {
             const fk_row_run *run = &w->row_runs[j];
@@ -80,9 +82,11 @@ static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_
         bool alone = item->lock == FK_NONE, others = false;
         for (uint32_t j = 0; j < w->key_count; j++) {
             const fk_key_item *other = &w->keys[j];
-            if (j == i || other->dk + other->count * stride * 2 <= item->dk || item->dk + item->count * stride * 2 <= other->dk)
+            if (j == i || other->dk + other->count * stride * 2 <= item->dk ||
+                item->dk + item->count * stride * 2 <= other->dk)
                 continue;
-            cr_assert(!alone && other->dk == item->dk && other->count == item->count && other->lock == item->lock, "keys of several items");
+            cr_assert(!alone && other->dk == item->dk && other->count == item->count && other->lock == item->lock,
+                      "keys of several items");
             others = true;
         }
         cr_assert(alone || (others && order != FCP_KEYS_ALONE));
@@ -134,9 +138,12 @@ Test(kernel_work, rows_and_keys_agree) {
                "batch { lengths = [3000, 700, 130 x 3, 20 x 5] }\nplan { mask = causal; block = 512 }\n", false);
     check_plan("model { heads = 2; kv_heads = 1; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
                "batch { lengths = [2000, 900, 100 x 4] }\n"
-               "plan { mask = lambda(sink = 40, window = 300); block = 256; strategy = zigzag(coalesce = 3) }\n", false);
-    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [1500, 1, 127, 128, 129] }\n"
-               "plan { mask = shared_question(p = 30, answers = 3); block = 384; strategy = fcp(coalesce = 8) }\n", false);
+               "plan { mask = lambda(sink = 40, window = 300); block = 256; strategy = zigzag(coalesce = 3) }\n",
+               false);
+    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+               "batch { lengths = [1500, 1, 127, 128, 129] }\n"
+               "plan { mask = shared_question(p = 30, answers = 3); block = 384; strategy = fcp(coalesce = 8) }\n",
+               false);
     check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [16000] }\n"
                "plan { mask = lambda(sink = 100, window = 200); block = 1K; strategy = fcp(coalesce = 8) }\n", true);
 }
@@ -146,12 +153,13 @@ static void check_waiting(const char *mask, const char *lengths, uint32_t kv_hea
     char text[400];
     snprintf(text, sizeof text,
              "model { heads = %u; kv_heads = %u; head_dim = 64 }\ncluster { gpus = 1 }\nbatch { lengths = [%s] }\n"
-             "plan { mask = %s; block = 1K; strategy = fcp(coalesce = 64) }\n", kv_heads * group, kv_heads, lengths, mask);
+             "plan { mask = %s; block = 1K; strategy = fcp(coalesce = 64) }\n",
+             kv_heads * group, kv_heads, lengths, mask);
     fcp_plan *plan = gpu_plan("order.fcp", text, NULL, 0);
     order_model with, without;
     cr_assert(order_model_of_rank(plan, 0, 116, &with, &without));
-    cr_assert(without.end && (double)with.end <= most * (double)without.end, "%s, %u x %u heads: %.3f", mask, kv_heads, group,
-              (double)with.end / (double)without.end);
+    cr_assert(without.end && (double)with.end <= most * (double)without.end, "%s, %u x %u heads: %.3f", mask, kv_heads,
+              group, (double)with.end / (double)without.end);
     fcp_plan_free(plan);
 }
 

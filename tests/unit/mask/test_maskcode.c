@@ -181,8 +181,8 @@ Test(maskcode, rows_wrap) {
         uint8_t row[MC_ROW];
         mc_eval_row(code, MC_LENGTH(n), q, k0, MC_ROW, 3, scratch, row);
         for (int j = 0; j < MC_ROW; j++)
-            cr_assert_eq(row[j], mc_eval(code, MC_LENGTH(n), q, (int64_t)((uint64_t)k0 + (uint64_t)j), 3, other), "seed %d",
-                         (int)seed);
+            cr_assert_eq(row[j], mc_eval(code, MC_LENGTH(n), q, (int64_t)((uint64_t)k0 + (uint64_t)j), 3, other),
+                         "seed %d", (int)seed);
         free(other);
         free(scratch);
         free(nodes);

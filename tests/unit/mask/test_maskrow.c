@@ -153,9 +153,11 @@ Test(maskrow, rows_of_masks_are_elements) {
     cr_assert(seen[0] > 50000 && seen[1] > 50000);
 }
 
-/* Quotients and rests by one number: of lines, and of numbers that lie anywhere, at every edge of 31, 32 and 64 bits. */
+/* Quotients and rests by one number: of lines, and of numbers that lie anywhere, at every edge of 31, 32 and 64
+ * bits. */
 Test(maskrow, divisions_by_one_number) {
-    static const int64_t edges[] = {0, 1, 2, 3, 7, 100, 1009, 65535, 65536, 0x7ffffffe, 0x7fffffff, 0x80000000, 0xffffffff,
+    static const int64_t edges[] = {0, 1, 2, 3, 7, 100, 1009, 65535, 65536, 0x7ffffffe, 0x7fffffff, 0x80000000,
+                                    0xffffffff,
                                     0x100000000, (int64_t)1 << 40, INT64_MAX / 2, INT64_MAX / 2 + 1, INT64_MAX - 300,
                                     INT64_MAX};
     enum { EDGES = sizeof edges / sizeof *edges };

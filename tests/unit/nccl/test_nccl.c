@@ -15,7 +15,8 @@ Test(nccl, ranks) {
                              : ranks > 4              ? "; layout = zigzag(group = 2)" : "; layout = contiguous";
         fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, lengths, layout);
         snprintf(what, sizeof what, "%s on %u ranks", masks[ranks % 4], ranks);
-        task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = ranks, .way = ranks % 2 ? BY_ID : BY_FILE};
+        task x = {
+            .plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = ranks, .way = ranks % 2 ? BY_ID : BY_FILE};
         agree(&x, what);
         fcp_plan_free(plan);
     }

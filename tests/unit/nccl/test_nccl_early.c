@@ -98,7 +98,10 @@ static void run_beside(process *p) {
         share_id(p, 1);
         p->word->code = create(p, &session, err);
     } else {
-        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = LONG, .graph_from = x->graph_from};
+        fcp_session_options options = {.size = sizeof options,
+                                       .backend = "cuda",
+                                       .timeout_s = LONG,
+                                       .graph_from = x->graph_from};
         p->cuda->devices = 1 + (int)(x->seed % 3);
         p->word->code = fcp_session_create(plan, &options, &session, err);
     }
@@ -173,11 +176,14 @@ static bool last_stage(const fcp_plan *plan, fcp_pass pass, unsigned *out_rank, 
 
 static void beside_of(const fcp_plan *plan, fcp_pass pass, bool nccl, bool graph, uint64_t seed) {
     char what[80];
-    beside b = {.task = {.plan = plan, .graph_from = graph ? 1 : UINT32_MAX, .seed = seed, .idle = true, .silent = true},
-                .pass = pass, .nccl = nccl};
+    beside b = {
+        .task = {.plan = plan, .graph_from = graph ? 1 : UINT32_MAX, .seed = seed, .idle = true, .silent = true},
+        .pass = pass,
+        .nccl = nccl};
     unsigned processes = nccl ? plan->problem->ranks : 1;
     process_shared *s = process_shared_make();
-    snprintf(what, sizeof what, "%s pass, %s, %s", fcp_pass_names[pass], nccl ? "nccl" : "local", graph ? "a graph" : "no graph");
+    snprintf(what, sizeof what, "%s pass, %s, %s", fcp_pass_names[pass], nccl ? "nccl" : "local",
+             graph ? "a graph" : "no graph");
     cr_assert(last_stage(plan, pass, &b.task.odd, &b.value), "%s", what);
     process_run(s, processes, run_beside, &b);
     process_all_well(s, processes, 0, what);
@@ -191,7 +197,8 @@ static void both_passes(bool nccl) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, (fcp_pass)pass);
         cr_assert(rounds.from < rounds.to, "nothing goes out early");
-        for (int graph = 0; graph < 2; graph++) beside_of(plan, (fcp_pass)pass, nccl, graph, (uint64_t)(2 * pass + graph));
+        for (int graph = 0; graph < 2; graph++)
+            beside_of(plan, (fcp_pass)pass, nccl, graph, (uint64_t)(2 * pass + graph));
     }
     fcp_plan_free(plan);
 }

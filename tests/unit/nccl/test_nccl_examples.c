@@ -7,7 +7,10 @@
 #include "tests/support/nccl_agree.h"
 #include "tests/support/scatter.h"
 
-enum { SMALL = sizeof small_examples / sizeof *small_examples, OTHERS = sizeof other_examples / sizeof *other_examples };
+enum {
+    SMALL = sizeof small_examples / sizeof *small_examples,
+    OTHERS = sizeof other_examples / sizeof *other_examples
+};
 
 /* On two or three ranks, on one node or two, from a layout of the caller's or the plan's, with and without graphs. */
 static void agree_on(const small_example *x, unsigned i) {

@@ -11,8 +11,8 @@ typedef struct failing {
     char what[60];
 } failing;
 
-/* Of each, every rank but those of `except` ends with an error, in which are all of `parts`. Without timeout_s none waits for
- * long; those that do, do so side by side. */
+/* Of each, every rank but those of `except` ends with an error, in which are all of `parts`. Without timeout_s none
+ * waits for long; those that do, do so side by side. */
 static void all_fail(failing *all, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         all[i].s = process_shared_make();
@@ -29,8 +29,8 @@ static void all_fail(failing *all, unsigned count) {
             if (f->except >> r & 1) continue;
             cr_assert(w->code != FCP_OK, "%s: rank %u ends well", f->what, r);
             for (int k = 0; f->parts[k]; k++)
-                cr_assert(strstr(w->err.message, f->parts[k]), "%s: rank %u: \"%s\" is not in: %s", f->what, r, f->parts[k],
-                          w->err.message);
+                cr_assert(strstr(w->err.message, f->parts[k]), "%s: rank %u: \"%s\" is not in: %s", f->what, r,
+                          f->parts[k], w->err.message);
         }
         process_shared_end(s, f->except != 0);
     }
@@ -40,13 +40,15 @@ static const char *const in_a_pass[] = {"rank ", " pass", "stage ", "instruction
 /* Or between passes, or where tensors are moved before or behind "every instruction". */
 static const char *const about_a_pass[] = {"rank ", " pass", "instruction", NULL};
 
-/* A rank dies, is stopped, or gets no further on its device, in a pass: with and without graphs, noticed by NCCL or not. */
+/* A rank dies, is stopped, or gets no further on its device, in a pass: with and without graphs, noticed by NCCL or
+ * not. */
 Test(nccl_faults, a_rank_dies_stops_stalls) {
     static const int faults[] = {STANDIN_DIES, STANDIN_DIES, STANDIN_STOPS, STANDIN_STALLS};
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[8];
     for (unsigned i = 0; i < 8; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3, .idle = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3,
+                  .idle = true,
                   .silent = i % 4 > 0, .timeout_s = 1, .group_at = 1 + i, .fault = faults[i % 4]};
         all[i] = (failing){.x = x, .except = x.fault == STANDIN_STALLS ? 0 : 1u << x.odd, .parts = in_a_pass};
         snprintf(all[i].what, sizeof all[i].what, "fault %u", i);
@@ -114,7 +116,8 @@ Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
     failing all[4];
     for (unsigned i = 0; i < 4; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = i, .odd = i / 2, .idle = true, .silent = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = i, .odd = i / 2, .idle = true,
+                  .silent = true,
                   .timeout_s = 1, .hang_at = 14 + 4 * i};
         all[i] = (failing){.x = x, .parts = about_a_pass, .what = "a device hangs"};
     }
@@ -122,13 +125,14 @@ Test(nccl_faults, a_device_hangs) {
     fcp_plan_free(plan);
 }
 
-/* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the others
- * with it, whose later runs need it. */
+/* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the
+ * others with it, whose later runs need it. */
 Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[6];
     for (unsigned i = 0; i < 6; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 4, .seed = 5 * i, .odd = i % 3, .idle = true,
+        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 4, .seed = 5 * i, .odd = i % 3,
+                  .idle = true,
                   .silent = i > 3, .timeout_s = 1, .async_at = 2 + 2 * i, .fault = NCCL_REMOTE_ERROR};
         all[i] = (failing){.x = x, .parts = about_a_pass, .what = "an asynchronous error"};
     }
@@ -142,7 +146,8 @@ Test(nccl_faults, a_rank_is_missing) {
     fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", "");
     failing all[4];
     for (unsigned i = 0; i < 4; i++) {
-        task x = {.plan = plan, .times = 1, .seed = i, .odd = i % 2, .idle = true, .silent = i == 0, .timeout_s = 1, .keeps_away = true,
+        task x = {.plan = plan, .times = 1, .seed = i, .odd = i % 2, .idle = true, .silent = i == 0, .timeout_s = 1,
+                  .keeps_away = true,
                   .way = i < 2 ? BY_ID : BY_FILE};
         all[i] = (failing){.x = x, .except = 1u << x.odd, .parts = parts, .what = "a missing rank"};
     }
@@ -151,15 +156,17 @@ Test(nccl_faults, a_rank_is_missing) {
 }
 
 Test(nccl_faults, ranks_that_differ) {
-    static const char *const plans[] = {"rank 1 has another plan than rank 0", NULL}, *const graphs[] = {"rank 1 is to make graphs from run 7 on", NULL},
-                      *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL}, *const old[] = {"2.19", NULL},
-                      *const later[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
+    static const char *const plans[] = {"rank 1 has another plan than rank 0", NULL},
+                             *const graphs[] = {"rank 1 is to make graphs from run 7 on", NULL},
+                             *const devices[] = {"two ranks on one GPU need NCCL 2.30", NULL},
+                             *const old[] = {"2.19", NULL}, *const later[] = {"NCCL_MULTI_RANK_GPU_ENABLE=1", NULL};
     fcp_plan *plan = make_plan("causal", 2, 1, "300, 130", ""), *other = make_plan("causal", 2, 1, "300, 131", "");
     failing all[] = {
         {.x = {.plan = plan, .other = other, .odd = 1, .times = 1, .idle = true}, .parts = plans, .what = "two plans"},
         {.x = {.plan = plan, .odd = 1, .odd_graph_from = 7, .graph_from = 3, .times = 1, .idle = true}, .parts = graphs,
          .what = "two options"},
-        {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true}, .parts = devices, .what = "one device"},
+        {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true}, .parts = devices,
+         .what = "one device"},
         {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .one_device = true, .version = 23007}, .parts = later,
          .what = "one device, where several ranks may share it"},
         {.x = {.plan = plan, .odd = 1, .times = 1, .idle = true, .version = 21805, .way = BY_FILE}, .parts = old,
@@ -169,8 +176,8 @@ Test(nccl_faults, ranks_that_differ) {
     fcp_plan_free(other);
 }
 
-/* Every call of one rank fails once (`times` of them, each `fault`-th), of NCCL's or of the driver's: it ends with an error,
- * the other too or with none, nothing is left and nothing hangs. */
+/* Every call of one rank fails once (`times` of them, each `fault`-th), of NCCL's or of the driver's: it ends with an
+ * error, the other too or with none, nothing is left and nothing hangs. */
 enum { FAILED = 5, OTHERS = 6, LAST = 7 };
 static void fail_calls(process *p) {
     const task *x = p->argument;
@@ -188,7 +195,8 @@ static void fail_calls(process *p) {
         for (int i = 0; i < 2 && !code; i++) code = run_passes(p, session, 0, &err);
         fcp_session_free(session);
         if (code) {
-            CHECK(p, strstr(err.message, "rank ") || (odd && !x->driver && at == 1) || (odd && x->driver), "call %d: %s", at, err.message);
+            CHECK(p, strstr(err.message, "rank ") || (odd && !x->driver && at == 1) || (odd && x->driver),
+                  "call %d: %s", at, err.message);
             atomic_fetch_add(&p->shared->counter[odd ? FAILED : OTHERS], 1);
         }
         CHECK(p, p->cuda->live == 0, "call %d: %ld objects are left; %s", at, p->cuda->live, err.message);
@@ -204,7 +212,8 @@ Test(nccl_faults, every_call_fails) {
     task x[4];
     for (unsigned i = 0; i < 4; i++) {
         s[i] = process_shared_make();
-        x[i] = (task){.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 78, .fault = 1 + (int)i, .idle = true, .timeout_s = 1};
+        x[i] = (task){.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 78, .fault = 1 + (int)i,
+                      .idle = true, .timeout_s = 1};
         if (i > 1) x[i].driver = true, x[i].times = 650, x[i].fault = i == 2 ? 23 : 29;
         process_begin(s[i], 2, fail_calls, &x[i]);
     }

@@ -13,9 +13,12 @@ typedef struct course {
 
 static fcp_code make(process *p, fcp_session **out, fcp_error *err) {
     const course *c = p->argument;
-    fcp_start start = {.size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1, .id = p->shared->id.bytes};
-    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = c->nccl ? "nccl" : "local", .start = c->nccl ? &start : NULL,
-                                   .timeout_s = LONG, .graph_from = 2, .stage_bytes = 5000, .host_tensors = c->host_tensors};
+    fcp_start start = {
+        .size = sizeof start, .ranks = p->ranks, .rank = p->rank, .device = p->rank + 1, .id = p->shared->id.bytes};
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = c->nccl ? "nccl" : "local",
+                                   .start = c->nccl ? &start : NULL,
+                                   .timeout_s = LONG, .graph_from = 2, .stage_bytes = 5000,
+                                   .host_tensors = c->host_tensors};
     return fcp_session_create(c->plans[0], &options, out, err);
 }
 
@@ -28,7 +31,8 @@ static void exact(process *p, const fcp_session *base, const char *when) {
         pinned += d->need.pinned;
         size_t most = p->cuda->most_held[d->handle];
         held = p->cuda->held[d->handle];
-        CHECK(p, d->need.device == held, "%s: device %d needs %zu, and holds %zu", when, d->handle, d->need.device, held);
+        CHECK(p, d->need.device == held, "%s: device %d needs %zu, and holds %zu", when, d->handle, d->need.device,
+              held);
         CHECK(p, most == held, "%s: device %d held %zu", when, d->handle, most);
     }
     held = p->cuda->pinned;
@@ -45,7 +49,8 @@ static void run_batch(process *p, fcp_session *session, const fcp_plan *plan) {
     fcp_packed_draw(&shape, ALL, 1, &packed);
     for (int i = 0; i < 2; i++)
         for (int pass = 0; pass < FCP_PASSES; pass++)
-            CHECK(p, fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s", err.message);
+            CHECK(p, fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK, "%s",
+                  err.message);
     CHECK(p, fcp_session_collect_packed(session, plan, set, &packed, &err) == FCP_OK, "%s", err.message);
     fcp_packed_free(&packed);
 }
@@ -108,9 +113,12 @@ Test(nccl_memory, is_what_is_said) {
         char what[60];
         unsigned ranks = 2 + i % 3;
         const char *layout = i == 4 ? "" : "; layout = contiguous";
-        course c = {.plans = {make_plan("causal", ranks, 1, "500, 130, 60", layout), make_plan("full", ranks, 1, "900, 200", layout),
+        course c = {.plans = {make_plan("causal", ranks, 1, "500, 130, 60", layout),
+                              make_plan("full", ranks, 1, "900, 200", layout),
                               make_plan("causal", ranks, 1, "400, 60", layout)},
-                    .nccl = i > 1, .host_tensors = i > 2, .devices = 1 + (int)i};
+                    .nccl = i > 1,
+                    .host_tensors = i > 2,
+                    .devices = 1 + (int)i};
         snprintf(what, sizeof what, "%u ranks, %s", ranks, c.nccl ? "nccl" : "local");
         go(&c, take, what);
         if (i % 2) go(&c, short_of, what);

@@ -12,7 +12,8 @@ typedef struct journey {
 } journey;
 
 /* A rank's rows of what all passes give of drawn tensors. */
-static fcp_code results_of(process *p, fcp_session *session, const fcp_plan *plan, uint64_t seed, char *out, fcp_error *err) {
+static fcp_code results_of(process *p, fcp_session *session, const fcp_plan *plan, uint64_t seed, char *out,
+                           fcp_error *err) {
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_plan_shape(plan, &shape);
@@ -48,10 +49,12 @@ static void as_fresh(process *p, fcp_session *session, const fcp_plan *plan, int
     only.plan = plan;
     q.argument = &only;
     for (int i = 0; i < 2; i++) /* the second as a graph */
-        CHECK(p, results_of(p, session, plan, (uint64_t)turn + 1, mine, &err) == FCP_OK, "batch %d: %s", turn, err.message);
+        CHECK(p, results_of(p, session, plan, (uint64_t)turn + 1, mine, &err) == FCP_OK, "batch %d: %s", turn,
+              err.message);
     share_id(&q, turn + 2);
     CHECK(p, create(&q, &other, &err) == FCP_OK, "batch %d: %s", turn, err.message);
-    CHECK(p, other && results_of(p, other, plan, (uint64_t)turn + 1, fresh, &err) == FCP_OK, "batch %d: %s", turn, err.message);
+    CHECK(p, other && results_of(p, other, plan, (uint64_t)turn + 1, fresh, &err) == FCP_OK, "batch %d: %s", turn,
+          err.message);
     fcp_session_free(other);
     CHECK(p, !memcmp(mine, fresh, size), "batch %d has other bits", turn);
     free(mine);
@@ -123,8 +126,9 @@ static void part_ways(process *p) {
         CHECK(p, results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "%s", err.message);
         p->word->code = fcp_session_rebind(session, next, &p->word->err);
         const fcp_plan *now = fcp_session_plan(session);
-        CHECK(p, results_of(p, session, now, 1, out, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"), "%s",
-              again.message);
+        CHECK(p,
+              results_of(p, session, now, 1, out, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"),
+              "%s", again.message);
     }
     free(out);
     fcp_session_free(session);
@@ -151,15 +155,16 @@ Test(nccl_rebind, ranks_that_differ) {
             char who[60];
             snprintf(who, sizeof who, "rank %u has another plan than rank 0", odd);
             cr_assert_eq(s->words[r].code, FCP_E_START, "rank %u: %s", r, said);
-            cr_assert(strstr(said, names[0]) && strstr(said, names[1]) && strstr(said, who), "rank %u: %s; %s, %s", r, said,
-                      names[0], names[1]);
+            cr_assert(strstr(said, names[0]) && strstr(said, names[1]) && strstr(said, who), "rank %u: %s; %s, %s", r,
+                      said, names[0], names[1]);
         }
         process_shared_end(s, false);
     }
     journey_end(&j);
 }
 
-/* A plan of another model is refused: by rank `odd`, and then the others say whose plan is which; or by all of them, who go on. */
+/* A plan of another model is refused: by rank `odd`, and then the others say whose plan is which; or by all of them,
+ * who go on. */
 static void refuse(process *p) {
     const journey *j = p->argument;
     bool all = j->task.odd == 99, odd = all || p->rank == j->task.odd;
@@ -178,7 +183,8 @@ static void refuse(process *p) {
     fcp_session_free(session);
 }
 Test(nccl_rebind, refusing) {
-    journey j = {.plans = {make_plan("causal", 3, 1, "300, 130", ""), make_plan("causal", 3, 1, "300, 60", "; margin = 3"),
+    journey j = {.plans = {make_plan("causal", 3, 1, "300, 130", ""),
+                           make_plan("causal", 3, 1, "300, 60", "; margin = 3"),
                            make_plan("causal", 3, 1, "300, 60", "")}};
     static const unsigned odd[] = {0, 2, 99};
     for (int i = 0; i < 3; i++) {
@@ -191,7 +197,8 @@ Test(nccl_rebind, refusing) {
             const char *part = odd[i] == 99 || r == odd[i] ? "margin = 16, the new plan has 3"
                                : odd[i]                    ? "rank 2 has another plan"
                                                            : "rank 1 has another plan";
-            cr_assert(strstr(s->words[r].err.message, part), "rank %u: \"%s\" is not in: %s", r, part, s->words[r].err.message);
+            cr_assert(strstr(s->words[r].err.message, part), "rank %u: \"%s\" is not in: %s", r, part,
+                      s->words[r].err.message);
         }
         process_shared_end(s, false);
     }
@@ -226,8 +233,8 @@ Test(nccl_rebind, too_little_memory) {
     journey_end(&j);
 }
 
-/* Every call of one rank's rebinding fails once (`times` of them, each `fault`-th), of NCCL's or of the driver's: it ends with an
- * error, the other too or with none, nothing is left and nothing hangs. */
+/* Every call of one rank's rebinding fails once (`times` of them, each `fault`-th), of NCCL's or of the driver's: it
+ * ends with an error, the other too or with none, nothing is left and nothing hangs. */
 static void fail_calls(process *p) {
     const journey *j = p->argument;
     const task *x = &j->task;
@@ -242,7 +249,8 @@ static void fail_calls(process *p) {
         p->nccl->fail_at = p->cuda->fail_at = 0;
         share_id(p, turn);
         CHECK(p, create(p, &session, &err) == FCP_OK, "call %d: %s", at, err.message);
-        CHECK(p, session && results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "call %d: %s", at, err.message);
+        CHECK(p, session && results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "call %d: %s", at,
+              err.message);
         process_meet(p, 2, turn);
         if (session) ((fcp_cuda_session *)session)->timeout_s = 1; /* who waits for the other gives up soon */
         p->cuda->plan = j->plans[1];
@@ -269,8 +277,8 @@ Test(nccl_rebind, every_call_fails) {
                         .driver = i};
         process_run(s, 2, fail_calls, &j);
         process_all_well(s, 2, 0, "every call");
-        fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED], s->counter[OTHERS],
-                s->counter[LAST]);
+        fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED],
+                s->counter[OTHERS], s->counter[LAST]);
         cr_assert(s->counter[FAILED] > 3 && s->counter[OTHERS] > 3);
         process_shared_end(s, true);
     }

@@ -48,7 +48,8 @@ static cu_result wait_for(rank *r, cu_stream stream) {
 /* Until rank `who` says that something is wrong, or all has hung. */
 static void wait_for_trouble(rank *r, unsigned who) {
     process *p = r->p;
-    for (fcp_patience patience = fcp_patience_of(LONG, 0.1); !atomic_load(&p->shared->counter[TROUBLE]) && !fcp_patience_ends(&patience);) {
+    for (fcp_patience patience = fcp_patience_of(LONG, 0.1);
+         !atomic_load(&p->shared->counter[TROUBLE]) && !fcp_patience_ends(&patience);) {
         r->cuda->call.stream_query(r->stream);
         if (p->rank == who && p->cuda->trouble[0]) atomic_store(&p->shared->counter[TROUBLE], 1);
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
@@ -108,7 +109,8 @@ static void close_rank(rank *r) {
     CHECK(p, !r->cuda->call.release((uintptr_t)r->foreign));
     CHECK(p, !r->cuda->call.stream_destroy(r->stream));
     CHECK(p, !r->cuda->call.stream_destroy(r->other));
-    CHECK(p, !r->cuda->call.context_release(p->argument && ((const setting *)p->argument)->device_of_all ? 0 : (int)p->rank));
+    CHECK(p, !r->cuda->call.context_release(
+                 p->argument && ((const setting *)p->argument)->device_of_all ? 0 : (int)p->rank));
     fcp_nccl_close(r->nccl);
     fcp_cuda_close(r->cuda);
 }
@@ -162,7 +164,9 @@ static void everybody(rank *r, size_t bytes) {
     }
     CHECK(p, !end(r), "%s", r->nccl->call.last_error(r->comm));
 }
-static char byte_of(unsigned from, unsigned to, size_t at, unsigned turn) { return (char)(from * 37 + to * 11 + at * 3 + turn * 101); }
+static char byte_of(unsigned from, unsigned to, size_t at, unsigned turn) {
+    return (char)(from * 37 + to * 11 + at * 3 + turn * 101);
+}
 static void draw(rank *r, unsigned turn) {
     for (unsigned to = 0; to < r->p->ranks; to++)
         for (size_t i = 0; i < SHARE; i++) r->foreign[to * SHARE + i] = byte_of(r->p->rank, to, i, turn);
@@ -447,7 +451,8 @@ Test(nccl_standin, a_send_may_wait_for_its_receive) {
 static bool suffered(const rank *r) {
     process_shared *shared = r->p->shared;
     if (r->p->rank == 1 && r->p->nccl->begun >= r->p->nccl->group_at) atomic_store(&shared->counter[TROUBLE], 1);
-    return atomic_load(&shared->counter[TROUBLE]) || shared->words[1].stops || *(volatile int *)&shared->words[1].status;
+    return atomic_load(&shared->counter[TROUBLE]) || shared->words[1].stops ||
+           *(volatile int *)&shared->words[1].status;
 }
 /* It does in its third group: the others wait, or are told. */
 static void third_group(rank *r) {

@@ -1,5 +1,5 @@
-/* Pages: that what a plan says cannot leave its place in them, that the same plans give the same bytes, and that the style has
- * the colours of the other pictures. tests/page looks at pages in a browser. */
+/* Pages: that what a plan says cannot leave its place in them, that the same plans give the same bytes, and that the
+ * style has the colours of the other pictures. tests/page looks at pages in a browser. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,18 +8,11 @@
 #include "compiler/fcpc.h"
 #include "compiler/page/page.h"
 #include "compiler/show/model.h"
+#include "tests/support/plan_of.h"
 
-static const char PROGRAM[] = "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
-                              "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\nplan { mask = causal; block = 128 }\n";
-
-static fcp_plan *plan_of(const char *source) {
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    cr_assert_eq(fcpc_parse_text("test.fcp", source, strlen(source), NULL, NULL, &program), FCP_OK);
-    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
-    fcpc_program_free(program);
-    return plan;
-}
+static const char PROGRAM[] =
+    "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
+    "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\nplan { mask = causal; block = 128 }\n";
 
 static char *page_of(const fcp_plan *plan) {
     char *made = NULL;
@@ -42,10 +35,12 @@ Test(page, is_the_same_again_and_closed) {
     cr_assert_eq(times(one, "</script"), 2);
     cr_assert_eq(times(one, "<style"), 1);
     cr_assert_eq(times(one, "</style"), 1);
-    cr_assert(strstr(one, "content=\"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-"));
+    cr_assert(strstr(
+        one, "content=\"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; script-src 'sha256-"));
     cr_assert_eq(times(one, "http-equiv"), 1);
     cr_assert(!strstr(one, " src=") && !strstr(one, "@import") && !strstr(one, "url("), "nothing is loaded");
-    cr_assert(strstr(one, "\"profile\": \"h200\"") && strstr(one, "\"lanes\": [") && strstr(one, "k \\u003c= q is true ({k} \\u003c= {q})"));
+    cr_assert(strstr(one, "\"profile\": \"h200\"") && strstr(one, "\"lanes\": [") &&
+              strstr(one, "k \\u003c= q is true ({k} \\u003c= {q})"));
     free(one);
     free(two);
     fcp_plan_free(plan);
@@ -68,7 +63,8 @@ Test(page, keeps_hostile_text_in_its_place) {
     cr_assert_eq(times(made, "</title"), 1);
     cr_assert(!strstr(made, "<img") && !strstr(made, "\033") && !strstr(made, "\xff") && !strstr(made, "\xed\xa0"));
     cr_assert(strstr(made, "\\u003c/script>") && strstr(made, "\xc3\xa9"), "what is UTF-8 stays");
-    cr_assert(strstr(made, "\"profile\": null") && strstr(made, "\"unpredicted\": \""), "there is no such gpu, and the page says so");
+    cr_assert(strstr(made, "\"profile\": null") && strstr(made, "\"unpredicted\": \""),
+              "there is no such gpu, and the page says so");
     cr_assert(strstr(made, "\"error\": \""), "and that the program cannot be explained");
     free(made);
     fcp_plan_free(plan);
@@ -76,10 +72,14 @@ Test(page, keeps_hostile_text_in_its_place) {
 
 /* Plans of one problem share the picture of its mask; those of another have their own. */
 Test(page, says_once_what_candidates_share) {
-    const char *const programs[] = {PROGRAM, "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
-                                             "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\nplan { mask = causal; block = 128; strategy = fcp(coalesce = 1) }\n",
-                                    "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
-                                    "batch { lengths = [700, 301, 299, 50 x 6, 1] }\nplan { mask = causal; block = 128 }\n"};
+    const char *const programs[] = {PROGRAM, "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\n"
+                                             "cluster { nodes = 2; gpus = 2; gpu = h200 }\n"
+                                             "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\n"
+                                             "plan { mask = causal; block = 128; strategy = fcp(coalesce = 1) }\n",
+                                    "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = bf16 }\n"
+                                    "cluster { nodes = 2; gpus = 2; gpu = h200 }\n"
+                                    "batch { lengths = [700, 301, 299, 50 x 6, 1] }\n"
+                                    "plan { mask = causal; block = 128 }\n"};
     page p = {0};
     text out = {0};
     fcp_error err = {0};
@@ -90,8 +90,11 @@ Test(page, says_once_what_candidates_share) {
         sim_result result;
         cr_assert_eq(sim_profile_find("h200", &profile, &err), FCP_OK);
         cr_assert_eq(simulate(plan, &profile, NULL, &memory, &result, &err), FCP_OK);
-        cr_assert_eq(page_add(&p, i ? "other" : "first", plan, &profile, NULL, NULL, &result, i ? "0,3" : NULL, &err), FCP_OK, "%s", err.message);
-        if (!i) cr_assert_eq(page_add(&(page){0}, "", plan, &profile, NULL, NULL, &result, "4", &err), FCP_E_USAGE, "there are 4 ranks");
+        cr_assert_eq(page_add(&p, i ? "other" : "first", plan, &profile, NULL, NULL, &result, i ? "0,3" : NULL, &err),
+                     FCP_OK, "%s", err.message);
+        if (!i)
+            cr_assert_eq(page_add(&(page){0}, "", plan, &profile, NULL, NULL, &result, "4", &err), FCP_E_USAGE,
+                         "there are 4 ranks");
         arena_free(&memory);
         fcp_plan_free(plan);
     }
@@ -100,7 +103,8 @@ Test(page, says_once_what_candidates_share) {
     cr_assert_eq(times(out.at, "\"same\": false"), 2);
     cr_assert_eq(times(out.at, "\"same\": true"), 1);
     cr_assert_eq(times(out.at, "\"explained\": ["), 2);
-    cr_assert_eq(times(out.at, "\"lane\"") + times(out.at, "{\"rank\": "), 8 + 4 + 4, "4 ranks, 2 and 2, in two passes");
+    cr_assert_eq(times(out.at, "\"lane\"") + times(out.at, "{\"rank\": "), 8 + 4 + 4,
+                 "4 ranks, 2 and 2, in two passes");
     text_free(&out);
     page_free(&p);
 }
@@ -122,7 +126,8 @@ Test(page, has_the_colours_of_the_other_pictures) {
         snprintf(wanted, sizeof wanted, "--rank%u: %s;", i, show_rank_colour(i));
         cr_assert(strstr(style, wanted), "%s", wanted);
     }
-    const char *const same[] = {"--compute: ", "--net: ", "--local: "}; /* computing; communication, and its darker kind */
+    /* computing; communication, and its darker kind */
+    const char *const same[] = {"--compute: ", "--net: ", "--local: "};
     for (int i = 0; i < 3; i++) {
         const char *at = strstr(style, same[i]);
         char shade[8] = "";

@@ -21,9 +21,11 @@ typedef struct batch {
     uint64_t lengths[64];
 } batch;
 
-static void fill(batch *b, uint32_t sequences, uint32_t ranks, uint32_t gpus, uint32_t holders, uint32_t tolerance, uint32_t shard) {
+static void fill(batch *b, uint32_t sequences, uint32_t ranks, uint32_t gpus, uint32_t holders, uint32_t tolerance,
+                 uint32_t shard) {
     b->in = (cad_input){.ranks = ranks, .gpus = gpus, .tolerance = tolerance, .price = usual};
-    b->in.pairs = (cad_pairs){.sequences = sequences, .queries = b->lengths, .keys = b->lengths, .shard = shard, .weight = 1};
+    b->in.pairs =
+        (cad_pairs){.sequences = sequences, .queries = b->lengths, .keys = b->lengths, .shard = shard, .weight = 1};
     b->runs = cad_contiguous(b->lengths, sequences, holders, &b->in.row_count);
     b->in.rows = b->in.keys = b->runs;
     b->in.key_count = b->in.row_count;
@@ -66,7 +68,7 @@ Test(cad, causal_sums_are_those_of_counting) {
     }
 }
 
-/* --- every pair once, and caps ------------------------------------------------------------------------------------- */
+/* --- every pair once, and caps ------------------------------------------------------------------------------------ */
 
 /* Each pair of a causal batch lies in one share; returns the heaviest rank's work. */
 static uint64_t check_shares(const batch *b, const cad_shares *s) {
@@ -136,16 +138,18 @@ Test(cad, every_pair_is_computed_once_within_the_caps) {
     }
 }
 
-/* --- small batches: all divisions ----------------------------------------------------------------------------------- */
+/* --- small batches: all divisions --------------------------------------------------------------------------------- */
 
 enum { CELL = 32, TILES = 6, RANKS = 3 };
 
 /* Bytes and heaviest rank of one way to give tiles to ranks. tile: row shard, key shard, sequence. */
-static uint64_t bytes_of(const batch *b, const uint32_t (*tile)[3], uint32_t tiles, const uint32_t *rank, uint64_t *out_most) {
+static uint64_t bytes_of(const batch *b, const uint32_t (*tile)[3], uint32_t tiles, const uint32_t *rank,
+                         uint64_t *out_most) {
     uint64_t load[RANKS] = {0}, bytes = 0;
     uint32_t home[8][8], at[8][8] = {{0}}, keys[8][8] = {{0}};
     for (uint32_t i = 0; i < b->in.row_count; i++)
-        for (uint64_t x = b->runs[i].start; x < b->runs[i].end; x += CELL) home[b->runs[i].sequence][x / CELL] = b->runs[i].rank;
+        for (uint64_t x = b->runs[i].start; x < b->runs[i].end; x += CELL)
+            home[b->runs[i].sequence][x / CELL] = b->runs[i].rank;
     for (uint32_t t = 0; t < tiles; t++) {
         load[rank[t]] += tile[t][0] == tile[t][1] ? CELL * (CELL + 1) / 2 : CELL * CELL;
         at[tile[t][2]][tile[t][0]] |= 1u << rank[t];
@@ -164,7 +168,8 @@ static uint64_t bytes_of(const batch *b, const uint32_t (*tile)[3], uint32_t til
 }
 
 Test(cad, small_batches_against_all_divisions) {
-    static const uint64_t lists[][4] = {{3, 0}, {2, 1, 0}, {1, 2, 0}, {1, 1, 1, 0}, {2, 0}, {1, 1, 2, 0}, {2, 2, 0}, {1, 2, 1, 0}};
+    static const uint64_t lists[][4] = {{3, 0}, {2, 1, 0},    {1, 2, 0}, {1, 1, 1, 0},
+                                        {2, 0}, {1, 1, 2, 0}, {2, 2, 0}, {1, 2, 1, 0}};
     uint32_t compared = 0;
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (uint32_t tolerance = 50000; tolerance <= 1000000; tolerance += 50000)
@@ -175,7 +180,8 @@ Test(cad, small_batches_against_all_divisions) {
                     b.lengths[sequences] = lists[l][sequences] * CELL;
                     shards += (uint32_t)lists[l][sequences];
                     for (uint32_t x = 0; x < lists[l][sequences]; x++)
-                        for (uint32_t k = 0; k <= x; k++) tile[tiles][0] = x, tile[tiles][1] = k, tile[tiles++][2] = sequences;
+                        for (uint32_t k = 0; k <= x; k++)
+                            tile[tiles][0] = x, tile[tiles][1] = k, tile[tiles++][2] = sequences;
                 }
                 if (shards % holders) continue; /* homes at whole shards */
                 fill(&b, sequences, RANKS, RANKS, holders, tolerance, CELL);
@@ -205,17 +211,20 @@ Test(cad, small_batches_against_all_divisions) {
                     compared++;
                     /* one sequence of three shards on one rank: 1.67 times; all others at most 1.28 */
                     uint64_t most = l == 0 && holders == 1 ? 17 : 13;
-                    cr_assert_leq(10 * (cost.kv + cost.rows), most * best, "list %zu, tolerance %u, %u holders: %lu, best %lu", l,
-                                  tolerance, holders, cost.kv + cost.rows, best);
+                    cr_assert_leq(10 * (cost.kv + cost.rows), most * best,
+                                  "list %zu, tolerance %u, %u holders: %lu, best %lu", l, tolerance, holders,
+                                  cost.kv + cost.rows, best);
                 }
-                if (best != UINT64_MAX) cr_expect_leq(ours, cap[0], "list %zu, tolerance %u, %u holders: %lu of %lu", l, tolerance, holders, ours, cap[0]);
+                if (best != UINT64_MAX)
+                    cr_expect_leq(ours, cap[0], "list %zu, tolerance %u, %u holders: %lu of %lu", l, tolerance, holders,
+                                  ours, cap[0]);
                 arena_free(&memory), arena_free(&scratch);
                 free(b.runs);
             }
     cr_assert_gt(compared, 100);
 }
 
-/* --- whole programs -------------------------------------------------------------------------------------------------- */
+/* --- whole programs ----------------------------------------------------------------------------------------------- */
 
 typedef struct look {
     double over;          /* heaviest rank / mean */
@@ -265,8 +274,10 @@ static void see(look *l, const planning *x) {
 
 static look plan(const char *cluster, const char *lengths, const char *rest) {
     char source[2048];
-    snprintf(source, sizeof source, "model { heads = 8; kv_heads = 2; head_dim = 64 }\ncluster { %s }\nbatch { %s }\nplan { block = 256; %s }\n",
-             cluster, lengths, rest);
+    snprintf(
+        source, sizeof source,
+        "model { heads = 8; kv_heads = 2; head_dim = 64 }\ncluster { %s }\nbatch { %s }\nplan { block = 256; %s }\n",
+        cluster, lengths, rest);
     look l = {0};
     planned x;
     plan_to_placement(&x, source, NULL);
@@ -277,13 +288,18 @@ static look plan(const char *cluster, const char *lengths, const char *rest) {
 }
 
 Test(cad, masks_and_layouts) {
-    static const char *const masks[] = {"causal", "full", "window(w = 700)", "lambda(sink = 64, window = 512)", "shared_question(p = 20, answers = 4)",
+    static const char *const masks[] = {"causal",
+                                        "full",
+                                        "window(w = 700)",
+                                        "lambda(sink = 64, window = 512)",
+                                        "shared_question(p = 20, answers = 4)",
                                         "prefix(p = 900)"};
     static const char *const layouts[] = {"contiguous", "planned", "zigzag"};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
         for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
             char rest[256];
-            snprintf(rest, sizeof rest, "mask = %s; layout = %s; strategy = cad(tolerance = 0.05, shard = 64)", masks[m], layouts[l]);
+            snprintf(rest, sizeof rest, "mask = %s; layout = %s; strategy = cad(tolerance = 0.05, shard = 64)",
+                     masks[m], layouts[l]);
             look s = plan("nodes = 2; gpus = 4", "lengths = [9000, 700 x 9, 40 x 30, 2500]", rest);
             cr_expect_eq(s.misplaced, 0, "%s", rest);
             cr_expect_gt(s.moved, 0, "%s", rest);
@@ -300,11 +316,13 @@ Test(cad, bases_servers_and_parts_of_a_batch) {
         cr_expect_leq(s.over, 1.021, "%s: %f", rest, s.over);
         cr_expect_eq(s.holders, 8);
     }
-    look s = plan("nodes = 2; gpus = 4", "lengths = [9000, 700 x 9]", "mask = causal; layout = planned; strategy = cad(servers = 2, shard = 32)");
+    look s = plan("nodes = 2; gpus = 4", "lengths = [9000, 700 x 9]",
+                  "mask = causal; layout = planned; strategy = cad(servers = 2, shard = 32)");
     cr_expect_eq(s.holders, 6);
     cr_expect_eq(s.misplaced, 0);
     cr_expect_gt(s.moved, 0);
-    s = plan("nodes = 2; gpus = 4", "lengths = [9000, 500] on 0..4, [300 x 20] on 2..8", "mask = causal; layout = planned; strategy = cad(shard = 32)");
+    s = plan("nodes = 2; gpus = 4", "lengths = [9000, 500] on 0..4, [300 x 20] on 2..8",
+             "mask = causal; layout = planned; strategy = cad(shard = 32)");
     cr_expect_eq(s.holders, 8);
     cr_expect_eq(s.misplaced, 0);
     cr_expect_leq(s.over, 1.021);
@@ -325,14 +343,17 @@ Test(split, heavy_blocks_are_shared) {
 }
 
 Test(cad, odd_batches) {
-    look s = plan("nodes = 2; gpus = 4", "lengths = [5]", "mask = causal; layout = contiguous; strategy = cad"); /* more ranks than tokens */
+    look s = plan("nodes = 2; gpus = 4", "lengths = [5]",
+                  "mask = causal; layout = contiguous; strategy = cad"); /* more ranks than tokens */
     cr_expect_eq(s.misplaced, 0);
     s = plan("nodes = 1; gpus = 1", "lengths = [500, 600]", "mask = causal; layout = contiguous; strategy = cad");
     cr_expect_eq(s.moved, 0);
-    s = plan("nodes = 4; gpus = 2", "lengths = [40000]", "mask = causal; layout = contiguous; strategy = cad(tolerance = 0.005)"); /* one giant */
+    s = plan("nodes = 4; gpus = 2", "lengths = [40000]",
+             "mask = causal; layout = contiguous; strategy = cad(tolerance = 0.005)"); /* one giant */
     cr_expect_leq(s.over, 1.0051);
     cr_expect_eq(s.misplaced, 0);
-    s = plan("nodes = 2; gpus = 2", "lengths = [3000:9000, 1:4000 x 20, 500]", "mask = causal; layout = contiguous; strategy = cad(shard = 64)");
+    s = plan("nodes = 2; gpus = 2", "lengths = [3000:9000, 1:4000 x 20, 500]",
+             "mask = causal; layout = contiguous; strategy = cad(shard = 64)");
     cr_expect_eq(s.misplaced, 0);
     cr_expect_leq(s.over, 1.05, "%f", s.over);
 }

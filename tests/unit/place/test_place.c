@@ -40,7 +40,8 @@ static place_batch blank(uint32_t n, uint32_t reads, uint32_t ranks, uint32_t bl
     place_batch b = {.tokens = calloc(n + 1, sizeof(uint32_t)), .start = calloc(n + 2, sizeof(uint32_t)),
                      .reads = calloc((size_t)n * reads + 1, sizeof(uint32_t)), .work = calloc(n + 1, sizeof(uint64_t))};
     cr_assert(b.tokens && b.start && b.reads && b.work);
-    b.in = (place_input){.tolerance = 5000, .ranks = ranks, .gpus = 4, .blocks = n, .block = block, .tokens = b.tokens, .work = b.work,
+    b.in = (place_input){.tolerance = 5000, .ranks = ranks, .gpus = 4, .blocks = n, .block = block, .tokens = b.tokens,
+                         .work = b.work,
                          .reads_start = b.start, .reads = b.reads};
     return b;
 }

@@ -122,9 +122,9 @@ Test(plan, class_bytes) {
     /* by hand: a unit of KV has 2048 * 4096 bytes, and twice that of dKV */
     cr_expect_eq(fcp_unit_tokens(&p, FCP_KV), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV), 2048);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 504, "2 * 2048 * 4096 / 33280 = 504.1");
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 248, "2048 * 4096 / 33280 = 252");
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 504);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "2 * 2048 * 4096 / 32768: LSE and delta do not count");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 256, "2048 * 4096 / 32768: m and l do not count");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW), 1024);
     p.passes = 1;
@@ -424,8 +424,10 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     tables t;
     memset(&t, 0, sizeof t);
     PUSH(&t, problem,
-         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .layout_group = 1, .range_kv = 1, .range_sub = 1,
-                       .block = 128, .max_block = 5, .max_q_block = 5, .unit = 5, .coalesce = 1, .buffers = 1, .passes = 1,
+         (fcp_problem){.ranks = 1, .nodes = 1, .gpus = 1, .heads = 1, .kv_heads = 1, .head_dim = 8, .layout_group = 1,
+                       .range_kv = 1, .range_sub = 1,
+                       .block = 128, .max_block = 5, .max_q_block = 5, .unit = 5, .coalesce = 1, .buffers = 1,
+                       .passes = 1,
                        .tokens = 5, .key_tokens = 5,
                        .memory_cap = 5 * 100, .scale = 1});
     PUSH(&t, cluster, (fcp_cluster){.gpu = "cpu"});
@@ -435,12 +437,14 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     PUSH(&t, blocks, (fcp_block){.pieces = 1, .tokens = 5, .holds = FCP_HOLDS_BOTH});
     for (int i = 0; i < 3; i++) PUSH(&t, round_starts, 0);
     PUSH(&t, transfers, (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_IN, .fabric = FCP_LOCAL});
-    PUSH(&t, transfers, (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
+    PUSH(&t, transfers,
+         (fcp_transfer){.block = FCP_NONE, .tokens = 5, .cls = FCP_OUT, .fabric = FCP_LOCAL, .dir = FCP_RECV});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 0, .b = 1});
     PUSH(&t, instrs, (fcp_instr){.op = FCP_OP_COPY, .a = 1, .b = 1});
     for (uint32_t i = 0; i < 4; i++) PUSH(&t, streams, (fcp_stream){i ? 2 : 0, i ? 0 : 2});
     PUSH(&t, mask, (mc_node){MC_CONST_B, MC_NONE, MC_NONE, MC_NONE, MC_NONE, 0, 0});
-    PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5, .key_tokens_max_rank = 5, .stages = 1,
+    PUSH(&t, summary, (fcp_summary){.sequences = 1, .blocks = 1, .positions = 25, .tokens_max_rank = 5,
+                                    .key_tokens_max_rank = 5, .stages = 1,
                                     .memory_peak_bytes = 5 * (4 * 8 * 4 + 4)});
     t.problem->memory_cap = t.summary->memory_peak_bytes;
     fcp_error err = {0};
@@ -557,7 +561,8 @@ Test(dump, chunks_join) {
     tables t;
     hand_make(&t);
     for (uint32_t i = 0; i < 20000; i++) PUSH(&t, source, i % 50 ? 'x' : '\n');
-    for (uint32_t i = 0; i < 5000; i++) PUSH(&t, pieces, (fcp_piece){.sequence = i, .length = i, .start = UINT64_MAX - i});
+    for (uint32_t i = 0; i < 5000; i++)
+        PUSH(&t, pieces, (fcp_piece){.sequence = i, .length = i, .start = UINT64_MAX - i});
     for (int json = 0; json < 2; json++) {
         text out = {0};
         cr_assert_eq(fcp_plan_dump(tables_plan(&t), json, collect, &out, NULL), FCP_OK);

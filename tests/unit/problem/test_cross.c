@@ -17,7 +17,8 @@
 
 /* --- the mask ----------------------------------------------------------------------------------------------------- */
 
-/* Pairs, and rows that see nothing, of queries at [first, first + queries) and keys at [0, n): against every element. */
+/* Pairs, and rows that see nothing, of queries at [first, first + queries) and keys at [0, n): against every
+ * element. */
 static void check_env(mc_code mask, const mc_env *env, const char *what) {
     int64_t *values = malloc(mask.count * sizeof *values);
     uint64_t pairs = 0, blind_count = 0;
@@ -43,11 +44,13 @@ static void check_env(mc_code mask, const mc_env *env, const char *what) {
     uint32_t shape_count, run_count;
     const fcp_run *runs;
     uint64_t sum = 0;
-    cr_assert_eq(cells_grid(c, env, cuts[0], (uint32_t)pieces[0], cuts[1], (uint32_t)pieces[1], &entries, &count, &fault),
+    cr_assert_eq(cells_grid(c, env, cuts[0], (uint32_t)pieces[0], cuts[1], (uint32_t)pieces[1], &entries, &count,
+                            &fault),
                  FCP_OK, "%s", what);
     const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
     for (size_t i = 0; i < count; i++) sum += shapes[entries[i].shape].pairs;
-    cr_expect_eq(sum, pairs, "%s: a grid of %llu pairs, not %llu", what, (unsigned long long)sum, (unsigned long long)pairs);
+    cr_expect_eq(sum, pairs, "%s: a grid of %llu pairs, not %llu", what, (unsigned long long)sum,
+                 (unsigned long long)pairs);
     cells_free(c);
     blind *b = blind_new(mask, 1, 100000000);
     blind_rows r;
@@ -239,8 +242,8 @@ Test(cross, batches_too_large_for_a_plan) {
         for (int gpus = 8; gpus <= 1024; gpus *= 128)
             for (int automatic = 0; automatic < 2; automatic++) {
                 char source[200];
-                snprintf(source, sizeof source, "cluster { gpus = %d }\nbatch { lengths = %s }\nplan { mask = full%s }", gpus,
-                         lengths[i], automatic ? "; block = auto" : "");
+                snprintf(source, sizeof source, "cluster { gpus = %d }\nbatch { lengths = %s }\nplan { mask = full%s }",
+                         gpus, lengths[i], automatic ? "; block = auto" : "");
                 fcpc_program *program = parse(source);
                 fcp_plan *plan = NULL;
                 cr_expect_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_E_PLAN_SIZE, "%s", source);

@@ -95,8 +95,8 @@ Test(problem, best_fit_decreasing) {
         for (uint32_t i = 0; i < n; i++) {
             uint32_t best = FCP_NONE;
             for (uint32_t b = 0; b < bins; b++)
-                if (space[b] >= length[order[i]] &&
-                    (best == FCP_NONE || space[b] < space[best] || (space[b] == space[best] && touched[b] > touched[best])))
+                if (space[b] >= length[order[i]] && (best == FCP_NONE || space[b] < space[best] ||
+                                                     (space[b] == space[best] && touched[b] > touched[best])))
                     best = b;
             if (best == FCP_NONE) space[best = bins++] = 512;
             space[best] -= length[order[i]];
@@ -107,7 +107,8 @@ Test(problem, best_fit_decreasing) {
         plan_passes(&x, text, 1);
         check_cover(&x.p);
         cr_assert_eq(x.p.block_count, bins);
-        for (uint32_t i = 0; i < n; i++) cr_assert_eq(x.p.pieces[x.p.sequence_piece[0][x.p.piece_start[0][i]]].block, bin_of[i]);
+        for (uint32_t i = 0; i < n; i++)
+            cr_assert_eq(x.p.pieces[x.p.sequence_piece[0][x.p.piece_start[0][i]]].block, bin_of[i]);
         planned_free(&x);
     }
 }
@@ -115,9 +116,10 @@ Test(problem, best_fit_decreasing) {
 Test(problem, even_cuts) {
     for (int zigzag = 0; zigzag < 2; zigzag++) {
         char text[512];
-        snprintf(text, sizeof text,
-                 "cluster { gpus = 3 }\nbatch { lengths = [1000, 7, 1, 4001] }\nplan { mask = causal; strategy = %s }\n",
-                 zigzag ? "zigzag" : "ring");
+        snprintf(
+            text, sizeof text,
+            "cluster { gpus = 3 }\nbatch { lengths = [1000, 7, 1, 4001] }\nplan { mask = causal; strategy = %s }\n",
+            zigzag ? "zigzag" : "ring");
         planned x;
         plan_passes(&x, text, 1);
         check_cover(&x.p);
@@ -132,8 +134,8 @@ Test(problem, even_cuts) {
     }
 }
 
-/* Ranges of heads, token by token: each (query, query head) and each (key, KV head) is in one block, and each (query, key,
- * query head) that the mask allows in one tile's part. */
+/* Ranges of heads, token by token: each (query, query head) and each (key, KV head) is in one block, and each (query,
+ * key, query head) that the mask allows in one tile's part. */
 Test(problem, ranges_of_heads) {
     static const char *const masks[] = {"causal", "window(w = 70)", "full"};
     unsigned several = 0, shared = 0;
@@ -148,7 +150,8 @@ Test(problem, ranges_of_heads) {
         const problem *p = &x.p;
         const uint32_t per = HEADS / KV_HEADS, base[2] = {0, 180};
         uint8_t (*query)[HEADS] = calloc(TOKENS, HEADS), (*key)[KV_HEADS] = calloc(TOKENS, KV_HEADS);
-        uint32_t *met = calloc((size_t)TOKENS * TOKENS, sizeof *met); /* per (query, key): heads of its parts, as bits */
+        /* per (query, key): heads of its parts, as bits */
+        uint32_t *met = calloc((size_t)TOKENS * TOKENS, sizeof *met);
         uint64_t pairs = 0;
         for (uint32_t b = 0; b < p->block_count; b++) {
             const fcp_heads *h = &p->heads[p->blocks[b].heads];
@@ -158,7 +161,8 @@ Test(problem, ranges_of_heads) {
                     cr_assert_eq(p->pieces[c].block, b);
                     for (uint32_t k = h->kv_first; k < h->kv_first + h->kv_count; k++) {
                         if (problem_holds(p, b, FCP_KEYS)) cr_assert(!key[token][k]++ && h->sub_count == per);
-                        for (uint32_t j = h->sub_first; problem_holds(p, b, FCP_QUERIES) && j < h->sub_first + h->sub_count; j++)
+                        for (uint32_t j = h->sub_first;
+                             problem_holds(p, b, FCP_QUERIES) && j < h->sub_first + h->sub_count; j++)
                             cr_assert(!query[token][k * per + j]++);
                     }
                 }
@@ -180,7 +184,8 @@ Test(problem, ranges_of_heads) {
                 cr_assert(q->block == p->tile_q[t] && k->block == p->tile_k[t] && q->sequence == k->sequence);
                 for (uint32_t a = 0; a < q->length; a++)
                     for (uint32_t d = 0; d < k->length; d++) {
-                        uint32_t *at = &met[(base[q->sequence] + q->start + a) * TOKENS + base[k->sequence] + k->start + d];
+                        uint32_t *at =
+                            &met[(base[q->sequence] + q->start + a) * TOKENS + base[k->sequence] + k->start + d];
                         cr_assert_eq(*at & bits, 0);
                         *at |= bits;
                     }

@@ -72,7 +72,8 @@ Test(blind, random_masks) {
         cells_counts counts;
         static const int64_t lengths[] = {150, 97, 20};
         bool faults = false;
-        for (int i = 0; i < 3; i++) faults |= cells_count(c, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &counts, NULL) != FCP_OK;
+        for (int i = 0; i < 3; i++)
+            faults |= cells_count(c, MC_LENGTH((int64_t)((uint64_t)lengths[i])), &counts, NULL) != FCP_OK;
         if (!faults) asked++, found += agrees(mask, 2, lengths, 3);
         cells_free(c);
         free(nodes);
@@ -192,8 +193,10 @@ Test(warn, queries_that_see_nothing) {
         "      = hint: their output is 0, their log-sum-exp -inf, and no gradient passes; `or q == k` lets a query see "
         "itself\n");
     expect(
-        "batch { lengths = [700] }\nmodel { heads = 4 }\nmask m = if h == 2 then k > q + 650 else causal\nplan { mask = m }",
-        "a.fcp:4:15: warning: m: 651 rows (query and head) of 1 sequence see no key: q = 49 to 699, h = 2 of sequence 0 "
+        "batch { lengths = [700] }\nmodel { heads = 4 }\nmask m = if h == 2 then k > q + 650 else causal\n"
+        "plan { mask = m }",
+        "a.fcp:4:15: warning: m: 651 rows (query and head) of 1 sequence see no key: q = 49 to 699, h = 2 of sequence "
+        "0 "
         "(700 tokens)\n"
         "    4 | plan { mask = m }\n"
         "      |               ^\n"
@@ -217,7 +220,8 @@ Test(warn, queries_of_every_sequence) {
         {{400, 300}, {300, 400}, {2, 1}}};
     static const char *const conditions[] = {
         "causal", "k < q", "causal and q != k", "causal and not (k == q)", "q - q <= k and causal", "q >= 0",
-        "q >= 5", "k >= 6", "n > 100", "n > 100 or k < q", "n > 100 or k <= q", "abs(q - k) >= 9", "q - k < 3 and k <= q",
+        "q >= 5", "k >= 6", "n > 100", "n > 100 or k < q", "n > 100 or k <= q", "abs(q - k) >= 9",
+        "q - k < 3 and k <= q",
         "k == 0", "k == n - 1", "k <= q and k >= 12", "q % 3 == 0", "k == q", "k <= q and (q < 15 or q - k < 4)",
         "causal and n * k < 3500", "(q * k) % 7 == 3", "causal and k % 5 == 4", "k <= q + 3 and k > q"};
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions; i++)
@@ -242,7 +246,9 @@ Test(warn, queries_of_every_sequence) {
             snprintf(text, sizeof text, "batch { lengths = [%s] }\nmask m = %s\nplan { mask = m }", lengths,
                      conditions[i]);
             char *said = says(text);
-            if (pairs) cr_expect_eq(said_queries(said), want, "%s\n%u, not %d:\n%s", text, said_queries(said), (int)want, said);
+            if (pairs)
+                cr_expect_eq(said_queries(said), want, "%s\n%u, not %d:\n%s", text, said_queries(said), (int)want,
+                             said);
             free(said);
         }
 }
@@ -255,7 +261,8 @@ Test(warn, nothing_and_everything) {
            "      = hint: every output is 0 and every gradient too; nothing is computed\n");
     expect(
         BATCH "plan { mask = window_both(l = 699, r = 699) }",
-        "a.fcp:2:15: warning: window_both(l = 699, r = 699) allows every pair of the whole batch (the longest sequence has "
+        "a.fcp:2:15: warning: window_both(l = 699, r = 699) allows every pair of the whole batch (the longest sequence "
+        "has "
         "700 tokens)\n"
         "    2 | plan { mask = window_both(l = 699, r = 699) }\n"
         "      |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
@@ -299,7 +306,9 @@ Test(warn, no_structure) {
         cr_assert_eq(at != NULL, cases[i].slow, "%s", said);
         unsigned long long pairs = 0;
         const uint64_t all = 20480 * 20480;
-        if (at) cr_assert_eq(sscanf(at, "m makes planning slow: %llu of its pairs had to be looked at one by one", &pairs), 1);
+        if (at)
+            cr_assert_eq(sscanf(at, "m makes planning slow: %llu of its pairs had to be looked at one by one", &pairs),
+                         1);
         if (at) cr_expect(pairs > all * 95 / 100 && pairs <= all * 101 / 100, "%llu", pairs);
         cr_expect(progress.done <= pairs && progress.done >= pairs / 100 * 98, "%llu of %llu",
                   (unsigned long long)progress.done, pairs);
@@ -324,7 +333,8 @@ Test(warn, symmetric) {
 
 Test(warn, unused) {
     expect(
-        "batch { lengths = [700] }\nmask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\nplan { mask = m }",
+        "batch { lengths = [700] }\nmask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
+        "plan { mask = m }",
         "a.fcp:2:39: warning: 'a' is defined and never used\n"
         "    2 | mask m(w = 3, v = 4) = causal where { a = w; b(t) = a + t; c = 3 }\n"
         "      |                                       ^\n"

@@ -18,8 +18,10 @@
 
 /* --- the environment ---------------------------------------------------------------------------------------------- */
 
-static const char *const variables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMIX_RANK",
+static const char *const variables[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                                        "PMIX_RANK",
                                         "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"};
 
 /* Sets what `text` says, "A=1 B=2", and nothing else of what launchers set. */
@@ -43,11 +45,12 @@ Test(start, who_says_it) {
         {"RANK=5 WORLD_SIZE=8 LOCAL_RANK=1", "torchrun", 5, 1, false},
         {"OMPI_COMM_WORLD_RANK=6 OMPI_COMM_WORLD_SIZE=8 OMPI_COMM_WORLD_LOCAL_RANK=2", "Open MPI", 6, 2, true},
         {"PMI_RANK=7 PMI_SIZE=8 MPI_LOCALRANKID=3", "MPICH", 7, 3, true},
-        {"PMI_RANK=7 PMI_SIZE=8", "MPICH", 7, 3, true},              /* 7 of nodes of 4 */
-        {"PMIX_RANK=4", "PMIx", 4, 0, true},                         /* says no size */
+        {"PMI_RANK=7 PMI_SIZE=8", "MPICH", 7, 3, true}, /* 7 of nodes of 4 */
+        {"PMIX_RANK=4", "PMIx", 4, 0, true}, /* says no size */
         {"SLURM_PROCID=2 SLURM_NTASKS=8 SLURM_LOCALID=2", "Slurm", 2, 2, true},
         /* the nearer one */
-        {"RANK=1 WORLD_SIZE=8 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2", "torchrun", 1, 1, false},
+        {"RANK=1 WORLD_SIZE=8 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2", "torchrun",
+         1, 1, false},
         {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 SLURM_PROCID=0 SLURM_NTASKS=1", "Open MPI", 3, 3, true},
         /* half of what a launcher says is nobody's */
         {"RANK=1 PMI_RANK=2 PMI_SIZE=8 MPI_LOCALRANKID=0", "MPICH", 2, 0, true},
@@ -146,9 +149,10 @@ static void *share(void *argument) {
     return NULL;
 }
 
-/* The ranks of `present`, each a thread; rank 0's id is `value`. With `last` rank 0 comes last of all, and is the one that
- * may give up: not for the others' being late. */
-static void run_ranks(sharer all[RANKS], const char *path, unsigned present, uint8_t value, uint32_t timeout_s, bool last) {
+/* The ranks of `present`, each a thread; rank 0's id is `value`. With `last` rank 0 comes last of all, and is the one
+ * that may give up: not for the others' being late. */
+static void run_ranks(sharer all[RANKS], const char *path, unsigned present, uint8_t value, uint32_t timeout_s,
+                      bool last) {
     pthread_t threads[RANKS];
     for (uint32_t r = 0; r < RANKS; r++) {
         all[r] = (sharer){.place = {.rank = r, .ranks = RANKS, .from = "a test"}, .path = path, .timeout_s = timeout_s};
@@ -275,10 +279,12 @@ Test(start, who_does_not_come) {
     snprintf(path, sizeof path, "%s/id", folder);
     run_ranks(all, path, 0x37, 1, 2, true); /* all but rank 3 */
     cr_assert_eq(all[0].code, FCP_E_START);
-    cr_assert(strstr(all[0].err.message, "rank 3 did not ask for the id within 2 s") && strstr(all[0].err.message, "id.3"), "%s",
-              all[0].err.message);
+    cr_assert(strstr(all[0].err.message, "rank 3 did not ask for the id within 2 s") &&
+                  strstr(all[0].err.message, "id.3"),
+              "%s", all[0].err.message);
     run_ranks(all, path, 0x3e, 1, 1, false); /* all but rank 0 */
-    for (int r = 1; r < RANKS; r++) cr_assert(strstr(all[r].err.message, "rank 0 did not answer"), "%s", all[r].err.message);
+    for (int r = 1; r < RANKS; r++)
+        cr_assert(strstr(all[r].err.message, "rank 0 did not answer"), "%s", all[r].err.message);
     /* a link is not followed; a folder is not there */
     snprintf(to, sizeof to, "%s/elsewhere", folder);
     cr_assert_eq(symlink(to, path), 0);
@@ -312,7 +318,8 @@ static void by_mpi(const char *library, const char *path, bool twice) {
             int bad = fcp_id_share(&p, NULL, 1, id, &err) != FCP_OK;
             for (int i = 0; i < FCP_ID_BYTES; i++) bad |= id[i] != 42;
             if (twice) { /* it was ended, and says so */
-                bad |= fcp_id_share(&p, NULL, 1, id, &err) != FCP_E_START || !strstr(err.message, "cannot be begun again");
+                bad |=
+                    fcp_id_share(&p, NULL, 1, id, &err) != FCP_E_START || !strstr(err.message, "cannot be begun again");
                 p.rank = 0;
             }
             if (bad) fprintf(stderr, "%s\n", err.message);
@@ -346,6 +353,6 @@ Test(start, no_mpi) {
     fcp_error err = {0};
     setenv("FCP_MPI", "/nowhere/libmpi.so", 1);
     cr_assert_eq(fcp_id_share(&p, NULL, 1, id, &err), FCP_E_START);
-    cr_assert(err.code == FCP_E_START && strstr(err.message, "/nowhere/libmpi.so") && strstr(err.message, "--id-file"), "%s",
-              err.message);
+    cr_assert(err.code == FCP_E_START && strstr(err.message, "/nowhere/libmpi.so") && strstr(err.message, "--id-file"),
+              "%s", err.message);
 }

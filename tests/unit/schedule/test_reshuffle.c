@@ -7,7 +7,8 @@
 static uint32_t caller_of(const planned *x, fcp_side side, const uint64_t *first, const uint64_t *before, uint32_t s,
                           uint64_t k) {
     const problem *p = &x->p;
-    uint64_t group = program_layout_group(x->program), groups = p->ranks / group, all = before[p->sequences], mine, n = 0;
+    uint64_t group = program_layout_group(x->program), groups = p->ranks / group, all = before[p->sequences], mine,
+             n = 0;
     uint64_t g = (before[s] + before[s + 1]) * groups / (2 * all), at = 0, base = first[p->sequences];
     for (uint32_t i = 0; i < p->sequences; i++) {
         if ((before[i] + before[i + 1]) * groups / (2 * all) != g) continue;
@@ -64,7 +65,8 @@ static void check_side(const planned *x, fcp_side side) {
         cr_assert_eq(sum, b->tokens);
         for (uint32_t at = 0; b->caller != b->home && at < b->tokens; at += bundle_unit(p, b, at)) units++;
     }
-    for (size_t i = 0; i < (size_t)p->block_count * p->ranks; i++) cr_assert_eq(tokens[i], 0, "a token is in no bundle");
+    for (size_t i = 0; i < (size_t)p->block_count * p->ranks; i++)
+        cr_assert_eq(tokens[i], 0, "a token is in no bundle");
     if (!p->split) cr_assert_eq(units, x->r.units);
     free(first);
     free(before);
@@ -81,8 +83,8 @@ Test(reshuffle, samples) {
     }
 }
 
-/* Walks and token counts of the rule against one another, for any lengths: a rank's runs, in order, are what the walk along
- * the sequences finds at that rank. */
+/* Walks and token counts of the rule against one another, for any lengths: a rank's runs, in order, are what the walk
+ * along the sequences finds at that rank. */
 Test(reshuffle, walks_agree) {
     uint64_t state = 7;
     for (unsigned i = 0; i < 300; i++) {

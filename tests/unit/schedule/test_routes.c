@@ -25,7 +25,8 @@ static void draw_wants(drawn *d, uint64_t *state, uint32_t gpus, uint32_t nodes,
             if (r != src && !draw(state, one_in)) d->readers[count++] = r;
         d->wants[w] = (route_want){src, first, count - first, 1 + draw(state, 1000), draw(state, 2) * draw(state, 500)};
     }
-    d->in = (routes_input){.ranks = gpus * nodes, .gpus = gpus, .wants = d->wants, .want_count = wants, .readers = d->readers};
+    d->in = (routes_input){
+        .ranks = gpus * nodes, .gpus = gpus, .wants = d->wants, .want_count = wants, .readers = d->readers};
 }
 
 static uint32_t depth_of(const route_hop *hops, uint32_t i) {
@@ -113,7 +114,8 @@ Test(routes, relays_relieve_the_home) {
         for (uint32_t v = 1; v < nodes; v++) d.readers[count++] = v * gpus + w % gpus;
         d.wants[w].count = nodes - 1;
     }
-    d.in = (routes_input){.ranks = gpus * nodes, .gpus = gpus, .wants = d.wants, .want_count = wants, .readers = d.readers};
+    d.in = (routes_input){
+        .ranks = gpus * nodes, .gpus = gpus, .wants = d.wants, .want_count = wants, .readers = d.readers};
     arena a = {0};
     routes r;
     cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
@@ -122,7 +124,8 @@ Test(routes, relays_relieve_the_home) {
     d.in.relay = true;
     cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
     check(&d, &r);
-    cr_expect_leq(busiest(r.sent[FCP_NET], d.in.ranks), 100 * wants * 4 / 3, "%lu", busiest(r.sent[FCP_NET], d.in.ranks));
+    cr_expect_leq(busiest(r.sent[FCP_NET], d.in.ranks), 100 * wants * 4 / 3, "%lu",
+                  busiest(r.sent[FCP_NET], d.in.ranks));
     d.in.spread = true; /* the other three of its node send, too */
     cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
     check(&d, &r);

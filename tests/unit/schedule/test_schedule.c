@@ -1,11 +1,12 @@
-/* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind: with homes drawn at random, and
- * with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was given. */
+/* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind: with homes drawn at
+ * random, and with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was
+ * given. */
 #include "tests/support/planned.h"
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static uint32_t sooner(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* --- traffic ---------------------------------------------------------------------------------------------------------- */
+/* --- traffic ------------------------------------------------------------------------------------------------------ */
 
 /* The block that a tile needs of a class, and the hop that brings it. */
 static uint32_t needed(const planned *x, fcp_class cls, uint32_t tile, uint32_t *out_hop) {
@@ -17,12 +18,13 @@ static uint32_t needed(const planned *x, fcp_class cls, uint32_t tile, uint32_t 
     return x->p.tile_q[tile];
 }
 
-/* Every rank that needs a block and is not its home has one hop there, from someone who has the block; and a rank that has
- * it needs it or sends it on. */
+/* Every rank that needs a block and is not its home has one hop there, from someone who has the block; and a rank that
+ * has it needs it or sends it on. */
 static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_t end) {
     const problem *p = &x->p;
     const uint32_t gpus = x->program->gpus;
-    uint8_t *has = calloc((size_t)p->block_count * p->ranks, 1), *crossed = calloc((size_t)p->block_count * x->program->nodes, 1);
+    uint8_t *has = calloc((size_t)p->block_count * p->ranks, 1),
+            *crossed = calloc((size_t)p->block_count * x->program->nodes, 1);
     uint64_t *work = calloc(x->t.count + (size_t)1, sizeof *work);
     for (uint32_t b = 0; b < p->block_count; b++) has[(size_t)b * p->ranks + x->home[b]] = 1;
     for (uint32_t f = first; f < end; f++) {
@@ -53,7 +55,8 @@ static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_
         if (at != x->home[q]) counts += traffic_result(&x->t, q) == RESULT_PARTIAL ? counts : counts / 2;
         for (uint32_t h = f; h != FCP_NONE; h = x->t.hops[h].parent) work[h] += counts;
     }
-    for (uint32_t f = first; f < end; f++) cr_assert(work[f] && work[f] == x->t.hops[f].work, "hop %u: nobody needs it", f);
+    for (uint32_t f = first; f < end; f++)
+        cr_assert(work[f] && work[f] == x->t.hops[f].work, "hop %u: nobody needs it", f);
     free(has);
     free(crossed);
     free(work);
@@ -75,7 +78,7 @@ static void check_traffic(const planned *x) {
     }
 }
 
-/* --- rounds ----------------------------------------------------------------------------------------------------------- */
+/* --- rounds ------------------------------------------------------------------------------------------------------- */
 
 /* Delta of the moves of one stage, or of all stages at once, that are in rounds of one kind, on the fabric where it is
  * largest; without a stage also how many rounds of the kind there are. */
@@ -122,9 +125,9 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         cr_assert_eq(rounds_in(ps, FCP_ROUND_DEPENDENT, s), delta(x, ps, FCP_ROUND_DEPENDENT, s));
 }
 
-/* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a stage after
- * the hop that it passes on; independent units: 0. A result: `buffers` stages after the last tile or sum that adds to it, or
- * a whole one that is passed on a stage after it came. */
+/* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a
+ * stage after the hop that it passes on; independent units: 0. A result: `buffers` stages after the last tile or sum
+ * that adds to it, or a whole one that is passed on a stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     for (uint32_t f = hops; f-- > 0;) {
@@ -142,8 +145,8 @@ static uint32_t *releases(const planned *x, fcp_pass pass) {
 }
 
 /* Each hop's block moves once in the pass, unit by unit, and what is made of it moves back once, in the stages that the
- * schedule says. Dependent units travel as soon as they may; in levelled plans, in the first stage then in which neither end
- * has `coalesce` units, or half as many dependent ones. */
+ * schedule says. Dependent units travel as soon as they may; in levelled plans, in the first stage then in which
+ * neither end has `coalesce` units, or half as many dependent ones. */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     const problem *p = &x->p;
@@ -158,14 +161,16 @@ static void check_units(const planned *x, fcp_pass pass) {
             const fcp_round *r = &ps->rounds[m->round];
             if (r->kind == FCP_ROUND_IN || r->kind == FCP_ROUND_OUT) continue;
             uint32_t unit = m->cls == x->t.hops[m->ref].cls ? m->ref : hops + m->ref;
-            struct units *sends = &used[(m->src * 4 + m->fabric) * width], *receives = &used[(m->dst * 4 + 2 + m->fabric) * width];
+            struct units *sends = &used[(m->src * 4 + m->fabric) * width],
+                         *receives = &used[(m->dst * 4 + 2 + m->fabric) * width];
             struct seen *s = &seen[unit];
             if (look) { /* are the stages full that it passed over? */
                 if (r->kind == FCP_ROUND_INDEPENDENT) continue;
                 cr_assert(r->stage >= release[unit] && (x->s.levelled || r->stage == release[unit]));
                 for (uint32_t stage = release[unit]; stage < r->stage; stage++)
-                    cr_assert(sends[stage].all == most || receives[stage].all == most || sends[stage].dependent == half ||
-                              receives[stage].dependent == half, "stage %u had room", stage);
+                    cr_assert(sends[stage].all == most || receives[stage].all == most ||
+                                  sends[stage].dependent == half || receives[stage].dependent == half,
+                              "stage %u had room", stage);
                 continue;
             }
             cr_assert_eq(m->first, s->tokens, "units out of order");
@@ -197,7 +202,7 @@ static void check_units(const planned *x, fcp_pass pass) {
     free(used);
 }
 
-/* --- visits ----------------------------------------------------------------------------------------------------------- */
+/* --- visits ------------------------------------------------------------------------------------------------------- */
 
 /* The stages in which a rank's chain of a Q block has its visits, and in which partials come to it and are merged. */
 typedef struct chain {
@@ -232,8 +237,8 @@ static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
     return load;
 }
 
-/* A tile runs as soon as its Q and KV are there, or, where tiles run anywhere, in the next stage in which the rank has less
- * than its share; a tile that needs nothing remote, in any stage. */
+/* A tile runs as soon as its Q and KV are there, or, where tiles run anywhere, in the next stage in which the rank has
+ * less than its share; a tile that needs nothing remote, in any stage. */
 static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t stage, bool local, uint32_t stages,
                        const uint64_t *load) {
     uint64_t total = 0;
@@ -241,15 +246,16 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
     if (local) return;
     for (uint32_t s = 0; s < stages; s++) total += load[s];
     for (uint32_t s = ready; s < stage; s++)
-        cr_assert(x->t.tile_q && load[s] >= total / stages, "rank %u: a tile ready in stage %u waits for stage %u", rank, ready,
-                  stage);
+        cr_assert(x->t.tile_q && load[s] >= total / stages, "rank %u: a tile ready in stage %u waits for stage %u",
+                  rank, ready, stage);
 }
 
 static void check_visits(const planned *x) {
     const problem *p = &x->p;
     uint8_t *done = calloc(p->tile_count + (size_t)1, 1);
     uint32_t *visited = calloc(p->block_count, sizeof *visited);
-    uint32_t *first_kv = malloc((x->t.count + (size_t)1) * sizeof *first_kv), *last_kv = calloc(x->t.count + (size_t)1, 4);
+    uint32_t *first_kv = malloc((x->t.count + (size_t)1) * sizeof *first_kv),
+             *last_kv = calloc(x->t.count + (size_t)1, 4);
     memset(first_kv, 0xff, (x->t.count + (size_t)1) * sizeof *first_kv);
     chain *chains = find_chains(x, FCP_FORWARD);
     uint32_t stages = 1; /* in which tiles may run */
@@ -298,10 +304,10 @@ static void check_visits(const planned *x) {
     free(chains);
 }
 
-/* --- slots ------------------------------------------------------------------------------------------------------------ */
+/* --- slots -------------------------------------------------------------------------------------------------------- */
 
-/* What lies in a slot from `birth` until `read` (computing) and `sent` (communication). Who writes it first: computing, or a
- * launch. FCP_NONE: never. */
+/* What lies in a slot from `birth` until `read` (computing) and `sent` (communication). Who writes it first: computing,
+ * or a launch. FCP_NONE: never. */
 typedef struct tenant {
     uint32_t rank, slot;
     uint32_t birth, read, sent;
@@ -318,8 +324,8 @@ static void add(tenants *l, tenant t) {
     l->all[l->count++] = t;
 }
 
-/* May `b` follow `a`? Launches of stage s wait for the computing of stage s - buffers, and come before the computing of s,
- * which waits for them. */
+/* May `b` follow `a`? Launches of stage s wait for the computing of stage s - buffers, and come before the computing of
+ * s, which waits for them. */
 static bool may_follow(const tenant *a, const tenant *b, uint32_t buffers) {
     bool read = a->read == FCP_NONE || b->birth >= a->read + (b->computed ? 1 : buffers);
     return read && (a->sent == FCP_NONE || b->birth > a->sent);
@@ -347,7 +353,8 @@ static void check_tenants(const planned *x, tenants *l, fcp_class cls, bool whol
             cr_assert(may_follow(before, t, x->program->buffers), "%s slot %u of rank %u: stages %u, %u/%u, then %u",
                       fcp_class_names[cls], t->slot, t->rank, before->birth, before->read, before->sent, t->birth);
         else
-            cr_assert_eq(t->slot, base + used[t->rank]++, "a gap in the %s slots of rank %u", fcp_class_names[cls], t->rank);
+            cr_assert_eq(t->slot, base + used[t->rank]++, "a gap in the %s slots of rank %u", fcp_class_names[cls],
+                         t->rank);
         uint32_t overlap = 0;
         for (size_t j = 0; whole_peak && j < l->count; j++)
             overlap += l->all[j].rank == t->rank && l->all[j].birth <= t->birth &&
@@ -371,7 +378,8 @@ static void check_held(const planned *x, fcp_class cls, uint32_t first, uint32_t
     for (uint32_t f = first; f < end; f++) {
         uint32_t sent = FCP_NONE;
         for (uint32_t g = f + 1; g < end; g++)
-            if (x->t.hops[g].parent == f) sent = sent == FCP_NONE ? x->s.last_stage[g] : later(sent, x->s.last_stage[g]);
+            if (x->t.hops[g].parent == f)
+                sent = sent == FCP_NONE ? x->s.last_stage[g] : later(sent, x->s.last_stage[g]);
         add(&l, (tenant){x->t.hops[f].dst, x->slots.held[f], x->s.first_stage[f],
                          x->s.use_first[f] == FCP_NONE ? FCP_NONE : x->s.use_last[f], sent, false});
     }
@@ -397,12 +405,14 @@ static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
             if (x->t.hops[g].parent == f) first = sooner(first, whole ? back->first[g] : back->last[g]);
         add(&l, (tenant){h->dst, places->from[f], first, FCP_NONE, back->last[f], !passed_on});
         if (!whole) add(&l, (tenant){h->src, places->to[f], back->first[f], back->last[f], FCP_NONE, false});
-        else cr_assert_eq(places->to[f], h->parent == FCP_NONE ? x->slots.home_slot[h->block] : places->from[h->parent]);
+        else
+            cr_assert_eq(places->to[f], h->parent == FCP_NONE ? x->slots.home_slot[h->block] : places->from[h->parent]);
     }
     for (uint32_t b = 0; cls == FCP_STATE && x->t.tile_q && b < x->p.block_count; b++) {
         const chain *c = &chains[x->t.count + b];
         if (traffic_result(&x->t, b) != RESULT_PARTIAL) continue;
-        add(&l, (tenant){x->home[b], x->slots.home_state[b], sooner(c->first, c->merged_first), x->s.finish[b], FCP_NONE, true});
+        add(&l, (tenant){x->home[b], x->slots.home_state[b], sooner(c->first, c->merged_first), x->s.finish[b],
+                         FCP_NONE, true});
     }
     for (uint32_t r = 0; cls == FCP_STATE && r < x->p.ranks; r++)
         for (uint32_t v = x->s.rank_visit[r]; v < x->s.rank_visit[r + 1]; v++) {
@@ -434,9 +444,11 @@ static void check_slots(const planned *x) {
         uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, home = x->slots.home_slot[y->q_block];
         bool whole = traffic_result(&x->t, y->q_block) == RESULT_WHOLE;
         cr_assert_eq(y->q_slot, f == FCP_NONE ? home : x->slots.held[f]);
-        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : whole ? x->slots.back[FCP_FORWARD].from[f] : home);
+        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : whole ? x->slots.back[FCP_FORWARD].from[f]
+                                                                                : home);
         if (!x->program->passes[FCP_BACKWARD]) cr_assert_eq(y->dq_slot, FCP_NONE);
-        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : whole ? x->slots.whole_dq[f] : x->slots.back[FCP_BACKWARD].from[f]);
+        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : whole ? x->slots.whole_dq[f]
+                                                                   : x->slots.back[FCP_BACKWARD].from[f]);
     }
 }
 

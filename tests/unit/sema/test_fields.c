@@ -57,7 +57,8 @@ static void write_bytes(const char *path, const void *bytes, size_t size) {
 }
 
 /* A .npy of one or two dimensions (columns 0: one). */
-static void write_npy(const char *path, const char *descr, uint64_t count, uint64_t columns, const void *data, size_t size) {
+static void write_npy(const char *path, const char *descr, uint64_t count, uint64_t columns, const void *data,
+                      size_t size) {
     char header[192] = {0}, shape[64];
     if (columns) snprintf(shape, sizeof shape, "(%d, %d)", (int)(count / columns), (int)columns);
     else snprintf(shape, sizeof shape, "(%d,)", (int)count);
@@ -87,7 +88,8 @@ static void expect_values(const char *declaration, const char *read, mc_width wi
     cr_assert_eq(m.program->array_count, 1, "%s", source);
     const program_array *a = &m.program->arrays[0];
     cr_expect_eq(a->record.width, width, "%s: width %u", declaration, a->record.width);
-    for (uint64_t i = 0; i < 4; i++) cr_expect_eq(value_at(a, i), values[i], "%s: %d", declaration, (int)value_at(a, i));
+    for (uint64_t i = 0; i < 4; i++)
+        cr_expect_eq(value_at(a, i), values[i], "%s: %d", declaration, (int)value_at(a, i));
     free_made(&m);
 }
 
@@ -156,12 +158,15 @@ Test(fields, text_files) {
         {"\377\3761\0\n\0002\0\n", 10, FCP_E_FIELD_FILE}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         write_bytes(path, files[i].bytes, files[i].size);
-        snprintf(source, sizeof source, "model { table t = file(\"%s\") }\nbatch { lengths = [4]; field x = file(\"%s\") }\n"
-                 "mask m = x[k] >= t[q]\nplan { mask = m }", path, path);
+        snprintf(source, sizeof source,
+                 "model { table t = file(\"%s\") }\nbatch { lengths = [4]; field x = file(\"%s\") }\n"
+                 "mask m = x[k] >= t[q]\nplan { mask = m }",
+                 path, path);
         made m;
         make_program(&m, source);
         cr_expect_eq(m.code, files[i].code, "%s", m.said);
-        for (uint64_t j = 0; j < 4 && m.code == FCP_OK; j++) cr_expect_eq(value_at(&m.program->arrays[0], j), (int64_t)j + 1);
+        for (uint64_t j = 0; j < 4 && m.code == FCP_OK; j++)
+            cr_expect_eq(value_at(&m.program->arrays[0], j), (int64_t)j + 1);
         free_made(&m);
     }
     unlink(path);
@@ -185,9 +190,10 @@ Test(fields, endless_files) {
 
 Test(fields, only_what_is_read_in_order_of_use) {
     made m;
-    make_plan(&m, "batch { lengths = [3, 2]; field a = [1 x 5]; field b = [2, 2, 3, 3, 4]; field c = [7 x 5]; "
-                  "field d = given }\nmodel { table t = [0, 1] }\n"
-                  "mask m = t[q % 2] == 1 and b[k] == b[q] or run(b, q) == k\nmask other = c[q] == 1\nplan { mask = m }");
+    make_plan(&m,
+              "batch { lengths = [3, 2]; field a = [1 x 5]; field b = [2, 2, 3, 3, 4]; field c = [7 x 5]; "
+              "field d = given }\nmodel { table t = [0, 1] }\n"
+              "mask m = t[q % 2] == 1 and b[k] == b[q] or run(b, q) == k\nmask other = c[q] == 1\nplan { mask = m }");
     cr_assert_eq(m.code, FCP_OK, "%s", m.said);
     cr_assert_eq(m.plan->arrays_count, 3);
     const char *const names[] = {"t", "b", "run(b)"};
@@ -207,15 +213,17 @@ Test(fields, only_what_is_read_in_order_of_use) {
 
 /* --- batches ------------------------------------------------------------------------------------------------------ */
 
-static const char given[] = "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = given(range = 0..2) }\n"
-                            "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }";
+static const char given[] =
+    "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = given(range = 0..2) }\n"
+    "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }";
 
 Test(fields, batches) {
     made m;
     make_program(&m, given);
     int64_t g[] = {1, 1, 0, 0, 1, 0, 0}, d[] = {1, 1, 2, 2, 2, 300, 300}, far[] = {1, 1, 0, 2, 1};
     const uint64_t lengths[] = {3, 2}, others[] = {4, 3}, empty[] = {0};
-    const fcpc_field own = {"g", g, 5}, wide = {"g", g, 7}, docs = {"d", d, 7}, wrong = {"gg", g, 5}, out = {"g", far, 5};
+    const fcpc_field own = {"g", g, 5}, wide = {"g", g, 7}, docs = {"d", d, 7}, wrong = {"gg", g, 5},
+                     out = {"g", far, 5};
     const struct {
         fcpc_batch batch;
         fcp_code code;
@@ -224,9 +232,12 @@ Test(fields, batches) {
         {{0}, FCP_E_FIELD, "field 'g' has no values"},
         {{.fields = &own, .field_count = 1}, FCP_OK, ""},
         {{.lengths = lengths, .count = 2, .fields = &own, .field_count = 1}, FCP_OK, ""},
-        {{.lengths = others, .count = 2, .fields = &wide, .field_count = 1}, FCP_E_FIELD, "field 'd' has no values for this batch"},
+        {{.lengths = others, .count = 2, .fields = &wide, .field_count = 1},
+         FCP_E_FIELD,
+         "field 'd' has no values for this batch"},
         {{.lengths = others, .count = 2, .fields = (fcpc_field[]){docs, wide}, .field_count = 2}, FCP_OK, ""},
-        {{.lengths = others, .count = 2, .fields = (fcpc_field[]){docs, own}, .field_count = 2}, FCP_E_FIELD,
+        {{.lengths = others, .count = 2, .fields = (fcpc_field[]){docs, own}, .field_count = 2},
+         FCP_E_FIELD,
          "field 'g' has 5 values, the batch has 7 tokens"},
         {{.fields = &wrong, .field_count = 1}, FCP_E_FIELD, "'gg', which is no field"},
         {{.fields = (fcpc_field[]){own, own}, .field_count = 2}, FCP_E_FIELD, "twice"},
@@ -251,7 +262,9 @@ Test(fields, given_is_as_declared) {
     int64_t g[] = {1, 1, 0, 0, 1}, d[] = {7, 7, 8, 8, 8};
     made a, b;
     make_program(&a, given);
-    plan_it(&a, &(fcpc_batch){.size = sizeof(fcpc_batch), .fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}}, .field_count = 2});
+    plan_it(&a, &(fcpc_batch){.size = sizeof(fcpc_batch),
+                              .fields = (fcpc_field[]){{"g", g, 5}, {"d", d, 5}},
+                              .field_count = 2});
     make_plan(&b, "batch { lengths = [3, 2]; field d = [7, 7, 8, 8, 8]; field g = [1, 1, 0, 0, 1] }\n"
                   "mask m = d[q] == d[k] and g[k] == 1 or run(g, q) == k\nplan { mask = m; passes = forward }");
     cr_assert(a.code == FCP_OK && b.code == FCP_OK, "%s%s", a.said, b.said);

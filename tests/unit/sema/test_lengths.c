@@ -82,7 +82,8 @@ Test(lengths, queries) {
         {"[(1024G + 1):1]", FCP_E_LENGTHS}, {"[512G:1 x 3]", FCP_E_LENGTHS}, {"[1:2.5]", FCP_E_TYPE},
         {"[1:2 x 0]", FCP_E_LENGTHS}, {"[n:2]", FCP_E_TYPE}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        cr_expect_eq(code_of(wrong[i].value), wrong[i].code, "%s: %s", wrong[i].value, fcp_code_name(code_of(wrong[i].value)));
+        cr_expect_eq(code_of(wrong[i].value), wrong[i].code, "%s: %s", wrong[i].value,
+                     fcp_code_name(code_of(wrong[i].value)));
 }
 
 static void write_file(const char *path, const char *bytes, size_t size) {

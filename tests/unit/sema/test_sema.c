@@ -134,8 +134,8 @@ Test(sema, pairs_of_a_mask_that_names_h) {
         {"causal and f(q) where { f(x) = x * 0 == 0 }", 1}};
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         char source[300];
-        snprintf(source, sizeof source, "model { heads = 4 }\nbatch { lengths = [700] }\nmask m = %s\nplan { mask = m }",
-                 masks[i].mask);
+        snprintf(source, sizeof source,
+                 "model { heads = 4 }\nbatch { lengths = [700] }\nmask m = %s\nplan { mask = m }", masks[i].mask);
         fcpc_program *p = compile(source);
         fcp_plan *plan = NULL;
         cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK, "%s", source);
@@ -158,7 +158,9 @@ Test(sema, overrides) {
     const char *defines[] = {"cluster.nodes=32",      "plan.block=2K", "plan.strategy.coalesce=8", "buffers = 5",
                              "plan.mask.window = 8K", "lambda.sink=3", "passes=forward",           "kv_heads=2",
                              "batch.lengths=[4 x 2]", "plan.block=1K"};
-    const fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = sizeof defines / sizeof *defines};
+    const fcpc_options options = {.size = sizeof(fcpc_options),
+                                  .defines = defines,
+                                  .define_count = sizeof defines / sizeof *defines};
     fcpc_program *p = compile_with("plan { mask = lambda(window = 5) ; block = 512 }", &options);
     cr_expect_eq(p->nodes, 32);
     cr_expect_eq(p->block, 1024);

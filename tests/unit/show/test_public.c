@@ -152,7 +152,8 @@ Test(public, options_of_other_versions) {
 
 Test(public, version_and_files) {
     cr_expect_str_eq(fcpc_version(), FCPC_VERSION);
-    static const char names[] = "batch { lengths = [3]; field d = [0, 1, 2] }\nmask m = d[q] == d[k]\nplan { mask = m }";
+    static const char names[] =
+        "batch { lengths = [3]; field d = [0, 1, 2] }\nmask m = d[q] == d[k]\nplan { mask = m }";
     fcpc_program *program = NULL;
     cr_assert_eq(fcpc_parse_text("a", names, sizeof names - 1, NULL, NULL, &program), FCP_OK);
     cr_expect_null(fcpc_program_file(program, 0));

@@ -382,6 +382,43 @@ Test(show, golden_ring) {
     fcp_plan_free(plan);
 }
 
+/* Where work moves: marks, who gives and takes, and what it costs. One sequence is the batch, so its grid has all pairs. */
+Test(show, golden_moved) {
+    fcp_plan *plan = plan_named("moved.fcp", "cluster { nodes = 2; gpus = 2 }\n"
+                                          "batch { lengths = [8192] }\n"
+                                          "plan { mask = causal(); block = 512; layout = contiguous; strategy = cad }\n");
+    show_scale scale = {.grid_cols = 16, .grid_rows = 16, .grids = 1, .rank_rows = 4, .stage_cols = 8};
+    arena memory = {0};
+    show_model m;
+    cr_assert_eq(show_model_make(plan, &scale, &memory, &m), FCP_OK);
+    uint64_t moved = 0, gives = 0, takes = 0, pairs = 0;
+    for (uint32_t i = 0; i < m.grids[0].rows * m.grids[0].cols; i++) {
+        cr_assert_leq(m.grids[0].moved[i], m.grids[0].pairs[i]);
+        cr_assert_eq(m.grids[0].moved[i] == 0, m.grids[0].moved_to[i] == FCP_NONE);
+        moved += m.grids[0].moved[i];
+    }
+    for (uint32_t r = 0; r < 4; r++) {
+        uint64_t own = 0; /* pairs of the queries that it owns */
+        for (uint64_t t = 0; t < plan->tiles_count; t++)
+            own += plan->blocks[plan->tiles[t].q_block].home == r ? plan->tiles[t].pairs : 0;
+        cr_assert_eq(m.ranks[r].pairs, own - m.ranks[r].gives + m.ranks[r].takes);
+        gives += m.ranks[r].gives, takes += m.ranks[r].takes, pairs += own;
+    }
+    cr_assert(moved && moved == m.moves.pairs && moved == gives && moved == takes && pairs == plan->summary->pairs);
+    arena_free(&memory);
+    text t = draw(plan, 80, false, false), unicode = draw(plan, 100, false, true), svg = {0};
+    check_lines(t.at, 80, false);
+    check_lines(unicode.at, 100, true);
+    cr_assert_eq(show_svg(plan, &svg, NULL), FCP_OK);
+    golden("moved.txt", &t);
+    text_free(&unicode);
+    text_add(&svg, "", 1);
+    check_markup(svg.at);
+    cr_assert(strstr(svg.at, "which does not own the queries"));
+    text_free(&svg);
+    fcp_plan_free(plan);
+}
+
 /* Many ranks are folded; a stored plan draws as the fresh one does. */
 Test(show, golden_folded) {
     fcp_plan *plan = plan_named("folded.fcp", "cluster { nodes = 12; gpus = 8 }\n"

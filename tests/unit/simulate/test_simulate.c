@@ -8,7 +8,8 @@
 #include "compiler/simulate/simulate.h"
 #include "tests/support/plan_of.h"
 
-/* Round figures: a FULL cell takes 1 us, a PARTIAL one 2 us, a row item 3 us, a launch 10 us; memory costs next to nothing. */
+/* Round figures: a FULL cell takes 1 us, a PARTIAL one 2 us, a row item 3 us, a launch 10 us; memory costs next to
+ * nothing. */
 static const char round_figures[] = "gpu test\nsms 100 \"t\"\nsmall 0 us \"t\"\n"
                                     "forward.64.full 1 us \"t\"\nforward.64.partial 2 us \"t\"\n"
                                     "forward.64.row 3 us \"t\"\nforward.64.launch 10 us \"t\"\n"
@@ -23,7 +24,8 @@ static sim_profile profile_of(const char *text) {
     return p;
 }
 
-/* A plan for `ranks` GPUs of one node, 16 heads of 64, `tokens` tokens each in one sequence of all, in chunks of one unit. */
+/* A plan for `ranks` GPUs of one node, 16 heads of 64, `tokens` tokens each in one sequence of all, in chunks of one
+ * unit. */
 static fcp_plan *ring_of(uint32_t ranks, uint32_t tokens, const char *strategy, const char *mask, const char *cluster) {
     char source[1024];
     snprintf(source, sizeof source,
@@ -80,7 +82,8 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
         uint64_t slower = step > unit ? step : unit;
         bound_by[unit > step] = true;
         cr_assert_eq(makespan(plan, FCP_FORWARD, NULL),
-                     copies(plan, TOKENS, true) + step + (RANKS - 1) * slower + copies(plan, TOKENS, false), "%s", clusters[c]);
+                     copies(plan, TOKENS, true) + step + (RANKS - 1) * slower + copies(plan, TOKENS, false), "%s",
+                     clusters[c]);
         fcp_plan_free(plan);
     }
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
@@ -97,14 +100,16 @@ Test(simulate, one_buffer_never_overlaps) {
     fcp_plan_free(plan);
 }
 
-/* Every mask of the prelude, on two clusters: no bound is beaten, and a better wire or a shorter latency never costs time. */
+/* Every mask of the prelude, on two clusters: no bound is beaten, and a better wire or a shorter latency never costs
+ * time. */
 Test(simulate, bounds_hold_and_better_wires_never_hurt) {
     static const char *const clusters[] = {
         "latency = 4 us; inter = 50 GB/s; intra = 450 GB/s", "latency = 2 us; inter = 50 GB/s; intra = 450 GB/s",
         "latency = 4 us; inter = 100 GB/s; intra = 450 GB/s", "latency = 4 us; inter = 50 GB/s; intra = 900 GB/s",
         "latency = 4 us; inter = 50 GB/s; intra = 450 GB/s; oversubscription = 4"};
     static const char *const strategies[] = {"fcp", "fcp(coalesce = 1, buffers = 1)", "ring", "zigzag"};
-    static const char *const masks[] = {"causal", "full", "window(w = 700)", "lambda(sink = 64, window = 500)", "shared_question"};
+    static const char *const masks[] = {"causal", "full", "window(w = 700)", "lambda(sink = 64, window = 500)",
+                                        "shared_question"};
     static const char *const layouts[] = {"planned", "contiguous"};
     sim_profile profile;
     fcp_error err = {0};
@@ -115,22 +120,25 @@ Test(simulate, bounds_hold_and_better_wires_never_hurt) {
                 uint64_t first[FCP_PASSES] = {0};
                 for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++) {
                     char source[1024];
-                    snprintf(source, sizeof source,
-                             "model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; %s }\n"
-                             "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
-                             "plan { mask = %s; block = 512; strategy = %s; layout = %s; passes = forward, backward }\n",
-                             clusters[c], masks[m], strategies[s], layouts[l]);
+                    snprintf(
+                        source, sizeof source,
+                        "model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; %s }\n"
+                        "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
+                        "plan { mask = %s; block = 512; strategy = %s; layout = %s; passes = forward, backward }\n",
+                        clusters[c], masks[m], strategies[s], layouts[l]);
                     fcp_plan *plan = plan_of(source);
                     arena memory = {0};
                     sim_result r;
                     cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK, "%s", err.message);
                     for (int pass = 0; pass < FCP_PASSES; pass++) {
                         for (int b = 0; b < SIM_BOUNDS; b++)
-                            cr_assert(r.pass[pass].makespan >= r.pass[pass].bound[b], "%s bound %llu, makespan %llu of\n%s",
-                                      sim_bound_names[b], (unsigned long long)r.pass[pass].bound[b],
+                            cr_assert(r.pass[pass].makespan >= r.pass[pass].bound[b],
+                                      "%s bound %llu, makespan %llu of\n%s", sim_bound_names[b],
+                                      (unsigned long long)r.pass[pass].bound[b],
                                       (unsigned long long)r.pass[pass].makespan, source);
                         if (!c) first[pass] = r.pass[pass].makespan;
-                        else if (c + 1 == sizeof clusters / sizeof *clusters) cr_assert(r.pass[pass].makespan >= first[pass], "%s", source);
+                        else if (c + 1 == sizeof clusters / sizeof *clusters)
+                            cr_assert(r.pass[pass].makespan >= first[pass], "%s", source);
                         else cr_assert(r.pass[pass].makespan <= first[pass], "%s", source);
                         for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
                             const sim_rank *x = &r.pass[pass].ranks[rank];
@@ -174,8 +182,10 @@ static void see(void *context, const sim_interval *x) {
     if (x->end > s->last[x->pass]) s->last[x->pass] = x->end;
     cr_assert_eq(x->stage, s->plan->instrs[x->instr].stage);
     if (x->lane == SIM_LANE_COMPUTE) {
-        cr_assert((x->doing == SIM_WAIT) == (s->plan->instrs[x->instr].op == FCP_OP_WAIT) && (x->doing == SIM_WAIT) == (x->cause != FCP_NONE));
-        *(x->doing == SIM_WORK ? &s->work[x->pass][x->rank] : &s->wait[x->pass][x->rank][x->reason]) += x->end - x->start;
+        cr_assert((x->doing == SIM_WAIT) == (s->plan->instrs[x->instr].op == FCP_OP_WAIT) &&
+                  (x->doing == SIM_WAIT) == (x->cause != FCP_NONE));
+        *(x->doing == SIM_WORK ? &s->work[x->pass][x->rank] : &s->wait[x->pass][x->rank][x->reason]) +=
+            x->end - x->start;
         return;
     }
     const fcp_transfer *t = &s->plan->transfers[x->transfer];
@@ -190,9 +200,10 @@ static void see(void *context, const sim_interval *x) {
 }
 
 Test(simulate, the_timeline_adds_up_to_the_result) {
-    fcp_plan *plan = plan_of("model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; latency = 4 us }\n"
-                             "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
-                             "plan { mask = causal; block = 512; strategy = fcp; layout = contiguous; passes = forward, backward }\n");
+    fcp_plan *plan = plan_of(
+        "model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; latency = 4 us }\n"
+        "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
+        "plan { mask = causal; block = 512; strategy = fcp; layout = contiguous; passes = forward, backward }\n");
     sim_profile profile;
     fcp_error err = {0};
     sim_result r;
@@ -217,7 +228,10 @@ Test(simulate, noise_only_adds_is_bounded_and_follows_the_seed) {
     fcp_plan *plan = ring_of(4, 2048, "ring", "causal", "intra = 40 GB/s");
     sim_profile profile = profile_of(round_figures);
     uint64_t times[4];
-    static const sim_options options[] = {{.noise = 0}, {.noise = 200, .seed = 1}, {.noise = 200, .seed = 2}, {.noise = 200, .seed = 1}};
+    static const sim_options options[] = {{.noise = 0},
+                                          {.noise = 200, .seed = 1},
+                                          {.noise = 200, .seed = 2},
+                                          {.noise = 200, .seed = 1}};
     for (int i = 0; i < 4; i++) {
         arena memory = {0};
         sim_result r;
@@ -247,20 +261,29 @@ Test(simulate, shipped_profiles_are_read_and_others_are_named) {
 Test(simulate, profiles_refuse_what_they_do_not_know) {
     /* a line more, or in the place of the figure that begins with `instead` */
     static const struct { const char *instead, *line, *says; } wrong[] = {
-        {NULL, "speed 3 us \"x\"", "no figure"}, {NULL, "forward.64.ful 1 us \"x\"", "mean forward.64.full"}, {NULL, "smal 1 us \"x\"", "mean small"},
-        {"forward.64.full", "forward.64.full 1 \"x\"", "needs a time"}, {"forward.64.full", "forward.64.full one us \"x\"", "number"},
-        {"forward.64.full", "forward.64.full 1 us", "source"}, {"forward.64.full", "forward.64.full 1 us \"\"", "source"},
-        {"forward.64.full", "forward.64.full 1 us \"x\" y", "follows"}, {NULL, "forward.0.full 1 us \"x\"", "no figure"},
-        {"forward.64.full", "forward.64.full 99999999999999999999 us \"x\"", "number"}, {"forward.64.full", "forward.64.full -1 us \"x\"", "negative"},
-        {"gpu", "gpu", "name"}, {"forward.64.full", "forward.64.full 0 us \"x\"", "above 0"}, {"sms", "sms 0 \"x\"", "above 0"},
-        {"sms", "", "no sms"}, {"small", "", "no small"}, {"gpu", "", "which gpu"}, {"backward.64.row", "", "no backward.64.row"},
-        {NULL, "latency.local 0 us \"x\"", "above 0"}, {NULL, "forward.64.full 1 us \"x\"", "twice"}, {NULL, "gpu again", "twice"},
+        {NULL, "speed 3 us \"x\"", "no figure"}, {NULL, "forward.64.ful 1 us \"x\"", "mean forward.64.full"},
+        {NULL, "smal 1 us \"x\"", "mean small"},
+        {"forward.64.full", "forward.64.full 1 \"x\"", "needs a time"},
+        {"forward.64.full", "forward.64.full one us \"x\"", "number"},
+        {"forward.64.full", "forward.64.full 1 us", "source"},
+        {"forward.64.full", "forward.64.full 1 us \"\"", "source"},
+        {"forward.64.full", "forward.64.full 1 us \"x\" y", "follows"},
+        {NULL, "forward.0.full 1 us \"x\"", "no figure"},
+        {"forward.64.full", "forward.64.full 99999999999999999999 us \"x\"", "number"},
+        {"forward.64.full", "forward.64.full -1 us \"x\"", "negative"},
+        {"gpu", "gpu", "name"}, {"forward.64.full", "forward.64.full 0 us \"x\"", "above 0"},
+        {"sms", "sms 0 \"x\"", "above 0"},
+        {"sms", "", "no sms"}, {"small", "", "no small"}, {"gpu", "", "which gpu"},
+        {"backward.64.row", "", "no backward.64.row"},
+        {NULL, "latency.local 0 us \"x\"", "above 0"}, {NULL, "forward.64.full 1 us \"x\"", "twice"},
+        {NULL, "gpu again", "twice"},
         {NULL, "forward.128.full 1 us \"x\"", "no forward.128.partial"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[2048] = "", *end = text;
         for (const char *at = round_figures; *at; at = strchr(at, '\n') + 1) {
             bool replaced = wrong[i].instead && !strncmp(at, wrong[i].instead, strlen(wrong[i].instead));
-            if (!replaced) end += snprintf(end, (size_t)(text + sizeof text - end), "%.*s", (int)(strchr(at, '\n') + 1 - at), at);
+            if (!replaced)
+                end += snprintf(end, (size_t)(text + sizeof text - end), "%.*s", (int)(strchr(at, '\n') + 1 - at), at);
         }
         snprintf(end, (size_t)(text + sizeof text - end), "%s\n", wrong[i].line);
         sim_profile p;
@@ -281,7 +304,8 @@ Test(simulate, messages_inside_a_node_may_be_faster) {
     sim_result a, b;
     cr_assert_eq(simulate(plan, &slow, NULL, &memory, &a, &err), FCP_OK);
     cr_assert_eq(simulate(plan, &fast, NULL, &memory, &b, &err), FCP_OK);
-    cr_assert_eq(a.pass[FCP_FORWARD].makespan - b.pass[FCP_FORWARD].makespan, 3 * 750 * (uint64_t)1000, "three units, 750 ns less each");
+    cr_assert_eq(a.pass[FCP_FORWARD].makespan - b.pass[FCP_FORWARD].makespan, 3 * 750 * (uint64_t)1000,
+                 "three units, 750 ns less each");
     arena_free(&memory);
     fcp_plan_free(plan);
 }

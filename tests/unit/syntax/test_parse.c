@@ -259,8 +259,8 @@ static char *print_mask(mask *m) {
     return text_take(&out);
 }
 
-/* Programs read single masks of the prelude, at the places that the build writes down. Read whole, the prelude has the same
- * masks, in the same order, with the same spans. */
+/* Programs read single masks of the prelude, at the places that the build writes down. Read whole, the prelude has the
+ * same masks, in the same order, with the same spans. */
 Test(parse, the_prelude_is_read_mask_by_mask) {
     diags *d = fcpc_diagnostics_new();
     arena a = {0};
@@ -282,7 +282,8 @@ Test(parse, the_prelude_is_read_mask_by_mask) {
         const span *const both[][2] = {{&m->name_at, &alone->name_at}, {&m->body->at, &alone->body->at}};
         for (int i = 0; i < 2; i++) cr_expect_arr_eq(both[i][0], both[i][1], sizeof(span), "%s", item->name);
         const definition *x = m->definitions, *y = alone->definitions;
-        for (; x && y; x = x->next, y = y->next) cr_expect_arr_eq(&x->body->at, &y->body->at, sizeof(span), "%s", x->name);
+        for (; x && y; x = x->next, y = y->next)
+            cr_expect_arr_eq(&x->body->at, &y->body->at, sizeof(span), "%s", x->name);
         cr_expect(!x && !y, "%s", item->name);
     }
     cr_expect_eq(count, prelude_item_count);

@@ -1,10 +1,11 @@
-/* Timelines: what is predicted and what is measured have the same intervals; slots and bytes on their way end as they began;
- * which ranks are drawn. The file itself is read by jq in tests/cli. */
+/* Timelines: what is predicted and what is measured have the same intervals; slots and bytes on their way end as they
+ * began; which ranks are drawn. The file itself is read by jq in tests/cli. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/plan_of.h"
 #include "tests/support/scatter.h"
 #include "compiler/trace/trace.h"
 #include "runtime/exec/arena.h"
@@ -15,22 +16,14 @@ static const char *const PROGRAMS[] = {
     "model { heads = 4; kv_heads = 2; head_dim = 32; dtype = fp32 }\ncluster { nodes = 2; gpus = 2; gpu = h200 }\n"
     "batch { lengths = [700, 300 x 2, 50 x 6, 1] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
     "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 2; gpus = 3; gpu = cpu }\n"
-    "batch { lengths = [2000, 130] }\nplan { mask = window(w = 400); block = 128; layout = contiguous; passes = forward, backward }\n",
+    "batch { lengths = [2000, 130] }\n"
+    "plan { mask = window(w = 400); block = 128; layout = contiguous; passes = forward, backward }\n",
     "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 4; gpu = a100 }\n"
     "batch { lengths = [1024] }\nplan { mask = full; strategy = ring(coalesce = 1); passes = forward }\n",
     "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp32 }\ncluster { nodes = 3; gpus = 1; gpu = h100 }\n"
     "batch { lengths = [10:900, 300:300, 1:400] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
 };
 enum { PROGRAM_COUNT = sizeof PROGRAMS / sizeof *PROGRAMS };
-
-static fcp_plan *plan_of(const char *source) {
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    cr_assert_eq(fcpc_parse_text("test.fcp", source, strlen(source), NULL, NULL, &program), FCP_OK);
-    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
-    fcpc_program_free(program);
-    return plan;
-}
 
 static timeline predicted(const fcp_plan *plan, const char *ranks, arena *memory) {
     char gpu[17] = "";
@@ -56,12 +49,15 @@ static fcp_session *ran(const fcp_plan *plan) {
     cr_assert_eq(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err), FCP_OK);
     fcp_packed_draw(&shape, (1 << FCP_TENSORS) - 1, 3, &packed);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        if (shape.has_pass[pass]) cr_assert_eq(fcp_session_run_packed(s, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s", err.message);
+        if (shape.has_pass[pass])
+            cr_assert_eq(fcp_session_run_packed(s, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s",
+                         err.message);
     fcp_packed_free(&packed);
     return s;
 }
 
-/* In one lane intervals of one launch, or of one instruction, come after those before; everything has its place in the plan. */
+/* In one lane intervals of one launch, or of one instruction, come after those before; everything has its place in the
+ * plan. */
 static void check_order(const timeline *t) {
     const fcp_problem *p = t->plan->problem;
     for (uint64_t n = 0; n < t->count; n++) {
@@ -70,15 +66,19 @@ static void check_order(const timeline *t) {
         const bool moves = x->doing == SIM_SEND || x->doing == SIM_RECV;
         cr_assert(x->start < x->end && x->ready <= x->start && x->end <= t->makespan[x->pass]);
         cr_assert(x->rank < p->ranks && t->ranks.has[x->rank]);
-        cr_assert(moves == (x->lane != SIM_LANE_COMPUTE) && moves == (op == FCP_OP_LAUNCH) && (x->doing == SIM_WAIT) == (op == FCP_OP_WAIT));
+        cr_assert(moves == (x->lane != SIM_LANE_COMPUTE) && moves == (op == FCP_OP_LAUNCH) &&
+                  (x->doing == SIM_WAIT) == (op == FCP_OP_WAIT));
         if (moves) {
             const fcp_transfer *s = &t->plan->transfers[x->transfer]; /* the sender's record, at both ends */
-            cr_assert(s->dir == FCP_SEND && s->block == x->block && s->peer == (x->doing == SIM_SEND ? x->peer : x->rank));
+            cr_assert(s->dir == FCP_SEND && s->block == x->block &&
+                      s->peer == (x->doing == SIM_SEND ? x->peer : x->rank));
             cr_assert((x->lane == SIM_LANE_NET) == (s->fabric == FCP_NET) && x->bytes > 0);
         }
         if (!y || x->rank != y->rank || x->pass != y->pass || x->lane != y->lane) continue;
-        cr_assert(x->start <= y->start && (x->end <= y->start || (moves && x->instr == y->instr && x->doing != y->doing)),
-                  "rank %u, lane %u: %lu to %lu, and then %lu", x->rank, x->lane, (unsigned long)x->start, (unsigned long)x->end, (unsigned long)y->start);
+        cr_assert(x->start <= y->start &&
+                      (x->end <= y->start || (moves && x->instr == y->instr && x->doing != y->doing)),
+                  "rank %u, lane %u: %lu to %lu, and then %lu", x->rank, x->lane, (unsigned long)x->start,
+                  (unsigned long)x->end, (unsigned long)y->start);
     }
 }
 
@@ -112,8 +112,9 @@ static void check_counters(const timeline *t) {
         for (int c = 0; c < FCP_CLASSES; c++) cr_assert_eq(slots[c], 0);
         for (int f = 0; f < FCP_FABRICS; f++) cr_assert_eq(flight[f], 0);
         for (int c = 0; c < FCP_CLASSES; c++)
-            cr_assert((uint64_t)most[c] <= has.count[c] && !most[c] == !has.count[c], "%s pass, rank %u: %ld slots of class %s are used, and there are %lu",
-                      fcp_pass_names[pass], rank, (long)most[c], fcp_class_names[c], (unsigned long)has.count[c]);
+            cr_assert((uint64_t)most[c] <= has.count[c] && !most[c] == !has.count[c],
+                      "%s pass, rank %u: %ld slots of class %s are used, and there are %lu", fcp_pass_names[pass], rank,
+                      (long)most[c], fcp_class_names[c], (unsigned long)has.count[c]);
         arena_free(&memory);
     }
     free(homes);
@@ -126,7 +127,8 @@ static void check_ends(const timeline *t) {
         bool found = x->doing != SIM_SEND;
         for (uint64_t m = 0; m < t->count && !found; m++) {
             const sim_interval *y = &t->at[m];
-            found = y->doing == SIM_RECV && y->transfer == x->transfer && y->rank == x->peer && y->peer == x->rank && y->bytes == x->bytes && y->round == x->round;
+            found = y->doing == SIM_RECV && y->transfer == x->transfer && y->rank == x->peer && y->peer == x->rank &&
+                    y->bytes == x->bytes && y->round == x->round;
             if (found) cr_assert_eq(y->end, x->end);
         }
         cr_assert(found, "nobody receives transfer %u", x->transfer);
@@ -205,7 +207,8 @@ Test(trace, is_the_same_text_again_and_is_whole) {
     cr_assert_eq(trace_json(&t, &two, NULL), FCP_OK);
     cr_assert(one.size == two.size && !memcmp(one.at, two.at, one.size));
     text_add(&one, "", 1);
-    const char *const has[] = {"\"name\":\"attend\"", "\"name\":\"wait ", "\"ph\":\"s\"", "\"ph\":\"f\"", "\"name\":\"slots\"", "\"name\":\"bytes in flight\"",
+    const char *const has[] = {"\"name\":\"attend\"", "\"name\":\"wait ",           "\"ph\":\"s\"",
+                               "\"ph\":\"f\"",        "\"name\":\"slots\"",         "\"name\":\"bytes in flight\"",
                                "\"name\":\"memory\"", "\"timeline\":\"predicted\"", "rank 3 (node 1)"};
     for (size_t i = 0; i < sizeof has / sizeof *has; i++) cr_assert(strstr(one.at, has[i]), "%s", has[i]);
     text_free(&one);
@@ -234,8 +237,9 @@ Test(trace, of_a_session_for_whoever_uses_the_library) {
 
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
 
-static const char MANY[] = "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 10; gpus = 8; gpu = h200 }\n"
-                           "batch { lengths = [20000] }\nplan { mask = causal; block = 128; passes = forward }\n";
+static const char MANY[] =
+    "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 10; gpus = 8; gpu = h200 }\n"
+    "batch { lengths = [20000] }\nplan { mask = causal; block = 128; passes = forward }\n";
 
 Test(trace, draws_the_ranks_that_are_asked_for) {
     fcp_plan *plan = plan_of(MANY);
@@ -245,11 +249,14 @@ Test(trace, draws_the_ranks_that_are_asked_for) {
     fcp_error err;
     for (uint32_t i = 0; i < 80; i++) work[i] = i * 37 % 80; /* rank 54 has most: 78; 13 of them share nothing */
     const struct { const char *typed; uint32_t count, ranks[12]; } good[] = {
-        {"0", 1, {0}}, {"7,3,3", 2, {3, 7}}, {"2..5,79", 4, {2, 3, 4, 79}}, {"77..", 3, {77, 78, 79}}, {"0..1", 1, {0}}};
+        {"0", 1, {0}}, {"7,3,3", 2, {3, 7}}, {"2..5,79", 4, {2, 3, 4, 79}}, {"77..", 3, {77, 78, 79}},
+        {"0..1", 1, {0}}};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        cr_assert_eq(trace_ranks_read(plan, good[i].typed, work, &memory, &r, &err), FCP_OK, "%s: %s", good[i].typed, err.message);
+        cr_assert_eq(trace_ranks_read(plan, good[i].typed, work, &memory, &r, &err), FCP_OK, "%s: %s", good[i].typed,
+                     err.message);
         cr_assert_eq(r.count, good[i].count, "%s", good[i].typed);
-        for (uint32_t k = 0; k < r.count; k++) cr_assert(r.at[k] == good[i].ranks[k] && r.has[r.at[k]], "%s", good[i].typed);
+        for (uint32_t k = 0; k < r.count; k++)
+            cr_assert(r.at[k] == good[i].ranks[k] && r.has[r.at[k]], "%s", good[i].typed);
     }
     cr_assert(trace_ranks_read(plan, "all", work, &memory, &r, &err) == FCP_OK && r.count == 80);
     const char *const bad[] = {"", "a", "80", "5..5", "7..3", "0,,1", "1,", "3..81", "-1", "4294967296", "1 2", "busy"};
@@ -261,7 +268,8 @@ Test(trace, draws_the_ranks_that_are_asked_for) {
         uint32_t order[80];
         cr_assert_eq(trace_ranks_read(plan, asked ? "busiest" : NULL, work, &memory, &r, &err), FCP_OK);
         cr_assert_eq(r.count, 9);
-        for (uint32_t i = 0; i < 80; i++) order[79 - work[i]] = i; /* 37 and 80 share no factor: each work is there once */
+        /* 37 and 80 share no factor: each work is there once */
+        for (uint32_t i = 0; i < 80; i++) order[79 - work[i]] = i;
         for (uint32_t i = 0; i < 8; i++) cr_assert(r.has[order[i]], "rank %u", order[i]);
         cr_assert(r.has[order[40]]);
         for (uint32_t i = 1; i < 9; i++) cr_assert_lt(r.at[i - 1], r.at[i]);

@@ -268,13 +268,14 @@ Test(verify, every_number_matters) {
     }
 }
 
-/* Pieces, and what is copied, in no order at all: one sequence in blocks of three tokens that are numbered at random. All
- * are at rank 0; further ranks have nothing. */
+/* Pieces, and what is copied, in no order at all: one sequence in blocks of three tokens that are numbered at random.
+ * All are at rank 0; further ranks have nothing. */
 static void scrambled(tables *t, uint32_t ranks) {
     enum { BLOCKS = 200 };
     memset(t, 0, sizeof *t);
     PUSH(t, problem,
-         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8, .layout_group = ranks, .range_kv = 1, .range_sub = 1,
+         (fcp_problem){.ranks = ranks, .nodes = 1, .gpus = ranks, .heads = 1, .kv_heads = 1, .head_dim = 8,
+                       .layout_group = ranks, .range_kv = 1, .range_sub = 1,
                        .block = 128, .max_block = 3, .max_q_block = 3, .unit = 3, .coalesce = 1, .buffers = 1,
                        .passes = 1, .tokens = 3 * BLOCKS, .key_tokens = 3 * BLOCKS, .memory_cap = 1 << 20, .scale = 1});
     PUSH(t, cluster, (fcp_cluster){.gpu = "cpu"});
@@ -282,7 +283,8 @@ static void scrambled(tables *t, uint32_t ranks) {
     PUSH(t, heads, (fcp_heads){.kv_count = 1, .sub_count = 1});
     for (uint32_t b = 0; b < BLOCKS; b++) {
         PUSH(t, pieces, (fcp_piece){.length = 3, .start = 3 * ((b * 77 + 13) % BLOCKS), .block = b});
-        PUSH(t, blocks, (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b, .holds = FCP_HOLDS_BOTH});
+        PUSH(t, blocks,
+             (fcp_block){.first_piece = b, .pieces = 1, .tokens = 3, .home_slot = b, .holds = FCP_HOLDS_BOTH});
     }
     for (int i = 0; i < FCP_PASSES + 1; i++) PUSH(t, round_starts, 0);
     for (int out = 0; out < 2; out++) {
@@ -310,7 +312,8 @@ Test(verify, ranks_may_have_nothing) {
         fcp_plan *plan = tables_plan(&t);
         cr_expect(fcp_plan_dump(plan, false, discard, &size, &err) == FCP_OK && size > 0, "%s", err.message);
         t.problem->layout = FCP_LAYOUT_CONTIGUOUS;
-        PUSH(&t, deals, (fcp_deal){.sequences = 1, .ranks = ranks}); /* other ranks' callers have tokens, and rank 0 copies all */
+        /* other ranks' callers have tokens, and rank 0 copies all */
+        PUSH(&t, deals, (fcp_deal){.sequences = 1, .ranks = ranks});
         cr_expect_eq(judge(&t, &err), FCP_E_VERIFY_LAYOUT, "%s", err.message);
         tables_free(&t);
     }
@@ -328,7 +331,8 @@ Test(verify, order_of_pieces_does_not_matter) {
     t.pieces[50].start += 3;
     cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
     t.problem->layout = FCP_LAYOUT_CONTIGUOUS;
-    PUSH(&t, deals, (fcp_deal){.sequences = 1, .ranks = 1}); /* of one rank: the same tokens in the order of the sequence */
+    /* of one rank: the same tokens in the order of the sequence */
+    PUSH(&t, deals, (fcp_deal){.sequences = 1, .ranks = 1});
     cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
     for (int out = 0; out < 2; out++) {
         t.transfers[out].tokens--;
@@ -344,8 +348,8 @@ Test(verify, order_of_pieces_does_not_matter) {
     tables_free(&t);
 }
 
-/* Counts that are only said, and ranges that share, must not make the check slow or large: these end at once, on any machine
- * in less time of a processor than this. */
+/* Counts that are only said, and ranges that share, must not make the check slow or large: these end at once, on any
+ * machine in less time of a processor than this. */
 Test(verify, hostile_ranges) {
     tables t;
     fcp_error err = {0};

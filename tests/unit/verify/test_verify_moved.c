@@ -1,6 +1,6 @@
-/* test_verify_moved.c: tests the verifier on a plan made by hand in which work is done away from home (moved_tables.h): it is right,
- * and each change to it is called by its name, with a message that says what is wrong. What can be drawn at random is in
- * test_verify.c; here is what needs a plan that is known line by line. */
+/* test_verify_moved.c: tests the verifier on a plan made by hand in which work is done away from home (moved_tables.h):
+ * it is right, and each change to it is called by its name, with a message that says what is wrong. What can be drawn
+ * at random is in test_verify.c; here is what needs a plan that is known line by line. */
 #include <criterion/criterion.h>
 
 #include "tests/support/moved_tables.h"
@@ -25,7 +25,8 @@ Test(moved, is_right) {
 /* All matches, and nobody reads it. */
 Test(moved, transfers_of_no_use) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        const moved_change kv = {pass, 0, {{0, FCP_KV, KV4, 1, 0, 1, 2}}, 1}, q = {pass, 0, {{0, FCP_Q, Q1, 1, 0, 0, 3}}, 1};
+        const moved_change kv = {pass, 0, {{0, FCP_KV, KV4, 1, 0, 1, 2}}, 1},
+                           q = {pass, 0, {{0, FCP_Q, Q1, 1, 0, 0, 3}}, 1};
         expect_change(&kv, FCP_E_VERIFY_MATCH, "rank 0: KV of block 4 lay in slot 2, and was neither read nor sent on");
         expect_change(&q, FCP_E_VERIFY_MATCH, "rank 0: Q of block 1 lay in slot 3, and was neither read nor sent on");
     }
