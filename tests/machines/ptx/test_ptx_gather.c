@@ -32,8 +32,8 @@ static uint32_t draw(uint64_t *state, uint32_t below) {
     return (uint32_t)(*state >> 33) % below;
 }
 
-/* Each run has one of four ranges of heads: two of four KV heads, one of the two query heads of each. At homes and at the
- * caller's, runs lie in another order than in the bundle, with gaps. Returns how many tokens they have. */
+/* Each run has one of four ranges of heads: two of four KV heads, one of the two query heads of each. At homes and at
+ * the caller's, runs lie in another order than in the bundle, with gaps. Returns how many tokens they have. */
 static uint32_t draw_runs(uint64_t *state, fk_gather_run runs[RUNS]) {
     uint32_t at = 0;
     for (uint32_t i = 0; i < RUNS; i++) {
