@@ -102,7 +102,9 @@ static void move(const fcp_arena *a, const fcp_tensors *caller, const fcp_bundle
         const fcp_moved *x = &tensors[j];
         fcp_bundle_run run;
         for (uint32_t i = 0; fcp_bundle_next(&bundle, t, &i, &run);) {
-            char *home = (char *)x->home + fcp_home_token(a, &run, x->of_keys) * x->row;
+            /* at the caller's side of a message the block is at home elsewhere */
+            bool here = !message || !at_caller;
+            char *home = here ? (char *)x->home + fcp_home_token(a, &run, x->of_keys) * x->row : NULL;
             char *part = message ? message + (size_t)(run.at - t->first) * x->row : home;
             if (!at_caller) {
                 memcpy(packs ? part : home, packs ? home : part, run.tokens * x->row);
