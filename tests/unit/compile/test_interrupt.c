@@ -102,8 +102,8 @@ static uint64_t end_everywhere(const char *text, const scatter *by) {
 Test(interrupt, at_every_question) {
     char text[1024];
     static const char *const more[] = {
-        "cluster { gpus = 8 }\nbatch { lengths = [9000, 700 x 4] }\n"
-        "plan { mask = causal; strategy = ring; layout = zigzag }\n",
+        ("cluster { gpus = 8 }\nbatch { lengths = [9000, 700 x 4] }\n"
+         "plan { mask = causal; strategy = ring; layout = zigzag }\n"),
         "cluster { gpus = 4 }\nbatch { lengths = [20000, 512 x 10] }\nplan { mask = causal; block = auto }\n",
         "cluster { gpus = 16 }\nbatch { lengths = [30000, 40 x 100] }\nplan { mask = window(w = 900); block = 128 }\n",
     };
