@@ -1,11 +1,12 @@
 /* judge.h: compares one drawn program, from its text to its gradients, with brute force.
  *
- * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h); a program
- * with a fault that evaluation reaches must be refused for that fault, and no other program may be. The plan is saved,
- * loaded, verified, and run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64,
- * under FlashAttention's rule: their error is at most twice that of the naive computation in the input's precision
- * (three times with a score), plus the rounding of the reference. Outputs hold NaNs beforehand, and a second run must
- * give the same bits. */
+ * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h). A program
+ * with a fault that evaluation reaches must be refused for that fault, and so must one whose layout asks for groups
+ * into which the ranks with tokens do not divide; no other program may be. The plan is saved, loaded, verified, and
+ * run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64, under FlashAttention's
+ * rule: their error is at most twice that of the naive computation in the input's precision (three times with a
+ * score), plus the rounding of the reference. Outputs hold NaNs beforehand, and a second run must give the same bits.
+ */
 #ifndef JUDGE_H
 #define JUDGE_H
 #include <math.h>
@@ -370,7 +371,11 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     if (!code) code = fcpc_plan(program, NULL, 0, NULL, diag, NULL, &plan);
     char *picture = fcpc_diagnostics_render(diag, false);
     int result = PLANNED;
-    if (fault) {
+    if (p->group && (p->nodes * p->gpus - p->servers) % p->group) {
+        JUDGE(code == FCP_E_VALUE, "seed %u: ranks that do not divide into groups go by (%s)\n%s\n%s", seed,
+              fcp_code_name(code), picture, p->text);
+        result = FAULTED;
+    } else if (fault) {
         JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX,
               "seed %u: a fault went by (%s)\n%s\n%s", seed,
                   fcp_code_name(code), picture, p->text);

@@ -69,6 +69,7 @@ typedef struct random_program {
     uint32_t heads, kv_heads, head_dim, nodes, gpus, block, coalesce, buffers;
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
     uint32_t group;              /* of the layout; 0: none is stated */
+    uint32_t servers;            /* ranks of strategy cad that hold no tokens */
     bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
@@ -456,7 +457,8 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         p->buffers);
     if (p->strategy == FCP_STRATEGY_CAD) {
         put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
-        if (p->nodes * p->gpus > 1 && !roll(d, 4)) put(p, ", servers = %u", 1 + roll(d, p->nodes * p->gpus - 1));
+        if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
+        if (p->servers) put(p, ", servers = %u", p->servers);
     }
     put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layout);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
