@@ -78,6 +78,9 @@ fcp_code fcp_fail(fcp_error *err, fcp_code code, const char *format, ...) __attr
 /* The same, and err->where is `where`. fcp_fail makes that FCP_WHERE_NONE. */
 fcp_code fcp_fail_at(fcp_error *err, fcp_code code, fcp_where where, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The same as fcp_fail, and the place is in a file or text: err->file, line and column, which may be 0. */
+fcp_code fcp_fail_in(fcp_error *err, fcp_code code, const char *file, uint32_t line, uint32_t column,
+                     const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 /* --- kinds -------------------------------------------------------------------------------------------------------- */
 

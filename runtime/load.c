@@ -144,9 +144,7 @@ static fcp_code load(void *base, size_t size, bool mapped, fcp_plan **out_plan, 
 }
 
 static fcp_code cannot(const char *path, const char *what, fcp_error *err) {
-    fcp_code code = fcp_fail(err, FCP_E_READ, "cannot read '%.300s': %s", path, what);
-    if (err) snprintf(err->file, sizeof err->file, "%s", path);
-    return code;
+    return fcp_fail_in(err, FCP_E_READ, path, 0, 0, "cannot read '%.300s': %s", path, what);
 }
 
 static fcp_code cannot_errno(const char *path, int why, fcp_error *err) {

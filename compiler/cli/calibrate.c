@@ -89,10 +89,9 @@ fcp_code cmd_calibrate(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (!code) {
         int why = text_read(&input->bytes, cmd_path(line->file), ROWS_MAX);
         if (input->bytes.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        else if (why || input->bytes.size > ROWS_MAX) {
-            code = fcp_fail(err, FCP_E_READ, "cannot be read: %s", why ? strerror(why) : "it is longer than 32 MB");
-            snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
-        }
+        else if (why || input->bytes.size > ROWS_MAX)
+            code = fcp_fail_in(err, FCP_E_READ, cmd_name(line), 0, 0, "cannot be read: %s",
+                               why ? strerror(why) : "it is longer than 32 MB");
     }
     if (!code)
         code = calibrate_read(cmd_name(line), input->bytes.size ? input->bytes.at : "", input->bytes.size, &memory, &x,

@@ -13,11 +13,10 @@ fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profi
     enum { PROFILE_MAX = 1 << 20 };
     int why = text_read(&bytes, asked, PROFILE_MAX);
     fcp_code code;
-    if (why || bytes.failed || bytes.size > PROFILE_MAX) {
-        code = fcp_fail(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, "cannot be read: %s",
-                        why ? strerror(why) : "too long for a profile");
-        snprintf(err->file, sizeof err->file, "%s", asked);
-    } else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
+    if (why || bytes.failed || bytes.size > PROFILE_MAX)
+        code = fcp_fail_in(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, asked, 0, 0, "cannot be read: %s",
+                           why ? strerror(why) : "too long for a profile");
+    else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
     text_free(&bytes);
     return code;
 }

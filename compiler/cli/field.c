@@ -55,17 +55,12 @@ static fcp_code check_file(const cmd_line *line, const char *path, const char *n
     uint8_t hash[sizeof a->hash];
     int why = fcp_sha256_file(path, hash);
     *out_there = why == 0;
-    if (why && (needed || why == ENOMEM)) {
-        fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
-        snprintf(err->file, sizeof err->file, "%s", path);
-        return FCP_E_READ;
-    }
+    if (why && (needed || why == ENOMEM))
+        return fcp_fail_in(err, FCP_E_READ, path, 0, 0, "cannot be read: %s", strerror(why));
     if (why || !memcmp(hash, a->hash, sizeof hash)) return FCP_OK;
-    fcp_fail(err, FCP_E_FIELD_CHANGED,
-             "%s '%.60s' was read from another file than this when the plan was made; compile again",
-             a->kind == FCP_TABLE ? "table" : "field", name);
-    snprintf(err->file, sizeof err->file, "%s", path);
-    return FCP_E_FIELD_CHANGED;
+    return fcp_fail_in(err, FCP_E_FIELD_CHANGED, path, 0, 0,
+                       "%s '%.60s' was read from another file than this when the plan was made; compile again",
+                       a->kind == FCP_TABLE ? "table" : "field", name);
 }
 
 /* Calls `each` for every path at which a file of the plan's arrays may be: where --field says; otherwise beside the

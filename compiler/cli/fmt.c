@@ -28,14 +28,9 @@ static fcp_code write_back(const char *path, const text *made, fcp_error *err) {
 static fcp_code deliver(const cmd_line *line, const cmd_input *input, text *made, fcp_error *err) {
     const text *source = &input->bytes;
     bool same = source->size == made->size && (!made->size || !memcmp(source->at, made->at, made->size));
-    if (line->value[OPT_CHECK] && !same) {
-        fcp_fail(err, FCP_E_FORMAT,
-                 "is not in canonical layout; this is the first line that differs (fcpc fmt -w lays it out)");
-        snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
-        err->line = first_difference(source, made);
-        err->column = 1;
-        return FCP_E_FORMAT;
-    }
+    if (line->value[OPT_CHECK] && !same)
+        return fcp_fail_in(err, FCP_E_FORMAT, cmd_name(line), first_difference(source, made), 1,
+                           "is not in canonical layout; this is the first line that differs (fcpc fmt -w lays it out)");
     if (line->value[OPT_WRITE] && !same) {
         fcp_code code = write_back(line->file, made, err);
         if (code != FCP_OK) return code;

@@ -31,9 +31,7 @@ fcpc_options cmd_settings(const cmd_line *line) {
 }
 
 static fcp_code cannot_read(const cmd_line *line, int why, fcp_error *err) {
-    fcp_fail(err, FCP_E_READ, "cannot be read: %s", strerror(why));
-    snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
-    return FCP_E_READ;
+    return fcp_fail_in(err, FCP_E_READ, cmd_name(line), 0, 0, "cannot be read: %s", strerror(why));
 }
 
 /* A plan begins with eight bytes that no text begins with. Half of them are enough here: so a damaged plan is still
@@ -81,11 +79,8 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err) {
         return fcp_fail(err, FCP_E_READ, "a plan that is no file of its own may have %zu GiB; this one has more",
                         PLAN_MAX >> 30);
     const bool program = line->command == CMD_COMPILE || line->command == CMD_FMT || line->command == CMD_EXPLAIN;
-    if (!size && !program) {
-        fcp_fail(err, FCP_E_PLAN_MAGIC, "is empty: it is neither a plan nor a program");
-        snprintf(err->file, sizeof err->file, "%s", cmd_name(line));
-        return FCP_E_PLAN_MAGIC;
-    }
+    if (!size && !program)
+        return fcp_fail_in(err, FCP_E_PLAN_MAGIC, cmd_name(line), 0, 0, "is empty: it is neither a plan nor a program");
     input->opened = true;
     return FCP_OK;
 }

@@ -62,9 +62,7 @@ static bool is_one_file(const target *a, const target *b) {
 }
 
 static fcp_code cannot_write(const char *path, const char *why, fcp_error *err) {
-    fcp_fail(err, FCP_E_WRITE, "cannot be written: %s", why);
-    snprintf(err->file, sizeof err->file, "%s", path);
-    return FCP_E_WRITE;
+    return fcp_fail_in(err, FCP_E_WRITE, path, 0, 0, "cannot be written: %s", why);
 }
 
 fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err) { return cannot_write(path, strerror(why), err); }

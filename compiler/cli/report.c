@@ -35,10 +35,7 @@ static bool first_error(const fcpc_diagnostics *d, fcp_error *err) {
         fcpc_diagnostic one;
         fcpc_diagnostics_get(d, i, &one);
         if (one.warning) continue;
-        fcp_fail(err, one.code, "%s", one.message);
-        snprintf(err->file, sizeof err->file, "%s", one.file);
-        err->line = one.line;
-        err->column = one.column;
+        fcp_fail_in(err, one.code, one.file, one.line, one.column, "%s", one.message);
         return true;
     }
     return false;

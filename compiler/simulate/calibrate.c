@@ -13,7 +13,6 @@
 #include "compiler/simulate/calibrate.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,20 +34,7 @@ typedef struct place {
     uint32_t line, column;
 } place;
 
-__attribute__((format(printf, 3, 4))) static fcp_code wrong(const place *at, fcp_error *err, const char *format, ...) {
-    char message[320];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    fcp_code code = fcp_fail(err, FCP_E_ROWS, "%s", message);
-    if (err) {
-        snprintf(err->file, sizeof err->file, "%s", at->file);
-        err->line = at->line;
-        err->column = at->column;
-    }
-    return code;
-}
+#define wrong(at, err, ...) fcp_fail_in(err, FCP_E_ROWS, (at)->file, (at)->line, (at)->column, __VA_ARGS__)
 
 typedef struct field {
     char text[CALIBRATE_NAME];

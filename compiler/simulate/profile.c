@@ -6,7 +6,6 @@
  */
 #include "compiler/simulate/profile.h"
 
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,20 +27,7 @@ typedef struct line {
     const char *at, *end;
 } line;
 
-__attribute__((format(printf, 3, 4))) static fcp_code wrong(const line *l, fcp_error *err, const char *format, ...) {
-    char message[320];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    fcp_code code = fcp_fail(err, FCP_E_PROFILE, "%s", message);
-    if (err) {
-        snprintf(err->file, sizeof err->file, "%s", l->file);
-        err->line = l->number;
-        err->column = 1;
-    }
-    return code;
-}
+#define wrong(l, err, ...) fcp_fail_in(err, FCP_E_PROFILE, (l)->file, (l)->number, 1, __VA_ARGS__)
 
 /* The next word of the line, up to white space; empty at its end. */
 static size_t word(line *l, const char **out) {

@@ -48,4 +48,18 @@ fcp_code fcp_fail_at(fcp_error *err, fcp_code code, fcp_where where, const char 
     return code;
 }
 
+fcp_code fcp_fail_in(fcp_error *err, fcp_code code, const char *file, uint32_t line, uint32_t column,
+                     const char *format, ...) {
+    fcp_error made; /* `file` too may be a part of *err */
+    va_list args;
+    va_start(args, format);
+    fill(&made, code, FCP_WHERE_NONE, format, args);
+    va_end(args);
+    snprintf(made.file, sizeof made.file, "%s", file);
+    made.line = line;
+    made.column = column;
+    if (err) *err = made;
+    return code;
+}
+
 size_t fcp_dtype_size(fcp_dtype t) { return t == FCP_FP32 ? 4 : 2; }

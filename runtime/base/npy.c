@@ -33,9 +33,7 @@ fcp_npy_type fcp_npy_type_of(fcp_dtype dtype) {
 }
 
 static fcp_code fail_on(fcp_error *err, fcp_code code, const char *path, const char *why) {
-    fcp_fail(err, code, "%.200s: %.300s", path, why);
-    if (err) snprintf(err->file, sizeof err->file, "%s", path);
-    return code;
+    return fcp_fail_in(err, code, path, 0, 0, "%.200s: %.300s", path, why);
 }
 
 static fcp_code fail_errno(fcp_error *err, fcp_code code, const char *path, const char *what) {

@@ -90,9 +90,7 @@ static fcp_code cannot(const char *path, int why, fcp_error *err) {
     if (why == EOVERFLOW) return too_large(err);
     fcp_code code = why == ENOMEM ? FCP_E_NO_MEMORY : FCP_E_WRITE;
     if (strerror_r(why, text, sizeof text)) snprintf(text, sizeof text, "error %d", why);
-    fcp_fail(err, code, "cannot write '%.300s': %s", path, text);
-    if (err) snprintf(err->file, sizeof err->file, "%s", path);
-    return code;
+    return fcp_fail_in(err, code, path, 0, 0, "cannot write '%.300s': %s", path, text);
 }
 
 int fcp_plan_write(const fcp_plan *plan, int fd) {
