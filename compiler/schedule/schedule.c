@@ -9,10 +9,10 @@
  * Cost: that of the colouring (colour.c), then linear; of levelling, units times the full stages that each passes over.
  *
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i / coalesce.
- * What arrives in stage s is computed in stage s, or later, beside the rounds of
- * later stages. A forward may leave one stage after the hop that it passes on. A return may leave `buffers` stages
- * after the last stage that added to it: its launch then waits for nothing that it would not wait for anyway. A whole
- * result that is passed on may leave one stage after it came.
+ * What arrives in stage s is computed in stage s, or later, beside the rounds of later stages. A forward may leave one
+ * stage after the hop that it passes on. A return may leave `buffers` stages after the last stage that added to it: its
+ * launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one stage
+ * after it came.
  *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
  * dependent, and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has
