@@ -262,12 +262,13 @@ fcp_code fcp_verify_deltas(run *r) {
 }
 
 fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
-    uint64_t entry;
-    uint32_t block, tokens;
-    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
-    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) {
-        held_slot *s = &r->b->held[FCP_KV][r->plan->blocks[block].home_slot];
-        s->left -= tokens; /* it has as many: no unit comes in twice */
+    const fcp_block *blocks = r->plan->blocks;
+    held_slot *held = r->b->held[FCP_KV];
+    unit_walk w;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &w);
+    for (; !code && fcp_verify_more(&w); fcp_verify_go_on(&w)) {
+        held_slot *s = &held[blocks[w.at->block].home_slot];
+        s->left -= fcp_verify_share(&w); /* it has as many: no unit comes in twice */
         s->wrote[q] = r->done[q] + 1;
     }
     return code;
@@ -303,7 +304,7 @@ __attribute__((cold)) static fcp_code too_early(const run *r, fcp_queue q, uint3
                 "results of block %u go out before its last visit, addition or arrival is known to be complete", block);
 }
 
-static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
+static inline fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
     const verifier *v = r->v;
     uint32_t slot = r->plan->blocks[block].home_slot;
     q_state *h = &r->b->home[slot];
@@ -331,10 +332,9 @@ static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
 }
 
 fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t) {
-    uint64_t entry;
-    uint32_t block, tokens;
-    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
-    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) code = take_out_block(r, q, block);
+    unit_walk w;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &w);
+    for (; !code && fcp_verify_more(&w); fcp_verify_go_on(&w)) code = take_out_block(r, q, w.at->block);
     return code;
 }
 
