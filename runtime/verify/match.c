@@ -172,26 +172,24 @@ typedef struct scene {
     const uint32_t *node;
     const uint8_t *kinds; /* of this pass */
     uint32_t rank, my_node, homes;
-    unsigned backward;
     uint32_t unit[FCP_CLASSES];
 } scene;
 
-/* The conditions of check_transfer, almost without branches: sends and receives come in random order, so branches would
- * be mispredicted. */
+/* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but sends
+ * and receives come in random order, so what differs between them is decided without. */
 static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
-    const fcp_block *k = &c->blocks[t->block == FCP_NONE ? 0 : t->block]; /* of IN and OUT none is needed */
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
-    unsigned near = c->node[t->peer] == c->my_node, receive = t->dir, here = k->home == c->rank;
-    uint32_t unit = c->unit[t->cls];
-    unsigned bad = (t->peer == c->rank) | (t->fabric ^ near) | (t->tokens > unit) | (~(c->kinds[t->cls] >> kind) & 1);
-    if (t->cls != FCP_IN && t->cls != FCP_OUT) {
-        bad |= (t->tokens != unit) & (t->first + t->tokens != k->tokens);
-        if (t->first) bad |= t->first % unit != 0;
-        unsigned sent_in = 2 - (t->slot < c->homes);
-        if (is_fetched(t->cls)) bad |= receive ? here : kind ^ sent_in;
-    }
-    return !bad;
+    uint32_t unit = c->unit[t->cls], receive = t->dir;
+    bool near = c->node[t->peer] == c->my_node;
+    if (t->peer == c->rank || t->fabric != near || t->tokens > unit || !(c->kinds[t->cls] >> kind & 1)) return false;
+    if (t->cls == FCP_IN || t->cls == FCP_OUT) return true;
+    const fcp_block *k = &c->blocks[t->block];
+    if ((t->tokens != unit) & (t->first + t->tokens != k->tokens)) return false;
+    if (t->first && t->first % unit) return false;
+    uint32_t here = k->home == c->rank, sent_in = 2 - (uint32_t)(t->slot < c->homes);
+    uint32_t wrong = (-receive & here) | ((receive - 1) & (kind ^ sent_in)); /* of KV and Q */
+    return !(wrong & -(uint32_t)is_fetched(t->cls));
 }
 
 /* Adds what a rank moved to the facts: [class][fabric * 2 + dir] of tokens and transfers. IN and OUT of blocks that
@@ -234,8 +232,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     const fcp_stream *stream = fcp_stream_of(plan, v->pass, rank, FCP_COMM);
     const fcp_instr *instrs = plan->instrs + stream->first;
     const fcp_transfer *transfers = plan->transfers;
-    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank],
-               v->pass == FCP_BACKWARD, {0}};
+    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank], {0}};
     memcpy(c.unit, m->unit, sizeof c.unit);
     uint64_t tokens[COUNTED][LANES] = {{0}};
     uint32_t count[COUNTED][LANES] = {{0}};
