@@ -401,6 +401,8 @@ holds "sm_90a has skeletons of its own" grep -q 'FK_KERNEL(fk_forward_sm90,' k90
 ok "mma.sync on sm_90a" "$fcpc" emit k128.fcp --arch sm_90a --source --mma-sync -o k90m.cu
 holds "mma.sync is another" grep -q 'FK_KERNEL(fk_forward,' k90m.cu
 bad "--source with run" 2 E001 run k.plan --source
+bad "costs of no machine" 2 E001 emit k.plan --cost
+bad "costs of a source" 2 E001 emit k.plan --arch sm_80 --source --cost
 bad "emit of fp32" 1 E701 emit a.plan -o out/x
 variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
 bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
@@ -434,6 +436,23 @@ if "$fcpc" -q emit k.plan --arch sm_80 -o k.cubin 2> stderr; then
     ok "from the cache" "$fcpc" emit k.plan --arch sm_80 --json
     holds "as it says" json '.cached and .cubin_bytes > 1000 and .serialisation_notes == 0 and .cache_warning == null and
         (.kernels | length == 2 and all(.registers <= .registers_budget and .spill_bytes == 0))'
+    # a disassembler of three lines, one that is cut off, one that fails, and none
+    printf '#!/bin/sh\nprintf "\\t.section\\t.text.fk_forward,\\n /*0000*/ FADD R1, R2 ;\\n /*0010*/ EXIT ;\\n"\n' > disassemble
+    printf '#!/bin/sh\nprintf "\\t.section\\t.text.fk_forward,\\n /*0000*/ FADD R1, R2 ;\\n"\n' > cut-off
+    printf '#!/bin/sh\necho "not a cubin of mine" >&2\nexit 1\n' > refuse
+    chmod +x disassemble cut-off refuse
+    FCP_NVDISASM=$PWD/disassemble ok "what it costs" "$fcpc" emit k.plan --arch sm_80 --cost
+    holds "by its machine code" grep -q '^fk_forward: 2 instructions, .*; no loop over steps' stdout
+    FCP_NVDISASM=$PWD/disassemble ok "what it costs, with JSON" "$fcpc" emit k.plan --arch sm_80 --cost --json
+    holds "the same" json '.kernels[0].instructions == 2 and .kernels[0].steps == [] and .kernels[0].unknown_instruction == null'
+    FCP_NVDISASM=$PWD/disassemble ok "into a file" "$fcpc" emit k.plan --arch sm_80 --cost -o costs
+    holds "and there alone" sh -c 'grep -q "^fk_forward: 2" costs && ! grep -q . stdout'
+    FCP_NVDISASM=$PWD/cut-off bad "a listing that ends early" 1 E712 emit k.plan --arch sm_80 --cost
+    holds "and where" grep -q 'ends early: in the middle of fk_forward' stderr
+    FCP_NVDISASM=$PWD/refuse bad "a disassembler that fails" 1 E712 emit k.plan --arch sm_80 --cost
+    holds "and what it said" grep -q 'not a cubin of mine' stderr
+    FCP_NVDISASM=/none/nvdisasm bad "no disassembler" 1 E702 emit k.plan --arch sm_80 --cost
+    holds "and where it was looked for too" grep -q 'looked for /none/nvdisasm; install it from the CUDA toolkit' stderr
     ok "the cubin on standard output" "$fcpc" -q emit k.plan --arch sm_80
     holds "is the same" cmp -s stdout k.cubin
     chmod 755 kernels
