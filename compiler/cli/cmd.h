@@ -127,6 +127,9 @@ typedef enum cmd_kind {
     X(CHECK, "check", 0, CMD_SWITCH, "[all]", CMD_BIT(RUN) | CMD_BIT(FMT),                                             \
       "run: compare the result with the definition of attention (the default for drawn inputs), in a sample of rows where " \
       "all would take long, or with `all` in every row; fmt: only say whether the layout differs")                      \
+    X(CHECK_WORK, "check-work", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                        \
+      "check a sample of rows if all take more multiplications than this, and one that takes about as many; the "      \
+      "default is 30000000000, some 10 s of one core")                                                                 \
     X(WRITE, "write", 'w', CMD_FLAG, NULL, CMD_BIT(FMT), "replace the file by its canonical layout")                   \
     X(NO_CHECK, "no-check", 0, CMD_FLAG, NULL, CMD_BIT(RUN), "do not compare the result with the definition")          \
     X(THREADS, "threads", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                              \
