@@ -139,12 +139,10 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
         return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
                                "transfer %u, %s of block %u, is in a round of kind %s", id, what, t->block,
                                fcp_round_names[kind]);
-    if (is_fetched(t->cls) && t->dir == FCP_SEND &&
-        kind != (t->slot < v->homes[rank] ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT))
+    if (is_fetched(t->cls) && t->dir == FCP_SEND && t->slot >= v->homes[rank] && kind != FCP_ROUND_DEPENDENT)
         return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
-                               "transfer %u sends %s block %u from slot %u, one of %s, in a round of kind %s", id, what,
-                               t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into",
-                               fcp_round_names[kind]);
+                               "transfer %u sends %s block %u from slot %u, one of those received into, in a round of "
+                               "kind %s", id, what, t->block, t->slot, fcp_round_names[kind]);
     if (t->first % unit || (t->tokens != unit && t->first + t->tokens != k->tokens))
         return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
                                "transfer %u: tokens %u to %u of block %u, which has %u, are not a unit of %u", id,
@@ -187,8 +185,8 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
     const fcp_block *k = &c->blocks[t->block];
     if ((t->tokens != unit) & (t->first + t->tokens != k->tokens)) return false;
     if (t->first && t->first % unit) return false;
-    uint32_t here = k->home == c->rank, sent_in = 2 - (uint32_t)(t->slot < c->homes);
-    uint32_t wrong = (-receive & here) | ((receive - 1) & (kind ^ sent_in)); /* of KV and Q */
+    uint32_t here = k->home == c->rank, passed_on = t->slot >= c->homes;
+    uint32_t wrong = (-receive & here) | ((receive - 1) & passed_on & (kind ^ FCP_ROUND_DEPENDENT)); /* of KV and Q */
     return !(wrong & -(uint32_t)is_fetched(t->cls));
 }
 
