@@ -60,7 +60,7 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
-enum { STRETCH = 1 << 18 }; /* moves between two looks at stop */
+enum { STRETCH = 1 << 18 /* moves between two looks at stop */, FAR = 24 /* moves that are fetched early */ };
 /* It receives what tiles read; a partial result; a whole one; it sends a result that computing made; it sends Q from
  * home. */
 enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_SENDS_Q = 16, SIDE_ROUND = 32 };
@@ -122,7 +122,10 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pas
     for (const move *m = ps->moves, *end = m + ps->move_count; m < end;) {
         const move *stretch = end - m > STRETCH ? m + STRETCH : end;
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        for (; m < stretch; m++) put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
+        for (; m < stretch; m++) {
+            __builtin_prefetch(m + FAR);
+            put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
+        }
     }
     return FCP_OK;
 }

@@ -383,12 +383,13 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
-    enum { AHEAD = 8 }; /* tiles lie in the order in which they are read, their parts do not */
+    enum { AHEAD = 8, FAR = 32 }; /* tiles lie in the order in which they are read, their parts do not */
     bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
         const fcp_tile *t = &plan->tiles[i];
         if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+        __builtin_prefetch(t + FAR);
         if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < plan->parts_count)
             __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
         if (!(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
@@ -477,6 +478,7 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
+    enum { FAR = 64 };
     uint64_t next = 0, transfers = 0;
     for (uint64_t s = 0; s < plan->streams_count; s++) {
         const fcp_stream *stream = &plan->streams[s];
@@ -490,6 +492,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "instructions of pass %u, which is not there", pass);
         for (uint64_t end = next + stream->count; next < end; next++) {
             const fcp_instr *x = &plan->instrs[next];
+            __builtin_prefetch(x + FAR);
             uint64_t a = x->a, b = x->b, op = x->op;
             bool good = x->stage <= FCP_MAX_STAGES;
             if (op == FCP_OP_LAUNCH || op == FCP_OP_COPY) {
@@ -558,11 +561,12 @@ static inline bool is_sound(const fcp_transfer *t, uint32_t ranks, uint32_t bloc
 }
 
 static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
-    enum { AHEAD = 12 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
+    enum { AHEAD = 12, FAR = 64 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
     uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
         if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+        __builtin_prefetch(t + FAR);
         if (i + AHEAD < plan->transfers_count && t[AHEAD].block < blocks)
             __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
         if (is_sound(t, ranks, blocks, plan->blocks)) continue;

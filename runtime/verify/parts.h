@@ -108,7 +108,8 @@ typedef struct verifier {
 
 /* Transfers lie in the order in which they are looked at, but the blocks that they name do not: fetch those early. */
 static inline void prefetch_block(const fcp_plan *plan, const fcp_transfer *t) {
-    enum { AHEAD = 12 };
+    enum { AHEAD = 12, FAR = 64 };
+    __builtin_prefetch(t + FAR); /* itself, before it is asked for its block */
     if (t + AHEAD < plan->transfers + plan->transfers_count && t[AHEAD].block < plan->blocks_count)
         __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
 }

@@ -187,7 +187,7 @@ static fcp_code visit(run *r, uint32_t id) {
     if ((code = backward ? visit_dq(r, id, w, k) : visit_state(r, id, w, k, q))) return code;
     for (uint32_t i = w->first_tile; i < w->first_tile + w->tiles; i++) {
         const fcp_tile *t = &plan->tiles[i];
-        __builtin_prefetch(t + 8);
+        __builtin_prefetch(t + 32);
         if (t->q_block != w->q_block)
             return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id,
                         w->q_block, i, t->q_block);
@@ -206,7 +206,7 @@ fcp_code fcp_verify_attend(run *r, const fcp_instr *x) {
     pass_facts *facts = &r->v->facts[r->v->pass];
     if (x->stage >= facts->stages) facts->stages = (uint64_t)x->stage + 1;
     for (uint32_t i = x->a; i < x->a + x->b; i++) {
-        __builtin_prefetch(&r->plan->visits[i] + 4);
+        __builtin_prefetch(&r->plan->visits[i] + 16);
         fcp_code code = visit(r, i);
         if (code) return code;
     }
