@@ -178,9 +178,9 @@ static entry *find_declared(const sema *s, section_id where, const char *name) {
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
-        if (strategy_find_param(FCP_STRATEGY_COUNT, name) < STRATEGY_PARAMS) return true;
+        if (strategy_find_param(STRATEGY_ANY, name) < STRATEGY_PARAMS) return true;
         const char *names[STRATEGY_PARAMS];
-        uint32_t count = strategy_param_names(FCP_STRATEGY_COUNT, names);
+        uint32_t count = strategy_param_names(STRATEGY_ANY, names);
         unknown(s, at, "a strategy has no parameter", name, names, count);
         return false;
     }
@@ -257,7 +257,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     span at = p->at[0];
     for (int k = 0; k < KEY_COUNT; k++)
         if (!strcmp(words_keys[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
-    if (strategy_find_param(FCP_STRATEGY_COUNT, name) < STRATEGY_PARAMS)
+    if (strategy_find_param(STRATEGY_ANY, name) < STRATEGY_PARAMS)
         found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
@@ -300,7 +300,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     count = 0;
     for (int i = 0; i < SECTION_COUNT; i++) names[count++] = words_sections[i];
     for (int k = 0; k < KEY_COUNT; k++) names[count++] = words_keys[k].name;
-    count += strategy_param_names(FCP_STRATEGY_COUNT, names + count);
+    count += strategy_param_names(STRATEGY_ANY, names + count);
     for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
     for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
         names[count++] = a->name;
