@@ -37,6 +37,7 @@ static const struct line {
     const char *param;
     uint32_t value;
     uint32_t even; /* chunks a rank, of strategies that cut every sequence evenly; else 0 */
+    bool ring;     /* of strategies that share heads: inside nodes, with a ring through them */
 } lines[] = {
     {FCP_STRATEGY_FCP, NULL, 0, 0},
     {FCP_STRATEGY_CAD, "tolerance", 20000, 0},
@@ -46,6 +47,10 @@ static const struct line {
     {FCP_STRATEGY_FCP, "split", 0, 0},
     {FCP_STRATEGY_RING, NULL, 0, 1},
     {FCP_STRATEGY_ZIGZAG, NULL, 0, 2},
+    {FCP_STRATEGY_ULYSSES, NULL, 0, 0},
+    {FCP_STRATEGY_ULYSSES, NULL, 0, 0, true},
+    {FCP_STRATEGY_UPIPE, NULL, 0, 0},
+    {FCP_STRATEGY_UPIPE, NULL, 0, 0, true},
 };
 enum { LINES = sizeof lines / sizeof *lines };
 
@@ -63,16 +68,22 @@ typedef struct choosing {
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-/* The program with the candidate's settings. */
-static void apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out) {
+/* The program with the candidate's settings. False: its heads do not divide among the ranks. */
+static bool apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out) {
     *out = *g;
     out->strategy = c->strategy;
+    out->coalesce = 1; /* of those that do not take it */
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
         if (strategy_takes(c->strategy, i)) *strategy_param_of(out, i) = strategy_params[i].usual;
-    if (g->coalesce) out->coalesce = g->coalesce;
+    if (g->coalesce && strategy_find_param(c->strategy, "coalesce") < STRATEGY_PARAMS) out->coalesce = g->coalesce;
     if (g->buffers) out->buffers = g->buffers;
     if (c->param < STRATEGY_PARAMS) *strategy_param_of(out, c->param) = c->value;
     if (c->block) out->block = c->block;
+    if (!strategy_shares_heads(c->strategy)) return true;
+    out->ring = c->ring; /* as sema/sharing.c has it */
+    out->inside = c->ring ? g->gpus : g->nodes * g->gpus;
+    out->together = c->strategy == FCP_STRATEGY_ULYSSES ? g->heads : out->inside;
+    return g->heads % out->inside == 0;
 }
 
 static bool by_block(const struct fcpc_program *g, const auto_candidate *c) {
@@ -108,7 +119,9 @@ static fcp_code list(choosing *c) {
     if (!r->at) return FCP_E_NO_MEMORY;
     for (int l = 0; l < LINES; l++) {
         if (!(c->program->among >> lines[l].strategy & 1)) continue;
-        auto_candidate made = {.strategy = lines[l].strategy, .even = lines[l].even, .end = AUTO_FAR,
+        if (lines[l].ring && c->program->nodes == 1) continue; /* the same as without */
+        auto_candidate made = {.strategy = lines[l].strategy, .even = lines[l].even, .ring = lines[l].ring,
+                               .end = AUTO_FAR,
                                .value = lines[l].value, .param = STRATEGY_PARAMS};
         if (lines[l].param) made.param = strategy_find_param(made.strategy, lines[l].param);
         const uint32_t sizes = by_block(c->program, &made) ? c->size_count : 1;
@@ -123,7 +136,9 @@ static fcp_code list(choosing *c) {
 
 /* --- one candidate ------------------------------------------------------------------------------------------------ */
 
-static uint64_t best_time(const choosing *c) { return c->best == FCP_NONE ? UINT64_MAX : c->report->at[c->best].makespan; }
+static uint64_t best_time(const choosing *c) {
+    return c->best == FCP_NONE ? UINT64_MAX : c->report->at[c->best].makespan;
+}
 
 static fcp_code predict(const choosing *c, const planning *x, uint64_t *out) {
     const sim_options options = {.stop = c->stop};
@@ -176,7 +191,12 @@ static fcp_code try(choosing *c, uint32_t n) {
     struct fcpc_program settings;
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     if (!d) return FCP_E_NO_MEMORY;
-    apply(c->program, made, &settings);
+    if (!apply(c->program, made, &settings)) {
+        made->end = AUTO_REFUSED;
+        snprintf(made->why, sizeof made->why, "%u heads do not divide among %u ranks", settings.heads, settings.inside);
+        fcpc_diagnostics_free(d);
+        return FCP_OK;
+    }
     if (made->even && c->pairs.of) {
         auto_bound_even(&settings, &c->profile, &c->pairs, made->even, &made->bound);
         made->end = AUTO_BOUND;
@@ -225,7 +245,7 @@ static bool is_near(const choosing *c, uint32_t n) {
 }
 
 static bool same_setting(const auto_candidate *a, const auto_candidate *b) {
-    return a->strategy == b->strategy && a->param == b->param && a->value == b->value;
+    return a->strategy == b->strategy && a->param == b->param && a->value == b->value && a->ring == b->ring;
 }
 
 static fcp_code try_all(choosing *c) {

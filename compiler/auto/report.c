@@ -13,7 +13,10 @@ static double ms(uint64_t picoseconds) { return (double)picoseconds * 1e-9; }
 void auto_name(const auto_candidate *c, text *out) {
     const strategy_param *p = c->param < STRATEGY_PARAMS ? &strategy_params[c->param] : NULL;
     text_puts(out, fcp_strategy_names[c->strategy]);
-    if (!p) return;
+    if (!p) {
+        if (c->ring) text_puts(out, " + ring");
+        return;
+    }
     text_printf(out, "(%s = ", p->name);
     if (p->kind == PARAM_RATIO) text_printf(out, "%.10g", c->value / 1e6);
     else if (p->words && (p->kind == PARAM_WORD || !c->value)) text_puts(out, p->words[c->value]);

@@ -35,6 +35,7 @@ typedef struct auto_candidate {
     fcp_strategy strategy;
     uint32_t param, value;  /* of strategy_params; STRATEGY_PARAMS: all have their usual values */
     uint32_t even;          /* it cuts every sequence into so many chunks a rank; 0: it does not */
+    bool ring;              /* ... + ring */
     uint32_t block;         /* 0: it does not look at the size of blocks */
     auto_end end;
     auto_bounds bound;      /* zeros: not known */

@@ -23,7 +23,9 @@
     X(FCP,    true,     false,    problem_cut_blocks, place_by_fcp,    NULL)                                           \
     X(RING,   false,    false,    problem_cut_ring,   place_by_ring,   NULL)                                           \
     X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag, NULL)                                           \
-    X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)
+    X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
+    X(ULYSSES,false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
+    X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)
 
 /* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
 enum { STRATEGY_AUTO = FCP_STRATEGY_COUNT, STRATEGY_ANY };
@@ -44,7 +46,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 12 };
+enum { STRATEGY_PARAMS = 15 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* Names of all strategies, and then "auto". */
@@ -54,6 +56,10 @@ extern const char *const strategy_names[STRATEGY_ANY];
 uint32_t strategy_find_param(uint32_t strategy, const char *name);
 static inline bool strategy_takes(uint32_t strategy, uint32_t param) {
     return strategy == STRATEGY_ANY || strategy_params[param].strategies >> strategy & 1;
+}
+/* Does it divide heads among ranks? Those that do can say among which. */
+static inline bool strategy_shares_heads(uint32_t strategy) {
+    return strategy_find_param(strategy, "inside") < STRATEGY_PARAMS;
 }
 /* The names of the parameters that a strategy takes; returns how many. */
 uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS]);

@@ -25,6 +25,7 @@ void bench_move(void);
 void bench_auto(void);
 void bench_colour(void);
 void bench_order(void);
+void bench_sass(void);
 void bench_jit(void);
 void bench_sim(void);
 void bench_calibrate(void);
