@@ -648,8 +648,7 @@ fcp_code schedule_build(planning *x) {
     arena *work = &x->work;
     schedule *out = ARENA_ZNEW(work, schedule, 1);
     if (!out) return FCP_E_NO_MEMORY;
-    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
-                 .work = work, .scratch = &x->scratch, .out = out};
+    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .work = work, .scratch = &x->scratch, .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->levelled = x->placement->exec;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
@@ -669,6 +668,12 @@ fcp_code schedule_build(planning *x) {
 
     fcp_code code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
+    if (!code && !x->coalesce) {
+        const uint32_t net = out->independent[FCP_NET], local = out->independent[FCP_LOCAL], parts = p->program->divisions - 1;
+        x->coalesce = ((net > local ? net : local) + parts - 1) / parts;
+        if (!x->coalesce) x->coalesce = 1;
+    }
+    b.coalesce = x->coalesce;
     if (!code && out->levelled) code = levels_open(&b);
     if (!code) code = arrivals(&b);
     if (!code && out->levelled && t->keys < t->count) b.stages += p->program->buffers;

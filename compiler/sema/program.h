@@ -110,12 +110,15 @@ struct fcpc_program {
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, 0: `coalesce` says their size */
+    uint32_t epsilon_memory, divisions;
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;
     uint32_t layout_group; /* neighbouring ranks over which the layout is made; 0: all ranks */
     bool deterministic;
-    span block_span, ranks_span, lengths_span, memory_span, strategy_span; /* where stated; SPAN_NONE for a default */
+    /* where stated; SPAN_NONE for a default */
+    span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span;
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */

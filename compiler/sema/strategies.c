@@ -22,6 +22,9 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},
     {"servers", OF(CAD), PARAM_COUNT, 1, 1 << 20, 0, IN(servers), in_place},
     {"shard", OF(CAD), PARAM_COUNT, 1, 1 << 20, FCP_CELL, IN(shard), NULL},
+    {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
+    {"epsilon_memory", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(epsilon_memory), NULL},
+    {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL},
 };
 
 uint32_t strategy_find_param(fcp_strategy strategy, const char *name) {
