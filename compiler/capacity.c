@@ -113,8 +113,8 @@ fcp_code capacity_check(planning *x) {
                (unsigned long long)cap);
     uint32_t hints = 0;
     fcp_code code = try_coalesce(x, &hints);
-    if (!code && x->placement->exec && strategy_of(x)->in_place) code = try_relay(x, &hints);
-    if (!code && x->placement->exec && strategy_of(x)->in_place) code = try_tolerance(x, &hints);
+    if (!code && x->placement->exec && x->division) code = try_relay(x, &hints);
+    if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (code) return code;
     if (!hints)
         diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks", (unsigned long long)((most.bytes + 999999) / 1000000));

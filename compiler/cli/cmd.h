@@ -24,8 +24,8 @@
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...",                                                   \
       "execute a plan; without input files, draw random inputs and check the result")                                  \
-    X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a] [-o F] [--pass forward|backward] [--backward KERNELS]",    \
-      "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin")                                 \
+    X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a [--cost]] [-o F] [--pass forward|backward] [--backward KERNELS]", \
+      "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin, or count what its steps cost")   \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
     X(SIM, "sim", cmd_sim, "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--html F] [--trace F]",         \
       "predict how long a plan takes, beside the bounds that no plan can beat; several strategies or settings side by side") \
@@ -70,6 +70,8 @@ typedef enum cmd_kind {
       "print these kernels of the backward pass instead of the plan's own")                                            \
     X(SOURCE, "source", 0, CMD_FLAG, NULL, CMD_BIT(EMIT),                                                              \
       "with --arch, print the source that would be compiled, not the cubin")                                           \
+    X(COST, "cost", 0, CMD_FLAG, NULL, CMD_BIT(EMIT),                                                                  \
+      "with --arch, print what a step of each kernel costs, by its machine code; this needs nvdisasm too")             \
     X(MMA_SYNC, "mma-sync", 0, CMD_FLAG, NULL, CMD_BIT(RUN) | CMD_BIT(EMIT),                                           \
       "use the CUDA kernels built on mma.sync, also on sm_90a, which has kernels of its own")                          \
     X(DEFINE, "define", 'D', CMD_WORD, "NAME=VALUE", CMD_BATCH,                                                        \
@@ -125,6 +127,9 @@ typedef enum cmd_kind {
     X(CHECK, "check", 0, CMD_SWITCH, "[all]", CMD_BIT(RUN) | CMD_BIT(FMT),                                             \
       "run: compare the result with the definition of attention (the default for drawn inputs), in a sample of rows where " \
       "all would take long, or with `all` in every row; fmt: only say whether the layout differs")                      \
+    X(CHECK_WORK, "check-work", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                        \
+      "check a sample of rows if all take more multiplications than this, and one that takes about as many; the "      \
+      "default is 30000000000, some 10 s of one core")                                                                 \
     X(WRITE, "write", 'w', CMD_FLAG, NULL, CMD_BIT(FMT), "replace the file by its canonical layout")                   \
     X(NO_CHECK, "no-check", 0, CMD_FLAG, NULL, CMD_BIT(RUN), "do not compare the result with the definition")          \
     X(THREADS, "threads", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                              \

@@ -8,7 +8,7 @@
  * must be over, because only then are its slots free again and the partials that it sends complete. And the rank's
  * own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
  * stage <= s that receives something (where tiles run anywhere, tiles do not wait for results that come back), and for
- * the last launch of a stage < s that sends a result, because its slot may be used again. Backward, a launch that sends
+ * the last launch of a stage < s (with phases: <= s) that sends a result, because its slot may be used again. Backward, a launch that sends
  * Q from home waits until delta of the blocks that leave is computed, which comes first. Results that come home whole
  * are waited for before the copies out. There are no other waits, and every rank launches its rounds in the same order.
  *
@@ -328,7 +328,7 @@ static void emit_rank(rank_emitter *x) {
     for (uint32_t s = 1; s < stages; s++) {
         uint32_t result_before = x->sent_result, free = s >= buffers ? x->computed[s - buffers] : copied;
         launch_stage(x, s, false, free > copied ? free : copied);
-        compute_stage(x, s, result_before);
+        compute_stage(x, s, e->x->placement->phase ? x->sent_result : result_before);
         x->computed[s] = x->compute.count;
     }
     if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2]);

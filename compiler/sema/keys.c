@@ -17,6 +17,7 @@
 #include "compiler/sema/keys.h"
 #include "compiler/sema/lengths.h"
 #include "compiler/sema/names.h"
+#include "compiler/sema/sharing.h"
 #include "compiler/sema/strategies.h"
 
 enum {
@@ -462,7 +463,7 @@ static void check_strategy(sema *s, const sema_keys *k) {
     p->strategy = FCP_STRATEGY_FCP;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     p->epsilon_span = SPAN_NONE;
-    static const char *const later[] = {"ulysses", "upipe", "groups", "auto"};
+    static const char *const later[] = {"groups", "auto"};
     const expr *head = e ? e->value : NULL;
     while (head && head->kind == EXPR_BINARY) head = head->a;
     for (size_t i = 0; head && i < sizeof later / sizeof *later; i++) {
@@ -474,14 +475,22 @@ static void check_strategy(sema *s, const sema_keys *k) {
         e = NULL;
         break;
     }
-    int which = e ? choice(s, e->value, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT) : -1;
+    const expr *call = e ? sema_ring_of(s, e->value) : NULL;
+    int which = call ? choice(s, call, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
+    p->coalesce = 1; /* of those that do not take it */
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
         if (strategy_takes(p->strategy, i)) *strategy_param_of(p, i) = strategy_params[i].usual;
     const arg *given[STRATEGY_PARAMS] = {0};
-    for (const arg *a = which >= 0 && e->value->kind == EXPR_CALL ? e->value->args : NULL; a; a = a->next)
+    for (const arg *a = which >= 0 && call->kind == EXPR_CALL ? call->args : NULL; a; a = a->next)
         check_param(s, p->strategy, a, given);
     if (p->strategy == FCP_STRATEGY_DCP) check_divisions(s, given);
+    if (which >= 0 && strategy_shares_heads(p->strategy)) {
+        const uint32_t heads = strategy_find_param(p->strategy, "heads");
+        const arg *inside = given[strategy_find_param(p->strategy, "inside")];
+        const arg *together = heads < STRATEGY_PARAMS ? given[heads] : NULL;
+        sema_check_sharing(s, e->value->at, inside ? inside->value : NULL, together ? together->value : NULL);
+    }
     uint32_t ranks = p->nodes * p->gpus, servers = strategy_find_param(FCP_STRATEGY_CAD, "servers");
     if (!given[servers] || p->servers < ranks) return;
     diag_error(s->d, FCP_E_VALUE, given[servers]->value->at, "servers = %u of %u rank%s: none is left for tokens",
@@ -575,7 +584,8 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     check_strategy(s, k);
     check_passes(s, k);
     check_layout(s, k);
-    bool chosen = p->layout == FCP_LAYOUT_PLANNED && (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
+    bool chosen = p->layout == FCP_LAYOUT_PLANNED && !strategy_shares_heads(p->strategy) &&
+                  (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
     if (p->part_count && chosen) {
         diag_error(s->d, FCP_E_VALUE, p->lengths_span,
                    "'on' says which ranks hold these sequences, but the plan chooses that");

@@ -153,6 +153,19 @@ static mask *plan_score(sema *s) {
     return find_mask(s, e->value->name, KIND_SCORE);
 }
 
+/* The call of a strategy: ulysses(inside = 4) of ulysses(inside = 4) + ring. */
+static expr *strategy_call(expr *value) { return value->kind == EXPR_BINARY ? value->a : value; }
+
+/* The strategy that the program names: of the usual one where it names none. */
+static fcp_strategy plan_strategy(sema *s) {
+    const entry *e = find_entry(&s->program, SECTION_PLAN, "strategy");
+    const expr *call = e ? strategy_call(e->value) : NULL;
+    bool named = call && (call->kind == EXPR_NAME || call->kind == EXPR_CALL);
+    for (int i = 0; named && i < FCP_STRATEGY_COUNT; i++)
+        if (!strcmp(call->name, fcp_strategy_names[i])) return (fcp_strategy)i;
+    return FCP_STRATEGY_FCP;
+}
+
 static const arg *find_param(const mask *m, const char *name) {
     const arg *a = m ? m->params : NULL;
     while (a && strcmp(a->name, name)) a = a->next;
@@ -257,7 +270,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     span at = p->at[0];
     for (int k = 0; k < KEY_COUNT; k++)
         if (!strcmp(words_keys[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
-    if (strategy_find_param(FCP_STRATEGY_COUNT, name) < STRATEGY_PARAMS)
+    if (strategy_find_param(count ? plan_strategy(s) : FCP_STRATEGY_COUNT, name) < STRATEGY_PARAMS)
         found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
@@ -345,7 +358,7 @@ static void set_argument(sema *s, const target *t, span whole, expr *value) {
         e = set_entry(s, SECTION_PLAN, t->key, call, whole);
         if (!e) return;
     }
-    expr *call = e->value;
+    expr *call = t->key == KEY_STRATEGY ? strategy_call(e->value) : e->value;
     if (call->kind == EXPR_NAME) {
         call->kind = EXPR_CALL;
         call->name_at = call->at;

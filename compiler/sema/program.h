@@ -110,6 +110,10 @@ struct fcpc_program {
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    /* ulysses and upipe: the ranks that share heads; the heads that are computed at a time; and whether several groups
+     * of such ranks share the keys of a sequence */
+    uint32_t inside, together;
+    bool ring;
     /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, 0: `coalesce` says their size */
     uint32_t epsilon_memory, divisions;
     bool relay;         /* blocks that many nodes read are passed on from node to node */

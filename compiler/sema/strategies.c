@@ -7,21 +7,26 @@
 enum { ALL = (1u << FCP_STRATEGY_COUNT) - 1 };
 
 static const char *const splits[] = {"off", "auto"};
-static const char *const in_place[] = {"in_place"};
+static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
 #define X(id, name) [CAD_BASE_##id] = name,
 static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
 #undef X
 
 #define IN(member) offsetof(struct fcpc_program, member)
 const strategy_param strategy_params[STRATEGY_PARAMS] = {
-    {"coalesce", ALL, PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL},
-    {"buffers", ALL, PARAM_COUNT, 1, 8, 3, IN(buffers), NULL},
+    /* who shares heads has stages for what travels together */
+    {"coalesce", ALL & ~(OF(ULYSSES) | OF(UPIPE)), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL},
+    {"buffers", ALL & ~OF(UPIPE), PARAM_COUNT, 1, 8, 3, IN(buffers), NULL},
+    /* more would keep the slots of more than one phase */
+    {"buffers", OF(UPIPE), PARAM_COUNT, 1, 8, 1, IN(buffers), NULL},
     {"tolerance", OF(FCP), PARAM_RATIO, 1000, 1000000, 5000, IN(tolerance), NULL},
     {"split", OF(FCP), PARAM_WORD, 0, 1, 1, IN(split), splits},
     {"tolerance", OF(CAD), PARAM_RATIO, 1000, 1000000, 20000, IN(tolerance), NULL},
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},
     {"servers", OF(CAD), PARAM_COUNT, 1, 1 << 20, 0, IN(servers), in_place},
     {"shard", OF(CAD), PARAM_COUNT, 1, 1 << 20, FCP_CELL, IN(shard), NULL},
+    {"inside", OF(ULYSSES) | OF(UPIPE), PARAM_COUNT, 1, 1 << 20, 0, IN(inside), node},
+    {"heads", OF(UPIPE), PARAM_COUNT, 1, 4096, 0, IN(together), least},
     {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
     {"epsilon_memory", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(epsilon_memory), NULL},
     {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL},

@@ -22,6 +22,8 @@
     X(RING,   false,    false,    problem_cut_ring,   place_by_ring,   NULL)                                           \
     X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag, NULL)                                           \
     X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
+    X(ULYSSES,false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
+    X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
     X(DCP,    true,     false,    problem_cut_blocks, place_by_dcp,    exec_by_dcp)
 
 /* What a strategy takes in parentheses. The program keeps each as a uint32_t. */
@@ -39,7 +41,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 11 };
+enum { STRATEGY_PARAMS = 14 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* The number of the parameter of that name of a strategy, or of any if it is FCP_STRATEGY_COUNT; STRATEGY_PARAMS: there
@@ -47,6 +49,10 @@ extern const strategy_param strategy_params[STRATEGY_PARAMS];
 uint32_t strategy_find_param(fcp_strategy strategy, const char *name);
 static inline bool strategy_takes(fcp_strategy strategy, uint32_t param) {
     return strategy == FCP_STRATEGY_COUNT || strategy_params[param].strategies >> strategy & 1;
+}
+/* Does it divide heads among ranks? Those that do can say among which. */
+static inline bool strategy_shares_heads(fcp_strategy strategy) {
+    return strategy_find_param(strategy, "inside") < STRATEGY_PARAMS;
 }
 /* The names of the parameters that a strategy takes; returns how many. */
 uint32_t strategy_param_names(fcp_strategy strategy, const char *out[STRATEGY_PARAMS]);

@@ -3,7 +3,7 @@
  * Requires: a checked plan, and the times that fcpc_plan gave. Of a plan from a file most times are 0.
  * Units:    a multiply-add counts as 2 FLOPs. Each pair takes, for each head and channel, 4 FLOPs forward (products
  *           QK and PV) and 10 backward (QK, dOV, dV, dK, dQ). If the mask names h, pairs are already summed over
- *           heads.
+ *           heads; else a plan counts them once for each range of query heads, and so it does home tokens.
  */
 #include "compiler/show/summary.h"
 
@@ -16,9 +16,11 @@ static double ratio(double part, double whole) { return whole > 0 ? part / whole
 summary_figures summary_derive(const fcp_plan *plan) {
     const fcp_problem *p = plan->problem;
     const fcp_summary *s = plan->summary;
-    double ranks = p->ranks, pairs = (double)s->pairs;
-    double products = pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->heads);
+    const double ranks = p->ranks, pairs = (double)s->pairs, of_range = (double)p->range_kv * p->range_sub;
+    const double kv_ranges = p->kv_heads / p->range_kv, ranges = p->heads / of_range;
+    double products = pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : of_range);
     summary_figures f = {
+        .pairs = p->mask_uses & MC_USES_H ? pairs : pairs / ranges,
         .density = s->positions > 0 ? pairs / (double)s->positions : 0,
         .flops_forward = p->passes & 1u << FCP_FORWARD ? 4 * products : 0,
         .flops_backward = p->passes & 1u << FCP_BACKWARD ? 10 * products : 0,
@@ -26,8 +28,8 @@ summary_figures summary_derive(const fcp_plan *plan) {
         .compute_floor = ratio((double)s->pairs_max_block * ranks, pairs),
         .send_max_over_mean = ratio((double)s->send_max * ranks, (double)s->bytes_total),
         .recv_max_over_mean = ratio((double)s->recv_max * ranks, (double)s->bytes_total),
-        .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens),
-        .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens),
+        .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens * ranges),
+        .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens * kv_ranges),
     };
     if (f.compute_floor < 1 || s->bytes_moved || s->backward_bytes_moved) f.compute_floor = 1; /* blocks are divided */
     return f;
@@ -140,7 +142,7 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
          p->max_block > p->max_q_block ? p->max_block : p->max_q_block,
          summary_strategy(p->strategy));
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
-         summary_number(n[0], (double)s->pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
+         summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
     char of_q[64] = "", least[64] = "", both[64] = ""; /* empty where no work moves */
     if (s->bytes_moved) {

@@ -108,7 +108,7 @@
  *   - What a block does not hold is not moved: a bundle of keys has no OUT in the forward pass.
  *   - Every unit of every bundle is moved in once and, but for those, out once, in either order.
  *   - IN rounds move IN, and OUT rounds OUT. INDEPENDENT rounds move KV and Q from home slots. DEPENDENT rounds move KV
- *     and Q from other slots, and STATE, O, DKV, DQ and DQW.
+ *     and Q from other slots, and from home slots what is to leave later, and STATE, O, DKV, DQ and DQW.
  *   - A home block can be read, sent or copied out once all its tokens are in. DELTA of a block needs all its tokens,
  *     and comes before what reads or sends its Q in the backward pass. Every home block that holds Q has one DELTA.
  *   - A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows, by WAITs, every ATTEND of stage t - buffers or
@@ -152,7 +152,8 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_ALIGN_LIST(X) X(FCP_BOTTOM_RIGHT, "bottom_right") X(FCP_TOP_LEFT, "top_left")
 #define FCP_STRATEGY_LIST(X)                                                                                           \
     X(FCP_STRATEGY_FCP, "fcp") X(FCP_STRATEGY_RING, "ring") X(FCP_STRATEGY_ZIGZAG, "zigzag")                           \
-    X(FCP_STRATEGY_CAD, "cad") X(FCP_STRATEGY_DCP, "dcp")
+    X(FCP_STRATEGY_CAD, "cad") X(FCP_STRATEGY_ULYSSES, "ulysses") X(FCP_STRATEGY_UPIPE, "upipe")   \
+    X(FCP_STRATEGY_DCP, "dcp")
 #define FCP_FABRIC_LIST(X) X(FCP_NET, "net") X(FCP_LOCAL, "local")
 #define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
 #define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")

@@ -24,6 +24,7 @@ void bench_place(void);
 void bench_move(void);
 void bench_colour(void);
 void bench_order(void);
+void bench_sass(void);
 void bench_jit(void);
 void bench_sim(void);
 void bench_calibrate(void);
