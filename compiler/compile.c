@@ -87,7 +87,7 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = fcp_clock();
     planning x = {.program = program, .batch = batch, .stop = stop, .d = d, .shift = program_attach(program, d),
-                  .block = program->block, .coalesce = program->divisions ? 0 : program->coalesce, .times.parse = program->parse_seconds,
+                  .block = program->block, .coalesce = program->coalesce, .times.parse = program->parse_seconds,
                   .strategy = watch ? watch->strategy : NULL};
     x.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     x.work = workspace_take(program->workspace, WORKSPACE_WORK);

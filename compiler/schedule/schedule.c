@@ -725,7 +725,8 @@ fcp_code schedule_build(planning *x) {
     arena *work = &x->work;
     schedule *out = ARENA_ZNEW(work, schedule, 1);
     if (!out) return FCP_E_NO_MEMORY;
-    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .work = work, .scratch = &x->scratch, .out = out};
+    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .work = work, .scratch = &x->scratch,
+                 .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->levelled = x->placement->exec;
     out->first_stage = ARENA_NEW(work, uint32_t, n);

@@ -454,7 +454,7 @@ static void check_divisions(sema *s, const arg *const *given) {
     if (coalesce && divisions) {
         diag_error(s->d, FCP_E_VALUE, divisions->name_at, "coalesce and divisions both say how many stages there are");
         diag_also(s->d, coalesce->name_at, "coalesce is given here");
-    } else if (coalesce) p->divisions = 0;
+    } else if (!coalesce) p->coalesce = 0;
 }
 
 static void check_strategy(sema *s, const sema_keys *k) {

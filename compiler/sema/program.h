@@ -114,7 +114,7 @@ struct fcpc_program {
      * of such ranks share the keys of a sequence */
     uint32_t inside, together;
     bool ring;
-    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, 0: `coalesce` says their size */
+    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
     uint32_t epsilon_memory, divisions;
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];

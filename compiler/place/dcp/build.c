@@ -5,8 +5,8 @@
  * Cost: O(ranks of a component x its tiles), and O(components x ranks).
  * Units: pairs, tokens, bytes.
  *
- * Blocks that share readers form a component: a sequence, with the shared blocks of its remainder. A component that lies
- * on one rank moves nothing.
+ * Blocks that share readers form a component: a sequence, with the shared blocks of its remainder. A component that
+ * lies on one rank moves nothing.
  *
  *   1. Strips. A component that fits on no rank gives rows away, a rank at a time: first its heaviest row, then always
  *      the row that brings fewest new keys to that rank. So the rows of a window mask leave as runs, and of a causal
@@ -22,15 +22,18 @@
 #include "compiler/base/sort.h"
 #include "compiler/place/dcp/dcp.h"
 
-enum { ONE = 1 << 20 /* a cap, in shares of it */ };
+enum { TOGETHER = 16 /* ranks that may get a strip together */ };
 
 typedef struct building {
     const dcp_input *in;
     const dcp_columns *c;
     dcp_parts *out;
     uint64_t *work;             /* per block: pairs of its row */
+    uint32_t *user_start, *user; /* what needs the keys of each block */
     uint32_t *first, *member;   /* the blocks of each component */
     uint32_t components;
+    uint64_t *order, *other;    /* components by what is left of them; to sort with */
+    uint32_t *last_node;        /* per component: where it was given ranks last */
     uint32_t *left, left_count; /* blocks of the component at hand that have no home yet, ascending */
     uint64_t left_work, left_tokens;
     uint32_t node;              /* where the component at hand was given ranks last */
@@ -44,6 +47,8 @@ typedef struct building {
     uint64_t *column;           /* per block: pairs of its column within the strip */
     uint32_t *segment;          /* per block: the segment of its column */
     uint32_t *ranks;            /* that get the strip */
+    uint64_t strip_cap;         /* pairs of a strip for one rank */
+    uint32_t *empty;            /* per node: its empty ranks */
 } building;
 
 static uint64_t room_of(uint64_t cap, uint64_t used) { return cap > used ? cap - used : 0; }
@@ -51,11 +56,6 @@ static bool fits(const building *b, uint32_t r, uint64_t work, uint64_t tokens) 
     return b->out->load[r] + work <= b->in->pair_cap && b->out->held[r] + tokens <= b->in->token_cap;
 }
 static bool is_empty(const building *b, uint32_t r) { return !b->out->load[r] && !b->out->held[r]; }
-
-static uint64_t share(uint64_t v, uint64_t cap) {
-    unsigned __int128 x = (unsigned __int128)v * ONE / (cap ? cap : 1);
-    return x > UINT32_MAX ? UINT32_MAX : (uint64_t)x;
-}
 
 /* --- components --------------------------------------------------------------------------------------------------- */
 
@@ -98,22 +98,28 @@ static void look_at(building *b, uint32_t component) {
 
 /* --- strips ------------------------------------------------------------------------------------------------------- */
 
-/* Calls for what needs the keys of block k: the rows that see them, and their home. */
-#define EACH_USER(b, k, u, own)                                                                                        \
-    for (uint32_t i_ = (b)->c->start[k], own = 0, u; i_ <= (b)->c->start[(k) + 1]; i_++)                                 \
-        if (next_user((b), (k), i_, &own, &u))
-
-/* The user of block k's keys at index i of its column; the home, if it does not see them, comes after the last. */
-static bool next_user(const building *b, uint32_t k, uint32_t i, uint32_t *own, uint32_t *out) {
-    if (i == b->c->start[k + 1]) {
-        *out = k;
-        return !*own;
+/* What needs the keys of each block: the rows that see them, without tiles that count as work of the keys, and their
+ * home. A row or a home goes by its block. */
+static fcp_code find_users(building *b, arena *scratch) {
+    const dcp_input *in = b->in;
+    const uint32_t n = in->blocks;
+    uint32_t count = 0;
+    b->user_start = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    b->user = ARENA_NEW(scratch, uint32_t, in->tile_start[n] + (size_t)n + 1);
+    if (!b->user_start || !b->user) return FCP_E_NO_MEMORY;
+    for (uint32_t k = 0; k < n; k++) {
+        bool own = false;
+        b->user_start[k] = count;
+        for (uint32_t i = b->c->start[k]; i < b->c->start[k + 1]; i++) {
+            const uint32_t t = b->c->tile[i], q = b->c->tile_q[t];
+            if (dcp_with_keys(in, b->c, t)) continue;
+            b->user[count++] = q;
+            own |= q == k;
+        }
+        if (!own) b->user[count++] = k;
     }
-    uint32_t t = b->c->tile[i];
-    *out = b->c->tile_q[t];
-    if (dcp_with_keys(b->in, b->c, t)) return false;
-    if (*out == k) *own = 1;
-    return true;
+    b->user_start[n] = count;
+    return FCP_OK;
 }
 
 /* The keys of block k are at the strip's rank from now on. */
@@ -121,14 +127,16 @@ static void bring(building *b, uint32_t k) {
     if (b->have[k]) return;
     b->have[k] = 1;
     b->here[b->here_count++] = k;
-    EACH_USER(b, k, u, own) b->extra[u] -= (int64_t)b->in->kv[k];
+    for (uint32_t i = b->user_start[k]; i < b->user_start[k + 1]; i++)
+        b->extra[b->user[i]] -= (int64_t)b->in->kv[k];
 }
 
 /* One user less of block k's keys is outside. If that leaves one, the cut becomes smaller when it comes in, too. */
 static void come_in(building *b, uint32_t k) {
     if (--b->outside[k] != 1) return;
-    EACH_USER(b, k, u, own)
-        if (b->out->home[u] == FCP_NONE && !b->picked[u]) b->extra[u] -= (int64_t)b->in->kv[k];
+    for (uint32_t i = b->user_start[k]; i < b->user_start[k + 1]; i++)
+        if (b->out->home[b->user[i]] == FCP_NONE && !b->picked[b->user[i]])
+            b->extra[b->user[i]] -= (int64_t)b->in->kv[k];
 }
 
 /* Starts a strip at a rank, which may hold rows of the component already. FCP_NONE: an empty one. */
@@ -143,7 +151,8 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
     }
     for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
         uint32_t k = b->member[i], last = FCP_NONE;
-        EACH_USER(b, k, u, own) {
+        for (uint32_t j = b->user_start[k]; j < b->user_start[k + 1]; j++) {
+            const uint32_t u = b->user[j];
             b->extra[u] += (int64_t)in->kv[k];
             if (b->out->home[u] != FCP_NONE) continue;
             b->outside[k]++;
@@ -196,25 +205,20 @@ static void grow(building *b, uint64_t work, uint64_t tokens) {
     }
 }
 
-/* Divides the keys of the strip into s segments of about equal work; returns the bytes of Q and results. */
-static uint64_t cut_keys(building *b, uint32_t s) {
+/* Divides the keys of the strip into s segments of about equal work; returns the bytes of Q and results. A component's
+ * blocks are in order of position, so that going through them is going along the keys. */
+static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     const dcp_input *in = b->in;
     uint64_t before = 0, bytes = 0;
     for (uint32_t i = 0; i < b->here_count; i++) b->column[b->here[i]] = 0;
     for (uint32_t i = 0; i < b->picks; i++)
         for (uint32_t t = in->tile_start[b->pick[i]]; t < in->tile_start[b->pick[i] + 1]; t++)
             if (!dcp_with_keys(in, b->c, t)) b->column[in->tile_k[t]] += in->tile_pairs[t];
-    /* A component's blocks are in order of position, so that going through its members is going along the keys. The
-     * tiles of the longest row are enough where rows see the same keys; else the columns are taken as they come. */
-    for (uint32_t i = 0; i < b->here_count; i++) { /* by insertion: nearly sorted, row by row */
-        uint32_t k = b->here[i], j = i;
-        for (; j > 0 && b->here[j - 1] > k; j--) b->here[j] = b->here[j - 1];
-        b->here[j] = k;
-    }
-    for (uint32_t i = 0; i < b->here_count; i++) {
-        uint32_t k = b->here[i];
-        uint64_t middle = before + b->column[k] / 2;
-        uint64_t at = b->pick_work ? (uint64_t)((unsigned __int128)middle * s / b->pick_work) : 0;
+    for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
+        const uint32_t k = b->member[i];
+        if (!b->have[k]) continue;
+        const uint64_t middle = before + b->column[k] / 2;
+        const uint64_t at = b->pick_work ? (uint64_t)((unsigned __int128)middle * s / b->pick_work) : 0;
         b->segment[k] = at < s ? (uint32_t)at : s - 1;
         before += b->column[k];
     }
@@ -249,42 +253,46 @@ static void put_whole(building *b, uint32_t q, uint32_t rank) {
         if (!dcp_with_keys(b->in, b->c, t)) run(b, t, rank);
 }
 
-/* Gives the strip to s ranks. A row's home is where its own keys are read, if that rank has room for its tokens. */
+/* Gives the strip to s ranks. A row's home is where its own keys are read, if that rank has room for its tokens; but a
+ * rank that has much more work takes them, so that the room for tokens stays where there is room for work. */
 static void give(building *b, uint32_t s) {
     const dcp_input *in = b->in;
     for (uint32_t i = 0; i < b->picks; i++) {
-        uint32_t q = b->pick[i], home = b->ranks[s > 1 ? b->segment[q] : 0];
-        for (uint32_t k = 0; k < s && b->out->held[home] + in->tokens[q] > in->token_cap; k++)
-            if (b->out->held[b->ranks[k]] < b->out->held[home]) home = b->ranks[k];
-        put(b, q, home);
+        uint32_t q = b->pick[i];
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
             if (!dcp_with_keys(in, b->c, t)) run(b, t, b->ranks[s > 1 ? b->segment[in->tile_k[t]] : 0]);
+    }
+    for (uint32_t i = 0; i < b->picks; i++) {
+        uint32_t q = b->pick[i], home = b->ranks[s > 1 ? b->segment[q] : 0];
+        for (uint32_t k = 0; k < s; k++) {
+            const uint32_t r = b->ranks[k];
+            const bool full = b->out->held[home] + in->tokens[q] > in->token_cap;
+            if (full ? b->out->held[r] < b->out->held[home]
+                     : b->out->load[r] > b->out->load[home] + in->pair_cap / 4 &&
+                           b->out->held[r] + in->tokens[q] <= in->token_cap)
+                home = r;
+        }
+        put(b, q, home);
     }
 }
 
 /* --- which ranks -------------------------------------------------------------------------------------------------- */
-
-static uint32_t empty_of(const building *b, uint32_t node) {
-    uint32_t count = 0, end = (node + 1) * b->in->gpus;
-    for (uint32_t r = node * b->in->gpus; r < end && r < b->in->ranks; r++) count += is_empty(b, r);
-    return count;
-}
 
 /* Up to s empty ranks for a strip, of one node after another: at first that where the component got ranks before, else
  * the one with fewest empty ranks that are enough for all that is left of it, or with most. */
 static uint32_t choose_empty(building *b, uint32_t s) {
     const dcp_input *in = b->in;
     const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
-    uint64_t most = share(b->left_work, in->pair_cap), tokens = share(b->left_tokens, in->token_cap);
-    const uint64_t wanted = ((most > tokens ? most : tokens) + ONE - 1) / ONE;
-    uint32_t count = 0;
-    uint32_t taken = b->node == FCP_NONE ? 0 : empty_of(b, b->node), node = taken ? b->node : FCP_NONE;
-    for (uint32_t tries = 0; tries < nodes && count < s; tries++) {
-        if (node == FCP_NONE) {
+    const uint64_t pairs = dcp_share(b->left_work, in->pair_cap), tokens = dcp_share(b->left_tokens, in->token_cap);
+    const uint64_t wanted = ((pairs > tokens ? pairs : tokens) + DCP_ONE - 1) / DCP_ONE;
+    uint32_t count = 0, node = b->node;
+    memset(b->empty, 0, nodes * sizeof *b->empty);
+    for (uint32_t r = 0; r < in->ranks; r++) b->empty[r / in->gpus] += is_empty(b, r);
+    while (count < s) {
+        if (node == FCP_NONE || !b->empty[node]) {
             uint32_t best = 0;
             for (uint32_t v = 0; v < nodes; v++) {
-                uint32_t e = empty_of(b, v);
-                for (uint32_t i = 0; i < count; i++) e -= b->ranks[i] / in->gpus == v;
+                const uint32_t e = b->empty[v];
                 if (e && (!best || (e >= wanted ? best < wanted || e < best : best < wanted && e > best))) {
                     best = e;
                     node = v;
@@ -294,7 +302,7 @@ static uint32_t choose_empty(building *b, uint32_t s) {
         }
         for (uint32_t r = node * in->gpus; r < (node + 1) * in->gpus && r < in->ranks && count < s; r++)
             if (is_empty(b, r)) b->ranks[count++] = r;
-        node = FCP_NONE;
+        b->empty[node] = 0;
     }
     return count;
 }
@@ -307,8 +315,8 @@ static uint32_t choose(const building *b, uint64_t work, uint64_t tokens, uint32
     uint64_t best_rest = 0;
     for (uint32_t r = first; r < end && r < in->ranks; r++) {
         if (!fits(b, r, work, tokens)) continue;
-        uint64_t x = share(in->pair_cap - b->out->load[r] - work, in->pair_cap);
-        uint64_t y = share(in->token_cap - b->out->held[r] - tokens, in->token_cap);
+        uint64_t x = dcp_share(in->pair_cap - b->out->load[r] - work, in->pair_cap);
+        uint64_t y = dcp_share(in->token_cap - b->out->held[r] - tokens, in->token_cap);
         uint64_t rest = loose ? UINT64_MAX - (x < y ? x : y) : x * x + y * y;
         if (best == FCP_NONE || rest < best_rest) best_rest = rest, best = r;
     }
@@ -321,8 +329,8 @@ static uint32_t roomiest(const building *b) {
     uint32_t best = 0;
     uint64_t most = 0;
     for (uint32_t r = 0; r < in->ranks; r++) {
-        uint64_t x = share(room_of(in->pair_cap, b->out->load[r]), in->pair_cap);
-        uint64_t y = share(room_of(in->token_cap, b->out->held[r]), in->token_cap);
+        uint64_t x = dcp_share(room_of(in->pair_cap, b->out->load[r]), in->pair_cap);
+        uint64_t y = dcp_share(room_of(in->token_cap, b->out->held[r]), in->token_cap);
         if ((x < y ? x : y) > most) most = x < y ? x : y, best = r;
     }
     return best;
@@ -333,13 +341,13 @@ static uint32_t roomiest(const building *b) {
 /* A strip of the component for one rank or several that are empty; false: there is no such rank. */
 static bool strip_for_empty(building *b, uint32_t component) {
     const dcp_input *in = b->in;
-    uint32_t most = choose_empty(b, in->ranks), best = 0;
+    uint32_t most = choose_empty(b, TOGETHER), best = 0;
     uint64_t best_bytes = 0, best_work = 0;
     if (!most) return false;
     start_strip(b, component, FCP_NONE);
     for (uint32_t s = 1; s <= most; s++) {
-        grow(b, in->pair_cap * s, in->token_cap * s);
-        uint64_t bytes = s > 1 ? cut_keys(b, s) : 0;
+        grow(b, b->strip_cap * s, in->token_cap * s);
+        uint64_t bytes = s > 1 ? cut_keys(b, component, s) : 0;
         for (uint32_t i = 0; i < b->here_count; i++) bytes += in->kv[b->here[i]];
         if (!b->pick_work) continue;
         if (best && (unsigned __int128)bytes * best_work >= (unsigned __int128)best_bytes * b->pick_work) break;
@@ -349,8 +357,8 @@ static bool strip_for_empty(building *b, uint32_t component) {
     }
     if (!best) return false;
     start_strip(b, component, FCP_NONE);
-    for (uint32_t s = 1; s <= best; s++) grow(b, in->pair_cap * s, in->token_cap * s);
-    if (best > 1) cut_keys(b, best);
+    for (uint32_t s = 1; s <= best; s++) grow(b, b->strip_cap * s, in->token_cap * s);
+    if (best > 1) cut_keys(b, component, best);
     choose_empty(b, best);
     give(b, best);
     b->node = b->ranks[best - 1] / in->gpus;
@@ -388,50 +396,20 @@ static bool place_rest(building *b, uint32_t component, bool loose) {
 }
 
 /* Components by what is left of them, the largest first. */
-static void sort_components(building *b, uint64_t *order, uint64_t *other) {
+static void sort_components(building *b) {
     for (uint32_t i = 0; i < b->components; i++) {
         look_at(b, i);
-        uint64_t x = share(b->left_work, b->in->pair_cap), y = share(b->left_tokens, b->in->token_cap);
-        order[i] = (UINT32_MAX - (x > y ? x : y)) << 32 | i;
+        uint64_t x = dcp_share(b->left_work, b->in->pair_cap), y = dcp_share(b->left_tokens, b->in->token_cap);
+        b->order[i] = (UINT32_MAX - (x > y ? x : y)) << 32 | i;
     }
-    sort_u64(order, other, b->components);
+    sort_u64(b->order, b->other, b->components);
 }
 
-/* Places what is left of all components: where most room is, so that all ranks keep some; if that does not do, where it
- * fits most tightly. */
-static fcp_code place_rests(building *b, const uint64_t *order, const uint32_t *node, arena *scratch) {
-    const size_t n = b->in->blocks, tiles = b->in->tile_start[n], ranks = b->in->ranks;
-    const dcp_parts *out = b->out;
-    dcp_parts before = {ARENA_NEW(scratch, uint32_t, n + 1), ARENA_NEW(scratch, uint32_t, tiles + 1),
-                        ARENA_NEW(scratch, uint64_t, ranks), ARENA_NEW(scratch, uint64_t, ranks)};
-    if (!before.home || !before.exec || !before.load || !before.held) return FCP_E_NO_MEMORY;
-    memcpy(before.home, out->home, n * sizeof *out->home);
-    memcpy(before.exec, out->exec, tiles * sizeof *out->exec);
-    memcpy(before.load, out->load, ranks * sizeof *out->load);
-    memcpy(before.held, out->held, ranks * sizeof *out->held);
-    for (bool loose = true;;) {
-        uint32_t i = 0;
-        for (; i < b->components; i++) {
-            uint32_t component = (uint32_t)order[i];
-            if (!(i & 63) && fcp_stop_asked(b->in->stop)) return FCP_E_INTERRUPTED;
-            b->node = node[component];
-            if (!place_rest(b, component, loose)) break;
-        }
-        if (i == b->components) return FCP_OK;
-        loose = false;
-        memcpy(out->home, before.home, n * sizeof *out->home);
-        memcpy(out->exec, before.exec, tiles * sizeof *out->exec);
-        memcpy(out->load, before.load, ranks * sizeof *out->load);
-        memcpy(out->held, before.held, ranks * sizeof *out->held);
-    }
-}
-
-/* A row is wide if it sees more than twice as many keys as rows of its component do in the mean, and if bringing them to
- * the fullest rank of the component costs more than bringing Q from there to the others. */
-fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch, bool *out_any) {
+/* A row is wide if it sees more than twice as many keys as rows of its component do in the mean, and if bringing them
+ * to the fullest rank of the component costs more than bringing Q from there to the others. */
+fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch) {
     building b = {.in = in, .c = c};
     fcp_code code = find_components(&b, scratch);
-    *out_any = false;
     for (uint32_t i = 0; i < b.components && !code; i++) {
         uint64_t work = 0, tokens = 0, tiles = 0, rows = b.first[i + 1] - b.first[i];
         for (uint32_t k = b.first[i]; k < b.first[i + 1]; k++) {
@@ -439,68 +417,94 @@ fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch, bool
             tokens += in->tokens[q];
             for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++, tiles++) work += in->tile_pairs[t];
         }
-        work = share(work, in->pair_cap);
-        tokens = share(tokens, in->token_cap);
-        const uint64_t all = work > tokens ? work : tokens, ranks = (all + ONE - 1) / ONE;
+        work = dcp_share(work, in->pair_cap);
+        tokens = dcp_share(tokens, in->token_cap);
+        const uint64_t all = work > tokens ? work : tokens, ranks = (all + DCP_ONE - 1) / DCP_ONE;
         for (uint32_t k = b.first[i]; k < b.first[i + 1] && ranks > 1; k++) {
             uint32_t q = b.member[k];
             uint64_t keys = 0;
             for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) keys += in->kv[in->tile_k[t]];
             if ((in->tile_start[q + 1] - in->tile_start[q]) * rows <= 2 * tiles ||
-                keys / all * (all - ONE) <= (ranks - 1) * in->part[q])
+                keys / all * (all - DCP_ONE) <= (ranks - 1) * in->part[q])
                 continue;
             c->wide[q] = 1;
-            *out_any = true;
         }
     }
     return code;
 }
 
-fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
-    const size_t n = in->blocks + (size_t)1;
-    building b = {.in = in, .c = c, .out = out};
-    b.work = ARENA_ZNEW(scratch, uint64_t, n);
-    b.left = ARENA_NEW(scratch, uint32_t, n);
-    b.pick = ARENA_NEW(scratch, uint32_t, n);
-    b.extra = ARENA_NEW(scratch, int64_t, n);
-    b.outside = ARENA_NEW(scratch, uint32_t, n);
-    b.have = ARENA_ZNEW(scratch, uint8_t, n);
-    b.picked = ARENA_ZNEW(scratch, uint8_t, n);
-    b.here = ARENA_NEW(scratch, uint32_t, n);
-    b.column = ARENA_NEW(scratch, uint64_t, n);
-    b.segment = ARENA_NEW(scratch, uint32_t, n);
-    b.ranks = ARENA_NEW(scratch, uint32_t, in->ranks);
-    uint32_t *node = ARENA_NEW(scratch, uint32_t, n);
-    uint64_t *order = ARENA_NEW(scratch, uint64_t, n), *other = ARENA_NEW(scratch, uint64_t, n);
-    if (!b.work || !b.left || !b.pick || !b.extra || !b.outside || !b.have || !b.picked || !b.here || !b.column || !b.segment ||
-        !b.ranks || !node || !order || !other)
+static fcp_code open_building(building *b, arena *scratch) {
+    const size_t n = b->in->blocks + (size_t)1;
+    b->work = ARENA_ZNEW(scratch, uint64_t, n);
+    b->left = ARENA_NEW(scratch, uint32_t, n);
+    b->pick = ARENA_NEW(scratch, uint32_t, n);
+    b->extra = ARENA_NEW(scratch, int64_t, n);
+    b->outside = ARENA_NEW(scratch, uint32_t, n);
+    b->have = ARENA_ZNEW(scratch, uint8_t, n);
+    b->picked = ARENA_ZNEW(scratch, uint8_t, n);
+    b->here = ARENA_NEW(scratch, uint32_t, n);
+    b->column = ARENA_NEW(scratch, uint64_t, n);
+    b->segment = ARENA_NEW(scratch, uint32_t, n);
+    b->ranks = ARENA_NEW(scratch, uint32_t, TOGETHER);
+    b->empty = ARENA_NEW(scratch, uint32_t, b->in->ranks);
+    b->order = ARENA_NEW(scratch, uint64_t, n);
+    b->other = ARENA_NEW(scratch, uint64_t, n);
+    b->last_node = ARENA_NEW(scratch, uint32_t, n);
+    if (!b->work || !b->left || !b->pick || !b->extra || !b->outside || !b->have || !b->picked || !b->here ||
+        !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
+        !b->last_node)
         return FCP_E_NO_MEMORY;
-    fcp_code code = find_components(&b, scratch);
-    if (code) return code;
-    for (uint32_t q = 0; q < in->blocks; q++) {
-        out->home[q] = FCP_NONE;
-        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
-            b.work[dcp_with_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
-            out->exec[t] = FCP_NONE;
-        }
-    }
-    memset(out->load, 0, in->ranks * sizeof *out->load);
-    memset(out->held, 0, in->ranks * sizeof *out->held);
-    memset(node, 0xff, n * sizeof *node);
-    sort_components(&b, order, other);
-    for (uint32_t i = 0; i < b.components; i++) {
-        uint32_t component = (uint32_t)order[i];
-        b.node = FCP_NONE;
+    fcp_code code = find_components(b, scratch);
+    return code ? code : find_users(b, scratch);
+}
+
+/* One attempt: strips that fill a rank to so many sixteenths of its cap on pairs, then what is left: where most room is
+ * if `loose`, else where it fits most tightly, and if it fits nowhere in parts. False: it is loose, and something fits
+ * nowhere. */
+static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_done) {
+    const dcp_input *in = b->in;
+    memset(b->out->home, 0xff, in->blocks * sizeof *b->out->home);
+    memset(b->out->exec, 0xff, in->tile_start[in->blocks] * sizeof *b->out->exec);
+    memset(b->out->load, 0, in->ranks * sizeof *b->out->load);
+    memset(b->out->held, 0, in->ranks * sizeof *b->out->held);
+    b->strip_cap = in->pair_cap / 16 * sixteenths;
+    sort_components(b);
+    for (uint32_t i = 0; i < b->components; i++) {
+        const uint32_t component = (uint32_t)b->order[i];
+        b->node = FCP_NONE;
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        for (look_at(&b, component);
-             b.left_count && choose(&b, b.left_work, b.left_tokens, FCP_NONE, false) == FCP_NONE &&
-             strip_for_empty(&b, component);
-             look_at(&b, component)) {}
-        node[component] = b.node;
-        uint32_t r = b.node == FCP_NONE || !b.left_count ? FCP_NONE
-                                                         : choose(&b, b.left_work, b.left_tokens, b.node, false);
-        for (uint32_t k = 0; r != FCP_NONE && k < b.left_count; k++) put_whole(&b, b.left[k], r);
+        for (look_at(b, component);
+             b->left_count && choose(b, b->left_work, b->left_tokens, FCP_NONE, false) == FCP_NONE &&
+             strip_for_empty(b, component);
+             look_at(b, component)) {}
+        b->last_node[component] = b->node;
+        uint32_t r = b->node == FCP_NONE || !b->left_count
+                         ? FCP_NONE : choose(b, b->left_work, b->left_tokens, b->node, false);
+        for (uint32_t k = 0; r != FCP_NONE && k < b->left_count; k++) put_whole(b, b->left[k], r);
     }
-    sort_components(&b, order, other);
-    return place_rests(&b, order, node, scratch);
+    sort_components(b);
+    *out_done = true;
+    for (uint32_t i = 0; i < b->components && *out_done; i++) {
+        const uint32_t component = (uint32_t)b->order[i];
+        if (!(i & 63) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
+        b->node = b->last_node[component];
+        *out_done = place_rest(b, component, loose);
+    }
+    return FCP_OK;
+}
+
+/* Where both caps are tight, ranks that strips have filled with pairs have room for tokens that nothing fits into. So
+ * strips leave room for pairs then, more and more. */
+fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
+    static const uint32_t sixteenths[] = {16, 15, 14, 13, 12, 11, 10, 9, 8};
+    building b = {.in = in, .c = c, .out = out};
+    bool done = false;
+    fcp_code code = open_building(&b, scratch);
+    if (code) return code;
+    for (uint32_t q = 0; q < in->blocks; q++)
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
+            b.work[dcp_with_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
+    for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code; i++)
+        code = attempt(&b, sixteenths[i], true, &done);
+    return code || done ? code : attempt(&b, 16, false, &done);
 }

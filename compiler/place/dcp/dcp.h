@@ -6,8 +6,8 @@
  * then receive the few blocks that their rows see across the cut.
  *
  * What is divided is a hypergraph. A vertex is some tiles of one row of tiles (of one Q block), all at one rank; one
- * vertex of each block also holds its tokens. A net joins what should be together: the readers of a block's K and V with
- * its home, or the vertices of one row. A net that lies on n ranks costs n - 1 transfers of its bytes.
+ * vertex of each block also holds its tokens. A net joins what should be together: the readers of a block's K and V
+ * with its home, or the vertices of one row. A net that lies on n ranks costs n - 1 transfers of its bytes.
  *
  *   place.c    the strategy: from a problem to homes, and to a rank for each tile
  *   dcp.c      the order of the steps below, and what a placement costs
@@ -32,7 +32,6 @@ typedef struct dcp_input {
     const uint64_t *kv, *whole, *part;
     uint32_t net;               /* a byte between nodes counts as so many inside one */
     uint64_t pair_cap, token_cap;
-    const uint32_t *fixed;      /* per block: its home, where it may not move; NULL: all may */
     const volatile int *stop;
 } dcp_input;
 
@@ -55,6 +54,13 @@ fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *
 
 /* --- inside the folder -------------------------------------------------------------------------------------------- */
 
+enum { DCP_ONE = 1 << 20 };
+/* A cap's share, where the whole cap is DCP_ONE; at most UINT32_MAX. */
+static inline uint64_t dcp_share(uint64_t v, uint64_t cap) {
+    unsigned __int128 x = (unsigned __int128)v * DCP_ONE / (cap ? cap : 1);
+    return x > UINT32_MAX ? UINT32_MAX : (uint64_t)x;
+}
+
 /* The tiles of a block as KV block: tile[start[b]], and so on. */
 typedef struct dcp_columns {
     uint32_t *start, *tile, *tile_q;
@@ -68,8 +74,8 @@ static inline bool dcp_with_keys(const dcp_input *in, const dcp_columns *c, uint
     return c->wide[c->tile_q[t]] && in->tile_k[t] != c->tile_q[t];
 }
 
-/* build.c. Finds wide rows: returns whether there are any. */
-fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch, bool *out_any);
+/* build.c. Finds wide rows. */
+fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch);
 /* A first placement: every block has a home, every tile a rank. */
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
 
@@ -77,16 +83,16 @@ typedef struct dcp_graph {
     uint32_t vertices, nets;
     uint64_t *work, *tokens;    /* of each vertex */
     uint32_t *part;             /* the rank of each vertex */
-    uint8_t *fixed;             /* 1: it stays */
     uint32_t *pin_start, *pin;  /* the nets of each vertex */
     uint32_t *net_start, *end;  /* the vertices of each net */
     uint64_t *bytes;            /* of each net */
 } dcp_graph;
 
-/* graph.c. The finest hypergraph of a placement. out_data, out_tile: the vertex of each block's tokens and of each tile.
- * Nets that lie within one vertex are left out. */
-fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts *p, arena *scratch, dcp_graph *out,
-                      uint32_t *out_data, uint32_t *out_tile);
+/* graph.c. The hypergraph of a placement. out_data, out_tile: the vertex of each block's tokens and of each tile.
+ * tiles_apart: in rows that do not run at home, each tile is a vertex of its own. Nets that lie within one vertex are
+ * left out. */
+fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts *p, bool tiles_apart, arena *scratch,
+                      dcp_graph *out, uint32_t *out_data, uint32_t *out_tile);
 /* A coarser one: vertices that share many bytes and are at one rank become one, of at most so much work and so many
  * tokens. out_up: the vertex that each became part of. */
 fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uint64_t tokens, arena *scratch,

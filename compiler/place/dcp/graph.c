@@ -52,28 +52,36 @@ static fcp_code turn(dcp_graph *g, arena *scratch) {
     return FCP_OK;
 }
 
-static bool make_room(dcp_graph *g, arena *scratch, uint32_t vertices, uint32_t most_nets, uint32_t pins, collected *n) {
+static bool open_graph(dcp_graph *g, arena *scratch, uint32_t vertices, uint32_t most_nets, uint32_t pins,
+                       collected *n) {
     *g = (dcp_graph){0};
     g->work = ARENA_ZNEW(scratch, uint64_t, vertices + (size_t)1);
     g->tokens = ARENA_ZNEW(scratch, uint64_t, vertices + (size_t)1);
     g->part = ARENA_NEW(scratch, uint32_t, vertices + (size_t)1);
-    g->fixed = ARENA_ZNEW(scratch, uint8_t, vertices + (size_t)1);
     g->net_start = ARENA_ZNEW(scratch, uint32_t, most_nets + (size_t)1);
     g->bytes = ARENA_NEW(scratch, uint64_t, most_nets + (size_t)1);
     g->end = ARENA_NEW(scratch, uint32_t, pins + (size_t)1);
     *n = (collected){g, ARENA_ZNEW(scratch, uint32_t, vertices + (size_t)1), 0};
-    return g->work && g->tokens && g->part && g->fixed && g->net_start && g->bytes && g->end && n->seen;
+    return g->work && g->tokens && g->part && g->net_start && g->bytes && g->end && n->seen;
 }
 
 /* --- the finest --------------------------------------------------------------------------------------------------- */
 
-fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts *p, arena *scratch, dcp_graph *out,
-                      uint32_t *out_data, uint32_t *out_tile) {
+/* Does some tile of the row run elsewhere than at its home? */
+static bool is_away(const dcp_input *in, const dcp_parts *p, uint32_t q) {
+    uint32_t t = in->tile_start[q];
+    while (t < in->tile_start[q + 1] && p->exec[t] == p->home[q]) t++;
+    return t < in->tile_start[q + 1];
+}
+
+fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts *p, bool tiles_apart, arena *scratch,
+                      dcp_graph *out, uint32_t *out_data, uint32_t *out_tile) {
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
     uint32_t *seen = ARENA_ZNEW(scratch, uint32_t, in->ranks), *at = ARENA_NEW(scratch, uint32_t, in->ranks);
     uint32_t vertices = 0;
     if (!seen || !at) return FCP_E_NO_MEMORY;
     for (uint32_t q = 0; q < n; q++) {
+        const bool apart = tiles_apart && is_away(in, p, q);
         seen[p->home[q]] = q + 1;
         out_data[q] = at[p->home[q]] = vertices++;
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
@@ -82,7 +90,7 @@ fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts
                 out_tile[t] = FCP_NONE; /* the vertex of those keys, which may not have its number yet */
                 continue;
             }
-            if (seen[r] != q + 1) {
+            if (apart || seen[r] != q + 1) {
                 seen[r] = q + 1;
                 at[r] = vertices++;
             }
@@ -92,13 +100,12 @@ fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts
     for (uint32_t t = 0; t < tiles; t++)
         if (out_tile[t] == FCP_NONE) out_tile[t] = out_data[in->tile_k[t]];
     collected nets;
-    if (!make_room(out, scratch, vertices, 2 * n, 2 * (tiles + n), &nets)) return FCP_E_NO_MEMORY;
+    if (!open_graph(out, scratch, vertices, 2 * n, 2 * (tiles + n), &nets)) return FCP_E_NO_MEMORY;
     out->vertices = vertices;
     for (uint32_t q = 0; q < n; q++) {
         uint32_t parts = 0, first = in->tile_start[q], end = in->tile_start[q + 1];
         out->tokens[out_data[q]] = in->tokens[q];
         out->part[out_data[q]] = p->home[q];
-        out->fixed[out_data[q]] = in->fixed != NULL;
         begin_net(&nets);
         add_pin(&nets, out_data[q]);
         for (uint32_t t = first; t < end; t++) {
@@ -178,10 +185,9 @@ static fcp_code join(const dcp_graph *g, const edges *x, uint64_t most_work, uin
     for (uint32_t v = 0; v < g->vertices; v++) up[v] = v;
     for (uint32_t v = 0; v < g->vertices; v++) {
         uint32_t a = find(up, v), best = FCP_NONE;
-        if (g->fixed[v]) continue;
         for (uint32_t i = x->start[v]; i < x->start[v + 1]; i++) {
             uint32_t b = find(up, x->other[i]);
-            if (b == a || g->fixed[b] || work[a] + work[b] > most_work || tokens[a] + tokens[b] > most_tokens) continue;
+            if (b == a || work[a] + work[b] > most_work || tokens[a] + tokens[b] > most_tokens) continue;
             shared[b] += x->bytes[i];
             if (best == FCP_NONE || shared[b] > shared[best] || (shared[b] == shared[best] && b < best)) best = b;
         }
@@ -208,13 +214,12 @@ fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uin
     if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t v = 0; v < g->vertices; v++) name[v] = find(out_up, v) == v ? vertices++ : name[find(out_up, v)];
     memcpy(out_up, name, g->vertices * sizeof *out_up);
-    if (!make_room(out, scratch, vertices, g->nets, g->net_start[g->nets], &nets)) return FCP_E_NO_MEMORY;
+    if (!open_graph(out, scratch, vertices, g->nets, g->net_start[g->nets], &nets)) return FCP_E_NO_MEMORY;
     out->vertices = vertices;
     for (uint32_t v = 0; v < g->vertices; v++) {
         out->work[out_up[v]] += g->work[v];
         out->tokens[out_up[v]] += g->tokens[v];
         out->part[out_up[v]] = g->part[v];
-        out->fixed[out_up[v]] |= g->fixed[v];
     }
     for (uint32_t e = 0; e < g->nets; e++) {
         begin_net(&nets);

@@ -11,7 +11,7 @@
 #include "compiler/place/dcp/dcp.h"
 #include "compiler/problem/problem.h"
 
-/* The bytes of a token of block b, in all passes of the plan. */
+/* The bytes of a token, in all passes of the plan. */
 static void price(const planning *x, uint64_t *kv, uint64_t *whole, uint64_t *part) {
     fcp_problem facts;
     problem_facts(x, &facts);
@@ -35,15 +35,16 @@ static uint64_t cap_of(uint64_t sum, uint32_t ranks, uint32_t epsilon) {
     return cap > mean ? (uint64_t)cap : mean;
 }
 
-/* epsilon_memory is stated, and no placement within it was found. */
+/* epsilon_memory is stated, and no placement within it was found. Blocks of `block` tokens always fit if the cap is at
+ * least the mean and one block. */
 static fcp_code refuse(planning *x, const place_input *in, uint64_t tokens, uint64_t most) {
     const struct fcpc_program *g = x->program;
-    const double mean = (double)tokens / in->ranks;
+    const double mean = (double)tokens / in->ranks, stated = g->epsilon_memory / 1e6;
     const uint64_t thousandths = (in->block * (uint64_t)in->ranks * 1000 + tokens - 1) / tokens;
-    const uint64_t block = (uint64_t)(x->block * (double)g->epsilon_memory / 1e6 * mean / in->block) / FCP_CELL * FCP_CELL;
+    const uint64_t block = (uint64_t)(x->block * stated * mean / in->block) / FCP_CELL * FCP_CELL;
     diag_error(x->d, FCP_E_VALUE, planning_span(x, g->epsilon_span),
-               "epsilon_memory = %.10g: blocks of %u tokens are %.3g %% of a rank's; the placement found has %.4g %% over "
-               "the mean at one rank", g->epsilon_memory / 1e6, x->block, 100 * in->block / mean, 100 * (most / mean - 1));
+               "epsilon_memory = %.10g: blocks of %u tokens are %.3g %% of a rank's, and one rank would have %.3g %% "
+               "over the mean", stated, x->block, 100 * in->block / mean, 100 * (most / mean - 1));
     if (block) diag_hint(x->d, "%.10g or block = %llu would do", thousandths / 1e3, (unsigned long long)block);
     else diag_hint(x->d, "%.10g would do", thousandths / 1e3);
     return FCP_E_VALUE;
@@ -87,7 +88,8 @@ fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     if (code) return code;
     for (uint32_t b = 0; b < p->block_count; b++)
         if ((held[home[b]] += in->tokens[b]) > most) most = held[home[b]];
-    return most > d.token_cap && x->program->epsilon_span.source != SPAN_NONE.source ? refuse(x, in, tokens, most) : FCP_OK;
+    const bool stated = x->program->epsilon_span.source != SPAN_NONE.source;
+    return stated && most > d.token_cap ? refuse(x, in, tokens, most) : FCP_OK;
 }
 
 fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec) {

@@ -2,7 +2,7 @@
  *
  * Requires: a hypergraph; load and held of each rank.
  * Gives: a better part for each vertex. No rank is brought over a cap.
- * Cost: a few passes, each O(vertices at boundaries x pins x ranks of a net); PATIENCE and the like bound them.
+ * Cost: a few passes; LOOKS x (vertices + pins) in all. Memory: O(vertices + pins).
  * Units: bytes, where one between nodes counts `net` times.
  *
  * Two kinds of passes alternate until neither helps.
@@ -10,19 +10,24 @@
  *       that are left, each vertex once; then back to where the sum was least. So a cut slides along a sequence.
  *   Making room: a move that would save bytes goes to a rank that is full. It is made, and then the cheapest vertices
  *       of that rank leave it, for whichever rank has room, until it is within its caps. If that costs more than was
- *       saved, all of it is undone. On the coarsest graph these are whole sequences, which cost nothing to move.
+ *       saved, all of it is undone. On the coarsest graph these are whole sequences, which cost nothing to move. A
+ *       vertex that goes back to where the first one came from makes a swap.
  */
 #include <string.h>
 
+#include "compiler/base/sort.h"
 #include "compiler/place/dcp/dcp.h"
 
 enum {
     PASSES = 6,
     PATIENCE = 60,  /* moves without a new best before a chain ends */
     WIDE = 48,      /* the vertices of a net with more are not looked at again when one of them moves */
-    ENOUGH = 64,   /* what two passes save must be more than this part of the cost, or no other follows */
+    ENOUGH = 64,    /* if two passes save less than such a part of the cost, no other follows */
     EVICTIONS = 8,  /* vertices that leave a rank to make room for one */
-    LOOKS = 256     /* for each vertex and pin */
+    ROOMY = 64,     /* ranks to which vertices may go that share nothing with them */
+    LOOKS = 256,    /* ranks of nets that are looked at, for each vertex and pin */
+    QUEUED = 8,     /* entries of the queue for each vertex: each time that its gain changes it enters anew */
+    STRETCH = 256   /* vertices between two questions whether to stop */
 };
 
 /* How many vertices of each net lie in each bin, a rank or a node. A net with fewer vertices than there are bins has a
@@ -42,15 +47,19 @@ typedef struct refining {
     dcp_graph *g;
     uint64_t *load, *held;
     counts ranks, nodes;
-    /* what best_move collects: per rank and node, the bytes of the vertex's nets that are there already */
+    /* what best_moves collects: per rank and node, the bytes of the vertex's nets that are there already */
     int64_t *have, *node_have;
     uint32_t *touched, touched_count, *node_touched, node_touched_count;
+    uint32_t *roomy, roomy_count;     /* the ranks that are least full */
     uint32_t *head, *next, *previous; /* the vertices of each rank */
     queued *queue;
     uint32_t queued;
     int64_t *key;       /* per vertex: its gain in the queue */
-    uint8_t *locked, *wish; /* per vertex: it was moved in this chain; it may save bytes at a full rank, and was not tried */
+    uint8_t *locked;    /* per vertex: it was moved in this chain */
+    uint8_t *wish;      /* per vertex: it may save bytes at a rank that is full, and that was not tried yet */
+    bool stopped;
     uint32_t *seen, search; /* per vertex: the last move after which it was looked at */
+    uint64_t *order, *other;    /* to sort ranks with */
     uint64_t looks, most_looks; /* ranks of nets looked at, and how many may be */
     uint32_t *moved, *from, moves; /* what was done, to be undone */
 } refining;
@@ -143,7 +152,7 @@ typedef struct option {
 } option;
 
 /* What best_moves finds: among the ranks that share a net with the vertex, those that have room and all; and, where it
- * is asked for, among all ranks that have room. */
+ * is asked for, among these and the roomy ones. */
 typedef struct options {
     option near, full, any;
 } options;
@@ -173,14 +182,16 @@ static options best_moves(refining *x, uint32_t v, bool anywhere) {
         if (nodes && collect(&x->nodes, e, home, bytes, x->node_have, x->node_touched, &x->node_touched_count))
             node_left += bytes;
     }
-    const uint32_t candidates = anywhere ? x->in->ranks : x->touched_count;
+    const uint32_t candidates = x->touched_count + (anywhere ? x->roomy_count : 0);
+    x->looks += candidates;
     for (uint32_t i = 0; i < candidates; i++) {
-        const uint32_t r = anywhere ? i : x->touched[i];
+        const bool shares = i < x->touched_count;
+        const uint32_t r = shares ? x->touched[i] : x->roomy[i - x->touched_count];
         if (r == a) continue;
         int64_t gain = left - (all - x->have[r]);
         if (nodes && node_of(x, r) != home)
             gain += (int64_t)(x->in->net - 1) * (node_left - (all - x->node_have[node_of(x, r)]));
-        const bool room = has_room(x, v, r), shares = !anywhere || x->have[r];
+        const bool room = has_room(x, v, r);
         if (shares) consider(x, &out.full, r, gain);
         if (shares && room) consider(x, &out.near, r, gain);
         if (anywhere && room) consider(x, &out.any, r, gain);
@@ -247,7 +258,9 @@ static void undo_to(refining *x, uint32_t moves) {
 
 /* --- chains of moves ---------------------------------------------------------------------------------------------- */
 
-static bool comes_first(const queued *a, const queued *b) { return a->gain != b->gain ? a->gain > b->gain : a->v < b->v; }
+static bool comes_first(const queued *a, const queued *b) {
+    return a->gain != b->gain ? a->gain > b->gain : a->v < b->v;
+}
 
 static void enqueue(refining *x, uint32_t v, int64_t gain) {
     uint32_t i = x->queued++;
@@ -283,12 +296,17 @@ static void look_again(refining *x, uint32_t v, uint32_t from, uint32_t room) {
         if (count_of(&x->ranks, e, from) > 1 && count_of(&x->ranks, e, to) > 2) continue;
         for (uint32_t k = g->net_start[e]; k < g->net_start[e + 1]; k++) {
             uint32_t u = g->end[k];
-            if (x->locked[u] || x->seen[u] == move || g->fixed[u] || x->queued >= room) continue;
+            if (x->locked[u] || x->seen[u] == move || x->queued >= room) continue;
             x->seen[u] = move;
             const option o = best_moves(x, u, false).near;
             if (o.to != FCP_NONE && o.gain != x->key[u]) enqueue(x, u, o.gain);
         }
     }
+}
+
+static bool stop_at(refining *x, uint32_t index) {
+    if (index % STRETCH == 0 && !x->stopped) x->stopped = fcp_stop_asked(x->in->stop);
+    return x->stopped;
 }
 
 /* One pass; returns what it saved. */
@@ -300,12 +318,13 @@ static int64_t chain(refining *x, uint32_t room) {
     memset(x->locked, 0, g->vertices);
     for (uint32_t v = 0; v < g->vertices; v++) {
         x->key[v] = INT64_MIN;
-        if (g->fixed[v] || g->pin_start[v] == g->pin_start[v + 1]) continue;
+        if (stop_at(x, v)) return 0;
+        if (g->pin_start[v] == g->pin_start[v + 1]) continue;
         const options o = best_moves(x, v, false);
         if (x->wish[v]) x->wish[v] = o.full.gain > 0;
         if (o.near.to != FCP_NONE) enqueue(x, v, o.near.gain);
     }
-    while (x->queued && idle < PATIENCE && x->looks < x->most_looks) {
+    for (uint32_t i = 1; x->queued && idle < PATIENCE && x->looks < x->most_looks && !stop_at(x, i); i++) {
         queued top = dequeue(x);
         if (x->locked[top.v] || top.gain != x->key[top.v]) continue;
         const option o = best_moves(x, top.v, false).near;
@@ -333,8 +352,8 @@ static int64_t chain(refining *x, uint32_t room) {
 
 /* --- making room -------------------------------------------------------------------------------------------------- */
 
-/* The vertex of a rank that is over a cap whose leaving costs least; of equals, the smallest that is enough, or else the
- * largest. `budget`: what it may cost. */
+/* The vertex of a rank that is over a cap whose leaving costs least; of equals, the smallest that is enough, or else
+ * the largest. `budget`: what it may cost. */
 static uint32_t cheapest(refining *x, uint32_t r, uint32_t keep, int64_t budget, uint32_t *out_to, int64_t *out_gain) {
     const dcp_graph *g = x->g;
     const uint64_t pairs = x->load[r] > x->in->pair_cap ? x->load[r] - x->in->pair_cap : 0;
@@ -343,7 +362,7 @@ static uint32_t cheapest(refining *x, uint32_t r, uint32_t keep, int64_t budget,
     bool best_enough = false;
     int64_t best_gain = 0;
     for (uint32_t u = x->head[r]; u != FCP_NONE; u = x->next[u]) {
-        if (u == keep || g->fixed[u] || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
+        if (u == keep || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
         const option o = best_moves(x, u, true).any;
         const int64_t gain = o.gain;
         if (o.to == FCP_NONE || -gain >= budget) continue;
@@ -383,12 +402,25 @@ static int64_t force(refining *x, uint32_t v, uint32_t to, int64_t gain) {
     return gain;
 }
 
+/* Finds the ranks that are least full, in ascending order. */
+static void find_roomy(refining *x) {
+    const uint32_t ranks = x->in->ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const uint64_t pairs = dcp_share(x->load[r], x->in->pair_cap), tokens = dcp_share(x->held[r], x->in->token_cap);
+        x->order[r] = (pairs > tokens ? pairs : tokens) << 32 | r;
+    }
+    if (ranks > ROOMY) sort_u64(x->order, x->other, ranks);
+    x->roomy_count = ranks < ROOMY ? ranks : ROOMY;
+    for (uint32_t i = 0; i < x->roomy_count; i++) x->roomy[i] = (uint32_t)x->order[i];
+}
+
 static int64_t make_room(refining *x) {
     const dcp_graph *g = x->g;
     int64_t saved = 0;
+    find_roomy(x);
     for (uint32_t v = 0; v < g->vertices; v++) {
-        if (x->looks >= x->most_looks) break;
-        if (!x->wish[v] || g->fixed[v] || g->work[v] > x->in->pair_cap || g->tokens[v] > x->in->token_cap) continue;
+        if (x->looks >= x->most_looks || stop_at(x, v)) break;
+        if (!x->wish[v] || g->work[v] > x->in->pair_cap || g->tokens[v] > x->in->token_cap) continue;
         const option o = best_moves(x, v, false).full;
         const int64_t gain = o.to != FCP_NONE && o.gain > 0 ? force(x, v, o.to, o.gain) : 0;
         if (gain > 0) wake_neighbours(x);
@@ -400,31 +432,43 @@ static int64_t make_room(refining *x) {
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-static fcp_code setup(refining *x, arena *scratch) {
-    const dcp_graph *g = x->g;
-    const uint32_t nodes = (x->in->ranks + x->in->gpus - 1) / x->in->gpus;
-    const size_t n = g->vertices + (size_t)1, ranks = x->in->ranks;
-    fcp_code code = counts_init(&x->ranks, g, x->in->ranks, scratch);
-    if (!code) code = counts_init(&x->nodes, g, nodes, scratch);
+static bool setup_ranks(refining *x, uint32_t nodes, arena *scratch) {
+    const size_t ranks = x->in->ranks;
     x->have = ARENA_ZNEW(scratch, int64_t, ranks);
     x->touched = ARENA_NEW(scratch, uint32_t, ranks);
     x->node_have = ARENA_ZNEW(scratch, int64_t, nodes);
     x->node_touched = ARENA_NEW(scratch, uint32_t, nodes);
+    x->roomy = ARENA_NEW(scratch, uint32_t, ranks);
+    x->order = ARENA_NEW(scratch, uint64_t, ranks);
+    x->other = ARENA_NEW(scratch, uint64_t, ranks);
     x->head = ARENA_NEW(scratch, uint32_t, ranks);
+    return x->have && x->touched && x->node_have && x->node_touched && x->roomy && x->order && x->other && x->head;
+}
+
+static bool setup_vertices(refining *x, arena *scratch) {
+    const size_t n = x->g->vertices + (size_t)1;
     x->next = ARENA_NEW(scratch, uint32_t, n);
     x->previous = ARENA_NEW(scratch, uint32_t, n);
-    x->queue = ARENA_NEW(scratch, queued, 8 * n);
+    x->queue = ARENA_NEW(scratch, queued, QUEUED * n);
     x->key = ARENA_NEW(scratch, int64_t, n);
     x->locked = ARENA_NEW(scratch, uint8_t, n);
-    x->wish = ARENA_ZNEW(scratch, uint8_t, n);
+    x->wish = ARENA_NEW(scratch, uint8_t, n);
     x->seen = ARENA_ZNEW(scratch, uint32_t, n);
     x->moved = ARENA_NEW(scratch, uint32_t, n + EVICTIONS);
     x->from = ARENA_NEW(scratch, uint32_t, n + EVICTIONS);
-    if (code || !x->have || !x->touched || !x->node_have || !x->node_touched || !x->head || !x->next || !x->previous ||
-        !x->queue || !x->key || !x->locked || !x->wish || !x->seen || !x->moved || !x->from)
-        return code ? code : FCP_E_NO_MEMORY;
-    memset(x->wish, 1, n);
-    memset(x->head, 0xff, ranks * sizeof *x->head);
+    return x->next && x->previous && x->queue && x->key && x->locked && x->wish && x->seen && x->moved && x->from;
+}
+
+static fcp_code setup(refining *x, arena *scratch) {
+    const dcp_graph *g = x->g;
+    const uint32_t nodes = (x->in->ranks + x->in->gpus - 1) / x->in->gpus;
+    if (!setup_ranks(x, nodes, scratch) || !setup_vertices(x, scratch)) return FCP_E_NO_MEMORY;
+    fcp_code code = counts_init(&x->ranks, g, x->in->ranks, scratch);
+    if (!code) code = counts_init(&x->nodes, g, nodes, scratch);
+    if (code) return code;
+    x->most_looks = LOOKS * (uint64_t)(g->net_start[g->nets] + g->vertices);
+    memset(x->wish, 1, g->vertices * sizeof *x->wish);
+    memset(x->head, 0xff, x->in->ranks * sizeof *x->head);
     for (uint32_t v = g->vertices; v-- > 0;) link_vertex(x, v, g->part[v]);
     for (uint32_t e = 0; e < g->nets; e++)
         for (uint32_t i = g->net_start[e]; i < g->net_start[e + 1]; i++) {
@@ -449,11 +493,10 @@ static int64_t cost_of(const refining *x) {
 fcp_code dcp_refine(const dcp_input *in, dcp_graph *g, uint64_t *load, uint64_t *held, arena *scratch) {
     refining x = {.in = in, .g = g, .load = load, .held = held};
     fcp_code code = setup(&x, scratch);
-    x.most_looks = LOOKS * (uint64_t)(g->net_start[g->nets] + g->vertices);
     for (int pass = 0; pass < PASSES && !code; pass++) {
-        if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        int64_t saved = chain(&x, 7 * (g->vertices + 1));
+        int64_t saved = chain(&x, (QUEUED - 1) * (g->vertices + 1));
         saved += make_room(&x);
+        if (x.stopped) return FCP_E_INTERRUPTED;
         if (saved <= cost_of(&x) / ENOUGH || x.looks >= x.most_looks) break;
     }
     return code;
