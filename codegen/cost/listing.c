@@ -32,6 +32,7 @@ typedef struct marks {
 
 static unsigned bits_of(const char *word) {
     if (strncmp(word, "step", 4) == 0) return COST_MARK_STEP;
+    if (strncmp(word, "seldom", 6) == 0) return COST_MARK_SELDOM;
     if (strncmp(word, "elements", 8) == 0) return COST_MARK_ELEMENTS;
     if (strncmp(word, "FULL", 4) == 0) return COST_MARK_FULL;
     return strncmp(word, "PARTIAL", 7) == 0 ? COST_MARK_PARTIAL : 0;

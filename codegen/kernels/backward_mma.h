@@ -75,15 +75,15 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_u32 packed[FK_Q_COLUMNS][2];
     int whole = run->cls == FK_FULL && keys == FK_Q_STEP;
     fk_i64 key = run->position + at + t;
-    fk_u64 counting = 0;
-    if (!whole) counting = fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head); // cost: PARTIAL
+    fk_u32 counting[2] = {0, 0};
+    if (!whole) fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, fk_dq_tile(0), fk_warp() * 16, fk_dq_stream(buffer, 0));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
             float slope;
-            int counts = whole || fk_counts(counting, FK_Q_COLUMNS, i / 2, j, i % 2);
+            int counts = whole || fk_counts(counting, i / 2, j, i % 2);
             s[j][i] = fk_weight(p, env, s[j][i], lse[i / 2], counts, row + i / 2 * 8, key + j * 8 + i % 2, head, &slope);
             s[j][i] = fk_times(s[j][i], slope);
         }

@@ -265,14 +265,14 @@ typedef struct fk_b_sums_of {
 /* Turns S of a part into P times the slopes, in place, and packs P in the input type. lse_at: where the LSE of the
  * part are. */
 FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 lse_at,
-                            int whole, fk_u64 counting, fk_i64 row, fk_i64 key, fk_u32 head) {
+                            int whole, const fk_u32 *counting, fk_i64 row, fk_i64 key, fk_u32 head) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float lse[2], slopes[4];
         fk_load_shared2(lse, lse_at + j * 32);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            int counts = whole || fk_counts(counting, FK_B_COLUMNS, i / 2, j, i % 2);
+            int counts = whole || fk_counts(counting, i / 2, j, i % 2);
             s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
@@ -315,10 +315,10 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     FK_UNROLL
     for (fk_u32 part = 0; part < FK_B_PARTS; part++) {
         fk_u32 numbers = (part * FK_B_PART + t) * 4;
-        fk_u64 counting = 0;
+        fk_u32 counting[2] = {0, 0};
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!whole)
-            counting = fk_counting(env, 1, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head); // cost: PARTIAL
+            fk_counting(env, 1, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head, counting); // cost: PARTIAL
         fk_products_wait_1();
         fk_products_settle(s[0], FK_B_PART / 2);
         fk_b_weights(p, env, s, p_packed, fk_b_numbers(stage, 0) + numbers, whole, counting, row + part * FK_B_PART, // cost: elements

@@ -162,9 +162,9 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     fk_u32 packed[FK_K_COLUMNS][2];
     int whole = run->cls == FK_FULL;
     fk_i64 row = run->position + at + t;
-    fk_u64 counting = 0;
+    fk_u32 counting[2] = {0, 0};
     key += band * 16 + fk_lane() / 4;
-    if (!whole) counting = fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head); // cost: PARTIAL
+    if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, q_tile);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
@@ -172,7 +172,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         fk_load_shared2(lse, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            int counts = whole || fk_counts(counting, FK_K_COLUMNS, i / 2, j, i % 2);
+            int counts = whole || fk_counts(counting, i / 2, j, i % 2);
             s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head,
                                 &slopes[i]);
         }
