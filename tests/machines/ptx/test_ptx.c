@@ -181,7 +181,7 @@ Test(ptx, flaws) {
         {"ordered: dS is not stored", ORDERED, {"fk_backward_ordered", "st.shared.u32", "", 5, without}},
         {"ordered: nothing is acquired",
          ORDERED,
-         {"fk_backward_ordered", "ld.acquire.gpu.global", "ld.global", -1, NULL}},
+         {"fk_backward_ordered", "fence.acq_rel.gpu;", "", -1, NULL}},
         {"ordered: nothing is released",
          ORDERED,
          {"fk_backward_ordered", "st.release.gpu.global", "st.global", -1, NULL}},
