@@ -164,7 +164,7 @@ static fcp_code put_dependents(builder *b) {
     memset(start, 0, (stages + (size_t)2) * sizeof *start);
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
-            if (!back && t->hops[f].parent == FCP_NONE) continue;
+            if (!back && !schedule_waits(b->s, t, f)) continue;
             if (!b->s->levelled) { /* then no Q moves, and units go back as they came */
                 start[(back ? b->s->back[b->pass].last : b->s->last_stage)[f] + 1] += t->hops[f].units;
                 continue;
@@ -180,7 +180,7 @@ static fcp_code put_dependents(builder *b) {
     for (int back = 0; back < 2; back++)
         for (uint32_t f = back ? first_back : 0; f < t->count; f++) {
             if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
-            if (!back && t->hops[f].parent == FCP_NONE) continue;
+            if (!back && !schedule_waits(b->s, t, f)) continue;
             const trip of = trip_of(b, f, back);
             const move m = move_of(b, f, of.cls);
             for (uint32_t u = 0; u < of.units; u++) put_unit(b, at[of.stages ? of.stages[u] : of.stage]++, &m, u);
@@ -206,7 +206,7 @@ static fcp_code number_stages(builder *b) {
     for (uint32_t f = 0; f < b->t->count; f++) {
         const hop *x = &b->t->hops[f];
         if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
-        if (x->parent != FCP_NONE) continue;
+        if (schedule_waits(b->s, b->t, f)) continue;
         const move m = move_of(b, f, (fcp_class)x->cls);
         for (uint32_t u = 0; u < x->units; u++) {
             put_unit(b, out->move_count, &m, u);

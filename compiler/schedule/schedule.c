@@ -19,6 +19,10 @@
  * another rank that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its
  * ends has `coalesce` units on its fabric, nor half as many dependent ones.
  *
+ * Halves. With pingpong what must travel is divided in two half batches (halves.c). The second one begins with a stage
+ * of its own, after all arrivals of the first: so its rounds come after those of the first on each fabric, and the
+ * first is computed while the second moves. Its units wait, though they leave from home, and so they are dependent.
+ *
  * Order of rounds. A colouring may be put in any order. On each fabric those rounds go first that bring what most work
  * needs, forwards included. So work that could run finds its data early, and what must travel home is done early.
  *
@@ -39,6 +43,7 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
+#include "compiler/schedule/halves.h"
 #include "compiler/schedule/rounds.h"
 
 /* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
@@ -63,6 +68,8 @@ typedef struct builder {
     levels levels;
 } builder;
 
+static inline uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 /* --- independent rounds ------------------------------------------------------------------------------------------ */
 
 /* Colours the independent units of one fabric, and puts the colours in order: fills unit_round. */
@@ -72,7 +79,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     e->count = 0;
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE || x->fabric != fabric) continue;
+        if (schedule_waits(b->out, t, f) || x->fabric != fabric) continue;
         for (uint32_t u = 0; u < x->units; u++)
             edges_add(e, x->src, x->dst, unit_size(b->p, x->cls, unit_tokens(b->p, x->cls, x->block, u)));
     }
@@ -88,7 +95,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     uint32_t at = 0;
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE || x->fabric != fabric) continue;
+        if (schedule_waits(b->out, t, f) || x->fabric != fabric) continue;
         for (uint32_t u = 0; u < x->units; u++) work[e->colour[at++]] += x->units == 1 ? x->work : x->work / x->units;
     }
     uint64_t most = 0;
@@ -102,7 +109,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     at = 0;
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE || x->fabric != fabric) continue;
+        if (schedule_waits(b->out, t, f) || x->fabric != fabric) continue;
         uint32_t *round = b->out->unit_round + b->out->unit_start[f];
         for (uint32_t u = 0; u < x->units; u++) round[u] = position[e->colour[at++]];
     }
@@ -151,7 +158,7 @@ static fcp_code levels_open(builder *b) {
     fcp_code code = levels_reach(b, 4 * (rounds / b->coalesce + b->p->program->buffers) + 16);
     for (uint32_t f = 0; !code && f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE) continue;
+        if (schedule_waits(b->out, t, f)) continue;
         for (uint32_t u = 0; u < x->units; u++) {
             uint32_t stage = 1 + b->out->unit_round[b->out->unit_start[f] + u] / b->coalesce;
             l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]++;
@@ -197,37 +204,72 @@ static fcp_code level(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, u
     return FCP_OK;
 }
 
-/* Decides when each block arrives. Its units differ at most in size, so they take the rounds of the hop in order. */
-static fcp_code arrivals(builder *b) {
-    const traffic *t = b->t;
+/* Decides when the block of hop f arrives. Its units differ at most in size, so they take the rounds of the hop in
+ * order. */
+static fcp_code arrive(builder *b, uint32_t f) {
     schedule *out = b->out;
-    b->stages = 1;
-    for (uint32_t f = 0; f < t->count; f++) { /* a parent comes before its forwards */
-        const hop *x = &t->hops[f];
-        uint32_t *slot = out->unit_round + out->unit_start[f];
-        if (x->parent == FCP_NONE) {
-            if (x->units > 1) {
-                uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)x->units);
-                if (!keys) return FCP_E_NO_MEMORY;
-                for (uint32_t u = 0; u < x->units; u++) keys[u] = slot[u];
-                sort_u64(keys, keys + x->units, x->units);
-                for (uint32_t u = 0; u < x->units; u++) slot[u] = (uint32_t)keys[u];
-            }
-            out->first_stage[f] = 1 + slot[0] / b->coalesce;
-            out->last_stage[f] = 1 + slot[x->units - 1] / b->coalesce;
-        } else if (!out->levelled) {
-            out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
-        } else {
-            if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
-            fcp_code code = level(b, x->src, x->dst, x->fabric, out->last_stage[x->parent] + 1, x->units, slot);
-            if (code) return code;
-            out->first_stage[f] = slot[0];
-            out->last_stage[f] = slot[x->units - 1];
+    const hop *x = &b->t->hops[f];
+    uint32_t *slot = out->unit_round + out->unit_start[f];
+    if (!schedule_waits(out, b->t, f)) {
+        if (x->units > 1) {
+            uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)x->units);
+            if (!keys) return FCP_E_NO_MEMORY;
+            for (uint32_t u = 0; u < x->units; u++) keys[u] = slot[u];
+            sort_u64(keys, keys + x->units, x->units);
+            for (uint32_t u = 0; u < x->units; u++) slot[u] = (uint32_t)keys[u];
         }
-        if (out->last_stage[f] + 1 > b->stages) b->stages = out->last_stage[f] + 1;
+        out->first_stage[f] = 1 + slot[0] / b->coalesce;
+        out->last_stage[f] = 1 + slot[x->units - 1] / b->coalesce;
+    } else if (!out->levelled) {
+        out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
+    } else {
+        uint32_t release = x->parent == FCP_NONE ? 1 : out->last_stage[x->parent] + 1;
+        if (out->second && out->second[f]) release = later(release, out->second_stage);
+        fcp_code code = level(b, x->src, x->dst, x->fabric, release, x->units, slot);
+        if (code) return code;
+        out->first_stage[f] = slot[0];
+        out->last_stage[f] = slot[x->units - 1];
+    }
+    b->stages = later(b->stages, out->last_stage[f] + 1);
+    return FCP_OK;
+}
+
+/* The hops of the second half, those first that bring what most work needs: so a parent comes before its forwards.
+ * NULL: no memory. */
+static uint32_t *order_second(const builder *b, uint32_t *out_count) {
+    const traffic *t = b->t;
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)t->count + 1), most = 0;
+    uint32_t *order = ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1), n = 0;
+    unsigned shift = 0;
+    if (!keys || !order) return NULL;
+    for (uint32_t f = 0; f < t->count; f++)
+        if (t->hops[f].work > most) most = t->hops[f].work;
+    while (most >> shift >= UINT64_C(1) << 31) shift++;
+    for (uint32_t f = 0; f < t->count; f++)
+        if (b->out->second[f]) keys[n++] = ((most >> shift) - (t->hops[f].work >> shift)) << 32 | f;
+    sort_u64(keys, keys + n, n);
+    for (uint32_t i = 0; i < n; i++) order[i] = (uint32_t)keys[i];
+    *out_count = n;
+    return order;
+}
+
+/* Decides when each block arrives: first those of the first half, where there are two. */
+static fcp_code arrivals(builder *b) {
+    const schedule *out = b->out;
+    fcp_code code = FCP_OK;
+    b->stages = 1;
+    for (uint32_t f = 0; f < b->t->count && !code; f++) /* a parent comes before its forwards */
+        if (!out->second || !out->second[f])
+            code = planning_stopped_at(b->x, f) ? FCP_E_INTERRUPTED : arrive(b, f);
+    if (!code && out->second) {
+        uint32_t count = 0, *order = order_second(b, &count);
+        if (!order) return FCP_E_NO_MEMORY;
+        b->out->second_stage = b->stages;
+        for (uint32_t i = 0; i < count && !code; i++)
+            code = planning_stopped_at(b->x, i) ? FCP_E_INTERRUPTED : arrive(b, order[i]);
     }
     b->arrivals = b->stages;
-    return FCP_OK;
+    return code;
 }
 
 /* --- tiles and visits -------------------------------------------------------------------------------------------- */
@@ -642,6 +684,13 @@ static void count_stages(builder *b) {
     }
 }
 
+/* Which hops are of the second half. */
+static fcp_code find_halves(builder *b) {
+    uint8_t *tiles = ARENA_NEW(b->scratch, uint8_t, b->p->tile_count + (size_t)1);
+    b->out->second = ARENA_NEW(b->work, bool, b->t->count + (size_t)1);
+    return tiles && b->out->second ? halves_find(b->x, tiles, b->out->second) : FCP_E_NO_MEMORY;
+}
+
 fcp_code schedule_build(planning *x) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
@@ -651,7 +700,7 @@ fcp_code schedule_build(planning *x) {
     builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
                  .work = work, .scratch = &x->scratch, .out = out};
     size_t n = t->count + (size_t)1, units = 0;
-    out->levelled = x->placement->exec;
+    out->levelled = x->placement->exec || x->program->pingpong;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
     out->last_stage = ARENA_NEW(work, uint32_t, n);
     out->use_first = ARENA_NEW(work, uint32_t, n);
@@ -667,7 +716,8 @@ fcp_code schedule_build(planning *x) {
     out->unit_round = ARENA_NEW(work, uint32_t, units + 1);
     if (!out->unit_round || !edges_new(&b.edges, b.scratch, units)) return FCP_E_NO_MEMORY;
 
-    fcp_code code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
+    fcp_code code = x->program->pingpong ? find_halves(&b) : FCP_OK;
+    if (!code) code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
     if (!code && out->levelled) code = levels_open(&b);
     if (!code) code = arrivals(&b);

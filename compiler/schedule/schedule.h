@@ -34,6 +34,10 @@ typedef struct returns {
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
     bool levelled;                      /* dependent units are levelled over stages: see schedule.c */
+    /* Where the batch is moved in two halves (halves.c): per hop, whether it is of the second; and the first stage of
+     * that half. Else NULL and 0. */
+    bool *second;
+    uint32_t second_stage;
     uint32_t *unit_start;               /* per hop: its first unit below; dependent hops have units there if levelled */
     uint32_t *unit_round;               /* per independent unit: its place in the order of independent rounds; per
                                          * dependent one: its stage */
@@ -58,6 +62,11 @@ typedef struct schedule {
     uint32_t *block_last;               /* per block: the stage of its last visit as Q block; 0: it has none */
     pass_schedule pass[FCP_PASSES];
 } schedule;
+
+/* Does a hop wait for others? It passes on what an earlier one brings; or it is of the second half. */
+static inline bool schedule_waits(const schedule *s, const traffic *t, uint32_t hop) {
+    return t->hops[hop].parent != FCP_NONE || (s->second && s->second[hop]);
+}
 
 /* Makes x->schedule: all but the passes' rounds; of those, how many stages they have. The visits, which the plan keeps,
  * are in x->memory. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */

@@ -203,15 +203,17 @@ static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uin
     return false;
 }
 
-static bool flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
+/* Is the value true? 1, 0; or -1: it is neither true nor false, reported. */
+static int flag_value(sema *s, const expr *e, const char *what) {
+    if (e->kind == EXPR_BOOL) return e->integer != 0;
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", what);
+    return -1;
+}
+
+static void flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
     const entry *e = k->at[key];
-    if (!e) return false;
-    if (e->value->kind == EXPR_BOOL) {
-        *out = e->value->integer;
-        return true;
-    }
-    diag_error(s->d, FCP_E_TYPE, e->value->at, "%s must be true or false", e->key);
-    return false;
+    int flag = e ? flag_value(s, e->value, e->key) : -1;
+    if (flag >= 0) *out = flag;
 }
 
 /* --- sections ----------------------------------------------------------------------------------------------------- */
@@ -363,6 +365,7 @@ static void check_block(sema *s, const sema_keys *k) {
 static void put_usual(text *t, const strategy_param *p) {
     if (p->words && p->usual < (p->kind == PARAM_WORD ? p->most + 1 : 1)) text_puts(t, p->words[p->usual]);
     else if (p->kind == PARAM_RATIO) text_printf(t, "%.10g", p->usual / 1e6);
+    else if (p->kind == PARAM_FLAG) text_puts(t, p->usual ? "true" : "false");
     else text_printf(t, "%u", p->usual);
 }
 
@@ -406,6 +409,9 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
     int64_t v;
     if (p->kind == PARAM_RATIO) {
         ratio_value(s, e, p, out);
+    } else if (p->kind == PARAM_FLAG) {
+        int flag = flag_value(s, e, p->name);
+        if (flag >= 0) *out = (uint32_t)flag;
     } else if (p->kind == PARAM_WORD) {
         int i = e->kind == EXPR_CALL ? -1 : choice(s, e, p->name, p->words, (int)p->most + 1);
         if (i >= 0) *out = (uint32_t)i;

@@ -110,6 +110,7 @@ struct fcpc_program {
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;

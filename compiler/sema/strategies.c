@@ -22,6 +22,7 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},
     {"servers", OF(CAD), PARAM_COUNT, 1, 1 << 20, 0, IN(servers), in_place},
     {"shard", OF(CAD), PARAM_COUNT, 1, 1 << 20, FCP_CELL, IN(shard), NULL},
+    {"pingpong", OF(CAD), PARAM_FLAG, 0, 1, 0, IN(pingpong), NULL},
 };
 
 uint32_t strategy_find_param(fcp_strategy strategy, const char *name) {

@@ -27,7 +27,8 @@
 typedef enum param_kind {
     PARAM_COUNT, /* a whole number, or the first of `words`, which is 0 */
     PARAM_RATIO, /* a number with a point, kept in millionths */
-    PARAM_WORD   /* one of `words`, kept as its number */
+    PARAM_WORD,  /* one of `words`, kept as its number */
+    PARAM_FLAG   /* true or false, kept as 1 or 0 */
 } param_kind;
 
 typedef struct strategy_param {
@@ -38,7 +39,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 8 };
+enum { STRATEGY_PARAMS = 9 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* The number of the parameter of that name of a strategy, or of any if it is FCP_STRATEGY_COUNT; STRATEGY_PARAMS: there

@@ -108,7 +108,8 @@
  *   - What a block does not hold is not moved: a bundle of keys has no OUT in the forward pass.
  *   - Every unit of every bundle is moved in once and, but for those, out once, in either order.
  *   - IN rounds move IN, and OUT rounds OUT. INDEPENDENT rounds move KV and Q from home slots. DEPENDENT rounds move KV
- *     and Q from other slots, and STATE, O, DKV, DQ and DQW.
+ *     and Q from other slots, and STATE, O, DKV, DQ and DQW; and in stages after all INDEPENDENT rounds KV and Q from
+ *     home slots, which could leave at once, and wait until what is needed first has moved.
  *   - A home block can be read, sent or copied out once all its tokens are in. DELTA of a block needs all its tokens,
  *     and comes before what reads or sends its Q in the backward pass. Every home block that holds Q has one DELTA.
  *   - A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows, by WAITs, every ATTEND of stage t - buffers or

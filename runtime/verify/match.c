@@ -35,7 +35,7 @@ typedef struct match {
     /* Groups of rounds that share one bound: 0 is IN, 1 is INDEPENDENT, then one for DEPENDENT and OUT of each stage.
      * */
     struct round_info {
-        uint32_t group, kind, stage;
+        uint32_t group, kind, stage, leaves; /* leaves: FROM_*, the slots that its KV and Q may be sent from */
     } *info;                /* per round */
     uint32_t *group_round;  /* per group: its first round */
     uint32_t *group_rounds; /* per group: how many rounds it has */
@@ -58,6 +58,7 @@ typedef struct match {
     bool later;             /* an earlier pass has listed peers */
 } match;
 
+enum { FROM_HOME = 1, FROM_OTHER = 2 };
 enum { NONE = 0 }; /* sides has one to spare, so no receive has index 0 */
 #define MET UINT32_MAX
 
@@ -82,7 +83,7 @@ static fcp_code group_rounds(match *m) {
         } else if (!m->group_rounds[g]) {
             m->group_round[g] = i;
         }
-        m->info[i] = (struct round_info){g, r->kind, r->stage};
+        m->info[i] = (struct round_info){g, r->kind, r->stage, FROM_HOME};
         m->group_rounds[g]++;
         v->facts[v->pass].rounds[r->kind]++;
         v->facts[v->pass].last_stage = r->stage;
@@ -93,6 +94,12 @@ static fcp_code group_rounds(match *m) {
             r->stage >= v->facts[v->pass].stages)
             v->facts[v->pass].stages = (uint64_t)r->stage + 1;
     }
+    uint32_t last_free = 0; /* KV and Q that leave home, and yet wait, come in stages after all INDEPENDENT rounds */
+    for (uint32_t i = 0; i < m->round_count; i++)
+        if (m->info[i].kind == FCP_ROUND_INDEPENDENT) last_free = m->info[i].stage;
+    for (uint32_t i = 0; i < m->round_count; i++)
+        if (m->info[i].kind == FCP_ROUND_DEPENDENT)
+            m->info[i].leaves = m->info[i].stage > last_free ? FROM_HOME | FROM_OTHER : FROM_OTHER;
     return FCP_OK;
 }
 
@@ -140,11 +147,12 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
                                "transfer %u, %s of block %u, is in a round of kind %s", id, what, t->block,
                                fcp_round_names[kind]);
     if (is_fetched(t->cls) && t->dir == FCP_SEND &&
-        kind != (t->slot < v->homes[rank] ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT))
+        !(m->info[x->c].leaves & (t->slot < v->homes[rank] ? FROM_HOME : FROM_OTHER)))
         return fcp_verify_fail(v, FCP_E_VERIFY_DELTA, rank, FCP_COMM, index,
-                               "transfer %u sends %s block %u from slot %u, one of %s, in a round of kind %s", id, what,
-                               t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into",
-                               fcp_round_names[kind]);
+                               "transfer %u sends %s block %u from slot %u, one of %s, in a round of kind %s%s", id,
+                               what, t->block, t->slot, t->slot < v->homes[rank] ? "its homes" : "those received into",
+                               fcp_round_names[kind],
+                               kind == FCP_ROUND_DEPENDENT ? " that is not after all independent ones" : "");
     if (t->first % unit || (t->tokens != unit && t->first + t->tokens != k->tokens))
         return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
                                "transfer %u: tokens %u to %u of block %u, which has %u, are not a unit of %u", id,
@@ -178,18 +186,17 @@ typedef struct scene {
 
 /* The conditions of check_transfer, almost without branches: sends and receives come in random order, so branches would
  * be mispredicted. */
-static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
+static inline bool acceptable(const scene *c, const struct round_info *info, const fcp_transfer *t) {
+    uint32_t kind = info->kind;
     const fcp_block *k = &c->blocks[t->block == FCP_NONE ? 0 : t->block]; /* of IN and OUT none is needed */
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
-    _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
     unsigned near = c->node[t->peer] == c->my_node, receive = t->dir, here = k->home == c->rank;
     uint32_t unit = c->unit[t->cls];
     unsigned bad = (t->peer == c->rank) | (t->fabric ^ near) | (t->tokens > unit) | (~(c->kinds[t->cls] >> kind) & 1);
     if (t->cls != FCP_IN && t->cls != FCP_OUT) {
         bad |= (t->tokens != unit) & (t->first + t->tokens != k->tokens);
         if (t->first) bad |= t->first % unit != 0;
-        unsigned sent_in = 2 - (t->slot < c->homes);
-        if (is_fetched(t->cls)) bad |= receive ? here : kind ^ sent_in;
+        if (is_fetched(t->cls)) bad |= receive ? here : ~info->leaves >> (t->slot >= c->homes) & 1;
     }
     return !bad;
 }
@@ -259,7 +266,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
                                    "launches round %u, of stage %u, where round %u is the first that may come", round,
                                    info->stage, next_round);
         next_round = round + 1;
-        uint32_t g = info->group, kind = info->kind, *degree = m->degree + 4 * (size_t)g;
+        uint32_t g = info->group, *degree = m->degree + 4 * (size_t)g;
         if (!m->seen[g]) {
             m->seen[g] = 1;
             m->touched[m->touched_count++] = g;
@@ -267,7 +274,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
         unsigned busy = 0;
         for (const fcp_transfer *t = transfers + x->a, *end = t + x->b; t < end; t++) {
             prefetch_block(plan, t);
-            if (!acceptable(&c, kind, t)) return check_transfer(m, rank, i, x, t);
+            if (!acceptable(&c, info, t)) return check_transfer(m, rank, i, x, t);
             unsigned dir = t->dir, lane = t->fabric * 2 + dir, bit = 1u << lane;
             if (busy & bit)
                 return fcp_verify_fail(v, FCP_E_VERIFY_ROUND, rank, FCP_COMM, i, "%s twice on %s in round %u",

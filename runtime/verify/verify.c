@@ -25,9 +25,10 @@
  *      round g needs in order to start lies earlier on that rank's queues, and the launches among it are of rounds
  *      below g, which complete. So all shares of round g start, and a launch completes once its partners have started.
  *      A cycle within one rank, on the other hand, is a deadlock.
- *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q from home slots that
- *      one rank sends, or receives. There are as many DEPENDENT rounds as the Deltas of their stages add up to, and
- *      likewise IN and OUT rounds (E608).
+ *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q in them that one rank
+ *      sends, or receives. There are as many DEPENDENT rounds as the Deltas of their stages add up to, and likewise IN
+ *      and OUT rounds. KV and Q from home slots are in INDEPENDENT rounds, or in DEPENDENT ones of stages after all of
+ *      those (E608).
  *   7. No transfer is in vain: what is received is read, added, or sent on as a whole (E602; a result: E612). Who sends
  *      on has what it sends (E601).
  *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range

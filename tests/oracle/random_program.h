@@ -459,6 +459,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
         if (p->servers) put(p, ", servers = %u", p->servers);
+        if (roll(d, 3) == 0) put(p, ", pingpong = true");
     }
     put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layout);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");

@@ -12,6 +12,7 @@ static const small_example small_examples[] = {
     {"documents.fcp", "[500, 130 x 2, 40 x 6]", {0}},
     {"lambda.fcp", "[400, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
     {"in_place.fcp", "[400, 150, 33]", {0}},
+    {"pingpong.fcp", "[700, 150, 33]", {0}},
     {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
     {"ring.fcp", "[300, 130]", {0}},
     {"shared_question.fcp", "[400, 200]", {0}},
