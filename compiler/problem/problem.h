@@ -16,6 +16,16 @@ typedef struct problem_run {
     uint64_t start, end;
 } problem_run;
 
+/* Tokens of one side of a sequence that will be a piece. */
+typedef struct problem_part {
+    uint32_t sequence, length, home;
+    /* Parts of one side, home and place may share a block. FCP_NONE: it is a block of its own. */
+    uint32_t place;
+    uint32_t block; /* problem_pack says it */
+    uint32_t holds; /* FCP_HOLDS_* */
+    uint64_t start;
+} problem_part;
+
 typedef struct problem problem;
 struct problem {
     const struct fcpc_program *program;
@@ -102,6 +112,10 @@ fcp_code problem_cut_blocks(planning *x); /* cut_blocks.c: blocks of x->block to
 fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one chunk a rank */
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
+
+/* pack.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two have
+ * the same home and the same place. *out_home: per block, in x->work. */
+fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t **out_home);
 
 /* held.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
  * do not divide into groups. */

@@ -64,8 +64,8 @@ typedef struct schedule {
 } schedule;
 
 /* Does a hop wait for others? It passes on what an earlier one brings; or it is of the second half. */
-static inline bool schedule_waits(const schedule *s, const traffic *t, uint32_t hop) {
-    return t->hops[hop].parent != FCP_NONE || (s->second && s->second[hop]);
+static inline bool schedule_waits(const schedule *s, const traffic *t, uint32_t f) {
+    return t->hops[f].parent != FCP_NONE || (s->second && s->second[f]);
 }
 
 /* Makes x->schedule: all but the passes' rounds; of those, how many stages they have. The visits, which the plan keeps,
