@@ -83,6 +83,8 @@ STRATEGIES(X)
 #undef X
 fcp_code cad_cut(planning *x);
 fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
+fcp_code groups_cut(planning *x);
+fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */

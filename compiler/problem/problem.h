@@ -113,8 +113,8 @@ fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
 
-/* pack.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two have
- * the same home and the same place. *out_home: per block, in x->work. */
+/* pack.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
+ * have the same home and the same place. *out_home: per block, in x->work. */
 fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t **out_home);
 
 /* held.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that

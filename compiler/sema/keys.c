@@ -454,7 +454,7 @@ static void check_strategy(sema *s, const sema_keys *k) {
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
-    static const char *const later[] = {"ulysses", "upipe", "groups", "dcp", "auto"};
+    static const char *const later[] = {"ulysses", "upipe", "dcp", "auto"};
     const expr *head = e ? e->value : NULL;
     while (head && head->kind == EXPR_BINARY) head = head->a;
     for (size_t i = 0; head && i < sizeof later / sizeof *later; i++) {

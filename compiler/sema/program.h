@@ -8,6 +8,9 @@
 
 enum { BLOCK_AUTO = 0 };
 
+/* How groups cuts a sequence over the ranks of its group. */
+typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;
+
 /* Where cad takes homes from: the caller's ranks, or those that another strategy would choose. */
 #define CAD_BASES(X) X(CALLER, "caller") X(FCP, "fcp") X(RING, "ring") X(ZIGZAG, "zigzag")
 typedef enum cad_base {
@@ -110,6 +113,7 @@ struct fcpc_program {
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
     uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];

@@ -7,6 +7,7 @@
 enum { ALL = (1u << FCP_STRATEGY_COUNT) - 1 };
 
 static const char *const splits[] = {"off", "auto"};
+static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
 static const char *const in_place[] = {"in_place"};
 #define X(id, name) [CAD_BASE_##id] = name,
 static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
@@ -23,6 +24,8 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"servers", OF(CAD), PARAM_COUNT, 1, 1 << 20, 0, IN(servers), in_place},
     {"shard", OF(CAD), PARAM_COUNT, 1, 1 << 20, FCP_CELL, IN(shard), NULL},
     {"pingpong", OF(CAD), PARAM_FLAG, 0, 1, 0, IN(pingpong), NULL},
+    {"tokens", OF(GROUPS), PARAM_COUNT, 1, (1 << 24) - 1, 1 << 16, IN(tokens), NULL},
+    {"shape", OF(GROUPS), PARAM_WORD, 0, GROUPS_SHAPES - 1, GROUPS_ZIGZAG, IN(shape), shapes},
 };
 
 uint32_t strategy_find_param(fcp_strategy strategy, const char *name) {

@@ -21,7 +21,8 @@
     X(FCP,    true,     false,    problem_cut_blocks, place_by_fcp,    NULL)                                           \
     X(RING,   false,    false,    problem_cut_ring,   place_by_ring,   NULL)                                           \
     X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag, NULL)                                           \
-    X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)
+    X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
+    X(GROUPS, true,     true,     groups_cut,         place_by_groups, exec_by_groups)
 
 /* What a strategy takes in parentheses. The program keeps each as a uint32_t. */
 typedef enum param_kind {
@@ -39,7 +40,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 9 };
+enum { STRATEGY_PARAMS = 11 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* The number of the parameter of that name of a strategy, or of any if it is FCP_STRATEGY_COUNT; STRATEGY_PARAMS: there

@@ -386,11 +386,34 @@ static void draw_queries(random_program *p, dice *d) {
     }
 }
 
+/* How many ranks strategy groups needs, where each holds so many tokens: best fit decreasing. */
+static inline uint32_t groups_of(const random_program *p, uint32_t tokens) {
+    uint64_t room[MAX_SEQUENCES], size[MAX_SEQUENCES];
+    uint32_t groups = 0, ranks = 0;
+    for (uint32_t s = 0; s < p->sequences; s++)
+        size[s] = queries_of(p, s) > p->lengths[s] ? queries_of(p, s) : p->lengths[s];
+    for (uint32_t n = 0; n < p->sequences; n++) {
+        uint32_t s = 0, best = groups;
+        for (uint32_t i = 0; i < p->sequences; i++)
+            if (size[i] > size[s]) s = i;
+        for (uint32_t g = 0; g < groups; g++)
+            if (room[g] >= size[s] && (best == groups || room[g] < room[best])) best = g;
+        if (best == groups) {
+            uint64_t least = (size[s] + tokens - 1) / tokens;
+            ranks += (uint32_t)least;
+            room[groups++] = least * tokens;
+        }
+        room[best] -= size[s];
+        size[s] = 0;
+    }
+    return ranks;
+}
+
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag",
-                                                                                         "cad"};
+                                                                                         "cad", "groups"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, sizeof *p);
@@ -405,7 +428,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->block = 128 * (1 + roll(d, 3));
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
-    p->strategy = (int)roll(d, 4);
+    p->strategy = (int)roll(d, 5);
     p->layout = (int)roll(d, 3);
     p->group = 0;
     if (p->layout && roll(d, 3) == 0)
@@ -460,6 +483,11 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
         if (p->servers) put(p, ", servers = %u", p->servers);
         if (roll(d, 3) == 0) put(p, ", pingpong = true");
+    }
+    if (p->strategy == FCP_STRATEGY_GROUPS) {
+        uint32_t tokens = 1 + roll(d, 1500);
+        while (groups_of(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
+        put(p, ", tokens = %u, shape = %s", tokens, roll(d, 3) ? "zigzag" : "ring");
     }
     put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layout);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
