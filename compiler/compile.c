@@ -94,9 +94,11 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
     x.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
     fcp_code code = FCP_OK;
     for (int i = 0; i < PASSES && !code; i++) code = run(&x, &passes[i]);
-    if (out_times && x.placement) { /* for those who want figures: nothing is planned by it */
+    if (batch->bound && x.placement) { /* for those who want figures: nothing is planned by it */
+        double before = fcp_clock();
         fcp_code bound = strategy_bound(&x, &x.times.bytes_lower_bound);
         if (!code) code = bound;
+        start += fcp_clock() - before;
     }
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
     if (watch && watch->see) watch->see(watch->context, &x);

@@ -117,9 +117,10 @@ static void print_passes(void *context, const planning *x) {
     dump_planning(x, input->dump, cmd_emit, stdout);
 }
 
-static fcp_code plan_program(const fcpc_program *program, cmd_input *input) {
+static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, cmd_input *input) {
     fcpc_progress progress = {0};
-    const fcpc_batch own = {.size = sizeof own, .progress = &progress};
+    const fcpc_batch own = {.size = sizeof own, .progress = &progress,
+                            .bound = !line->quiet || line->json || input->dump}; /* those print it */
     const compile_watch watch = {.see = print_passes, .context = input};
     cmd_watch(&progress);
     fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
@@ -145,7 +146,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
         overwrites = cmd_protect(line, named, "the program reads it", err);
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
-        code = plan_program(program, input);
+        code = plan_program(line, program, input);
         cmd_done();
     }
     fcpc_program_free(program);

@@ -9,10 +9,10 @@
  * Cost: that of the colouring (colour.c), then linear; of levelling, units times the full stages that each passes over.
  *
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i / coalesce.
- * What arrives in stage s is computed in stage s (or, where tiles run anywhere, perhaps later), beside the rounds of
- * later stages. A forward may leave one stage after the hop that it passes on. A return may leave `buffers` stages
- * after the last stage that added to it: its launch then waits for nothing that it would not wait for anyway. A whole
- * result that is passed on may leave one stage after it came.
+ * What arrives in stage s is computed in stage s, or later, beside the rounds of later stages. A forward may leave one
+ * stage after the hop that it passes on. A return may leave `buffers` stages after the last stage that added to it: its
+ * launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one stage
+ * after it came.
  *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
  * dependent, and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has
@@ -32,6 +32,8 @@
  * lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at the price of a
  * visit.
  *
+ * Where all tiles run at home but ranks are far apart, tiles wait for later stages: see pace.c.
+ *
  * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a
  * rank that has half of its work in one stage delays all. So a tile waits for a stage in which the rank has less than
  * its share, those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage.
@@ -44,6 +46,7 @@
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 #include "compiler/schedule/halves.h"
+#include "compiler/schedule/pace.h"
 #include "compiler/schedule/rounds.h"
 
 /* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
@@ -290,8 +293,8 @@ typedef struct bench {
     const uint32_t *which;
     uint32_t count;
     uint64_t *load; /* per stage: pairs computed */
+    uint32_t *stage_of; /* per tile: the stage of those whose KV comes from elsewhere; NULL: that in which it comes */
     /* where tiles run anywhere */
-    uint32_t *stage_of; /* per tile: the stage of those whose KV comes from elsewhere */
     uint32_t *next;     /* per stage that is full: a later one, and all between are full, too */
 } bench;
 
@@ -336,7 +339,7 @@ static uint64_t load_at_home(const builder *b, bench *here) {
                 local += pairs[t];
                 continue;
             }
-            uint32_t s = b->out->last_stage[f];
+            uint32_t s = here->stage_of ? here->stage_of[t] : b->out->last_stage[f];
             load[s] += pairs[t];
             remote += pairs[t];
             if (s < first) first = s;
@@ -501,7 +504,7 @@ static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *to
         bool early = is_early(b, here, x);
         for (uint32_t j = x->first; j < x->end; j++) {
             uint32_t t = tile_at(here, j, anywhere), f = b->t->tile_kv[t];
-            uint32_t stage = f == FCP_NONE ? x->local_stage : anywhere ? here->stage_of[t] : out->last_stage[f];
+            uint32_t stage = f == FCP_NONE ? x->local_stage : here->stage_of ? here->stage_of[t] : out->last_stage[f];
             uint32_t key = stage ? stage + 1 : !early;
             todo[n++] = (keyed){t, x->q, key};
             bucket[key + 1]++;
@@ -530,7 +533,7 @@ static fcp_code open_visits(builder *b, bench *here, size_t rows) {
     if (!here->rows || !here->load || !out->order || !out->visits || !out->visit_stage || !out->visit_early ||
         !out->rank_visit || !out->block_last)
         return FCP_E_NO_MEMORY;
-    if (!b->where->exec) return FCP_OK;
+    if (!b->where->exec) return pace_tiles(b->x, out, b->stages, &here->stage_of);
     uint32_t *list = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
     uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
     here->stage_of = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);

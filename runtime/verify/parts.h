@@ -99,7 +99,7 @@ typedef struct verifier {
     fcp_pass pass;
     rank_moves *moves;     /* per rank */
     layout_facts *layout;
-    void *sides, *delivered;                    /* memory of match.c, kept from pass to pass */
+    void *listed, *delivered;                   /* memory of match.c, kept from pass to pass */
     size_t delivered_room;
     uint32_t *peers, *peer_first, peer_count;   /* in the first pass, by rank: whom it talks to */
     fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other

@@ -368,7 +368,7 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     free(v.visit_away);
     free(v.rank_pairs);
     free(v.moves);
-    free(v.sides);
+    free(v.listed);
     free(v.delivered);
     free(v.peers);
     free(v.peer_first);
