@@ -130,6 +130,9 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
 
+/* The same once more, after blocks of one range of heads have been cut. */
+fcp_code problem_tiles_again(planning *x);
+
 /* facts.c. The problem record of the plan, once the blocks are measured. */
 void problem_facts(const planning *x, fcp_problem *out);
 /* ranges.c. The ranges of heads; and where there are several, blocks and tiles of all made from those of one. Called by

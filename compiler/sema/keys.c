@@ -560,14 +560,30 @@ static void check_passes(sema *s, const sema_keys *k) {
     if (good) memcpy(p->passes, given, sizeof given);
 }
 
+/* tokens = equal */
+static void check_tokens(sema *s, const sema_keys *k) {
+    static const char *const words[] = {"capped", "equal"};
+    struct fcpc_program *p = s->out;
+    const entry *e = k->at[KEY_TOKENS];
+    int which = 0;
+    choice_key(s, k, KEY_TOKENS, words, 2, &which);
+    p->equal = which == 1;
+    p->tokens_span = e ? e->value->at : SPAN_NONE;
+    p->held = p->strategy == FCP_STRATEGY_CAD ? p->base == CAD_BASE_CALLER
+                                              : p->strategy == FCP_STRATEGY_GROUPS && p->layout != FCP_LAYOUT_PLANNED;
+    if (!p->equal || !p->servers) return;
+    diag_error(s->d, FCP_E_VALUE, p->tokens_span, "tokens = equal: servers hold no tokens");
+    diag_also(s->d, p->strategy_span, "there are %u of them", p->servers);
+}
+
 void sema_check_plan(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     check_block(s, k);
     check_strategy(s, k);
     check_passes(s, k);
     check_layout(s, k);
-    bool chosen = p->layout == FCP_LAYOUT_PLANNED && (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
-    if (p->part_count && chosen) {
+    check_tokens(s, k);
+    if (p->part_count && p->layout == FCP_LAYOUT_PLANNED && !p->held) {
         diag_error(s->d, FCP_E_VALUE, p->lengths_span,
                    "'on' says which ranks hold these sequences, but the plan chooses that");
         diag_hint(s->d, "with layout = contiguous or zigzag, or strategy = cad, tokens stay where they are");

@@ -115,12 +115,15 @@ struct fcpc_program {
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
     uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
     uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
+    bool equal;         /* every rank is home to as many tokens as any other, or to one more */
+    bool held;          /* homes are where the caller holds the tokens: the strategy does not choose them */
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;
     uint32_t layout_group; /* neighbouring ranks over which the layout is made; 0: all ranks */
     bool deterministic;
-    span block_span, ranks_span, lengths_span, memory_span, strategy_span; /* where stated; SPAN_NONE for a default */
+    /* where stated; SPAN_NONE for a default */
+    span block_span, ranks_span, lengths_span, memory_span, strategy_span, tokens_span;
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */

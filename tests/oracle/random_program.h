@@ -70,6 +70,7 @@ typedef struct random_program {
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
+    bool equal;                  /* all ranks hold as many tokens, or one more */
     bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
@@ -387,7 +388,7 @@ static void draw_queries(random_program *p, dice *d) {
 }
 
 /* How many ranks strategy groups needs, where each holds so many tokens: best fit decreasing. */
-static inline uint32_t groups_of(const random_program *p, uint32_t tokens) {
+static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens) {
     uint64_t room[MAX_SEQUENCES], size[MAX_SEQUENCES];
     uint32_t groups = 0, ranks = 0;
     for (uint32_t s = 0; s < p->sequences; s++)
@@ -478,18 +479,22 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
     put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u", p->block, strategies[p->strategy], p->coalesce,
         p->buffers);
+    bool held = p->strategy == FCP_STRATEGY_GROUPS && p->layout; /* homes are where the caller holds the tokens */
     if (p->strategy == FCP_STRATEGY_CAD) {
-        put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
+        uint32_t base = roll(d, 4);
+        held = !base;
+        put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[base]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
         if (p->servers) put(p, ", servers = %u", p->servers);
         if (roll(d, 3) == 0) put(p, ", pingpong = true");
     }
     if (p->strategy == FCP_STRATEGY_GROUPS) {
         uint32_t tokens = 1 + roll(d, 1500);
-        while (groups_of(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
+        while (ranks_for_groups(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
         put(p, ", tokens = %u, shape = %s", tokens, roll(d, 3) ? "zigzag" : "ring");
     }
     put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layout);
-    put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
+    p->equal = !p->servers && (!held || (p->layout != FCP_LAYOUT_ZIGZAG && !p->group)) && !roll(d, 3);
+    put(p, "%s  passes = forward%s\n}\n", p->equal ? "  tokens = equal\n" : "", p->backward ? ", backward" : "");
 }
 #endif
