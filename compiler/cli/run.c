@@ -23,16 +23,16 @@ static const cmd_option tensor_option[FCP_TENSORS] = {
     [FCP_TENSOR_O] = OPT_OUT, [FCP_TENSOR_LSE] = OPT_LSE, [FCP_TENSOR_DQ] = OPT_DQ, [FCP_TENSOR_DK] = OPT_DK,
     [FCP_TENSOR_DV] = OPT_DV};
 
-/* Checking all rows of a long batch takes hours. If it takes more multiplications than this, which are some 10 s of one
- * core, a sample of rows is checked that takes about as many. */
-#define CHECK_WORK 3e10
+/* Checking all rows of a long batch takes hours. If it takes more multiplications than this, or than --check-work says,
+ * a sample of rows is checked that takes about as many. These are some 10 s of one core. */
+#define CHECK_WORK UINT64_C(30000000000)
 
 typedef struct job {
     fcp_shape shape;
     bool drawn, check, check_all, pass[FCP_PASSES];
     unsigned outputs; /* bit per tensor: to be written */
     double seconds[FCP_PASSES], check_seconds;
-    uint64_t seed, threads, timeout;
+    uint64_t seed, threads, timeout, check_work;
     fcp_packed packed;
     fcp_check_report report;
     fcp_check_unit *sample; /* the rows that are checked; NULL: all */
@@ -74,6 +74,9 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     work->drawn = inputs == 0;
     work->check = line->value[OPT_CHECK] || (work->drawn && !line->value[OPT_NO_CHECK]);
     work->check_all = work->check && line->value[OPT_CHECK] && *line->value[OPT_CHECK];
+    if (line->value[OPT_CHECK_WORK] && (!work->check || work->check_all))
+        return fcp_fail(err, FCP_E_USAGE, "--check-work is the size of a sample, but %s",
+                        work->check_all ? "--check all asks for every row" : "nothing is checked: say --check");
     unsigned qkv = BIT_Q | BIT_K | BIT_V;
     if (!work->drawn && (inputs & qkv) != qkv)
         return fcp_fail(err, FCP_E_USAGE, "--%s is missing: q, k and v come together",
@@ -95,6 +98,7 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     const char *partition = line->value[OPT_SM_PARTITION];
     if (code == FCP_OK && partition && !fcp_partition_find(partition, &work->partition))
         return fcp_fail(err, FCP_E_USAGE, "--sm-partition is auto, none, grid or green, not '%.60s'", partition);
+    if (code == FCP_OK) code = cmd_number(line, OPT_CHECK_WORK, 1, UINT64_MAX, CHECK_WORK, &work->check_work, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
     return code;
 }
@@ -229,7 +233,8 @@ static fcp_code collect(const fcp_plan *plan, job *work, unsigned set, fcp_error
 static fcp_code check(const fcp_plan *plan, job *work, fcp_error *err) {
     if (!work->check) return FCP_OK;
     fcp_check_options options = {.passes = passes_of(work), .first = work->first, .count = work->count,
-                                 .work = work->check_all ? 0 : CHECK_WORK, .threads = (unsigned)work->threads};
+                                 .work = work->check_all ? 0 : (double)work->check_work,
+                                 .threads = (unsigned)work->threads};
     double start = cmd_now();
     fcp_code code = fcp_check_units(plan, &options, &work->sample, &work->sample_count, err);
     if (code == FCP_OK && work->sample && fcp_session_processes(work->session) > 1) {

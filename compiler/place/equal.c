@@ -44,7 +44,7 @@ static fcp_code find_targets(equal *e, fcp_side side) {
     uint64_t total = 0, *keys = ARENA_NEW(&e->x->scratch, uint64_t, 2 * (size_t)ranks);
     if (!keys) return FCP_E_NO_MEMORY;
     memset(e->held, 0, ranks * sizeof *e->held);
-    for (uint32_t b = 0; b < p->block_count; b++)
+    for (uint32_t b = 0; b < p->range_blocks; b++) /* those of other heads are the same tokens */
         if (problem_holds(p, b, side)) e->held[e->home[b]] += p->blocks[b].tokens;
     for (uint32_t r = 0; r < ranks; r++) total += e->held[r];
     for (uint32_t r = 0; r < ranks; r++) { /* at most 2^31 tokens are on a rank */

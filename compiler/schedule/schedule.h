@@ -63,11 +63,6 @@ typedef struct schedule {
     pass_schedule pass[FCP_PASSES];
 } schedule;
 
-/* Does a hop wait for others? It passes on what an earlier one brings; or it is of the second half. */
-static inline bool schedule_waits(const schedule *s, const traffic *t, uint32_t f) {
-    return t->hops[f].parent != FCP_NONE || (s->second && s->second[f]);
-}
-
 /* Makes x->schedule: all but the passes' rounds; of those, how many stages they have. The visits, which the plan keeps,
  * are in x->memory. FCP_E_PLAN_SIZE: too many stages. Cost: O(units log Delta + tiles). */
 fcp_code schedule_build(planning *x);

@@ -360,8 +360,11 @@ static inline void check_equal(unsigned seed, const random_program *p, const fcp
         const uint64_t total = side == FCP_KEYS ? p->key_tokens : p->tokens;
         for (uint32_t r = 0; r < ranks; r++) {
             uint64_t held = 0;
-            for (uint64_t b = 0; b < plan->blocks_count; b++)
-                if (plan->blocks[b].home == r && plan->blocks[b].holds >> side & 1) held += plan->blocks[b].tokens;
+            for (uint64_t b = 0; b < plan->blocks_count; b++) {
+                const fcp_heads *h = &plan->heads[plan->blocks[b].heads]; /* each token once: that of the first heads */
+                if (plan->blocks[b].home == r && plan->blocks[b].holds >> side & 1 && !h->kv_first && !h->sub_first)
+                    held += plan->blocks[b].tokens;
+            }
             JUDGE(held == total / ranks || held == (total + ranks - 1) / ranks,
                   "seed %u: rank %u holds %llu of %llu tokens, which are to be equal\n%s", seed, r,
                   (unsigned long long)held, (unsigned long long)total, p->text);
@@ -399,22 +402,30 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     } else {
         JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, picture, p->text);
         /* a mask that names h may not depend on it: then the plan counts a pair once, and every head has the same */
-        uint64_t alike = p->uses_h && !(plan->problem->mask_uses & MC_USES_H) ? p->heads : 1;
-        JUDGE(plan->summary->pairs * alike == pairs, "seed %u: %llu pairs, brute force %llu\n%s", seed,
+        const bool by_head = plan->problem->mask_uses & MC_USES_H;
+        const uint32_t ranges = p->heads / plan->problem->range_kv / plan->problem->range_sub;
+        uint64_t alike = p->uses_h && !by_head ? p->heads : 1;
+        JUDGE(plan->summary->pairs * alike == pairs * (by_head ? 1 : ranges), "seed %u: %llu pairs, brute force %llu\n%s", seed,
                      (unsigned long long)plan->summary->pairs, (unsigned long long)pairs, p->text);
         check_equal(seed, p, plan);
         /* each tile's pairs, too */
         for (uint64_t i = 0; i < plan->tiles_count; i++) {
             const fcp_tile *tile = &plan->tiles[i];
+            const fcp_heads *range = &plan->heads[plan->blocks[tile->q_block].heads];
             uint64_t sum = 0;
             for (uint32_t j = 0; j < tile->parts; j++) {
                 const fcp_piece *a = &plan->pieces[plan->parts[tile->first_part + j].q_piece];
                 const fcp_piece *b = &plan->pieces[plan->parts[tile->first_part + j].k_piece];
                 uint64_t n = p->lengths[a->sequence], rows = queries_of(p, a->sequence);
-                for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++)
+                for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++) {
+                    uint32_t shared = p->heads / p->kv_heads, kv = h / shared, sub = h % shared;
+                    if (by_head && (kv < range->kv_first || kv >= range->kv_first + range->kv_count ||
+                                    sub < range->sub_first || sub >= range->sub_first + range->sub_count))
+                        continue;
                     for (uint64_t q = a->start; q < a->start + a->length; q++)
                         for (uint64_t k = b->start; k < b->start + b->length; k++)
                             sum += allow[a->sequence][(h * rows + q) * n + k];
+                }
             }
             JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
         }

@@ -71,6 +71,7 @@ typedef struct random_program {
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
     bool equal;                  /* all ranks hold as many tokens, or one more */
+    bool ring;                   /* of ulysses and upipe */
     bool rail, backward, uses_h, uses_field;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
@@ -410,15 +411,28 @@ static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens
     return ranks;
 }
 
+/* Ranks that share heads, and how many heads are computed at a time: divisors of what there is. */
+static void draw_sharing(random_program *p, dice *d) {
+    uint32_t ranks = p->nodes * p->gpus, inside, each;
+    do inside = 1 + roll(d, p->heads);
+    while (p->heads % inside || ranks % inside);
+    p->ring = inside != ranks || roll(d, 4) == 0;
+    if (p->ring) put(p, ", inside = %u", inside);
+    if (p->strategy != FCP_STRATEGY_UPIPE || roll(d, 4) == 0) return;
+    do each = 1 + roll(d, p->heads / inside);
+    while (p->heads / inside % each);
+    put(p, ", heads = %u", each * inside);
+}
+
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
-    static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
-    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag",
-                                                                                         "cad", "groups"};
+    static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {
+        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "groups"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, sizeof *p);
-    p->heads = head_counts[roll(d, 4)];
+    p->heads = head_counts[roll(d, 6)];
     p->kv_heads = 1 + roll(d, p->heads);
     while (p->heads % p->kv_heads) p->kv_heads--;
     p->head_dim = dims[roll(d, 3)];
@@ -429,7 +443,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->block = 128 * (1 + roll(d, 3));
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
-    p->strategy = (int)roll(d, 5);
+    p->strategy = (int)roll(d, 7);
     p->layout = (int)roll(d, 3);
     p->group = 0;
     if (p->layout && roll(d, 3) == 0)
@@ -477,8 +491,9 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
     char layout[40];
     snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
-    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u", p->block, strategies[p->strategy], p->coalesce,
-        p->buffers);
+    put(p, "  block = %u\n  strategy = %s(buffers = %u", p->block, strategies[p->strategy], p->buffers);
+    bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
+    if (!shares) put(p, ", coalesce = %u", p->coalesce);
     bool held = p->strategy == FCP_STRATEGY_GROUPS && p->layout; /* homes are where the caller holds the tokens */
     if (p->strategy == FCP_STRATEGY_CAD) {
         uint32_t base = roll(d, 4);
@@ -493,8 +508,11 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         while (ranks_for_groups(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
         put(p, ", tokens = %u, shape = %s", tokens, roll(d, 3) ? "zigzag" : "ring");
     }
-    put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layout);
-    p->equal = !p->servers && (!held || (p->layout != FCP_LAYOUT_ZIGZAG && !p->group)) && !roll(d, 3);
+    if (shares) draw_sharing(p, d);
+    put(p, ")%s%s\n  layout = %s\n", p->ring ? " + ring" : "", roll(d, 3) ? "" : "\n  relay = off", layout);
+    held |= shares;
+    bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group && !(shares && p->ring && p->layout == FCP_LAYOUT_PLANNED);
+    p->equal = !p->servers && (!held || even) && !roll(d, 3);
     put(p, "%s  passes = forward%s\n}\n", p->equal ? "  tokens = equal\n" : "", p->backward ? ", backward" : "");
 }
 #endif
