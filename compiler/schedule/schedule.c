@@ -713,14 +713,20 @@ static void count_stages(builder *b) {
     }
 }
 
+/* The rounds of a stage if all independent ones are to take `divisions` stages, with stage 0, which has none. */
+static uint32_t divided(const schedule *s, uint32_t divisions) {
+    const uint32_t net = s->independent[FCP_NET], local = s->independent[FCP_LOCAL], rounds = net > local ? net : local;
+    return rounds ? (rounds + divisions - 2) / (divisions - 1) : 1;
+}
+
 fcp_code schedule_build(planning *x) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
     arena *work = &x->work;
     schedule *out = ARENA_ZNEW(work, schedule, 1);
     if (!out) return FCP_E_NO_MEMORY;
-    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
-                 .work = work, .scratch = &x->scratch, .out = out};
+    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .work = work, .scratch = &x->scratch,
+                 .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->levelled = x->placement->exec;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
@@ -740,6 +746,8 @@ fcp_code schedule_build(planning *x) {
 
     fcp_code code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
+    if (!code && !x->coalesce) x->coalesce = divided(out, p->program->divisions);
+    b.coalesce = x->coalesce;
     if (!code && out->levelled && !b.where->phase) code = levels_open(&b);
     if (!code) code = arrivals(&b);
     if (!code && out->levelled && t->keys < t->count) b.stages += p->program->buffers;

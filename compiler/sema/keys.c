@@ -471,12 +471,26 @@ static void check_param(sema *s, uint32_t which, const arg *a, const arg **given
     check_value(s, a->value, &strategy_params[i], strategy_param_of(s->out, i));
 }
 
+/* dcp: how many stages there are is said by `divisions`, or by `coalesce`, but not by both. */
+static void check_divisions(sema *s, const arg *const *given) {
+    struct fcpc_program *p = s->out;
+    const arg *memory = given[strategy_find_param(FCP_STRATEGY_DCP, "epsilon_memory")];
+    const arg *divisions = given[strategy_find_param(FCP_STRATEGY_DCP, "divisions")];
+    const arg *coalesce = given[strategy_find_param(FCP_STRATEGY_DCP, "coalesce")];
+    if (memory) p->epsilon_span = memory->value->at;
+    if (coalesce && divisions) {
+        diag_error(s->d, FCP_E_VALUE, divisions->name_at, "coalesce and divisions both say how many stages there are");
+        diag_also(s->d, coalesce->name_at, "coalesce is given here");
+    }
+}
+
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
-    static const char *const later[] = {"groups", "dcp"};
+    p->epsilon_span = SPAN_NONE;
+    static const char *const later[] = {"groups"};
     const expr *head = e ? e->value : NULL;
     while (head && head->kind == EXPR_BINARY) head = head->a;
     for (size_t i = 0; head && i < sizeof later / sizeof *later; i++) {
@@ -498,6 +512,7 @@ static void check_strategy(sema *s, const sema_keys *k) {
     const arg *given[STRATEGY_PARAMS] = {0};
     for (const arg *a = which >= 0 && call->kind == EXPR_CALL ? call->args : NULL; a; a = a->next)
         check_param(s, p->strategy, a, given);
+    if (p->strategy == FCP_STRATEGY_DCP) check_divisions(s, given);
     if (which >= 0 && strategy_shares_heads(p->strategy)) {
         const uint32_t heads = strategy_find_param(p->strategy, "heads");
         const arg *inside = given[strategy_find_param(p->strategy, "inside")];

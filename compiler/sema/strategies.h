@@ -25,7 +25,8 @@
     X(ZIGZAG, false,    false,    problem_cut_zigzag, place_by_zigzag, NULL)                                           \
     X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
     X(ULYSSES,false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
-    X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)
+    X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
+    X(DCP,    true,     false,    problem_cut_blocks, place_by_dcp,    exec_by_dcp)
 
 /* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
 enum { STRATEGY_AUTO = FCP_STRATEGY_COUNT, STRATEGY_ANY };
@@ -46,7 +47,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 15 };
+enum { STRATEGY_PARAMS = 19 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* Names of all strategies, and then "auto". */

@@ -406,7 +406,7 @@ static void draw_sharing(random_program *p, dice *d) {
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {
-        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe"};
+        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, offsetof(random_program, fields));
@@ -421,7 +421,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->block = 128 * (1 + roll(d, 3));
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
-    p->strategy = (int)roll(d, 6);
+    p->strategy = (int)roll(d, FCP_STRATEGY_COUNT);
     p->layout = (int)roll(d, 3);
     p->group = 0;
     if (p->layout && roll(d, 3) == 0)
@@ -470,13 +470,18 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     char layout[40];
     snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
     put(p, "  block = %u\n  strategy = %s(buffers = %u", p->block, strategies[p->strategy], p->buffers);
-    if (p->strategy < FCP_STRATEGY_ULYSSES) put(p, ", coalesce = %u", p->coalesce);
+    const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
+    const bool divides = p->strategy == FCP_STRATEGY_DCP && roll(d, 2);
+    if (divides) put(p, ", divisions = %u", 2 + roll(d, 5));
+    else if (!shares) put(p, ", coalesce = %u", p->coalesce);
+    if (p->strategy == FCP_STRATEGY_DCP)
+        put(p, ", epsilon_compute = %u.%02u", roll(d, 4) ? 0 : roll(d, 3), 1 + roll(d, 60));
     if (p->strategy == FCP_STRATEGY_CAD) {
         put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
         if (p->servers) put(p, ", servers = %u", p->servers);
     }
-    if (p->strategy >= FCP_STRATEGY_ULYSSES) draw_sharing(p, d);
+    if (shares) draw_sharing(p, d);
     put(p, ")%s%s\n  layout = %s\n", p->ring ? " + ring" : "", roll(d, 3) ? "" : "\n  relay = off", layout);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }
