@@ -164,7 +164,7 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion -lcrypto $(RT_LIBS)
 fiber_defines = -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
-  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
+  -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_RANGES=1 -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c
 	@mkdir -p $(@D)
 	@echo '  cc    $< ($*)'

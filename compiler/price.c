@@ -49,7 +49,7 @@ static void add_reshuffle(const planning *x, const fcp_problem *facts, load *loa
 
 static double mean_compute(const planning *x, const fcp_problem *facts) {
     const struct fcpc_program *g = x->program;
-    const double heads = facts->mask_uses & MC_USES_H ? 1 : g->heads; /* pairs are then summed over heads */
+    const double heads = facts->mask_uses & MC_USES_H ? 1 : facts->range_kv * facts->range_sub; /* that pairs count for */
     return 4.0 * (double)x->problem->pairs * heads * g->head_dim / x->problem->ranks / (double)g->cluster.flops;
 }
 
@@ -80,7 +80,7 @@ static void warn_of(planning *x, const fcp_problem *facts, const load *loads, co
 
 fcp_code price_warn(planning *x) {
     const struct fcpc_program *g = x->program;
-    const bool queries = strategy_of(x)->in_place && x->placement->exec, tokens = g->layout != FCP_LAYOUT_PLANNED;
+    const bool queries = x->division && x->placement->exec, tokens = g->layout != FCP_LAYOUT_PLANNED;
     if (!g->passes[FCP_FORWARD] || (!queries && !tokens)) return FCP_OK;
     fcp_problem facts;
     problem_facts(x, &facts);

@@ -29,7 +29,7 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group);
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
@@ -76,7 +76,7 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     int whole = run->cls == FK_FULL && keys == FK_Q_STEP;
     fk_i64 key = run->position + at + t;
     fk_u64 counting = 0;
-    if (!whole) counting = fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head);
+    if (!whole) counting = fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, fk_dq_tile(0), fk_warp() * 16, fk_dq_stream(buffer, 0));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
@@ -124,7 +124,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     for (fk_u32 j = 0; j < FK_CHUNKS; j++) sums[j][0] = sums[j][1] = sums[j][2] = sums[j][3] = 0;
     while (more) {
         fk_step now = step;
-        more = fk_advance(&step, FK_Q_STEP, runs[step.run].count, item->runs);
+        more = fk_advance(&step, FK_Q_STEP, runs[step.run].count, item->runs); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dq_copy(p, runs + step.run, step.at, kv_head, 1 - buffer);

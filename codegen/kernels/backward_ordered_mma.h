@@ -90,7 +90,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group);
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);

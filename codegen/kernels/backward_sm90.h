@@ -318,15 +318,15 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_u64 counting = 0;
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!whole)
-            counting = fk_counting(env, 1, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head);
+            counting = fk_counting(env, 1, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head); // cost: PARTIAL
         fk_products_wait_1();
         fk_products_settle(s[0], FK_B_PART / 2);
-        fk_b_weights(p, env, s, p_packed, fk_b_numbers(stage, 0) + numbers, whole, counting, row + part * FK_B_PART, key,
-                     head);
+        fk_b_weights(p, env, s, p_packed, fk_b_numbers(stage, 0) + numbers, whole, counting, row + part * FK_B_PART, // cost: elements
+                     key, head);
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_products_wait_1();
         fk_products_settle(g[0], FK_B_PART / 2);
-        fk_b_gradients(s, (const float (*)[4])g, ds_packed, fk_b_numbers(stage, 1) + numbers,
+        fk_b_gradients(s, (const float (*)[4])g, ds_packed, fk_b_numbers(stage, 1) + numbers, // cost: elements
                        ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), part * FK_B_COLUMNS % 8, own, keys);
         fk_b_sums(x->k[0], (const fk_u32 (*)[2])ds_packed, q, part);
         if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), q, part + 1);
@@ -377,7 +377,7 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
         behind = 1;
         last = step;
         last_head = head;
-        if (!fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, first_head, p->group)) break;
+        if (!fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, first_head, p->group)) break; // cost: step
     }
     fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
     fk_products_wait_0();

@@ -164,7 +164,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     fk_i64 row = run->position + at + t;
     fk_u64 counting = 0;
     key += band * 16 + fk_lane() / 4;
-    if (!whole) counting = fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head);
+    if (!whole) counting = fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head); // cost: PARTIAL
     fk_rows_by_rows(s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, q_tile);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {

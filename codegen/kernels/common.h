@@ -110,6 +110,16 @@ FK_DEVICE void fk_packed_by_columns(float (*c)[4], fk_u32 columns, const fk_u32 
 
 /* --- masks -------------------------------------------------------------------------------------------------------- */
 
+#if FK_RANGES
+/* Masks and scores mean the model's heads; kernels count those of a range. */
+FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
+    return env->model_head + head / env->group * env->shared + head % env->group;
+}
+#define fk_allow(env, q, k, h) fk_allow(env, q, k, fk_model_head(env, h))
+#define fk_score(env, s, q, k, h) fk_score(env, s, q, k, fk_model_head(env, h))
+#define fk_slope(env, s, q, k, h) fk_slope(env, s, q, k, fk_model_head(env, h))
+#endif
+
 /* Says which pairs of a warp's product count: bit (half * columns + j) * 2 + e is for the number of that half, column
  * group and column. `row` and `column` are the positions of this lane's first row and first column. Columns from
  * `limit` of the warp's on do not exist and so do not count; if `partial`, neither do pairs that the mask forbids.
@@ -141,6 +151,11 @@ FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {
     env.sequence = ((const fk_sequence *)p->sequences)[sequence];
     env.arrays = (const fk_u64 *)p->arrays;
     env.bands = (const fk_bands *)p->bands;
+#if FK_RANGES
+    env.model_head = p->model_head;
+    env.group = p->group;
+    env.shared = p->shared;
+#endif
     return env;
 }
 

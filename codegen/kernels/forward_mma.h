@@ -84,7 +84,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         int whole = fk_forward_whole(run, keys);
         fk_u64 counting[FK_F_BANDS] = {0};
         if (!whole && !idle) /* here, while K is on its way and before the scores take registers */
-            fk_forward_count(&env, item, run, at, keys, head, counting);
+            fk_forward_count(&env, item, run, at, keys, head, counting); // cost: PARTIAL
         fk_copy_wait();
         fk_sync(); /* K is there, and everybody has read the V before it */
         fk_forward_copy(p, run->v, run, at, kv_head, v_tile);
@@ -92,7 +92,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
             fk_forward_products(q_tile, k_tile, s);
             fk_forward_scores(p, &env, item, run, at, whole, counting, head, s);
         }
-        more = fk_advance(&step, FK_F_STEP, run->count, item->runs);
+        more = fk_advance(&step, FK_F_STEP, run->count, item->runs); // cost: step
         fk_copy_wait();
         fk_sync(); /* V is there, and everybody has read K */
         if (more) fk_forward_copy(p, runs[step.run].k, runs + step.run, step.at, kv_head, k_tile);

@@ -161,7 +161,7 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
             FK_UNROLL
             for (fk_u32 i = 0; i < 4; i++)
-                s[b][j][i] = fk_counts(counting[b], FK_F_COLUMNS, i / 2, j, i % 2) ? s[b][j][i] : none;
+                s[b][j][i] = fk_counts(counting[b], FK_F_COLUMNS, i / 2, j, i % 2) ? s[b][j][i] : none; // cost: PARTIAL
 }
 
 /* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. */

@@ -164,7 +164,7 @@ FK_DEVICE void fk_forward_see(const fk_forward_side *c, fk_forward_keys *k) {
 }
 /* Looks which pairs count, if some may not. */
 FK_DEVICE void fk_forward_count_keys(const fk_forward_side *c, fk_forward_keys *k) {
-    if (!k->whole) fk_forward_count(&c->env, c->item, k->run, k->at, k->keys, c->head, k->counting);
+    if (!k->whole) fk_forward_count(&c->env, c->item, k->run, k->at, k->keys, c->head, k->counting); // cost: PARTIAL
 }
 
 /* The products with K have ended: frees K, and after the last step Q, and turns the products into P. O is not updated
@@ -222,18 +222,18 @@ FK_DEVICE void fk_forward_steps(fk_forward_side *c, fk_forward_rows *x) {
         }
         fk_forward_pass_turn(c->consumer);
         fk_forward_count_keys(c, &keys);
-        more = fk_advance(&c->step, FK_F_STEP, keys.run->count, c->item->runs);
+        more = fk_advance(&c->step, FK_F_STEP, keys.run->count, c->item->runs); // cost: step
         if (FK_OVERLAP) fk_products_wait_1();
         else fk_products_wait_0();
         fk_products_settle(scores, FK_F_STEP / 2);
-        fk_forward_judge(c, &keys, more, s, x, factor);
+        fk_forward_judge(c, &keys, more, s, x, factor); // cost: elements
         if (more) fk_forward_await(FK_K_THERE, c->n + 1);
         if (FK_OVERLAP) {
             fk_products_wait_0();
             fk_products_settle(o, FK_HEAD_DIM / 2);
             fk_forward_leave(FK_V_FREE + (c->n - 1) % 2);
         }
-        fk_forward_weigh(s, x, factor, weights);
+        fk_forward_weigh(s, x, factor, weights); // cost: elements
         c->n++;
     }
     fk_forward_finish(c, o, weights[0]);

@@ -1,5 +1,6 @@
-/* emit.c: `fcpc emit PLAN [--arch A [--source]] [--backward KERNELS] [-o F]`: prints the CUDA source of a plan's
- * kernels, or compiles it to a cubin. A cubin needs NVRTC, and neither needs a GPU.
+/* emit.c: `fcpc emit PLAN [--arch A [--source | --cost]] [--backward KERNELS] [-o F]`: prints the CUDA source of a plan's
+ * kernels, or compiles it to a cubin, or says what a step of each kernel costs. A cubin needs NVRTC, costs need nvdisasm
+ * too, and none needs a GPU.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,14 +10,17 @@
 #include "runtime/kernels/jit.h"
 #include "runtime/kernels/source.h"
 #include "compiler/cli/cmd.h"
+#include "compiler/cli/emit_cost.h"
 
 typedef struct emission {
     unsigned passes, skeletons, backward;
     char *source;
     const char *arch; /* the one of --arch; NULL: none was given */
     bool compiled;    /* a cubin is asked for, not the source */
+    bool costs;       /* what its steps cost, not the cubin itself */
     fcp_jit *jit;
     fcp_cubin cubin;
+    cost_report report;
     bool cached;
     double seconds;
     emit_kernel kernels[EMIT_KERNELS]; /* what the skeletons say of their kernels */
@@ -74,7 +78,10 @@ static fcp_code compile(emission *e, fcp_error *err) {
     double start = cmd_now();
     fcp_code code = fcp_jit_open(NULL, &e->jit, err);
     cmd_doing("compiling kernels");
-    if (code == FCP_OK) code = fcp_jit_compile(e->jit, "fcpc.cu", e->source, e->arch, NULL, &e->cubin, &e->cached, err);
+    /* lines of the source change no instruction */
+    static const char *const lines[] = {"--generate-line-info", NULL};
+    if (code == FCP_OK)
+        code = fcp_jit_compile(e->jit, "fcpc.cu", e->source, e->arch, e->costs ? lines : NULL, &e->cubin, &e->cached, err);
     cmd_done();
     e->seconds = cmd_now() - start;
     return code;
@@ -120,6 +127,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
         const fcp_kernel_cost *c = cost_of(e, k->name);
         json_object(&j, NULL);
         json_string(&j, "name", k->name);
+        if (e->costs) cost_json(&j, &e->report, k->name);
         json_u64(&j, "threads", k->threads);
         json_u64(&j, "shared_bytes", k->shared + (c ? c->shared : 0));
         json_u64(&j, "registers_budget", k->registers);
@@ -154,23 +162,31 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     fcp_code code = wanted_backward(line, &e->backward, err);
     if (code == FCP_OK && e->arch) code = fcp_arch_check(e->arch, err);
     e->compiled = e->arch && !line->value[OPT_SOURCE];
-    if (code == FCP_OK && e->compiled && !path && !line->json && isatty(STDOUT_FILENO))
+    e->costs = line->value[OPT_COST] != NULL;
+    if (code == FCP_OK && e->costs && !e->compiled)
+        code = fcp_fail(err, FCP_E_USAGE, "--cost reads machine code: it needs --arch, and no --source");
+    if (code == FCP_OK && e->compiled && !e->costs && !path && !line->json && isatty(STDOUT_FILENO))
         code = fcp_fail(err, FCP_E_USAGE, "a cubin is no text: name a file for it with -o");
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
     if (code == FCP_OK) code = make_source(input->plan, line->value[OPT_MMA_SYNC] != NULL, e, err);
     if (code == FCP_OK && e->compiled) code = compile(e, err);
     if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
+    char *table = NULL;
+    size_t table_size = 0;
+    if (code == FCP_OK && e->costs) code = cost_of_cubin(e->arch, e->source, &e->cubin, &e->report, err);
+    if (code == FCP_OK && e->costs) code = cost_table(e->arch, &e->report, &e->cubin, &table, &table_size, err);
     if (code != FCP_OK) return code;
     e->kernel_count =
         emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
-    const void *bytes = e->compiled ? e->cubin.bytes : e->source;
-    size_t size = e->compiled ? e->cubin.size : strlen(e->source);
+    const void *bytes = e->costs ? table : e->compiled ? e->cubin.bytes : e->source;
+    size_t size = e->costs ? table_size : e->compiled ? e->cubin.size : strlen(e->source);
     if (e->compiled && *fcp_jit_warning(e->jit) && !line->quiet)
         fprintf(stderr, "fcpc: warning: %s\n", fcp_jit_warning(e->jit));
     if (path) code = cmd_file_write(path, bytes, size, err);
     else if (!line->json) fwrite(bytes, 1, size, stdout);
-    if (code == FCP_OK && e->compiled && !line->quiet) print_text(e);
+    free(table);
+    if (code == FCP_OK && e->compiled && !e->costs && !line->quiet) print_text(e);
     if (code == FCP_OK) code = line->json ? print_json(input, e, !e->compiled && !path, err) : cmd_flush(err);
     return code;
 }
@@ -178,6 +194,7 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
 fcp_code cmd_emit_kernels(const cmd_line *line, cmd_input *input, fcp_error *err) {
     emission e = {0};
     fcp_code code = emit_all(line, input, &e, err);
+    cost_free(&e.report);
     fcp_cubin_free(&e.cubin);
     fcp_jit_close(e.jit);
     free(e.source);

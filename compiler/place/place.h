@@ -38,6 +38,10 @@ typedef struct placement {
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
     route_choice *route;    /* NULL: as schedule/traffic.c has it */
+    /* Per entry of the problem's heads: the phase in which what is of them travels and is computed, from 0 without gaps.
+     * Blocks of a later phase leave home later. NULL: there are no phases. */
+    const uint32_t *phase;
+    bool gather;            /* with phases: the tiles of a row wait for each other */
     bool relay;             /* who has received a block may send it on to other nodes (schedule/routes.c) */
 } placement;
 
@@ -83,6 +87,8 @@ STRATEGIES(X)
 #undef X
 fcp_code cad_cut(planning *x);
 fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
+fcp_code heads_cut(planning *x);
+fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */

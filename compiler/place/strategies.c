@@ -6,6 +6,7 @@
 #include "compiler/place/strategies.h"
 
 #include "compiler/place/cad/cad.h"
+#include "compiler/place/heads/heads.h"
 #include "compiler/problem/problem.h"
 
 static const strategy strategies[FCP_STRATEGY_COUNT] = {
@@ -41,6 +42,14 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
     return t < p->tile_count;
 }
 
+/* Who shares heads has phases, and ways of its own around a ring. */
+static void share_heads(const planning *x, placement *made) {
+    made->phase = x->sharing->phase;
+    made->gather = !x->program->ring;
+    made->route = x->program->ring ? heads_route : NULL;
+    made->relay = false;
+}
+
 fcp_code strategy_place(planning *x) {
     uint32_t *home = ARENA_NEW(&x->work, uint32_t, x->problem->block_count);
     placement *made = ARENA_NEW(&x->work, placement, 1);
@@ -56,6 +65,7 @@ fcp_code strategy_place(planning *x) {
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
                           .relay = by->in_place && x->program->relay};
+    if (exec && x->sharing) share_heads(x, made);
     x->placement = made;
     return FCP_OK;
 }

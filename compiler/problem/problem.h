@@ -118,9 +118,26 @@ fcp_code problem_tiles(planning *x);
 
 /* facts.c. The problem record of the plan, once the blocks are measured. */
 void problem_facts(const planning *x, fcp_problem *out);
-/* ranges.c. The ranges of heads; and where there are several, blocks and tiles of all made from those of one. Called by
- * problem_tiles. FCP_E_PLAN_SIZE. Cost: linear in what it makes. */
-fcp_code problem_ranges(planning *x);
+/* ranges.c. Makes the table of ranges of heads. Called by problem_tiles. */
+fcp_code problem_make_heads(planning *x);
+/* Where there are several ranges: makes blocks and tiles of all from those of one. of: per range of query heads, in order
+ * of KV heads, the problem with its tiles; all have the same blocks and pieces. NULL: x->problem stands for each.
+ * FCP_E_PLAN_SIZE. Cost: linear in what it makes. */
+fcp_code problem_ranges(planning *x, const problem *of);
+/* How many ranges of query heads there are. */
+static inline uint32_t problem_range_count(const problem *p) {
+    return p->program->heads / p->range_kv / p->range_sub;
+}
+/* The entry of `heads` for range i of query heads. */
+static inline uint32_t problem_range_heads(const problem *p, uint32_t i) {
+    const uint32_t subs = p->program->heads / p->program->kv_heads / p->range_sub;
+    return subs == 1 ? i : i / subs * (subs + 1) + 1 + i % subs;
+}
+/* head_mask.c. The mask for a range of query heads: its h counts them from 0. *out_added: by how much the numbers of the
+ * mask's nodes grow. False: no memory. */
+bool problem_head_mask(const problem *p, const fcp_heads *range, arena *memory, mc_code *out, uint32_t *out_added);
+/* Head h of a range, in the model. */
+int64_t problem_head(const problem *p, const fcp_heads *range, int64_t h);
 
 /* check.c: what else can be wrong with a batch. */
 fcp_code problem_check_slices(planning *x); /* slices that end after the longest sequence: FCP_E_SLICES */

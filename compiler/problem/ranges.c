@@ -1,8 +1,7 @@
 /* ranges.c: makes the blocks and tiles of all ranges of heads out of those of one.
  *
  * Requires: a problem with blocks, pieces and tiles that are of no heads yet; range_kv and range_sub, which divide the
- *     model's heads. If several ranges share KV heads, the problem is split. If there are several, the mask does not
- *     use h, since shapes count pairs over all heads.
+ *     model's heads. If several ranges share KV heads, the problem is split. If the mask uses h, tiles for each range.
  * Gives: the table of ranges; for each of them blocks, pieces, tiles and parts like those there were. Blocks are in
  *     order of KV heads, then of query heads, then as they were. A block of keys is there once for its KV heads: it
  *     comes with the first range of their query heads.
@@ -20,8 +19,14 @@ typedef struct counts {
     uint32_t kv, sub;
 } counts;
 
-static fcp_code make_heads(planning *x, counts n) {
+static counts counts_of(const problem *p) {
+    const struct fcpc_program *g = p->program;
+    return (counts){g->kv_heads / p->range_kv, g->heads / g->kv_heads / p->range_sub};
+}
+
+fcp_code problem_make_heads(planning *x) {
     problem *p = x->problem;
+    const counts n = counts_of(p);
     uint32_t shared = p->program->heads / p->program->kv_heads;
     p->heads = ARENA_NEW(&x->memory, fcp_heads, n.kv * ((size_t)n.sub + 1));
     if (!p->heads) return FCP_E_NO_MEMORY;
@@ -64,44 +69,68 @@ static void copy_tiles(problem *p, const problem *one, uint32_t b, uint32_t q, c
     }
 }
 
-static fcp_code make_room(planning *x, problem *p, const problem *one, size_t all) {
+static fcp_code make_room(planning *x, problem *p, const problem *one, size_t all, const uint64_t sums[2]) {
     arena *keep = &x->memory, *work = &x->work;
+    const size_t tiles = sums[0], parts = sums[1];
     if (all * one->block_count > PROBLEM_BLOCKS_MAX || all * one->piece_count > UINT32_MAX / 4 ||
-        all * one->part_count > UINT32_MAX / 4)
+        parts > UINT32_MAX / 4)
         return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
                              "%zu ranges of heads make more blocks or pieces than a plan holds", all);
     p->blocks = ARENA_NEW(keep, fcp_block, all * one->block_count);
     p->pieces = ARENA_NEW(keep, fcp_piece, all * one->piece_count);
-    p->parts = ARENA_NEW(keep, fcp_part, all * one->part_count + 1);
+    p->parts = ARENA_NEW(keep, fcp_part, parts + 1);
     p->twin = ARENA_NEW(work, uint32_t, all * one->block_count);
     p->work = ARENA_ZNEW(work, uint64_t, all * one->block_count);
     p->tile_start = ARENA_NEW(work, uint32_t, all * one->block_count + 1);
-    p->tile_q = ARENA_NEW(work, uint32_t, all * one->tile_count + 1);
-    p->tile_k = ARENA_NEW(work, uint32_t, all * one->tile_count + 1);
-    p->tile_part = ARENA_NEW(work, uint32_t, all * one->tile_count + 1);
-    p->tile_pairs = ARENA_NEW(work, uint64_t, all * one->tile_count + 1);
+    p->tile_q = ARENA_NEW(work, uint32_t, tiles + 1);
+    p->tile_k = ARENA_NEW(work, uint32_t, tiles + 1);
+    p->tile_part = ARENA_NEW(work, uint32_t, tiles + 1);
+    p->tile_pairs = ARENA_NEW(work, uint64_t, tiles + 1);
     p->block_count = p->piece_count = p->tile_count = p->part_count = 0;
     return p->blocks && p->pieces && p->parts && p->twin && p->work && p->tile_start && p->tile_q && p->tile_k &&
                    p->tile_part && p->tile_pairs ? FCP_OK : FCP_E_NO_MEMORY;
 }
 
-fcp_code problem_ranges(planning *x) {
+/* What the whole problem has, of what each range has. */
+static fcp_code add_counts(planning *x, const problem *one, const problem *of, uint32_t all) {
     problem *p = x->problem;
-    const struct fcpc_program *g = p->program;
-    const counts n = {g->kv_heads / p->range_kv, g->heads / g->kv_heads / p->range_sub};
+    p->pairs = p->heaviest = 0;
+    for (uint32_t r = 0; r < all; r++) {
+        const problem *range = of ? &of[r] : one;
+        p->pairs += range->pairs;
+        if (range->heaviest > p->heaviest) p->heaviest = range->heaviest;
+    }
+    if (of) return FCP_OK; /* positions are summed over heads */
+    if (p->positions > INT64_MAX / all)
+        return planning_fail(x, FCP_E_LENGTHS, x->program->lengths_span,
+                             "the sequences have more than 2^63 query-key positions together in %u ranges of heads",
+                             all);
+    p->positions *= all;
+    return FCP_OK;
+}
+
+fcp_code problem_ranges(planning *x, const problem *of) {
+    problem *p = x->problem;
+    const counts n = counts_of(p);
     const uint32_t all = n.kv * n.sub;
-    fcp_code code = make_heads(x, n);
     p->range_blocks = p->block_count;
-    if (code || all == 1) return code;
+    if (all == 1) return FCP_OK;
     const problem one = *p;
+    uint64_t sums[2] = {0};
+    for (uint32_t r = 0; r < all; r++) {
+        sums[0] += (of ? &of[r] : &one)->tile_count;
+        sums[1] += (of ? &of[r] : &one)->part_count;
+    }
     uint32_t *block_at = ARENA_NEW(&x->scratch, uint32_t, one.block_count);
     uint32_t *newest = ARENA_NEW(&x->scratch, uint32_t, one.block_count); /* per block: its newest copy */
     if (!block_at || !newest) return FCP_E_NO_MEMORY;
-    if ((code = make_room(x, p, &one, all))) return code;
+    fcp_code code = make_room(x, p, &one, all, sums);
+    if (code) return code;
     memset(newest, 0xff, one.block_count * sizeof *newest);
     for (uint32_t j = 0; j < n.kv; j++)
         for (uint32_t i = 0; i < n.sub; i++) {
-            uint32_t first = p->block_count, entry = n.sub == 1 ? j : j * (n.sub + 1);
+            uint32_t first = p->block_count, kv = n.sub == 1 ? j : j * (n.sub + 1);
+            const problem *range = of ? &of[j * n.sub + i] : &one;
             for (uint32_t b = 0; b < one.block_count; b++) {
                 bool queries = one.blocks[b].holds & FCP_HOLDS_Q;
                 if (planning_stopped_at(x, b)) return FCP_E_INTERRUPTED;
@@ -109,21 +138,15 @@ fcp_code problem_ranges(planning *x) {
                 block_at[b] = p->block_count;
                 if (newest[b] != FCP_NONE) p->twin[newest[b]] = p->block_count;
                 p->twin[newest[b] = p->block_count] = FCP_NONE;
-                copy_block(p, &one, b, entry + (queries && n.sub > 1 ? 1 + i : 0));
+                copy_block(p, &one, b, queries ? problem_range_heads(p, j * n.sub + i) : kv);
             }
             for (uint32_t b = 0, q = first; b < one.block_count; b++) {
                 if (block_at[b] < first) continue; /* keys that an earlier range of these KV heads brought */
                 p->tile_start[q] = p->tile_count;
-                copy_tiles(p, &one, b, q++, block_at);
+                copy_tiles(p, range, b, q++, block_at);
             }
         }
     p->tile_start[p->block_count] = p->tile_count;
     p->tile_part[p->tile_count] = p->part_count;
-    p->pairs *= all;
-    if (p->positions > INT64_MAX / all)
-        return planning_fail(x, FCP_E_LENGTHS, x->program->lengths_span,
-                             "the sequences have more than 2^63 query-key positions together in %u ranges of heads",
-                             all);
-    p->positions *= all;
-    return FCP_OK; /* the first range's pieces have the numbers they had */
+    return add_counts(x, &one, of, all); /* the first range's pieces have the numbers they had */
 }

@@ -34,7 +34,21 @@ static fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     return FCP_OK;
 }
 
-static fcp_code classify(planning *x, raw_parts *raw) {
+/* How the mask is asked: for which range of heads, and how its code differs from the program's. */
+typedef struct asked {
+    const fcp_heads *range; /* NULL: all heads */
+    uint32_t added;         /* problem_head_mask */
+} asked;
+
+static fcp_code report_fault(planning *x, fcp_code code, uint32_t sequence, cells_fault fault, const asked *as) {
+    if (as->range) {
+        fault.node -= as->added;
+        fault.h = problem_head(x->problem, as->range, fault.h);
+    }
+    return faults_report(x, code, FAULTS_MASK, sequence, &fault);
+}
+
+static fcp_code classify(planning *x, raw_parts *raw, const asked *as) {
     problem *p = x->problem;
     arena *scratch = &x->scratch;
     uint64_t *cuts[FCP_SIDES] = {0};
@@ -66,7 +80,7 @@ static fcp_code classify(planning *x, raw_parts *raw) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         code = cells_grid(x->cells, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS],
                                    &entries, &count, &fault);
-        if (fault.kind != MC_OK) return faults_report(x, code, FAULTS_MASK, s, &fault);
+        if (fault.kind != MC_OK) return report_fault(x, code, s, fault, as);
         if (code == FCP_E_PLAN_SIZE)
             return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
         if (code) return code;
@@ -122,8 +136,12 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
             sort_u64(keys, room, m);
             for (size_t i = 0; i < m; i++) mine[i] = (uint32_t)keys[i];
         }
-        for (size_t i = 0; i < m; i++) keys[i] = (uint64_t)p->pieces[raw->part[mine[i]].k_piece].block << 32 | i;
-        if (p->blocks[b].pieces > 1) sort_u64(keys, room, m);
+        bool sorted = true; /* unless a KV block has several pieces of a sequence, with others between them */
+        for (size_t i = 0; i < m; i++) {
+            keys[i] = (uint64_t)p->pieces[raw->part[mine[i]].k_piece].block << 32 | i;
+            sorted &= !i || keys[i - 1] < keys[i];
+        }
+        if (!sorted) sort_u64(keys, room, m);
         p->tile_start[b] = tiles;
         uint32_t last = FCP_NONE;
         for (size_t i = 0; i < m; i++) {
@@ -203,16 +221,81 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-fcp_code problem_tiles(planning *x) {
-    problem *p = x->problem;
-    raw_parts raw = {0};
-    measure_blocks(x);
-    x->cells = cells_new(p->program->mask, p->program->heads);
+static fcp_code open_cells(planning *x, mc_code mask, uint32_t heads) {
+    cells_free(x->cells);
+    x->cells = cells_new(mask, heads);
     if (!x->cells) return FCP_E_NO_MEMORY;
     cells_set_stop(x->cells, x->stop);
-    fcp_code code = p->piece_start[0] ? FCP_OK : index_pieces(x);
-    if (!code) code = tell_outlook(x);
-    if (!code) code = classify(x, &raw);
-    if (!code) code = gather_tiles(x, &raw);
-    return code ? code : problem_ranges(x);
+    return FCP_OK;
+}
+
+/* Shapes and runs of several ranges, one range after the other. */
+typedef struct shape_list {
+    fcp_shape_rec *shapes;
+    fcp_run *runs;
+    size_t shape_count, shape_room, run_count, run_room;
+} shape_list;
+
+/* Adds the shapes just found, and lets the parts name them there. */
+static fcp_code keep_shapes(planning *x, shape_list *all, const problem *found, fcp_part *parts) {
+    const size_t shapes = all->shape_count, runs = all->run_count;
+    for (uint32_t i = 0; i < found->shape_count; i++) {
+        all->shapes = arena_grow(&x->work, all->shapes, all->shape_count, &all->shape_room, sizeof *all->shapes);
+        if (!all->shapes) return FCP_E_NO_MEMORY;
+        all->shapes[all->shape_count] = found->shapes[i];
+        all->shapes[all->shape_count++].first_run += (uint32_t)runs;
+    }
+    for (uint32_t i = 0; i < found->run_count; i++) {
+        all->runs = arena_grow(&x->work, all->runs, all->run_count, &all->run_room, sizeof *all->runs);
+        if (!all->runs) return FCP_E_NO_MEMORY;
+        all->runs[all->run_count++] = found->runs[i];
+    }
+    for (uint32_t i = 0; i < found->part_count; i++) parts[i].shape += (uint32_t)shapes;
+    return all->run_count > UINT32_MAX / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
+}
+
+/* The mask differs from head to head: asks it range by range. *out: the problem with each range's tiles. */
+static fcp_code tiles_by_range(planning *x, problem **out) {
+    problem *p = x->problem;
+    const uint32_t ranges = problem_range_count(p);
+    const problem blank = *p;
+    shape_list all = {0};
+    *out = ARENA_NEW(&x->work, problem, ranges);
+    if (!*out) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < ranges; r++) {
+        asked as = {.range = &p->heads[problem_range_heads(p, r)]};
+        raw_parts raw = {0};
+        mc_code mask;
+        *p = blank;
+        if (!problem_head_mask(p, as.range, &x->work, &mask, &as.added)) return FCP_E_NO_MEMORY;
+        fcp_code code = open_cells(x, mask, p->range_kv * p->range_sub);
+        if (!code && !r) code = tell_outlook(x);
+        if (!code) code = classify(x, &raw, &as);
+        if (!code) code = gather_tiles(x, &raw);
+        if (!code) code = keep_shapes(x, &all, p, p->parts);
+        if (code) return code;
+        (*out)[r] = *p;
+    }
+    p->shapes = all.shapes;
+    p->runs = all.runs;
+    p->shape_count = (uint32_t)all.shape_count;
+    p->run_count = (uint32_t)all.run_count;
+    return FCP_OK;
+}
+
+fcp_code problem_tiles(planning *x) {
+    problem *p = x->problem, *ranges = NULL;
+    raw_parts raw = {0};
+    measure_blocks(x);
+    fcp_code code = problem_make_heads(x);
+    if (!code && !p->piece_start[0]) code = index_pieces(x);
+    if (!code && mc_uses(p->program->mask) & MC_USES_H && problem_range_count(p) > 1) {
+        code = tiles_by_range(x, &ranges);
+    } else {
+        if (!code) code = open_cells(x, p->program->mask, p->program->heads);
+        if (!code) code = tell_outlook(x);
+        if (!code) code = classify(x, &raw, &(asked){0});
+        if (!code) code = gather_tiles(x, &raw);
+    }
+    return code ? code : problem_ranges(x, ranges);
 }

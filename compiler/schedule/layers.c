@@ -26,7 +26,8 @@ enum {
     MAX_DEPTH = 4,     /* of divisions: at most 16 layers */
     MIN_GAIN = 100,    /* a division must gain one part in so many */
     MAX_ATTEMPTS = 12, /* numbers of colours that a division tries */
-    MAX_PHASES = 8     /* of the search for paths */
+    MAX_PHASES = 8,    /* of the search for paths */
+    STRETCH = 1 << 16  /* edges between two looks at stop */
 };
 
 typedef struct light_edge {
@@ -35,15 +36,18 @@ typedef struct light_edge {
 typedef struct half_edge {
     uint32_t edge, other; /* other: the vertex at its other end */
 } half_edge;
+enum { OVER = 1, SPARE = 2 }; /* of a vertex, as bits: it has too many edges of the light set; it has one to spare */
 
 typedef struct layering {
     const bigraph *g;
     const uint32_t *size;
     uint32_t *ids, *spare;
     uint8_t *bucket;                    /* per edge */
-    uint8_t *light;                     /* per edge: 1 in the light layer */
+    uint64_t *light, *may_light;        /* a bit for each edge, so that all fit into the first cache: it is in the light
+                                         * set; it is in a bucket of light edges */
     uint32_t *count;                    /* per vertex (lefts, then rights): edges by bucket */
     uint32_t *degree, *inside;          /* per vertex: its edges in the layer, and in the light set */
+    uint32_t *may_inside;               /* per vertex: its edges that may be light */
     light_edge *may;                    /* the edges that may be light: by bucket, the largest first */
     uint32_t may_count;
     uint32_t *first;                    /* per vertex, + 1: where its edges that may be light begin */
@@ -56,11 +60,15 @@ typedef struct layering {
     bool stopped; /* stop was asked for: whatever is made from then on is rubbish */
 } layering;
 
+static inline bool is_light(const layering *s, uint32_t e) { return s->light[e / 64] >> e % 64 & 1; }
+static inline void turn(layering *s, uint32_t e) { s->light[e / 64] ^= UINT64_C(1) << e % 64; }
 static bool is_stopped(layering *s) { return s->stopped = s->stopped || fcp_stop_asked(s->g->stop); }
 
-/* Edges of buckets from i on are larger than hi * i / BUCKETS. */
-static uint32_t bucket_of(uint32_t size, uint32_t hi) {
-    return size ? (uint32_t)(((uint64_t)size * BUCKETS + hi - 1) / hi) - 1 : 0;
+/* Edges of buckets from i on are larger than hi * i / BUCKETS. Counting these limits is quicker than dividing. */
+static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
+    uint32_t bucket = 0;
+    for (uint64_t i = 1; i < BUCKETS; i++) bucket += size > hi * i / BUCKETS;
+    return bucket;
 }
 
 /* Fills bucket and count for a layer. Chooses the bucket below which edges are light (*out_from), and returns how many
@@ -103,39 +111,71 @@ static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 /* Whether vertex v has an edge of the light set to spare: its heavy edges must fit in `rest` colours. */
 static bool can_spare(const layering *s, uint32_t v, uint32_t rest) { return s->degree[v] - s->inside[v] < rest; }
 
-/* Sorts the edges of buckets below `from` by bucket. */
+/* Sorts the edges of buckets below `from` by bucket. Counts the edges of every vertex. */
 static void sort_light_edges(layering *s, const uint32_t *ids, uint32_t edges, uint32_t from) {
     const bigraph *g = s->g;
     uint32_t at[BUCKETS] = {0}; /* by bucket: how many; then where its next edge goes */
-    for (uint32_t v = 0; v < g->lefts; v++)
-        for (uint32_t b = 0; b < from; b++) at[b] += s->count[(size_t)v * BUCKETS + b];
+    for (uint32_t v = 0; v < g->lefts + g->rights; v++) {
+        const uint32_t *count = s->count + (size_t)v * BUCKETS;
+        s->degree[v] = s->may_inside[v] = 0;
+        for (uint32_t b = 0; b < BUCKETS; b++) {
+            s->degree[v] += count[b];
+            s->may_inside[v] += b < from ? count[b] : 0;
+            at[b] += v < g->lefts ? count[b] : 0;
+        }
+    }
     s->may_count = 0;
     for (uint32_t b = from; b-- > 0;) {
         uint32_t count = at[b];
         at[b] = s->may_count;
         s->may_count += count;
     }
+    memset(s->may_light, 0, (g->edges / 64 + 1) * sizeof *s->may_light);
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i], b = s->bucket[e];
-        if (b < from) s->may[at[b]++] = (light_edge){e, g->left[e], g->lefts + g->right[e]};
+        if (b >= from) continue;
+        s->may[at[b]++] = (light_edge){e, g->left[e], g->lefts + g->right[e]};
+        s->may_light[e / 64] |= UINT64_C(1) << e % 64;
     }
     s->listed = false;
 }
 
+static uint8_t state_of(const layering *s, uint32_t v, uint32_t k, uint32_t rest) {
+    return (uint8_t)((s->inside[v] > k ? OVER : 0) | (can_spare(s, v, rest) ? SPARE : 0));
+}
+
+static inline void give_up(layering *s, const light_edge *x, uint8_t *state, uint32_t k, uint32_t rest) {
+    turn(s, x->edge);
+    s->inside[x->left]--;
+    s->inside[x->right]--;
+    state[x->left] = state_of(s, x->left, k, rest);
+    state[x->right] = state_of(s, x->right, k, rest);
+}
+
 /* Starts with all light edges and gives up edges of vertices that are too full, the largest first: first where both
- * ends are too full, then where one is. Both ends must be able to spare the edge. */
+ * ends are too full, then where one is. Both ends must be able to spare the edge. A vertex may come to be neither, but
+ * not the other way round. So the first turn finds out which edges the second has to look at. Which these are is
+ * random: they are written down without a jump. */
 static void give_up_greedily(layering *s, uint32_t k, uint32_t rest) {
-    for (int either = 0; either < 2; either++)
-        for (uint32_t i = 0; i < s->may_count; i++) {
-            uint32_t e = s->may[i].edge, l = s->may[i].left, r = s->may[i].right;
-            if ((i & 65535) == 65535 && is_stopped(s)) return;
-            bool over_l = s->inside[l] > k, over_r = s->inside[r] > k;
-            if (either ? !over_l && !over_r : !over_l || !over_r) continue;
-            if (!s->light[e] || !can_spare(s, l, rest) || !can_spare(s, r, rest)) continue;
-            s->light[e] = 0;
-            s->inside[l]--;
-            s->inside[r]--;
+    uint32_t vertices = s->g->lefts + s->g->rights, later = 0, *second = s->spare;
+    uint8_t *state = s->seen;
+    for (uint32_t v = 0; v < vertices; v++) state[v] = state_of(s, v, k, rest);
+    const light_edge *may = s->may, *end = may + s->may_count;
+    for (const light_edge *x = may; x < end;) {
+        const light_edge *stretch = end - x > STRETCH ? x + STRETCH : end;
+        if (is_stopped(s)) return;
+        for (; x < stretch; x++) {
+            uint32_t left = state[x->left], right = state[x->right], both = left & right;
+            second[later] = (uint32_t)(x - may);
+            later += both / SPARE & (left | right);
+            if (both == (SPARE | OVER)) give_up(s, x, state, k, rest);
         }
+    }
+    for (uint32_t i = 0; i < later; i++) {
+        const light_edge *x = &s->may[second[i]];
+        uint32_t both = state[x->left] & state[x->right], any = state[x->left] | state[x->right];
+        if (both / SPARE & any && is_light(s, x->edge)) give_up(s, x, state, k, rest);
+    }
 }
 
 static bool any_over(const layering *s, uint32_t vertices, uint32_t k) {
@@ -165,6 +205,15 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     }
 }
 
+/* The first edge from `at` on that is in the light set (leaves), or is not, and whose other end was not seen. Most edges are
+ * skipped, for one reason or the other: so there is one jump for both. */
+static const half_edge *find_half(const layering *s, const half_edge *at, const half_edge *end, bool leaves) {
+    const uint64_t *light = s->light, turned = leaves ? 0 : UINT64_MAX;
+    const uint8_t *seen = s->seen;
+    while (at < end && !((light[at->edge / 64] ^ turned) >> at->edge % 64 & ~seen[at->other] & 1)) at++;
+    return at;
+}
+
 /* Takes one edge at `start` out of the light set, along a path whose edges leave and join the set in turn. The search
  * is depth first and goes on from where the phase's earlier searches stopped. False: this phase has no such path
  * left. */
@@ -177,20 +226,22 @@ static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
     for (;;) {
         uint32_t v = s->stack[depth];
         bool leaves = (v < g->lefts) == start_left; /* v loses an edge; else it gains one for the one it lost */
-        if (s->cursor[v] == s->first[v + 1]) {
+        const half_edge *at = s->edges_of + s->cursor[v], *end = s->edges_of + s->first[v + 1];
+        at = find_half(s, at, end, leaves);
+        s->cursor[v] = (uint32_t)(at - s->edges_of);
+        if (at == end) {
             if (!depth--) return false;
             continue;
         }
-        uint32_t e = s->edges_of[s->cursor[v]].edge, w = s->edges_of[s->cursor[v]].other;
+        uint32_t e = at->edge, w = at->other;
         s->cursor[v]++;
-        if (s->seen[w] || s->light[e] != leaves) continue;
         s->seen[w] = 1;
         s->entered[w] = e;
         s->stack[++depth] = w;
         if (leaves ? !can_spare(s, w, rest) : s->inside[w] >= k) continue;
         s->inside[start]--;
         s->inside[w] += leaves ? UINT32_MAX : 1;
-        for (; depth; depth--) s->light[s->entered[s->stack[depth]]] ^= 1;
+        for (; depth; depth--) turn(s, s->entered[s->stack[depth]]);
         return true;
     }
 }
@@ -199,15 +250,8 @@ static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
 static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t from, uint32_t k) {
     const bigraph *g = s->g;
     uint32_t vertices = g->lefts + g->rights, rest = degree - k;
-    for (uint32_t v = 0; v < vertices; v++) {
-        const uint32_t *count = s->count + (size_t)v * BUCKETS;
-        s->degree[v] = s->inside[v] = 0;
-        for (uint32_t b = 0; b < BUCKETS; b++) {
-            s->degree[v] += count[b];
-            s->inside[v] += b < from ? count[b] : 0;
-        }
-    }
-    for (uint32_t i = 0; i < edges; i++) s->light[ids[i]] = s->bucket[ids[i]] < from;
+    memcpy(s->inside, s->may_inside, vertices * sizeof *s->inside);
+    memcpy(s->light, s->may_light, (g->edges / 64 + 1) * sizeof *s->light);
     give_up_greedily(s, k, rest);
     if (s->stopped || !any_over(s, vertices, k)) return !s->stopped;
     list_light_edges(s, ids, edges, from);
@@ -245,7 +289,7 @@ static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degr
     uint32_t heavy = 0, light = 0;
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i];
-        if (s->light[e]) s->spare[light++] = e;
+        if (is_light(s, e)) s->spare[light++] = e;
         else ids[heavy++] = e;
     }
     memcpy(ids + heavy, s->spare, (size_t)light * sizeof *ids);
@@ -265,18 +309,20 @@ fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, u
     layering s = {.g = g, .size = size, .ids = ids, .starts = starts};
     s.spare = ARENA_NEW(scratch, uint32_t, g->edges);
     s.bucket = ARENA_NEW(scratch, uint8_t, g->edges);
-    s.light = ARENA_NEW(scratch, uint8_t, g->edges);
+    s.light = ARENA_NEW(scratch, uint64_t, g->edges / 64 + 1);
+    s.may_light = ARENA_NEW(scratch, uint64_t, g->edges / 64 + 1);
     s.count = ARENA_NEW(scratch, uint32_t, (size_t)vertices * BUCKETS);
     s.may = ARENA_NEW(scratch, light_edge, g->edges);
     s.degree = ARENA_ZNEW(scratch, uint32_t, vertices);
     s.inside = ARENA_NEW(scratch, uint32_t, vertices);
+    s.may_inside = ARENA_NEW(scratch, uint32_t, vertices);
     s.first = ARENA_NEW(scratch, uint32_t, (size_t)vertices + 1);
     s.edges_of = ARENA_NEW(scratch, half_edge, 2 * (size_t)g->edges);
     s.cursor = ARENA_NEW(scratch, uint32_t, vertices);
     s.stack = ARENA_NEW(scratch, uint32_t, vertices);
     s.entered = ARENA_NEW(scratch, uint32_t, vertices);
     s.seen = ARENA_NEW(scratch, uint8_t, vertices);
-    if (!s.spare || !s.bucket || !s.light || !s.count || !s.degree || !s.inside || !s.first || !s.edges_of || !s.may ||
+    if (!s.spare || !s.bucket || !s.light || !s.may_light || !s.may_inside || !s.count || !s.degree || !s.inside || !s.first || !s.edges_of || !s.may ||
         !s.cursor || !s.stack || !s.entered || !s.seen)
         return FCP_E_NO_MEMORY;
     for (uint32_t e = 0; e < g->edges; e++) {

@@ -9,10 +9,10 @@
  * Cost: that of the colouring (colour.c), then linear; of levelling, units times the full stages that each passes over.
  *
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i / coalesce.
- * What arrives in stage s is computed in stage s (or, where tiles run anywhere, perhaps later), beside the rounds of
- * later stages. A forward may leave one stage after the hop that it passes on. A return may leave `buffers` stages
- * after the last stage that added to it: its launch then waits for nothing that it would not wait for anyway. A whole
- * result that is passed on may leave one stage after it came.
+ * What arrives in stage s is computed in stage s, or later, beside the rounds of later stages. A forward may leave one
+ * stage after the hop that it passes on. A return may leave `buffers` stages after the last stage that added to it: its
+ * launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one stage
+ * after it came.
  *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
  * dependent, and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has
@@ -28,10 +28,16 @@
  * lightest. If they are too few to give stage 0 its share, local tiles of other blocks go there, at the price of a
  * visit.
  *
+ * Where all tiles run at home but ranks are far apart, tiles wait for later stages: see pace.c.
+ *
  * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a
  * rank that has half of its work in one stage delays all. So a tile waits for a stage in which the rank has less than
  * its share, those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage.
  * `buffers` stages follow the last arrival, which local tiles fill: they hide the returns.
+ *
+ * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are passed on,
+ * in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in one stage, as
+ * much as any other, and slots are free for the phase that comes `buffers` stages later.
  */
 #include "compiler/schedule/schedule.h"
 
@@ -39,6 +45,7 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
+#include "compiler/schedule/pace.h"
 #include "compiler/schedule/rounds.h"
 
 /* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
@@ -72,7 +79,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     e->count = 0;
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE || x->fabric != fabric) continue;
+        if (!hop_is_independent(x) || x->fabric != fabric) continue;
         for (uint32_t u = 0; u < x->units; u++)
             edges_add(e, x->src, x->dst, unit_size(b->p, x->cls, unit_tokens(b->p, x->cls, x->block, u)));
     }
@@ -88,7 +95,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     uint32_t at = 0;
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE || x->fabric != fabric) continue;
+        if (!hop_is_independent(x) || x->fabric != fabric) continue;
         for (uint32_t u = 0; u < x->units; u++) work[e->colour[at++]] += x->units == 1 ? x->work : x->work / x->units;
     }
     uint64_t most = 0;
@@ -102,7 +109,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     at = 0;
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE || x->fabric != fabric) continue;
+        if (!hop_is_independent(x) || x->fabric != fabric) continue;
         uint32_t *round = b->out->unit_round + b->out->unit_start[f];
         for (uint32_t u = 0; u < x->units; u++) round[u] = position[e->colour[at++]];
     }
@@ -151,7 +158,7 @@ static fcp_code levels_open(builder *b) {
     fcp_code code = levels_reach(b, 4 * (rounds / b->coalesce + b->p->program->buffers) + 16);
     for (uint32_t f = 0; !code && f < t->count; f++) {
         const hop *x = &t->hops[f];
-        if (x->parent != FCP_NONE) continue;
+        if (!hop_is_independent(x)) continue;
         for (uint32_t u = 0; u < x->units; u++) {
             uint32_t stage = 1 + b->out->unit_round[b->out->unit_start[f] + u] / b->coalesce;
             l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]++;
@@ -197,15 +204,44 @@ static fcp_code level(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, u
     return FCP_OK;
 }
 
+/* Finds stages for dependent units from `release` on: in levels; with phases all in that stage. */
+static fcp_code find_stages(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, uint32_t release, uint32_t units,
+                            uint32_t *out_stage) {
+    if (!b->where->phase) return level(b, src, dst, fabric, release, units, out_stage);
+    for (uint32_t u = 0; u < units; u++) out_stage[u] = release;
+    return FCP_OK;
+}
+
+/* With phases: the first stage of each. A phase takes a stage for each leg of its ways, and begins after the one before
+ * it. leg: per hop, how many come before it on its way. NULL: no memory. */
+static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
+    const traffic *t = b->t;
+    uint32_t phases = b->p->head_count; /* at most */
+    uint32_t *start = ARENA_ZNEW(b->scratch, uint32_t, phases + (size_t)1);
+    if (!start) return NULL;
+    for (uint32_t f = 0; f < t->count; f++) {
+        const hop *x = &t->hops[f];
+        uint32_t *legs = &start[b->where->phase[b->p->blocks[x->block].heads] + 1];
+        leg_of[f] = x->parent == FCP_NONE ? 0 : leg_of[x->parent] + 1;
+        if (*legs <= leg_of[f]) *legs = leg_of[f] + 1;
+    }
+    start[0] = 1;
+    for (uint32_t i = 0; i < phases; i++) start[i + 1] += start[i];
+    return start;
+}
+
 /* Decides when each block arrives. Its units differ at most in size, so they take the rounds of the hop in order. */
 static fcp_code arrivals(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
+    const uint32_t *phase = b->where->phase, *start = NULL;
+    uint32_t *leg_of = phase ? ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1) : NULL;
+    if (phase && (!leg_of || !(start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
     b->stages = 1;
     for (uint32_t f = 0; f < t->count; f++) { /* a parent comes before its forwards */
         const hop *x = &t->hops[f];
         uint32_t *slot = out->unit_round + out->unit_start[f];
-        if (x->parent == FCP_NONE) {
+        if (hop_is_independent(x)) {
             if (x->units > 1) {
                 uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)x->units);
                 if (!keys) return FCP_E_NO_MEMORY;
@@ -219,7 +255,9 @@ static fcp_code arrivals(builder *b) {
             out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
         } else {
             if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
-            fcp_code code = level(b, x->src, x->dst, x->fabric, out->last_stage[x->parent] + 1, x->units, slot);
+            uint32_t release = phase ? start[phase[b->p->blocks[x->block].heads]] + leg_of[f]
+                                     : out->last_stage[x->parent] + 1;
+            fcp_code code = find_stages(b, x->src, x->dst, x->fabric, release, x->units, slot);
             if (code) return code;
             out->first_stage[f] = slot[0];
             out->last_stage[f] = slot[x->units - 1];
@@ -248,8 +286,8 @@ typedef struct bench {
     const uint32_t *which;
     uint32_t count;
     uint64_t *load; /* per stage: pairs computed */
+    uint32_t *stage_of; /* per tile: the stage of those whose KV comes from elsewhere; NULL: that in which it comes */
     /* where tiles run anywhere */
-    uint32_t *stage_of; /* per tile: the stage of those whose KV comes from elsewhere */
     uint32_t *next;     /* per stage that is full: a later one, and all between are full, too */
 } bench;
 
@@ -294,7 +332,7 @@ static uint64_t load_at_home(const builder *b, bench *here) {
                 local += pairs[t];
                 continue;
             }
-            uint32_t s = b->out->last_stage[f];
+            uint32_t s = here->stage_of ? here->stage_of[t] : b->out->last_stage[f];
             load[s] += pairs[t];
             remote += pairs[t];
             if (s < first) first = s;
@@ -362,11 +400,44 @@ static uint64_t load_anywhere(const builder *b, bench *here) {
     return total;
 }
 
+/* With phases: tiles run as soon as they can; or, where they are gathered, all of a row as soon as the last can. */
+static uint64_t load_by_phase(const builder *b, bench *here) {
+    const uint32_t *hop_of = b->t->tile_kv, *arrival = b->out->last_stage;
+    uint64_t total = 0, *load = here->load;
+    for (uint32_t i = 0; i < here->count; i++) {
+        row *r = &here->rows[here->which[i]];
+        uint32_t first = r->hop == FCP_NONE ? 0 : arrival[r->hop], last = first;
+        bool remote = r->hop != FCP_NONE;
+        r->local = r->work = 0;
+        for (uint32_t j = r->first; j < r->end; j++) {
+            uint32_t t = here->tiles[j], f = hop_of[t];
+            uint32_t ready = f != FCP_NONE && arrival[f] > first ? arrival[f] : first;
+            here->stage_of[t] = ready;
+            if (ready > last) last = ready;
+            remote |= f != FCP_NONE;
+            r->work += b->p->tile_pairs[t];
+            if (f == FCP_NONE) r->local += b->p->tile_pairs[t];
+        }
+        total += r->work;
+        r->local_stage = b->where->gather ? last : first;
+        if (!remote) r->local_stage = FCP_NONE; /* it may run whenever there is least to do */
+        for (uint32_t j = r->first; remote && j < r->end; j++) {
+            uint32_t t = here->tiles[j];
+            if (b->where->gather || hop_of[t] == FCP_NONE) here->stage_of[t] = r->local_stage;
+            load[here->stage_of[t]] += b->p->tile_pairs[t];
+        }
+    }
+    return total;
+}
+
 /* Chooses the stage of every row's local tiles: see the head comment. */
 static void place_local(const builder *b, bench *here) {
     uint64_t *load = here->load;
     memset(load, 0, b->stages * sizeof *load);
-    uint64_t total = here->tiles ? load_anywhere(b, here) : load_at_home(b, here), share = total / b->stages;
+    uint64_t total = b->where->phase ? load_by_phase(b, here)
+                     : here->tiles   ? load_anywhere(b, here)
+                                     : load_at_home(b, here);
+    const uint64_t share = total / b->stages;
     fill_stages(b, here, share);
     for (uint32_t i = 0; !here->tiles && i < here->count && load[0] < share; i++) {
         row *r = &here->rows[here->which[i]];
@@ -459,7 +530,7 @@ static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *to
         bool early = is_early(b, here, x);
         for (uint32_t j = x->first; j < x->end; j++) {
             uint32_t t = tile_at(here, j, anywhere), f = b->t->tile_kv[t];
-            uint32_t stage = f == FCP_NONE ? x->local_stage : anywhere ? here->stage_of[t] : out->last_stage[f];
+            uint32_t stage = f == FCP_NONE ? x->local_stage : here->stage_of ? here->stage_of[t] : out->last_stage[f];
             uint32_t key = stage ? stage + 1 : !early;
             todo[n++] = (keyed){t, x->q, key};
             bucket[key + 1]++;
@@ -488,7 +559,7 @@ static fcp_code open_visits(builder *b, bench *here, size_t rows) {
     if (!here->rows || !here->load || !out->order || !out->visits || !out->visit_stage || !out->visit_early ||
         !out->rank_visit || !out->block_last)
         return FCP_E_NO_MEMORY;
-    if (!b->where->exec) return FCP_OK;
+    if (!b->where->exec) return pace_tiles(b->x, out, b->stages, &here->stage_of);
     uint32_t *list = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
     uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
     here->stage_of = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
@@ -569,7 +640,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     /* before it is a hop's turn: the last stage that adds to its result */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
     const levels common = b->levels; /* what arrives is the same in both passes */
-    if (out->levelled) {
+    if (out->levelled && !b->where->phase) {
         fcp_code code = levels_copy(b, &common);
         if (code) return code;
     }
@@ -583,7 +654,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
             back->last[f] = release;
         } else {
             uint32_t count = return_units(p, x, traffic_return(t, x, pass)), *stage = back->unit_stage + units;
-            fcp_code code = level(b, x->dst, x->src, x->fabric, release, count, stage);
+            fcp_code code = find_stages(b, x->dst, x->src, x->fabric, release, count, stage);
             if (code) return code;
             back->start[f] = units;
             back->first[f] = stage[0];
@@ -662,14 +733,14 @@ fcp_code schedule_build(planning *x) {
     memset(out->use_first, 0xff, n * sizeof *out->use_first);
     for (uint32_t f = 0; f < t->count; f++) {
         out->unit_start[f] = (uint32_t)units;
-        if (out->levelled || t->hops[f].parent == FCP_NONE) units += t->hops[f].units;
+        if (out->levelled || hop_is_independent(&t->hops[f])) units += t->hops[f].units;
     }
     out->unit_round = ARENA_NEW(work, uint32_t, units + 1);
     if (!out->unit_round || !edges_new(&b.edges, b.scratch, units)) return FCP_E_NO_MEMORY;
 
     fcp_code code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
-    if (!code && out->levelled) code = levels_open(&b);
+    if (!code && out->levelled && !b.where->phase) code = levels_open(&b);
     if (!code) code = arrivals(&b);
     if (!code && out->levelled && t->keys < t->count) b.stages += p->program->buffers;
     if (!code && b.stages > FCP_MAX_STAGES / 4) code = FCP_E_PLAN_SIZE;

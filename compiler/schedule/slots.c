@@ -155,12 +155,21 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     return colour_lives(b->x, lives, n, b->stages, b->out->homes, b->out->count[cls]);
 }
 
+/* With phases, computing waits for what leaves in its own stage (lower/streams.c): so what it makes then may take the
+ * place of a result that leaves then. Unless results are passed on, and so may land there. */
+static bool leaves_before(const builder *b) {
+    if (!b->x->placement->phase) return false;
+    for (uint32_t f = b->t->keys; f < b->t->count; f++)
+        if (b->t->hops[f].parent != FCP_NONE) return false;
+    return true;
+}
+
 /* O or DQW of whole blocks: where it is made or passed on; it lands where it is passed on, or in the home slot. */
 static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     const schedule *s = b->s;
     const returns *back = &s->back[pass];
     back_slots *places = &b->out->back[pass];
-    uint32_t first = b->t->keys, n = 0, *life_of;
+    uint32_t first = b->t->keys, n = 0, *life_of, kept = leaves_before(b) ? 0 : 1;
     life *lives = ARENA_NEW(&b->x->scratch, life, b->t->count - first + (size_t)1);
     life_of = ARENA_NEW(&b->x->scratch, uint32_t, b->t->count - first + (size_t)1);
     if (!lives || !life_of) return FCP_E_NO_MEMORY;
@@ -168,7 +177,7 @@ static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
         const hop *of = &b->t->hops[f];
         if (!is_whole(b, f)) continue;
         life_of[f - first] = n;
-        lives[n++] = (life){of->dst, s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f], back->last[f] + 1,
+        lives[n++] = (life){of->dst, s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f], back->last[f] + kept,
                             &places->from[f]};
         if (of->parent != FCP_NONE) lives[life_of[of->parent - first]].birth = back->first[f];
     }

@@ -77,7 +77,8 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t gpus = s->p->program->gpus, unit = s->p->unit_of[n->cls];
     const uint32_t units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
     traffic *out = s->out;
-    uint32_t first = out->count;
+    const uint32_t first = out->count;
+    const bool waits = s->where->phase;
     bool deep = false;
     if (s->room - first < count) {
         size_t room = 2 * s->room + count;
@@ -96,7 +97,7 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
             deep = true;
         }
         out->hops[out->count] = (hop){.block = n->block, .src = src, .dst = dst, .parent = parent, .work = n->work[dst],
-                                      .units = units, .cls = (uint8_t)n->cls,
+                                      .units = units, .cls = (uint8_t)n->cls, .waits = waits && parent == FCP_NONE,
                                       .fabric = src / gpus == dst / gpus ? FCP_LOCAL : FCP_NET};
         s->rank_hop[dst] = out->count++;
     }

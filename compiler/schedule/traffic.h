@@ -12,7 +12,11 @@ typedef struct hop {
     uint32_t units;  /* of its class */
     uint8_t cls;     /* FCP_KV or FCP_Q */
     uint8_t fabric;
+    bool waits;      /* it leaves home in its phase, and not from the start */
 } hop;
+
+/* A unit of it may leave as soon as rounds allow: nothing has to happen before. */
+static inline bool hop_is_independent(const hop *h) { return h->parent == FCP_NONE && !h->waits; }
 
 /* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/plan.h). */
 typedef enum result_kind {

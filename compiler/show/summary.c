@@ -3,7 +3,7 @@
  * Requires: a checked plan, and the times that fcpc_plan gave. Of a plan from a file most times are 0.
  * Units:    a multiply-add counts as 2 FLOPs. Each pair takes, for each head and channel, 4 FLOPs forward (products
  *           QK and PV) and 10 backward (QK, dOV, dV, dK, dQ). If the mask names h, pairs are already summed over
- *           heads.
+ *           heads; else a plan counts them once for each range of query heads, and so it does home tokens.
  */
 #include "compiler/show/summary.h"
 
@@ -16,9 +16,11 @@ static double ratio(double part, double whole) { return whole > 0 ? part / whole
 summary_figures summary_derive(const fcp_plan *plan) {
     const fcp_problem *p = plan->problem;
     const fcp_summary *s = plan->summary;
-    double ranks = p->ranks, pairs = (double)s->pairs;
-    double products = pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : p->heads);
+    const double ranks = p->ranks, pairs = (double)s->pairs, of_range = (double)p->range_kv * p->range_sub;
+    const double kv_ranges = p->kv_heads / p->range_kv, ranges = p->heads / of_range;
+    double products = pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : of_range);
     summary_figures f = {
+        .pairs = p->mask_uses & MC_USES_H ? pairs : pairs / ranges,
         .density = s->positions > 0 ? pairs / (double)s->positions : 0,
         .flops_forward = p->passes & 1u << FCP_FORWARD ? 4 * products : 0,
         .flops_backward = p->passes & 1u << FCP_BACKWARD ? 10 * products : 0,
@@ -26,8 +28,8 @@ summary_figures summary_derive(const fcp_plan *plan) {
         .compute_floor = ratio((double)s->pairs_max_block * ranks, pairs),
         .send_max_over_mean = ratio((double)s->send_max * ranks, (double)s->bytes_total),
         .recv_max_over_mean = ratio((double)s->recv_max * ranks, (double)s->bytes_total),
-        .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens),
-        .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens),
+        .tokens_max_over_mean = ratio((double)s->tokens_max_rank * ranks, (double)p->tokens * ranges),
+        .key_tokens_max_over_mean = ratio((double)s->key_tokens_max_rank * ranks, (double)p->key_tokens * kv_ranges),
     };
     if (f.compute_floor < 1 || s->bytes_moved || s->backward_bytes_moved) f.compute_floor = 1; /* blocks are divided */
     return f;
@@ -98,6 +100,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_double(j, "colour", times->colour);
     json_double(j, "schedule", times->schedule);
     json_double(j, "verify", times->verify);
+    json_double(j, "choose", times->choose);
     json_double(j, "total", times->total);
     json_end(j);
 }
@@ -127,7 +130,7 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     const fcp_problem *p = plan->problem;
     const fcp_summary *s = plan->summary;
     summary_figures f = summary_derive(plan);
-    char n[8][SUMMARY_NUMBER];
+    char n[8][SUMMARY_NUMBER], choose[SUMMARY_NUMBER];
     const char *base = strrchr(name, '/');
     bool split = fcp_plan_split(plan);
     char tokens[64];
@@ -140,7 +143,7 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
          p->max_block > p->max_q_block ? p->max_block : p->max_q_block,
          summary_strategy(p->strategy));
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
-         summary_number(n[0], (double)s->pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
+         summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
     char of_q[64] = "", least[64] = "", both[64] = ""; /* empty where no work moves */
     if (s->bytes_moved) {
@@ -161,9 +164,11 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     text_printf(out, "  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
          summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
          summary_number(n[1], (double)s->state_bytes, "B"));
-    text_printf(out, "  plan    %s%s%.200s, verified; %s ms (parse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
+    text_printf(out, "  plan    %s%s%.200s, verified; %s ms (%s%s%sparse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
          summary_number(n[0], (double)plan->file_size, "B"), written ? " in " : "", written ? written : "",
-         milliseconds(n[1], times->total), milliseconds(n[2], times->parse), milliseconds(n[3], times->classify),
+         milliseconds(n[1], times->total), times->choose > 0 ? "choose " : "",
+         times->choose > 0 ? milliseconds(choose, times->choose) : "", times->choose > 0 ? ", " : "",
+         milliseconds(n[2], times->parse), milliseconds(n[3], times->classify),
          milliseconds(n[4], times->place), milliseconds(n[5], times->colour), milliseconds(n[6], times->schedule),
          milliseconds(n[7], times->verify));
 }

@@ -108,7 +108,7 @@
  *   - What a block does not hold is not moved: a bundle of keys has no OUT in the forward pass.
  *   - Every unit of every bundle is moved in once and, but for those, out once, in either order.
  *   - IN rounds move IN, and OUT rounds OUT. INDEPENDENT rounds move KV and Q from home slots. DEPENDENT rounds move KV
- *     and Q from other slots, and STATE, O, DKV, DQ and DQW.
+ *     and Q from other slots, and from home slots what is to leave later, and STATE, O, DKV, DQ and DQW.
  *   - A home block can be read, sent or copied out once all its tokens are in. DELTA of a block needs all its tokens,
  *     and comes before what reads or sends its Q in the backward pass. Every home block that holds Q has one DELTA.
  *   - A LAUNCH of an INDEPENDENT or DEPENDENT round of stage t follows, by WAITs, every ATTEND of stage t - buffers or
@@ -152,7 +152,7 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_ALIGN_LIST(X) X(FCP_BOTTOM_RIGHT, "bottom_right") X(FCP_TOP_LEFT, "top_left")
 #define FCP_STRATEGY_LIST(X)                                                                                           \
     X(FCP_STRATEGY_FCP, "fcp") X(FCP_STRATEGY_RING, "ring") X(FCP_STRATEGY_ZIGZAG, "zigzag")                           \
-    X(FCP_STRATEGY_CAD, "cad")
+    X(FCP_STRATEGY_CAD, "cad") X(FCP_STRATEGY_ULYSSES, "ulysses") X(FCP_STRATEGY_UPIPE, "upipe")
 #define FCP_FABRIC_LIST(X) X(FCP_NET, "net") X(FCP_LOCAL, "local")
 #define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
 #define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")
@@ -553,6 +553,15 @@ static inline uint32_t fcp_moved_holds(const fcp_plan *p, const fcp_transfer *t)
 /* Is the block of the first range of heads? */
 static inline bool fcp_first_range(const fcp_plan *p, const fcp_block *b) {
     return p->heads[b->heads].kv_first == 0 && p->heads[b->heads].sub_first == 0;
+}
+/* How many ranges of query heads there are. */
+static inline uint32_t fcp_plan_ranges(const fcp_plan *p) {
+    return p->problem->heads / (p->problem->range_kv * p->problem->range_sub);
+}
+/* Query head i of a range, as masks, scores and sinks count it. */
+static inline uint32_t fcp_model_head(const fcp_problem *p, const fcp_heads *range, uint32_t i) {
+    uint32_t kv_head = range->kv_first + i / p->range_sub;
+    return kv_head * (p->heads / p->kv_heads) + range->sub_first + i % p->range_sub;
 }
 /* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
 bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);

@@ -3,9 +3,9 @@
  * nothing is turned until it is.
  *
  * FCP, table 2 (128 GPUs, forward; MFU relative to the kernel on one GPU):
- *   assumed    8 KV and 64 query heads of 128, 32K tokens a GPU, contiguous; blocks of 4K; 296 TFLOP/s and 50 GB/s a
- *              GPU (their ratio is 5920), every GPU with a port of its own; lognormal lengths, sigma 1.5, up to 512K;
- *              margin 6; cuDNN's constants on H200, slower as the GPU is
+ *   assumed    8 KV and 64 query heads of 128, 32K tokens a GPU, contiguous; blocks of 4K, which are not split; 296
+ *              TFLOP/s and 50 GB/s a GPU (their ratio is 5920), every GPU with a port of its own; lognormal lengths,
+ *              sigma 1.5, up to 512K; margin 6; cuDNN's constants on H200, slower as the GPU is
  *   fitted     the median length, to what hiding the reshuffle gains (row #4 - #3); the time of a launch, to what
  *              fusion gains (row #3 - #2)
  *   predicted  Base, which pulls in random order and overlaps nothing, and #1, which overlaps
@@ -63,16 +63,17 @@ enum { ROWS = 5 };
 static const double paper[FCP_PASSES][ROWS] = {{0.29, 0.48, 0.62, 0.70, 0.75}, {0.37, 0.46, 0.59, 0.69, 0.74}};
 static const char *const row_names[ROWS] = {"Base", "#1 pipeline", "#2 solver", "#3 coalescer", "#4 reshuffler"};
 
-static fcp_plan *fcp_plan_of(unsigned median, unsigned coalesce) {
+static fcp_plan *fcp_plan_of(unsigned median, unsigned coalesce, fcp_pass pass) {
     char source[700];
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
              "cluster { nodes = 128; gpus = 1; gpu = h100; flops = 296 TFLOP/s; inter = 50 GB/s; memory_bandwidth = "
              "2000 GB/s }\n"
              "batch { lengths = lognormal(median = %u, sigma = 1.5, tokens = 4M, max = 512K) }\n"
-             "plan { mask = causal; block = 4K; layout = contiguous; strategy = fcp(coalesce = %u, buffers = 3); "
-             "margin = 6; passes = forward, backward }\n",
-             median, coalesce);
+             "plan { mask = causal; block = 4K; layout = contiguous; strategy = fcp(coalesce = %u, buffers = 3, split = "
+             "off); "
+             "margin = 6; passes = %s }\n",
+             median, coalesce, pass == FCP_FORWARD ? "forward" : "forward, backward");
     return bench_plan_of(source, NULL, 0);
 }
 
@@ -84,7 +85,7 @@ static bool fcp_rows(unsigned median, const sim_profile *profile, fcp_pass pass,
         {SIM_NETWORK_ROUNDS, SIM_WITHOUT_HIDING | SIM_WITHOUT_FUSION, true},
         {SIM_NETWORK_ROUNDS, SIM_WITHOUT_HIDING, false},
         {SIM_NETWORK_ROUNDS, 0, false}};
-    fcp_plan *fine = fcp_plan_of(median, 1), *coarse = fcp_plan_of(median, 16);
+    fcp_plan *fine = fcp_plan_of(median, 1, pass), *coarse = fcp_plan_of(median, 16, pass);
     bool good = fine && coarse;
     double ideal = 0;
     if (good) {

@@ -114,10 +114,30 @@ run "$fcpc" a.fcp --dump traffic,cut; holds "the passes are listed" grep -q "pro
 bad "passes as JSON" 2 E001 a.fcp --json --dump slots
 variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; run "$fcpc" e.fcp --dump traffic,slots
 holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdout && grep -q "^slot" stdout'
+# The strategy that chooses: what it tried is told, the plan is an ordinary one, and the same each time.
+ok "auto" "$fcpc" a.fcp -D plan.strategy=auto --explain -o auto.plan
+holds "a line for each candidate" sh -c '[ "$(grep -c " chosen$" stdout)" = 1 ] && grep -q "^fcp " stdout && grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
+holds "the time it took is in the summary" grep -q "(choose " stderr
+ok "auto once more" "$fcpc" -q a.fcp -D plan.strategy=auto -o b.plan
+holds "the same bytes" cmp -s auto.plan b.plan
+ok "its plan is verified" "$fcpc" verify auto.plan
+ok "and says which strategy it is" "$fcpc" --json sim auto.plan
+holds "which no program calls auto" json '.strategy | test("^(fcp|cad|ring|zigzag|ulysses|upipe)$")'
+ok "auto as JSON" "$fcpc" --json -q a.fcp -D plan.strategy='auto(effort = 2)' --profile a100
+holds "with all candidates" json '.auto.profile == "a100" and ([.auto.tried[] | select(.end == "chosen")] | length == 1) and ([.auto.tried[].end] | index("far") == null)'
+holds "of which none is faster" json '[.auto.tried[] | select(.end == "chosen")][0].makespan_s == ([.auto.tried[].makespan_s | numbers] | min)'
+ok "auto among one" "$fcpc" --json -q a.fcp -D plan.strategy='auto(among = zigzag)'
+holds "is that one" json '.strategy == "zigzag"'
+ok "sim of auto predicts as it did" sh -c "\"$fcpc\" --json -q a.fcp -D plan.strategy=auto > chose.json && \"$fcpc\" --json -q sim a.fcp -D plan.strategy=auto > simulated.json"
+holds "the same time" jq -e -s '([.[0].auto.tried[] | select(.end == "chosen")][0].makespan_s - .[1].makespan_s - (.[1].backward.makespan_s // 0)) | fabs < 1e-9' chose.json simulated.json
+bad "what was tried, of a program that tries nothing" 2 E001 a.fcp --explain
+bad "a profile for a program that tries nothing" 2 E001 a.fcp --profile a100
+bad "a profile that is not there" 1 E340 a.fcp -D plan.strategy=auto --profile a10
+
 # A last, small batch: some ranks have nothing to do, and everything works all the same.
 program small.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }; batch { lengths = [80] }
 plan { mask = causal }'
-for changes in strategy=fcp strategy=ring strategy=zigzag layout=contiguous layout=zigzag block=20 block=1 \
+for changes in strategy=fcp strategy=ring strategy=zigzag strategy=auto layout=contiguous layout=zigzag block=20 block=1 \
     "batch.lengths=[1]" "batch.lengths=[2:3]"; do
     ok "a small batch, $changes" "$fcpc" small.fcp -D "$changes" -o b.plan
     ok "verified, $changes" "$fcpc" verify b.plan
@@ -456,6 +476,8 @@ holds "sm_90a has skeletons of its own" grep -q 'FK_KERNEL(fk_forward_sm90,' k90
 ok "mma.sync on sm_90a" "$fcpc" emit k128.fcp --arch sm_90a --source --mma-sync -o k90m.cu
 holds "mma.sync is another" grep -q 'FK_KERNEL(fk_forward,' k90m.cu
 bad "--source with run" 2 E001 run k.plan --source
+bad "costs of no machine" 2 E001 emit k.plan --cost
+bad "costs of a source" 2 E001 emit k.plan --arch sm_80 --source --cost
 bad "emit of fp32" 1 E701 emit a.plan -o out/x
 variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
 bad "a head_dim without kernels" 1 E400 emit k96.fcp -o out/x
@@ -492,6 +514,23 @@ if "$fcpc" -q emit k.plan --arch sm_80 -o k.cubin 2> stderr; then
     holds "as it says" json '.cached and .cubin_bytes > 1000 and .serialisation_notes == 0 and
         .cache_warning == null and
         (.kernels | length == 2 and all(.registers <= .registers_budget and .spill_bytes == 0))'
+    # a disassembler of three lines, one that is cut off, one that fails, and none
+    printf '#!/bin/sh\nprintf "\\t.section\\t.text.fk_forward,\\n /*0000*/ FADD R1, R2 ;\\n /*0010*/ EXIT ;\\n"\n' > disassemble
+    printf '#!/bin/sh\nprintf "\\t.section\\t.text.fk_forward,\\n /*0000*/ FADD R1, R2 ;\\n"\n' > cut-off
+    printf '#!/bin/sh\necho "not a cubin of mine" >&2\nexit 1\n' > refuse
+    chmod +x disassemble cut-off refuse
+    FCP_NVDISASM=$PWD/disassemble ok "what it costs" "$fcpc" emit k.plan --arch sm_80 --cost
+    holds "by its machine code" grep -q '^fk_forward: 2 instructions, .*; no loop over steps' stdout
+    FCP_NVDISASM=$PWD/disassemble ok "what it costs, with JSON" "$fcpc" emit k.plan --arch sm_80 --cost --json
+    holds "the same" json '.kernels[0].instructions == 2 and .kernels[0].steps == [] and .kernels[0].unknown_instruction == null'
+    FCP_NVDISASM=$PWD/disassemble ok "into a file" "$fcpc" emit k.plan --arch sm_80 --cost -o costs
+    holds "and there alone" sh -c 'grep -q "^fk_forward: 2" costs && ! grep -q . stdout'
+    FCP_NVDISASM=$PWD/cut-off bad "a listing that ends early" 1 E712 emit k.plan --arch sm_80 --cost
+    holds "and where" grep -q 'ends early: in the middle of fk_forward' stderr
+    FCP_NVDISASM=$PWD/refuse bad "a disassembler that fails" 1 E712 emit k.plan --arch sm_80 --cost
+    holds "and what it said" grep -q 'not a cubin of mine' stderr
+    FCP_NVDISASM=/none/nvdisasm bad "no disassembler" 1 E702 emit k.plan --arch sm_80 --cost
+    holds "and where it was looked for too" grep -q 'looked for /none/nvdisasm; install it from the CUDA toolkit' stderr
     ok "the cubin on standard output" "$fcpc" -q emit k.plan --arch sm_80
     holds "is the same" cmp -s stdout k.cubin
     chmod 755 kernels

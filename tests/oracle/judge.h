@@ -383,21 +383,29 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     } else {
         JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, picture, p->text);
         /* a mask that names h may not depend on it: then the plan counts a pair once, and every head has the same */
-        uint64_t alike = p->uses_h && !(plan->problem->mask_uses & MC_USES_H) ? p->heads : 1;
-        JUDGE(plan->summary->pairs * alike == pairs, "seed %u: %llu pairs, brute force %llu\n%s", seed,
+        const bool by_head = plan->problem->mask_uses & MC_USES_H;
+        const uint32_t ranges = p->heads / plan->problem->range_kv / plan->problem->range_sub;
+        uint64_t alike = p->uses_h && !by_head ? p->heads : 1;
+        JUDGE(plan->summary->pairs * alike == pairs * (by_head ? 1 : ranges), "seed %u: %llu pairs, brute force %llu\n%s", seed,
                      (unsigned long long)plan->summary->pairs, (unsigned long long)pairs, p->text);
         /* each tile's pairs, too */
         for (uint64_t i = 0; i < plan->tiles_count; i++) {
             const fcp_tile *tile = &plan->tiles[i];
+            const fcp_heads *range = &plan->heads[plan->blocks[tile->q_block].heads];
             uint64_t sum = 0;
             for (uint32_t j = 0; j < tile->parts; j++) {
                 const fcp_piece *a = &plan->pieces[plan->parts[tile->first_part + j].q_piece];
                 const fcp_piece *b = &plan->pieces[plan->parts[tile->first_part + j].k_piece];
                 uint64_t n = p->lengths[a->sequence], rows = queries_of(p, a->sequence);
-                for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++)
+                for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++) {
+                    uint32_t shared = p->heads / p->kv_heads, kv = h / shared, sub = h % shared;
+                    if (by_head && (kv < range->kv_first || kv >= range->kv_first + range->kv_count ||
+                                    sub < range->sub_first || sub >= range->sub_first + range->sub_count))
+                        continue;
                     for (uint64_t q = a->start; q < a->start + a->length; q++)
                         for (uint64_t k = b->start; k < b->start + b->length; k++)
                             sum += allow[a->sequence][(h * rows + q) * n + k];
+                }
             }
             JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
         }

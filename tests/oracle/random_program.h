@@ -71,6 +71,7 @@ typedef struct random_program {
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
+    bool ring;                   /* of ulysses and upipe */
     bool rail, backward, uses_h, uses_field;
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
@@ -388,15 +389,28 @@ static void draw_queries(random_program *p, dice *d) {
     }
 }
 
+/* Ranks that share heads, and how many heads are computed at a time: divisors of what there is. */
+static void draw_sharing(random_program *p, dice *d) {
+    uint32_t ranks = p->nodes * p->gpus, inside, each;
+    do inside = 1 + roll(d, p->heads);
+    while (p->heads % inside || ranks % inside);
+    p->ring = inside != ranks || roll(d, 4) == 0;
+    if (p->ring) put(p, ", inside = %u", inside);
+    if (p->strategy != FCP_STRATEGY_UPIPE || roll(d, 4) == 0) return;
+    do each = 1 + roll(d, p->heads / inside);
+    while (p->heads / inside % each);
+    put(p, ", heads = %u", each * inside);
+}
+
 /* Draws a program of at most about `budget` query-key positions. */
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
-    static const uint32_t head_counts[] = {1, 2, 4, 6}, dims[] = {8, 16, 32};
-    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {"fcp", "ring", "zigzag",
-                                                                                         "cad"};
+    static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {
+        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, offsetof(random_program, fields));
-    p->heads = head_counts[roll(d, 4)];
+    p->heads = head_counts[roll(d, 6)];
     p->kv_heads = 1 + roll(d, p->heads);
     while (p->heads % p->kv_heads) p->kv_heads--;
     p->head_dim = dims[roll(d, 3)];
@@ -407,7 +421,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->block = 128 * (1 + roll(d, 3));
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
-    p->strategy = (int)roll(d, 4);
+    p->strategy = (int)roll(d, 6);
     p->layout = (int)roll(d, 3);
     p->group = 0;
     if (p->layout && roll(d, 3) == 0)
@@ -455,14 +469,15 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
     char layout[40];
     snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
-    put(p, "  block = %u\n  strategy = %s(coalesce = %u, buffers = %u", p->block, strategies[p->strategy], p->coalesce,
-        p->buffers);
+    put(p, "  block = %u\n  strategy = %s(buffers = %u", p->block, strategies[p->strategy], p->buffers);
+    if (p->strategy < FCP_STRATEGY_ULYSSES) put(p, ", coalesce = %u", p->coalesce);
     if (p->strategy == FCP_STRATEGY_CAD) {
         put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
         if (p->servers) put(p, ", servers = %u", p->servers);
     }
-    put(p, ")%s\n  layout = %s\n", roll(d, 3) ? "" : "\n  relay = off", layout);
+    if (p->strategy >= FCP_STRATEGY_ULYSSES) draw_sharing(p, d);
+    put(p, ")%s%s\n  layout = %s\n", p->ring ? " + ring" : "", roll(d, 3) ? "" : "\n  relay = off", layout);
     put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
 }
 #endif

@@ -21,7 +21,7 @@ typedef struct field_view {
     int64_t n;
 } field_view;
 
-enum { MAX_SCORE_TREES = 64, MAX_HEADS = 8, SCORE_TABLE = 5, FIELD_MOST = 20 };
+enum { MAX_SCORE_TREES = 64, MAX_HEADS = 12, SCORE_TABLE = 5, FIELD_MOST = 20 };
 typedef struct score_tree {
     score_kind kind;
     double number; /* hundredths, so that text and value are the same */

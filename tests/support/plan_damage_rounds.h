@@ -226,8 +226,8 @@ static bool split_round(tables *t, draw *d) {
 static bool wrong_kind(tables *t, draw *d) {
     fcp_round *r = NULL;
     for (uint64_t i = 0; i < t->rounds_count; i++)
-        if (t->rounds[i].kind == FCP_ROUND_INDEPENDENT && pick(d)) r = &t->rounds[i];
-    if (r) r->kind = FCP_ROUND_DEPENDENT;
+        if (t->rounds[i].kind == FCP_ROUND_DEPENDENT && pick(d)) r = &t->rounds[i];
+    if (r) r->kind = FCP_ROUND_INDEPENDENT;
     return r;
 }
 

@@ -56,9 +56,10 @@ Test(ptx, scattered_plans) {
         char text[TEXT], program[300];
         snprintf(program, sizeof program,
                  "model { heads = 2; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
-                 "batch { lengths = [330, 70] }\nplan { mask = causal; block = 128; sink = 0.25 }\n", i < 3 ? 16 : 64);
+                 "batch { lengths = [330, 70] }\nmask by_head = k <= q and q - k < 90 + 100 * h\n"
+                 "plan { mask = by_head; score = alibi; block = 128; sink = [0.25, -0.5] }\n", i < 3 ? 16 : 64);
         scatter by = scatter_new(40 + i);
-        by.one_range = true;
+        by.one_range = i % 2;
         fcp_plan *plan = scatter_plan(program, &by);
         cr_assert_not_null(plan);
         bool merges = false;

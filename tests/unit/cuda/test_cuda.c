@@ -9,7 +9,6 @@
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
-#include "tests/support/scatter.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
@@ -187,17 +186,6 @@ Test(cuda, refuses) {
                     "batch { lengths = [100] }\nplan { mask = causal; block = 128 }\n",
                     NULL, 0);
     refused(plan, FCP_E_TENSOR, "fp32");
-    fcp_plan_free(plan);
-    const char *text =
-        "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
-        "batch { lengths = [900, 200] }\nplan { mask = causal; block = 128 }\n";
-    scatter by = scatter_new(5);
-    for (by.seed = 1, plan = NULL; !plan || plan->problem->range_kv == 4; by.seed++) {
-        fcp_plan_free(plan);
-        plan = scatter_plan(text, &by);
-        cr_assert_not_null(plan);
-    }
-    refused(plan, FCP_E_BACKEND, "CUDA does not yet run plans whose blocks are of some heads only");
     fcp_plan_free(plan);
     cr_assert_eq(x->live, 0);
 }

@@ -237,17 +237,82 @@ static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
     return load;
 }
 
-/* A tile runs as soon as its Q and KV are there, or, where tiles run anywhere, in the next stage in which the rank has
- * less than its share; a tile that needs nothing remote, in any stage. */
+/* Are ranks far apart? Over every `buffers` stages, take what comes for the rank that gets most to compute, or an even
+ * part, and add up: at least 1.3 times the work of the busiest rank. */
+static bool far_apart(const planned *x, uint32_t stages) {
+    uint64_t sum = 0, busiest = 0, all = 0;
+    for (uint32_t first = 0; first < stages; first += x->program->buffers) {
+        uint32_t end = sooner(stages, first + x->program->buffers);
+        uint64_t most = 0;
+        all = 0;
+        for (uint32_t r = 0; r < x->p.ranks; r++) {
+            uint64_t work = 0, comes = 0;
+            for (uint32_t t = 0; t < x->p.tile_count; t++) {
+                if (x->home[x->p.tile_q[t]] != r) continue;
+                uint32_t f = x->t.tile_kv[t];
+                work += x->p.tile_pairs[t];
+                if (f != FCP_NONE && x->s.last_stage[f] >= first && x->s.last_stage[f] < end)
+                    comes += x->p.tile_pairs[t];
+            }
+            if (comes > most) most = comes;
+            if (work > busiest) busiest = work;
+            all += work;
+        }
+        uint64_t even = all / x->p.ranks / stages * (end - first);
+        sum += most > even ? most : even;
+    }
+    return sum / 13 >= busiest / 10;
+}
+
+/* A tile runs as soon as its Q and KV are there; or, where tiles run anywhere, in the next stage in which the rank has
+ * less than its share; or later, where ranks are far apart. A tile that needs nothing remote runs in any stage. */
 static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t stage, bool local, uint32_t stages,
-                       const uint64_t *load) {
+                       const uint64_t *load, bool apart) {
     uint64_t total = 0;
     cr_assert_geq(stage, ready);
-    if (local) return;
+    if (local || stage == ready) return;
+    cr_assert(x->t.tile_q || apart, "rank %u: a tile waits for nothing", rank);
     for (uint32_t s = 0; s < stages; s++) total += load[s];
-    for (uint32_t s = ready; s < stage; s++)
-        cr_assert(x->t.tile_q && load[s] >= total / stages, "rank %u: a tile ready in stage %u waits for stage %u",
-                  rank, ready, stage);
+    for (uint32_t s = ready; x->t.tile_q && s < stage; s++)
+        cr_assert(load[s] >= total / stages, "rank %u: a tile ready in stage %u waits for stage %u", rank, ready, stage);
+}
+
+/* Where ranks keep pace: after each stage a rank has done its part of the tiles whose KV comes from elsewhere, and of
+ * local ones with the same queries, or less, or one tile more. Returns how many tiles wait. */
+static uint32_t check_pace(const planned *x, uint32_t stages) {
+    const problem *p = &x->p;
+    uint32_t waiting = 0, *stage_of = calloc(p->tile_count, sizeof *stage_of);
+    for (uint32_t v = 0; v < x->s.visit_count; v++)
+        for (uint32_t i = 0; i < x->s.visits[v].tiles; i++)
+            stage_of[x->s.order[x->s.visits[v].first_tile + i]] = x->s.visit_stage[v];
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        uint64_t *load = calloc(stages, sizeof *load), work = 0, step = 0, done = 0;
+        for (uint32_t q = 0; q < p->block_count; q++) {
+            uint64_t local = 0, largest = 0;
+            uint32_t first = FCP_NONE;
+            if (x->home[q] != r) continue;
+            for (uint32_t t = p->tile_start[q]; t < p->tile_start[q + 1]; t++) {
+                uint32_t f = x->t.tile_kv[t];
+                work += p->tile_pairs[t];
+                if (f == FCP_NONE) {
+                    local += p->tile_pairs[t];
+                    continue;
+                }
+                waiting += stage_of[t] > x->s.last_stage[f];
+                load[stage_of[t]] += p->tile_pairs[t];
+                first = sooner(first, stage_of[t]);
+                if (p->tile_pairs[t] > largest) largest = p->tile_pairs[t];
+            }
+            if (first == FCP_NONE) continue;
+            load[first] += local;
+            if (local + largest > step) step = local + largest;
+        }
+        for (uint32_t s = 0; s + 1 < stages; s++)
+            cr_assert_lt(done += load[s], work / stages * (s + 1) + step, "rank %u is ahead after stage %u", r, s);
+        free(load);
+    }
+    free(stage_of);
+    return waiting;
 }
 
 static void check_visits(const planned *x) {
@@ -261,6 +326,7 @@ static void check_visits(const planned *x) {
     uint32_t stages = 1; /* in which tiles may run */
     for (uint32_t f = 0; f < x->t.count; f++) stages = later(stages, x->s.last_stage[f] + 1);
     if (x->t.keys < x->t.count) stages += x->program->buffers;
+    const bool apart = !x->t.tile_q && far_apart(x, stages);
     for (uint32_t r = 0; r < p->ranks; r++) {
         uint64_t *load = find_loads(x, r, stages);
         memset(visited, 0, p->block_count * sizeof *visited); /* tiles of a Q block done at this rank */
@@ -281,7 +347,7 @@ static void check_visits(const planned *x) {
                 cr_assert(t >= p->tile_start[q] && t < p->tile_start[q + 1]);
                 if (f != FCP_NONE) ready = x->s.last_stage[f];
                 if (from != FCP_NONE) ready = later(ready, x->s.last_stage[from]);
-                check_wait(x, r, ready, stage, f == FCP_NONE, stages, load);
+                check_wait(x, r, ready, stage, f == FCP_NONE, stages, load, apart);
                 if (f == FCP_NONE) continue;
                 first_kv[f] = sooner(first_kv[f], stage);
                 last_kv[f] = later(last_kv[f], stage);
@@ -493,6 +559,28 @@ Test(schedule, blocks_that_go_anywhere) {
         planned x;
         const scatter s = scatter_new(1000 + i);
         plan_scatter(&x, sample_program(i, text, sizeof text), &s);
+        check_all(&x);
+        planned_free(&x);
+    }
+}
+
+/* One long sequence among short ones. Its blocks come to all ranks, but some have much to compute on each and others
+ * little: then tiles wait. Where all ranks have the same to do, none does. */
+Test(schedule, ranks_keep_pace) {
+    static const struct { const char *lengths; bool waits; } batches[] = {
+        {"[40K, 3000 x 9, 400 x 100]", true}, {"[4096 x 8]", false}};
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        char text[300];
+        planned x;
+        uint32_t stages = 1;
+        snprintf(text, sizeof text,
+                 "cluster { gpus = 8 }\nbatch { lengths = %s }\n"
+                 "plan { mask = causal; block = 512; strategy = fcp(coalesce = 1, buffers = 3, split = off) }\n",
+                 batches[i].lengths);
+        plan_passes(&x, text, 0);
+        for (uint32_t f = 0; f < x.t.count; f++) stages = later(stages, x.s.last_stage[f] + 1);
+        cr_assert_eq(far_apart(&x, stages), batches[i].waits);
+        cr_assert_eq(check_pace(&x, batches[i].waits ? stages : 0) > 0, batches[i].waits);
         check_all(&x);
         planned_free(&x);
     }

@@ -45,6 +45,29 @@ Test(public, summary) {
     fcp_plan_free(plan);
 }
 
+/* A bound of the bytes is found where it is asked for, and work moves. */
+Test(public, bound_of_the_bytes) {
+    static const char in_place[] = "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"
+                                   "cluster { nodes = 2; gpus = 2 }\n"
+                                   "batch { lengths = [3000, 100] }\n"
+                                   "plan { mask = causal; block = 128; strategy = cad; layout = contiguous }\n";
+    fcpc_program *program = NULL;
+    cr_assert_eq(fcpc_parse_text("a.fcp", in_place, sizeof in_place - 1, NULL, NULL, &program), FCP_OK);
+    for (int asked = 0; asked < 2; asked++) {
+        const fcpc_batch batch = {.size = sizeof batch, .bound = asked};
+        fcpc_times times;
+        fcp_plan *plan = NULL;
+        char *object = NULL;
+        cr_assert_eq(fcpc_plan_batch(program, &batch, NULL, NULL, &times, &plan), FCP_OK);
+        cr_expect_eq(times.bytes_lower_bound > 0, asked);
+        cr_assert_eq(fcpc_summary_json(plan, &times, &object, NULL), FCP_OK);
+        cr_expect_eq(!strstr(object, "\"bytes_lower_bound\": 0,"), asked);
+        free(object);
+        fcp_plan_free(plan);
+    }
+    fcpc_program_free(program);
+}
+
 Test(public, pictures) {
     fcpc_times times;
     fcp_plan *plan = make_plan(&times);

@@ -1,0 +1,119 @@
+/* machine.c: which unit an instruction keeps busy, and for how long.
+ *
+ * Requires: the name of an instruction as the disassembler prints it, with its suffixes: "HGMMA.64x128x16.F32.BF16".
+ * Gives:    cost_pipe_of and cost_clocks_of (parts.h), and the table of architectures (cost.h).
+ * Unit:     clocks of a quarter of a multiprocessor, which issues an instruction of one warp each clock. Its unit for a
+ *           kind of instruction works on 32 / clocks lanes at once.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/cost/parts.h"
+
+const char *const cost_pipe_names[COST_PIPES] = {"tensor", "mufu", "fma", "alu", "memory", "uniform", "control", "other"};
+const char *const cost_class_names[COST_CLASSES] = {"FULL", "PARTIAL"};
+
+#define GUIDE "CUDA C++ Programming Guide, throughput of native arithmetic instructions"
+const char *const cost_sources[COST_PIPES] = {
+    [COST_TENSOR] = "dense bf16 peak of the data sheets, by multiprocessors and boost clock; mma.sync on sm_90 and later: assumed",
+    [COST_MUFU] = GUIDE " (16 results a clock and multiprocessor)",
+    [COST_FMA] = GUIDE " (64 on sm_80, else 128)",
+    [COST_ALU] = GUIDE " (64: compare, minimum, logic, shifts); packing two numbers: assumed",
+    [COST_MEMORY] = GUIDE " (32: shuffles); loads and stores without conflicts: assumed",
+    [COST_UNIFORM] = "assumed",
+    [COST_CONTROL] = "assumed",
+    [COST_OTHER] = "assumed",
+};
+
+/* Operations of the tensor cores: of a warp, of a warpgroup; then clocks of the other pipes in their order. */
+static const cost_machine machines[] = {
+    {"sm_80", 2048, 0, {0, 8, 2, 2, 4, 2, 1, 1}},     {"sm_86", 1024, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
+    {"sm_87", 2048, 0, {0, 8, 1, 2, 4, 2, 1, 1}},     {"sm_89", 1024, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
+    {"sm_90", 2048, 4096, {0, 8, 1, 2, 4, 2, 1, 1}},  {"sm_100", 2048, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
+    {"sm_103", 2048, 0, {0, 8, 1, 2, 4, 2, 1, 1}},    {"sm_120", 1024, 0, {0, 8, 1, 2, 4, 2, 1, 1}},
+};
+
+const cost_machine *cost_machine_of(const char *arch) {
+    size_t length = strlen(arch);
+    if (length && (arch[length - 1] == 'a' || arch[length - 1] == 'f')) length--;
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++)
+        if (strlen(machines[i].arch) == length && memcmp(machines[i].arch, arch, length) == 0) return &machines[i];
+    return NULL;
+}
+
+/* The instructions of each pipe, without suffixes, between spaces. */
+static const char *const members[COST_PIPES] = {
+    [COST_TENSOR] = " HGMMA HMMA ",
+    [COST_MUFU] = " MUFU F2F F2I I2F FRND POPC FLO BREV ",
+    [COST_FMA] = " FADD FMUL FFMA FADD2 FMUL2 FFMA2 FADD32I FMUL32I FFMA32I HADD2 HMUL2 HFMA2 IMAD IMUL IDP IMAD32I "
+                 "HADD2_32I HMUL2_32I HFMA2_32I ",
+    [COST_ALU] = " IADD IADD3 IADD32I VIADD VIADDMNMX VIMNMX VIMNMX3 IABS IMNMX ISETP FSETP FSEL FSET SEL LOP3 LOP LOP32I "
+                 "PLOP3 SHF SHL SHR LEA PRMT FMNMX FMNMX3 F2FP I2FP F2IP I2IP MOV MOV32I SGXT BMSK P2R R2P CS2R FCHK HSETP2 "
+                 "HMNMX2 HSET2 ISCADD VABSDIFF VABSDIFF4 VHMNMX ",
+    [COST_MEMORY] = " LDG STG LDS STS LD ST LDL STL LDC LDCU LDSM STSM ATOM ATOMG ATOMS RED REDG REDAS LDGSTS LDGDEPBAR SHFL S2R "
+                    "S2UR CCTL CCTLL QSPC MATCH REDUX UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL "
+                    "UTMACMDFLUSH ",
+    [COST_UNIFORM] = " ULOP3 ULOP UIADD3 UIMAD UMOV UMOV32I USHF USHL USHR USEL UISETP UPLOP3 ULEA UPRMT UFLO UPOPC UBREV ULDC "
+                     "R2UR VOTEU USGXT UBMSK UP2UR UR2UP UVIADD UVIMNMX UIABS UF2FP UFADD UFMUL UFFMA UFSETP UFSEL UCS2R "
+                     "UIADD3X UIMNMX ",
+    [COST_CONTROL] = " BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK BMOV WARPSYNC BAR DEPBAR WARPGROUP SYNCS MEMBAR "
+                     "FENCE ERRBAR CGAERRBAR NOP YIELD NANOSLEEP VOTE ELECT LEPC KILL PMTRIG USETMAXREG ACQBULK PREEXIT "
+                     "ENDCOLLECTIVE UCGABAR_ARV UCGABAR_WAIT R2B B2R RPCMOV BPT UBRA WARPGROUPSET CGABAR ACQSHMINIT ",
+};
+
+/* The length of an instruction's name without suffixes. */
+static size_t stem(const char *name) { return strcspn(name, "."); }
+
+cost_pipe cost_pipe_of(const char *name) {
+    char word[40];
+    size_t length = stem(name);
+    if (!length || length + 3 > sizeof word) return COST_OTHER;
+    snprintf(word, sizeof word, " %.*s ", (int)length, name);
+    for (int p = 0; p < COST_OTHER; p++)
+        if (members[p] && strstr(members[p], word)) return (cost_pipe)p;
+    return COST_OTHER;
+}
+
+/* Operations of one warp in a product: "HMMA.16816.F32" is 16 x 8 x 16; of "HGMMA.64x128x16.F32" each of four warps does a
+ * quarter. 0: the name has no size. */
+static uint64_t operations(const char *name, bool group) {
+    unsigned m = 0, n = 0, k = 0;
+    const char *size = name + stem(name);
+    if (group) return sscanf(size, ".%4ux%4ux%4u", &m, &n, &k) == 3 ? UINT64_C(2) * m * n * k / 4 : 0;
+    if (sscanf(size, ".%2u%1u%2u", &m, &n, &k) == 3 || sscanf(size, ".%2u%1u%1u", &m, &n, &k) == 3)
+        return UINT64_C(2) * m * n * k;
+    return 0;
+}
+
+uint64_t cost_clocks_of(const cost_machine *machine, const char *name, cost_pipe pipe) {
+    if (pipe != COST_TENSOR) return machine->clocks[pipe];
+    bool group = strncmp(name, "HGMMA", 5) == 0;
+    uint64_t speed = group ? machine->group_flops : machine->warp_flops;
+    return speed ? operations(name, group) * 4 / speed : 0; /* a quarter has a quarter of the speed */
+}
+
+void cost_count(const cost_machine *machine, const cost_instruction *x, cost_counts *c) {
+    const char *name = x->name;
+    cost_pipe pipe = cost_pipe_of(name);
+    c->instructions[pipe]++;
+    c->clocks[pipe] += cost_clocks_of(machine, name, pipe);
+    c->waits += strncmp(name, "BAR.SYNC", 8) == 0 || strncmp(name, "WARPGROUP.DEPBAR", 16) == 0 ||
+                strncmp(name, "DEPBAR", 6) == 0 || (strncmp(name, "SYNCS", 5) == 0 && strstr(name, "WAIT"));
+    c->arrivals += strncmp(name, "BAR.ARV", 7) == 0 || strncmp(name, "SYNCS.ARRIVE", 12) == 0;
+    c->elements += (x->marks & COST_MARK_ELEMENTS) != 0;
+    c->fences += strncmp(name, "MEMBAR", 6) == 0 || strncmp(name, "FENCE", 5) == 0;
+}
+
+uint64_t cost_issue(const cost_counts *c) {
+    uint64_t all = 0;
+    for (int p = 0; p < COST_PIPES; p++) all += c->instructions[p];
+    return all;
+}
+
+cost_pipe cost_bound(const cost_counts *c) {
+    cost_pipe most = COST_PIPES;
+    uint64_t clocks = cost_issue(c);
+    for (int p = COST_PIPES - 1; p >= 0; p--)
+        if (c->clocks[p] >= clocks && c->clocks[p]) most = (cost_pipe)p, clocks = c->clocks[p];
+    return most;
+}

@@ -1,0 +1,111 @@
+/* emit_cost.c: `fcpc emit --cost`: what a step of each kernel costs, as a table or as JSON.
+ *
+ * Requires: a cubin with the lines of its source; nvdisasm.
+ * Gives:    emit_cost.h. Of each loop over steps a row for FULL and one for PARTIAL cells, with a warp's instructions and
+ *           the clocks that they keep each unit of a quarter of a multiprocessor busy.
+ */
+#include "compiler/cli/emit_cost.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/kernels/disassemble.h"
+
+fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err) {
+    const cost_machine *machine = cost_machine_of(arch);
+    char *listing = NULL, wrong[160];
+    *out = (cost_report){0};
+    if (!machine) return fcp_fail(err, FCP_E_ARCH, "--cost has no speeds of %.40s", arch);
+    cmd_doing("disassembling kernels");
+    fcp_code code = fcp_disassemble(cubin->bytes, cubin->size, &listing, err);
+    if (!code && !cost_read(source, listing, machine, out, wrong))
+        code = fcp_fail(err, FCP_E_LISTING, "what nvdisasm printed cannot be read: %s", wrong);
+    cmd_done();
+    free(listing);
+    return code;
+}
+
+static const char *bound_name(const cost_counts *c) {
+    cost_pipe p = cost_bound(c);
+    return p == COST_PIPES ? "issue" : cost_pipe_names[p];
+}
+
+static void print_class(FILE *f, const char *name, const cost_counts *c) {
+    fprintf(f, "  %-8s instructions", name);
+    for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7" PRIu64, c->instructions[p]);
+    fprintf(f, " %7" PRIu64 "  %" PRIu64 " waits, %" PRIu64 " arrivals, %" PRIu64 " fences", cost_issue(c), c->waits,
+            c->arrivals, c->fences);
+    if (c->elements) fprintf(f, ", %" PRIu64 " for elements", c->elements);
+    if (c->unknown_loops) fprintf(f, "; %" PRIu64 " loops of unknown length, counted once", c->unknown_loops);
+    fprintf(f, "\n  %-8s clocks      ", "");
+    for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7" PRIu64, c->clocks[p]);
+    fprintf(f, " %7" PRIu64 "  bound by %s\n", cost_issue(c), bound_name(c));
+}
+
+static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) {
+    fprintf(f, "%s: %" PRIu32 " instructions", k->name, k->instructions);
+    for (uint32_t i = 0; i < cubin->kernel_count; i++)
+        if (strcmp(cubin->kernels[i].name, k->name) == 0)
+            fprintf(f, ", %" PRIu32 " registers, %" PRIu32 " bytes spilled", cubin->kernels[i].registers,
+                    cubin->kernels[i].spill_stores + cubin->kernels[i].spill_loads);
+    if (*k->unknown) fprintf(f, "; instructions that are not known count as other, such as %s", k->unknown);
+    if (!k->step_count) fprintf(f, "; no loop over steps");
+    fputc('\n', f);
+    for (uint32_t s = 0; s < k->step_count; s++) {
+        fprintf(f, "  %-8s %-12s", "a step", "of a warp");
+        for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7s", cost_pipe_names[p]);
+        fprintf(f, " %7s\n", "issue");
+        for (int class = 0; class < COST_CLASSES; class++)
+            if (k->steps[s].has[class]) print_class(f, cost_class_names[class], &k->steps[s].of[class]);
+    }
+}
+
+fcp_code cost_table(const char *arch, const cost_report *report, const fcp_cubin *cubin, char **out, size_t *out_size,
+                    fcp_error *err) {
+    const cost_machine *m = cost_machine_of(arch);
+    FILE *f = open_memstream(out, out_size);
+    if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < report->count; i++) print_kernel(f, &report->kernels[i], cubin);
+    fprintf(f, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
+    if (m->group_flops) fprintf(f, ", of a warpgroup %" PRIu32, m->group_flops);
+    fprintf(f, " operations a clock and multiprocessor (%s)\n", cost_sources[COST_TENSOR]);
+    for (int p = COST_TENSOR + 1; p < COST_PIPES; p++)
+        fprintf(f, "  %-8s %" PRIu32 " clocks (%s)\n", cost_pipe_names[p], m->clocks[p], cost_sources[p]);
+    if (fclose(f)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    return FCP_OK;
+}
+
+void cost_json(json *j, const cost_report *report, const char *kernel) {
+    for (uint32_t i = 0; i < report->count; i++) {
+        const cost_kernel *k = &report->kernels[i];
+        if (strcmp(k->name, kernel)) continue;
+        json_u64(j, "instructions", k->instructions);
+        json_string(j, "unknown_instruction", *k->unknown ? k->unknown : NULL);
+        json_array(j, "steps");
+        for (uint32_t s = 0; s < k->step_count; s++) {
+            json_object(j, NULL);
+            for (int class = 0; class < COST_CLASSES; class++) {
+                const cost_counts *c = &k->steps[s].of[class];
+                if (!k->steps[s].has[class]) continue;
+                json_object(j, cost_class_names[class]);
+                json_object(j, "instructions");
+                for (int p = 0; p < COST_PIPES; p++) json_u64(j, cost_pipe_names[p], c->instructions[p]);
+                json_end(j);
+                json_object(j, "clocks");
+                for (int p = 0; p < COST_PIPES; p++) json_u64(j, cost_pipe_names[p], c->clocks[p]);
+                json_end(j);
+                json_u64(j, "issued", cost_issue(c));
+                json_u64(j, "waits", c->waits);
+                json_u64(j, "arrivals", c->arrivals);
+                json_u64(j, "fences", c->fences);
+                json_u64(j, "elements", c->elements);
+                json_u64(j, "unknown_loops", c->unknown_loops);
+                json_string(j, "bound", bound_name(c));
+                json_end(j);
+            }
+            json_end(j);
+        }
+        json_end(j);
+    }
+}

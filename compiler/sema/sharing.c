@@ -1,0 +1,127 @@
+/* sharing.c: checks the strategies that divide heads among ranks.
+ *
+ * Requires: checked sections model and cluster, and the strategy's parameters.
+ * Gives:    how many ranks share heads, and how many heads are computed at a time: both divide what they must.
+ * Cost:     O(ranks + heads).
+ *
+ * Example: 64 heads on 12 ranks. 12 does not divide 64, so ulysses is refused. The nearest numbers of ranks that do are
+ * 8 and 16. 4 divides both 12 and 64: so groups of 4 ranks may share heads, with a ring through the three groups.
+ */
+#include "compiler/sema/sharing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/base/text.h"
+#include "compiler/sema/strategies.h"
+
+static bool is_named(const expr *e, const char *name) {
+    return (e->kind == EXPR_NAME || e->kind == EXPR_CALL) && !strcmp(e->name, name);
+}
+
+static bool shares(const expr *e) {
+    for (int i = 0; i < FCP_STRATEGY_COUNT; i++)
+        if (is_named(e, fcp_strategy_names[i])) return strategy_shares_heads((fcp_strategy)i);
+    return false;
+}
+
+const expr *sema_ring_of(sema *s, const expr *value) {
+    const char *ring = fcp_strategy_names[FCP_STRATEGY_RING];
+    if (value->kind != EXPR_BINARY || value->op != OP_ADD) return value;
+    const expr *wrong = !shares(value->a) ? value->a : !is_named(value->b, ring) ? value->b : NULL;
+    if (wrong) {
+        bool named = wrong->kind == EXPR_NAME || wrong->kind == EXPR_CALL;
+        diag_error(s->d, FCP_E_VALUE, wrong->at, "'+' joins ulysses or upipe to ring%s%s", named ? ", not " : "",
+                   named ? wrong->name : "");
+        diag_hint(s->d, "ulysses(inside = node) + ring");
+        return NULL;
+    }
+    if (value->b->kind == EXPR_CALL) {
+        diag_error(s->d, FCP_E_ARGUMENT, value->b->at, "ring takes no parameters here");
+        diag_hint(s->d, "they are those of %s: %s(buffers = 3) + ring", value->a->name, value->a->name);
+        return NULL;
+    }
+    s->out->ring = true;
+    return value->a;
+}
+
+static uint32_t common(uint32_t a, uint32_t b) {
+    while (b) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The largest group of ranks that divides them and the heads: one that lies inside a node, if there is one. */
+static uint32_t group_that_fits(const struct fcpc_program *p) {
+    const uint32_t inside = common(p->gpus, p->heads);
+    return inside > 1 ? inside : common(p->nodes * p->gpus, p->heads);
+}
+
+static const char *name_of(const sema *s) { return fcp_strategy_names[s->out->strategy]; }
+
+/* The heads do not divide among the ranks that should share them. */
+static void refuse_ranks(sema *s, span at) {
+    const struct fcpc_program *p = s->out;
+    const uint32_t sharing = p->inside, fits = group_that_fits(p);
+    uint32_t below = sharing - 1, above = sharing + 1;
+    while (below && p->heads % below) below--;
+    while (above <= p->heads && p->heads % above) above++;
+    diag_error(s->d, FCP_E_HEADS, at, "%u heads do not divide among %u ranks", p->heads, sharing);
+    if (p->ring) {
+        diag_hint(s->d, "%s(inside = %u) + ring would do", name_of(s), fits);
+        return;
+    }
+    text t = {0};
+    text_printf(&t, "%u", below);
+    if (above <= p->heads) text_printf(&t, " or %u", above);
+    text_printf(&t, " rank%s would do", above > p->heads && below == 1 ? "" : "s");
+    if (fits > 1) text_printf(&t, ", or %s(inside = %u) + ring", name_of(s), fits);
+    char *line = text_take(&t);
+    if (line) diag_hint(s->d, "%s", line);
+    free(line);
+}
+
+/* Heads at a time that are no multiple of the ranks, or do not divide all heads. */
+static void refuse_heads(sema *s, span at) {
+    enum { MOST = 8 };
+    const struct fcpc_program *p = s->out;
+    uint32_t found[MOST], count = 0;
+    text t = {0};
+    diag_error(s->d, FCP_E_HEADS, at, "upipe(heads = %u): a multiple of the %u rank%s that share%s heads, dividing %u",
+               p->together, p->inside, p->inside == 1 ? "" : "s", p->inside == 1 ? "s" : "", p->heads);
+    for (uint32_t u = p->inside; u <= p->heads && count < MOST; u += p->inside)
+        if (p->heads % u == 0) found[count++] = u;
+    for (uint32_t i = 0; i < count; i++)
+        text_printf(&t, "%s%u", !i ? "" : i + 1 < count ? ", " : " or ", found[i]);
+    char *line = text_take(&t);
+    if (line) diag_hint(s->d, "%s would do", line);
+    free(line);
+}
+
+void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *together) {
+    struct fcpc_program *p = s->out;
+    const uint32_t ranks = p->nodes * p->gpus;
+    const span inside_at = inside ? inside->at : whole;
+    if (!p->inside) p->inside = p->gpus; /* node */
+    if (!p->ring && inside && p->inside != ranks) {
+        diag_error(s->d, FCP_E_VALUE, inside_at, "inside = %u: without a ring all %u ranks share the heads", p->inside,
+                   ranks);
+        diag_hint(s->d, "%s(inside = %u) + ring", name_of(s), p->inside);
+        return;
+    }
+    if (!p->ring) p->inside = ranks;
+    if (p->inside > ranks || ranks % p->inside) {
+        diag_error(s->d, FCP_E_VALUE, inside_at, "%u ranks do not divide into groups of %u", ranks, p->inside);
+        diag_hint(s->d, "%s(inside = %u) + ring would do", name_of(s), group_that_fits(p));
+    } else if (p->heads % p->inside) {
+        refuse_ranks(s, inside_at);
+    } else if (p->strategy == FCP_STRATEGY_ULYSSES) {
+        p->together = p->heads;
+    } else {
+        if (!p->together) p->together = p->inside; /* least */
+        if (p->together % p->inside || p->heads % p->together) refuse_heads(s, together ? together->at : whole);
+    }
+}

@@ -1,0 +1,13 @@
+/* sharing.h: the strategies that divide heads among ranks: ulysses, upipe, and either of them with a ring. */
+#ifndef FCPC_SEMA_SHARING_H
+#define FCPC_SEMA_SHARING_H
+#include "compiler/sema/sema.h"
+
+/* `ulysses(...) + ring`: notes the ring in s->out, and returns the left operand. Any other value is returned as it is;
+ * NULL: the sum is not one of these, reported. */
+const expr *sema_ring_of(sema *s, const expr *value);
+/* Of ulysses and upipe: do the heads divide among the ranks? Reports where they do not. Replaces s->out's `inside` by
+ * the number of ranks that share heads, and `together` by that of the heads that are computed at a time. The spans are
+ * those of the values; `whole` stands for one that is not given. */
+void sema_check_sharing(sema *s, span whole, const expr *inside, const expr *together);
+#endif
