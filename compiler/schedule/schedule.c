@@ -68,6 +68,7 @@ typedef struct builder {
     uint32_t stages;  /* last stage in which tiles can run + 1 */
     uint32_t arrivals; /* last stage in which something can arrive for them + 1 */
     levels levels;
+    uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
 } builder;
 
 /* --- independent rounds ------------------------------------------------------------------------------------------ */
@@ -213,7 +214,7 @@ static fcp_code find_stages(builder *b, uint32_t src, uint32_t dst, uint32_t fab
 }
 
 /* With phases: the first stage of each. A phase takes a stage for each leg of its ways, and begins after the one before
- * it. leg: per hop, how many come before it on its way. NULL: no memory. */
+ * it. leg_of: per hop, how many come before it on its way. NULL: no memory. */
 static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
     const traffic *t = b->t;
     uint32_t phases = b->p->head_count; /* at most */
@@ -234,9 +235,9 @@ static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
 static fcp_code arrivals(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
-    const uint32_t *phase = b->where->phase, *start = NULL;
+    const uint32_t *phase = b->where->phase;
     uint32_t *leg_of = phase ? ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1) : NULL;
-    if (phase && (!leg_of || !(start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
+    if (phase && (!leg_of || !(b->phase_start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
     b->stages = 1;
     for (uint32_t f = 0; f < t->count; f++) { /* a parent comes before its forwards */
         const hop *x = &t->hops[f];
@@ -255,7 +256,7 @@ static fcp_code arrivals(builder *b) {
             out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
         } else {
             if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
-            uint32_t release = phase ? start[phase[b->p->blocks[x->block].heads]] + leg_of[f]
+            uint32_t release = phase ? b->phase_start[phase[b->p->blocks[x->block].heads]] + leg_of[f]
                                      : out->last_stage[x->parent] + 1;
             fcp_code code = find_stages(b, x->src, x->dst, x->fabric, release, x->units, slot);
             if (code) return code;
@@ -400,13 +401,15 @@ static uint64_t load_anywhere(const builder *b, bench *here) {
     return total;
 }
 
-/* With phases: tiles run as soon as they can; or, where they are gathered, all of a row as soon as the last can. */
+/* With phases: tiles run as soon as they can, but no earlier than beside what brings their phase; or, where they are
+ * gathered, all of a row as soon as the last can. */
 static uint64_t load_by_phase(const builder *b, bench *here) {
     const uint32_t *hop_of = b->t->tile_kv, *arrival = b->out->last_stage;
     uint64_t total = 0, *load = here->load;
     for (uint32_t i = 0; i < here->count; i++) {
         row *r = &here->rows[here->which[i]];
-        uint32_t first = r->hop == FCP_NONE ? 0 : arrival[r->hop], last = first;
+        const uint32_t start = b->phase_start[b->where->phase[b->p->blocks[r->q].heads]];
+        uint32_t first = r->hop == FCP_NONE ? start - !b->where->gather : arrival[r->hop], last = first;
         bool remote = r->hop != FCP_NONE;
         r->local = r->work = 0;
         for (uint32_t j = r->first; j < r->end; j++) {
