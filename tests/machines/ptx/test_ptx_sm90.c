@@ -103,7 +103,7 @@ typedef struct flaw {
  * one. */
 static void all_wrong(const char *program, const flaw *flaws, size_t count) {
     if (!compiler()) return;
-    fcp_plan *plan = gpu_plan("program.fcp", program, NULL, 0);
+    fcp_plan *plan = plan_named("program.fcp", program);
     for (size_t i = 0; i < count; i += slow() ? 4 : 1) {
         char text[TEXT] = "";
         ptx_change change = flaws[i].change;

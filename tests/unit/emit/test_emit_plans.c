@@ -1,7 +1,7 @@
 /* test_emit_plans.c: tests the mask code that is printed for the plans of all examples. It is compiled as C and
  * compared with the interpreter, in the environment that kernels get (runtime/kernels/work.h), at positions of
  * every sequence and side. */
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -152,7 +152,7 @@ Test(emit_plans, examples) {
     const char *const defines[] = {"model.dtype=bf16"};
     for (size_t i = 0; i < all; i++)
         plans[i] =
-            i < count ? gpu_plan(files.gl_pathv[i], NULL, defines, 1) : gpu_plan("text.fcp", texts[i - count], NULL, 0);
+            i < count ? plan_with(files.gl_pathv[i], NULL, defines, 1) : plan_named("text.fcp", texts[i - count]);
     void *library = compile(plans, all);
     for (size_t i = 0; i < all; i++) {
         uint64_t yes = compare(plans[i], library, i, i < count ? files.gl_pathv[i] : "text.fcp");
