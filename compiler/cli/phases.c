@@ -1,5 +1,5 @@
-/* phases.c: what `fcpc sim` says about the memory of plans that divide heads: phase by phase, as a part of what all heads
- * at once would take, and beside that what the paper of UPipe counts.
+/* phases.c: what `fcpc sim` says about the memory of plans that divide heads: phase by phase, as a part of what all
+ * heads at once would take, and beside that what the paper of UPipe counts.
  *
  * Units: bytes; parts of 1; and, for the paper's tables, one rank's tokens times all query heads.
  */
@@ -55,7 +55,8 @@ static void print_alike(fcp_pass pass, const sim_phases *x, uint32_t first, uint
 
 static void print_fractions(fcp_pass pass, const char *whose, sim_fractions f) {
     static const char *const moments[FCP_PASSES][SIM_MOMENTS] = {
-        {"before", "inputs travel", "kernel", "outputs travel"}, {"before", "dO travels", "kernel", "gradients travel"}};
+        {"before", "inputs travel", "kernel", "outputs travel"},
+        {"before", "dO travels", "kernel", "gradients travel"}};
     printf("          %-8s %s:", fcp_pass_names[pass], whose);
     for (int i = 0; i < SIM_MOMENTS; i++)
         printf("%s %s %.4g", i ? "," : "", moments[pass][i], (double)f.over[i] / (double)f.under);
@@ -71,10 +72,9 @@ static void print_pass(const fcp_plan *plan, fcp_pass pass, const sim_phases *x)
     const division d = division_of(plan, x->count);
     const double own = sim_phase_part(d.phase, x->count, d.all), paper = sim_phase_part(d.model, x->count, d.model);
     if (x->count < 2) return;
-    printf("          %-8s in all %s; a phase holds %.4g of what all heads at once do, %.1f %% less (as the paper counts "
-           "%.4g, %.1f %%)\n",
-           fcp_pass_names[pass], summary_number(number, (double)x->peak, "B"), own, 100 * (1 - own), paper,
-           100 * (1 - paper));
+    printf("          %-8s in all %s; a phase holds %.4g of what all heads at once do, ", fcp_pass_names[pass],
+           summary_number(number, (double)x->peak, "B"), own);
+    printf("%.1f %% less (as the paper counts %.4g, %.1f %%)\n", 100 * (1 - own), paper, 100 * (1 - paper));
     print_fractions(pass, pass == FCP_FORWARD ? "the paper's Table 2" : "the paper's Table 6",
                     sim_phase_fractions(pass, d.model, x->count));
     print_fractions(pass, "with the plan's K and V", sim_phase_fractions(pass, d.phase, x->count));

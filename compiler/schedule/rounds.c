@@ -78,7 +78,8 @@ static fcp_code colour_moves(builder *b, move *moves, uint32_t count, uint32_t f
 /* Are the Deltas of the classes as much as that of all together? */
 static fcp_code adds_up(const builder *b, const move *moves, uint32_t count, uint32_t fabric, bool *out) {
     const uint32_t ranks = b->p->ranks, classes = FCP_CLASSES + 1; /* the last: of all classes */
-    uint32_t *degree = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)classes * ranks), most[FCP_CLASSES + 1] = {0}, sum = 0;
+    uint32_t *degree = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)classes * ranks);
+    uint32_t most[FCP_CLASSES + 1] = {0}, sum = 0;
     if (!degree) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++) {
         const move *m = &moves[i];

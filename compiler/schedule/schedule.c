@@ -35,9 +35,9 @@
  * its share, those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage.
  * `buffers` stages follow the last arrival, which local tiles fill: they hide the returns.
  *
- * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are passed on,
- * in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in one stage, as
- * much as any other, and slots are free for the phase that comes `buffers` stages later.
+ * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
+ * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
+ * one stage, as much as any other, and slots are free for the phase that comes `buffers` stages later.
  */
 #include "compiler/schedule/schedule.h"
 

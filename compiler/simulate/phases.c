@@ -2,7 +2,8 @@
  *
  * Requires: a checked plan.
  * Gives:    phases.h.
- * Source:   "Untied Ulysses" (UPipe), Tables 2 and 6. There g is the number of query heads to a KV head, nu the number of
+ * Source:   "Untied Ulysses" (UPipe), Tables 2 and 6. There g is the number of query heads to a KV head, nu the
+ * number of
  *           phases, gamma = 1 + 2 / g (Q, K and V) and beta = 4 + 4 / g (Q, K, V, O and their gradients).
  */
 #include "compiler/simulate/phases.h"
@@ -127,7 +128,8 @@ sim_fractions sim_phase_fractions(fcp_pass pass, uint32_t group, uint32_t phases
     const uint64_t one = g * n, forward[2][SIM_MOMENTS] = {{one, one + gamma + g, one + gamma + g, 3 * one},
                                                            {one, 2 * one + gamma + g, 2 * one + gamma, one + 2 * g}};
     const uint64_t backward[2][SIM_MOMENTS] = {{2 * one, 3 * one, beta + 2 * one, gamma + 2 * one},
-                                               {2 * one, 2 * one + 2 * g, 2 * one + beta + g, 2 * one + 2 * (gamma + g)}};
+                                               {2 * one, 2 * one + 2 * g, 2 * one + beta + g,
+                                                             2 * one + 2 * (gamma + g)}};
     memcpy(f.over, pass == FCP_FORWARD ? forward[n > 1] : backward[n > 1], sizeof f.over);
     return f;
 }

@@ -20,7 +20,8 @@ static void check_fractions(double g, double nu) {
         const sim_fractions f = sim_phase_fractions((fcp_pass)pass, (uint32_t)g, (uint32_t)nu);
         for (int i = 0; i < SIM_MOMENTS; i++) {
             const double *row = pass == FCP_FORWARD ? table2[nu > 1] : table6[nu > 1];
-            cr_expect(fabs((double)f.over[i] / (double)f.under - row[i]) < 1e-12, "pass %d, g %g, nu %g, moment %d", pass, g, nu, i);
+            cr_expect(fabs((double)f.over[i] / (double)f.under - row[i]) < 1e-12, "pass %d, g %g, nu %g, moment %d",
+                      pass, g, nu, i);
         }
     }
 }
@@ -37,7 +38,8 @@ Test(phases, tables_2_and_6) {
 
 enum { HEAD_DIM = 512 };
 
-static sim_phases phases_of(uint32_t heads, uint32_t kv_heads, const char *strategy, fcp_pass pass, arena *memory, uint64_t *out_lse) {
+static sim_phases phases_of(uint32_t heads, uint32_t kv_heads, const char *strategy, fcp_pass pass, arena *memory,
+                            uint64_t *out_lse) {
     char text[500];
     sim_phases x;
     snprintf(text, sizeof text,
@@ -51,9 +53,11 @@ static sim_phases phases_of(uint32_t heads, uint32_t kv_heads, const char *strat
     return x;
 }
 
-/* What plans hold is what is predicted of them: each phase equally much, forward, and so all together with one buffer. */
+/* What plans hold is what is predicted of them: each phase equally much, forward, and so all together with one
+ * buffer. */
 Test(phases, plans_hold_what_the_fractions_say) {
-    static const uint32_t shapes[][3] = {{64, 64, 8}, {64, 8, 8}, {64, 8, 16}, {64, 8, 32}, {64, 16, 8}, {32, 4, 8}, {64, 2, 16}};
+    static const uint32_t shapes[][3] = {{64, 64, 8}, {64, 8, 8}, {64, 8, 16}, {64, 8, 32},
+                                         {64, 16, 8}, {32, 4, 8}, {64, 2, 16}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const uint32_t h = shapes[i][0], kv = shapes[i][1], u = shapes[i][2], group = h / kv;
         uint32_t each = group, at_once = group;
@@ -69,7 +73,8 @@ Test(phases, plans_hold_what_the_fractions_say) {
         cr_assert_eq(all.count, 1);
         for (uint32_t p = 0; p < x.count; p++) {
             const double part = (double)(x.phase[p].bytes - lse) / (double)(all.phase[0].bytes - lse_all);
-            cr_expect(fabs(part - sim_phase_part(each, x.count, at_once)) < 1e-9, "%u:%u, %u at a time, phase %u: %g", h, kv, u, p, part);
+            cr_expect(fabs(part - sim_phase_part(each, x.count, at_once)) < 1e-9, "%u:%u, %u at a time, phase %u: %g",
+                      h, kv, u, p, part);
             cr_expect_eq(x.phase[p].first_stage, p + 1);
             cr_expect_eq(x.phase[p].last_stage, p + 1);
         }

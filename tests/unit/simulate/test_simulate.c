@@ -89,15 +89,16 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
 }
 
-/* Four ranks with four heads each: Q, K and V of the other three, all cells, O of the other three. In phases of one head
- * each, with one buffer, exchanges and kernels follow each other four times. */
+/* Four ranks with four heads each: Q, K and V of the other three, all cells, O of the other three. In phases of one
+ * head each, with one buffer, exchanges and kernels follow each other four times. */
 Test(simulate, ulysses_takes_two_exchanges_and_its_kernel) {
     static const char *const clusters[] = {"intra = 450 GB/s", "intra = 40 GB/s", "intra = 1 GB/s"};
     for (size_t c = 0; c < 2 * sizeof clusters / sizeof *clusters; c++) {
         enum { RANKS = 4, TOKENS = 2048, ROWS = RANKS * TOKENS / 128 };
         const uint64_t phases = c % 2 ? 4 : 1, heads = 4 / phases;
         fcp_plan *plan = ring_of(RANKS, TOKENS, phases > 1 ? "upipe" : "ulysses", "full", clusters[c / 2]);
-        const uint64_t rate = plan->cluster->intra, head = TOKENS * 64 * 2, items = ROWS * heads, waves = (items + 99) / 100;
+        const uint64_t rate = plan->cluster->intra, head = TOKENS * 64 * 2;
+        const uint64_t items = ROWS * heads, waves = (items + 99) / 100;
         uint64_t attend = (ROWS * ROWS * heads + ROWS * heads * 3) * (uint64_t)US;
         if (waves < 4) attend = attend * waves * 100 / items;
         attend += 10 * US;
