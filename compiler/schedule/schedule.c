@@ -39,9 +39,9 @@
  * its share, those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage.
  * `buffers` stages follow the last arrival, which local tiles fill: they hide the returns.
  *
- * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are passed on,
- * in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in one stage, as
- * much as any other, and slots are free for the phase that comes `buffers` stages later.
+ * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
+ * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
+ * one stage, as much as any other, and slots are free for the phase that comes `buffers` stages later.
  */
 #include "compiler/schedule/schedule.h"
 
@@ -73,6 +73,7 @@ typedef struct builder {
     uint32_t stages;  /* last stage in which tiles can run + 1 */
     uint32_t arrivals; /* last stage in which something can arrive for them + 1 */
     levels levels;
+    uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
 } builder;
 
 static inline uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -220,7 +221,7 @@ static fcp_code find_stages(builder *b, uint32_t src, uint32_t dst, uint32_t fab
 }
 
 /* With phases: the first stage of each. A phase takes a stage for each leg of its ways, and begins after the one before
- * it. leg: per hop, how many come before it on its way. NULL: no memory. */
+ * it. leg_of: per hop, how many come before it on its way. NULL: no memory. */
 static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
     const traffic *t = b->t;
     uint32_t phases = b->p->head_count; /* at most */
@@ -289,14 +290,14 @@ static uint32_t *order_second(const builder *b, uint32_t *out_count) {
 /* Decides when each block arrives: first those of the first half, where there are two. */
 static fcp_code arrivals(builder *b) {
     const schedule *out = b->out;
-    const uint32_t *phase = b->where->phase, *start = NULL;
+    const uint32_t *phase = b->where->phase;
     uint32_t *leg_of = phase ? ARENA_NEW(b->scratch, uint32_t, b->t->count + (size_t)1) : NULL;
-    if (phase && (!leg_of || !(start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
+    if (phase && (!leg_of || !(b->phase_start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
     fcp_code code = FCP_OK;
     b->stages = 1;
     for (uint32_t f = 0; f < b->t->count && !code; f++) { /* a parent comes before its forwards */
         if (out->second && out->second[f]) continue;
-        uint32_t release = phase ? start[phase[b->p->blocks[b->t->hops[f].block].heads]] + leg_of[f] : 1;
+        uint32_t release = phase ? b->phase_start[phase[b->p->blocks[b->t->hops[f].block].heads]] + leg_of[f] : 1;
         code = planning_stopped_at(b->x, f) ? FCP_E_INTERRUPTED : arrive(b, f, release);
     }
     if (!code && out->second) {
@@ -442,13 +443,15 @@ static uint64_t load_anywhere(const builder *b, bench *here) {
     return total;
 }
 
-/* With phases: tiles run as soon as they can; or, where they are gathered, all of a row as soon as the last can. */
+/* With phases: tiles run as soon as they can, but no earlier than beside what brings their phase; or, where they are
+ * gathered, all of a row as soon as the last can. */
 static uint64_t load_by_phase(const builder *b, bench *here) {
     const uint32_t *hop_of = b->t->tile_kv, *arrival = b->out->last_stage;
     uint64_t total = 0, *load = here->load;
     for (uint32_t i = 0; i < here->count; i++) {
         row *r = &here->rows[here->which[i]];
-        uint32_t first = r->hop == FCP_NONE ? 0 : arrival[r->hop], last = first;
+        const uint32_t start = b->phase_start[b->where->phase[b->p->blocks[r->q].heads]];
+        uint32_t first = r->hop == FCP_NONE ? start - !b->where->gather : arrival[r->hop], last = first;
         bool remote = r->hop != FCP_NONE;
         r->local = r->work = 0;
         for (uint32_t j = r->first; j < r->end; j++) {

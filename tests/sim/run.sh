@@ -63,6 +63,18 @@ check "as many candidates as combinations" jq -e --argjson n "$strategies" '(.ca
 check "a row for each pass of each, under names" sh \
     -c "[ \$(wc -l < '$work/csv') = $((12 * strategies + 1)) ] && head -n 1 '$work/csv' |
         grep -q '^plan.strategy,plan.block,coalesce,pass,error,makespan_s,'"
+"$fcpc" sim -q $program --strategy all --json > "$work/json" 2> "$work/err"
+check "all strategies, also those that do not fit" jq -e --argjson n "$strategies" '(.candidates | length) == $n
+    and ([.candidates[] | select(.makespan_s)] | length) >= 4' "$work/json"
+"$fcpc" sim examples/upipe.fcp > "$work/phases"
+check "phases and what they hold" grep -q \
+    '^slots     forward  phases 0 to 7, stages 1 to 8: 236 MB each (KV 117 MB, Q 58.7 MB, O 59.6 MB)$' "$work/phases"
+check "87.5 % less of 64:64 heads" grep -q '87.5 % less (as the paper counts 0.125, 87.5 %)' "$work/phases"
+"$fcpc" sim examples/upipe.fcp -D model.kv_heads=8 > "$work/phases"
+check "77.8 % less of 64:8 heads" grep -q '77.8 % less (as the paper counts 0.125, 87.5 %)' "$work/phases"
+"$fcpc" sim -q --json examples/upipe.fcp > "$work/json"
+check "phases in JSON" jq -e '(.phases.slot_bytes | length) == 8 and .phases.part_of_all_heads == 0.125
+    and .backward.phases.peak_bytes > 0' "$work/json"
 "$fcpc" sim -q examples/packed_documents.fcp --strategy fcp,zigzag --json > "$work/json"
 check "fcp is faster than zigzag on packed documents" jq -e '.candidates[0].makespan_s < .candidates[1].makespan_s' \
     "$work/json"

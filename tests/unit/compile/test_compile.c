@@ -129,6 +129,37 @@ Test(compile, what_would_fit) {
     cr_assert_gt(hints, 10, "%u hints are too few for this test to mean anything", hints);
 }
 
+/* Heads that do not fit at once: phases are offered, and they need as much as is said. */
+Test(compile, phases_that_would_fit) {
+    static const char text_of[] = "model { heads = 16; kv_heads = 16; head_dim = 64 }\ncluster { gpus = 4; memory = %s }\n"
+                                  "batch { lengths = [64K] }\n"
+                                  "plan { mask = causal; layout = contiguous; strategy = %s }\n";
+    char text[512], phases[40], *picture;
+    fcp_plan *plan;
+    unsigned heads;
+    unsigned long long would;
+    snprintf(text, sizeof text, text_of, "80 GB", "ulysses");
+    cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+    const uint64_t needs = plan->summary->memory_peak_bytes;
+    fcp_plan_free(plan);
+    free(picture);
+    for (unsigned percent = 70; percent < 100; percent += 9) {
+        char memory[32];
+        snprintf(memory, sizeof memory, "%llu MB", (unsigned long long)(needs * percent / 100 / 1000000));
+        snprintf(text, sizeof text, text_of, memory, "ulysses");
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
+        const char *at = strstr(picture, "= hint: strategy upipe(");
+        cr_assert(at && sscanf(at, "= hint: strategy upipe(heads = %u) would need %llu", &heads, &would) == 2, "%s", picture);
+        snprintf(phases, sizeof phases, "upipe(heads = %u)", heads);
+        free(picture);
+        snprintf(text, sizeof text, text_of, memory, phases);
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_assert_eq(plan->summary->memory_peak_bytes, would);
+        fcp_plan_free(plan);
+        free(picture);
+    }
+}
+
 /* What a layout costs: the rank and the bytes are those of the plan's transfers, and a fast network costs nothing. */
 Test(compile, price_of_a_layout) {
     static const struct { const char *strategy, *layout; bool queries; } cases[] = {
