@@ -8,6 +8,7 @@ enum { ALL = (1u << FCP_STRATEGY_COUNT) - 1 };
 
 static const char *const splits[] = {"off", "auto"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
+static const char *const divided[] = {"divided"};
 #define X(id, name) [CAD_BASE_##id] = name,
 static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
 #undef X
@@ -15,7 +16,8 @@ static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
 #define IN(member) offsetof(struct fcpc_program, member)
 const strategy_param strategy_params[STRATEGY_PARAMS] = {
     /* who shares heads has stages for what travels together */
-    {"coalesce", ALL & ~(OF(ULYSSES) | OF(UPIPE)), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL},
+    {"coalesce", ALL & ~(OF(ULYSSES) | OF(UPIPE) | OF(DCP)), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL},
+    {"coalesce", OF(DCP), PARAM_COUNT, 1, 64, 0, IN(coalesce), divided},
     {"buffers", ALL & ~OF(UPIPE), PARAM_COUNT, 1, 8, 3, IN(buffers), NULL},
     /* more would keep the slots of more than one phase */
     {"buffers", OF(UPIPE), PARAM_COUNT, 1, 8, 1, IN(buffers), NULL},

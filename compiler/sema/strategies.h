@@ -41,7 +41,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 14 };
+enum { STRATEGY_PARAMS = 15 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* The number of the parameter of that name of a strategy, or of any if it is FCP_STRATEGY_COUNT; STRATEGY_PARAMS: there
