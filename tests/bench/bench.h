@@ -22,6 +22,7 @@ void bench_fields(void);
 void bench_slices(void);
 void bench_place(void);
 void bench_move(void);
+void bench_dcp(void);
 void bench_colour(void);
 void bench_order(void);
 void bench_sass(void);
