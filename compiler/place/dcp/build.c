@@ -177,7 +177,8 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
 }
 
 /* Adds rows to the strip as long as they fit in so much in all: first the last one, then those that add least to the
- * cut, of these the heaviest, of these the last. */
+ * cut, of these the heaviest, of these the last. What would make the cut larger is left out where something that does
+ * not fit would do so less, and where all that is left of the component fits on one rank. */
 static void grow(building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
     for (;;) {
@@ -193,7 +194,10 @@ static void grow(building *b, uint64_t work, uint64_t tokens) {
                 (b->extra[q] == b->extra[best] && b->work[q] >= b->work[best]))
                 best = q;
         }
-        if (best == FCP_NONE || (!seed && b->extra[best] > least && b->extra[best] > 0)) return;
+        if (best == FCP_NONE) return;
+        const bool rest_fits = b->left_work - b->pick_work <= in->pair_cap &&
+                               b->left_tokens - b->pick_tokens <= in->token_cap;
+        if (!seed && b->extra[best] > 0 && (b->extra[best] > least || rest_fits)) return;
         b->picked[best] = 1;
         b->pick[b->picks++] = best;
         b->pick_work += b->work[best];
@@ -345,10 +349,20 @@ static uint32_t roomiest(const building *b) {
 
 /* --- the placement ------------------------------------------------------------------------------------------------ */
 
-/* A strip of the component for one rank or several that are empty; false: there is no such rank. */
+/* Takes back what was picked and brought since a strip had so many rows, and so many keys were there. */
+static void shrink(building *b, uint32_t picks, uint32_t here) {
+    for (; b->picks > picks; b->picks--) {
+        b->pick_work -= b->work[b->pick[b->picks - 1]];
+        b->pick_tokens -= b->in->tokens[b->pick[b->picks - 1]];
+    }
+    while (b->here_count > here) b->have[b->here[--b->here_count]] = 0;
+}
+
+/* A strip of the component for one rank or several that are empty; false: there is no such rank. A strip for more ranks
+ * begins with the rows of that for fewer. */
 static bool strip_for_empty(building *b, uint32_t component) {
     const dcp_input *in = b->in;
-    uint32_t most = choose_empty(b, TOGETHER), best = 0;
+    uint32_t most = choose_empty(b, TOGETHER), best = 0, picks = 0, here = 0;
     uint64_t best_bytes = 0, best_work = 0;
     if (!most) return false;
     start_strip(b, component, FCP_NONE);
@@ -361,10 +375,11 @@ static bool strip_for_empty(building *b, uint32_t component) {
         best = s;
         best_bytes = bytes;
         best_work = b->pick_work;
+        picks = b->picks;
+        here = b->here_count;
     }
     if (!best) return false;
-    start_strip(b, component, FCP_NONE);
-    for (uint32_t s = 1; s <= best; s++) grow(b, b->strip_cap * s, in->token_cap * s);
+    shrink(b, picks, here);
     if (best > 1) cut_keys(b, component, best);
     choose_empty(b, best);
     give(b, best);
