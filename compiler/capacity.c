@@ -111,6 +111,7 @@ fcp_code capacity_check(planning *x) {
     diag_error(x->d, FCP_E_MEMORY_CAP, planning_span(x, x->program->memory_span),
                "rank %u needs %llu bytes%s, cluster.memory allows %llu", most.rank, (unsigned long long)most.bytes, state,
                (unsigned long long)cap);
+    if (x->trial) return FCP_E_MEMORY_CAP;
     uint32_t hints = 0;
     fcp_code code = try_coalesce(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_relay(x, &hints);

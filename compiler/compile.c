@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "compiler/auto/auto.h"
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
@@ -19,7 +20,8 @@
 
 typedef struct pass {
     fcp_code (*run)(planning *x);
-    size_t time; /* the member of fcpc_times that its seconds are added to */
+    size_t time;  /* the member of fcpc_times that its seconds are added to */
+    bool advises; /* it only warns: left out when a candidate is tried */
 } pass;
 
 static fcp_code own(planning *x);
@@ -36,15 +38,15 @@ static const pass passes[] = {
     {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
     {problem_tiles, TIME(classify)},        /*             tiles: pairs of blocks with allowed pairs  */
     {problem_check_score, TIME(classify)},  /* the score faults for no pair                           */
-    {blocks_warn_heavy, TIME(classify)},    /* warnings: a block that no placement can balance,       */
-    {warn_batch, TIME(classify)},           /*           what the mask does to this batch,            */
+    {blocks_warn_heavy, TIME(classify), true},    /* warnings: a block that no placement can balance,       */
+    {warn_batch, TIME(classify), true},           /*           what the mask does to this batch,            */
 
     /* The placement: who owns each block and computes each tile; and so, what has to travel. */
     {strategy_place, TIME(place)},     /* -> placement                                      */
-    {blocks_warn_idle, TIME(place)},   /* warning: ranks without tokens                     */
+    {blocks_warn_idle, TIME(place), true},   /* warning: ranks without tokens                     */
     {traffic_build, TIME(schedule)},   /* -> traffic: which KV block goes to which rank     */
     {reshuffle_build, TIME(schedule)}, /* -> reshuffle: the caller's layout to homes and back */
-    {price_warn, TIME(schedule)},      /* warning: what the layout costs                  */
+    {price_warn, TIME(schedule), true},      /* warning: what the layout costs                  */
 
     /* The schedule: when, and into which slot. */
     {schedule_build, TIME(schedule)}, /* -> schedule: arrivals, stages, visits          */
@@ -58,6 +60,10 @@ static const pass passes[] = {
     {verify, TIME(verify)},  /* and is proven right from the tables    */
 };
 enum { PASSES = sizeof passes / sizeof *passes };
+
+/* Where strategy = auto looks at a candidate: after these, and after `own`. */
+static fcp_code (*const looks[])(planning *x) = {
+    [AUTO_PLACE] = strategy_place, [AUTO_ROUTE] = reshuffle_build, [AUTO_PLAN] = own};
 
 static fcp_code own(planning *x) {
     fcp_error err = {0};
@@ -83,15 +89,47 @@ static fcp_code run(planning *x, const pass *p) {
     return code;
 }
 
-fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                       fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
+static void begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d) {
+    *x = (planning){.program = program, .batch = batch, .stop = stop, .d = d, .shift = program_attach(program, d),
+                    .block = program->block, .coalesce = program->coalesce, .times.parse = program->parse_seconds};
+    x->memory = workspace_take(program->workspace, WORKSPACE_PLAN);
+    x->work = workspace_take(program->workspace, WORKSPACE_WORK);
+    x->scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
+}
+
+/* Frees all but the plan. */
+static void end(planning *x) {
+    cells_free(x->cells);
+    workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);
+    workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);
+    workspace_give(x->program->workspace, WORKSPACE_SCRATCH, &x->scratch);
+}
+
+/* The passes of a stretch, for a candidate. */
+static fcp_code run_stretch(planning *x, auto_stretch which) {
+    int i = 0;
+    fcp_code code = FCP_OK;
+    if (which)
+        while (passes[i++].run != looks[which - 1]) {}
+    for (bool last = false; !last && !code; i++) {
+        last = passes[i].run == looks[which];
+        if (!passes[i].advises) code = run(x, &passes[i]);
+    }
+    return code;
+}
+
+static void end_candidate(planning *x) {
+    fcp_plan_free(x->plan);
+    end(x);
+}
+
+/* One strategy. */
+static fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                            fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = fcp_clock();
-    planning x = {.program = program, .batch = batch, .stop = stop, .d = d, .shift = program_attach(program, d),
-                  .block = program->block, .coalesce = program->coalesce, .times.parse = program->parse_seconds,
-                  .strategy = watch ? watch->strategy : NULL};
-    x.memory = workspace_take(program->workspace, WORKSPACE_PLAN);
-    x.work = workspace_take(program->workspace, WORKSPACE_WORK);
-    x.scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
+    planning x;
+    begin(&x, program, batch, stop, d);
+    x.strategy = watch ? watch->strategy : NULL;
     fcp_code code = FCP_OK;
     for (int i = 0; i < PASSES && !code; i++) code = run(&x, &passes[i]);
     if (batch->bound && x.placement) { /* for those who want figures: nothing is planned by it */
@@ -104,12 +142,29 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
     if (watch && watch->see) watch->see(watch->context, &x);
     if (!code) *out_plan = x.plan;
     else fcp_plan_free(x.plan);
-    cells_free(x.cells);
-    workspace_give(program->workspace, WORKSPACE_PLAN, &x.memory);
-    workspace_give(program->workspace, WORKSPACE_WORK, &x.work);
-    workspace_give(program->workspace, WORKSPACE_SCRATCH, &x.scratch);
+    end(&x);
     x.times.total = x.times.parse + fcp_clock() - start;
     if (out_times) *out_times = x.times;
+    return code;
+}
+
+fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
+    static const auto_passes lent = {begin, run_stretch, end_candidate};
+    if (program->strategy != (fcp_strategy)STRATEGY_AUTO)
+        return compile_one(program, batch, stop, d, watch, out_times, out_plan);
+    const double start = fcp_clock();
+    struct fcpc_program settings;
+    auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
+    fcp_code code = auto_choose(&lent, program, batch, stop, d, &settings, report);
+    const double chosen = fcp_clock() - start;
+    if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
+    if (!code) code = compile_one(&settings, batch, stop, d, watch, out_times, out_plan);
+    if (!code && out_times) {
+        out_times->choose = chosen;
+        out_times->total += chosen;
+    }
+    auto_report_free(&own_report);
     return code;
 }
 

@@ -10,6 +10,7 @@ typedef struct compile_watch {
     void *context;
     /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
     const struct strategy *strategy;
+    struct auto_report *tried; /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
 } compile_watch;
 
 /* fcpc_plan_batch with a watcher. d may not be NULL, watch and out_times may. */

@@ -71,6 +71,8 @@ typedef struct fcpc_options {
     bool need_lengths;           /* a program without a batch is an error; else each batch must bring its lengths */
     const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is not 0,
                                   * parsing ends with FCP_E_INTERRUPTED. Only slices may take seconds. */
+    const char *profile;         /* strategy = auto judges by this profile: a name such as "h200", or a file
+                                  * (compiler/simulate/README.md); NULL: by that of cluster.gpu */
 } fcpc_options;
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 
@@ -101,8 +103,9 @@ const char *fcpc_program_file(const fcpc_program *program, size_t number);
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
     uint64_t bytes_lower_bound; /* where work moves: the forward pass moves at least so many bytes, in whatever way the
-                                 * work is divided within the tolerance. 0: no bound is known, or fcpc_batch.bound did
-                                 * not ask for it */
+                                  * work is divided within the tolerance. 0: no bound is known, or fcpc_batch.bound did
+                                  * not ask for it */
+    double choose;               /* strategy = auto: trying candidates; the other times are those of the chosen one */
 } fcpc_times;
 
 /* The values of a field. */

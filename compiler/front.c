@@ -18,9 +18,20 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/override.h"
 #include "compiler/sema/unused.h"
+#include "compiler/simulate/profile.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
+
+/* The profile that auto judges by. */
+static void read_profile(sema *s, const char *asked) {
+    fcp_error why = {0};
+    sim_profile *p = ARENA_NEW(&s->out->arena, sim_profile, 1);
+    fcp_code code = p ? sim_profile_open(asked, p, &why) : FCP_E_NO_MEMORY;
+    s->out->profile = p;
+    if (code && why.line) diag_error(s->d, code, SPAN_NONE, "%s:%u: %s", why.file, why.line, why.message);
+    else if (code) diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "", p ? why.message : fcp_code_text(code));
+}
 
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
 static void check(sema *s, const fcpc_options *options, size_t errors) {
@@ -40,6 +51,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_check_plan(s, &k);
     expr_choose_score(s, &k);
     sema_finish_arrays(s);
+    if (options->profile) read_profile(s, options->profile);
     if (diag_errors(s->d) > errors) return;
     sema_warn_unused(s);
     if (!program_finish(s)) return;

@@ -5,20 +5,10 @@
 #include "compiler/cli/candidate.h"
 
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err) {
-    const char *asked = line->value[OPT_PROFILE];
     char gpu[sizeof plan->cluster->gpu + 1] = "";
-    if (!asked) memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
-    if (!asked || !strpbrk(asked, "./")) return sim_profile_find(asked ? asked : gpu, out, err);
-    text bytes = {0};
-    enum { PROFILE_MAX = 1 << 20 };
-    int why = text_read(&bytes, asked, PROFILE_MAX);
-    fcp_code code;
-    if (why || bytes.failed || bytes.size > PROFILE_MAX)
-        code = fcp_fail_in(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, asked, 0, 0, "cannot be read: %s",
-                           why ? strerror(why) : "too long for a profile");
-    else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
-    text_free(&bytes);
-    return code;
+    if (line->value[OPT_PROFILE]) return sim_profile_open(line->value[OPT_PROFILE], out, err);
+    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
+    return sim_profile_find(gpu, out, err);
 }
 
 fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory,

@@ -9,6 +9,7 @@
 
 #include "runtime/base/whole_file.h"
 #include "runtime/plan/plan.h"
+#include "compiler/auto/report.h"
 #include "compiler/base/json.h"
 #include "compiler/base/text.h"
 #include "compiler/fcpc.h"
@@ -18,7 +19,7 @@
 
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
-    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN]", "compile a program to a plan (the default command)")      \
+    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN] [--explain]", "compile a program to a plan (the default command)")      \
     X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",    \
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
@@ -64,6 +65,8 @@ typedef enum cmd_kind {
       "keep N rows of each pass and head_dim out of the fit, and say how far they are from it")                        \
     X(DUMP, "dump", 0, CMD_WORD, "PASS,...", CMD_BIT(COMPILE),                                                         \
       "print as text what these passes made: problem, placement, traffic, reshuffle, schedule, slots, rounds")         \
+    X(EXPLAIN, "explain", 0, CMD_FLAG, NULL, CMD_BIT(COMPILE),                                                         \
+      "print what strategy = auto tried, and why each candidate lost")                                                 \
     X(ARCH, "arch", 0, CMD_WORD, "ARCH", CMD_BIT(EMIT),                                                                \
       "compile for this architecture: sm_80, sm_90a, sm_100, ...; this needs NVRTC and no GPU")                        \
     X(BACKWARD, "backward", 0, CMD_WORD, "ordered|unordered|split", CMD_BIT(EMIT),                                     \
@@ -144,8 +147,9 @@ typedef enum cmd_kind {
     X(SWEEP, "sweep", 0, CMD_WORD, "NAME=V,V,..", CMD_BIT(SIM),                                                        \
       "plan and predict with each of these values of a setting; several sweeps: every combination, at most 4096")      \
     X(CSV, "csv", 0, CMD_WRITE, "FILE", CMD_BIT(SIM), "write one row a candidate and pass to this file")               \
-    X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BIT(SIM),                                                           \
-      "take the times of kernels from this profile: a name such as h200, or a file; the default is the program's gpu") \
+    X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BIT(SIM) | CMD_BIT(COMPILE),                                        \
+      "take the times of kernels from this profile, for sim and for strategy = auto: a name such as h200, or a file; the " \
+      "default is the program's gpu") \
     X(NETWORK, "network", 0, CMD_WORD, "rounds|shared|fluid|pulls", CMD_BIT(SIM),                                      \
       "let transfers meet as in the plan's rounds (the default); in its rounds, sharing ports and uplinks fairly; all of a " \
       "stage at once; or without rounds, each rank asking for one block after the other in random order")              \
@@ -230,6 +234,7 @@ typedef struct cmd_input {
     fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
     bool silent;                    /* warnings of the program are kept, and not printed */
     bool json_told;                 /* the JSON object has been printed, with the error in it */
+    auto_report tried;              /* of a program with strategy = auto */
     unsigned dump;                  /* the passes to print while a program is compiled: compiler/dump.h */
 } cmd_input;
 

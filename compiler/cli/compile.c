@@ -25,6 +25,10 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
         code = fcp_fail(err, FCP_E_USAGE, "%.200s is a plan already; fcpc help lists what can be done with it",
                         cmd_name(line));
     if (code == FCP_OK) code = cmd_load(line, input, err);
+    if (code == FCP_OK && !input->tried.count && (line->value[OPT_EXPLAIN] || line->value[OPT_PROFILE]))
+        code = fcp_fail(err, FCP_E_USAGE, "--%s is for strategy = auto, and the program chose %s itself",
+                        line->value[OPT_EXPLAIN] ? "explain" : "profile",
+                        fcp_strategy_names[input->plan->problem->strategy]);
     if (code == FCP_OK && path) code = write_plan(input->plan, path, err);
     if (code != FCP_OK) return code;
     if (!line->quiet) {
@@ -33,11 +37,21 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
         fwrite(lines.at, 1, lines.size, stderr);
         text_free(&lines);
     }
+    if (line->value[OPT_EXPLAIN] && !line->json) {
+        text tried = {0};
+        auto_print(&input->tried, &tried);
+        if (tried.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        else fwrite(tried.at, 1, tried.size, stdout);
+        text_free(&tried);
+        if (code) return code;
+        passes = "";
+    }
     if (!line->json) return passes ? cmd_flush(err) : FCP_OK;
     json j = {0};
     json_object(&j, NULL);
     summary_json(&j, input->plan, &input->times);
     json_string(&j, "plan", path);
+    if (input->tried.count) auto_json(&input->tried, &j, "auto");
     cmd_json_diagnostics(&j, input->diagnostics, NULL);
     json_end(&j);
     return cmd_json_print(&j, err);

@@ -27,7 +27,8 @@ fcpc_options cmd_settings(const cmd_line *line) {
                           .define_count = line->define_count,
                           .lengths_file = lengths ? cmd_path(lengths) : NULL,
                           .fields = line->fields,
-                          .field_count = line->field_count};
+                          .field_count = line->field_count,
+                          .profile = line->value[OPT_PROFILE]};
 }
 
 static fcp_code cannot_read(const cmd_line *line, int why, fcp_error *err) {
@@ -121,10 +122,9 @@ static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, 
     fcpc_progress progress = {0};
     const fcpc_batch own = {.size = sizeof own, .progress = &progress,
                             .bound = !line->quiet || line->json || input->dump}; /* those print it */
-    const compile_watch watch = {.see = print_passes, .context = input};
+    const compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .tried = &input->tried};
     cmd_watch(&progress);
-    fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, input->dump ? &watch : NULL, &input->times,
-                                  &input->plan);
+    fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, &watch, &input->times, &input->plan);
     cmd_watch(NULL);
     return code;
 }
@@ -169,5 +169,6 @@ void cmd_input_free(cmd_input *input) {
     fcp_plan_free(input->plan);
     fcpc_diagnostics_free(input->diagnostics);
     text_free(&input->bytes);
+    auto_report_free(&input->tried);
     *input = (cmd_input){0};
 }

@@ -217,40 +217,53 @@ static fcp_code number_stages(builder *b) {
     return FCP_OK;
 }
 
-/* Are all blocks of a unit done before the last stage? *at: the first of the bundle's contents that may be in it;
- * *before: tokens of the contents before that one. Both go on to the next unit. */
-static bool leaves_early(const builder *b, const bundle *of, uint32_t end, const uint32_t *done, uint32_t *at,
-                         uint32_t *before) {
-    bool early = true;
-    for (;;) {
-        const content *c = &b->r->contents[of->first + *at];
-        if (done[c->block] + 1 >= b->out->stages) early = false;
-        if (*before + c->tokens > end) return early;
-        *before += c->tokens;
-        ++*at;
-        if (*before == end) return early;
-    }
+/* Is there anything of this bundle to move between ranks? */
+static inline bool is_moved(const builder *b, fcp_class cls, const bundle *of) {
+    bool results = cls == FCP_IN || b->backward || of->side != FCP_KEYS;
+    return results && of->caller != of->home;
 }
 
-/* Adds the units of bundles between two ranks. With `done`, only those that leave after the last stage (late), or
- * before. */
-static void put_bundles(const builder *b, fcp_class cls, const uint32_t *done, bool late) {
+/* Adds the units of bundles between two ranks. With `early`, which has them in this order, only those that leave after the
+ * last stage (late), or before. */
+static void put_bundles(const builder *b, fcp_class cls, const bool *early, bool late) {
     const problem *p = b->p;
     bool in = cls == FCP_IN;
+    uint32_t unit = 0;
     for (uint32_t i = 0; i < b->r->count; i++) {
         const bundle *of = &b->r->bundles[i];
-        if (!in && !b->backward && of->side == FCP_KEYS) continue; /* no results */
-        if (of->caller == of->home) continue;
+        if (!is_moved(b, cls, of)) continue;
         move m = {.block = FCP_NONE, .src = in ? of->caller : of->home, .dst = in ? of->home : of->caller,
                   .from = of->side, .to = of->side, .ref = i, .cls = (uint8_t)cls,
                   .fabric = of->caller / p->program->gpus == of->home / p->program->gpus ? FCP_LOCAL : FCP_NET};
-        uint32_t at = 0, before = 0;
         for (; m.first < of->tokens; m.first += m.tokens) {
             m.tokens = bundle_unit(p, of, m.first);
-            if (done && leaves_early(b, of, m.first + m.tokens, done, &at, &before) == late) continue;
+            if (early && early[unit++] == late) continue;
             b->moves[b->out->move_count++] = m;
         }
     }
+}
+
+/* Per unit that goes out: are all its blocks done before the last stage? NULL: no memory. */
+static bool *early_units(const builder *b, const uint32_t *done) {
+    const problem *p = b->p;
+    bool *early = ARENA_NEW(b->scratch, bool, b->r->units + (size_t)1);
+    bool *late = ARENA_NEW(b->scratch, bool, p->block_count); /* per block: its results are there after the last stage */
+    uint32_t unit = 0;
+    if (!early || !late) return NULL;
+    for (uint32_t i = 0; i < p->block_count; i++) late[i] = done[i] + 1 >= b->out->stages;
+    for (uint32_t i = 0; i < b->r->count; i++) {
+        const bundle *of = &b->r->bundles[i];
+        const content *c = &b->r->contents[of->first];
+        if (!is_moved(b, FCP_OUT, of)) continue;
+        for (uint32_t begin = 0, end, before = 0; begin < of->tokens; begin = end) { /* before: tokens before c */
+            end = begin + bundle_unit(p, of, begin);
+            bool is_late = late[c->block];
+            for (; before + c->tokens < end; is_late |= late[c->block]) before += c++->tokens;
+            if (before + c->tokens == end) before += c++->tokens;
+            early[unit++] = !is_late;
+        }
+    }
+    return early;
 }
 
 /* Per block: the stage in which its results are complete. NULL: no memory. */
@@ -317,10 +330,11 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     if (!code) code = put_dependents(b);
     if (!code) code = number_stages(b);
     uint32_t *done = code ? NULL : results_done(b), out_rounds[2] = {0, 0};
-    if (!code && !done) code = FCP_E_NO_MEMORY;
+    bool *early = done ? early_units(b, done) : NULL;
+    if (!code && !early) code = FCP_E_NO_MEMORY;
     for (int late = 0; !code && late < 2; late++) {
         uint32_t first = out->move_count;
-        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : done, late); /* none is early: all are late */
+        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : early, late); /* none is early: all are late */
         code = colour_bundles(b, first, &out_rounds[late]);
     }
     out->out = out_rounds[0] + out_rounds[1];

@@ -362,13 +362,16 @@ static void check_block(sema *s, const sema_keys *k) {
 
 /* A strategy's parameter as a program would write its usual value. */
 static void put_usual(text *t, const strategy_param *p) {
-    if (p->words && p->usual < (p->kind == PARAM_WORD ? p->most + 1 : 1)) text_puts(t, p->words[p->usual]);
+    if (p->kind == PARAM_SET) {
+        for (uint32_t i = 0; i <= p->most; i++) text_printf(t, "%s%s", i ? ", " : "[", p->words[i]);
+        text_puts(t, "]");
+    } else if (p->words && p->usual < (p->kind == PARAM_WORD ? p->most + 1 : 1)) text_puts(t, p->words[p->usual]);
     else if (p->kind == PARAM_RATIO) text_printf(t, "%.10g", p->usual / 1e6);
     else text_printf(t, "%u", p->usual);
 }
 
 /* The strategy with its parameters as a program would write it: ring(coalesce = 16, buffers = 3). */
-static void hint_params(sema *s, fcp_strategy which) {
+static void hint_params(sema *s, uint32_t which) {
     text t = {0};
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
         if (!strategy_takes(which, i)) continue;
@@ -376,7 +379,7 @@ static void hint_params(sema *s, fcp_strategy which) {
         put_usual(&t, &strategy_params[i]);
     }
     char *line = text_take(&t);
-    if (line) diag_hint(s->d, "%s(%s)", fcp_strategy_names[which], line);
+    if (line) diag_hint(s->d, "%s(%s)", strategy_names[which], line);
     free(line);
 }
 
@@ -403,10 +406,34 @@ static bool ratio_value(sema *s, const expr *e, const strategy_param *p, uint32_
     return false;
 }
 
+/* Reads a list of words as a bit for each; a single word stands for a list of one. */
+static void set_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
+    const arg single = {.value = (expr *)e};
+    uint32_t found = 0;
+    bool good = true;
+    for (const arg *a = e->kind == EXPR_LIST ? e->args : &single; a; a = a->next) {
+        if (a->value->kind == EXPR_CALL) {
+            diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s takes names without arguments", p->name);
+            good = false;
+            continue;
+        }
+        int i = choice(s, a->value, p->name, p->words, (int)p->most + 1);
+        if (i >= 0 && found >> i & 1) diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", p->words[i]);
+        if (i < 0 || found >> i & 1) good = false;
+        else found |= 1u << i;
+    }
+    if (good && !found) {
+        diag_error(s->d, FCP_E_VALUE, e->at, "%s is empty", p->name);
+        diag_hint(s->d, "without it all are tried");
+    } else if (good) *out = found;
+}
+
 static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_t *out) {
     int64_t v;
     if (p->kind == PARAM_RATIO) {
         ratio_value(s, e, p, out);
+    } else if (p->kind == PARAM_SET) {
+        set_value(s, e, p, out);
     } else if (p->kind == PARAM_WORD) {
         int i = e->kind == EXPR_CALL ? -1 : choice(s, e, p->name, p->words, (int)p->most + 1);
         if (i >= 0) *out = (uint32_t)i;
@@ -422,10 +449,10 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
 }
 
 /* One argument of the strategy. given[i]: the argument that has set parameter i. */
-static void check_param(sema *s, fcp_strategy which, const arg *a, const arg **given) {
+static void check_param(sema *s, uint32_t which, const arg *a, const arg **given) {
     uint32_t i = a->name ? strategy_find_param(which, a->name) : STRATEGY_PARAMS;
     if (i == STRATEGY_PARAMS) {
-        const char *names[STRATEGY_PARAMS], *strategy = fcp_strategy_names[which];
+        const char *names[STRATEGY_PARAMS], *strategy = strategy_names[which];
         uint32_t count = strategy_param_names(which, names);
         if (a->name)
             diag_error(s->d, FCP_E_ARGUMENT, a->name_at, "strategy '%s' has no parameter '%s'", strategy, a->name);
@@ -463,21 +490,22 @@ static void check_strategy(sema *s, const sema_keys *k) {
     p->strategy = FCP_STRATEGY_FCP;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     p->epsilon_span = SPAN_NONE;
-    static const char *const later[] = {"groups", "auto"};
+    static const char *const later[] = {"groups"};
     const expr *head = e ? e->value : NULL;
     while (head && head->kind == EXPR_BINARY) head = head->a;
     for (size_t i = 0; head && i < sizeof later / sizeof *later; i++) {
         if ((head->kind != EXPR_NAME && head->kind != EXPR_CALL) || strcmp(head->name, later[i])) continue;
         diag_error(s->d, FCP_E_UNSUPPORTED, head->at, "strategy '%s' is not built into this version", head->name);
-        char *names = name_list(fcp_strategy_names, FCP_STRATEGY_COUNT, " and ");
+        char *names = name_list(strategy_names, STRATEGY_ANY, " and ");
         if (names) diag_hint(s->d, "there are %s", names);
         free(names);
         e = NULL;
         break;
     }
     const expr *call = e ? sema_ring_of(s, e->value) : NULL;
-    int which = call ? choice(s, call, "strategy", fcp_strategy_names, FCP_STRATEGY_COUNT) : -1;
+    int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
+    if (which == STRATEGY_AUTO && !k->at[KEY_BLOCK]) p->block = BLOCK_AUTO;
     p->coalesce = 1; /* of those that do not take it */
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
         if (strategy_takes(p->strategy, i)) *strategy_param_of(p, i) = strategy_params[i].usual;

@@ -157,12 +157,12 @@ static mask *plan_score(sema *s) {
 static expr *strategy_call(expr *value) { return value->kind == EXPR_BINARY ? value->a : value; }
 
 /* The strategy that the program names: of the usual one where it names none. */
-static fcp_strategy plan_strategy(sema *s) {
+static uint32_t plan_strategy(sema *s) {
     const entry *e = find_entry(&s->program, SECTION_PLAN, "strategy");
     const expr *call = e ? strategy_call(e->value) : NULL;
     bool named = call && (call->kind == EXPR_NAME || call->kind == EXPR_CALL);
-    for (int i = 0; named && i < FCP_STRATEGY_COUNT; i++)
-        if (!strcmp(call->name, fcp_strategy_names[i])) return (fcp_strategy)i;
+    for (uint32_t i = 0; named && i < STRATEGY_ANY; i++)
+        if (!strcmp(call->name, strategy_names[i])) return i;
     return FCP_STRATEGY_FCP;
 }
 
@@ -191,9 +191,9 @@ static entry *find_declared(const sema *s, section_id where, const char *name) {
 static bool argument_target(sema *s, key_id key, const char *name, span at, target *out) {
     *out = (target){.kind = TO_ARGUMENT, .key = key, .name = name, .at = at};
     if (key == KEY_STRATEGY) {
-        if (strategy_find_param(FCP_STRATEGY_COUNT, name) < STRATEGY_PARAMS) return true;
+        if (strategy_find_param(STRATEGY_ANY, name) < STRATEGY_PARAMS) return true;
         const char *names[STRATEGY_PARAMS];
-        uint32_t count = strategy_param_names(FCP_STRATEGY_COUNT, names);
+        uint32_t count = strategy_param_names(STRATEGY_ANY, names);
         unknown(s, at, "a strategy has no parameter", name, names, count);
         return false;
     }
@@ -270,7 +270,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     span at = p->at[0];
     for (int k = 0; k < KEY_COUNT; k++)
         if (!strcmp(words_keys[k].name, name)) found[count++] = (target){.kind = TO_KEY, .key = (key_id)k, .at = at};
-    if (strategy_find_param(count ? plan_strategy(s) : FCP_STRATEGY_COUNT, name) < STRATEGY_PARAMS)
+    if (strategy_find_param(count ? plan_strategy(s) : STRATEGY_ANY, name) < STRATEGY_PARAMS)
         found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_STRATEGY, .name = name, .at = at};
     mask *used = plan_mask(s), *score = plan_score(s);
     if (find_param(used, name)) found[count++] = (target){.kind = TO_ARGUMENT, .key = KEY_MASK, .name = name, .at = at};
@@ -313,7 +313,7 @@ static bool short_target(sema *s, const path *p, target *out) {
     count = 0;
     for (int i = 0; i < SECTION_COUNT; i++) names[count++] = words_sections[i];
     for (int k = 0; k < KEY_COUNT; k++) names[count++] = words_keys[k].name;
-    count += strategy_param_names(FCP_STRATEGY_COUNT, names + count);
+    count += strategy_param_names(STRATEGY_ANY, names + count);
     for (const arg *a = used ? used->params : NULL; a && count < CANDIDATES * 2; a = a->next) names[count++] = a->name;
     for (const arg *a = score ? score->params : NULL; a && count < CANDIDATES * 2; a = a->next)
         names[count++] = a->name;

@@ -105,10 +105,13 @@ struct fcpc_program {
 
     /* plan */
     uint32_t block; /* tokens, or BLOCK_AUTO */
-    fcp_strategy strategy;
-    uint32_t coalesce, buffers, margin;
+    fcp_strategy strategy;      /* or STRATEGY_AUTO */
+    uint32_t coalesce, buffers; /* 0: auto decides */
+    uint32_t margin;
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
+    const struct sim_profile *profile; /* auto judges by it (simulate/profile.h); NULL: by that of cluster.gpu */
+    uint32_t effort, among; /* auto: 1 to 3; a bit for each strategy that it may try */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
     /* ulysses and upipe: the ranks that share heads; the heads that are computed at a time; and whether several groups
      * of such ranks share the keys of a sequence */

@@ -4,11 +4,16 @@
 #include <string.h>
 
 #define OF(id) (1u << FCP_STRATEGY_##id)
-enum { ALL = (1u << FCP_STRATEGY_COUNT) - 1 };
+enum { ALL = (1u << FCP_STRATEGY_COUNT) - 1, AUTO = 1u << STRATEGY_AUTO };
+
+#define X(id, name) [id] = name,
+const char *const strategy_names[STRATEGY_ANY] = {FCP_STRATEGY_LIST(X)[STRATEGY_AUTO] = "auto"};
+#undef X
 
 static const char *const splits[] = {"off", "auto"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
 static const char *const divided[] = {"divided"};
+static const char *const decides[] = {"auto"};
 #define X(id, name) [CAD_BASE_##id] = name,
 static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
 #undef X
@@ -32,15 +37,19 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
     {"epsilon_memory", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(epsilon_memory), NULL},
     {"divisions", OF(DCP), PARAM_COUNT, 2, 64, 4, IN(divisions), NULL},
+    {"effort", AUTO, PARAM_COUNT, 1, 3, 1, IN(effort), NULL},
+    {"among", AUTO, PARAM_SET, 0, FCP_STRATEGY_COUNT - 1, ALL, IN(among), fcp_strategy_names},
+    {"coalesce", AUTO, PARAM_COUNT, 1, 64, 0, IN(coalesce), decides},
+    {"buffers", AUTO, PARAM_COUNT, 1, 8, 0, IN(buffers), decides},
 };
 
-uint32_t strategy_find_param(fcp_strategy strategy, const char *name) {
+uint32_t strategy_find_param(uint32_t strategy, const char *name) {
     uint32_t i = 0;
     while (i < STRATEGY_PARAMS && (!strategy_takes(strategy, i) || strcmp(strategy_params[i].name, name))) i++;
     return i;
 }
 
-uint32_t strategy_param_names(fcp_strategy strategy, const char *out[STRATEGY_PARAMS]) {
+uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS]) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
         if (strategy_takes(strategy, i) && strategy_find_param(strategy, strategy_params[i].name) == i)

@@ -9,6 +9,8 @@
  *   cut, place the functions that cut the batch and place the blocks, of compiler/problem and compiler/place
  *   exec       the function that says where each tile runs; NULL: each at its Q block's home
  *
+ * Beside them a program may say `auto`, which is no strategy of plans: it tries these and keeps one (compiler/auto).
+ *
  * The front end reads the parameters from here. compiler/place/strategies.c makes the same lines into the table of
  * functions; rooms below it need not know any function by name.
  */
@@ -26,11 +28,15 @@
     X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
     X(DCP,    true,     false,    problem_cut_blocks, place_by_dcp,    exec_by_dcp)
 
+/* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
+enum { STRATEGY_AUTO = FCP_STRATEGY_COUNT, STRATEGY_ANY };
+
 /* What a strategy takes in parentheses. The program keeps each as a uint32_t. */
 typedef enum param_kind {
     PARAM_COUNT, /* a whole number, or the first of `words`, which is 0 */
     PARAM_RATIO, /* a number with a point, kept in millionths */
-    PARAM_WORD   /* one of `words`, kept as its number */
+    PARAM_WORD,  /* one of `words`, kept as its number */
+    PARAM_SET    /* a list of `words`, kept as a bit for each; `usual` is all of them */
 } param_kind;
 
 typedef struct strategy_param {
@@ -41,21 +47,23 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 15 };
+enum { STRATEGY_PARAMS = 19 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
-/* The number of the parameter of that name of a strategy, or of any if it is FCP_STRATEGY_COUNT; STRATEGY_PARAMS: there
- * is none. */
-uint32_t strategy_find_param(fcp_strategy strategy, const char *name);
-static inline bool strategy_takes(fcp_strategy strategy, uint32_t param) {
-    return strategy == FCP_STRATEGY_COUNT || strategy_params[param].strategies >> strategy & 1;
+/* Names of all strategies, and then "auto". */
+extern const char *const strategy_names[STRATEGY_ANY];
+
+/* The number of the parameter of that name of a strategy; STRATEGY_PARAMS: there is none. */
+uint32_t strategy_find_param(uint32_t strategy, const char *name);
+static inline bool strategy_takes(uint32_t strategy, uint32_t param) {
+    return strategy == STRATEGY_ANY || strategy_params[param].strategies >> strategy & 1;
 }
 /* Does it divide heads among ranks? Those that do can say among which. */
-static inline bool strategy_shares_heads(fcp_strategy strategy) {
+static inline bool strategy_shares_heads(uint32_t strategy) {
     return strategy_find_param(strategy, "inside") < STRATEGY_PARAMS;
 }
 /* The names of the parameters that a strategy takes; returns how many. */
-uint32_t strategy_param_names(fcp_strategy strategy, const char *out[STRATEGY_PARAMS]);
+uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS]);
 /* Where the program keeps a parameter. */
 static inline uint32_t *strategy_param_of(struct fcpc_program *p, uint32_t param) {
     return (uint32_t *)((char *)p + strategy_params[param].offset);

@@ -100,6 +100,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_double(j, "colour", times->colour);
     json_double(j, "schedule", times->schedule);
     json_double(j, "verify", times->verify);
+    json_double(j, "choose", times->choose);
     json_double(j, "total", times->total);
     json_end(j);
 }
@@ -129,7 +130,7 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     const fcp_problem *p = plan->problem;
     const fcp_summary *s = plan->summary;
     summary_figures f = summary_derive(plan);
-    char n[8][SUMMARY_NUMBER];
+    char n[8][SUMMARY_NUMBER], choose[SUMMARY_NUMBER];
     const char *base = strrchr(name, '/');
     bool split = fcp_plan_split(plan);
     char tokens[64];
@@ -163,9 +164,11 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     text_printf(out, "  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
          summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
          summary_number(n[1], (double)s->state_bytes, "B"));
-    text_printf(out, "  plan    %s%s%.200s, verified; %s ms (parse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
+    text_printf(out, "  plan    %s%s%.200s, verified; %s ms (%s%s%sparse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
          summary_number(n[0], (double)plan->file_size, "B"), written ? " in " : "", written ? written : "",
-         milliseconds(n[1], times->total), milliseconds(n[2], times->parse), milliseconds(n[3], times->classify),
+         milliseconds(n[1], times->total), times->choose > 0 ? "choose " : "",
+         times->choose > 0 ? milliseconds(choose, times->choose) : "", times->choose > 0 ? ", " : "",
+         milliseconds(n[2], times->parse), milliseconds(n[3], times->classify),
          milliseconds(n[4], times->place), milliseconds(n[5], times->colour), milliseconds(n[6], times->schedule),
          milliseconds(n[7], times->verify));
 }

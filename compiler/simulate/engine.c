@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "compiler/simulate/timeline.h"
+#include "runtime/base/stop.h"
 
 /* Makes of counts, from [2] on, where each begins: [r + 1] is round r's, and moves on as it is filled. */
 static void add_up(uint32_t *start, uint32_t count) {
@@ -233,8 +234,10 @@ fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports,
             w.queues[r][q].first = x->first;
             w.queues[r][q].count = x->count;
         }
-    for (uint32_t c = 0; c < rounds->count; c++)
+    for (uint32_t c = 0; c < rounds->count; c++) {
+        if (!(c & 15) && options && fcp_stop_asked(options->stop)) return FCP_E_INTERRUPTED;
         if (!give_times(&w, rounds, c, free_ports, &s)) return FCP_E_INTERNAL;
+    }
     *out = 0;
     for (uint32_t r = 0; r < p->ranks; r++) {
         queue *comm = &w.queues[r][FCP_COMM];

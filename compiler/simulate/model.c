@@ -122,18 +122,14 @@ static uint64_t tile_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit 
     return memory_bytes(plan, pass, v->q_block, plan->blocks[plan->tiles[t].k_block].tokens, first, last);
 }
 
-static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile,
-                             const sim_options *options, arena *memory, sim_model *out) {
-    const fcp_problem *p = plan->problem;
-    const fcp_cluster *c = plan->cluster;
+void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass, const sim_profile *profile,
+                      sim_model *out) {
     bool moves = p->ranks > 1; /* only then attention leaves `margin` to communication */
     *out = (sim_model){
-        .plan = plan, .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
+        .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
         .margin = moves ? p->margin : 0, .small = profile->small,
         .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
-        .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
-        .noise = options ? options->noise : 0, .seed = options ? options->seed : 0,
-        .single = options && options->without & SIM_WITHOUT_FUSION};
+        .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth};
     if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
     uint64_t moved = profile->channel * (p->margin ? p->margin : 1);
     if (profile->channel && moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
@@ -144,6 +140,16 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     for (uint32_t holds = 0; holds <= FCP_HOLDS_BOTH; holds++)
         for (int cls = 0; cls < FCP_CLASSES; cls++)
             out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
+}
+
+static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile,
+                             const sim_options *options, arena *memory, sim_model *out) {
+    const fcp_problem *p = plan->problem;
+    sim_model_device(p, plan->cluster, pass, profile, out);
+    out->plan = plan;
+    out->noise = options ? options->noise : 0;
+    out->seed = options ? options->seed : 0;
+    out->single = options && options->without & SIM_WITHOUT_FUSION;
     arena scratch = {0};
     cell_counts *shapes = count_shapes(plan, &scratch);
     sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);

@@ -30,6 +30,9 @@ typedef struct sim_model {
     uint64_t seed;
 } sim_model;
 
+/* All that the model knows without a plan: kernels, links and the shares of the device. */
+void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass, const sim_profile *profile,
+                      sim_model *out);
 /* Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in parts, runs and instructions. */
 fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile, const sim_options *options,
                        arena *memory, sim_model *out);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "compiler/base/diag.h"
+#include "compiler/base/text.h"
 #include "runtime/plan/plan.h"
 
 extern const char *const sim_profile_names[], *const sim_profile_texts[];
@@ -38,16 +39,16 @@ static size_t word(line *l, const char **out) {
 }
 
 /* A decimal number, times `scale`, rounded down; false: malformed, or beyond 2^62. */
-static bool decimal(const char *text, size_t size, uint64_t scale, uint64_t *out) {
+static bool decimal(const char *digits, size_t size, uint64_t scale, uint64_t *out) {
     unsigned __int128 value = 0, part = 1;
     bool point = false, digit = false;
     for (size_t i = 0; i < size; i++) {
-        if (text[i] == '.' && !point) {
+        if (digits[i] == '.' && !point) {
             point = true;
             continue;
         }
-        if (text[i] < '0' || text[i] > '9' || value >> 62 || (point && part > 1000000000)) return false;
-        value = value * 10 + (unsigned)(text[i] - '0');
+        if (digits[i] < '0' || digits[i] > '9' || value >> 62 || (point && part > 1000000000)) return false;
+        value = value * 10 + (unsigned)(digits[i] - '0');
         if (point) part *= 10;
         digit = true;
     }
@@ -207,10 +208,10 @@ static fcp_code complete(const line *end, const reading *r, fcp_error *err) {
     return FCP_OK;
 }
 
-fcp_code sim_profile_read(const char *file, const char *text, size_t size, sim_profile *out, fcp_error *err) {
+fcp_code sim_profile_read(const char *file, const char *bytes, size_t size, sim_profile *out, fcp_error *err) {
     reading r = {.p = {.name = ""}};
     uint32_t number = 0;
-    for (const char *at = text, *end = text + size; at < end;) {
+    for (const char *at = bytes, *end = bytes + size; at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         line l = {.file = file, .number = ++number, .at = at, .end = newline ? newline : end};
         at = newline ? newline + 1 : end;
@@ -242,6 +243,20 @@ fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {
     const char *near = diag_nearest(name, strlen(name), sim_profile_names, sim_profile_count);
     return fcp_fail(err, FCP_E_PROFILE, "there is no profile of '%.40s'%s%s%s there are%s, and files with --profile",
                     name, near ? "; did you mean " : ":", near ? near : "", near ? "?" : "", known);
+}
+
+fcp_code sim_profile_open(const char *asked, sim_profile *out, fcp_error *err) {
+    enum { PROFILE_MAX = 1 << 20 };
+    if (!strpbrk(asked, "./")) return sim_profile_find(asked, out, err);
+    text bytes = {0};
+    int why = text_read(&bytes, asked, PROFILE_MAX);
+    fcp_code code;
+    if (why || bytes.failed || bytes.size > PROFILE_MAX)
+        code = fcp_fail_in(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, asked, 0, 0, "cannot be read: %s",
+                           why ? strerror(why) : "too long for a profile");
+    else code = sim_profile_read(asked, bytes.size ? bytes.at : "", bytes.size, out, err);
+    text_free(&bytes);
+    return code;
 }
 
 sim_kernel sim_profile_kernel(const sim_profile *profile, fcp_pass pass, uint32_t head_dim) {

@@ -65,6 +65,7 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
     const sim_network network = options ? options->network : SIM_NETWORK_ROUNDS;
     const bool matched = network == SIM_NETWORK_ROUNDS || network == SIM_NETWORK_SHARED;
     const bool ordered = !(options && options->without & (SIM_WITHOUT_OVERLAP | SIM_WITHOUT_HIDING));
+    const sim_options unwatched = {.stop = options ? options->stop : NULL};
     sim_rounds rounds;
     sim_rank *unhindered = ARENA_ZNEW(scratch, sim_rank, p->ranks);
     out->ranks = ARENA_ZNEW(memory, sim_rank, p->ranks);
@@ -76,7 +77,7 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
     else if (!code) code = sim_events(m, &rounds, options, out->ranks, &out->makespan, scratch);
     arena_reset(walks); /* the second walk takes the first one's memory */
     if (!code && matched && ordered)
-        code = sim_walk(m, &rounds, true, NULL, unhindered, &out->bound[SIM_BOUND_PATH], walks);
+        code = sim_walk(m, &rounds, true, &unwatched, unhindered, &out->bound[SIM_BOUND_PATH], walks);
     if (!code) code = bound_wires(m, &rounds, matched, out, scratch);
     if (code) return code;
     uint64_t longest = 0;
@@ -117,6 +118,7 @@ fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_op
         fcp_fail(err, code,
                  "by the figures of profile %s and of the cluster, the plan takes longer than can be counted",
                  profile->name);
+    else if (code == FCP_E_INTERRUPTED) fcp_fail(err, code, "%s", fcp_code_text(code));
     else if (code)
         fcp_fail(err, code, code == FCP_E_NO_MEMORY ? "out of memory" : "the plan cannot proceed: it was not verified");
     return code;

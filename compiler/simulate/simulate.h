@@ -116,6 +116,7 @@ typedef struct sim_options {
     uint32_t without;     /* bits SIM_WITHOUT_*; without OVERLAP or HIDING, ROUNDS is SHARED */
     sim_watch *watch;     /* gets the timeline of both passes; NULL: none is made */
     void *context;        /* for watch */
+    const volatile int *stop; /* asked once in some rounds (runtime/base/stop.h); NULL: nobody stops it */
 } sim_options;
 
 typedef struct sim_result {
@@ -124,7 +125,7 @@ typedef struct sim_result {
 
 /* Predicts both passes of a plan that has been verified. `profile` gives the kernels' constants, the plan's own CLUSTER
  * record the wires. What *out points to is in `memory`. Errors: FCP_E_NO_MEMORY, FCP_E_INTERNAL for a plan that cannot
- * proceed (none that was verified).
+ * proceed (none that was verified), FCP_E_INTERRUPTED.
  * Cost: linear in instructions, transfers, tiles and parts. */
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err);

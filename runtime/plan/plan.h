@@ -555,6 +555,15 @@ static inline uint32_t fcp_moved_holds(const fcp_plan *p, const fcp_transfer *t)
 static inline bool fcp_first_range(const fcp_plan *p, const fcp_block *b) {
     return p->heads[b->heads].kv_first == 0 && p->heads[b->heads].sub_first == 0;
 }
+/* How many ranges of query heads there are. */
+static inline uint32_t fcp_plan_ranges(const fcp_plan *p) {
+    return p->problem->heads / (p->problem->range_kv * p->problem->range_sub);
+}
+/* Query head i of a range, as masks, scores and sinks count it. */
+static inline uint32_t fcp_model_head(const fcp_problem *p, const fcp_heads *range, uint32_t i) {
+    uint32_t kv_head = range->kv_first + i / p->range_sub;
+    return kv_head * (p->heads / p->kv_heads) + range->sub_first + i % p->range_sub;
+}
 /* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
 bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);
 uint64_t fcp_side_tokens(const fcp_plan *plan, fcp_side side, uint32_t rank);

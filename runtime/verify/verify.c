@@ -367,8 +367,7 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     free(v.visit_away);
     free(v.rank_pairs);
     free(v.moves);
-    free(v.listed);
-    free(v.delivered);
+    free(v.sides);
     free(v.peers);
     free(v.peer_first);
     fcp_verify_layout_close(&v);

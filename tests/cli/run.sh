@@ -111,10 +111,30 @@ run "$fcpc" a.fcp --dump traffic,cut; holds "the passes are listed" grep -q "pro
 bad "passes as JSON" 2 E001 a.fcp --json --dump slots
 variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; run "$fcpc" e.fcp --dump traffic,slots
 holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdout && grep -q "^slot" stdout'
+# The strategy that chooses: what it tried is told, the plan is an ordinary one, and the same each time.
+ok "auto" "$fcpc" a.fcp -D plan.strategy=auto --explain -o auto.plan
+holds "a line for each candidate" sh -c '[ "$(grep -c " chosen$" stdout)" = 1 ] && grep -q "^fcp " stdout && grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
+holds "the time it took is in the summary" grep -q "(choose " stderr
+ok "auto once more" "$fcpc" -q a.fcp -D plan.strategy=auto -o b.plan
+holds "the same bytes" cmp -s auto.plan b.plan
+ok "its plan is verified" "$fcpc" verify auto.plan
+ok "and says which strategy it is" "$fcpc" --json sim auto.plan
+holds "which no program calls auto" json '.strategy != "auto"'
+ok "auto as JSON" "$fcpc" --json -q a.fcp -D plan.strategy='auto(effort = 2)' --profile a100
+holds "with all candidates" json '.auto.profile == "a100" and ([.auto.tried[] | select(.end == "chosen")] | length == 1) and ([.auto.tried[].end] | index("far") == null)'
+holds "of which none is faster" json '[.auto.tried[] | select(.end == "chosen")][0].makespan_s == ([.auto.tried[].makespan_s | numbers] | min)'
+ok "auto among one" "$fcpc" --json -q a.fcp -D plan.strategy='auto(among = zigzag)'
+holds "is that one" json '.strategy == "zigzag"'
+ok "sim of auto predicts as it did" sh -c "\"$fcpc\" --json -q a.fcp -D plan.strategy=auto > chose.json && \"$fcpc\" --json -q sim a.fcp -D plan.strategy=auto > simulated.json"
+holds "the same time" jq -e -s '([.[0].auto.tried[] | select(.end == "chosen")][0].makespan_s - .[1].makespan_s - (.[1].backward.makespan_s // 0)) | fabs < 1e-9' chose.json simulated.json
+bad "what was tried, of a program that tries nothing" 2 E001 a.fcp --explain
+bad "a profile for a program that tries nothing" 2 E001 a.fcp --profile a100
+bad "a profile that is not there" 1 E340 a.fcp -D plan.strategy=auto --profile a10
+
 # A last, small batch: some ranks have nothing to do, and everything works all the same.
 program small.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }; batch { lengths = [80] }
 plan { mask = causal }'
-for changes in strategy=fcp strategy=ring strategy=zigzag layout=contiguous layout=zigzag block=20 block=1 \
+for changes in strategy=fcp strategy=ring strategy=zigzag strategy=auto layout=contiguous layout=zigzag block=20 block=1 \
     "batch.lengths=[1]" "batch.lengths=[2:3]"; do
     ok "a small batch, $changes" "$fcpc" small.fcp -D "$changes" -o b.plan
     ok "verified, $changes" "$fcpc" verify b.plan

@@ -7,6 +7,7 @@
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,6 @@ typedef struct random_program {
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
     bool ring;                   /* of ulysses and upipe */
     bool rail, backward, uses_h, uses_field;
-    int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
     uint32_t field_count;
@@ -83,8 +83,10 @@ typedef struct random_program {
     uint32_t sequences;
     uint64_t tokens, key_tokens;
     bool top_left;
+    size_t size; /* of the text */
+    /* From here on it is large, and not set to 0 before a program is drawn. */
+    int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     char text[1 << 18];
-    size_t size;
 } random_program;
 
 static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t value) {
@@ -407,7 +409,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
-    memset(p, 0, sizeof *p);
+    memset(p, 0, offsetof(random_program, fields));
     p->heads = head_counts[roll(d, 6)];
     p->kv_heads = 1 + roll(d, p->heads);
     while (p->heads % p->kv_heads) p->kv_heads--;

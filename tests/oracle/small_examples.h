@@ -34,6 +34,11 @@ static const small_example small_examples[] = {
     {"relay.fcp", "[700]", {0}},
     {"servers.fcp", "[400, 300]", {"plan.strategy.servers=1"}},
     {"split.fcp", "[300, 50 x 6]", {0}},
+    {"ulysses.fcp", "[300, 130, 20]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2"}},
+    {"upipe.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2", "plan.strategy=upipe"}},
+    {"ulysses_ring.fcp",
+     "[300, 130]",
+     {"model.heads=4", "model.kv_heads=2", "cluster.nodes=2", "cluster.gpus=2"}},
 };
 /* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their
  * own), with scores. */

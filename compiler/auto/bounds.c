@@ -1,0 +1,186 @@
+/* bounds.c: times that no plan of a candidate can beat, found before its schedule.
+ *
+ * Requires: a placement with its routes; or, for candidates that cut sequences evenly, only what the mask allows.
+ * Gives: for each pass the busiest rank's computing, the busiest port of each fabric, in one direction, and their
+ *     largest. The simulator's kernels and wires are used, so it can predict no less: every cell that is attended to
+ *     takes its time, and every transfer its port.
+ * Cost: O(parts + hops + bundles + ranks). Planning the rest takes many times that.
+ *
+ * Why even cuts have a bound of their own: zigzag over 256 ranks makes 512 chunks of a few tokens of every sequence. To
+ * find their tiles takes minutes, and what comes out is slow. Two facts rule it out at once:
+ *   - A cell of 128 x 128 pairs costs the same when it holds 4 x 4. So W pairs in chunks of c tokens take W / c^2 cells.
+ *   - A node holds a rows and b keys of a sequence. Its own rows and keys make a b pairs at most, and each key that it
+ *     fetches makes a more. So N nodes fetch (W - N a b) / a keys at least.
+ */
+#include <string.h>
+
+#include "compiler/auto/auto.h"
+#include "compiler/problem/problem.h"
+#include "compiler/schedule/reshuffle.h"
+#include "compiler/schedule/traffic.h"
+#include "compiler/simulate/model.h"
+
+typedef unsigned __int128 wide;
+
+static uint64_t narrow(wide v) { return v > UINT64_MAX / 8 ? UINT64_MAX / 8 : (uint64_t)v; }
+static void raise(uint64_t *to, uint64_t v) {
+    if (v > *to) *to = v;
+}
+
+/* What each rank's ports carry. */
+typedef struct port {
+    uint64_t bytes[FCP_FABRICS][2], units[FCP_FABRICS][2]; /* [fabric][FCP_SEND or FCP_RECV] */
+} port;
+
+static void carry(port *ports, uint32_t from, uint32_t to, int fabric, uint64_t bytes, uint64_t units) {
+    ports[from].bytes[fabric][FCP_SEND] += bytes, ports[from].units[fabric][FCP_SEND] += units;
+    ports[to].bytes[fabric][FCP_RECV] += bytes, ports[to].units[fabric][FCP_RECV] += units;
+}
+
+static void load_ports(const planning *x, const fcp_problem *facts, fcp_pass pass, port *ports) {
+    const problem *p = x->problem;
+    const traffic *t = x->traffic;
+    for (const hop *h = t->hops; h < t->hops + t->count; h++) {
+        const uint64_t tokens = p->blocks[h->block].tokens;
+        const fcp_class back = traffic_return(t, h, pass);
+        carry(ports, h->src, h->dst, h->fabric, tokens * fcp_class_bytes(facts, (fcp_class)h->cls, pass), h->units);
+        if (back == FCP_CLASSES) continue;
+        carry(ports, h->dst, h->src, h->fabric, tokens * fcp_class_bytes(facts, back, pass), return_units(p, h, back));
+    }
+    for (uint32_t i = 0; i < x->reshuffle->count; i++) {
+        const bundle *b = &x->reshuffle->bundles[i];
+        if (b->caller == b->home) continue;
+        const uint32_t holds = p->split ? 1u << b->side : FCP_HOLDS_BOTH, gpus = p->program->gpus;
+        const uint64_t units = (b->tokens + p->unit - 1) / p->unit;
+        const int fabric = b->caller / gpus == b->home / gpus ? FCP_LOCAL : FCP_NET;
+        carry(ports, b->caller, b->home, fabric, b->tokens * fcp_held_bytes(facts, holds, FCP_IN, pass), units);
+        carry(ports, b->home, b->caller, fabric, b->tokens * fcp_held_bytes(facts, holds, FCP_OUT, pass), units);
+    }
+}
+
+/* The time of each shape's cells, of one head on the whole device. */
+static uint64_t *time_shapes(const problem *p, const sim_model *m, arena *scratch) {
+    uint64_t *time = ARENA_ZNEW(scratch, uint64_t, p->shape_count + (size_t)1);
+    for (uint32_t s = 0; time && s < p->shape_count; s++)
+        for (uint32_t r = p->shapes[s].first_run; r < p->shapes[s].first_run + p->shapes[s].runs; r++)
+            time[s] += p->runs[r].count * m->kernel.at[p->runs[r].cls == FCP_CELL_FULL ? SIM_FULL : SIM_PARTIAL];
+    return time;
+}
+
+static fcp_code bound_pass(planning *x, const fcp_problem *facts, const sim_model *m, uint64_t of[AUTO_BOUNDS]) {
+    const problem *p = x->problem;
+    const uint64_t heads = (uint64_t)p->range_kv * p->range_sub, share = m->sms - m->margin;
+    uint64_t *shape = time_shapes(p, m, &x->scratch), *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    port *ports = ARENA_ZNEW(&x->scratch, port, p->ranks);
+    if (!shape || !work || !ports) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        uint64_t time = 0;
+        if (planning_stopped_at(x, t)) return FCP_E_INTERRUPTED;
+        for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) time += shape[p->parts[i].shape];
+        work[placement_exec(x->placement, t)] += time;
+    }
+    load_ports(x, facts, m->pass, ports);
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        raise(&of[AUTO_COMPUTE], narrow((wide)work[r] * heads * m->sms / share));
+        for (int way = 0; way < 2; way++)
+            for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
+                raise(&of[fabric == FCP_NET ? AUTO_NET : AUTO_LOCAL],
+                      narrow((wide)ports[r].bytes[fabric][way] * SIM_SECOND / m->rate[fabric] +
+                             (wide)ports[r].units[fabric][way] * m->latency[fabric]));
+    }
+    return FCP_OK;
+}
+
+/* Adds the bounds of a pass to those of both. */
+static void add_pass(const uint64_t of[AUTO_BOUNDS], auto_bounds *out) {
+    uint64_t largest = 0;
+    for (int b = 0; b < AUTO_BOUNDS; b++) {
+        out->of[b] += of[b];
+        raise(&largest, of[b]);
+    }
+    out->all += largest;
+}
+
+/* The tensors of the tokens that ranks own, without anything that arrives. */
+static fcp_code least_memory(planning *x, const fcp_problem *facts, uint64_t *out_memory, uint32_t *out_rank) {
+    const problem *p = x->problem;
+    uint64_t(*tokens)[FCP_SIDES] = arena_zalloc(&x->scratch, p->ranks, sizeof *tokens, _Alignof(uint64_t));
+    const uint64_t none[FCP_CLASSES] = {0};
+    if (!tokens) return FCP_E_NO_MEMORY;
+    *out_memory = *out_rank = 0;
+    for (uint32_t b = 0; b < p->range_blocks; b++)
+        for (int side = 0; side < FCP_SIDES; side++)
+            if (problem_holds(p, b, (fcp_side)side) && p->head_count == 1)
+                tokens[x->placement->home[b]][side] += p->blocks[b].tokens;
+    for (uint32_t r = 0; r < p->ranks; r++)
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const uint64_t bytes = facts->passes >> pass & 1 ? fcp_rank_memory(facts, (fcp_pass)pass, tokens[r][FCP_QUERIES],
+                                                                               tokens[r][FCP_KEYS], none)
+                                                             : 0;
+            if (bytes > *out_memory) *out_memory = bytes, *out_rank = r;
+        }
+    return FCP_OK;
+}
+
+fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds *out, uint64_t *out_memory,
+                           uint32_t *out_rank) {
+    fcp_problem facts;
+    problem_facts(x, &facts);
+    *out = (auto_bounds){.all = 0};
+    fcp_code code = least_memory(x, &facts, out_memory, out_rank);
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+        sim_model m;
+        uint64_t of[AUTO_BOUNDS] = {0};
+        if (!(facts.passes >> pass & 1)) continue;
+        sim_model_device(&facts, &x->program->cluster, (fcp_pass)pass, profile, &m);
+        code = bound_pass(x, &facts, &m, of);
+        if (!code) add_pass(of, out);
+    }
+    arena_reset(&x->scratch);
+    return code;
+}
+
+fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out) {
+    const problem *p = x->problem;
+    if (p->head_count != 1) return FCP_OK; /* pairs of some heads alone; another candidate will tell */
+    *out = (auto_pairs){.of = ARENA_ZNEW(memory, uint64_t, p->sequences), .queries = ARENA_NEW(memory, uint64_t, p->sequences),
+                        .keys = ARENA_NEW(memory, uint64_t, p->sequences), .sequences = p->sequences};
+    if (!out->of || !out->queries || !out->keys) return FCP_E_NO_MEMORY;
+    memcpy(out->queries, p->queries, p->sequences * sizeof *p->queries);
+    memcpy(out->keys, p->lengths, p->sequences * sizeof *p->lengths);
+    for (uint32_t i = 0; i < p->part_count; i++)
+        out->of[p->pieces[p->parts[i].q_piece].sequence] += p->shapes[p->parts[i].shape].pairs;
+    return FCP_OK;
+}
+
+static uint64_t at_most(uint64_t v, uint64_t most) { return v < most ? v : most; }
+
+void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs, uint32_t even,
+                     auto_bounds *out) {
+    const uint64_t ranks = (uint64_t)g->nodes * g->gpus, parts = ranks * even;
+    const uint64_t weight = mc_uses(g->mask) & MC_USES_H ? g->heads : 1; /* then pairs are summed over heads */
+    wide pieces = 0, keys = 0;
+    for (uint32_t s = 0; s < pairs->sequences; s++) {
+        const uint64_t rows = (pairs->queries[s] + parts - 1) / parts, columns = (pairs->keys[s] + parts - 1) / parts;
+        const wide area = (wide)at_most(rows, FCP_CELL) * at_most(columns, FCP_CELL) * weight;
+        const wide a = (wide)rows * even * g->gpus * weight, own = a * columns * even * g->gpus * g->nodes;
+        pieces += (pairs->of[s] + area - 1) / area;
+        if (pairs->of[s] > own) keys += (pairs->of[s] - own) / a;
+    }
+    *out = (auto_bounds){.all = 0};
+    fcp_problem facts = {.ranks = (uint32_t)ranks, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads,
+                         .kv_heads = g->kv_heads, .head_dim = g->head_dim, .range_kv = g->kv_heads,
+                         .range_sub = g->heads / g->kv_heads, .dtype = g->dtype, .margin = g->margin};
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        uint64_t of[AUTO_BOUNDS] = {0};
+        sim_model m;
+        if (!g->passes[pass]) continue;
+        sim_model_device(&facts, &g->cluster, (fcp_pass)pass, profile, &m);
+        const uint64_t cell = m.kernel.at[m.kernel.at[SIM_FULL] < m.kernel.at[SIM_PARTIAL] ? SIM_FULL : SIM_PARTIAL];
+        uint64_t bytes = fcp_class_bytes(&facts, FCP_KV, (fcp_pass)pass);
+        if (pass == FCP_BACKWARD) bytes += fcp_class_bytes(&facts, FCP_DKV, FCP_BACKWARD); /* and back to their homes */
+        of[AUTO_COMPUTE] = narrow(pieces * cell * g->heads / ranks * m.sms / (m.sms - m.margin));
+        of[AUTO_NET] = narrow(keys * bytes / ranks * SIM_SECOND / m.rate[FCP_NET]);
+        add_pass(of, out);
+    }
+}

@@ -1,0 +1,93 @@
+/* report.c: what was tried, and why it lost, as text and as JSON. */
+#include <stdio.h>
+
+#include "compiler/auto/report.h"
+
+#define X(id, name) name,
+const char *const auto_end_names[AUTO_END_COUNT] = {AUTO_ENDS(X)};
+#undef X
+const char *const auto_bound_names[AUTO_BOUNDS] = {"compute", "net", "local"};
+
+static double ms(uint64_t picoseconds) { return (double)picoseconds * 1e-9; }
+
+void auto_name(const auto_candidate *c, text *out) {
+    const strategy_param *p = c->param < STRATEGY_PARAMS ? &strategy_params[c->param] : NULL;
+    text_puts(out, fcp_strategy_names[c->strategy]);
+    if (!p) {
+        if (c->ring) text_puts(out, " + ring");
+        return;
+    }
+    text_printf(out, "(%s = ", p->name);
+    if (p->kind == PARAM_RATIO) text_printf(out, "%.10g", c->value / 1e6);
+    else if (p->words && (p->kind == PARAM_WORD || !c->value)) text_puts(out, p->words[c->value]);
+    else text_printf(out, "%u", c->value);
+    text_puts(out, ")");
+}
+
+static auto_bound largest(const auto_bounds *b) {
+    int found = 0;
+    for (int i = 1; i < AUTO_BOUNDS; i++)
+        if (b->of[i] > b->of[found]) found = i;
+    return (auto_bound)found;
+}
+
+static void print_why(const auto_report *r, const auto_candidate *c, text *out) {
+    const auto_candidate *best = &r->at[r->chosen];
+    if (c->end == AUTO_SLOWER)
+        text_printf(out, "%.1f %% slower", 100 * ((double)c->makespan - (double)best->makespan) / (double)best->makespan);
+    else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
+    else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower");
+    else if (c->end == AUTO_REFUSED) text_printf(out, "refused: %s", c->why);
+    else text_puts(out, auto_end_names[c->end]);
+}
+
+void auto_print(const auto_report *r, text *out) {
+    text_printf(out, "%-24s %6s %12s %-8s %12s  %s (profile %s, all passes)\n", "candidate", "block", "bound ms", "which",
+                "predicted ms", "what became of it", r->profile);
+    for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
+        text name = {0};
+        char block[16] = "-", bound[24] = "-", makespan[24] = "-";
+        auto_name(c, &name);
+        if (c->block) snprintf(block, sizeof block, "%u", c->block);
+        if (c->bound.all) snprintf(bound, sizeof bound, "%.4f", ms(c->bound.all));
+        if (c->makespan) snprintf(makespan, sizeof makespan, "%.4f", ms(c->makespan));
+        text_printf(out, "%-24.*s %6s %12s %-8s %12s  ", (int)name.size, name.size ? name.at : "", block, bound,
+                    c->bound.all ? auto_bound_names[largest(&c->bound)] : "-", makespan);
+        print_why(r, c, out);
+        text_puts(out, "\n");
+        out->failed |= name.failed;
+        text_free(&name);
+    }
+}
+
+void auto_json(const auto_report *r, json *j, const char *key) {
+    json_object(j, key);
+    json_string(j, "profile", r->profile);
+    json_array(j, "tried");
+    for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
+        text name = {0};
+        auto_name(c, &name);
+        text_add(&name, "", 1);
+        json_object(j, NULL);
+        json_string(j, "strategy", name.failed ? NULL : name.at);
+        if (c->block) json_u64(j, "block", c->block);
+        json_string(j, "end", auto_end_names[c->end]);
+        if (c->bound.all) {
+            json_double(j, "bound_s", 1e-3 * ms(c->bound.all));
+            json_object(j, "bounds");
+            for (int b = 0; b < AUTO_BOUNDS; b++) json_double(j, auto_bound_names[b], 1e-3 * ms(c->bound.of[b]));
+            json_end(j);
+        }
+        if (c->makespan) json_double(j, "makespan_s", 1e-3 * ms(c->makespan));
+        if (c->end == AUTO_REFUSED) json_string(j, "why", c->why);
+        json_end(j);
+        text_free(&name);
+    }
+    json_end(j);
+    json_end(j);
+}
+
+void auto_report_free(auto_report *r) {
+    arena_free(&r->memory);
+    *r = (auto_report){.count = 0};
+}

@@ -1,0 +1,227 @@
+/* test_auto.c: strategy = auto: its predictions are those of the plans themselves, its bounds hold, and what it keeps is
+ * never slower than any of its candidates. */
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/auto/auto.h"
+#include "compiler/compile.h"
+
+#define MODEL "model { heads = 8; kv_heads = 2; head_dim = 128 }\n"
+
+static fcpc_program *parse(const char *source, fcpc_diagnostics *d) {
+    fcpc_program *program = NULL;
+    cr_assert_eq(fcpc_parse_text("t.fcp", source, strlen(source), NULL, d, &program), FCP_OK, "%s", source);
+    return program;
+}
+
+static const struct sample {
+    const char *cluster, *batch, *plan;
+} samples[] = {
+    {"nodes = 2; gpus = 4; gpu = h200", "lengths = [40000, 9000, 3000 x 10, 500 x 20]", "mask = causal; layout = contiguous"},
+    {"nodes = 2; gpus = 4; gpu = h200", "lengths = [40000, 9000, 3000 x 10, 500 x 20]", "mask = causal; layout = planned"},
+    {"gpus = 4; gpu = b200; intra = 20 GB/s", "lengths = [16384 x 4]", "mask = lambda(window = 2000); layout = zigzag"},
+    {"nodes = 4; gpus = 2; gpu = cpu", "lengths = [30000]", "mask = causal; passes = forward; layout = contiguous(group = 2)"},
+    {"nodes = 2; gpus = 2; gpu = h100; oversubscription = 4", "lengths = [100:4000, 1:8192 x 9]", "mask = causal"},
+    {"gpus = 4; gpu = h100", "lengths = [8000, 2000 x 3]", "mask = shared_question; block = 256; layout = contiguous"},
+    {"gpus = 2; gpu = h100", "lengths = [300, 20]", "mask = full"},
+    {"nodes = 2; gpus = 2; gpu = a100; fabric = rail", "lengths = [12000, 700 x 8]", "mask = causal and h < 3"},
+};
+enum { SAMPLES = sizeof samples / sizeof *samples };
+
+static void write_program(const struct sample *s, const char *by, uint32_t block, char out[1024]) {
+    char size[40] = "";
+    if (block && !strstr(s->plan, "block")) snprintf(size, sizeof size, "; block = %" PRIu32, block);
+    bool own = strstr(s->plan, " h < ");
+    snprintf(out, 1024, MODEL "cluster { %s }\nbatch { %s }\n%splan { %s%s; strategy = %s }\n", s->cluster, s->batch,
+             own ? "mask own = causal and h < 3\n" : "", own ? "mask = own" : s->plan, size, by);
+}
+
+static uint64_t predicted(const fcp_plan *plan) {
+    sim_profile profile;
+    sim_result result;
+    fcp_error err;
+    arena memory = {0};
+    char gpu[sizeof plan->cluster->gpu + 1] = "";
+    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
+    cr_assert_eq(sim_profile_find(gpu, &profile, &err), FCP_OK);
+    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &result, &err), FCP_OK);
+    arena_free(&memory);
+    return result.pass[FCP_FORWARD].makespan + result.pass[FCP_BACKWARD].makespan;
+}
+
+static fcp_code plan_it(const char *source, auto_report *report, fcp_plan **out) {
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = parse(source, d);
+    const fcpc_batch batch = {.size = sizeof batch};
+    const compile_watch watch = {.tried = report};
+    fcpc_times times;
+    fcp_code code = compile_batch(program, &batch, NULL, d, &watch, &times, out);
+    if (!code && report) cr_expect_gt(times.choose, 0);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return code;
+}
+
+/* Every candidate, planned as a program of its own: it takes what auto predicted for it, no less than its bound, and no
+ * less than what auto keeps. */
+Test(auto, never_worse_than_its_candidates, .timeout = 300) {
+    uint32_t ends[AUTO_END_COUNT] = {0};
+    for (int i = 0; i < SAMPLES; i++)
+        for (int effort = 1; effort <= 2; effort++) {
+            char source[1024], how[64];
+            auto_report r = {.count = 0};
+            fcp_plan *kept = NULL;
+            snprintf(how, sizeof how, "auto(effort = %d)", effort);
+            write_program(&samples[i], how, 0, source);
+            cr_assert_eq(plan_it(source, &r, &kept), FCP_OK, "%s", source);
+            const uint64_t best = predicted(kept);
+            cr_expect_eq(best, r.at[r.chosen].makespan, "%s", source);
+            cr_expect_eq(kept->problem->strategy, r.at[r.chosen].strategy);
+            if (r.at[r.chosen].block) cr_expect_eq(kept->problem->block, r.at[r.chosen].block);
+            uint32_t chosen = 0;
+            for (uint32_t n = 0; n < r.count; n++) {
+                const auto_candidate *c = &r.at[n];
+                text name = {0};
+                fcp_plan *plan = NULL;
+                auto_name(c, &name);
+                text_add(&name, "", 1);
+                write_program(&samples[i], name.at, c->block, source);
+                fcp_code code = plan_it(source, NULL, &plan);
+                ends[c->end]++;
+                chosen += c->end == AUTO_CHOSEN;
+                if (c->end == AUTO_REFUSED) cr_expect_neq(code, FCP_OK, "%s", source);
+                else {
+                    cr_assert_eq(code, FCP_OK, "%s", source);
+                    const uint64_t takes = predicted(plan);
+                    if (c->end == AUTO_CHOSEN || c->end == AUTO_SLOWER) cr_expect_eq(takes, c->makespan, "%s", source);
+                    else cr_expect_eq(c->makespan, 0);
+                    cr_expect_leq(c->bound.all, takes, "%s: bound %" PRIu64 " of %" PRIu64, source, c->bound.all, takes);
+                    if (effort > 1 || c->end != AUTO_FAR) cr_expect_leq(best, takes, "%s", source);
+                    cr_expect(effort == 1 || c->end != AUTO_FAR);
+                }
+                fcp_plan_free(plan);
+                text_free(&name);
+            }
+            cr_expect_eq(chosen, 1);
+            fcp_plan_free(kept);
+            auto_report_free(&r);
+        }
+    cr_expect(ends[AUTO_SLOWER] && ends[AUTO_BOUND] && ends[AUTO_FAR], "the samples show what they should");
+}
+
+/* Every strategy of plans has a candidate, and `among` leaves the others out. */
+Test(auto, among) {
+    char source[1024], how[80];
+    auto_report r = {.count = 0};
+    fcp_plan *plan = NULL;
+    write_program(&samples[0], "auto", 0, source);
+    cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
+    uint32_t seen = 0;
+    for (uint32_t n = 0; n < r.count; n++) seen |= 1u << r.at[n].strategy;
+    cr_expect_eq(seen, (1u << FCP_STRATEGY_COUNT) - 1, "a strategy has no line in compiler/auto/auto.c");
+    fcp_plan_free(plan);
+    auto_report_free(&r);
+    for (int s = 0; s < FCP_STRATEGY_COUNT; s++) {
+        snprintf(how, sizeof how, "auto(among = [%s], coalesce = 4)", fcp_strategy_names[s]);
+        write_program(&samples[6], how, 0, source);
+        cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
+        cr_expect_eq(plan->problem->strategy, (uint32_t)s);
+        if (!strategy_shares_heads((uint32_t)s)) cr_expect_eq(plan->problem->coalesce, 4);
+        for (uint32_t n = 0; n < r.count; n++) cr_expect_eq(r.at[n].strategy, (fcp_strategy)s);
+        fcp_plan_free(plan);
+        auto_report_free(&r);
+    }
+}
+
+/* A cluster without the memory for the plan of one candidate: another is kept. Without the memory for any: the error is
+ * the first one's, with its place. */
+Test(auto, refused) {
+    char source[1024];
+    auto_report r = {.count = 0};
+    fcp_plan *plan = NULL;
+    struct sample small = samples[0];
+    write_program(&small, "auto(effort = 2)", 0, source);
+    cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
+    const uint64_t needs = plan->summary->memory_peak_bytes;
+    const fcp_strategy freely = r.at[r.chosen].strategy;
+    fcp_plan_free(plan);
+    auto_report_free(&r);
+    char cluster[128];
+    snprintf(cluster, sizeof cluster, "%s; memory = %" PRIu64 " B", samples[0].cluster, needs - 1);
+    small.cluster = cluster;
+    write_program(&small, "auto(effort = 2)", 0, source);
+    cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
+    uint32_t refused = 0;
+    for (uint32_t n = 0; n < r.count; n++) {
+        refused += r.at[n].end == AUTO_REFUSED;
+        cr_expect(r.at[n].end != AUTO_REFUSED || strstr(r.at[n].why, "cluster.memory allows"), "%s", r.at[n].why);
+    }
+    cr_expect(refused, "%s needs less than %" PRIu64, fcp_strategy_names[freely], needs);
+    cr_expect_lt(plan->summary->memory_peak_bytes, needs);
+    fcp_plan_free(plan);
+    auto_report_free(&r);
+
+    small.cluster = "nodes = 2; gpus = 4; memory = 10 kB";
+    write_program(&small, "auto", 0, source);
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = parse(source, d);
+    cr_expect_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), FCP_E_MEMORY_CAP);
+    fcpc_diagnostic one = {.warning = true};
+    for (size_t i = 0; i < fcpc_diagnostics_count(d) && one.warning; i++) fcpc_diagnostics_get(d, i, &one);
+    cr_expect_eq(one.code, FCP_E_MEMORY_CAP);
+    cr_expect_eq(one.line, 2);
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+}
+
+/* What is wrong with the batch is said once. */
+Test(auto, errors_of_the_batch) {
+    static const struct { const char *text; fcp_code code; } wrong[] = {
+        {"batch { lengths = [5000] }\nmask m = 10 / (q - 77) > k\nplan { mask = m; strategy = auto }\n", FCP_E_MASK_DIV_ZERO},
+        {"batch { lengths = [5000, 0] }\nplan { mask = causal; strategy = auto }\n", FCP_E_LENGTHS},
+    };
+    for (int i = 0; i < 2; i++) {
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *program = NULL;
+        fcp_plan *plan = NULL;
+        fcp_code code = fcpc_parse_text("t.fcp", wrong[i].text, strlen(wrong[i].text), NULL, d, &program);
+        if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
+        cr_expect_eq(code, wrong[i].code, "%s", fcp_code_name(code));
+        cr_expect_eq(fcpc_diagnostics_count(d), 1);
+        fcpc_program_free(program);
+        fcpc_diagnostics_free(d);
+    }
+}
+
+/* The profile of the options decides, by name; one that is not there is an error of parsing. */
+Test(auto, profile) {
+    char source[1024];
+    auto_report r = {.count = 0};
+    fcp_plan *plan = NULL;
+    write_program(&samples[0], "auto", 0, source);
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    fcpc_options options = FCPC_OPTIONS_INIT;
+    options.profile = "a100";
+    cr_assert_eq(fcpc_parse_text("t.fcp", source, strlen(source), &options, d, &program), FCP_OK);
+    const fcpc_batch batch = {.size = sizeof batch};
+    cr_assert_eq(compile_batch(program, &batch, NULL, d, &(compile_watch){.tried = &r}, NULL, &plan), FCP_OK);
+    cr_expect_str_eq(r.profile, "a100");
+    sim_profile a100;
+    sim_result result;
+    fcp_error err;
+    arena memory = {0};
+    cr_assert_eq(sim_profile_find("a100", &a100, &err), FCP_OK);
+    cr_assert_eq(simulate(plan, &a100, NULL, &memory, &result, &err), FCP_OK);
+    cr_expect_eq(result.pass[0].makespan + result.pass[1].makespan, r.at[r.chosen].makespan);
+    arena_free(&memory);
+    fcp_plan_free(plan);
+    auto_report_free(&r);
+    fcpc_program_free(program);
+    options.profile = "a10";
+    cr_expect_eq(fcpc_parse_text("t.fcp", source, strlen(source), &options, d, &program), FCP_E_PROFILE);
+    fcpc_diagnostics_free(d);
+}
