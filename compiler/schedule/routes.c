@@ -6,26 +6,35 @@
  * Cost: O(hops x holders of a want) at most; without relays O(hops + ranks).
  * Units: bytes.
  *
- * 1. Who receives for a node: of its readers the one whose wire has carried least so far, of equals the lowest. On
- *    rails the rank with the source's own index, whether it reads or not.
- * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already: the
- *    holder for which (bytes sent + depth x bytes) is least. Each hop that is relayed waits for the one before, so
- *    depth has its price.
- * 3. By which rank of its node the source sends: by itself, until it has sent as much as a rank of the busiest node
- *    must, if that node's ranks share what it sends; then by the rank that has sent least, after a local hop. Not on
- *    rails, where that would leave the rail.
+ * 1. Who receives for a node: of its readers the one whose wire is least busy in its busier direction, of equals the
+ *    lowest. If that would have more than its share, any rank of the node, which passes it on inside. On rails the rank
+ *    with the source's own index, whether it reads or not.
+ * 2. Who sends to it: the source. Or, where a want has more than RELAYED nodes to reach, whoever has it already, in any
+ *    of the nodes: the holder for which (load + depth x bytes / 2) is least. Each hop that is relayed waits for the one
+ *    before, so depth has its price, and a limit: a holder does not send on that is DEEPER hops deeper than halving
+ *    the nodes takes.
+ * 3. By which rank of its node the source sends: by itself, until it has sent or received as much as a rank of the
+ *    busiest node must, if that node's ranks share what it carries; then by the rank that has least, after a local hop.
+ *    Not on rails, where that would leave the rail.
  *
- * Wants with most nodes come first, so that the others can even out what those leave.
+ * The load of a sender is what it has sent. Where results come back the same way it is that or what it has received,
+ * whichever is more, each as a part of what the busiest node must carry of it.
+ *
+ * Wants whose results come back are first: they are few, heavy, and begin at their home. Then come those with most
+ * nodes, so that the others can even out what those leave.
  */
 #include "compiler/schedule/routes.h"
 
 #include "compiler/base/sort.h"
 #include "runtime/base/stop.h"
 
-enum { RELAYED = 2 };
+enum { RELAYED = 1, DEEPER = 3 };
 
+/* A node in which somebody has got it: one of the readers[first] to readers[end - 1], or the source. */
 typedef struct holder {
-    uint32_t rank, hop, depth; /* hop: that brought it there */
+    uint32_t rank, hop, depth; /* of those who have it, the one with least load; the hop that brings it there */
+    uint32_t first, end;
+    uint32_t entry, entered, deep; /* the rank by which it came into the node, with that hop, and its depth */
 } holder;
 
 typedef struct state {
@@ -35,7 +44,9 @@ typedef struct state {
     route_hop *hops;           /* of the want at hand */
     holder *holders;           /* source and representatives, in the order in which they get it */
     uint32_t holder_count;
-    uint64_t share;            /* what a rank should send over net: its part of what the busiest node will send */
+    uint32_t deepest;          /* of the want at hand: a holder as deep as this does not send on */
+    /* What a rank should send and receive over net: its part of what the busiest node will. */
+    uint64_t share[FCP_DIRECTION_COUNT];
 } state;
 
 static uint32_t add_hop(state *s, const route_want *w, uint32_t src, uint32_t dst, uint32_t parent, fcp_fabric fabric,
@@ -48,9 +59,17 @@ static uint32_t add_hop(state *s, const route_want *w, uint32_t src, uint32_t ds
     return s->count++;
 }
 
-/* What a rank's wire has carried in its busier direction. */
-static uint64_t load_of(const state *s, uint32_t rank) {
-    uint64_t sent = s->out->sent[FCP_NET][rank], received = s->out->received[FCP_NET][rank];
+/* The load of a rank, once it has sent this want over net. */
+static uint64_t load_if_sent(const state *s, uint32_t rank, const route_want *w) {
+    uint64_t sent = s->out->sent[FCP_NET][rank] + w->bytes, received = s->out->received[FCP_NET][rank] + w->back;
+    if (!w->back || !s->share[FCP_RECV]) return sent;
+    received = (uint64_t)((unsigned __int128)received * s->share[FCP_SEND] / s->share[FCP_RECV]);
+    return received > sent ? received : sent;
+}
+
+/* What a rank's wire will have carried in its busier direction, once it has received this want. */
+static uint64_t load_if_received(const state *s, uint32_t rank, const route_want *w) {
+    uint64_t sent = s->out->sent[FCP_NET][rank] + w->back, received = s->out->received[FCP_NET][rank] + w->bytes;
     return sent > received ? sent : received;
 }
 
@@ -60,73 +79,129 @@ static uint32_t representative(const state *s, const route_want *w, uint32_t i, 
     const uint32_t *reader = in->readers + w->first;
     uint32_t v = reader[i] / in->gpus, best = reader[i];
     for (*out_end = i; *out_end < w->count && reader[*out_end] / in->gpus == v; ++*out_end)
-        if (load_of(s, reader[*out_end]) < load_of(s, best)) best = reader[*out_end];
-    return in->rail ? v * in->gpus + w->src % in->gpus : best;
+        if (load_if_received(s, reader[*out_end], w) < load_if_received(s, best, w)) best = reader[*out_end];
+    if (in->rail) return v * in->gpus + w->src % in->gpus;
+    if (in->spread && load_if_received(s, best, w) > s->share[FCP_RECV])
+        for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
+            if (load_if_received(s, r, w) < load_if_received(s, best, w)) best = r;
+    return best;
+}
+
+/* Chooses who sends for a node that has got it: whoever came by it over net, or one of those whom that rank passes it
+ * on to. */
+static void choose_rank(const state *s, const route_want *w, holder *h) {
+    const uint32_t *reader = s->in->readers + w->first;
+    h->rank = h->entry;
+    h->hop = h->entered;
+    h->depth = h->deep;
+    if (s->in->rail || !s->in->relay) return;
+    uint32_t local = h->hop == FCP_NONE ? 0 : h->hop + 1; /* the hops to the node's other readers lie here in order */
+    for (uint32_t k = h->first; k < h->end; k++) {
+        if (reader[k] == h->entry) continue;
+        if (load_if_sent(s, reader[k], w) < load_if_sent(s, h->rank, w)) {
+            h->rank = reader[k];
+            h->hop = local;
+            h->depth = h->deep + 1;
+        }
+        local++;
+    }
 }
 
 /* The holder that sends to the next node. */
-static const holder *sender(const state *s, uint64_t bytes, bool relayed) {
-    const holder *best = &s->holders[0];
+static holder *sender(const state *s, const route_want *w, bool relayed) {
+    holder *best = &s->holders[0];
     if (!relayed) return best;
-    for (const holder *h = best + 1; h < s->holders + s->holder_count; h++) {
-        uint64_t price = s->out->sent[FCP_NET][h->rank] + h->depth * bytes;
-        if (price < s->out->sent[FCP_NET][best->rank] + best->depth * bytes) best = h;
+    uint64_t least = load_if_sent(s, best->rank, w) + best->depth * w->bytes / 2;
+    for (holder *h = best + 1; h < s->holders + s->holder_count; h++) {
+        uint64_t price = load_if_sent(s, h->rank, w) + h->depth * w->bytes / 2;
+        if (h->depth >= s->deepest || price >= least) continue;
+        best = h;
+        least = price;
     }
     return best;
 }
 
-/* Has another rank of the source's node send for it, if that has sent its share; *from becomes that rank. */
+/* Has another rank of the source's node send for it, if that has its share; *from becomes that rank. */
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
-    uint32_t v = w->src / in->gpus, best = w->src;
-    if (s->out->sent[FCP_NET][w->src] + w->bytes <= s->share) return;
+    uint32_t v = w->src / in->gpus, best = from->rank;
+    if (s->out->sent[FCP_NET][best] + w->bytes <= s->share[FCP_SEND] &&
+        s->out->received[FCP_NET][best] + w->back <= s->share[FCP_RECV])
+        return;
     for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
-        if (s->out->sent[FCP_NET][r] < s->out->sent[FCP_NET][best]) best = r;
-    if (best == w->src) return;
+        if (load_if_sent(s, r, w) < load_if_sent(s, best, w)) best = r;
+    if (best == from->rank) return;
+    from->rank = best;
+    from->depth = 1;
     for (uint32_t i = 0; i < s->count; i++) /* it may have it already */
         if (s->hops[i].dst == best) {
-            *from = (holder){best, i, 1};
+            from->hop = i;
             return;
         }
-    *from = (holder){best, add_hop(s, w, w->src, best, FCP_NONE, FCP_LOCAL, true), 1};
+    from->hop = add_hop(s, w, w->src, best, FCP_NONE, FCP_LOCAL, true);
 }
 
+/* The source's own node: its readers get it by local hops. */
+static void begin_tree(state *s, const route_want *w) {
+    const routes_input *in = s->in;
+    const uint32_t *reader = in->readers + w->first;
+    holder *source = &s->holders[0];
+    s->count = 0;
+    s->holder_count = 1;
+    *source = (holder){.entry = w->src, .entered = FCP_NONE};
+    for (uint32_t i = 0; i < w->count; i++) {
+        if (reader[i] / in->gpus != w->src / in->gpus) continue;
+        if (source->end != i) source->first = i;
+        source->end = i + 1;
+        add_hop(s, w, w->src, reader[i], FCP_NONE, FCP_LOCAL, false);
+    }
+    choose_rank(s, w, source);
+}
+
+/* nodes: how many it has to reach. */
 static void find_tree(state *s, const route_want *w, uint32_t nodes) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
-    uint32_t home = w->src / in->gpus;
-    bool relayed = in->relay && nodes > RELAYED;
-    s->count = 0;
-    s->holders[0] = (holder){w->src, FCP_NONE, 0};
-    s->holder_count = 1;
-    for (uint32_t i = 0; i < w->count; i++)
-        if (reader[i] / in->gpus == home) add_hop(s, w, w->src, reader[i], FCP_NONE, FCP_LOCAL, false);
+    const uint32_t home = w->src / in->gpus;
+    const bool relayed = in->relay && nodes > RELAYED;
+    for (s->deepest = DEEPER; nodes >>= 1;) s->deepest++;
+    begin_tree(s, w);
     for (uint32_t i = 0, end; i < w->count; i = end) {
         if (reader[i] / in->gpus == home) {
             end = i + 1;
             continue;
         }
         uint32_t to = representative(s, w, i, &end);
-        holder from = *sender(s, w->bytes, relayed);
-        if (from.rank == w->src && in->spread && !in->rail) leave_by(s, w, &from);
+        holder *by = sender(s, w, relayed), from = *by;
+        if (by == s->holders && in->spread && !in->rail) leave_by(s, w, &from);
         bool reads = false;
         for (uint32_t k = i; k < end; k++) reads |= reader[k] == to;
         uint32_t hop = add_hop(s, w, from.rank, to, from.hop, FCP_NET, !reads);
         if (from.depth + 1 > s->out->depth) s->out->depth = from.depth + 1;
-        s->holders[s->holder_count++] = (holder){to, hop, from.depth + 1};
         for (uint32_t k = i; k < end; k++)
             if (reader[k] != to) add_hop(s, w, to, reader[k], hop, FCP_LOCAL, false);
+        choose_rank(s, w, by);
+        s->holders[s->holder_count] = (holder){.first = i, .end = end, .entry = to, .entered = hop,
+                                               .deep = from.depth + 1};
+        choose_rank(s, w, &s->holders[s->holder_count++]);
     }
 }
 
-/* Nodes other than the source's that a want has to reach. */
-static uint32_t nodes_of(const routes_input *in, const route_want *w) {
-    uint32_t nodes = 0, last = w->src / in->gpus;
+/* Nodes other than the source's that a want has to reach. Adds what they and the source's node send and receive over
+ * net: node[v][0] and node[v][1]. */
+static uint32_t nodes_of(const routes_input *in, const route_want *w, uint64_t (*node)[2]) {
+    const uint32_t home = w->src / in->gpus;
+    uint32_t nodes = 0, last = home;
     for (uint32_t i = 0; i < w->count; i++) {
         uint32_t v = in->readers[w->first + i] / in->gpus;
-        nodes += v != w->src / in->gpus && (v != last || last == w->src / in->gpus);
+        if (v == home || v == last) continue;
+        node[v][0] += w->back;
+        node[v][1] += w->bytes;
         last = v;
+        nodes++;
     }
+    node[home][0] += w->bytes * (in->relay && nodes > RELAYED ? 1 : nodes);
+    node[home][1] += w->back * (in->relay && nodes > RELAYED ? 1 : nodes);
     return nodes;
 }
 
@@ -136,9 +211,10 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
     uint64_t *order = ARENA_NEW(scratch, uint64_t, in->want_count + (size_t)1), all = 0;
     uint64_t *other = ARENA_NEW(scratch, uint64_t, in->want_count + (size_t)1);
     *out = (routes){.start = ARENA_NEW(memory, uint32_t, in->want_count + (size_t)1)};
-    uint64_t *node_sends = ARENA_ZNEW(scratch, uint64_t, nodes);
+    uint32_t *count = ARENA_NEW(scratch, uint32_t, in->want_count + (size_t)1), at = 0; /* nodes to reach; then hops */
+    uint64_t(*node)[2] = arena_zalloc(scratch, nodes, sizeof *node, _Alignof(uint64_t));
     s.holders = ARENA_NEW(scratch, holder, nodes + (size_t)1);
-    if (!order || !other || !out->start || !node_sends || !s.holders) return FCP_E_NO_MEMORY;
+    if (!order || !other || !out->start || !count || !node || !s.holders) return FCP_E_NO_MEMORY;
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
         out->sent[fabric] = ARENA_ZNEW(memory, uint64_t, in->ranks);
         out->received[fabric] = ARENA_ZNEW(memory, uint64_t, in->ranks);
@@ -146,24 +222,22 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
     }
     for (uint32_t i = 0; i < in->want_count; i++) {
         const route_want *w = &in->wants[i];
-        uint32_t reached = nodes_of(in, w);
+        uint32_t reached = count[i] = nodes_of(in, w, node);
         out->start[i] = (uint32_t)all;
-        all += w->count + (in->rail ? reached : 0) + (in->spread && reached ? in->gpus - 1 : 0);
+        all += w->count + (in->rail || in->spread ? reached : 0) + (in->spread && reached ? in->gpus - 1 : 0);
         if (all > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
-        order[i] = (uint64_t)(UINT32_MAX - reached) << 32 | i;
-        node_sends[w->src / in->gpus] += w->bytes * (in->relay && reached > RELAYED ? 1 : reached);
+        order[i] = (uint64_t)(w->back ? 0 : UINT32_MAX - reached) << 32 | i;
     }
-    for (uint32_t v = 0; v < nodes; v++)
-        if (node_sends[v] / in->gpus > s.share) s.share = node_sends[v] / in->gpus;
+    for (uint32_t v = 0; v < 2 * nodes; v++)
+        if (node[v / 2][v % 2] / in->gpus > s.share[v % 2]) s.share[v % 2] = node[v / 2][v % 2] / in->gpus;
     sort_u64(order, other, in->want_count);
     route_hop *found = ARENA_NEW(scratch, route_hop, all + 1);
-    uint32_t *count = ARENA_NEW(scratch, uint32_t, in->want_count + (size_t)1), at = 0;
-    if (!found || !count) return FCP_E_NO_MEMORY;
+    if (!found) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < in->want_count; i++) {
         uint32_t w = (uint32_t)order[i];
         if (!(i & 255) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         s.hops = found + out->start[w];
-        find_tree(&s, &in->wants[w], UINT32_MAX - (uint32_t)(order[i] >> 32));
+        find_tree(&s, &in->wants[w], count[w]);
         count[w] = s.count;
     }
     out->hops = ARENA_NEW(memory, route_hop, all + 1);

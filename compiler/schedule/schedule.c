@@ -6,7 +6,7 @@
  * Gives: the order of independent units; the stages in which forwards and returns travel; for each tile a stage in
  *     which its Q and its KV are there; the order of execution, and the visits.
  * Keeps: independent units take exactly Delta rounds on each fabric.
- * Cost: that of the colouring (colour.c), then linear; of levelling, units times the full stages that each passes over.
+ * Cost: that of the colouring (colour.c) or of levels.c, then linear.
  *
  * Stages. Stage 0 computes what needs nothing from other ranks. Independent round i belongs to stage 1 + i / coalesce.
  * What arrives in stage s is computed in stage s, or later, beside the rounds of later stages. A forward may leave one
@@ -15,9 +15,7 @@
  * after it came.
  *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
- * dependent, and the Deltas of the stages would add up to far more than the busiest rank's units, since each stage has
- * another rank that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its
- * ends has `coalesce` units on its fabric, nor half as many dependent ones.
+ * dependent, and stages are given to all units alike (levels.c); there are no independent rounds then.
  *
  * Halves. With pingpong what must travel is divided in two half batches (halves.c). The second one begins with a stage
  * of its own, after all arrivals of the first: so its rounds come after those of the first on each fabric, and the
@@ -35,9 +33,9 @@
  * Where all tiles run at home but ranks are far apart, tiles wait for later stages: see pace.c.
  *
  * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a
- * rank that has half of its work in one stage delays all. So a tile waits for a stage in which the rank has less than
- * its share, those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage.
- * `buffers` stages follow the last arrival, which local tiles fill: they hide the returns.
+ * rank that has much of its work in one stage delays all. So each tile goes to the first stage, from the one in which
+ * its Q and KV are there, that has less than the rank's mean: those of other ranks' blocks first, since their results
+ * are waited for, and local ones last, tile by tile. Twice `buffers` stages follow the last arrival and hide returns.
  *
  * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
  * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
@@ -50,15 +48,9 @@
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
 #include "compiler/schedule/halves.h"
+#include "compiler/schedule/levels.h"
 #include "compiler/schedule/pace.h"
 #include "compiler/schedule/rounds.h"
-
-/* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
-typedef struct levels {
-    uint8_t *used;  /* [line * width + stage], of `most` */
-    uint32_t *full; /* per line: the stages before this one have no room */
-    uint32_t lines, width, most;
-} levels;
 
 typedef struct builder {
     planning *x;
@@ -72,7 +64,7 @@ typedef struct builder {
     edges edges;      /* room for a fabric's units */
     uint32_t stages;  /* last stage in which tiles can run + 1 */
     uint32_t arrivals; /* last stage in which something can arrive for them + 1 */
-    levels levels;
+    levels levels;     /* where units are levelled */
     uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
 } builder;
 
@@ -124,101 +116,7 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     return FCP_OK;
 }
 
-/* --- dependent units --------------------------------------------------------------------------------------------- */
-
-static inline uint32_t line_of(uint32_t rank, fcp_direction dir, uint32_t fabric) {
-    return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
-}
-
-/* Makes room for a stage. */
-static fcp_code levels_reach(builder *b, uint32_t stage) {
-    levels *l = &b->levels;
-    if (stage < l->width) return FCP_OK;
-    uint32_t width = stage + stage / 2 + 16;
-    uint8_t *grown = ARENA_ZNEW(b->scratch, uint8_t, (size_t)l->lines * width);
-    if (!grown) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; l->width && i < l->lines; i++)
-        memcpy(grown + (size_t)i * width, l->used + (size_t)i * l->width, l->width);
-    l->used = grown;
-    l->width = width;
-    return FCP_OK;
-}
-
-static void levels_add(builder *b, uint32_t line, uint32_t stage) {
-    levels *l = &b->levels;
-    uint8_t *used = l->used + (size_t)line * l->width;
-    used[stage]++;
-    while (l->full[line] < l->width && used[l->full[line]] >= l->most) l->full[line]++;
-}
-
-/* Starts with the independent units: they leave dependent ones what is left of `coalesce`, and at most half of it. */
-static fcp_code levels_open(builder *b) {
-    const traffic *t = b->t;
-    levels *l = &b->levels;
-    l->lines = b->p->ranks * FCP_DIRECTION_COUNT * FCP_FABRICS;
-    l->width = 0;
-    l->most = (b->coalesce + 1) / 2;
-    l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
-    if (!l->full) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < l->lines; i++) l->full[i] = 1; /* nothing travels in stage 0 */
-    uint32_t rounds = b->out->independent[FCP_NET] > b->out->independent[FCP_LOCAL] ? b->out->independent[FCP_NET]
-                                                                                      : b->out->independent[FCP_LOCAL];
-    fcp_code code = levels_reach(b, 4 * (rounds / b->coalesce + b->p->program->buffers) + 16);
-    for (uint32_t f = 0; !code && f < t->count; f++) {
-        const hop *x = &t->hops[f];
-        if (!hop_is_independent(x)) continue;
-        for (uint32_t u = 0; u < x->units; u++) {
-            uint32_t stage = 1 + b->out->unit_round[b->out->unit_start[f] + u] / b->coalesce;
-            l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]++;
-            l->used[(size_t)line_of(x->dst, FCP_RECV, x->fabric) * l->width + stage]++;
-        }
-    }
-    const uint32_t spare = b->coalesce - l->most;
-    for (size_t i = 0; !code && i < (size_t)l->lines * l->width; i++)
-        l->used[i] = (uint8_t)(l->used[i] > spare ? l->used[i] - spare : 0);
-    return code;
-}
-
-/* Goes on from a copy of the levels. */
-static fcp_code levels_copy(builder *b, const levels *of) {
-    levels *l = &b->levels;
-    *l = *of;
-    l->used = ARENA_NEW(b->scratch, uint8_t, (size_t)l->lines * l->width);
-    l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
-    if (!l->used || !l->full) return FCP_E_NO_MEMORY;
-    memcpy(l->used, of->used, (size_t)l->lines * l->width);
-    memcpy(l->full, of->full, l->lines * sizeof *l->full);
-    return FCP_OK;
-}
-
-/* Finds stages for units that go from src to dst, `release` or later, in order. */
-static fcp_code level(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, uint32_t release, uint32_t units,
-                      uint32_t *out_stage) {
-    levels *l = &b->levels;
-    uint32_t send = line_of(src, FCP_SEND, fabric), receive = line_of(dst, FCP_RECV, fabric), stage = release;
-    for (uint32_t u = 0; u < units; u++) {
-        if (l->full[send] > stage) stage = l->full[send];
-        if (l->full[receive] > stage) stage = l->full[receive];
-        while (stage < l->width && (l->used[(size_t)send * l->width + stage] >= l->most ||
-                                    l->used[(size_t)receive * l->width + stage] >= l->most))
-            stage++;
-        if (stage > FCP_MAX_STAGES / 4) return FCP_E_PLAN_SIZE;
-        fcp_code code = levels_reach(b, stage);
-        if (code) return code;
-        levels_add(b, send, stage);
-        levels_add(b, receive, stage);
-        out_stage[u] = stage;
-    }
-    return FCP_OK;
-}
-
-/* Finds stages for dependent units from `release` on: in levels; with phases all in that stage. */
-static fcp_code find_stages(builder *b, uint32_t src, uint32_t dst, uint32_t fabric, uint32_t release, uint32_t units,
-                            uint32_t *out_stage) {
-    if (!b->where->phase) return level(b, src, dst, fabric, release, units, out_stage);
-    for (uint32_t u = 0; u < units; u++) out_stage[u] = release;
-    return FCP_OK;
-}
+/* --- arrivals ----------------------------------------------------------------------------------------------------- */
 
 /* With phases: the first stage of each. A phase takes a stage for each leg of its ways, and begins after the one before
  * it. leg_of: per hop, how many come before it on its way. NULL: no memory. */
@@ -238,13 +136,35 @@ static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
     return start;
 }
 
-/* Decides when the block of hop f arrives. Its units differ at most in size, so they take the rounds of the hop in
- * order. release: with phases, the stage in which it leaves. */
-static fcp_code arrive(builder *b, uint32_t f, uint32_t release) {
+/* With phases: all units of a hop travel in the stage of its leg. */
+static fcp_code arrivals_by_phase(builder *b) {
+    const traffic *t = b->t;
     schedule *out = b->out;
-    const hop *x = &b->t->hops[f];
-    uint32_t *slot = out->unit_round + out->unit_start[f];
-    if (hop_is_independent(x)) {
+    uint32_t *leg_of = ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1);
+    if (!leg_of || !(b->phase_start = phase_starts(b, leg_of))) return FCP_E_NO_MEMORY;
+    for (uint32_t f = 0; f < t->count; f++) {
+        const hop *x = &t->hops[f];
+        uint32_t stage = b->phase_start[b->where->phase[b->p->blocks[x->block].heads]] + leg_of[f];
+        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
+        if (stage > FCP_MAX_STAGES / 4) return FCP_E_PLAN_SIZE;
+        for (uint32_t u = 0; u < x->units; u++) out->unit_round[out->unit_start[f] + u] = stage;
+        out->first_stage[f] = out->last_stage[f] = stage;
+    }
+    return FCP_OK;
+}
+
+/* All run at home: decides when each block arrives. Its units differ at most in size, so they take the rounds of the
+ * hop in order. */
+static fcp_code arrivals_at_home(builder *b) {
+    const traffic *t = b->t;
+    schedule *out = b->out;
+    for (uint32_t f = 0; f < t->count; f++) { /* a parent comes before its forwards */
+        const hop *x = &t->hops[f];
+        uint32_t *slot = out->unit_round + out->unit_start[f];
+        if (!hop_is_independent(x)) {
+            out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
+            continue;
+        }
         if (x->units > 1) {
             uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)x->units);
             if (!keys) return FCP_E_NO_MEMORY;
@@ -254,61 +174,50 @@ static fcp_code arrive(builder *b, uint32_t f, uint32_t release) {
         }
         out->first_stage[f] = 1 + slot[0] / b->coalesce;
         out->last_stage[f] = 1 + slot[x->units - 1] / b->coalesce;
-    } else if (!out->levelled) {
-        out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
-    } else {
-        if (!b->where->phase && x->parent != FCP_NONE) release = out->last_stage[x->parent] + 1;
-        if (out->second && out->second[f]) release = later(release, out->second_stage);
-        fcp_code code = find_stages(b, x->src, x->dst, x->fabric, release, x->units, slot);
-        if (code) return code;
-        out->first_stage[f] = slot[0];
-        out->last_stage[f] = slot[x->units - 1];
     }
-    b->stages = later(b->stages, out->last_stage[f] + 1);
     return FCP_OK;
 }
 
-/* The hops of the second half, those first that bring what most work needs: so a parent comes before its forwards.
- * NULL: no memory. */
-static uint32_t *order_second(const builder *b, uint32_t *out_count) {
-    const traffic *t = b->t;
-    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)t->count + 1), most = 0;
-    uint32_t *order = ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1), n = 0;
-    unsigned shift = 0;
-    if (!keys || !order) return NULL;
-    for (uint32_t f = 0; f < t->count; f++)
-        if (t->hops[f].work > most) most = t->hops[f].work;
-    while (most >> shift >= UINT64_C(1) << 31) shift++;
-    for (uint32_t f = 0; f < t->count; f++)
-        if (b->out->second[f]) keys[n++] = ((most >> shift) - (t->hops[f].work >> shift)) << 32 | f;
-    sort_u64(keys, keys + n, n);
-    for (uint32_t i = 0; i < n; i++) order[i] = (uint32_t)keys[i];
-    *out_count = n;
-    return order;
+/* Which hops are of the second half. All units wait for a stage then, also those that leave from home. */
+static fcp_code find_halves(builder *b) {
+    uint8_t *tiles = ARENA_NEW(b->scratch, uint8_t, b->p->tile_count + (size_t)1);
+    b->out->second = ARENA_NEW(b->work, bool, b->t->count + (size_t)1);
+    if (!tiles || !b->out->second) return FCP_E_NO_MEMORY;
+    hop *hops = b->x->traffic->hops;
+    for (uint32_t f = 0; f < b->t->count; f++) hops[f].waits = hops[f].parent == FCP_NONE;
+    return halves_find(b->x, tiles, b->out->second);
 }
 
-/* Decides when each block arrives: first those of the first half, where there are two. */
-static fcp_code arrivals(builder *b) {
-    const schedule *out = b->out;
-    const uint32_t *phase = b->where->phase;
-    uint32_t *leg_of = phase ? ARENA_NEW(b->scratch, uint32_t, b->t->count + (size_t)1) : NULL;
-    if (phase && (!leg_of || !(b->phase_start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
-    fcp_code code = FCP_OK;
+/* The rounds of a stage if so many are to take `divisions` stages, with stage 0, which has none. */
+static uint32_t divided(uint32_t rounds, uint32_t divisions) {
+    return rounds ? (rounds + divisions - 2) / (divisions - 1) : 1;
+}
+
+/* Makes the order of independent units, and decides when each block arrives. */
+static fcp_code plan_arrivals(builder *b) {
+    planning *x = b->x;
+    schedule *out = b->out;
+    const uint32_t divisions = b->p->program->divisions;
+    fcp_code code = x->program->pingpong ? find_halves(b) : FCP_OK;
+    if (out->levelled) {
+        if (!code && !x->coalesce) code = levels_busiest(x, &x->coalesce);
+        if (!code && !b->coalesce) x->coalesce = LEVELS_PART * divided(x->coalesce, divisions);
+        if (!code) code = b->where->phase ? arrivals_by_phase(b) : levels_arrivals(x, out, &b->levels);
+    } else {
+        uint32_t *rounds = out->independent;
+        if (!code) code = independent(b, FCP_NET, &rounds[FCP_NET]);
+        if (!code) code = independent(b, FCP_LOCAL, &rounds[FCP_LOCAL]);
+        if (!x->coalesce) x->coalesce = divided(later(rounds[FCP_NET], rounds[FCP_LOCAL]), divisions);
+        b->coalesce = x->coalesce;
+        if (!code) code = arrivals_at_home(b);
+    }
+    if (code) return code;
     b->stages = 1;
-    for (uint32_t f = 0; f < b->t->count && !code; f++) { /* a parent comes before its forwards */
-        if (out->second && out->second[f]) continue;
-        uint32_t release = phase ? b->phase_start[phase[b->p->blocks[b->t->hops[f].block].heads]] + leg_of[f] : 1;
-        code = planning_stopped_at(b->x, f) ? FCP_E_INTERRUPTED : arrive(b, f, release);
-    }
-    if (!code && out->second) {
-        uint32_t count = 0, *order = order_second(b, &count);
-        if (!order) return FCP_E_NO_MEMORY;
-        b->out->second_stage = b->stages;
-        for (uint32_t i = 0; i < count && !code; i++)
-            code = planning_stopped_at(b->x, i) ? FCP_E_INTERRUPTED : arrive(b, order[i], out->second_stage);
-    }
+    for (uint32_t f = 0; f < b->t->count; f++) b->stages = later(b->stages, out->last_stage[f] + 1);
     b->arrivals = b->stages;
-    return code;
+    if (out->levelled && b->t->keys < b->t->count)
+        b->stages += b->p->program->buffers * (b->where->phase ? 1 : 2);
+    return b->stages > FCP_MAX_STAGES / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
 }
 
 /* --- tiles and visits -------------------------------------------------------------------------------------------- */
@@ -318,7 +227,7 @@ typedef struct row {
     uint32_t q, first, end;
     uint32_t rank;
     uint32_t hop;         /* that brings Q; FCP_NONE: Q is at home there */
-    uint32_t local_stage; /* in which those run whose KV is at home there; FCP_NONE: not chosen yet */
+    uint32_t local_stage; /* in which those run, or the first, whose KV is at home there; FCP_NONE: not chosen yet */
     uint64_t work, local; /* pairs: of all of them, and of those */
 } row;
 
@@ -329,7 +238,8 @@ typedef struct bench {
     const uint32_t *which;
     uint32_t count;
     uint64_t *load; /* per stage: pairs computed */
-    uint32_t *stage_of; /* per tile: the stage of those whose KV comes from elsewhere; NULL: that in which it comes */
+    uint32_t *stage_of; /* per tile: the stage of those whose KV comes from elsewhere; NULL: that in which it comes.
+                         * Where tiles run anywhere, without phases: of all */
     /* where tiles run anywhere */
     uint32_t *next;     /* per stage that is full: a later one, and all between are full, too */
 } bench;
@@ -400,47 +310,40 @@ static uint32_t stage_with_room(const builder *b, bench *here, uint32_t s, uint6
     return at;
 }
 
-/* Tiles run anywhere: the same, and stages for the tiles whose KV comes from elsewhere. A tile waits for a stage with
- * room, from that in which its Q and KV are there. Rows from elsewhere choose first, since somebody waits for their
- * results. */
-static uint64_t load_anywhere(const builder *b, bench *here) {
-    const uint32_t *hop_of = b->t->tile_kv;
-    const uint64_t *pairs = b->p->tile_pairs;
-    uint64_t total = 0, share, *load = here->load;
+/* Gives a tile the first stage with room from `ready` on; if there is none, the last of all. */
+static uint32_t take_stage(const builder *b, bench *here, uint32_t tile, uint32_t ready, uint64_t share) {
+    uint32_t s = stage_with_room(b, here, ready, share);
+    if (s == b->stages) s--;
+    here->stage_of[tile] = s;
+    here->load[s] += b->p->tile_pairs[tile];
+    return s;
+}
+
+/* Tiles run anywhere: chooses all their stages: first of rows from elsewhere, then of own rows with KV from elsewhere,
+ * then of local tiles. */
+static void place_anywhere(const builder *b, bench *here) {
+    enum { FROM_ELSEWHERE, OWN, LOCAL, TURNS };
+    const uint32_t *hop_of = b->t->tile_kv, *last = b->out->last_stage;
+    uint64_t total = 0;
     for (uint32_t s = 0; s < b->stages; s++) here->next[s] = s + 1;
     for (uint32_t i = 0; i < here->count; i++) {
         row *r = &here->rows[here->which[i]];
-        r->work = 0;
-        for (uint32_t j = r->first; j < r->end; j++) r->work += pairs[here->tiles[j]];
-        total += r->work;
+        r->local_stage = FCP_NONE;
+        for (uint32_t j = r->first; j < r->end; j++) total += b->p->tile_pairs[here->tiles[j]];
     }
-    share = total / b->stages;
-    for (int own = 0; own < 2; own++)
+    for (int turn = 0; turn < TURNS; turn++)
         for (uint32_t i = 0; i < here->count; i++) {
             row *r = &here->rows[here->which[i]];
-            if (own != (r->hop == FCP_NONE)) continue;
-            uint32_t floor = own ? 0 : b->out->last_stage[r->hop], first = FCP_NONE;
-            r->local = 0;
+            if ((turn == FROM_ELSEWHERE) != (r->hop != FCP_NONE)) continue;
+            uint32_t floor = r->hop == FCP_NONE ? 0 : last[r->hop];
             for (uint32_t j = r->first; j < r->end; j++) {
                 uint32_t t = here->tiles[j], f = hop_of[t];
-                if (f == FCP_NONE) {
-                    r->local += pairs[t];
-                    continue;
-                }
-                uint32_t ready = b->out->last_stage[f] > floor ? b->out->last_stage[f] : floor;
-                uint32_t s = stage_with_room(b, here, ready, share);
-                if (s == b->stages) s = ready;
-                here->stage_of[t] = s;
-                load[s] += pairs[t];
-                if (s < first) first = s;
+                if (turn != FROM_ELSEWHERE && (turn == LOCAL) != (f == FCP_NONE)) continue;
+                uint32_t ready = f != FCP_NONE && last[f] > floor ? last[f] : floor;
+                uint32_t s = take_stage(b, here, t, ready, total / b->stages);
+                if (f == FCP_NONE && s < r->local_stage) r->local_stage = s;
             }
-            if (first == FCP_NONE && floor) first = floor; /* its Q is what it needs */
-            r->local_stage = first;
-            if (!own) load[first] += r->local;
-            else if (first != FCP_NONE && load[first] < share) load[first] += r->local; /* with the first visit */
-            else r->local_stage = FCP_NONE;
         }
-    return total;
 }
 
 /* With phases: tiles run as soon as they can, but no earlier than beside what brings their phase; or, where they are
@@ -479,10 +382,11 @@ static uint64_t load_by_phase(const builder *b, bench *here) {
 static void place_local(const builder *b, bench *here) {
     uint64_t *load = here->load;
     memset(load, 0, b->stages * sizeof *load);
-    uint64_t total = b->where->phase ? load_by_phase(b, here)
-                     : here->tiles   ? load_anywhere(b, here)
-                                     : load_at_home(b, here);
-    const uint64_t share = total / b->stages;
+    if (here->tiles && !b->where->phase) {
+        place_anywhere(b, here);
+        return;
+    }
+    const uint64_t share = (b->where->phase ? load_by_phase(b, here) : load_at_home(b, here)) / b->stages;
     fill_stages(b, here, share);
     for (uint32_t i = 0; !here->tiles && i < here->count && load[0] < share; i++) {
         row *r = &here->rows[here->which[i]];
@@ -572,10 +476,12 @@ static inline uint32_t list_tiles(const builder *b, const bench *here, keyed *to
     uint32_t n = 0;
     for (uint32_t i = 0; i < here->count; i++) {
         const row *x = &here->rows[here->which[i]];
-        bool early = is_early(b, here, x);
+        bool early = is_early(b, here, x), each = anywhere && !b->where->phase;
         for (uint32_t j = x->first; j < x->end; j++) {
             uint32_t t = tile_at(here, j, anywhere), f = b->t->tile_kv[t];
-            uint32_t stage = f == FCP_NONE ? x->local_stage : here->stage_of ? here->stage_of[t] : out->last_stage[f];
+            uint32_t stage = f == FCP_NONE && !each ? x->local_stage
+                             : here->stage_of       ? here->stage_of[t]
+                                                    : out->last_stage[f];
             uint32_t key = stage ? stage + 1 : !early;
             todo[n++] = (keyed){t, x->q, key};
             bucket[key + 1]++;
@@ -669,13 +575,34 @@ static fcp_code visits(builder *b) {
 
 /* --- results ------------------------------------------------------------------------------------------------------ */
 
-/* Decides when what is made of a block goes back along its hops: a forward's before that of the hop it passed on. */
+/* All run at home, or with phases: results leave as soon as they may, a forward's before that of the hop it passed
+ * on. */
+static fcp_code returns_at_once(builder *b, fcp_pass pass, uint32_t first, returns *back) {
+    const traffic *t = b->t;
+    uint32_t units = 0;
+    for (uint32_t f = t->count; f-- > first;) {
+        const hop *x = &t->hops[f];
+        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
+        bool passed_on = b->out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
+                         traffic_result(t, x->block) == RESULT_WHOLE;
+        back->last[f] += passed_on ? 1 : b->p->program->buffers;
+        if (back->start) {
+            uint32_t count = return_units(b->p, x, traffic_return(t, x, pass));
+            back->start[f] = units;
+            for (uint32_t u = 0; u < count; u++) back->unit_stage[units++] = back->last[f];
+            back->first[f] = back->last[f];
+        }
+        if (x->parent != FCP_NONE && back->last[f] > back->last[x->parent]) back->last[x->parent] = back->last[f];
+    }
+    return FCP_OK;
+}
+
+/* Decides when what is made of a block goes back along its hops. */
 static fcp_code returns_of(builder *b, fcp_pass pass) {
     const traffic *t = b->t;
-    const problem *p = b->p;
     schedule *out = b->out;
     returns *back = &out->back[pass];
-    uint32_t buffers = p->program->buffers, units = 0, first = pass == FCP_FORWARD ? t->keys : 0;
+    uint32_t first = pass == FCP_FORWARD ? t->keys : 0;
     size_t n = t->count + (size_t)1;
     back->last = ARENA_NEW(b->work, uint32_t, n);
     back->first = out->levelled ? ARENA_NEW(b->work, uint32_t, n) : back->last;
@@ -684,32 +611,8 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     if (!back->last || !back->first || (out->levelled && (!back->start || !back->unit_stage))) return FCP_E_NO_MEMORY;
     /* before it is a hop's turn: the last stage that adds to its result */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
-    const levels common = b->levels; /* what arrives is the same in both passes */
-    if (out->levelled && !b->where->phase) {
-        fcp_code code = levels_copy(b, &common);
-        if (code) return code;
-    }
-    for (uint32_t f = t->count; f-- > first;) {
-        const hop *x = &t->hops[f];
-        if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
-        bool passed_on = out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
-                         traffic_result(t, x->block) == RESULT_WHOLE;
-        uint32_t release = back->last[f] + (passed_on ? 1 : buffers);
-        if (!out->levelled) {
-            back->last[f] = release;
-        } else {
-            uint32_t count = return_units(p, x, traffic_return(t, x, pass)), *stage = back->unit_stage + units;
-            fcp_code code = find_stages(b, x->dst, x->src, x->fabric, release, count, stage);
-            if (code) return code;
-            back->start[f] = units;
-            back->first[f] = stage[0];
-            back->last[f] = stage[count - 1];
-            units += count;
-        }
-        if (x->parent != FCP_NONE && back->last[f] > back->last[x->parent]) back->last[x->parent] = back->last[f];
-    }
-    b->levels = common;
-    return FCP_OK;
+    return out->levelled && !b->where->phase ? levels_returns(b->x, out, &b->levels, pass, first, back)
+                                             : returns_at_once(b, pass, first, back);
 }
 
 /* What visits are the ends of, where several ranks compute a block: none of them is the last, and none the first where
@@ -758,31 +661,14 @@ static void count_stages(builder *b) {
     }
 }
 
-/* The rounds of a stage if all independent ones are to take `divisions` stages, with stage 0, which has none. */
-static uint32_t divided(const schedule *s, uint32_t divisions) {
-    const uint32_t net = s->independent[FCP_NET], local = s->independent[FCP_LOCAL], rounds = net > local ? net : local;
-    return rounds ? (rounds + divisions - 2) / (divisions - 1) : 1;
-}
-
-/* Which hops are of the second half: those that could leave home at once wait. */
-static fcp_code find_halves(builder *b) {
-    uint8_t *tiles = ARENA_NEW(b->scratch, uint8_t, b->p->tile_count + (size_t)1);
-    b->out->second = ARENA_NEW(b->work, bool, b->t->count + (size_t)1);
-    if (!tiles || !b->out->second) return FCP_E_NO_MEMORY;
-    fcp_code code = halves_find(b->x, tiles, b->out->second);
-    hop *hops = b->x->traffic->hops;
-    for (uint32_t f = 0; f < b->t->count && !code; f++) hops[f].waits = b->out->second[f] && hops[f].parent == FCP_NONE;
-    return code;
-}
-
 fcp_code schedule_build(planning *x) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
     arena *work = &x->work;
     schedule *out = ARENA_ZNEW(work, schedule, 1);
     if (!out) return FCP_E_NO_MEMORY;
-    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .work = work, .scratch = &x->scratch,
-                 .out = out};
+    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
+                 .work = work, .scratch = &x->scratch, .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->levelled = x->placement->exec || x->program->pingpong;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
@@ -800,15 +686,7 @@ fcp_code schedule_build(planning *x) {
     out->unit_round = ARENA_NEW(work, uint32_t, units + 1);
     if (!out->unit_round || !edges_new(&b.edges, b.scratch, units)) return FCP_E_NO_MEMORY;
 
-    fcp_code code = x->program->pingpong ? find_halves(&b) : FCP_OK;
-    if (!code) code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
-    if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
-    if (!code && !x->coalesce) x->coalesce = divided(out, p->program->divisions);
-    b.coalesce = x->coalesce;
-    if (!code && out->levelled && !b.where->phase) code = levels_open(&b);
-    if (!code) code = arrivals(&b);
-    if (!code && out->levelled && t->keys < t->count) b.stages += p->program->buffers;
-    if (!code && b.stages > FCP_MAX_STAGES / 4) code = FCP_E_PLAN_SIZE;
+    fcp_code code = plan_arrivals(&b);
     if (!code) code = visits(&b);
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (p->program->passes[pass] && (pass == FCP_BACKWARD || x->placement->exec))

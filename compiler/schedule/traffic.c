@@ -78,7 +78,7 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
     const uint32_t units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
     traffic *out = s->out;
     const uint32_t first = out->count;
-    const bool waits = s->where->phase;
+    const bool waits = s->where->exec;
     bool deep = false;
     if (s->room - first < count) {
         size_t room = 2 * s->room + count;

@@ -12,7 +12,7 @@ typedef struct hop {
     uint32_t units;  /* of its class */
     uint8_t cls;     /* FCP_KV or FCP_Q */
     uint8_t fabric;
-    bool waits;      /* it leaves home in its phase, and not from the start */
+    bool waits;      /* it leaves home in a stage of its own, as all do where work may be done away from home */
 } hop;
 
 /* A unit of it may leave as soon as rounds allow: nothing has to happen before. */

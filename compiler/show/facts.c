@@ -177,7 +177,11 @@ static void add_cost(facts *f, const show_model *m) {
             show_count(f->number[1], s->tiles), summary_number(f->number[2], (double)s->bytes_moved, "B"),
             backward ? ", and " : "",
             backward ? summary_number(f->number[3], (double)s->backward_bytes_moved, "B") : "", backward ? " backward" : "");
-    add_fact(f, "rounds",
+    if (!s->rounds && s->rounds_dependent)
+        add_fact(f, "rounds",
+            "%" PRIu64 ", divided stage by stage (no schedule needs fewer than %" PRIu64 "), in %" PRIu64 " stage%s",
+            s->rounds_dependent, s->rounds_bound, s->stages, text_plural(s->stages));
+    else add_fact(f, "rounds",
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
         s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));
     if (s->bytes_reshuffle || s->rounds_reshuffle)

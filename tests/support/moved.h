@@ -16,6 +16,8 @@ typedef struct moved {
     double sent;                /* of all hops, those of ranks that only pass on included */
     uint64_t work, work_max;    /* pairs */
     uint64_t net_sent;          /* by the rank that sends most over net, results with it */
+    uint64_t net_received;
+    uint64_t net_node;          /* a rank's part of what the node that sends most must send at least: one copy */
     /* over net: busiest sender and receiver, one copy of the home's that sends most */
     uint64_t kv_sent, kv_received, kv_copy;
     uint32_t depth;
@@ -48,6 +50,7 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
     uint64_t *kv[2] = {calloc(p->ranks, sizeof **kv), calloc(p->ranks, sizeof **kv)}; /* sent, received */
     uint64_t *pair = malloc((2 * (size_t)p->tile_count + 1) * sizeof *pair);
     uint32_t *reader = malloc((2 * (size_t)p->tile_count + 1) * sizeof *reader), wants = 0, readers = 0;
+    uint64_t *node = calloc(g->nodes, sizeof *node);
     route_want *want = malloc((2 * (size_t)p->tile_count + 1) * sizeof *want);
     bool *many = moved_parts(x);
     size_t count = 0;
@@ -78,6 +81,14 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
                              .spread = relay, .wants = want, .want_count = wants, .readers = reader};
     bool good = !routes_find(&in, &a, &a, &r);
     for (uint32_t w = 0; good && w < wants; w++) {
+        uint32_t home = want[w].src / g->gpus, last = home;
+        for (uint32_t i = want[w].first; i < want[w].first + want[w].count; i++) {
+            uint32_t v = reader[i] / g->gpus;
+            if (v == home || v == last) continue;
+            if (last == home) node[home] += want[w].bytes;
+            node[v] += want[w].back;
+            last = v;
+        }
         bool crosses = false;
         for (uint32_t h = r.start[w]; h < r.start[w + 1]; h++) {
             if (r.hops[h].fabric != FCP_NET) continue;
@@ -94,12 +105,15 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
         if (load[i] > out->work_max) out->work_max = load[i];
         out->sent += (double)(r.sent[FCP_NET][i] + r.sent[FCP_LOCAL][i]);
         if (r.sent[FCP_NET][i] > out->net_sent) out->net_sent = r.sent[FCP_NET][i];
+        if (r.received[FCP_NET][i] > out->net_received) out->net_received = r.received[FCP_NET][i];
         if (kv[0][i] > out->kv_sent) out->kv_sent = kv[0][i];
         if (kv[1][i] > out->kv_received) out->kv_received = kv[1][i];
         if (copy[i] > out->kv_copy) out->kv_copy = copy[i];
     }
+    for (uint32_t v = 0; v < g->nodes; v++)
+        if (node[v] / g->gpus > out->net_node) out->net_node = node[v] / g->gpus;
     out->depth = good ? r.depth : 0;
-    free(load), free(copy), free(kv[0]), free(kv[1]), free(pair), free(reader), free(want), free(many);
+    free(node), free(load), free(copy), free(kv[0]), free(kv[1]), free(pair), free(reader), free(want), free(many);
     arena_free(&a);
     return good;
 }

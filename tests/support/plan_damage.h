@@ -44,7 +44,7 @@ static const damage kinds[] = {
     D(units_out_of_order, E(PRESENCE)),
     D(extra_round, E(DELTA)),
     D(split_round, E(DELTA), E(RETURN)), /* RETURN: additions are in order of rounds */
-    D(wrong_kind, E(DELTA), E(SUMMARY)), /* SUMMARY: what leaves home in its phase could leave at once */
+    D(wrong_kind, E(DELTA), E(SUMMARY)), /* SUMMARY: it was the only one of its kind in the pass, or of its phase */
     D(rounds_stage, E(ORDER)),
     D(reuse_live_slot, E(SLOT), E(PRESENCE)), /* PRESENCE: units of both arrive in turn */
     D(into_home_slot, E(SLOT)),

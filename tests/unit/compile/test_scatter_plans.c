@@ -28,7 +28,7 @@ static bool same_plan(const fcp_plan *a, const fcp_plan *b) {
 
 /* What a plan may hold, counted over many. */
 typedef struct tally {
-    uint64_t ops[FCP_OP_COUNT], moved[FCP_CLASSES][2]; /* between ranks: independent, dependent */
+    uint64_t ops[FCP_OP_COUNT], moved[FCP_CLASSES][2]; /* between ranks: from home, and of others */
     uint64_t whole, partial_home_unvisited, merged_first, relayed, deltas, shared_kv, ranges;
 } tally;
 
@@ -45,11 +45,14 @@ static void count_stream(const fcp_plan *plan, fcp_pass pass, uint32_t rank, tal
         const fcp_instr *x = &plan->instrs[i];
         t->ops[x->op]++;
         if (x->op != FCP_OP_LAUNCH) continue;
-        bool dependent = plan->rounds[plan->round_starts[pass] + x->c].kind == FCP_ROUND_DEPENDENT;
+        fcp_round_kind kind = (fcp_round_kind)plan->rounds[plan->round_starts[pass] + x->c].kind;
         for (uint32_t j = x->a; j < x->a + x->b; j++) {
             const fcp_transfer *m = &plan->transfers[j];
-            t->moved[m->cls][dependent]++;
-            t->relayed += m->cls == FCP_O && m->dir == FCP_RECV && plan->blocks[m->block].home != rank;
+            if (m->dir != FCP_SEND) continue;
+            bool own = m->cls <= FCP_Q && plan->blocks[m->block].home == rank;
+            t->moved[m->cls][!own && m->cls < FCP_IN]++;
+            cr_assert(kind != FCP_ROUND_INDEPENDENT, "work is done anywhere, so all rounds are of a stage");
+            t->relayed += m->cls == FCP_O && plan->blocks[m->block].home != m->peer;
         }
     }
 }

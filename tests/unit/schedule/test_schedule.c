@@ -116,8 +116,7 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         fcp_round_kind kind = (fcp_round_kind)ps->rounds[m->round].kind;
         if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) continue;
         const hop *h = &x->t.hops[m->ref];
-        cr_assert_eq(kind == FCP_ROUND_INDEPENDENT,
-                     m->cls == h->cls && h->parent == FCP_NONE && !(x->s.second && x->s.second[m->ref]));
+        cr_assert_eq(kind == FCP_ROUND_INDEPENDENT, !x->s.levelled && m->cls == h->cls && h->parent == FCP_NONE);
         cr_assert(m->cls == h->cls ? m->src == h->src && m->dst == h->dst : m->src == h->dst && m->dst == h->src);
         cr_assert(m->cls == h->cls || m->cls == traffic_return(&x->t, h, pass));
     }
@@ -128,15 +127,15 @@ static void check_rounds(const planned *x, fcp_pass pass) {
 }
 
 /* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a
- * stage after the hop that it passes on; of the second half: that half's first stage, too; independent units: 0. A
- * result: `buffers` stages after the last tile or sum
+ * stage after the hop that it passes on; from home: independent units, of which nothing is asked, and in levelled plans
+ * from stage 1 on; of the second half: that half's first stage, too. A result: `buffers` stages after the last tile or sum
  * that adds to it, or a whole one that is passed on a stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     for (uint32_t f = hops; f-- > 0;) {
         const hop *h = &x->t.hops[f];
         fcp_class cls = traffic_return(&x->t, h, pass);
-        if (h->parent != FCP_NONE) release[f] = x->s.last_stage[h->parent] + 1;
+        release[f] = h->parent == FCP_NONE ? 1 : x->s.last_stage[h->parent] + 1;
         if (x->s.second && x->s.second[f]) release[f] = later(release[f], x->s.second_stage);
         if (cls == FCP_CLASSES) continue;
         bool passed_on = x->s.use_first[f] == FCP_NONE && (cls == FCP_O || cls == FCP_DQW);
@@ -148,32 +147,76 @@ static uint32_t *releases(const planned *x, fcp_pass pass) {
     return release;
 }
 
+/* What a line carries in a stage: units, and their sizes together. */
+typedef struct carried {
+    uint32_t units, size;
+} carried;
+
+/* Levelled plans: no line has more units in a stage than a third of `coalesce`, nor, over net, if it has several, more
+ * than its share of bytes. */
+static uint32_t room_of(const planned *x) { return x->at.coalesce > 3 ? x->at.coalesce / 3 : 1; }
+
+static void carry(const planned *x, carried *lines, uint32_t width, const move *m, uint32_t stage) {
+    uint32_t size = unit_size(&x->p, (fcp_class)m->cls, m->tokens);
+    carried *sends = &lines[(m->src * 4 + m->fabric) * width + stage];
+    carried *receives = &lines[(m->dst * 4 + 2 + m->fabric) * width + stage];
+    sends->units++, receives->units++;
+    sends->size += size, receives->size += size;
+}
+
+/* What that share is, from all units of all lines (levels.c says why). */
+static uint32_t share_of(const planned *x) {
+    uint64_t units[4 * 64] = {0}, size[4 * 64] = {0}, most_units = 0, most_size = 0;
+    cr_assert_leq(x->p.ranks, 64);
+    fcp_pass pass = x->program->passes[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
+    for (uint32_t f = 0; f < x->t.count; f++) {
+        const hop *h = &x->t.hops[f];
+        const fcp_class cls[2] = {(fcp_class)h->cls, traffic_return(&x->t, h, pass)};
+        for (int back = 0; back < 2; back++) {
+            if (cls[back] == FCP_CLASSES) continue;
+            uint32_t src = back ? h->dst : h->src, dst = back ? h->src : h->dst;
+            for (uint32_t at = 0; at < x->p.blocks[h->block].tokens; at += x->p.unit_of[cls[back]]) {
+                uint32_t tokens = (uint32_t)sooner(x->p.unit_of[cls[back]], x->p.blocks[h->block].tokens - at);
+                units[src * 4 + h->fabric]++, units[dst * 4 + 2 + h->fabric]++;
+                size[src * 4 + h->fabric] += unit_size(&x->p, cls[back], tokens);
+                size[dst * 4 + 2 + h->fabric] += unit_size(&x->p, cls[back], tokens);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < 4 * x->p.ranks; i++) {
+        if (units[i] > most_units) most_units = units[i];
+        if (i % 2 == FCP_NET && size[i] > most_size) most_size = size[i];
+    }
+    return (uint32_t)(most_size / (most_units / room_of(x) + 1) * 3 / 2) + x->p.unit;
+}
+
 /* Each hop's block moves once in the pass, unit by unit, and what is made of it moves back once, in the stages that the
- * schedule says. Dependent units travel as soon as they may; in levelled plans, in the first stage then in which
- * neither end has `coalesce` units, or half as many dependent ones. */
+ * schedule says. Dependent units travel as soon as they may; in levelled plans all do, but for stages in which one of
+ * their ends has no room. */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     const problem *p = &x->p;
     const returns *back = &x->s.back[pass];
     uint32_t hops = x->t.count, width = ps->stages + 1, *release = releases(x, pass);
     struct seen { uint32_t tokens, round, first, last; } *seen = calloc(2 * (size_t)hops + 1, sizeof *seen);
-    const uint32_t most = x->at.coalesce, half = (most + 1) / 2;
-    struct units { uint32_t all, dependent; } *used = calloc((size_t)p->ranks * 4 * width, sizeof *used);
+    const uint32_t most = room_of(x), share = x->s.levelled ? share_of(x) : 0;
+    carried *lines = calloc((size_t)p->ranks * 4 * width, sizeof *lines);
     for (int look = 0; look < 2; look++)
         for (uint32_t i = 0; i < ps->move_count; i++) {
             const move *m = &ps->moves[i];
             const fcp_round *r = &ps->rounds[m->round];
             if (r->kind == FCP_ROUND_IN || r->kind == FCP_ROUND_OUT) continue;
             uint32_t unit = m->cls == x->t.hops[m->ref].cls ? m->ref : hops + m->ref;
-            struct units *sends = &used[(m->src * 4 + m->fabric) * width],
-                         *receives = &used[(m->dst * 4 + 2 + m->fabric) * width];
             struct seen *s = &seen[unit];
             if (look) { /* are the stages full that it passed over? */
+                const carried *sends = &lines[(m->src * 4 + m->fabric) * width],
+                              *receives = &lines[(m->dst * 4 + 2 + m->fabric) * width];
+                uint32_t left = m->fabric == FCP_NET ? unit_size(p, (fcp_class)m->cls, m->tokens) : 0;
                 if (r->kind == FCP_ROUND_INDEPENDENT) continue;
                 cr_assert(r->stage >= release[unit] && (x->s.levelled || r->stage == release[unit]));
                 for (uint32_t stage = release[unit]; stage < r->stage; stage++)
-                    cr_assert(sends[stage].all == most || receives[stage].all == most ||
-                                  sends[stage].dependent == half || receives[stage].dependent == half,
+                    cr_assert(sends[stage].units == most || receives[stage].units == most ||
+                                  (left && (sends[stage].size + left > share || receives[stage].size + left > share)),
                               "stage %u had room", stage);
                 continue;
             }
@@ -184,11 +227,7 @@ static void check_units(const planned *x, fcp_pass pass) {
             s->last = r->stage;
             s->round = m->round;
             s->tokens += m->tokens;
-            sends[r->stage].all++;
-            receives[r->stage].all++;
-            if (r->kind == FCP_ROUND_INDEPENDENT) continue;
-            sends[r->stage].dependent++;
-            receives[r->stage].dependent++;
+            carry(x, lines, width, m, r->stage);
         }
     for (uint32_t f = 0; f < hops; f++) {
         const hop *h = &x->t.hops[f];
@@ -199,11 +238,13 @@ static void check_units(const planned *x, fcp_pass pass) {
         cr_assert_eq(home->tokens, comes_back ? p->blocks[h->block].tokens : 0);
         if (comes_back) cr_assert(home->first == back->first[f] && home->last == back->last[f]);
     }
-    for (size_t i = 0; x->s.levelled && i < (size_t)p->ranks * 4 * width; i++)
-        cr_assert(used[i].all <= most && used[i].dependent <= half);
+    for (uint32_t i = 0; x->s.levelled && i < p->ranks * 4 * width; i++) {
+        cr_assert_leq(lines[i].units, most);
+        cr_assert(i / width % 2 != FCP_NET || lines[i].units < 2 || lines[i].size <= share);
+    }
     free(release);
     free(seen);
-    free(used);
+    free(lines);
 }
 
 /* --- visits ------------------------------------------------------------------------------------------------------- */
@@ -329,7 +370,7 @@ static void check_visits(const planned *x) {
     chain *chains = find_chains(x, FCP_FORWARD);
     uint32_t stages = 1; /* in which tiles may run */
     for (uint32_t f = 0; f < x->t.count; f++) stages = later(stages, x->s.last_stage[f] + 1);
-    if (x->t.keys < x->t.count) stages += x->program->buffers;
+    if (x->t.keys < x->t.count) stages += 2 * x->program->buffers;
     const bool apart = !x->t.tile_q && far_apart(x, stages);
     for (uint32_t r = 0; r < p->ranks; r++) {
         uint64_t *load = find_loads(x, r, stages);
