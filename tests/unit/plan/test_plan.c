@@ -2,6 +2,7 @@
  * its dump. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -455,6 +456,24 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     cr_assert_eq(fcp_plan_load(path, &plan, &err), FCP_OK, "%s", err.message);
     cr_expect(plan->tiles && plan->source, "empty tables have an address");
     fcp_plan_free(plan);
+    tables_free(&t);
+}
+
+/* Kernels keep the scale as a float, and 0 would make no number of a pair that is not allowed. */
+Test(plan, a_scale_that_kernels_cannot_have) {
+    const double bad[] = {0, -0.0, 1e-50, -1e-50, 1e50, INFINITY, NAN}, good[] = {1e-19, -0.25, 1e19};
+    tables t;
+    fcp_error err = {0};
+    hand_make(&t);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        t.problem->scale = bad[i];
+        cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT, "%g", bad[i]);
+        cr_expect(strstr(err.message, "a scale that no float holds"), "%g: %s", bad[i], err.message);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        t.problem->scale = good[i];
+        cr_expect_eq(judge(&t, &err), FCP_OK, "%g: %s", good[i], err.message);
+    }
     tables_free(&t);
 }
 
