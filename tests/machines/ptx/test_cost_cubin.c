@@ -1,6 +1,6 @@
 /* test_cost_cubin.c: reads what the kernels' steps cost in cubins that NVRTC makes, where there are NVRTC and nvdisasm: every
  * kernel has one loop over steps, every instruction is known, and lines of the source change no instruction. */
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -78,8 +78,9 @@ Test(cost_cubin, the_kernels, .timeout = 600) {
     }
     snprintf(folder, sizeof folder, "%s/kernels", build && *build ? build : "build");
     cr_assert_eq(fcp_jit_open(folder, &jit, &err), FCP_OK);
-    fcp_plan *plan = gpu_plan("causal", "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\n"
-                              "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [4K] }\nplan { mask = causal }\n", NULL, 0);
+    fcp_plan *plan = plan_named("causal", "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\n"
+                                          "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [4K] }\n"
+                                          "plan { mask = causal }\n");
     judge(jit, plan, EMIT_FORWARD_SM90, "sm_90a");
     judge(jit, plan, EMIT_ORDERED_SM90 | EMIT_UNORDERED_SM90, "sm_90a");
     judge(jit, plan, EMIT_FORWARD | EMIT_ORDERED | EMIT_SPLIT, "sm_80");
