@@ -242,7 +242,7 @@ FUZZ_ARGS = -entropic=0 -reduce_inputs=0
 # The rooms whose coverage guides the fuzzer, which reads their counters after each run; of other rooms it reads none.
 MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
 MEASURED_expr = compiler/box compiler/cells
-MEASURED_program = compiler compiler/cells compiler/problem compiler/place compiler/place/fcp compiler/place/cad compiler/schedule compiler/lower
+MEASURED_program = compiler compiler/cells compiler/problem compiler/place compiler/place/fcp compiler/place/cad compiler/place/heads compiler/schedule compiler/lower
 MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
 MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/kernels codegen codegen/mask
 MEASURED_profile = compiler/simulate
