@@ -118,15 +118,11 @@ static struct fcpc_program with_settings(const fcpc_program *program, const stru
     p.strategy = of->strategy;
     p.block = of->block;
     p.coalesce = of->coalesce;
-    p.buffers = of->buffers;
-    p.tolerance = of->tolerance;
-    p.split = of->split;
-    p.base = of->base;
-    p.servers = of->servers;
-    p.shard = of->shard;
-    p.inside = of->inside;
-    p.together = of->together;
     p.ring = of->ring;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (strategy_takes(p.strategy, i))
+            *strategy_param_of(&p, i) = *strategy_param_of((struct fcpc_program *)(uintptr_t)of, i);
+    p.together = of->together; /* worked out by sema/sharing.c or by auto, also where it is no parameter */
     return p;
 }
 

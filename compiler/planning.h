@@ -32,13 +32,14 @@ typedef struct planning {
     bool trial; /* one of several candidates: nothing is looked for that would only be said to the user */
     const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/strategies.h) */
     uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
-    uint32_t coalesce; /* independent rounds to a stage */
+    uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
     /* what the passes made, in the order they run; NULL: not yet */
     struct cells *cells;
     struct binding *binding;
     struct problem *problem;
     struct division *division; /* cad: who computes what, found before the blocks are cut */
+    struct grouping *grouping; /* groups: which sequences share ranks, found before the blocks are cut */
     struct sharing *sharing;   /* ulysses, upipe: which heads are computed where and when */
     uint32_t *tile_rank; /* who computes each tile, where a strategy finds that while it finds homes */
     struct placement *placement;

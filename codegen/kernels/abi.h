@@ -49,6 +49,7 @@ typedef struct fk_env {
     fk_sequence sequence;
     const fk_u64 *arrays;   /* the address of each array's first value; reals are float */
     const fk_bands *bands;
+    fk_u32 model_head, group, shared; /* as in fk_launch; set if the plan has ranges of heads */
 } fk_env;
 
 /* Rows of a Q piece, for the forward pass and for dQ. */
@@ -89,7 +90,8 @@ typedef struct fk_row_run {
 } fk_row_run;
 
 /* Parameters of every attention kernel. It works on query heads [group * first_head, group * (first_head +
- * head_count)). */
+ * head_count)) of one range of heads: those that blocks hold. Heads are counted in the range, from 0. Its head i is the
+ * model's head model_head + i / group * shared + i % group, which only masks and scores have to know. */
 typedef struct fk_launch {
     fk_u64 arena;
     fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then those of moved blocks */
@@ -97,7 +99,7 @@ typedef struct fk_launch {
     fk_u64 items, runs;     /* addresses of the row or key items and runs, whichever the kernel works on */
     fk_u64 sequences;       /* address of fk_sequence records */
     fk_u64 arrays, bands;   /* as in fk_env */
-    fk_u64 sinks;           /* address of a float for each query head, a natural logit; 0: none */
+    fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
     /* For the backward pass in one kernel. locks: if ordered, fk_u32 [locks][heads]; a lock of keys uses the entry of
      * the first head of its group. counter: one fk_u32, from which blocks take their work. All are 0 when the kernel
      * begins. */
@@ -108,6 +110,7 @@ typedef struct fk_launch {
     fk_u32 first_head, head_count; /* in KV heads */
     fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
+    fk_u32 model_head, shared;     /* shared: the model's query heads for each KV head */
 } fk_launch;
 
 /* A CUtensorMap, which the driver makes: it describes a tensor to the copy engine of sm_90a. The tensor has the

@@ -60,7 +60,7 @@ static void wait_for(queue *q, uint32_t stage, uint32_t count) {
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
-enum { STRETCH = 1 << 18 }; /* moves between two looks at stop */
+enum { STRETCH = 1 << 18 /* moves between two looks at stop */, FAR = 24 /* moves that are fetched early */ };
 /* It receives what tiles read; a partial result; a whole one; it sends a result that computing made; it sends Q from
  * home. */
 enum { SIDE_RECEIVES = 1, SIDE_PARTIAL = 2, SIDE_COMES_HOME = 4, SIDE_RESULT = 8, SIDE_SENDS_Q = 16, SIDE_ROUND = 32 };
@@ -122,7 +122,10 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pas
     for (const move *m = ps->moves, *end = m + ps->move_count; m < end;) {
         const move *stretch = end - m > STRETCH ? m + STRETCH : end;
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        for (; m < stretch; m++) put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
+        for (; m < stretch; m++) {
+            __builtin_prefetch(m + FAR);
+            put_sides(transfers, side_of, at[m->src]++, at[m->dst]++, m, x->placement->home);
+        }
     }
     return FCP_OK;
 }
@@ -220,20 +223,27 @@ typedef struct rank_emitter {
 } rank_emitter;
 
 /* Launches this rank's share of the rounds of a stage: of those that are of kind OUT, or of the others. */
+/* The newest launch of a kind is this one, if it is of that kind. What a round brings is random: no jump decides. */
+static inline void note_launch(uint32_t *newest, uint32_t is, uint32_t launch) {
+    *newest ^= (*newest ^ launch) & -(uint32_t)(is != 0);
+}
+
 static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait) {
-    emitter *e = x->e;
-    while (x->side < x->side_end) {
-        uint32_t round = e->side_of[x->side] / SIDE_ROUND, first = x->side, is = 0;
+    const uint32_t *side_of = x->e->side_of, end = x->side_end;
+    uint32_t at = x->side;
+    while (at < end) {
+        uint32_t round = side_of[at] / SIDE_ROUND, first = at, is = 0;
         const fcp_round *r = &x->ps->rounds[round];
-        if (r->stage != stage || (r->kind == FCP_ROUND_OUT) != out) return;
-        for (; x->side < x->side_end && e->side_of[x->side] / SIDE_ROUND == round; x->side++) is |= e->side_of[x->side];
+        if (r->stage != stage || (r->kind == FCP_ROUND_OUT) != out) break;
+        for (; at < end && side_of[at] / SIDE_ROUND == round; at++) is |= side_of[at];
         wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > wait ? x->delta : wait);
-        push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = x->side - first, .c = round});
-        if (is & SIDE_RECEIVES) x->received = x->comm.count;
-        if (is & SIDE_PARTIAL) x->partials = x->comm.count;
-        if (is & SIDE_RESULT) x->sent_result = x->comm.count;
-        if (is & SIDE_COMES_HOME) x->came_home = x->comm.count;
+        push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = at - first, .c = round});
+        note_launch(&x->received, is & SIDE_RECEIVES, x->comm.count);
+        note_launch(&x->partials, is & SIDE_PARTIAL, x->comm.count);
+        note_launch(&x->sent_result, is & SIDE_RESULT, x->comm.count);
+        note_launch(&x->came_home, is & SIDE_COMES_HOME, x->comm.count);
     }
+    x->side = at;
 }
 
 static void attend(rank_emitter *x, uint32_t stage, bool early) {

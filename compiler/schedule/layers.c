@@ -26,7 +26,8 @@ enum {
     MAX_DEPTH = 4,     /* of divisions: at most 16 layers */
     MIN_GAIN = 100,    /* a division must gain one part in so many */
     MAX_ATTEMPTS = 12, /* numbers of colours that a division tries */
-    MAX_PHASES = 8     /* of the search for paths */
+    MAX_PHASES = 8,    /* of the search for paths */
+    STRETCH = 1 << 16  /* edges between two looks at stop */
 };
 
 typedef struct light_edge {
@@ -159,13 +160,16 @@ static void give_up_greedily(layering *s, uint32_t k, uint32_t rest) {
     uint32_t vertices = s->g->lefts + s->g->rights, later = 0, *second = s->spare;
     uint8_t *state = s->seen;
     for (uint32_t v = 0; v < vertices; v++) state[v] = state_of(s, v, k, rest);
-    for (uint32_t i = 0; i < s->may_count; i++) {
-        const light_edge *x = &s->may[i];
-        uint32_t both = state[x->left] & state[x->right], any = state[x->left] | state[x->right];
-        if ((i & 65535) == 65535 && is_stopped(s)) return;
-        second[later] = i;
-        later += both / SPARE & any;
-        if (both == (SPARE | OVER)) give_up(s, x, state, k, rest);
+    const light_edge *may = s->may, *end = may + s->may_count;
+    for (const light_edge *x = may; x < end;) {
+        const light_edge *stretch = end - x > STRETCH ? x + STRETCH : end;
+        if (is_stopped(s)) return;
+        for (; x < stretch; x++) {
+            uint32_t left = state[x->left], right = state[x->right], both = left & right;
+            second[later] = (uint32_t)(x - may);
+            later += both / SPARE & (left | right);
+            if (both == (SPARE | OVER)) give_up(s, x, state, k, rest);
+        }
     }
     for (uint32_t i = 0; i < later; i++) {
         const light_edge *x = &s->may[second[i]];
@@ -201,6 +205,15 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     }
 }
 
+/* The first edge from `at` on that is in the light set (leaves), or is not, and whose other end was not seen. Most edges are
+ * skipped, for one reason or the other: so there is one jump for both. */
+static const half_edge *find_half(const layering *s, const half_edge *at, const half_edge *end, bool leaves) {
+    const uint64_t *light = s->light, turned = leaves ? 0 : UINT64_MAX;
+    const uint8_t *seen = s->seen;
+    while (at < end && !((light[at->edge / 64] ^ turned) >> at->edge % 64 & ~seen[at->other] & 1)) at++;
+    return at;
+}
+
 /* Takes one edge at `start` out of the light set, along a path whose edges leave and join the set in turn. The search
  * is depth first and goes on from where the phase's earlier searches stopped. False: this phase has no such path
  * left. */
@@ -211,19 +224,17 @@ static bool shift_path(layering *s, uint32_t start, uint32_t k, uint32_t rest) {
     s->stack[0] = start;
     s->seen[start] = 1;
     for (;;) {
-        uint32_t v = s->stack[depth], at = s->cursor[v], end = s->first[v + 1], e = 0, w = 0;
+        uint32_t v = s->stack[depth];
         bool leaves = (v < g->lefts) == start_left; /* v loses an edge; else it gains one for the one it lost */
-        bool found = false;
-        for (; !found && at < end; at++) { /* most are skipped, for one reason or the other: one jump for both */
-            e = s->edges_of[at].edge;
-            w = s->edges_of[at].other;
-            found = !s->seen[w] & (is_light(s, e) == leaves);
-        }
-        s->cursor[v] = at;
-        if (!found) {
+        const half_edge *at = s->edges_of + s->cursor[v], *end = s->edges_of + s->first[v + 1];
+        at = find_half(s, at, end, leaves);
+        s->cursor[v] = (uint32_t)(at - s->edges_of);
+        if (at == end) {
             if (!depth--) return false;
             continue;
         }
+        uint32_t e = at->edge, w = at->other;
+        s->cursor[v]++;
         s->seen[w] = 1;
         s->entered[w] = e;
         s->stack[++depth] = w;

@@ -35,19 +35,26 @@ typedef struct state {
     size_t met_count;
 } state;
 
-static fcp_code hold(state *s, uint32_t caller, fcp_side side, uint32_t block, uint32_t tokens) {
+/* Makes room for so many runs of a block. */
+static fcp_code reserve(state *s, size_t runs) {
+    while (s->room - s->count < runs) {
+        s->found = arena_grow(&s->x->scratch, s->found, s->room, &s->room, sizeof *s->found);
+        if (!s->found) return FCP_E_NO_MEMORY;
+    }
+    return s->count + runs < UINT32_MAX / 4 ? FCP_OK : FCP_E_PLAN_SIZE;
+}
+
+/* Adds a run of tokens of a block, for which there is room. */
+static inline void hold(state *s, uint32_t caller, fcp_side side, uint32_t block, uint32_t tokens) {
     uint32_t key = (uint32_t)side * s->p->ranks + caller, newest = s->newest[key];
     if (newest && s->found[newest - 1].block == block) {
         s->found[newest - 1].tokens += tokens;
-        return FCP_OK;
+        return;
     }
-    s->found = arena_grow(&s->x->scratch, s->found, s->count, &s->room, sizeof *s->found);
-    if (!s->found) return FCP_E_NO_MEMORY;
     if (!newest) s->met[s->met_count++] = key;
     s->found[s->count++] = (found){key, block, tokens};
     s->newest[key] = (uint32_t)s->count;
     s->entries[key]++;
-    return s->count < UINT32_MAX / 4 ? FCP_OK : FCP_E_PLAN_SIZE;
 }
 
 /* Who holds the tokens of a block? */
@@ -58,23 +65,31 @@ static fcp_code hold_block(state *s, fcp_walk walks[FCP_SIDES], uint32_t block, 
     fcp_walk *walk = &walks[side];
     if (s->planned) {
         uint32_t caller = s->shown ? s->x->placement->home[s->shown[block]] : home;
+        fcp_code code = reserve(s, 1);
+        if (code) return code;
         if (caller != home) s->out->moved[block] = true;
-        return hold(s, caller, side, block, b->tokens);
+        hold(s, caller, side, block, b->tokens);
+        return FCP_OK;
     }
+    bool moved = false;
     for (uint32_t i = 0; i < b->pieces; i++) {
         const fcp_piece *piece = &p->pieces[b->first_piece + i];
         uint64_t at = s->p->rule.offsets[side][piece->sequence] + piece->start, end = at + piece->length;
         fcp_walk_to(walk, piece->sequence, piece->start);
+        fcp_walk w = *walk; /* a copy, which the loop may keep in registers */
+        fcp_code code = reserve(s, w.total < w.parts ? piece->length : piece->length / w.whole + 2);
+        if (code) return code;
         for (;;) {
-            uint32_t rank = fcp_walk_rank(walk);
-            uint64_t to = fcp_walk_end(walk) < end ? fcp_walk_end(walk) : end;
-            fcp_code code = hold(s, rank, side, block, (uint32_t)(to - at));
-            if (code) return code;
-            if (rank != home) s->out->moved[block] = true;
+            uint32_t rank = fcp_walk_rank(&w);
+            uint64_t to = fcp_walk_end(&w) < end ? fcp_walk_end(&w) : end;
+            hold(s, rank, side, block, (uint32_t)(to - at));
+            moved |= rank != home;
             if ((at = to) == end) break;
-            fcp_walk_next(walk);
+            fcp_walk_next(&w);
         }
+        *walk = w;
     }
+    s->out->moved[block] = moved;
     return FCP_OK;
 }
 

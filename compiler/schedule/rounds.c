@@ -58,21 +58,70 @@ typedef struct builder {
     uint32_t *moved_colour, moved_colours; /* of the units of all bundles, in order, once they have been coloured */
 } builder;
 
+/* Colours the moves of a fabric, or of one class on it (FCP_CLASSES: all), and numbers their rounds from `next` on. */
+static fcp_code colour_moves(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t cls, uint32_t next,
+                             uint32_t *out_rounds) {
+    edges *e = b->edges;
+    e->count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (moves[i].fabric == fabric && (cls == FCP_CLASSES || moves[i].cls == cls))
+            edges_add(e, moves[i].src, moves[i].dst, unit_size(b->p, moves[i].cls, moves[i].tokens));
+    fcp_code code = edges_colour(e, b->x);
+    if (code) return code;
+    *out_rounds = e->colours;
+    for (uint32_t i = 0, at = 0; i < count; i++)
+        if (moves[i].fabric == fabric && (cls == FCP_CLASSES || moves[i].cls == cls))
+            moves[i].round = next + e->colour[at++];
+    return FCP_OK;
+}
+
+/* Are the Deltas of the classes as much as that of all together? */
+static fcp_code adds_up(const builder *b, const move *moves, uint32_t count, uint32_t fabric, bool *out) {
+    const uint32_t ranks = b->p->ranks, classes = FCP_CLASSES + 1; /* the last: of all classes */
+    uint32_t *degree = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)classes * ranks);
+    uint32_t most[FCP_CLASSES + 1] = {0}, sum = 0;
+    if (!degree) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        const move *m = &moves[i];
+        for (uint32_t cls = m->cls; m->fabric == fabric && cls <= FCP_CLASSES; cls += FCP_CLASSES - m->cls) {
+            uint32_t *of = degree + 2 * (size_t)cls * ranks;
+            const uint32_t sent = ++of[m->src], received = ++of[ranks + m->dst];
+            if (sent > most[cls]) most[cls] = sent;
+            if (received > most[cls]) most[cls] = received;
+        }
+    }
+    for (int cls = 0; cls < FCP_CLASSES; cls++) sum += most[cls];
+    *out = sum == most[FCP_CLASSES];
+    return FCP_OK;
+}
+
+/* With phases: the classes one after another, where that takes no more rounds. All ranks exchange equally much of each
+ * then, and a round of several classes would last as long as its largest unit. */
+static fcp_code colour_by_class(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t *out_rounds) {
+    uint32_t rounds;
+    bool apart;
+    fcp_code code = adds_up(b, moves, count, fabric, &apart);
+    if (code) return code;
+    if (!apart) return colour_moves(b, moves, count, fabric, FCP_CLASSES, b->next, out_rounds);
+    *out_rounds = 0;
+    for (uint32_t cls = 0; !code && cls < FCP_CLASSES; cls++) {
+        code = colour_moves(b, moves, count, fabric, cls, b->next + *out_rounds, &rounds);
+        *out_rounds += rounds;
+    }
+    return code;
+}
+
 /* Colours the moves from `first` on, fabric by fabric, and numbers their rounds from b->next on. */
 static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, rounds = 0;
-    for (int fabric = 0; count && fabric < FCP_FABRICS; fabric++) {
-        edges *e = b->edges;
-        e->count = 0;
-        for (uint32_t i = 0; i < count; i++)
-            if (moves[i].fabric == fabric)
-                edges_add(e, moves[i].src, moves[i].dst, unit_size(b->p, moves[i].cls, moves[i].tokens));
-        fcp_code code = edges_colour(e, b->x);
+    for (uint32_t fabric = 0; count && fabric < FCP_FABRICS; fabric++) {
+        uint32_t here = 0;
+        fcp_code code = b->x->placement->phase
+                            ? colour_by_class(b, moves, count, fabric, &here)
+                            : colour_moves(b, moves, count, fabric, FCP_CLASSES, b->next, &here);
         if (code) return code;
-        if (e->colours > rounds) rounds = e->colours;
-        for (uint32_t i = 0, at = 0; i < count; i++)
-            if (moves[i].fabric == fabric) moves[i].round = b->next + e->colour[at++];
+        if (here > rounds) rounds = here;
     }
     *out_rounds = rounds;
     b->next += rounds;
@@ -217,40 +266,53 @@ static fcp_code number_stages(builder *b) {
     return FCP_OK;
 }
 
-/* Are all blocks of a unit done before the last stage? *at: the first of the bundle's contents that may be in it;
- * *before: tokens of the contents before that one. Both go on to the next unit. */
-static bool leaves_early(const builder *b, const bundle *of, uint32_t end, const uint32_t *done, uint32_t *at,
-                         uint32_t *before) {
-    bool early = true;
-    for (;;) {
-        const content *c = &b->r->contents[of->first + *at];
-        if (done[c->block] + 1 >= b->out->stages) early = false;
-        if (*before + c->tokens > end) return early;
-        *before += c->tokens;
-        ++*at;
-        if (*before == end) return early;
-    }
+/* Is there anything of this bundle to move between ranks? */
+static inline bool is_moved(const builder *b, fcp_class cls, const bundle *of) {
+    bool results = cls == FCP_IN || b->backward || of->side != FCP_KEYS;
+    return results && of->caller != of->home;
 }
 
-/* Adds the units of bundles between two ranks. With `done`, only those that leave after the last stage (late), or
- * before. */
-static void put_bundles(const builder *b, fcp_class cls, const uint32_t *done, bool late) {
+/* Adds the units of bundles between two ranks. With `early`, which has them in this order, only those that leave after the
+ * last stage (late), or before. */
+static void put_bundles(const builder *b, fcp_class cls, const bool *early, bool late) {
     const problem *p = b->p;
     bool in = cls == FCP_IN;
+    uint32_t unit = 0;
     for (uint32_t i = 0; i < b->r->count; i++) {
         const bundle *of = &b->r->bundles[i];
-        if (!in && !b->backward && of->side == FCP_KEYS) continue; /* no results */
-        if (of->caller == of->home) continue;
+        if (!is_moved(b, cls, of)) continue;
         move m = {.block = FCP_NONE, .src = in ? of->caller : of->home, .dst = in ? of->home : of->caller,
                   .from = of->side, .to = of->side, .ref = i, .cls = (uint8_t)cls,
                   .fabric = of->caller / p->program->gpus == of->home / p->program->gpus ? FCP_LOCAL : FCP_NET};
-        uint32_t at = 0, before = 0;
         for (; m.first < of->tokens; m.first += m.tokens) {
             m.tokens = bundle_unit(p, of, m.first);
-            if (done && leaves_early(b, of, m.first + m.tokens, done, &at, &before) == late) continue;
+            if (early && early[unit++] == late) continue;
             b->moves[b->out->move_count++] = m;
         }
     }
+}
+
+/* Per unit that goes out: are all its blocks done before the last stage? NULL: no memory. */
+static bool *early_units(const builder *b, const uint32_t *done) {
+    const problem *p = b->p;
+    bool *early = ARENA_NEW(b->scratch, bool, b->r->units + (size_t)1);
+    bool *late = ARENA_NEW(b->scratch, bool, p->block_count); /* per block: its results are there after the last stage */
+    uint32_t unit = 0;
+    if (!early || !late) return NULL;
+    for (uint32_t i = 0; i < p->block_count; i++) late[i] = done[i] + 1 >= b->out->stages;
+    for (uint32_t i = 0; i < b->r->count; i++) {
+        const bundle *of = &b->r->bundles[i];
+        const content *c = &b->r->contents[of->first];
+        if (!is_moved(b, FCP_OUT, of)) continue;
+        for (uint32_t begin = 0, end, before = 0; begin < of->tokens; begin = end) { /* before: tokens before c */
+            end = begin + bundle_unit(p, of, begin);
+            bool is_late = late[c->block];
+            for (; before + c->tokens < end; is_late |= late[c->block]) before += c++->tokens;
+            if (before + c->tokens == end) before += c++->tokens;
+            early[unit++] = !is_late;
+        }
+    }
+    return early;
 }
 
 /* Per block: the stage in which its results are complete. NULL: no memory. */
@@ -317,10 +379,11 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     if (!code) code = put_dependents(b);
     if (!code) code = number_stages(b);
     uint32_t *done = code ? NULL : results_done(b), out_rounds[2] = {0, 0};
-    if (!code && !done) code = FCP_E_NO_MEMORY;
+    bool *early = done ? early_units(b, done) : NULL;
+    if (!code && !early) code = FCP_E_NO_MEMORY;
     for (int late = 0; !code && late < 2; late++) {
         uint32_t first = out->move_count;
-        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : done, late); /* none is early: all are late */
+        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : early, late); /* none is early: all are late */
         code = colour_bundles(b, first, &out_rounds[late]);
     }
     out->out = out_rounds[0] + out_rounds[1];

@@ -33,7 +33,8 @@ fcp_npy_type fcp_npy_type_of(fcp_dtype dtype) {
 }
 
 static fcp_code fail_on(fcp_error *err, fcp_code code, const char *path, const char *why) {
-    return fcp_fail_in(err, code, path, 0, 0, "%.200s: %.300s", path, why);
+    fcp_fail_in(err, code, path, 0, 0, "%.200s: %.300s", path, why);
+    return code; /* so that the compiler sees that it is no FCP_OK where it is a constant */
 }
 
 static fcp_code fail_errno(fcp_error *err, fcp_code code, const char *path, const char *what) {

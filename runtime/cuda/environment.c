@@ -26,7 +26,7 @@ static struct parts parts_of(const fcp_plan *plan) {
     x.sequences = at, at += aligned(plan->sequences_count * sizeof(fk_sequence));
     x.arrays = at, at += aligned(plan->arrays_count * sizeof(fk_u64));
     x.bands = at, at += aligned(plan->slices_count * sizeof(fk_bands));
-    x.sinks = at, at += aligned(plan->sink_count * sizeof(float));
+    x.sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
     x.data = at, at += aligned(plan->data_count);
     x.band_rows = at, at += aligned(plan->band_rows_count * sizeof(mc_band_rows));
     x.band = at, at += aligned(plan->bands_count * sizeof(mc_band));
@@ -46,10 +46,7 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
     if (!bytes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of fields", x.size);
     fcp_code code = FCP_OK;
     fcp_kernel_sequences(plan, (fk_sequence *)(void *)(bytes + x.sequences));
-    for (uint64_t i = 0; i < plan->sink_count; i++) {
-        float sink = (float)plan->sink[i];
-        memcpy(bytes + x.sinks + i * sizeof sink, &sink, sizeof sink);
-    }
+    fcp_kernel_sinks(plan, (float *)(void *)(bytes + x.sinks));
     fcp_kernel_data(plan, bytes + x.data);
     put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
     put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);

@@ -105,6 +105,7 @@ typedef struct cuda_device {
 /* The work lists of one ATTEND: where they begin in the rank's cuda_work, and how long they are. */
 typedef struct cuda_attend {
     uint32_t instr; /* its number in the compute queue */
+    uint32_t range; /* of heads: an ATTEND whose visits are of several has as many of these, one after another */
     uint64_t rows, key_runs, keys, row_runs;
     uint32_t row_count, key_count, lock_count;
 } cuda_attend;

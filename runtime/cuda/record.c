@@ -36,7 +36,7 @@ typedef struct walk {
     queue queues[FCP_QUEUES];
     bool launched;         /* a launch is under way */
     fcp_wires wires;       /* its transfers */
-    uint32_t attend;       /* how many ATTENDs are done */
+    uint32_t attend;       /* how many launches of ATTENDs are done */
     cu_event prepared;     /* if results leave early: recorded after what the pass begins with */
 } walk;
 
@@ -80,6 +80,16 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
     return FCP_OK;
 }
 
+/* The next ATTEND: its launches stand together, one for each range of heads. */
+static fcp_code attend(recorder *x, cuda_rank *r, walk *w, fcp_error *err) {
+    const cuda_work *work = &r->work[x->pass];
+    const uint32_t instr = work->attends[w->attend].instr;
+    fcp_code code = FCP_OK;
+    for (; !code && w->attend < work->attend_count && work->attends[w->attend].instr == instr; w->attend++)
+        code = fcp_cuda_attend(x->s, r, x->pass, &work->attends[w->attend], err);
+    return code;
+}
+
 /* Does what can be done of the next instruction; *out_behind: it is complete. */
 static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *i, bool *out_behind, fcp_error *err) {
     walk *w = &x->walks[rank];
@@ -105,7 +115,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     case FCP_OP_ATTEND:
         if (x->pass == FCP_BACKWARD) code = fcp_cuda_open_accumulators(x->s, r, i, err);
         else fcp_partials_attended(&r->partials, x->plan, i);
-        return code ? code : fcp_cuda_attend(x->s, r, x->pass, &r->work[x->pass].attends[w->attend++], err);
+        return code ? code : attend(x, r, w, err);
     case FCP_OP_LAUNCH:
         if (fcp_cuda_moved_by(x->plan, x->pass, i) != FCP_CLASSES) return FCP_OK;
         return advance_launch(x, rank, i, out_behind, err);

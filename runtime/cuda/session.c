@@ -105,7 +105,6 @@ static void session_free(fcp_session *base) {
 static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                                fcp_session **out_session, fcp_error *err) {
     fcp_code code = fcp_kernel_check(plan, err);
-    if (!code) code = fcp_kernel_work_check(plan, err);
     if (code) return code;
     fcp_cuda_session *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
@@ -154,7 +153,6 @@ static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_erro
     cu_context before = NULL;
     fcp_error why = {0};
     fcp_code code = fcp_kernel_check(plan, &why);
-    if (!code) code = fcp_kernel_work_check(plan, &why);
     if (code) session_refuse(base, plan, &why);
     if (code && err) *err = why;
     if (!code) code = fcp_cuda_run_wait(s, err);

@@ -37,14 +37,15 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
     return FCP_OK;
 }
 
-static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, fcp_kernel_work *lists,
-                           fcp_error *err) {
+static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, uint32_t range,
+                           fcp_kernel_work *lists, fcp_error *err) {
     cuda_work *w = &rank->work[pass];
     cuda_attend *a = &w->attends[w->attend_count++];
     const fcp_arena *arena = &rank->arena[pass];
     fcp_kernel_order order = fcp_kernel_order_of(rank->device->backward);
     fcp_code code = FCP_OK;
-    *a = (cuda_attend){.instr = instr};
+    *a = (cuda_attend){.instr = instr, .range = range};
+    lists->range = range;
     if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
@@ -61,21 +62,33 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     return code;
 }
 
+/* How many launches the ATTENDs of a stream are: one for each range of heads that they have. */
+static uint32_t count_attends(const fcp_plan *plan, const fcp_stream *stream) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[stream->first + i];
+        if (x->op != FCP_OP_ATTEND) continue;
+        for (uint32_t r = FCP_NONE; (r = fcp_kernel_next_range(plan, x->a, x->b, r)) != FCP_NONE;) count++;
+    }
+    return count;
+}
+
 fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank->arena[pass].rank, FCP_COMPUTE);
     cuda_work *w = &rank->work[pass];
     fcp_kernel_work lists = {0};
     fcp_code code = FCP_OK;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < stream->count; i++) count += s->plan->instrs[stream->first + i].op == FCP_OP_ATTEND;
+    const uint32_t count = count_attends(s->plan, stream);
     w->attends = calloc((size_t)count + 1, sizeof *w->attends);
     if (!w->attends) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u work lists", count);
     for (uint32_t i = 0; !code && i < stream->count; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
-        if (x->op == FCP_OP_ATTEND) code = add_attend(rank, pass, x, i, &lists, err);
+        if (x->op != FCP_OP_ATTEND) continue;
+        for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(s->plan, x->a, x->b, r)) != FCP_NONE;)
+            code = add_attend(rank, pass, x, i, r, &lists, err);
     }
     for (uint32_t i = 0; i < w->attend_count; i++) {
-        size_t words = (size_t)w->attends[i].lock_count * s->plan->problem->heads + 1;
+        size_t words = (size_t)w->attends[i].lock_count * rank->arena[pass].heads + 1;
         if (words > rank->lock_words) rank->lock_words = words;
     }
     fcp_kernel_work_free(&lists);
@@ -117,11 +130,11 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     cu_ptr base = rank->work[pass].memory;
     fk_launch rows, keys;
     fk_launch_maps maps;
-    fcp_kernel_launch(arena, &rows);
+    fcp_kernel_launch(arena, a->range, &rows);
     rows.sequences = d->sequences;
     rows.arrays = d->arrays;
     rows.bands = d->bands;
-    rows.sinks = d->sinks;
+    rows.sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
     rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
     rows.mark_value = rank->mark;
     keys = rows;
@@ -131,7 +144,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.items = base + a->keys;
     keys.runs = base + a->row_runs;
     keys.item_count = a->key_count;
-    uint64_t heads = s->plan->problem->heads, kv_heads = s->plan->problem->kv_heads;
+    uint64_t heads = arena->heads, kv_heads = arena->kv_heads;
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
         return launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, a->row_count * heads, share,
@@ -155,8 +168,9 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
     const fcp_arena *a = &rank->arena[pass];
-    size_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads, q = rows * p->head_dim;
-    size_t kv = a->home_first[FCP_KEYS][a->homes] * p->kv_heads * p->head_dim;
+    const uint64_t *queries = a->home_first[FCP_QUERIES];
+    size_t rows = queries[a->homes] * a->heads, q = rows * p->head_dim;
+    size_t kv = a->home_first[FCP_KEYS][a->homes] * a->kv_heads * p->head_dim;
     fcp_code code;
     if (pass == FCP_BACKWARD) {
         code = fill(s, rank, (uintptr_t)a->dq, 0, q * sizeof *a->dq, err);
@@ -167,19 +181,26 @@ fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, f
     if (code) return code;
     if (!rank->device->sinks)
         return fill(s, rank, (uintptr_t)a->lse, 0xff800000u, rows * sizeof *a->lse, err); /* -inf */
-    fk_support x = {.to = (uintptr_t)a->lse, .from = rank->device->sinks, .count = rows, .heads = p->heads};
-    return support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
+    for (uint32_t from = 0, to; !code && from < a->homes; from = to) { /* neighbours of one range of heads */
+        const uint32_t range = s->plan->blocks[a->home_block[from]].heads;
+        for (to = from + 1; to < a->homes && s->plan->blocks[a->home_block[to]].heads == range;) to++;
+        fk_support x = {.to = (uintptr_t)(a->lse + queries[from] * a->heads), .heads = a->heads,
+                        .from = fcp_kernel_sinks_of(s->plan, rank->device->sinks, range),
+                        .count = (queries[to] - queries[from]) * a->heads};
+        code = support(s, rank, CUDA_BEGIN_LSE, x, FK_SUPPORT_THREADS, err);
+    }
+    return code;
 }
 
 fcp_code fcp_cuda_delta(fcp_cuda_session *s, cuda_rank *rank, const fcp_instr *x, fcp_error *err) {
     const fcp_arena *a = &rank->arena[FCP_BACKWARD];
     const fcp_problem *p = s->plan->problem;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
-    uint64_t first = tokens[x->a] * p->heads, bytes = p->head_dim * sizeof(uint16_t);
+    uint64_t first = tokens[x->a] * a->heads, bytes = p->head_dim * sizeof(uint16_t);
     fk_support rows = {.to = (uintptr_t)(a->delta + first),
                        .from = (uintptr_t)a->o + first * bytes,
                        .other = (uintptr_t)a->d_o + first * bytes,
-                       .count = tokens[x->a + x->b] * p->heads - first};
+                       .count = tokens[x->a + x->b] * a->heads - first};
     return support(s, rank, CUDA_DELTA, rows, FK_SUPPORT_THREADS / 32, err);
 }
 
@@ -245,7 +266,7 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
     fcp_arena_state(a, x->b, &o, &m, &l);
     fk_support finish = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)o,
                          .other = (uint64_t)s->plan->problem->max_q_block * a->heads, .count = rows,
-                         .sinks = rank->device->sinks, .heads = a->heads};
+                         .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads};
     return support(s, rank, CUDA_STATE_OUT, finish, FK_SUPPORT_THREADS / 32, err);
 }
 

@@ -336,7 +336,7 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
             x.rows = piece->length - row < FCP_STRIP ? piece->length - row : FCP_STRIP;
             x.token = piece->offset + row;
             for (uint32_t h = head * p->range_sub; h < (head + heads) * p->range_sub; h++) {
-                x.head = fcp_host_head(p, range, h);
+                x.head = fcp_model_head(p, range, h);
                 x.q_head = h;
                 x.kv_head = h / p->range_sub;
                 strip(&x);

@@ -107,7 +107,7 @@ static void host_prepare(fcp_device *device, const fcp_arena *a) {
             float *lse = a->lse + a->home_first[FCP_QUERIES][slot] * a->heads;
             float *end = a->lse + a->home_first[FCP_QUERIES][slot + 1] * a->heads;
             while (lse < end)
-                for (uint32_t i = 0; i < a->heads; i++) *lse++ = (float)sink[fcp_host_head(p, range, i)];
+                for (uint32_t i = 0; i < a->heads; i++) *lse++ = (float)sink[fcp_model_head(p, range, i)];
         }
         return;
     }

@@ -37,10 +37,4 @@ fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_vis
                            uint32_t heads);
 /* Makes O and LSE of a home block of the state in a slot. */
 void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state);
-
-/* Query head i of a range, as masks, scores and sinks count it. */
-static inline uint32_t fcp_host_head(const fcp_problem *p, const fcp_heads *range, uint32_t i) {
-    uint32_t kv_head = range->kv_first + i / p->range_sub;
-    return kv_head * (p->heads / p->kv_heads) + range->sub_first + i % p->range_sub;
-}
 #endif

@@ -21,7 +21,7 @@ _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PART
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
 _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 80 &&
                    sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
-                   sizeof(fk_launch) == 168 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
+                   sizeof(fk_launch) == 176 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
                    sizeof(fk_support) == 64,
                "records are the same on host and device");
 
@@ -116,7 +116,7 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
     const fcp_problem *p = plan->problem;
     const fcp_shape_rec *shape = &plan->shapes[part->shape];
     const fcp_piece *piece = &plan->pieces[part->k_piece];
-    size_t stride = (size_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    size_t stride = (size_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     char *k, *v;
     fcp_arena_kv(a, tile->kv_slot, &k, &v);
     uint32_t end_run = shape->first_run + shape->runs;
@@ -198,6 +198,7 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     for (uint32_t v = first; v < first + count; v++) {
         const fcp_visit *visit = &plan->visits[v];
         const fcp_block *block = &plan->blocks[visit->q_block];
+        if (block->heads != w->range) continue;
         uint32_t *cursors = scratch(w, CURSORS, visit->tiles, sizeof *cursors);
         if (!cursors) return no_memory(err);
         for (uint32_t i = 0; i < visit->tiles; i++) cursors[i] = plan->tiles[visit->first_tile + i].first_part;
@@ -236,7 +237,7 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
     const fcp_plan *plan = x->a->plan;
     const fcp_problem *p = plan->problem;
     const fcp_block *block = &plan->blocks[tile->k_block];
-    size_t stride = (size_t)p->kv_heads * p->head_dim, bytes = stride * fcp_dtype_size((fcp_dtype)p->dtype);
+    size_t stride = (size_t)x->a->kv_heads * p->head_dim, bytes = stride * fcp_dtype_size((fcp_dtype)p->dtype);
     char *k, *v;
     float *dk, *dv;
     fcp_arena_kv(x->a, tile->kv_slot, &k, &v);
@@ -290,6 +291,7 @@ static void place_run(struct columns *x, const fcp_run *run, uint32_t item, cons
 
 static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error *err) {
     const fcp_plan *plan = x->a->plan;
+    if (plan->blocks[visit->q_block].heads != x->w->range) return FCP_OK;
     uint64_t in = fcp_arena_row(x->a, visit->q_slot), out = fcp_arena_row(x->a, visit->dq_slot);
     if ((in > out ? in : out) + plan->blocks[visit->q_block].tokens > UINT32_MAX) return too_long(err);
     for (uint32_t t = visit->first_tile; t < visit->first_tile + visit->tiles; t++) {
@@ -464,22 +466,37 @@ fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     return code;
 }
 
-/* --- which plans -------------------------------------------------------------------------------------------------- */
+/* --- ranges of heads -----------------------------------------------------------------------------------------------
+ * */
 
-fcp_code fcp_kernel_work_check(const fcp_plan *plan, fcp_error *err) {
+uint32_t fcp_kernel_next_range(const fcp_plan *plan, uint32_t first, uint32_t count, uint32_t after) {
+    uint32_t next = FCP_NONE, from = after == FCP_NONE ? 0 : after + 1;
+    for (uint32_t v = first; v < first + count; v++) {
+        uint32_t range = plan->blocks[plan->visits[v].q_block].heads;
+        if (range >= from && range < next) next = range;
+    }
+    return next;
+}
+
+size_t fcp_kernel_sink_count(const fcp_plan *plan) {
+    return plan->sink_count ? (size_t)plan->heads_count * plan->problem->range_kv * plan->problem->range_sub : 0;
+}
+
+void fcp_kernel_sinks(const fcp_plan *plan, float *out) {
     const fcp_problem *p = plan->problem;
-    if (p->range_kv != p->kv_heads || p->range_sub != p->heads / p->kv_heads)
-        return fcp_fail(
-            err, FCP_E_BACKEND,
-            "CUDA does not yet run plans whose blocks are of some heads only: this one has ranges of %u of %u "
-            "heads. The host backend runs it",
-            p->range_kv * p->range_sub, p->heads);
-    return FCP_OK;
+    for (uint64_t i = 0; plan->sink_count && i < plan->heads_count; i++)
+        for (uint32_t h = 0; h < p->range_kv * p->range_sub; h++)
+            *out++ = (float)plan->sink[fcp_model_head(p, &plan->heads[i], h)];
+}
+
+fk_u64 fcp_kernel_sinks_of(const fcp_plan *plan, fk_u64 sinks, uint32_t range) {
+    const fcp_problem *p = plan->problem;
+    return plan->sink_count ? sinks + (fk_u64)range * p->range_kv * p->range_sub * sizeof(float) : 0;
 }
 
 /* --- parameters --------------------------------------------------------------------------------------------------- */
 
-void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
+void fcp_kernel_launch(const fcp_arena *a, uint32_t range, fk_launch *out) {
     const fcp_problem *p = a->plan->problem;
     bool backward = a->pass == FCP_BACKWARD;
     *out = (fk_launch){.arena = (uintptr_t)a->q,
@@ -495,7 +512,9 @@ void fcp_kernel_launch(const fcp_arena *a, fk_launch *out) {
                        .head_count = a->kv_heads,
                        .max_block = p->max_q_block,
                        .scale = (float)p->scale,
-                       .scale_log2 = (float)(p->scale * 1.4426950408889634074)};
+                       .scale_log2 = (float)(p->scale * 1.4426950408889634074),
+                       .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
+                       .shared = p->heads / p->kv_heads};
 }
 
 void fcp_kernel_tensors(const fcp_arena *a, fcp_kernel_tensor out[FCP_KERNEL_TENSORS]) {

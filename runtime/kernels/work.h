@@ -17,6 +17,7 @@
 #include "runtime/exec/arena.h"
 
 typedef struct fcp_kernel_work {
+    uint32_t range; /* of which heads visits are listed, an index into the plan's; others are passed over */
     /* what fcp_kernel_rows makes */
     fk_row_item *rows;
     fk_key_run *key_runs;
@@ -46,13 +47,18 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward);
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
 
-/* Whether work lists can be made of a plan: a visit's rows are at home, its results go home, and blocks are of all
- * heads. FCP_E_BACKEND: they cannot be made; the message says of which block, or why. Linear in the plan. */
-fcp_code fcp_kernel_work_check(const fcp_plan *plan, fcp_error *err);
+/* A launch is for one range of heads. The next range, an index into plan->heads, that one of these visits is of; after
+ * FCP_NONE: the first. FCP_NONE: there is none. */
+uint32_t fcp_kernel_next_range(const fcp_plan *plan, uint32_t first, uint32_t count, uint32_t after);
+/* The sinks, as many for each range as it has heads, range by range; how many; and where those of a range are, if all
+ * begin at address `sinks`: 0 if the plan has none. */
+void fcp_kernel_sinks(const fcp_plan *plan, float *out);
+size_t fcp_kernel_sink_count(const fcp_plan *plan);
+fk_u64 fcp_kernel_sinks_of(const fcp_plan *plan, fk_u64 sinks, uint32_t range);
 
-/* Fills the launch parameters that follow from arena and plan, for all heads. The work list and the environment are
- * left 0. */
-void fcp_kernel_launch(const fcp_arena *arena, fk_launch *out_launch);
+/* Fills the launch parameters that follow from arena and plan, for all heads of a range. The work list and the
+ * environment are left 0. */
+void fcp_kernel_launch(const fcp_arena *arena, uint32_t range, fk_launch *out_launch);
 /* The tensors of an arena that the copy engine has to know, in the order of fk_launch_maps: where each begins, how
  * many rows it has, and of how many heads of head_dim numbers a row consists. Rows are 0 if the pass or the rank has
  * no such tensor. */

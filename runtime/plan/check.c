@@ -11,6 +11,7 @@
  * Cost:     linear (pieces of a sequence that are not in order of start are sorted); memory linear in the tables.
  * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,7 +235,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "coalesce %u, buffers %u", p->coalesce, p->buffers);
     if (!(p->passes & 1u << FCP_FORWARD && p->passes < 1u << FCP_PASSES && p->deterministic <= 1))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "passes %#x, deterministic %u", p->passes, p->deterministic);
-    if (!isfinite(p->scale)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that is not finite");
+    if (!isfinite((float)p->scale) || fabsf((float)p->scale) < FLT_MIN)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that no float holds, or 0");
     if (!padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the cluster's GPU name is not text");
     if (!printable(plan->source, plan->source_count)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the source is not text");
@@ -383,12 +385,13 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
-    enum { AHEAD = 8 }; /* tiles lie in the order in which they are read, their parts do not */
+    enum { AHEAD = 8, FAR = 32 }; /* tiles lie in the order in which they are read, their parts do not */
     bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
         const fcp_tile *t = &plan->tiles[i];
         if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+        __builtin_prefetch(t + FAR);
         if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < plan->parts_count)
             __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
         if (!(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
@@ -477,6 +480,7 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
 }
 
 static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
+    enum { FAR = 64 };
     uint64_t next = 0, transfers = 0;
     for (uint64_t s = 0; s < plan->streams_count; s++) {
         const fcp_stream *stream = &plan->streams[s];
@@ -490,6 +494,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "instructions of pass %u, which is not there", pass);
         for (uint64_t end = next + stream->count; next < end; next++) {
             const fcp_instr *x = &plan->instrs[next];
+            __builtin_prefetch(x + FAR);
             uint64_t a = x->a, b = x->b, op = x->op;
             bool good = x->stage <= FCP_MAX_STAGES;
             if (op == FCP_OP_LAUNCH || op == FCP_OP_COPY) {
@@ -519,38 +524,56 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
     return FCP_OK;
 }
 
+/* A transfer of a bundle; or one that `is_sound` finds wrong, to say why. */
+static fcp_code check_transfer(const fcp_plan *plan, const fcp_transfer *t, fcp_error *err) {
+    uint32_t blocks = (uint32_t)plan->blocks_count;
+    ull id = (ull)(t - plan->transfers);
+    bool bundle = t->cls == FCP_IN || t->cls == FCP_OUT;
+    if (!(t->peer < plan->problem->ranks && (bundle ? t->block == FCP_NONE : t->block < blocks) &&
+          t->fabric < FCP_FABRICS && t->dir < FCP_DIRECTION_COUNT && t->cls < FCP_CLASSES))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u",
+                        id, t->peer, t->block, t->cls, t->fabric, t->dir);
+    if (bundle) {
+        if (t->tokens && t->first <= INT32_MAX && t->tokens <= INT32_MAX && t->side <= fcp_plan_split(plan))
+            return FCP_OK;
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of a bundle of side %u", id, t->first,
+                        (ull)t->first + t->tokens, t->side);
+    }
+    const fcp_block *k = &plan->blocks[t->block];
+    uint32_t needs = t->cls == FCP_KV || t->cls == FCP_DKV ? FCP_HOLDS_KV : FCP_HOLDS_Q;
+    if (!(k->holds & needs))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu moves %s of block %u, which holds none", id,
+                        fcp_class_texts[t->cls], t->block);
+    if (!(t->tokens && (uint64_t)t->first + t->tokens <= k->tokens))
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of block %u, which has %u", id,
+                        t->first, (ull)t->first + t->tokens, t->block, k->tokens);
+    if (t->slot == FCP_NONE) return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu names no slot", id);
+    return FCP_OK;
+}
+
+/* Does `check_transfer` find nothing wrong with what is no bundle? Most transfers take this way. */
+static inline bool is_sound(const fcp_transfer *t, uint32_t ranks, uint32_t blocks, const fcp_block *block) {
+    static const uint8_t needs[16] = {[FCP_KV] = FCP_HOLDS_KV,   [FCP_DKV] = FCP_HOLDS_KV, [FCP_Q] = FCP_HOLDS_Q,
+                                      [FCP_STATE] = FCP_HOLDS_Q, [FCP_O] = FCP_HOLDS_Q,    [FCP_DQ] = FCP_HOLDS_Q,
+                                      [FCP_DQW] = FCP_HOLDS_Q}; /* of others: nothing is enough */
+    _Static_assert(FCP_FABRICS == 2 && FCP_DIRECTION_COUNT == 2 && FCP_CLASSES <= 16, "used here");
+    if (t->block >= blocks || t->peer >= ranks || (t->fabric | t->dir) > 1 || t->slot == FCP_NONE) return false;
+    const fcp_block *k = &block[t->block];
+    return k->holds & needs[t->cls] && t->tokens && (uint64_t)t->first + t->tokens <= k->tokens;
+}
+
 static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
-    enum { AHEAD = 12 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
-    uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count, split = fcp_plan_split(plan);
-    const unsigned of_keys = 1u << FCP_KV | 1u << FCP_DKV, of_both = 1u << FCP_IN | 1u << FCP_OUT;
+    enum { AHEAD = 12, FAR = 64 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
+    uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];
         if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
+        __builtin_prefetch(t + FAR);
         if (i + AHEAD < plan->transfers_count && t[AHEAD].block < blocks)
             __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
-        unsigned cls = 1u << t->cls;
-        bool bundle = cls & of_both;
-        if (!((t->peer < ranks) & (bundle ? t->block == FCP_NONE : t->block < blocks) & (t->fabric < FCP_FABRICS) &
-              (t->dir < FCP_DIRECTION_COUNT) & (t->cls < FCP_CLASSES)))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT,
-                            "transfer %llu: peer %u, block %u, class %u, fabric %u, direction %u", (ull)i, t->peer,
-                            t->block, t->cls, t->fabric, t->dir);
-        if (bundle) {
-            if (!(t->tokens && t->first <= INT32_MAX && t->tokens <= INT32_MAX && t->side <= split))
-                return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of a bundle of side %u",
-                                (ull)i, t->first, (ull)t->first + t->tokens, t->side);
-            continue;
-        }
-        uint32_t tokens = plan->blocks[t->block].tokens;
-        uint32_t needs = cls & of_keys ? FCP_HOLDS_KV : FCP_HOLDS_Q;
-        if (!(plan->blocks[t->block].holds & needs))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu moves %s of block %u, which holds none", (ull)i,
-                            fcp_class_texts[t->cls], t->block);
-        if (!((t->tokens != 0) & (t->first < tokens) & ((uint64_t)t->first + t->tokens <= tokens)))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu: tokens %u to %llu of block %u, which has %u",
-                            (ull)i, t->first, (ull)t->first + t->tokens, t->block, tokens);
-        if (t->slot == FCP_NONE)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "transfer %llu names no slot", (ull)i);
+        if (is_sound(t, ranks, blocks, plan->blocks)) continue;
+        fcp_code code = check_transfer(plan, t, err);
+        if (code) return code;
     }
     return FCP_OK;
 }

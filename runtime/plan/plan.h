@@ -152,7 +152,8 @@ enum { FCP_HOLDS_Q = 1 << FCP_QUERIES, FCP_HOLDS_KV = 1 << FCP_KEYS, FCP_HOLDS_B
 #define FCP_ALIGN_LIST(X) X(FCP_BOTTOM_RIGHT, "bottom_right") X(FCP_TOP_LEFT, "top_left")
 #define FCP_STRATEGY_LIST(X)                                                                                           \
     X(FCP_STRATEGY_FCP, "fcp") X(FCP_STRATEGY_RING, "ring") X(FCP_STRATEGY_ZIGZAG, "zigzag")                           \
-    X(FCP_STRATEGY_CAD, "cad") X(FCP_STRATEGY_ULYSSES, "ulysses") X(FCP_STRATEGY_UPIPE, "upipe")
+    X(FCP_STRATEGY_CAD, "cad") X(FCP_STRATEGY_ULYSSES, "ulysses") X(FCP_STRATEGY_UPIPE, "upipe")                       \
+    X(FCP_STRATEGY_DCP, "dcp") X(FCP_STRATEGY_GROUPS, "groups")
 #define FCP_FABRIC_LIST(X) X(FCP_NET, "net") X(FCP_LOCAL, "local")
 #define FCP_TOPOLOGY_LIST(X) X(FCP_FAT_TREE, "fat_tree") X(FCP_RAIL, "rail")
 #define FCP_QUEUE_LIST(X) X(FCP_COMPUTE, "compute", "compute") X(FCP_COMM, "comm", "communication")
@@ -553,6 +554,15 @@ static inline uint32_t fcp_moved_holds(const fcp_plan *p, const fcp_transfer *t)
 /* Is the block of the first range of heads? */
 static inline bool fcp_first_range(const fcp_plan *p, const fcp_block *b) {
     return p->heads[b->heads].kv_first == 0 && p->heads[b->heads].sub_first == 0;
+}
+/* How many ranges of query heads there are. */
+static inline uint32_t fcp_plan_ranges(const fcp_plan *p) {
+    return p->problem->heads / (p->problem->range_kv * p->problem->range_sub);
+}
+/* Query head i of a range, as masks, scores and sinks count it. */
+static inline uint32_t fcp_model_head(const fcp_problem *p, const fcp_heads *range, uint32_t i) {
+    uint32_t kv_head = range->kv_first + i / p->range_sub;
+    return kv_head * (p->heads / p->kv_heads) + range->sub_first + i % p->range_sub;
 }
 /* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
 bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);

@@ -32,30 +32,36 @@ static bool grow(void **list, size_t *room, size_t count, size_t size) {
 
 /* --- the layout --------------------------------------------------------------------------------------------------- */
 
-/* Adds tokens of a block to its home's bundle with a caller. */
-static bool hold(layout_facts *l, uint32_t caller, fcp_side side, uint32_t block, uint64_t tokens) {
-    bundle_facts *b = &l->bundles[2 * (size_t)caller + side];
+/* Makes room for so many runs of a block. */
+static bool reserve(layout_facts *l, size_t runs) {
+    return grow((void **)&l->met, &l->met_room, l->met_count + runs, sizeof *l->met) &&
+           grow((void **)&l->found, &l->found_room, l->count + runs, sizeof *l->found);
+}
+
+/* Adds a run of tokens of a block to its home's bundle with a caller. There is room for it. */
+static inline void hold(layout_facts *l, uint32_t caller, fcp_side side, uint32_t block, uint64_t tokens) {
+    uint32_t key = 2 * caller + side;
+    bundle_facts *b = &l->bundles[key];
     if (b->turn != l->turn) {
         *b = (bundle_facts){.turn = l->turn, .newest = FCP_NONE};
-        if (!grow((void **)&l->met, &l->met_room, l->met_count + 1, sizeof *l->met)) return false;
-        l->met[l->met_count++] = 2 * caller + side;
+        l->met[l->met_count++] = key;
     }
     b->tokens += tokens;
     if (b->newest != FCP_NONE && l->found[b->newest].block == block) {
         l->found[b->newest].tokens += (uint32_t)tokens;
-        return true;
+        return;
     }
-    if (!grow((void **)&l->found, &l->found_room, l->count + 1, sizeof *l->found)) return false;
     b->newest = (uint32_t)l->count;
     b->count++;
-    l->found[l->count++] = (held_tokens){2 * caller + side, block, (uint32_t)tokens};
-    return true;
+    l->found[l->count++] = (held_tokens){key, block, (uint32_t)tokens};
 }
 
 /* Of n tokens, cut in `parts` equal parts, [at, end) are in a block: adds what each part's rank holds of them. */
 static bool hold_parts(const verifier *v, uint64_t n, uint64_t parts, uint64_t at, uint64_t end, uint32_t first_rank,
                        fcp_side side, uint32_t block) {
-    uint64_t group = v->layout->group_ranks, step = n / parts, rest = n % parts;
+    layout_facts *l = v->layout;
+    uint64_t group = l->group_ranks, step = n / parts, rest = n % parts;
+    if (!reserve(l, step ? (end - at) / step + 2 : end - at)) return false;
     while (at < end) {
         /* the part with floor(i n / parts) <= at < floor((i + 1) n / parts) */
         uint64_t i = (uint64_t)(((unsigned __int128)parts * (at + 1) + n - 1) / n) - 1;
@@ -63,7 +69,7 @@ static bool hold_parts(const verifier *v, uint64_t n, uint64_t parts, uint64_t a
         for (;;) {
             uint32_t rank = first_rank + (uint32_t)(i < group ? i : 2 * group - 1 - i);
             uint64_t to = until < end ? until : end;
-            if (!hold(v->layout, rank, side, block, to - at)) return false;
+            hold(l, rank, side, block, to - at);
             at = to;
             if (at == end) return true;
             if (!step) break; /* parts may be empty: find the next that is not */
@@ -115,8 +121,12 @@ static void find_group(const verifier *v, uint64_t sequence) {
 static bool hold_planned(const verifier *v, const fcp_piece *piece, fcp_side side) {
     const fcp_plan *plan = v->plan;
     const fcp_block *k = &plan->blocks[piece->block];
-    if (fcp_first_range(plan, k)) return hold(v->layout, k->home, side, piece->block, piece->length);
     layout_facts *l = v->layout;
+    if (!reserve(l, 1)) return false;
+    if (fcp_first_range(plan, k)) {
+        hold(l, k->home, side, piece->block, piece->length);
+        return true;
+    }
     const first_piece *all = l->first_pieces[side], *end = all + l->first_count[side];
     size_t low = 0, high = l->first_count[side];
     while (low < high) { /* the last that begins at or before the piece */
@@ -129,7 +139,8 @@ static bool hold_planned(const verifier *v, const fcp_piece *piece, fcp_side sid
     const first_piece *f = all + (low ? low - 1 : 0);
     for (uint64_t at = piece->start, to = piece->start + piece->length; at < to && f < end; f++) {
         uint64_t until = f->start + f->length < to ? f->start + f->length : to;
-        if (!hold(l, f->home, side, piece->block, until - at)) return false;
+        if (!reserve(l, 1)) return false;
+        hold(l, f->home, side, piece->block, until - at);
         at = until;
     }
     return true;
@@ -218,7 +229,8 @@ fcp_code fcp_verify_layout_of(verifier *v, uint32_t rank) {
     for (size_t i = 0; i < l->count; i++) {
         bundle_facts *b = &l->bundles[l->found[i].key];
         b->total += l->found[i].tokens;
-        l->held[b->first + b->count++] = (held_in_bundle){l->found[i].block, b->total};
+        l->held[b->first + b->count++] =
+            (held_in_bundle){l->found[i].block, b->total < UINT32_MAX ? (uint32_t)b->total : UINT32_MAX};
     }
     if (units) memset(l->units, 0, units);
     return FCP_OK;
@@ -233,7 +245,7 @@ static fcp_code bad_unit(const verifier *v, fcp_queue queue, uint32_t index, con
                            !v->split ? "" : t->side == FCP_KEYS ? " (keys)" : " (queries)", why);
 }
 
-fcp_code fcp_verify_unit(const verifier *v, fcp_queue queue, uint32_t index, const fcp_transfer *t, uint64_t *out_entry) {
+fcp_code fcp_verify_unit(const verifier *v, fcp_queue queue, uint32_t index, const fcp_transfer *t, unit_walk *out) {
     layout_facts *l = v->layout;
     const bundle_facts *b = &l->bundles[2 * (size_t)t->peer + t->side];
     bool copy = t->peer == l->rank, in = t->cls == FCP_IN;
@@ -250,28 +262,15 @@ fcp_code fcp_verify_unit(const verifier *v, fcp_queue queue, uint32_t index, con
     uint8_t *seen = &l->units[b->unit + t->first / unit], now = in ? CAME_IN : WENT_OUT;
     if (*seen & now) return bad_unit(v, queue, index, t, in ? "it came in before" : "it went out before");
     *seen |= now;
-    uint64_t low = 0, high = b->count - 1; /* the first entry that ends behind the unit's first token */
+    const held_in_bundle *held = l->held + b->first;
+    uint64_t low = 0, high = t->first ? b->count - 1 : 0; /* the first entry that ends behind the unit's first token */
     while (low < high) {
         uint64_t middle = (low + high) / 2;
-        if (l->held[b->first + middle].end > t->first) high = middle;
+        if (held[middle].end > t->first) high = middle;
         else low = middle + 1;
     }
-    *out_entry = b->first + low;
+    *out = (unit_walk){held + low, low ? held[low - 1].end : 0, t->first, (uint32_t)end};
     return FCP_OK;
-}
-
-bool fcp_verify_unit_next(const verifier *v, const fcp_transfer *t, uint64_t *entry, uint32_t *out_block,
-                          uint32_t *out_tokens) {
-    const layout_facts *l = v->layout;
-    const bundle_facts *b = &l->bundles[2 * (size_t)t->peer + t->side];
-    if (*entry == b->first + b->count) return false;
-    const held_in_bundle *h = &l->held[*entry];
-    uint64_t begin = *entry == b->first ? 0 : h[-1].end, end = (uint64_t)t->first + t->tokens;
-    if (begin >= end) return false;
-    *out_block = h->block;
-    *out_tokens = (uint32_t)((h->end < end ? h->end : end) - (begin > t->first ? begin : t->first));
-    ++*entry;
-    return true;
 }
 
 fcp_code fcp_verify_layout_end(const verifier *v) {

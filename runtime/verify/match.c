@@ -8,11 +8,10 @@
  *           - There are as many INDEPENDENT rounds as Delta on each fabric. Every other group of rounds (IN; the
  *             DEPENDENT ones of a stage; the OUT ones of a stage) has as many as the larger Delta of the two fabrics.
  *             So no round is idle.
- * Method:   Rank by rank, all transfers are looked at by themselves, and listed with their rounds. Then sends are put
- *           into the inbox of the rank that they name, by a counting sort. Then each rank's receives, indexed by (round,
- *           fabric), are held against its inbox. Lists hold numbers of transfers, and not what is compared: memory that
- *           is touched for the first time costs more than a second look at the table.
- * Cost:     linear in communication instructions, transfers and rounds; 28 bytes a send, and 4 bytes a pair of ranks that talk.
+ * Method:   Rank by rank, all sends and receives are listed. Sends are put into the inbox of the rank that they name,
+ *           by a counting sort. Then each rank's receives, indexed by (round, fabric), are held against its inbox. The
+ *           tables are read once, in order.
+ * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send, and 4 bytes a pair of ranks that talk.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +20,13 @@
 #include "runtime/base/saturate.h"
 #include "runtime/verify/parts.h"
 
-/* One side of a transfer: a send or a receive, and which rank's it is. */
+/* A send or a receive, in the form in which the two must agree. */
+enum { CLASS_KEYS = 16 }; /* rounds are few enough for this: check.c */
 typedef struct side {
-    uint32_t transfer, round, rank;
+    uint32_t block, first, tokens; /* block: of a bundle FCP_NONE less its side */
+    uint32_t other; /* the other rank. Of a send it is the receiver until `deliver`, and then the sender */
+    uint32_t key;   /* (round * FCP_FABRICS + fabric) * CLASS_KEYS + class */
 } side;
-/* What a rank receives in a round on a fabric, or the last rank to receive anything there did. */
-typedef struct receipt {
-    uint32_t rank; /* + 1; 0: no rank yet */
-    uint32_t transfer; /* FCP_NONE: it has met its send */
-} receipt;
 
 typedef struct match {
     verifier *v;
@@ -48,22 +45,21 @@ typedef struct match {
     uint32_t *touched;      /* the groups that this rank has units in */
     uint8_t *seen;          /* per group: it is in touched */
     uint32_t touched_count;
-    struct listed {
-        uint32_t transfer, round;
-    } *listed;              /* all transfers of the pass, by rank */
-    size_t *first;          /* ranks + 1, into listed */
-    size_t send_count;
+    /* sides[0, send_count) are sends, by rank; sides[side_count - recv_count, side_count) receives, backwards */
+    side *sides;
+    size_t side_count, send_count, recv_count;
+    size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
     uint32_t *inbox;        /* ranks + 1, into delivered */
-    side *delivered;        /* and one more, which nobody reads */
+    side *delivered;
     uint32_t unit[FCP_CLASSES]; /* tokens */
     uint64_t bytes[FCP_CLASSES]; /* of a token */
-    receipt *receive;       /* by lane_of, and one more, which nobody reads */
+    uint32_t *receive;      /* by key / CLASS_KEYS: this rank's receive (index in sides), MET, or NONE */
     uint32_t *met;          /* per rank: the last rank that talked to it, + 1 */
     bool later;             /* an earlier pass has listed peers */
 } match;
 
-/* There are at most 2^27 rounds: check.c. */
-static inline uint32_t lane_of(uint32_t round, const fcp_transfer *t) { return round * FCP_FABRICS + t->fabric; }
+enum { NONE = 0 }; /* sides has one to spare, so no receive has index 0 */
+#define MET UINT32_MAX
 
 /* Sorts rounds into groups, and checks the order of their stages. */
 static fcp_code group_rounds(match *m) {
@@ -174,26 +170,24 @@ typedef struct scene {
     const uint32_t *node;
     const uint8_t *kinds; /* of this pass */
     uint32_t rank, my_node, homes;
-    unsigned backward;
     uint32_t unit[FCP_CLASSES];
 } scene;
 
-/* The conditions of check_transfer, almost without branches: sends and receives come in random order, so branches would
- * be mispredicted. */
+/* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but sends
+ * and receives come in random order, so what differs between them is decided without. */
 static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
-    const fcp_block *k = &c->blocks[t->block == FCP_NONE ? 0 : t->block]; /* of IN and OUT none is needed */
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
-    unsigned near = c->node[t->peer] == c->my_node, receive = t->dir, here = k->home == c->rank;
-    uint32_t unit = c->unit[t->cls];
-    unsigned bad = (t->peer == c->rank) | (t->fabric ^ near) | (t->tokens > unit) | (~(c->kinds[t->cls] >> kind) & 1);
-    if (t->cls != FCP_IN && t->cls != FCP_OUT) {
-        bad |= (t->tokens != unit) & (t->first + t->tokens != k->tokens);
-        if (t->first) bad |= t->first % unit != 0;
-        unsigned passed_on = t->slot >= c->homes;
-        if (is_fetched(t->cls)) bad |= receive ? here : passed_on & (kind ^ FCP_ROUND_DEPENDENT);
-    }
-    return !bad;
+    uint32_t unit = c->unit[t->cls], receive = t->dir;
+    bool near = c->node[t->peer] == c->my_node;
+    if (t->peer == c->rank || t->fabric != near || t->tokens > unit || !(c->kinds[t->cls] >> kind & 1)) return false;
+    if (t->cls == FCP_IN || t->cls == FCP_OUT) return true;
+    const fcp_block *k = &c->blocks[t->block];
+    if ((t->tokens != unit) & (t->first + t->tokens != k->tokens)) return false;
+    if (t->first && t->first % unit) return false;
+    uint32_t here = k->home == c->rank, passed_on = t->slot >= c->homes;
+    uint32_t wrong = (-receive & here) | ((receive - 1) & passed_on & (kind ^ FCP_ROUND_DEPENDENT)); /* of KV and Q */
+    return !(wrong & -(uint32_t)is_fetched(t->cls));
 }
 
 /* Adds what a rank moved to the facts: [class][fabric * 2 + dir] of tokens and transfers. IN and OUT of blocks that
@@ -229,20 +223,19 @@ static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint
 }
 
 /* One rank's communication queue: its order, and at most one send and one receive a round and fabric. Counts units and
- * tokens, and what is sent to whom. */
+ * tokens, and lists sends and receives. */
 static fcp_code scan_rank(match *m, uint32_t rank) {
     verifier *v = m->v;
     const fcp_plan *plan = v->plan;
     const fcp_stream *stream = fcp_stream_of(plan, v->pass, rank, FCP_COMM);
     const fcp_instr *instrs = plan->instrs + stream->first;
     const fcp_transfer *transfers = plan->transfers;
-    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank],
-               v->pass == FCP_BACKWARD, {0}};
+    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank], {0}};
     memcpy(c.unit, m->unit, sizeof c.unit);
     uint64_t tokens[COUNTED][LANES] = {{0}};
     uint32_t count[COUNTED][LANES] = {{0}};
-    uint32_t next_round = 0, stage = 0, sends = 0, *inbox = m->inbox;
-    struct listed *listed = m->listed + m->first[rank];
+    uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
+    side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;
     uint32_t *met = m->met, *peers = v->peers + v->peer_count, known = 0;
     if (m->later) known = v->peer_first[rank + 1] - v->peer_first[rank];
     for (uint32_t i = 0; i < known; i++) met[v->peers[v->peer_first[rank] + i]] = rank + 1;
@@ -279,10 +272,13 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             unsigned cls = t->cls, bundle = cls >= FCP_IN, alone = bundle & t->side;
             tokens[cls + 2 * alone][lane] += t->tokens;
             count[cls + 2 * alone][lane]++;
+            side s = {bundle ? FCP_NONE - t->side : t->block, t->first, t->tokens, t->peer,
+                      (round * FCP_FABRICS + t->fabric) * CLASS_KEYS + cls};
+            *sends = recvs[-1] = s; /* written to both lists; only the one whose end moves keeps it */
             sends += dir ^ 1;
-            *listed++ = (struct listed){(uint32_t)(t - transfers), round};
+            recvs -= dir;
             inbox[t->peer + 1] += dir ^ 1;
-            *peers = t->peer; /* written each time; only where the end moves it is kept */
+            *peers = t->peer; /* likewise */
             peers += met[t->peer] != rank + 1;
             met[t->peer] = rank + 1;
         }
@@ -291,32 +287,27 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     v->peer_count += more;
     if (!m->later) v->peer_first[rank + 1] = v->peer_count;
     if (known + more > v->peers_max) v->peers_max = known + more;
-    m->send_count += sends;
-    m->first[rank + 1] = (size_t)(listed - m->listed);
+    m->send_first[rank + 1] = m->send_count = (size_t)(sends - m->sides);
+    m->recv_first[rank + 1] = m->recv_count = (size_t)(m->sides + m->side_count - recvs);
     finish_degrees(m);
 
     count_moves(m, rank, tokens, count);
     return FCP_OK;
 }
 
-/* Chooses without a jump, also where a ?: would become one: sends and receives come in random order, so half of the jumps
- * would be mispredicted. */
-static inline uint32_t choose(uint32_t yes, uint32_t a, uint32_t b) { return b ^ ((a ^ b) & -yes); }
-
-/* Puts every send into its receiver's inbox, by a counting sort. Receives go to the place behind the last inbox. */
+/* Puts every send into its receiver's inbox, by a counting sort. */
 static void deliver(match *m) {
-    const fcp_plan *plan = m->v->plan;
-    uint32_t ranks = m->v->p->ranks, *inbox = m->inbox;
-    for (uint32_t r = 0; r < ranks; r++) inbox[r + 1] += inbox[r];
+    uint32_t ranks = m->v->p->ranks;
+    for (uint32_t r = 0; r < ranks; r++) m->inbox[r + 1] += m->inbox[r];
     for (uint32_t rank = 0; rank < ranks; rank++)
-        for (size_t i = m->first[rank]; i < m->first[rank + 1]; i++) {
-            const fcp_transfer *t = &plan->transfers[m->listed[i].transfer];
-            uint32_t receive = t->dir, to = choose(receive, ranks, t->peer);
-            m->delivered[inbox[to]] = (side){m->listed[i].transfer, m->listed[i].round, rank};
-            inbox[to] += receive ^ 1;
+        for (size_t i = m->send_first[rank]; i < m->send_first[rank + 1]; i++) {
+            const side *s = &m->sides[i];
+            side *to = &m->delivered[m->inbox[s->other]++];
+            *to = *s;
+            to->other = rank;
         }
-    memmove(inbox + 1, inbox, ranks * sizeof *inbox); /* the end of one is the beginning of the next */
-    inbox[0] = 0;
+    memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* the end of one is the beginning of the next */
+    m->inbox[0] = 0;
 }
 
 /* The instruction by which a rank launches a round, for an error. */
@@ -329,72 +320,55 @@ static uint32_t launch_of(const match *m, uint32_t rank, uint32_t round) {
     return s->count;
 }
 
+/* The class in a side's key. */
+static const char *class_of_key(uint32_t key) { return fcp_class_texts[key % CLASS_KEYS]; }
+
 /* "KV of block 7, tokens 0 to 128" */
-static void word_side(const match *m, const side *s, char text[100]) {
-    const fcp_transfer *t = &m->v->plan->transfers[s->transfer];
+static void word_side(const side *s, char text[100]) {
     char what[40];
-    if (t->block == FCP_NONE) snprintf(what, sizeof what, "a bundle (side %u)", t->side);
-    else snprintf(what, sizeof what, "block %u", t->block);
-    snprintf(text, 100, "%s of %s, tokens %u to %u", fcp_class_texts[t->cls], what, t->first, t->first + t->tokens);
+    if (s->block > FCP_NONE - FCP_SIDES) snprintf(what, sizeof what, "a bundle (side %u)", FCP_NONE - s->block);
+    else snprintf(what, sizeof what, "block %u", s->block);
+    snprintf(text, 100, "%s of %s, tokens %u to %u", class_of_key(s->key), what, s->first, s->first + s->tokens);
 }
 
-static fcp_code mismatch(const match *m, const side *sent, const side *received) {
+static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const side *received) {
     const side *s = sent, *r = received;
-    const fcp_transfer *t = &m->v->plan->transfers[(s ? s : r)->transfer];
-    uint32_t round = (s ? s : r)->round;
-    const char *fabric = fcp_fabric_names[t->fabric];
+    uint32_t key = (s ? s : r)->key / CLASS_KEYS, round = key / FCP_FABRICS, from = s ? s->other : r->other;
+    const char *fabric = fcp_fabric_names[key % FCP_FABRICS];
     char out[100] = "", in[100] = "";
-    if (s) word_side(m, s, out);
-    if (r) word_side(m, r, in);
+    if (s) word_side(s, out);
+    if (r) word_side(r, in);
     if (!s)
-        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, r->rank, FCP_COMM, launch_of(m, r->rank, round),
-                               "receives %s, from rank %u in round %u on %s, which does not send it", in, t->peer,
-                               round, fabric);
+        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
+                               "receives %s, from rank %u in round %u on %s, which does not send it", in, from, round,
+                               fabric);
     if (!r)
-        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, s->rank, FCP_COMM, launch_of(m, s->rank, round),
-                               "sends %s, to rank %u in round %u on %s, which has no receive for it", out, t->peer,
-                               round, fabric);
-    return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, s->rank, FCP_COMM, launch_of(m, s->rank, round),
-                           "sends %s, to rank %u in round %u on %s, which receives %s, from rank %u", out, r->rank,
-                           round, fabric, in, m->v->plan->transfers[r->transfer].peer);
-}
-
-/* Is it the same that a rank sends and that another receives? Of a bundle, `slot` is its side. */
-static inline bool same(const fcp_transfer *s, uint32_t sender, const fcp_transfer *r) {
-    uint32_t of_bundle = s->block == FCP_NONE ? s->slot ^ r->slot : 0;
-    return !((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (sender ^ r->peer) |
-             (s->cls ^ r->cls) | of_bundle);
+        return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+                               "sends %s, to rank %u in round %u on %s, which has no receive for it", out, rank, round,
+                               fabric);
+    return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
+                           "sends %s, to rank %u in round %u on %s, which receives %s, from rank %u", out, rank, round,
+                           fabric, in, r->other);
 }
 
 /* Holds a rank's receives against its inbox. */
 static fcp_code meet(match *m, uint32_t rank) {
-    enum { AHEAD = 12 }; /* the sends of an inbox lie all over the table */
-    const fcp_transfer *transfers = m->v->plan->transfers;
-    const struct listed *first = m->listed + m->first[rank], *last = m->listed + m->first[rank + 1];
-    uint32_t nowhere = m->round_count * FCP_FABRICS, receives = 0;
-    receipt *receive = m->receive;
-    for (const struct listed *x = first; x < last; x++) {
-        const fcp_transfer *t = &transfers[x->transfer];
-        receive[choose(t->dir, lane_of(x->round, t), nowhere)] = (receipt){rank + 1, x->transfer};
-        receives += t->dir;
+    size_t begin = m->side_count - m->recv_first[rank + 1], end = m->side_count - m->recv_first[rank];
+    uint32_t *receive = m->receive;
+    for (size_t i = begin; i < end; i++) receive[m->sides[i].key / CLASS_KEYS] = (uint32_t)i;
+    for (const side *s = m->delivered + m->inbox[rank], *last = m->delivered + m->inbox[rank + 1]; s < last; s++) {
+        size_t i = receive[s->key / CLASS_KEYS];
+        if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* NONE, or left from an earlier rank */
+        const side *r = &m->sides[i];
+        if ((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (s->other ^ r->other) |
+            (s->key ^ r->key))
+            return mismatch(m, rank, s, r);
+        receive[s->key / CLASS_KEYS] = MET;
     }
-    const side *begin = m->delivered + m->inbox[rank], *end = m->delivered + m->inbox[rank + 1];
-    for (const side *s = begin; s < end; s++) {
-        if (s + AHEAD < end) __builtin_prefetch(&transfers[s[AHEAD].transfer]);
-        const fcp_transfer *sent = &transfers[s->transfer];
-        receipt *r = &receive[lane_of(s->round, sent)];
-        if (r->rank != rank + 1 || r->transfer == FCP_NONE) return mismatch(m, s, NULL);
-        if (!same(sent, s->rank, &transfers[r->transfer]))
-            return mismatch(m, s, &(side){r->transfer, s->round, rank});
-        r->transfer = FCP_NONE;
-    }
-    if ((size_t)(end - begin) == receives) return FCP_OK;
-    for (const struct listed *x = first; x < last; x++) { /* fewer sends than receives came: the first that met none */
-        const fcp_transfer *t = &transfers[x->transfer];
-        if (t->dir == FCP_RECV && receive[lane_of(x->round, t)].transfer != FCP_NONE)
-            return mismatch(m, NULL, &(side){x->transfer, x->round, rank});
-    }
-    return FCP_OK; /* not reached */
+    if (m->inbox[rank + 1] - m->inbox[rank] == end - begin) return FCP_OK;
+    for (size_t i = end; i-- > begin;) /* they are listed backwards: this is the order of the queue */
+        if (receive[m->sides[i].key / CLASS_KEYS] == i) return mismatch(m, rank, NULL, &m->sides[i]);
+    return FCP_OK; /* not reached: if fewer sends than receives came, a receive has not met one */
 }
 
 static void check_delta(match *m) {
@@ -402,7 +376,7 @@ static void check_delta(match *m) {
     for (int f = 0; f < FCP_FABRICS; f++) {
         uint64_t colours = 0, delta = m->delta[FCP_ROUND_INDEPENDENT * FCP_FABRICS + f];
         for (uint32_t i = 0; i < m->round_count; i++)
-            colours += m->rounds[i].kind == FCP_ROUND_INDEPENDENT && m->receive[i * FCP_FABRICS + f].rank != 0;
+            colours += m->rounds[i].kind == FCP_ROUND_INDEPENDENT && m->receive[i * FCP_FABRICS + f] != NONE;
         v->facts[v->pass].delta[f] = delta;
         if (colours != delta && !v->late.code)
             fcp_fail(&v->late, FCP_E_VERIFY_DELTA, "%s: independent units take %llu rounds on %s, and Delta is %llu",
@@ -438,33 +412,31 @@ fcp_code fcp_verify_match(verifier *v) {
     m.seen = calloc(groups, sizeof *m.seen);
     m.receive = calloc(groups * FCP_FABRICS, sizeof *m.receive);
     m.inbox = calloc((size_t)ranks + 1, sizeof *m.inbox);
-    m.first = calloc((size_t)ranks + 1, sizeof *m.first);
+    m.send_first = calloc((size_t)ranks + 1, sizeof *m.send_first);
+    m.recv_first = calloc((size_t)ranks + 1, sizeof *m.recv_first);
     m.met = calloc(ranks, sizeof *m.met);
-    m.later = v->peers != NULL;
-    if (!m.later) { /* all passes together name no more transfers than there are: check.c */
-        v->listed = malloc((size_t)(plan->transfers_count + 1) * sizeof *m.listed);
-        v->peers = malloc((size_t)(plan->transfers_count + 1) * sizeof *v->peers);
+    m.side_count = (size_t)plan->transfers_count + 1; /* room for all, though one pass names only some */
+    m.later = v->sides != NULL;
+    if (!m.later) {
+        /* With room for what is delivered. It is one block so that the allocator, which keeps up to twice the largest block
+         * that it got back, has this memory at hand for the next plan: 300 page faults fewer for 256 ranks. */
+        v->sides = malloc(2 * m.side_count * sizeof *m.sides);
+        v->peers = malloc(m.side_count * sizeof *v->peers); /* all passes together name no more: check.c */
         v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);
     }
-    m.listed = v->listed;
+    m.sides = v->sides;
     fcp_code code = FCP_OK;
     if (!m.info || !m.group_round || !m.group_rounds || !m.delta || !m.degree || !m.touched || !m.seen ||
-        !m.receive || !m.inbox || !m.first || !m.listed || !m.met || !v->peers || !v->peer_first)
-        code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %llu transfers",
-                        m.round_count, (unsigned long long)plan->transfers_count);
+        !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.met || !m.sides || !v->peers || !v->peer_first)
+        code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
+                        m.side_count);
     if (!code) code = group_rounds(&m);
     for (uint32_t r = 0; r < ranks && !code; r++)
         if (!(code = fcp_verify_stopped(v))) code = scan_rank(&m, r);
     if (!code) {
         v->facts[v->pass].sends = m.send_count;
-        v->named += m.first[ranks];
-        if (m.send_count >= v->delivered_room) {
-            free(v->delivered);
-            v->delivered_room = m.send_count + 1;
-            v->delivered = malloc(v->delivered_room * sizeof *m.delivered);
-        }
-        m.delivered = v->delivered;
-        if (!m.delivered) code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to match %zu sends", m.send_count);
+        v->named += m.send_count + m.recv_count;
+        m.delivered = m.sides + m.side_count;
     }
     if (!code) code = fcp_verify_stopped(v);
     if (!code) deliver(&m);
@@ -480,7 +452,8 @@ fcp_code fcp_verify_match(verifier *v) {
     free(m.seen);
     free(m.receive);
     free(m.inbox);
-    free(m.first);
+    free(m.send_first);
+    free(m.recv_first);
     free(m.met);
     return code;
 }

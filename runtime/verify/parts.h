@@ -41,7 +41,7 @@ typedef struct held_tokens {
 } held_tokens;
 typedef struct held_in_bundle {
     uint32_t block;
-    uint64_t end;          /* the bundle's tokens up to and with this block's */
+    uint32_t end;          /* the bundle's tokens up to and with this block's, or UINT32_MAX: more than transfers reach */
 } held_in_bundle;
 typedef struct first_piece {
     uint64_t start;
@@ -99,8 +99,7 @@ typedef struct verifier {
     fcp_pass pass;
     rank_moves *moves;     /* per rank */
     layout_facts *layout;
-    void *listed, *delivered;                   /* memory of match.c, kept from pass to pass */
-    size_t delivered_room;
+    void *sides;                                /* memory of match.c, kept from pass to pass */
     uint32_t *peers, *peer_first, peer_count;   /* in the first pass, by rank: whom it talks to */
     fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other
                      * damage disturbs them, too */
@@ -109,7 +108,8 @@ typedef struct verifier {
 
 /* Transfers lie in the order in which they are looked at, but the blocks that they name do not: fetch those early. */
 static inline void prefetch_block(const fcp_plan *plan, const fcp_transfer *t) {
-    enum { AHEAD = 12 };
+    enum { AHEAD = 12, FAR = 64 };
+    __builtin_prefetch(t + FAR); /* itself, before it is asked for its block */
     if (t + AHEAD < plan->transfers + plan->transfers_count && t[AHEAD].block < plan->blocks_count)
         __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
 }
@@ -137,13 +137,20 @@ void fcp_verify_buffers_free(rank_buffers *b);
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank);
 
 /* layout.c: opens and closes v->layout. Works out a rank's bundles. Checks a unit on the home's side and marks it as
- * moved; *out_entry is then where a walk along its blocks stands: fcp_verify_unit_next says how many tokens of which block
- * are in it, one block after the other, and false at the end. At the rank's end: is every unit marked? */
+ * moved; out->at is then the first block of which it has tokens, and fcp_verify_share says how many. At the rank's end: is
+ * every unit marked? */
+typedef struct unit_walk {
+    const held_in_bundle *at;
+    uint32_t begin, first, end; /* tokens of the bundle: before *at; the unit's */
+} unit_walk;
+static inline bool fcp_verify_more(const unit_walk *w) { return w->begin < w->end; }
+static inline uint32_t fcp_verify_share(const unit_walk *w) {
+    return (w->at->end < w->end ? w->at->end : w->end) - (w->begin > w->first ? w->begin : w->first);
+}
+static inline void fcp_verify_go_on(unit_walk *w) { w->begin = w->at++->end; }
 fcp_code fcp_verify_layout_open(verifier *v);
 void fcp_verify_layout_close(verifier *v);
 fcp_code fcp_verify_layout_of(verifier *v, uint32_t rank);
-fcp_code fcp_verify_unit(const verifier *v, fcp_queue queue, uint32_t index, const fcp_transfer *t, uint64_t *out_entry);
-bool fcp_verify_unit_next(const verifier *v, const fcp_transfer *t, uint64_t *entry, uint32_t *out_block,
-                          uint32_t *out_tokens);
+fcp_code fcp_verify_unit(const verifier *v, fcp_queue queue, uint32_t index, const fcp_transfer *t, unit_walk *out);
 fcp_code fcp_verify_layout_end(const verifier *v);
 #endif

@@ -115,7 +115,7 @@ static fcp_code compute_step(run *r, const fcp_instr *x) {
 
 /* Runs one queue as far as it goes. */
 static fcp_code advance(run *r, fcp_queue q) {
-    enum { AHEAD = 16 };
+    enum { AHEAD = 64 };
     fcp_queue other = q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
     for (; r->done[q] < r->count[q]; r->done[q]++) {
         const fcp_instr *x = &r->instr[q][r->done[q]];

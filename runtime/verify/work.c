@@ -187,7 +187,7 @@ static fcp_code visit(run *r, uint32_t id) {
     if ((code = backward ? visit_dq(r, id, w, k) : visit_state(r, id, w, k, q))) return code;
     for (uint32_t i = w->first_tile; i < w->first_tile + w->tiles; i++) {
         const fcp_tile *t = &plan->tiles[i];
-        __builtin_prefetch(t + 8);
+        __builtin_prefetch(t + 32);
         if (t->q_block != w->q_block)
             return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id,
                         w->q_block, i, t->q_block);
@@ -206,7 +206,7 @@ fcp_code fcp_verify_attend(run *r, const fcp_instr *x) {
     pass_facts *facts = &r->v->facts[r->v->pass];
     if (x->stage >= facts->stages) facts->stages = (uint64_t)x->stage + 1;
     for (uint32_t i = x->a; i < x->a + x->b; i++) {
-        __builtin_prefetch(&r->plan->visits[i] + 4);
+        __builtin_prefetch(&r->plan->visits[i] + 16);
         fcp_code code = visit(r, i);
         if (code) return code;
     }
@@ -262,12 +262,13 @@ fcp_code fcp_verify_deltas(run *r) {
 }
 
 fcp_code fcp_verify_bring_in(run *r, fcp_queue q, const fcp_transfer *t) {
-    uint64_t entry;
-    uint32_t block, tokens;
-    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
-    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) {
-        held_slot *s = &r->b->held[FCP_KV][r->plan->blocks[block].home_slot];
-        s->left -= tokens; /* it has as many: no unit comes in twice */
+    const fcp_block *blocks = r->plan->blocks;
+    held_slot *held = r->b->held[FCP_KV];
+    unit_walk w;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &w);
+    for (; !code && fcp_verify_more(&w); fcp_verify_go_on(&w)) {
+        held_slot *s = &held[blocks[w.at->block].home_slot];
+        s->left -= fcp_verify_share(&w); /* it has as many: no unit comes in twice */
         s->wrote[q] = r->done[q] + 1;
     }
     return code;
@@ -303,7 +304,7 @@ __attribute__((cold)) static fcp_code too_early(const run *r, fcp_queue q, uint3
                 "results of block %u go out before its last visit, addition or arrival is known to be complete", block);
 }
 
-static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
+static inline fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
     const verifier *v = r->v;
     uint32_t slot = r->plan->blocks[block].home_slot;
     q_state *h = &r->b->home[slot];
@@ -331,10 +332,9 @@ static fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
 }
 
 fcp_code fcp_verify_take_out(run *r, fcp_queue q, const fcp_transfer *t) {
-    uint64_t entry;
-    uint32_t block, tokens;
-    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &entry);
-    while (!code && fcp_verify_unit_next(r->v, t, &entry, &block, &tokens)) code = take_out_block(r, q, block);
+    unit_walk w;
+    fcp_code code = fcp_verify_unit(r->v, q, r->done[q], t, &w);
+    for (; !code && fcp_verify_more(&w); fcp_verify_go_on(&w)) code = take_out_block(r, q, w.at->block);
     return code;
 }
 

@@ -10,8 +10,11 @@ typedef struct small_example {
 /* Examples, made small: lengths, and what their masks need for that. */
 static const small_example small_examples[] = {
     {"documents.fcp", "[500, 130 x 2, 40 x 6]", {0}},
+    {"equal.fcp", "[700, 300, 150, 33 x 3]", {"plan.block=128"}},
+    {"flexible.fcp", "[700, 300, 150, 33 x 3]", {"plan.strategy.tokens=128"}},
     {"lambda.fcp", "[400, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
     {"in_place.fcp", "[400, 150, 33]", {0}},
+    {"pingpong.fcp", "[700, 150, 33]", {0}},
     {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
     {"ring.fcp", "[300, 130]", {0}},
     {"shared_question.fcp", "[400, 200]", {0}},
@@ -34,6 +37,11 @@ static const small_example small_examples[] = {
     {"relay.fcp", "[700]", {0}},
     {"servers.fcp", "[400, 300]", {"plan.strategy.servers=1"}},
     {"split.fcp", "[300, 50 x 6]", {0}},
+    {"ulysses.fcp", "[300, 130, 20]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2"}},
+    {"upipe.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2", "cluster.gpus=2", "plan.strategy=upipe"}},
+    {"ulysses_ring.fcp",
+     "[300, 130]",
+     {"model.heads=4", "model.kv_heads=2", "cluster.nodes=2", "cluster.gpus=2"}},
 };
 /* The others: of queries and keys that are not the same, with lengths that their fields or slices are for (NULL: their
  * own), with scores. */

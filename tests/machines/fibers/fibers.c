@@ -14,7 +14,7 @@
 
 /* All builds, the same as in FIBER_KERNELS of the Makefile. */
 #define BUILDS(X)                                                                                                      \
-    X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)   \
+    X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)  \
     X(16_0_1) X(32_1_1) X(32_0_1) X(64_1_1) X(128_0_1)
 #define X(build) extern const fibers_kernels fibers_kernels_##build;
 BUILDS(X)
@@ -166,7 +166,7 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
     f->sequences = calloc(plan->sequences_count + 1, sizeof *f->sequences);
     f->arrays = calloc(plan->arrays_count + 1, sizeof *f->arrays);
     f->bands = calloc(plan->slices_count + 1, sizeof *f->bands);
-    f->sinks = calloc(plan->sink_count + 1, sizeof *f->sinks);
+    f->sinks = calloc(fcp_kernel_sink_count(plan) + 1, sizeof *f->sinks);
     f->data = malloc(plan->data_count + 1);
     fcp_code code = f->data && f->sequences && f->arrays && f->bands && f->sinks ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint32_t i = 0; code == FCP_OK && i < workers; i++) {
@@ -184,7 +184,7 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
     fcp_kernel_data(plan, f->data);
     fcp_kernel_arrays(plan, (uintptr_t)f->data, f->arrays);
     fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, f->bands);
-    for (uint64_t i = 0; i < plan->sink_count; i++) f->sinks[i] = (float)plan->sink[i];
+    fcp_kernel_sinks(plan, f->sinks);
     *out_device = &f->base;
     return FCP_OK;
 }
@@ -285,7 +285,7 @@ static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *
 static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_launch *launch, bool rows, bool keys,
                              machine_range *ranges) {
     const fcp_problem *p = a->plan->problem;
-    uint64_t key = (uint64_t)p->kv_heads * p->head_dim * 4, query = (uint64_t)p->heads * p->head_dim * 4;
+    uint64_t key = (uint64_t)a->kv_heads * p->head_dim * 4, query = (uint64_t)a->heads * p->head_dim * 4;
     uint64_t home_keys = a->home_first[FCP_KEYS][a->homes] * key, at = launch->arena;
     struct { const char *name; const void *begin; uint64_t bytes; } sums[] = {
         {"dQ", a->dq, rows ? fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]) * query : 0},
@@ -321,7 +321,7 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     for (uint32_t i = 0; ordered && i < launch->item_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
     uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
     ranges[range_count++] = (machine_range){"the sinks", launch->sinks,
-                                            launch->sinks + f->base.plan->sink_count * sizeof *f->sinks, false, NULL};
+                                            launch->sinks ? launch->sinks + a->heads * sizeof *f->sinks : 0, false, NULL};
     ranges[range_count++] =
         (machine_range){"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
@@ -381,23 +381,25 @@ static void turn_round(struct worker *w) {
     }
 }
 
-static fcp_code attend_here(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
-                              uint32_t head, uint32_t heads, fcp_error *err) {
+/* The visits of one range of heads. */
+static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t range, uint32_t first,
+                             uint32_t count, uint32_t head, uint32_t heads, fcp_error *err) {
     struct fibers *f = (struct fibers *)device;
     struct worker *w = &f->workers[worker];
-    const fcp_problem *p = device->plan->problem;
     fk_launch launch;
-    fcp_kernel_launch(a, &launch);
+    fcp_kernel_launch(a, range, &launch);
+    w->work.range = range;
     launch.sequences = (uintptr_t)f->sequences;
     launch.arrays = (uintptr_t)f->arrays;
     launch.bands = (uintptr_t)f->bands;
-    launch.sinks = device->plan->sink_count ? (uintptr_t)f->sinks : 0;
+    launch.sinks = fcp_kernel_sinks_of(device->plan, (uintptr_t)f->sinks, range);
     launch.first_head = head;
     launch.head_count = heads;
     bool forward = a->pass == FCP_FORWARD;
-    uint32_t query_heads = heads * (p->heads / p->kv_heads);
+    uint32_t query_heads = heads * launch.group;
     bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
-    const fibers_kernel *rows = !forward ? &f->kernels->dq : sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward, *keys = &f->kernels->dkv;
+    const fibers_kernel *attend = sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward;
+    const fibers_kernel *rows = forward ? attend : &f->kernels->dq, *keys = &f->kernels->dkv;
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
         return attend_joint(f, w, a, &launch, first, count,
                             device->backend != &fibers_unordered_backend &&
@@ -418,12 +420,12 @@ static fcp_code attend_here(fcp_device *device, uint32_t worker, const fcp_arena
     return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, false, err);
 }
 
-/* Kernels work on blocks of all heads. Blocks of some heads are the host's. */
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,
                               uint32_t head, uint32_t heads, fcp_error *err) {
-    if (a->heads != a->plan->problem->heads)
-        return fcp_backend_host.attend(host_of(device), worker, a, first, count, head, heads, err);
-    return attend_here(device, worker, a, first, count, head, heads, err);
+    fcp_code code = FCP_OK;
+    for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(a->plan, first, count, r)) != FCP_NONE;)
+        code = attend_range(device, worker, a, r, first, count, head, heads, err);
+    return code;
 }
 
 #define FIBERS(title, opening)                                                                                         \

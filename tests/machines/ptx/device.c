@@ -141,7 +141,6 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
                             uint32_t workers, fcp_device **out_device, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     fcp_code code = fcp_kernel_check(plan, err);
-    if (!code) code = fcp_kernel_work_check(plan, err);
     if (code) return code;
     device *d = calloc(1, sizeof *d + workers * sizeof *d->workers);
     if (!d) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -152,7 +151,7 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     d->sequences = calloc(plan->sequences_count + 1, sizeof *d->sequences);
     d->arrays = calloc(plan->arrays_count + 1, sizeof *d->arrays);
     d->bands = calloc(plan->slices_count + 1, sizeof *d->bands);
-    d->sinks = calloc(plan->sink_count + 1, sizeof *d->sinks);
+    d->sinks = calloc(fcp_kernel_sink_count(plan) + 1, sizeof *d->sinks);
     d->data = malloc(plan->data_count + 8);
     if (!d->sequences || !d->arrays || !d->bands || !d->sinks || !d->data)
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -167,7 +166,7 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     fcp_kernel_data(plan, d->data);
     fcp_kernel_arrays(plan, (uintptr_t)d->data, d->arrays);
     fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, d->bands);
-    for (uint64_t i = 0; i < plan->sink_count; i++) d->sinks[i] = (float)plan->sink[i];
+    fcp_kernel_sinks(plan, d->sinks);
     *out_device = &d->base;
     return FCP_OK;
 }
@@ -254,19 +253,23 @@ static void ptx_reduce(fcp_device *base, float *dst, const float *src, size_t co
 
 static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
     device *d = (device *)base;
-    const fcp_problem *p = base->plan->problem;
-    uint64_t rows = a->home_first[FCP_QUERIES][a->homes] * p->heads;
+    const uint64_t *queries = a->home_first[FCP_QUERIES];
     fcp_backend_host.prepare(base, a);
     if (a->pass != FCP_FORWARD || !base->plan->sink_count) return;
-    memset(a->lse, 0xff, rows * 4);
-    fk_support x = {.to = (uintptr_t)a->lse, .from = (uintptr_t)d->sinks, .count = rows, .heads = p->heads};
-    support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, p->heads * 4, 0);
+    memset(a->lse, 0xff, queries[a->homes] * a->heads * 4);
+    for (uint32_t i = 0; i < a->homes; i++) {
+        uint64_t rows = (queries[i + 1] - queries[i]) * a->heads;
+        fk_support x = {.to = (uintptr_t)(a->lse + queries[i] * a->heads), .count = rows, .heads = a->heads,
+                        .from = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->sinks,
+                                                    base->plan->blocks[a->home_block[i]].heads)};
+        support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, a->heads * 4, 0);
+    }
 }
 
 static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = base->plan->problem;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
-    uint64_t at = tokens[first] * p->heads, rows = tokens[first + count] * p->heads - at, row = p->head_dim * 2,
+    uint64_t at = tokens[first] * a->heads, rows = tokens[first + count] * a->heads - at, row = p->head_dim * 2,
              bytes = rows * row;
     fk_support x = {.to = (uintptr_t)(a->delta + at),
                     .from = (uintptr_t)a->o + at * row,
@@ -297,7 +300,7 @@ static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp
     uint64_t rows = (uint64_t)p->max_q_block * a->heads;
     fk_support x = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)src, .other = rows,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
-                    .sinks = base->plan->sink_count ? (uintptr_t)d->sinks : 0};
+                    .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->sinks, base->plan->blocks[block].heads)};
     (void)worker_number;
     support(d, FCP_FORWARD, "fk_state_out", x, FK_SUPPORT_THREADS / 32, x.count * p->head_dim * 2,
             rows * (p->head_dim + 2) * 4, 0);
@@ -314,7 +317,7 @@ static void ptx_round(fcp_device *base, const fcp_arena *a, uint32_t block, uint
 static void ptx_finish(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t first, uint32_t tokens) {
     const fcp_problem *p = base->plan->problem;
     const fcp_block *b = &base->plan->blocks[block];
-    uint64_t q = (uint64_t)p->heads * p->head_dim, kv = (uint64_t)p->kv_heads * p->head_dim;
+    uint64_t q = (uint64_t)a->heads * p->head_dim, kv = (uint64_t)a->kv_heads * p->head_dim;
     uint64_t q_at = (a->home_first[FCP_QUERIES][b->home_slot] + first) * q,
              kv_at = (a->home_first[FCP_KEYS][b->home_slot] + first) * kv;
     const fk_support all[] = {{.to = (uintptr_t)a->dq_out + q_at * 2,
@@ -379,7 +382,7 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the slices' rows", (uintptr_t)plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows,
         false);
     add(list, &count, "the slices", (uintptr_t)plan->bands, plan->bands_count * sizeof *plan->bands, false);
-    add(list, &count, "the sinks", launch->sinks, plan->sink_count * 4, false);
+    add(list, &count, "the sinks", launch->sinks, launch->sinks ? a->heads * 4 : 0, false);
     add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
     uint64_t seed = (++w->launches + salt * 1000) * 2654435761u + a->rank;
@@ -434,28 +437,36 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
                       (uint64_t)w->work.key_count * launch->head_count, locks, err);
 }
 
-static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a, uint32_t first, uint32_t count,
-                           uint32_t head, uint32_t heads, fcp_error *err) {
-    device *d = (device *)base;
-    worker *w = &d->workers[number];
-    const fcp_problem *p = base->plan->problem;
+/* The visits of one range of heads. */
+static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t range, uint32_t first, uint32_t count,
+                             uint32_t head, uint32_t heads, fcp_error *err) {
     bool forward = a->pass == FCP_FORWARD;
     fk_launch launch;
     fcp_code code = FCP_OK;
-    fcp_kernel_launch(a, &launch);
+    fcp_kernel_launch(a, range, &launch);
+    w->work.range = range;
     launch.sequences = (uintptr_t)d->sequences;
     launch.arrays = (uintptr_t)d->arrays;
     launch.bands = (uintptr_t)d->bands;
-    launch.sinks = base->plan->sink_count ? (uintptr_t)d->sinks : 0;
+    launch.sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range);
     launch.first_head = head;
     launch.head_count = heads;
     if (forward || d->backward == EMIT_SPLIT) {
         code = fcp_kernel_rows(&w->work, a, first, count, err);
-        if (!code) code = run_rows(d, w, a, &launch, heads * (p->heads / p->kv_heads), err);
+        if (!code) code = run_rows(d, w, a, &launch, heads * launch.group, err);
     }
     if (code || forward) return code;
     code = fcp_kernel_keys(&w->work, a, first, count, fcp_kernel_order_of(d->backward), err);
     return code ? code : run_keys(d, w, a, &launch, err);
+}
+
+static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a, uint32_t first, uint32_t count,
+                           uint32_t head, uint32_t heads, fcp_error *err) {
+    device *d = (device *)base;
+    fcp_code code = FCP_OK;
+    for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(a->plan, first, count, r)) != FCP_NONE;)
+        code = attend_range(d, &d->workers[number], a, r, first, count, head, heads, err);
+    return code;
 }
 
 #define PTX_BACKEND(title, opening)                                                                                    \

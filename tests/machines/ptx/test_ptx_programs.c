@@ -9,18 +9,14 @@
 #include "tests/machines/ptx/judge.h"
 
 /* NULL where it has no plan, or no kernels. */
-static fcp_plan *plan_of(const random_program *p) {
-    fcpc_options options = FCPC_OPTIONS_INIT;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
+static fcp_plan *plan_drawn(const random_program *p) {
+    fcp_plan *plan;
     fcp_error err;
-    fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, &options, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
+    char *said;
+    fcp_code code = plan_try("drawn.fcp", p->text, NULL, 0, &plan, &said);
+    free(said);
     if (!code && fcp_kernel_check(plan, &err) == FCP_OK) return plan;
-    if (!code) fcp_plan_free(plan);
+    fcp_plan_free(plan);
     return NULL;
 }
 
@@ -38,7 +34,7 @@ Test(ptx, random_programs) {
         /* small, but not so small that the judge's measure, the worst row of a naive computation, says little */
         uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->strategy ? 2 : 1);
         if (cost > 64 || p->tokens * p->heads < 64) continue;
-        fcp_plan *plan = plan_of(p);
+        fcp_plan *plan = plan_drawn(p);
         if (!plan) continue;
         judge(plan, backends[done % 3], seed, text);
         cr_expect(!*text, "seed %u, %s\n%s: %s", seed, p->text, backends[done % 3]->name, text);
@@ -60,9 +56,10 @@ Test(ptx, scattered_plans) {
         char text[TEXT], program[300];
         snprintf(program, sizeof program,
                  "model { heads = 2; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
-                 "batch { lengths = [330, 70] }\nplan { mask = causal; block = 128; sink = 0.25 }\n", i < 3 ? 16 : 64);
+                 "batch { lengths = [330, 70] }\nmask by_head = k <= q and q - k < 90 + 100 * h\n"
+                 "plan { mask = by_head; score = alibi; block = 128; sink = [0.25, -0.5] }\n", i < 3 ? 16 : 64);
         scatter by = scatter_new(40 + i);
-        by.one_range = true;
+        by.one_range = i % 2;
         fcp_plan *plan = scatter_plan(program, &by);
         cr_assert_not_null(plan);
         bool merges = false;

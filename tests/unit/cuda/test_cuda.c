@@ -9,7 +9,6 @@
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
-#include "tests/support/scatter.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
@@ -119,7 +118,7 @@ Test(cuda, models) {
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-        fcp_plan *plan = gpu_plan("model", programs[i], NULL, 0);
+        fcp_plan *plan = plan_named("model", programs[i]);
         run_plan(x, plan, 2, 2, programs[i]);
         fcp_plan_free(plan);
     }
@@ -132,7 +131,7 @@ Test(cuda, models) {
                  "batch { lengths = [600, 200] }\n"
                  "plan { mask = causal; block = 128; deterministic = false; passes = forward, "
                  "backward }\n", i ? 256 : 32, i ? "bf16" : "fp16");
-        fcp_plan *plan = gpu_plan("unordered", text, NULL, 0);
+        fcp_plan *plan = plan_named("unordered", text);
         run_plan(x, plan, 2, 2, "unordered");
         cr_assert_eq(x->unordered > 0, i == 0); /* two kernels where head_dim is 256, which keep an order */
         x->unordered = 0;
@@ -141,7 +140,7 @@ Test(cuda, models) {
     /* where shared memory is short the backward pass is two kernels */
     x->shared = 48 << 10;
     fcp_plan *plan =
-        gpu_plan("short",
+        plan_with("short",
                  "model { heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
                  "batch { lengths = [300] }\nplan { mask = causal; block = 128; passes = forward }\n",
                  NULL, 0);
@@ -182,22 +181,11 @@ Test(cuda, refuses) {
     setenv("FCP_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
     refused(plan, FCP_E_BACKEND, "the CUDA driver");
     fcp_plan_free(plan);
-    plan = gpu_plan("fp32",
+    plan = plan_with("fp32",
                     "model { heads = 1; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 1 }\n"
                     "batch { lengths = [100] }\nplan { mask = causal; block = 128 }\n",
                     NULL, 0);
     refused(plan, FCP_E_TENSOR, "fp32");
-    fcp_plan_free(plan);
-    const char *text =
-        "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
-        "batch { lengths = [900, 200] }\nplan { mask = causal; block = 128 }\n";
-    scatter by = scatter_new(5);
-    for (by.seed = 1, plan = NULL; !plan || plan->problem->range_kv == 4; by.seed++) {
-        fcp_plan_free(plan);
-        plan = scatter_plan(text, &by);
-        cr_assert_not_null(plan);
-    }
-    refused(plan, FCP_E_BACKEND, "CUDA does not yet run plans whose blocks are of some heads only");
     fcp_plan_free(plan);
     cr_assert_eq(x->live, 0);
 }
@@ -391,7 +379,8 @@ Test(cuda, callers_memory) {
     for (int r = 0; r < 3; r++) {
         inputs[r] = malloc(c.bytes[r]);
         memcpy(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);
-#define MOVED(member) host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
+#define MOVED(member)                                                                                                  \
+    host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
         MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
     }
     for (int i = 0; i < 4; i++) {

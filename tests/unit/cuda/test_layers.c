@@ -31,7 +31,7 @@ static void plan_layers(const char *lengths, const char *how, unsigned ranks, fc
 
 /* Every strategy and layout: equal homes, and each plan has its mask. */
 Test(layers, equal_homes) {
-    static const char *const strategies[] = {"fcp", "cad", "ring", "zigzag", "ulysses", "upipe", "auto"},
+    static const char *const strategies[] = {"fcp", "cad", "ring", "zigzag", "ulysses", "upipe", "dcp", "groups", "auto"},
                       *const layouts[] = {"planned", "contiguous", "zigzag"};
     for (unsigned b = 0; b < 2; b++)
         for (unsigned s = 0; s < sizeof strategies / sizeof *strategies; s++)
