@@ -484,7 +484,7 @@ static void check_divisions(sema *s, const arg *const *given) {
     const arg *divisions = given[strategy_find_param(FCP_STRATEGY_DCP, "divisions")];
     const arg *coalesce = given[strategy_find_param(FCP_STRATEGY_DCP, "coalesce")];
     if (memory) p->epsilon_span = memory->value->at;
-    if (coalesce && divisions) {
+    if (p->coalesce && coalesce && divisions) {
         diag_error(s->d, FCP_E_VALUE, divisions->name_at, "coalesce and divisions both say how many stages there are");
         diag_also(s->d, coalesce->name_at, "coalesce is given here");
     }

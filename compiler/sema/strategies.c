@@ -13,6 +13,7 @@ const char *const strategy_names[STRATEGY_ANY] = {FCP_STRATEGY_LIST(X)[STRATEGY_
 static const char *const splits[] = {"off", "auto"};
 static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
+static const char *const divided[] = {"divided"};
 static const char *const decides[] = {"auto"};
 #define X(id, name) [CAD_BASE_##id] = name,
 static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
@@ -22,8 +23,7 @@ static const char *const bases[CAD_BASE_COUNT] = {CAD_BASES(X)};
 const strategy_param strategy_params[STRATEGY_PARAMS] = {
     /* who shares heads has stages for what travels together */
     {"coalesce", ALL & ~(OF(ULYSSES) | OF(UPIPE) | OF(DCP)), PARAM_COUNT, 1, 64, 16, IN(coalesce), NULL},
-    /* 0: `divisions` says how many stages there are */
-    {"coalesce", OF(DCP), PARAM_COUNT, 1, 64, 0, IN(coalesce), NULL},
+    {"coalesce", OF(DCP), PARAM_COUNT, 1, 64, 0, IN(coalesce), divided},
     {"buffers", ALL & ~OF(UPIPE), PARAM_COUNT, 1, 8, 3, IN(buffers), NULL},
     /* more would keep the slots of more than one phase */
     {"buffers", OF(UPIPE), PARAM_COUNT, 1, 8, 1, IN(buffers), NULL},

@@ -8,13 +8,20 @@
  * Blocks that share readers form a component: a sequence, with the shared blocks of its remainder. A component that
  * lies on one rank moves nothing.
  *
- *   1. Strips. A component that fits on no rank gives rows away, a rank at a time: first its heaviest row, then always
- *      the row that brings fewest new keys to that rank. So the rows of a window mask leave as runs, and of a causal
- *      mask the last ones leave first. What is left at the end are rows that see few keys, and cost nothing.
+ *   1. Strips. A component that fits on no rank gives rows away, a rank at a time: first its last row, then always the
+ *      row that adds least to the cut around the strip: the keys that it brings, less those that all other users of
+ *      have come in before. So the rows of a window mask leave as runs, and of a causal mask the last ones leave
+ *      first. What is left at the end are rows that see few keys, and cost nothing.
  *   2. A strip for several ranks. Rows that see very many keys are given to s ranks at once, each of which takes a
  *      segment of the keys. That costs s - 1 copies of Q and results, and saves copies of the keys. Of s = 1, 2, ...
  *      the one with fewest bytes for each pair is taken.
- *   3. What is left, and all other components, the largest first: where it fits most tightly.
+ *   3. What is left, and all other components, the largest first: whole, where most room is, so that all ranks keep
+ *      some for refine.c. If something then fits nowhere, both caps are tight: ranks that strips have filled with pairs
+ *      have room for tokens that nothing fits into. So it starts again, with smaller strips. If that does not help
+ *      either, components go where they fit most tightly, and some of them in parts.
+ *
+ * Wide rows. A few rows may see very many more keys than others do, such as the last rows of causal_blockwise. Their
+ * tiles run where the keys are, and count as work of the blocks that hold those.
  */
 #include <string.h>
 
@@ -169,8 +176,9 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
     }
 }
 
-/* Adds rows to the strip as long as they fit in so much in all: first the heaviest, then those that add least to the
- * cut, of these the heaviest, of these the last. */
+/* Adds rows to the strip as long as they fit in so much in all: first the last one, then those that add least to the
+ * cut, of these the heaviest, of these the last. What would make the cut larger is left out where something that does
+ * not fit would do so less, and where all that is left of the component fits on one rank. */
 static void grow(building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
     for (;;) {
@@ -182,11 +190,14 @@ static void grow(building *b, uint64_t work, uint64_t tokens) {
             if (b->picked[q]) continue;
             if (b->extra[q] < least) least = b->extra[q];
             if (b->pick_work + b->work[q] > work || b->pick_tokens + in->tokens[q] > tokens) continue;
-            if (best == FCP_NONE || (!seed && b->extra[q] < b->extra[best]) ||
-                ((seed || b->extra[q] == b->extra[best]) && b->work[q] >= b->work[best]))
+            if (best == FCP_NONE || seed || b->extra[q] < b->extra[best] ||
+                (b->extra[q] == b->extra[best] && b->work[q] >= b->work[best]))
                 best = q;
         }
-        if (best == FCP_NONE || (!seed && b->extra[best] > least && b->extra[best] > 0)) return;
+        if (best == FCP_NONE) return;
+        const bool rest_fits = b->left_work - b->pick_work <= in->pair_cap &&
+                               b->left_tokens - b->pick_tokens <= in->token_cap;
+        if (!seed && b->extra[best] > 0 && (b->extra[best] > least || rest_fits)) return;
         b->picked[best] = 1;
         b->pick[b->picks++] = best;
         b->pick_work += b->work[best];
@@ -338,10 +349,20 @@ static uint32_t roomiest(const building *b) {
 
 /* --- the placement ------------------------------------------------------------------------------------------------ */
 
-/* A strip of the component for one rank or several that are empty; false: there is no such rank. */
+/* Takes back what was picked and brought since a strip had so many rows, and so many keys were there. */
+static void shrink(building *b, uint32_t picks, uint32_t here) {
+    for (; b->picks > picks; b->picks--) {
+        b->pick_work -= b->work[b->pick[b->picks - 1]];
+        b->pick_tokens -= b->in->tokens[b->pick[b->picks - 1]];
+    }
+    while (b->here_count > here) b->have[b->here[--b->here_count]] = 0;
+}
+
+/* A strip of the component for one rank or several that are empty; false: there is no such rank. A strip for more ranks
+ * begins with the rows of that for fewer. */
 static bool strip_for_empty(building *b, uint32_t component) {
     const dcp_input *in = b->in;
-    uint32_t most = choose_empty(b, TOGETHER), best = 0;
+    uint32_t most = choose_empty(b, TOGETHER), best = 0, picks = 0, here = 0;
     uint64_t best_bytes = 0, best_work = 0;
     if (!most) return false;
     start_strip(b, component, FCP_NONE);
@@ -354,10 +375,11 @@ static bool strip_for_empty(building *b, uint32_t component) {
         best = s;
         best_bytes = bytes;
         best_work = b->pick_work;
+        picks = b->picks;
+        here = b->here_count;
     }
     if (!best) return false;
-    start_strip(b, component, FCP_NONE);
-    for (uint32_t s = 1; s <= best; s++) grow(b, b->strip_cap * s, in->token_cap * s);
+    shrink(b, picks, here);
     if (best > 1) cut_keys(b, component, best);
     choose_empty(b, best);
     give(b, best);
@@ -493,8 +515,6 @@ static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_
     return FCP_OK;
 }
 
-/* Where both caps are tight, ranks that strips have filled with pairs have room for tokens that nothing fits into. So
- * strips leave room for pairs then, more and more. */
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
     static const uint32_t sixteenths[] = {16, 15, 14, 13, 12, 11, 10, 9, 8};
     building b = {.in = in, .c = c, .out = out};

@@ -261,6 +261,35 @@ Test(dcp, programs_keep_both_caps_and_move_less_than_fcp) {
     cr_assert_lt(units[0], units[1], "%lu, fcp %lu", units[0], units[1]);
 }
 
+/* Blocks that are too large for epsilon_memory are an error that says what would do; and what it says does. */
+Test(dcp, blocks_too_large_for_epsilon_memory_are_an_error) {
+    static const struct { const char *block, *strategy; fcp_code code; const char *said[2]; } cases[] = {
+        {"4K", "dcp(epsilon_memory = 0.01)", FCP_E_VALUE,
+         {"epsilon_memory = 0.01: blocks of 4096 tokens are 26.7 % of a rank's", "hint: 0.267 or block = 128 would do"}},
+        {"4K", "dcp(epsilon_memory = 0.267)", FCP_OK, {"", ""}},
+        {"128", "dcp(epsilon_memory = 0.01)", FCP_OK, {"", ""}},
+        {"4K", "dcp", FCP_OK, {"", ""}},
+        {"4K", "dcp(epsilon_memory = 0.001)", FCP_E_VALUE, {"blocks of 4096", "hint: 0.267 would do"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "cluster { nodes = 1; gpus = 8 }\nbatch { lengths = [65536, 57344] }\n"
+                 "plan { mask = causal; block = %s; strategy = %s; passes = forward }\n",
+                 cases[i].block, cases[i].strategy);
+        fcpc_diagnostics *d = fcpc_diagnostics_new();
+        fcpc_program *program = parse_text(text, d);
+        fcp_plan *plan = NULL;
+        cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), cases[i].code, "case %zu", i);
+        char *picture = fcpc_diagnostics_render(d, false);
+        for (int k = 0; k < 2; k++) cr_assert(strstr(picture, cases[i].said[k]), "case %zu: %s", i, picture);
+        free(picture);
+        fcp_plan_free(plan);
+        fcpc_program_free(program);
+        fcpc_diagnostics_free(d);
+    }
+}
+
 Test(dcp, divisions_say_how_many_stages_there_are) {
     static const char *const programs[] = {PROGRAM("dcp(divisions = 2)"), PROGRAM("dcp(divisions = 3)"),
                                            PROGRAM("dcp(divisions = 5)")};
