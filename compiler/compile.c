@@ -89,7 +89,8 @@ static fcp_code run(planning *x, const pass *p) {
     return code;
 }
 
-static void begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d) {
+static void begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                  diags *d) {
     *x = (planning){.program = program, .batch = batch, .stop = stop, .d = d, .shift = program_attach(program, d),
                     .block = program->block, .coalesce = program->coalesce, .times.parse = program->parse_seconds};
     x->memory = workspace_take(program->workspace, WORKSPACE_PLAN);
@@ -125,7 +126,8 @@ static void end_candidate(planning *x) {
 
 /* One strategy. */
 static fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                            fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
+                            fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times,
+                            fcp_plan **out_plan) {
     double start = fcp_clock();
     planning x;
     begin(&x, program, batch, stop, d);
@@ -165,6 +167,17 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
         out_times->total += chosen;
     }
     auto_report_free(&own_report);
+    return code;
+}
+
+fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, uint64_t *out_pairs) {
+    planning x;
+    fcp_code code = FCP_OK;
+    begin(&x, program, batch, stop, d);
+    for (int i = 0; !code && !(i && passes[i - 1].run == problem_tiles); i++) code = run(&x, &passes[i]);
+    if (!code) *out_pairs = x.problem->pairs;
+    end(&x);
     return code;
 }
 

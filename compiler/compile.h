@@ -16,4 +16,7 @@ typedef struct compile_watch {
 /* fcpc_plan_batch with a watcher. d may not be NULL, watch and out_times may. */
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
+/* The pairs that the program's mask allows in the batch. What is wrong is reported as in planning. */
+fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, uint64_t *out_pairs);
 #endif

@@ -158,6 +158,15 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
+/* A program with `layers` has several masks. How many there are; *out_times, unless NULL: how many layers have number
+ * `number`, from 0. Any other program has one mask. fcpc_plan and fcpc_plan_batch plan the first mask. */
+uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
+/* A plan for each mask: out_plans has room for as many as fcpc_program_layers says. All of them have their tokens at the
+ * same ranks and in the same order (fcp_plan_homes), so nothing is moved from layer to layer. Times are those of
+ * all. Errors are those of fcpc_plan_batch; then no plan is made. */
+fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, fcpc_diagnostics *d,
+                          fcpc_times *out_times, fcp_plan **out_plans);
+
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
 /* The functions below make a string in *out_text. It ends with a NUL, and the caller frees it with free(). The same

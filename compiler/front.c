@@ -15,6 +15,7 @@
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
 #include "compiler/sema/keys.h"
+#include "compiler/sema/layers.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/override.h"
 #include "compiler/sema/unused.h"
@@ -30,7 +31,9 @@ static void read_profile(sema *s, const char *asked) {
     fcp_code code = p ? sim_profile_open(asked, p, &why) : FCP_E_NO_MEMORY;
     s->out->profile = p;
     if (code && why.line) diag_error(s->d, code, SPAN_NONE, "%s:%u: %s", why.file, why.line, why.message);
-    else if (code) diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "", p ? why.message : fcp_code_text(code));
+    else if (code)
+        diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "",
+                   p ? why.message : fcp_code_text(code));
 }
 
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
@@ -40,7 +43,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_list_files(s);
     if (!sema_override(s, options)) return;
     sema_list_files(s); /* options may name more files */
-    if (diag_errors(s->d) > errors) return;
+    if (diag_errors(s->d) > errors || !sema_choose_layer(s)) return;
     if (!sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     expr_check_masks(s);
     sema_collect_keys(s, &k);
@@ -58,9 +61,10 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     s->out->workspace = workspace_new(); /* without one, planning keeps nothing between batches */
 }
 
-fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
-                     void *context) {
+/* The text as a program of one mask, that of a layer. */
+static fcp_code parse_layer(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                            const fcp_plan *plan, uint32_t layer, fcpc_diagnostics *d, fcpc_program **out_program,
+                            front_use *use, void *context) {
     double start = fcp_clock();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
     if (!d) d = own;
@@ -72,7 +76,8 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
     size_t errors = d ? diag_errors(d) : 0, kept = d ? fcpc_diagnostics_count(d) : 0;
     uint32_t source = d && p && folder ? diag_source(d, name, bytes, size, false) : UINT32_MAX;
     if (source != UINT32_MAX) {
-        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan};
+        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan,
+                  .layer = layer};
         fcpc_options asked;
         fcp_error wrong;
         if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) {
@@ -93,6 +98,26 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
     free(folder);
     arena_free(&scratch);
     fcpc_diagnostics_free(own);
+    return code;
+}
+
+fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
+                     void *context) {
+    fcpc_program *p = NULL;
+    fcp_code code = parse_layer(name, bytes, size, options, plan, 0, d, &p, use, context);
+    for (uint32_t i = 1; !code && i < p->layer_count; i++) {
+        /* What is said of all layers was said with the first. */
+        fcpc_diagnostics *unheard = fcpc_diagnostics_new();
+        code = unheard ? parse_layer(name, bytes, size, options, plan, i, unheard, &p->layers[i].program, NULL, NULL)
+                       : FCP_E_NO_MEMORY;
+        fcpc_diagnostics_free(unheard);
+        if (code && code != FCP_E_INTERRUPTED)
+            code = parse_layer(name, bytes, size, options, plan, i, d, &p->layers[i].program, NULL, NULL);
+        if (!code) p->parse_seconds += p->layers[i].program->parse_seconds;
+    }
+    if (!code) *out_program = p;
+    else fcpc_program_free(p);
     return code;
 }
 
@@ -117,6 +142,7 @@ fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_dia
 
 void fcpc_program_free(fcpc_program *program) {
     if (!program) return;
+    for (uint32_t i = 1; i < program->layer_count; i++) fcpc_program_free(program->layers[i].program);
     workspace_release(program->workspace);
     program_free(program);
 }

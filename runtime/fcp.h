@@ -113,6 +113,11 @@ void fcp_plan_free(fcp_plan *plan);
 enum { FCP_DIGEST_BYTES = 32 };
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);
 
+/* The SHA-256 of where a plan's tokens are: at which rank each token of each side and range of heads is at home, and in
+ * which order the caller holds them. Where it is equal, tensors of one plan are tensors of the other: so layers with
+ * several masks follow each other without moving anything. FCP_E_NO_MEMORY. */
+fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);
+
 /* What a caller must know to make tensors for a plan. */
 typedef struct fcp_shape {
     uint32_t ranks, heads, kv_heads, head_dim; /* kv_heads divides heads */
@@ -312,7 +317,30 @@ fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
  * processes, if all of them refused the new one. The same holds after FCP_E_NO_MEMORY in one process if the new plan
  * was not begun yet. Otherwise the session refuses further runs, and they say why. */
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
+/* The plan that the session runs next. */
 const fcp_plan *fcp_session_plan(const fcp_session *session);
+
+/* Gives the session one plan more, and its number in *out_number; the first plan is number 0. fcp_session_select says which
+ * one runs from now on: runs, rebind, timings and fcp_session_plan are then about that plan. So layers with several
+ * masks, and micro-batches of a pipeline, take turns without anything being made anew:
+ *
+ *     fcp_session_create(plans[0], &options, &session, &err);
+ *     fcp_session_add(session, plans[1], 0, &window, &err);            the same batch, another mask
+ *     fcp_session_add(session, next, FCP_OWN_BATCH, &other, &err);     another batch
+ *     fcp_session_select(session, window, &err);
+ *
+ * layer_of: the number of a plan of the same batch. Where tokens are must be equal in both (fcp_plan_homes); if not, this
+ * fails with FCP_E_HOMES, because tensors of one would be read as if they were the other's. FCP_OWN_BATCH: it is of a
+ * batch of its own. What fcp_session_rebind compares must agree here, too (else FCP_E_ARGUMENT).
+ *
+ * Each plan has memory, streams and graphs of its own; kernels that are in the cache are not compiled again. With "nccl"
+ * all processes add the same plan at the same point, and each plan has connections of its own. An error leaves the
+ * session as it was. Plans live as long as the session has them. */
+#define FCP_OWN_BATCH UINT32_MAX
+fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
+                         fcp_error *err);
+/* FCP_E_ARGUMENT: there is no such plan. Runs that are under way go on. */
+fcp_code fcp_session_select(fcp_session *session, uint32_t number, fcp_error *err);
 
 /* Which ranks this process runs: *out_first and those that follow, as many as are returned. With "nccl" it is one,
  * else all of them. out_first may be NULL. */

@@ -57,6 +57,17 @@ static fcp_code make_times(const fcp_plan *plan, fcp_times **out, fcp_error *err
                     (unsigned long long)plan->instrs_count);
 }
 
+/* A session of one plan. */
+static fcp_code open_part(const fcp_session_kind *kind, const fcp_transport *transport, const fcp_plan *plan,
+                          const fcp_session_options *options, fcp_session **out, fcp_error *err) {
+    fcp_times *times = NULL;
+    fcp_code code = options->timings ? make_times(plan, &times, err) : FCP_OK;
+    if (!code) code = kind->create(plan, options, transport, out, err);
+    if (!code) (*out)->times = times;
+    else free_times(times);
+    return code;
+}
+
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
                             fcp_error *err) {
     fcp_session_options own;
@@ -74,19 +85,39 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
         return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda",
                         name);
     const fcp_transport *transport = own.transport ? find_transport(kind, own.transport, err) : kind->transports[0];
-    fcp_times *times = NULL;
-    code = transport ? FCP_OK : FCP_E_BACKEND;
-    if (!code && own.timings) code = make_times(plan, &times, err);
-    if (!code) code = kind->create(plan, &own, transport, out_session, err);
-    if (!code) (*out_session)->times = times;
-    else free_times(times);
+    if (!transport) return FCP_E_BACKEND;
+    fcp_session_plans *plans = calloc(1, sizeof *plans);
+    if (plans) plans->parts = calloc(1, sizeof *plans->parts);
+    code = plans && plans->parts ? open_part(kind, transport, plan, &own, out_session, err)
+                                 : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
+    if (!code) {
+        plans->parts[0] = *out_session;
+        plans->count = 1;
+        plans->transport = transport;
+        plans->options = own;
+        plans->options.start = NULL;
+        plans->options.backend = kind->name;
+        plans->options.transport = transport->name;
+        (*out_session)->plans = plans;
+        return FCP_OK;
+    }
+    if (plans) free(plans->parts);
+    free(plans);
     return code;
+}
+
+static void free_part(fcp_session *s) {
+    free_times(s->times);
+    s->kind->free(s);
 }
 
 void fcp_session_free(fcp_session *s) {
     if (!s) return;
-    free_times(s->times);
-    s->kind->free(s);
+    fcp_session_plans *plans = s->plans;
+    for (uint32_t i = plans ? plans->count : 0; i-- > 1;) free_part(plans->parts[i]);
+    free_part(s);
+    if (plans) free(plans->parts);
+    free(plans);
 }
 
 /* A plan that a session is given later must agree with the one it was made for, in what its memory and streams depend
@@ -113,9 +144,86 @@ static fcp_code check_same(const fcp_session *s, const fcp_plan *plan, fcp_error
     return FCP_OK;
 }
 
+/* Must the plan have the homes of another one that the session has, and does it? */
+static fcp_code check_homes(const fcp_session_plans *plans, uint32_t layer_of, const fcp_plan *plan, fcp_error *err) {
+    uint8_t is[FCP_DIGEST_BYTES], was[FCP_DIGEST_BYTES];
+    if (layer_of == FCP_OWN_BATCH) return FCP_OK;
+    if (layer_of >= plans->count)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the session has no plan %u: it has %u", layer_of, plans->count);
+    fcp_code code = fcp_plan_homes(plan, is, err);
+    if (!code) code = fcp_plan_homes(plans->parts[layer_of]->plan, was, err);
+    if (!code && memcmp(is, was, sizeof is))
+        return fcp_fail(err, FCP_E_HOMES,
+                        "the plan has tokens at other ranks than plan %u: layers of one batch need plans of one program",
+                        layer_of);
+    return code;
+}
+
+/* Tells all processes whether this one can go on; and, from rank 0, the id of the new connections. */
+static fcp_code agree_to_add(fcp_session *s, fcp_code mine, char id[FCP_ID_BYTES], fcp_error *err) {
+    const uint32_t ranks = s->plan->problem->ranks, codes[2] = {mine, 0};
+    char *all = calloc(ranks, FCP_GATHER_BYTES);
+    if (!all) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for what %u processes say", ranks);
+    fcp_code code = s->kind->gather(s, codes, sizeof codes, all, err);
+    for (uint32_t r = 0; r < ranks && !code; r++) {
+        uint32_t said;
+        memcpy(&said, all + r * sizeof codes, sizeof said);
+        if (said && mine) code = mine; /* *err says why */
+        else if (said)
+            code = fcp_fail_at(err, FCP_E_START, fcp_where_rank(r), "rank %u refuses the plan: %s", r,
+                               fcp_code_text((fcp_code)said));
+    }
+    for (size_t at = 0; at < FCP_ID_BYTES && !code; at += FCP_GATHER_BYTES) {
+        code = s->kind->gather(s, id + at, FCP_GATHER_BYTES, all, err);
+        if (!code) memcpy(id + at, all, FCP_GATHER_BYTES);
+    }
+    free(all);
+    return code;
+}
+
+fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
+                         fcp_error *err) {
+    if (!s || !plan || !out_number || !s->plans) return fcp_fail(err, FCP_E_ARGUMENT, "a plan is added to a session");
+    fcp_session_plans *plans = s->plans;
+    char id[FCP_ID_BYTES] = {0};
+    fcp_session_options options = plans->options;
+    fcp_start start = {.size = sizeof start, .ranks = s->plan->problem->ranks, .rank = s->first_rank, .id = id};
+    fcp_session **grown = NULL, *made = NULL;
+    fcp_error why = {0};
+    fcp_code code = check_same(s, plan, &why);
+    if (!code) code = check_homes(plans, layer_of, plan, &why);
+    if (!code && plans->count == UINT32_MAX - 1) code = fcp_fail(&why, FCP_E_ARGUMENT, "too many plans");
+    if (!code && !(grown = realloc(plans->parts, (plans->count + (size_t)1) * sizeof *grown)))
+        code = fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for %u plans", plans->count + 1);
+    if (grown) plans->parts = grown;
+    if (plans->transport->processes) {
+        if (!code && !s->first_rank) code = fcp_start_id(id, &why);
+        code = agree_to_add(s, code, id, &why);
+        if (s->kind->device) start.device = s->kind->device(s);
+        options.start = &start;
+    }
+    if (!code) code = open_part(s->kind, plans->transport, plan, &options, &made, &why);
+    if (code) {
+        if (err) *err = why;
+        return code;
+    }
+    plans->parts[plans->count] = made;
+    *out_number = plans->count++;
+    return FCP_OK;
+}
+
+fcp_code fcp_session_select(fcp_session *s, uint32_t number, fcp_error *err) {
+    if (!s || !s->plans || number >= s->plans->count)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the session has no plan %u: it has %u", number,
+                        s && s->plans ? s->plans->count : 0);
+    s->plans->now = number;
+    return FCP_OK;
+}
+
 fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err) {
     fcp_error why = {0};
     if (!s || !plan) return fcp_fail(err, FCP_E_ARGUMENT, "a new batch needs a session and a plan");
+    s = fcp_session_now(s);
     fcp_times *times = NULL;
     fcp_code code = check_same(s, plan, &why);
     if (!code && s->times) code = make_times(plan, &times, &why);
@@ -132,7 +240,7 @@ fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err
     return code;
 }
 
-const fcp_plan *fcp_session_plan(const fcp_session *s) { return s->plan; }
+const fcp_plan *fcp_session_plan(const fcp_session *s) { return fcp_session_now(s)->plan; }
 
 /* Each rank of this process that has tokens has all tensors of the pass. */
 static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
@@ -151,6 +259,7 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
 
 static fcp_code run(fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, void *stream, fcp_error *err) {
     if (!s || !tensors || (unsigned)pass >= FCP_PASSES) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to run");
+    s = fcp_session_now(s);
     if (!(s->plan->problem->passes >> pass & 1))
         return fcp_fail(err, FCP_E_PASS, "the plan has no %s pass", fcp_pass_names[pass]);
     fcp_code code = check_tensors(s, pass, tensors, err);
@@ -176,7 +285,12 @@ fcp_code fcp_session_run_on(fcp_session *s, fcp_pass pass, const fcp_tensors *te
 
 fcp_code fcp_session_wait(fcp_session *s, fcp_error *err) {
     if (!s) return fcp_fail(err, FCP_E_ARGUMENT, "nothing to wait for");
-    return s->kind->wait ? s->kind->wait(s, err) : FCP_OK;
+    fcp_code code = s->kind->wait ? s->kind->wait(s, err) : FCP_OK;
+    for (uint32_t i = 1; s->plans && i < s->plans->count && !code; i++) {
+        fcp_session *part = s->plans->parts[i];
+        code = part->kind->wait ? part->kind->wait(part, err) : FCP_OK;
+    }
+    return code;
 }
 
 fcp_code fcp_session_gather(fcp_session *s, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
@@ -192,6 +306,7 @@ fcp_code fcp_session_timings(const fcp_session *s, fcp_pass pass, uint32_t rank,
                              const fcp_timing **out_timings, uint32_t *out_count, fcp_error *err) {
     if (!s || !out_timings || !out_count || (unsigned)pass >= FCP_PASSES || queue >= FCP_QUEUES)
         return fcp_fail(err, FCP_E_ARGUMENT, "no such timings");
+    s = fcp_session_now(s);
     if (!s->times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
     if (!s->times->ran[pass])
         return fcp_fail(err, FCP_E_ARGUMENT, "the session has not run the %s pass", fcp_pass_names[pass]);
@@ -226,6 +341,7 @@ static size_t move_times(const fcp_session *s, uint32_t rank, char *memory, bool
 }
 
 fcp_code fcp_session_timings_collect(fcp_session *s, fcp_error *err) {
+    if (s) s = fcp_session_now(s);
     if (!s || !s->times) return fcp_fail(err, FCP_E_ARGUMENT, "the session was made without the option timings");
     for (uint32_t r = 1; r < s->plan->problem->ranks && s->rank_count < s->plan->problem->ranks; r++) {
         bool own = r == s->first_rank;

@@ -228,7 +228,9 @@ void cmd_man_page(void);
 typedef struct cmd_input {
     bool opened, is_plan, in_memory; /* what cmd_open found out; in_memory: `bytes` are those of the file */
     text bytes;
-    fcp_plan *plan;
+    fcp_plan *plan;                 /* of a program with layers: that of the first mask */
+    struct cmd_layer { fcp_plan *plan; uint32_t times; } *layers; /* of all its masks */
+    uint32_t layer_count;           /* 0: the plan names one mask */
     fcpc_times times;               /* of a plan from a file: verify and total are those of loading it */
     bool compiled;                  /* from a program */
     fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
@@ -288,6 +290,9 @@ fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err);
 /* E011 if an output of the line is the file `path`, by identity: also under another name or through links. `why` says
  * what the file is: "it is the input". */
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err);
+/* The file of the plan of layer number n, from 0, of -o a.plan: a.plan, a.2.plan, a.3.plan. The caller frees it; NULL: no
+ * memory. */
+char *cmd_layer_path(const char *path, uint32_t n);
 /* E011, with the path and why (an errno value). */
 fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err);
 

@@ -1,19 +1,104 @@
-/* compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it. */
+/* compile.c: `fcpc FILE.fcp -o PLAN`: compiles a program to a plan, which is verified, and writes it; of a program with
+ * layers one for each mask: a.plan, a.2.plan, ... */
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "compiler/cli/cmd.h"
 #include "compiler/dump.h"
 #include "compiler/show/summary.h"
 
-/* Writes the plan whole or not at all. */
-static fcp_code write_plan(const fcp_plan *plan, const char *path, fcp_error *err) {
-    cmd_file f = CMD_FILE_NONE;
+/* Writes all plans; each is complete before the first gets its name. */
+static fcp_code write_plans(const cmd_input *input, const char *path, fcp_error *err) {
+    const uint32_t count = input->layer_count ? input->layer_count : 1;
+    cmd_file *files = calloc(count, sizeof *files);
+    char **paths = calloc(count, sizeof *paths);
+    fcp_code code = files && paths ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     cmd_doing("writing");
-    fcp_code code = cmd_file_open(&f, path, err);
-    int why = code == FCP_OK ? fcp_plan_write(plan, f.file.fd) : 0;
-    if (why) code = cmd_cannot_write(path, why, err);
-    if (code == FCP_OK) code = cmd_file_commit(&f, err);
-    cmd_file_abandon(&f);
+    for (uint32_t i = 0; files && i < count; i++) files[i] = CMD_FILE_NONE;
+    for (uint32_t i = 0; i < count && !code; i++) {
+        paths[i] = cmd_layer_path(path, i);
+        code = paths[i] ? cmd_file_open(&files[i], paths[i], err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        int why = code ? 0 : fcp_plan_write(i ? input->layers[i].plan : input->plan, files[i].file.fd);
+        if (why) code = cmd_cannot_write(paths[i], why, err);
+    }
+    cmd_hold();
+    for (uint32_t i = 0; files && i < count; i++) {
+        if (!code) code = cmd_file_commit(&files[i], err);
+        cmd_file_abandon(&files[i]);
+    }
+    cmd_release();
+    for (uint32_t i = 0; paths && i < count; i++) free(paths[i]);
+    free(paths);
+    free(files);
     cmd_done();
     return code;
+}
+
+/* The digest of the homes, in hexadecimal. */
+static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1], fcp_error *err) {
+    uint8_t digest[FCP_DIGEST_BYTES];
+    fcp_code code = fcp_plan_homes(plan, digest, err);
+    for (int i = 0; !code && i < FCP_DIGEST_BYTES; i++) snprintf(out + 2 * (size_t)i, 3, "%02x", digest[i]);
+    return code;
+}
+
+static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const char *path, text *out, fcp_error *err) {
+    const fcpc_times none = {.parse = 0};
+    char homes[2 * FCP_DIGEST_BYTES + 1];
+    if (!input->layer_count) {
+        summary_text(out, input->plan, &input->times, cmd_name(line), path);
+        return FCP_OK;
+    }
+    for (uint32_t i = 0; i < input->layer_count; i++) {
+        char *written = path ? cmd_layer_path(path, i) : NULL;
+        summary_text(out, input->layers[i].plan, i ? &none : &input->times, cmd_name(line), written);
+        text_printf(out, "  layers  %" PRIu32 " with mask %" PRIu32 " of %" PRIu32 "%s\n", input->layers[i].times, i + 1,
+                    input->layer_count, i ? "" : "; the times are those of all");
+        free(written);
+    }
+    fcp_code code = homes_of(input->plan, homes, err);
+    if (!code) text_printf(out, "  homes   %s, of all masks\n", homes);
+    return code;
+}
+
+static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *err) {
+    char homes[2 * FCP_DIGEST_BYTES + 1];
+    const fcpc_times none = {.parse = 0};
+    json j = {0};
+    json_object(&j, NULL);
+    summary_json(&j, input->plan, &input->times);
+    json_string(&j, "plan", path);
+    fcp_code code = homes_of(input->plan, homes, err);
+    if (!code) json_string(&j, "homes", homes);
+    if (input->layer_count) json_array(&j, "layers");
+    for (uint32_t i = 0; i < input->layer_count && !code; i++) {
+        char *written = path ? cmd_layer_path(path, i) : NULL;
+        json_object(&j, NULL);
+        json_u64(&j, "layers", input->layers[i].times);
+        summary_json(&j, input->layers[i].plan, &none);
+        json_string(&j, "plan", written);
+        code = homes_of(input->layers[i].plan, homes, err);
+        if (!code) json_string(&j, "homes", homes);
+        json_end(&j);
+        free(written);
+    }
+    if (input->layer_count) json_end(&j);
+    if (input->tried.count) auto_json(&input->tried, &j, "auto");
+    cmd_json_diagnostics(&j, input->diagnostics, NULL);
+    json_end(&j);
+    if (!code) return cmd_json_print(&j, err);
+    json_free(&j);
+    return code;
+}
+
+/* Prints to stdout what auto tried. */
+static fcp_code print_tried(const cmd_input *input, fcp_error *err) {
+    text tried = {0};
+    auto_print(&input->tried, &tried);
+    fcp_code code = tried.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
+    if (!code) fwrite(tried.at, 1, tried.size, stdout);
+    text_free(&tried);
+    return code ? code : cmd_flush(err);
 }
 
 fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
@@ -29,30 +114,16 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
         code = fcp_fail(err, FCP_E_USAGE, "--%s is for strategy = auto, and the program chose %s itself",
                         line->value[OPT_EXPLAIN] ? "explain" : "profile",
                         fcp_strategy_names[input->plan->problem->strategy]);
-    if (code == FCP_OK && path) code = write_plan(input->plan, path, err);
-    if (code != FCP_OK) return code;
-    if (!line->quiet) {
+    if (code == FCP_OK && path) code = write_plans(input, path, err);
+    if (code == FCP_OK && !line->quiet) {
         text lines = {0};
-        summary_text(&lines, input->plan, &input->times, cmd_name(line), path);
-        fwrite(lines.at, 1, lines.size, stderr);
+        code = add_summary(line, input, path, &lines, err);
+        if (lines.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        if (!code) fwrite(lines.at, 1, lines.size, stderr);
         text_free(&lines);
     }
-    if (line->value[OPT_EXPLAIN] && !line->json) {
-        text tried = {0};
-        auto_print(&input->tried, &tried);
-        if (tried.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        else fwrite(tried.at, 1, tried.size, stdout);
-        text_free(&tried);
-        if (code) return code;
-        passes = "";
-    }
-    if (!line->json) return passes ? cmd_flush(err) : FCP_OK;
-    json j = {0};
-    json_object(&j, NULL);
-    summary_json(&j, input->plan, &input->times);
-    json_string(&j, "plan", path);
-    if (input->tried.count) auto_json(&input->tried, &j, "auto");
-    cmd_json_diagnostics(&j, input->diagnostics, NULL);
-    json_end(&j);
-    return cmd_json_print(&j, err);
+    if (code != FCP_OK) return code;
+    if (line->json) return print_json(input, path, err);
+    if (line->value[OPT_EXPLAIN]) return print_tried(input, err);
+    return passes ? cmd_flush(err) : FCP_OK;
 }

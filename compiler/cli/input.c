@@ -11,6 +11,7 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/compile.h"
 #include "compiler/dump.h"
+#include "compiler/layers.h"
 
 enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have, so that the parser says that it is too long */
 #define PLAN_MAX ((size_t)4 << 30)
@@ -118,14 +119,56 @@ static void print_passes(void *context, const planning *x) {
     dump_planning(x, input->dump, cmd_emit, stdout);
 }
 
+/* Plans all masks of a program with layers. */
+static fcp_code plan_layers(const fcpc_program *program, const fcpc_batch *batch, const compile_watch *watch,
+                            cmd_input *input) {
+    const uint32_t count = fcpc_program_layers(program, 0, NULL);
+    fcp_plan **plans = calloc(count, sizeof *plans);
+    input->layers = calloc(count, sizeof *input->layers);
+    fcp_code code = plans && input->layers
+                        ? compile_layers(program, batch, NULL, input->diagnostics, watch, &input->times, plans)
+                        : FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; !code && i < count; i++) {
+        input->layers[i].plan = plans[i];
+        fcpc_program_layers(program, i, &input->layers[i].times);
+    }
+    if (!code) {
+        input->layer_count = count;
+        input->plan = plans[0];
+    }
+    free(plans);
+    return code;
+}
+
 static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, cmd_input *input) {
     fcpc_progress progress = {0};
     const fcpc_batch own = {.size = sizeof own, .progress = &progress,
                             .bound = !line->quiet || line->json || input->dump}; /* those print it */
     const compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .tried = &input->tried};
     cmd_watch(&progress);
-    fcp_code code = compile_batch(program, &own, NULL, input->diagnostics, &watch, &input->times, &input->plan);
+    fcp_code code = program->layer_count ? plan_layers(program, &own, &watch, input)
+                                         : compile_batch(program, &own, NULL, input->diagnostics, &watch, &input->times,
+                                                         &input->plan);
     cmd_watch(NULL);
+    return code;
+}
+
+/* A program with layers makes several files of -o: none of them may be one that is read. */
+static fcp_code protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err) {
+    const char *path = line->value[OPT_OUTPUT], *named;
+    struct stat st;
+    fcp_code code = FCP_OK;
+    if (path && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return fcp_fail_in(err, FCP_E_WRITE, path, 0, 0, "is no file: %u masks make a file each", program->layer_count);
+    for (uint32_t i = 1; path && i < program->layer_count && !code; i++) {
+        cmd_line implied = *line;
+        char *own = cmd_layer_path(path, i);
+        implied.value[OPT_OUTPUT] = own;
+        code = own ? cmd_check_outputs(&implied, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        for (size_t n = 0; !code && (named = fcpc_program_file(program, n)); n++)
+            code = cmd_protect(&implied, named, "the program reads it", err);
+        free(own);
+    }
     return code;
 }
 
@@ -144,6 +187,13 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
     const char *named;
     for (size_t i = 0; code == FCP_OK && overwrites == FCP_OK && (named = fcpc_program_file(program, i)); i++)
         overwrites = cmd_protect(line, named, "the program reads it", err);
+    if (code == FCP_OK && program->layer_count > 1 && line->command != CMD_COMPILE && line->command != CMD_EXPLAIN)
+        overwrites = fcp_fail(err, FCP_E_USAGE,
+                              "%.200s has layers of %u masks: fcpc %.200s -o PLAN makes a plan of each, and %s takes "
+                              "one of them",
+                              cmd_name(line), program->layer_count, line->file, cmd_commands[line->command].name);
+    if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1)
+        overwrites = protect_layers(line, program, err);
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
         code = plan_program(line, program, input);
@@ -166,6 +216,8 @@ fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err) {
 }
 
 void cmd_input_free(cmd_input *input) {
+    for (uint32_t i = 1; i < input->layer_count; i++) fcp_plan_free(input->layers[i].plan);
+    free(input->layers);
     fcp_plan_free(input->plan);
     fcpc_diagnostics_free(input->diagnostics);
     text_free(&input->bytes);

@@ -129,6 +129,16 @@ fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err) {
     return code;
 }
 
+char *cmd_layer_path(const char *path, uint32_t n) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *point = strrchr(name, '.');
+    const size_t stem = point && point != name ? (size_t)(point - path) : strlen(path);
+    text t = {0};
+    text_add(&t, path, stem);
+    if (n) text_printf(&t, ".%u", n + 1);
+    text_puts(&t, path + stem);
+    return text_take(&t);
+}
+
 /* --- files that appear whole -------------------------------------------------------------------------------------- */
 
 fcp_code cmd_file_open(cmd_file *f, const char *path, fcp_error *err) {

@@ -100,6 +100,10 @@ fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code heads_cut(planning *x);
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 
+/* shift.c. For homes that were not chosen for this mask: fills exec so that no rank has more than the tolerance over
+ * the mean, as far as whole tiles allow. Cost: O(tiles + moved blocks x ranks). */
+fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec);
+
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/sema/layers.h"
 #include "compiler/sema/sema.h"
 
 static const char *print_program(sema *s, bool batch) {
@@ -65,7 +66,9 @@ bool program_finish(sema *s) {
         p->check = p->mask;
         p->check_spans = p->mask_spans;
     }
+    sema_show_layers(s, true);
     p->canonical = print_program(s, true);
+    sema_show_layers(s, false);
     p->plan_source = print_program(s, false);
     if (!p->canonical || !p->plan_source || !keep_sources(s)) return false;
     rebase_spans(p, s->main_source);

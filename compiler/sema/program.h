@@ -49,8 +49,16 @@ typedef struct program_slices {
     span at;
 } program_slices;
 
+/* One of the masks of `layers`. */
+typedef struct program_layer {
+    uint32_t times;        /* how many layers have it */
+    fcpc_program *program; /* with this mask; NULL: of the first one, which is the program itself */
+} program_layer;
+
 struct fcpc_program {
     arena arena; /* owns everything below */
+    program_layer *layers;
+    uint32_t layer_count; /* 0: the plan names one mask */
 
     /* model */
     uint32_t heads, kv_heads, head_dim;

@@ -14,6 +14,9 @@ typedef struct sema {
     mask *given;               /* names.c: masks and scores of the prelude that were read and declared */
     const char *folder;        /* "dir/" of the main source, or "" */
     const volatile int *stop;  /* not 0: end with FCP_E_INTERRUPTED; or NULL */
+    uint32_t layer;            /* which of the plan's layers this parse is of: layers.c */
+    entry *layers_entry;       /* NULL: the plan names one mask */
+    expr *layers_value, *layer_mask;
     const fcp_plan *plan;      /* its arrays stand for the fields and tables of the same names; or NULL */
 
     struct symbol *symbols;    /* names.c: a hash table with open addressing, malloc'd */

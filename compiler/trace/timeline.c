@@ -267,6 +267,7 @@ static fcp_code find_launches(measured *m, fcp_error *err) {
 }
 
 fcp_code timeline_measure(const fcp_session *session, const char *typed, arena *memory, timeline *out, fcp_error *err) {
+    session = fcp_session_now(session);
     const fcp_plan *plan = session->plan;
     const fcp_times *times = session->times;
     const uint32_t ranks = plan->problem->ranks;

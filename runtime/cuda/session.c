@@ -223,6 +223,8 @@ static fcp_partition session_partition(const fcp_session *base, const char **out
     return s->partition;
 }
 
+static uint32_t session_device(const fcp_session *base) { return 1 + ((const fcp_cuda_session *)base)->first_device; }
+
 static const char *session_warning(const fcp_session *base) { return ((const fcp_cuda_session *)base)->warning; }
 
 static const fcp_transport *const transports[] = {&fcp_transport_local, &fcp_transport_nccl, NULL};
@@ -239,4 +241,5 @@ const fcp_session_kind fcp_session_cuda = {.name = "cuda",
                                            .gather = session_gather,
                                            .collect = session_collect,
                                            .partition = session_partition,
+                                           .device = session_device,
                                            .warning = session_warning};

@@ -33,6 +33,8 @@ typedef struct fcp_session_kind {
     fcp_code (*collect)(fcp_session *session, uint32_t from, void *memory, size_t bytes, fcp_error *err);
     /* How attention and communication share a device, and why so. NULL: there is no device to share. */
     fcp_partition (*partition)(const fcp_session *session, const char **out_why);
+    /* 1 + the device of this process. NULL: it has none, or several. */
+    uint32_t (*device)(const fcp_session *session);
     /* As fcp_session_warning. NULL: there is never one. */
     const char *(*warning)(const fcp_session *session);
 } fcp_session_kind;
@@ -45,6 +47,15 @@ typedef struct fcp_times {
     bool ran[FCP_PASSES], collected;
 } fcp_times;
 
+/* The plans of a session. Each has a session of its own kind, with memory, streams and connections of its own; the first
+ * one's is the session that callers have. runtime/session.c alone knows of this. */
+typedef struct fcp_session_plans {
+    fcp_session **parts;
+    uint32_t count, now; /* now: the part that runs */
+    const fcp_transport *transport;
+    fcp_session_options options; /* start: not kept */
+} fcp_session_plans;
+
 /* The base of every session. */
 struct fcp_session {
     const fcp_session_kind *kind;
@@ -52,5 +63,10 @@ struct fcp_session {
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
     fcp_times *times;                /* NULL: nothing is recorded */
+    fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */
 };
+/* The session of the plan that runs next. */
+static inline fcp_session *fcp_session_now(const fcp_session *s) {
+    return s->plans ? s->plans->parts[s->plans->now] : (fcp_session *)s;
+}
 #endif

@@ -134,6 +134,36 @@ bad "what was tried, of a program that tries nothing" 2 E001 a.fcp --explain
 bad "a profile for a program that tries nothing" 2 E001 a.fcp --profile a100
 bad "a profile that is not there" 1 E340 a.fcp -D plan.strategy=auto --profile a10
 
+# Layers: a plan for each mask, written all or none, with the same homes.
+program layers.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }
+batch { lengths = [700, 300 x 2, 50 x 6] }
+plan { layers = [window(w = 60) x 3, causal]; block = 128 }'
+ok "layers" "$fcpc" layers.fcp -o m.plan
+holds "the homes are printed" grep -Eq "^  homes   [0-9a-f]{64}, of all masks" stderr
+holds "and how often each mask is there" sh -c 'grep -q "^  layers  3 with mask 1 of 2" stderr && grep -q "^  layers  1 with mask 2 of 2" stderr'
+ok "the first is a plan" "$fcpc" verify m.plan
+ok "the second, too" "$fcpc" verify m.2.plan
+ok "which is run right" "$fcpc" run --json -q m.2.plan
+holds "checked" json '.ok and .checked'
+ok "the first one's mask" sh -c "\"$fcpc\" explain m.plan 200 100 > first.txt"
+ok "the second one's" sh -c "\"$fcpc\" explain m.2.plan 200 100 > second.txt"
+holds "differ" sh -c 'grep -q "window" first.txt && grep -q "causal" second.txt'
+ok "layers as JSON" "$fcpc" --json -q layers.fcp -o n.plan
+holds "with the files and equal homes" json '[.layers[].plan] == ["n.plan", "n.2.plan"] and ([.layers[].homes] | unique | length == 1) and .homes == .layers[0].homes and [.layers[].layers] == [3, 1]'
+holds "the same bytes twice" sh -c 'cmp -s m.plan n.plan && cmp -s m.2.plan n.2.plan'
+cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
+bad "layers onto their own program" 1 E011 o.2.plan -o o.plan
+holds "nothing is half written" sh -c 'cmp -s o.2.plan kept.fcp && [ ! -e o.plan ]'
+mkdir p.2.plan
+bad "a folder where the second plan goes" 1 E011 layers.fcp -o p.plan
+holds "the first one is not there either" [ ! -e p.plan ]
+rmdir p.2.plan
+bad "layers into what is no file" 1 E011 layers.fcp -o /dev/null
+bad "a prediction of several masks" 2 E001 sim layers.fcp
+bad "a run of several masks" 2 E001 run layers.fcp
+ok "of one layer all commands take the program" "$fcpc" -q sim layers.fcp -D 'plan.layers=[causal]' --json
+ok "auto chooses for all layers" "$fcpc" layers.fcp -D plan.strategy=auto --explain
+
 # A last, small batch: some ranks have nothing to do, and everything works all the same.
 program small.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }; batch { lengths = [80] }
 plan { mask = causal }'

@@ -115,6 +115,40 @@ Test(nccl_rebind, batches) {
     }
 }
 
+/* Batches that a session holds all at once, and that take turns. */
+static void take_turns(process *p) {
+    const journey *j = p->argument;
+    fcp_session *session = begin(p);
+    fcp_error err = {0};
+    uint32_t number[BATCHES] = {0};
+    for (int i = 1; session && i < BATCHES; i++) {
+        p->cuda->plan = j->plans[i];
+        CHECK(p, fcp_session_add(session, j->plans[i], FCP_OWN_BATCH, &number[i], &err) == FCP_OK, "plan %d: %s", i, err.message);
+        uint32_t none = 99;
+        CHECK(p, fcp_session_add(session, j->plans[i], 0, &none, &err) == FCP_E_HOMES && none == 99, "plan %d: %s", i, err.message);
+    }
+    for (int turn = 0; session && turn < 2 * BATCHES && !p->word->failed[0]; turn++) {
+        const int i = turn * 3 % BATCHES;
+        p->cuda->plan = j->plans[i];
+        CHECK(p, fcp_session_select(session, number[i], &err) == FCP_OK && fcp_session_plan(session) == j->plans[i]);
+        as_fresh(p, session, j->plans[i], turn);
+    }
+    fcp_session_free(session);
+}
+Test(nccl_rebind, several_plans) {
+    static const char *const lengths[BATCHES] = {"300, 130, 60", "700, 65", "140", "450, 20, 20"},
+                      *const masks[BATCHES] = {"causal", "full", "causal", "window(w = 200)"};
+    for (unsigned ranks = 2; ranks <= 3; ranks++) {
+        journey j = journey_of(lengths, masks, ranks);
+        process_shared *s = process_shared_make();
+        process_run(s, ranks, take_turns, &j);
+        process_all_well(s, ranks, 0, "several plans");
+        no_trouble(s, ranks, 0, "several plans");
+        process_shared_end(s, false);
+        journey_end(&j);
+    }
+}
+
 /* Rank `odd` goes another way: all say whose plan is which, and refuse runs afterwards. */
 static void part_ways(process *p) {
     const journey *j = p->argument;

@@ -1,0 +1,217 @@
+/* layers.c: plans every mask of `layers` on one set of homes.
+ *
+ * Requires: a program with several masks, and a batch.
+ * Gives: a plan for each mask. All of them have each token at the same rank, and their callers hold tokens in the same
+ *     order: so layers follow each other, and nothing is moved between them. The digests of the homes are compared.
+ * Cost: the pairs of each mask are counted, and then each is planned.
+ *
+ * Where a strategy leaves homes to a caller with a layout, or to the lengths, as cad and ring do, each mask is planned
+ * by itself. Else the mask with most work decides the blocks and their homes, and what auto chooses as well: its layers
+ * take longest. The other masks have the same blocks at the same ranks, and place/shift.c says what is computed where.
+ */
+#include "compiler/layers.h"
+
+#include <string.h>
+
+#include "compiler/place/strategies.h"
+#include "compiler/problem/problem.h"
+#include "compiler/workspace.h"
+#include "runtime/base/sized.h"
+
+/* A strategy that has its homes from another plan. */
+typedef struct given {
+    strategy strategy; /* first: planning.strategy points to it */
+    const problem *cut;
+    const uint32_t *home;
+} given;
+
+/* A copy of `bytes` at `from`. */
+static void *copy(arena *a, const void *from, size_t bytes) {
+    void *made = arena_alloc(a, bytes + 1, 1, _Alignof(uint64_t));
+    if (made && bytes) memcpy(made, from, bytes);
+    return made;
+}
+
+/* Copies what cutting made of a problem. */
+static bool copy_cut(const problem *from, arena *a, problem *to) {
+    to->max_block[0] = from->max_block[0];
+    to->max_block[1] = from->max_block[1];
+    to->piece_count = from->piece_count;
+    to->block_count = from->block_count;
+    to->pieces = copy(a, from->pieces, from->piece_count * sizeof *from->pieces);
+    to->blocks = copy(a, from->blocks, from->block_count * sizeof *from->blocks);
+    for (int side = 0; side < FCP_SIDES; side++) {
+        const uint32_t count = from->piece_start[side][from->sequences];
+        if (side && !from->split) {
+            to->sequence_piece[1] = to->sequence_piece[0];
+            to->piece_start[1] = to->piece_start[0];
+            break;
+        }
+        to->sequence_piece[side] = copy(a, from->sequence_piece[side], count * sizeof(uint32_t));
+        to->piece_start[side] = copy(a, from->piece_start[side], (from->sequences + (size_t)1) * sizeof(uint32_t));
+        if (!to->sequence_piece[side] || !to->piece_start[side]) return false;
+    }
+    for (uint32_t b = 0; to->blocks && b < to->block_count; b++) /* what later passes found is of the other mask */
+        to->blocks[b].home = to->blocks[b].home_slot = to->blocks[b].flags = 0;
+    return to->pieces && to->blocks;
+}
+
+static fcp_code cut_given(planning *x) {
+    const given *g = (const given *)x->strategy;
+    problem whole = *x->problem; /* pieces and blocks go into the plan */
+    if (!copy_cut(g->cut, &x->memory, &whole)) return FCP_E_NO_MEMORY;
+    *x->problem = whole;
+    return FCP_OK;
+}
+
+static fcp_code place_given(planning *x, const place_input *in, uint32_t *home) {
+    const given *g = (const given *)x->strategy;
+    (void)in;
+    memcpy(home, g->home, g->cut->block_count * sizeof *home);
+    return FCP_OK;
+}
+
+/* What the others take from the plan of the mask with most work. */
+typedef struct taking {
+    arena memory;
+    struct fcpc_program settings;
+    strategy by;
+    problem cut;
+    uint32_t *home;
+    bool failed;
+    const compile_watch *watch;
+} taking;
+
+static void take(void *context, const planning *x) {
+    taking *t = context;
+    if (t->watch && t->watch->see) t->watch->see(t->watch->context, x);
+    if (!x->plan) return;
+    t->settings = *x->program;
+    t->settings.block = x->block;
+    t->by = *strategy_of(x);
+    t->cut = (problem){.sequences = x->problem->sequences};
+    t->home = copy(&t->memory, x->placement->home, x->problem->block_count * sizeof *t->home);
+    t->failed = !t->home || !copy_cut(x->problem, &t->memory, &t->cut);
+    t->cut.split = x->problem->split;
+}
+
+static const fcpc_program *layer_of(const fcpc_program *program, uint32_t i) {
+    return i ? program->layers[i].program : program;
+}
+
+/* The pairs that a mask allows in the batch. What is wrong with the batch is reported when it is planned. */
+static fcp_code count_pairs(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                            uint64_t *out) {
+    struct fcpc_program settings = *program;
+    settings.strategy = FCP_STRATEGY_FCP;
+    if (settings.block == BLOCK_AUTO) settings.block = 4096;
+    fcpc_diagnostics *unheard = fcpc_diagnostics_new();
+    if (!unheard) return FCP_E_NO_MEMORY;
+    fcp_code code = compile_count(&settings, batch, stop, unheard, out);
+    fcpc_diagnostics_free(unheard);
+    return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED ? code : FCP_OK;
+}
+
+/* A program of another mask with the settings that were chosen. */
+static struct fcpc_program with_settings(const fcpc_program *program, const struct fcpc_program *of) {
+    struct fcpc_program p = *program;
+    p.strategy = of->strategy;
+    p.block = of->block;
+    p.coalesce = of->coalesce;
+    p.ring = of->ring;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (strategy_takes(p.strategy, i))
+            *strategy_param_of(&p, i) = *strategy_param_of((struct fcpc_program *)(uintptr_t)of, i);
+    p.together = of->together; /* worked out by sema/sharing.c or by auto, also where it is no parameter */
+    return p;
+}
+
+static fcp_code plan_other(const taking *t, const fcpc_program *program, const fcpc_batch *batch,
+                           const volatile int *stop, diags *d, fcpc_times *times, fcp_plan **out) {
+    const struct fcpc_program settings = with_settings(program, &t->settings);
+    given g = {.strategy = t->by, .cut = &t->cut, .home = t->home};
+    const bool alone = !t->by.by_block || (t->by.in_place && settings.layout != FCP_LAYOUT_PLANNED);
+    g.strategy.cut = cut_given;
+    g.strategy.place = place_given;
+    g.strategy.exec = place_shift;
+    g.strategy.in_place = false;
+    const compile_watch watch = {.strategy = alone ? NULL : &g.strategy};
+    return compile_batch(&settings, batch, stop, d, &watch, times, out);
+}
+
+/* Are tokens at the same ranks in all of them? If not, that is a mistake of ours. */
+static fcp_code compare_homes(fcp_plan **plans, uint32_t count, diags *d) {
+    uint8_t first[FCP_DIGEST_BYTES], other[FCP_DIGEST_BYTES];
+    fcp_error err = {0};
+    fcp_code code = fcp_plan_homes(plans[0], first, &err);
+    for (uint32_t i = 1; i < count && !code; i++) {
+        code = fcp_plan_homes(plans[i], other, &err);
+        if (!code && memcmp(first, other, sizeof first))
+            code = fcp_fail(&err, FCP_E_INTERNAL, "the plans of layers 1 and %u have tokens at other ranks", i + 1);
+    }
+    if (code) diag_error(d, code, SPAN_NONE, "%s", err.message);
+    return code;
+}
+
+static void add_times(fcpc_times *all, const fcpc_times *one) {
+    all->classify += one->classify, all->place += one->place, all->colour += one->colour;
+    all->schedule += one->schedule, all->verify += one->verify, all->choose += one->choose;
+    all->total += one->total - one->parse;
+}
+
+fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
+                        const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans) {
+    const uint32_t count = program->layer_count;
+    if (!count) return compile_batch(program, batch, stop, d, watch, out_times, out_plans);
+    uint64_t most = 0;
+    uint32_t heavy = 0;
+    taking t = {.watch = watch};
+    fcpc_times all = {.parse = program->parse_seconds, .total = program->parse_seconds}, one;
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < count && !code; i++) {
+        uint64_t pairs = 0;
+        out_plans[i] = NULL;
+        code = count_pairs(layer_of(program, i), batch, stop, &pairs);
+        if (pairs > most) most = pairs, heavy = i;
+    }
+    const compile_watch first = {.see = take, .context = &t, .tried = watch ? watch->tried : NULL};
+    if (code) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
+    else code = compile_batch(layer_of(program, heavy), batch, stop, d, &first, &one, &out_plans[heavy]);
+    if (!code && t.failed) code = FCP_E_NO_MEMORY;
+    if (!code) {
+        add_times(&all, &one);
+        all.bytes_lower_bound = one.bytes_lower_bound;
+    }
+    for (uint32_t i = 0; i < count && !code; i++) {
+        if (i == heavy) continue;
+        code = plan_other(&t, layer_of(program, i), batch, stop, d, &one, &out_plans[i]);
+        if (!code) add_times(&all, &one);
+    }
+    if (!code) code = compare_homes(out_plans, count, d);
+    for (uint32_t i = 0; i < count && code; i++) {
+        fcp_plan_free(out_plans[i]);
+        out_plans[i] = NULL;
+    }
+    arena_free(&t.memory);
+    if (!code && out_times) *out_times = all;
+    return code;
+}
+
+uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times) {
+    const uint32_t count = program->layer_count;
+    if (out_times) *out_times = !count ? !number : number < count ? program->layers[number].times : 0;
+    return program->layer_count ? program->layer_count : 1;
+}
+
+fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans) {
+    fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
+    if (!d && !unheard) return FCP_E_NO_MEMORY;
+    fcpc_batch own;
+    fcp_error err;
+    fcp_code code = fcp_sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
+    if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
+    else code = compile_layers(program, &own, stop, d ? d : unheard, NULL, out_times, out_plans);
+    fcpc_diagnostics_free(unheard);
+    return code;
+}
