@@ -235,17 +235,22 @@ lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I. -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
-# Half of the time of a run would go into tracing comparisons: the fuzzer has the language's words as a dictionary instead. Code
-# that only judges, and code that no target looks at, is not measured for coverage: all counters are read after each run. The
-# evaluator of masks takes a third of fuzz_expr's time: the sanitizers look at it in test_maskcode. They keep little of what
-# is freed.
+# fuzz/README.md says what each of these settings is worth.
 FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp
-FUZZ_ASAN = malloc_context_size=4:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
-UNMEASURED = -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
+FUZZ_ASAN = malloc_context_size=1:max_malloc_fill_size=64:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
+FUZZ_ARGS = -entropic=0 -reduce_inputs=0
+# The rooms whose coverage guides the fuzzer, which reads their counters after each run; of other rooms it reads none.
+MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
+MEASURED_expr = compiler/box compiler/cells
+MEASURED_program = compiler compiler/cells compiler/problem compiler/place compiler/place/fcp compiler/place/cad compiler/schedule compiler/lower
+MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
+MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/kernels codegen codegen/mask
+MEASURED_profile = compiler/simulate
+MEASURED_rows = compiler/simulate
+measured = $(patsubst %.c,$(B)/%.o,$(foreach room,$(MEASURED_$1),$(wildcard $(room)/*.c)))
 ifneq ($(findstring fuzzer,$(SAN)),)
-$(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT)
-$(B)/codegen/mask/code.o $(B)/fuzz/fuzz_expr.o $(B)/fuzz/fuzz_program.o: CFLAGS += $(UNMEASURED)
-$(B)/runtime/cuda/%.o $(B)/runtime/host/%.o $(B)/runtime/exec/%.o $(B)/runtime/rendezvous/%.o: CFLAGS += $(UNMEASURED)
+$(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT) -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
+# The evaluator of masks takes a third of fuzz_expr's time: the sanitizers look at it in test_maskcode.
 $(B)/codegen/mask/code.o: CFLAGS += -fno-sanitize=address,undefined
 endif
 $(B)/fuzz/%-replay: $(B)/fuzz/%.o $(B)/fuzz/replay.o $(B)/libfcpc.a $(B)/libfcp.a
@@ -253,10 +258,14 @@ $(B)/fuzz/%-replay: $(B)/fuzz/%.o $(B)/fuzz/replay.o $(B)/libfcpc.a $(B)/libfcp.
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 fuzz-replay-build: $(REPLAYS)
 fuzz-replay: $(REPLAYS)
-	@set -e; for r in $(REPLAYS); do t=$${r##*/fuzz_}; $$r fuzz/corpus/$${t%-replay}; done
-$(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/libfcpc.a $(B)/libfcp.a
+	@set -e; for r in $(REPLAYS); do t=$${r##*/fuzz_}; $$r fuzz/corpus/$${t%-replay}*; done
+$(B)/fuzz/lib%.a: $(B)/lib%.a
+	@echo '  copy  $@'
+	$(Q)objcopy --rename-section __sancov_cntrs=unmeasured_cntrs --rename-section __sancov_pcs=unmeasured_pcs $< $@
+$(foreach t,$(FUZZ_SRC:fuzz/fuzz_%.c=%),$(eval $(B)/fuzz/fuzz_$t: $(call measured,$t)))
+$(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/fuzz/libfcpc.a $(B)/fuzz/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(filter %.a,$^) $(RT_LIBS)
 # The seeds of the plan loader's corpus, made anew: for a changed format.
 $(B)/fuzz/make_seeds: $(B)/fuzz/make_seeds.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
@@ -269,7 +278,7 @@ fuzz:
 	@grep -ohE '[a-z_]{2,}|[<>=!]=' grammar/prelude.fcp examples/*.fcp examples/*/*.fcp | sort -u | sed 's/.*/"&"/' > $(B)-fuzz/fcp.dict
 	@set -e; if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi; \
 	 for f in $(TARGETS); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
-	 ASAN_OPTIONS=$(FUZZ_ASAN) $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) -entropic=0 $$(cat fuzz/fuzz_$$f.options 2> /dev/null) \
+	 ASAN_OPTIONS=$(FUZZ_ASAN) $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) $(FUZZ_ARGS) $$(cat fuzz/fuzz_$$f.options 2> /dev/null) \
 	   -dict=$(B)-fuzz/fcp.dict -artifact_prefix=$(B)-fuzz/ \
 	   $(B)-fuzz/corpus/$$f fuzz/corpus/$$f > $(B)-fuzz/$$f.log 2>&1 || { tail -n 40 $(B)-fuzz/$$f.log; exit 1; }; \
 	 tail -n 1 $(B)-fuzz/$$f.log; done

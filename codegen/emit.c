@@ -11,12 +11,14 @@
 #include "codegen/emit.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/mask/parts.h"
+#include "codegen/spans.h"
 
 typedef __int128 wide;
 
@@ -243,6 +245,18 @@ static void say_real(printer *p, int64_t bits) {
     else say(p, "%s0x0.%06xp-126f", word >> 31 ? "-" : "", fraction << 1);
 }
 
+/* A quotient of reals. By a constant it is a product, which has an error of an ulp more and a tenth of the cost. */
+static void say_quotient(printer *p, const mc_node *x) {
+    const mc_node *by = &p->code.nodes[x->b];
+    double value = by->op == MC_CONST_F ? real(by->imm) : 0, size = fabs(value);
+    if (size < 1e-30 || size > 1e30) {
+        say(p, "%s / %s", p->operand[0], p->operand[1]);
+        return;
+    }
+    say(p, "%s * ", p->operand[0]);
+    say_real(p, bits_of(1 / value));
+}
+
 static void say_node(printer *p, uint32_t i) {
     const mc_node *x = &p->code.nodes[i];
     name_operands(p, x);
@@ -298,7 +312,7 @@ static void say_node(printer *p, uint32_t i) {
     case MC_ADD_F: say(p, "%s + %s", p->operand[0], p->operand[1]); return;
     case MC_SUB_F: say(p, "%s - %s", p->operand[0], p->operand[1]); return;
     case MC_MUL_F: say(p, "%s * %s", p->operand[0], p->operand[1]); return;
-    case MC_DIV_F: say(p, "%s / %s", p->operand[0], p->operand[1]); return;
+    case MC_DIV_F: say_quotient(p, x); return;
     case MC_NEG_F: say(p, "-%s", p->operand[0]); return;
     case MC_ABS_F: say(p, "fabsf(%s)", p->operand[0]); return;
     case MC_MIN_F: say(p, "%s < %s ? %s : %s", p->operand[1], p->operand[0], p->operand[1], p->operand[0]); return;
@@ -309,7 +323,7 @@ static void say_node(printer *p, uint32_t i) {
     case MC_EXP2_F: say(p, "exp2f(%s)", p->operand[0]); return;
     case MC_LOG_F: say(p, "logf(%s)", p->operand[0]); return;
     case MC_LOG2_F: say(p, "log2f(%s)", p->operand[0]); return;
-    case MC_TANH_F: say(p, "tanhf(%s)", p->operand[0]); return;
+    case MC_TANH_F: say(p, "fk_tanh(%s)", p->operand[0]); return;
     case MC_OP_COUNT: break;
     }
 }
@@ -346,6 +360,29 @@ static const char helpers[] =
     "}\n"
     "#endif\n";
 
+/* A lane has of each eight columns two: its columns are 0, 1, 8, 9, 16, 17, ... In bit 2 j + e of a word is column 8 j + e. */
+static const char span_helper[] =
+    "#ifndef FK_BELOW\n"
+    "#define FK_BELOW\n"
+    "FK_DEVICE fk_u32 fk_below32(fk_i32 x) {\n"
+    "    fk_i32 most = x < 128 ? x : 128, n = most > 0 ? most : 0, rest = n & 7;\n"
+    "    return (fk_u32)~(~(fk_u64)0 << ((n >> 2 & ~1) + (rest < 2 ? rest : 2)));\n"
+    "}\n"
+    "FK_DEVICE fk_u32 fk_below64(fk_i64 x) { return fk_below32(x < 0 ? 0 : x < 128 ? (fk_i32)x : 128); }\n"
+    "FK_DEVICE fk_i32 fk_less32(fk_i32 x, fk_i32 limit) { return x < limit ? x : limit; }\n"
+    "FK_DEVICE fk_i32 fk_less64(fk_i64 x, fk_i32 limit) { return x < 0 ? 0 : x < limit ? (fk_i32)x : limit; }\n"
+    "#endif\n";
+
+/* 1 - 2 / (1 + e^2x), which has no branches: its error is below 2^-20, as test_emit measures, and where e^2x leaves what a
+ * float holds it is next to -1 or 1. A soft cap of c multiplies the error by c; bf16 rounds logits and P by 2^-9. */
+static const char tanh_helper[] =
+    "#ifndef FK_TANH\n"
+    "#define FK_TANH\n"
+    "FK_DEVICE float fk_tanh(float x) {\n"
+    "    return fk_fma(-2.0f, fk_reciprocal(1.0f + fk_exp2(x * 2.88539008177792681472f)), 1.0f);\n"
+    "}\n"
+    "#endif\n";
+
 static const char band_helper[] =
     "#ifndef FK_IN_BANDS\n"
     "#define FK_IN_BANDS\n"
@@ -375,10 +412,8 @@ static const char band_helper[] =
     "}\n"
     "#endif\n";
 
-/* Marks the nodes that the answer needs. Guards are not among them: the total meaning has none. */
+/* Marks the nodes that those marked need. Guards are not among them: the total meaning has none. */
 static void find_needed(printer *p) {
-    memset(p->needed, 0, p->code.count * sizeof *p->needed);
-    p->needed[p->code.count - 1] = true;
     for (uint32_t i = p->code.count; i-- > 0;) {
         const mc_node *x = &p->code.nodes[i];
         if (!p->needed[i]) continue;
@@ -388,26 +423,143 @@ static void find_needed(printer *p) {
     }
 }
 
-static bool say_function(printer *p, mc_code code, const char *head) {
+/* Begins with a function's code: finds its ranges. */
+static bool open_code(printer *p, mc_code code) {
     p->code = code;
     p->ranges = calloc(code.count, sizeof *p->ranges);
     p->needed = calloc(code.count, sizeof *p->needed);
     bool good = p->ranges && p->needed;
-    if (good) {
-        find_needed(p);
-        say(p, "%s {\n", head);
-        say(p, "    (void)e, (void)q, (void)k, (void)h;\n");
-        for (uint32_t i = 0; i < code.count; i++) {
-            if (mc_op_type(code.nodes[i].op) == 'i') p->ranges[i] = range_of(p, &code.nodes[i]);
-            if (!p->needed[i] || (is_constant(&code.nodes[i]) && i + 1 < code.count)) continue;
-            say(p, "    const %s v%u = ", type_of(p, i), i);
-            say_node(p, i);
-            say(p, ";\n");
-        }
-        say(p, "    return v%u;\n}\n", code.count - 1);
-    }
+    for (uint32_t i = 0; good && i < code.count; i++)
+        if (mc_op_type(code.nodes[i].op) == 'i') p->ranges[i] = range_of(p, &code.nodes[i]);
+    return good;
+}
+static void close_code(printer *p) {
     free(p->ranges);
     free(p->needed);
+}
+
+/* The head of a function and the variables of the nodes that are needed. */
+static void say_head(printer *p, const char *head) {
+    say(p, "%s {\n", head);
+    say(p, "    (void)e, (void)q, (void)k, (void)h;\n");
+    for (uint32_t i = 0; i < p->code.count; i++) {
+        if (!p->needed[i] || (is_constant(&p->code.nodes[i]) && i + 1 < p->code.count)) continue;
+        say(p, "    const %s v%u = ", type_of(p, i), i);
+        say_node(p, i);
+        say(p, ";\n");
+    }
+}
+
+static bool say_function(printer *p, mc_code code, const char *head) {
+    bool good = open_code(p, code);
+    if (good) {
+        p->needed[code.count - 1] = true;
+        find_needed(p);
+        say_head(p, head);
+        say(p, "    return v%u;\n}\n", code.count - 1);
+    }
+    close_code(p);
+    return good;
+}
+
+/* --- spans -------------------------------------------------------------------------------------------------------- */
+
+/* The range of a sum; its nodes are needed. Are they all of 32 bits? */
+static bool add_sum(printer *p, const spans_sum *s, wide *lo, wide *hi) {
+    bool small = true;
+    *lo = *hi = s->constant;
+    for (uint32_t i = 0; i < s->count; i++) {
+        range r = p->ranges[s->node[i]];
+        small = small && narrow(r);
+        p->needed[s->node[i]] = true;
+        *lo += s->minus[i] ? -(wide)r.hi : r.lo;
+        *hi += s->minus[i] ? -(wide)r.lo : r.hi;
+    }
+    return small;
+}
+
+/* Marks the nodes of a bound as needed. Do its values fit 64 bits with room; do they fit 32? */
+static bool check_bound(printer *p, const spans_bound *b, bool *small) {
+    const wide most = (wide)1 << 60, few = 1 << 30;
+    wide lo, hi, scaled_lo, scaled_hi;
+    *small = add_sum(p, &b->sum, &lo, &hi) && *small;
+    *small = add_sum(p, &b->scaled, &scaled_lo, &scaled_hi) && *small;
+    const wide part_lo = scaled_lo, part_hi = scaled_hi;
+    scaled_lo *= b->factor;
+    scaled_hi *= b->factor;
+    lo += scaled_lo < scaled_hi ? scaled_lo : scaled_hi;
+    hi += scaled_lo < scaled_hi ? scaled_hi : scaled_lo;
+    *small = *small && lo > -few && hi < few && part_lo > -few && part_hi < few;
+    return lo > -most && hi < most && part_lo > -most && part_hi < most;
+}
+
+static void say_sum(printer *p, const spans_sum *s, const char *type) {
+    char constant[32];
+    write_constant(constant, s->constant);
+    say(p, "(%s)%s", type, constant);
+    for (uint32_t i = 0; i < s->count; i++) say(p, " %c (%s)v%u", s->minus[i] ? '-' : '+', type, s->node[i]);
+}
+
+/* The least upper bound, or the greatest lower one, as a variable. */
+static void say_bound(printer *p, const spans_bound *b, uint32_t count, const char *name, char than, const char *type) {
+    for (uint32_t i = 0; i < count; i++) {
+        say(p, "    const %s %s%u = ", type, name, i);
+        say_sum(p, &b[i].sum, type);
+        if (b[i].factor) {
+            say(p, " + %" PRId64 " * (", b[i].factor);
+            say_sum(p, &b[i].scaled, type);
+            say(p, ")");
+        }
+        say(p, ";\n");
+        if (i) say(p, "    const %s %sto%u = %s%s%u %c %s%u ? %s%s%u : %s%u;\n", type, name, i, name, i > 1 ? "to" : "", i - 1, than,
+                   name, i, name, i > 1 ? "to" : "", i - 1, name, i);
+    }
+}
+
+static void say_part(printer *p, const spans_part *x, unsigned number, const char *variable, bool small) {
+    const char *type = small ? "fk_i32" : "fk_i64", *size = small ? "32" : "64";
+    char lo[16], hi[16];
+    snprintf(lo, sizeof lo, "lo%u_", number);
+    snprintf(hi, sizeof hi, "hi%u_", number);
+    say_bound(p, x->lower, x->lowers, lo, '>', type);
+    say_bound(p, x->upper, x->uppers, hi, '<', type);
+    say(p, "    bits |= ");
+    for (uint32_t i = 0; i < x->conditions; i++)
+        say(p, "%s%sv%u", i ? " & " : "", x->negated[i] ? "!" : "", x->condition[i]);
+    if (x->conditions) say(p, " ? ");
+    if (x->uppers)
+        say(p, "fk_below32(fk_less%s(%s%s%u - (%s)%s, limit))", size, hi, x->uppers > 1 ? "to" : "", x->uppers - 1, type, variable);
+    else say(p, "fk_below32(limit)");
+    if (x->lowers) say(p, " & ~fk_below%s(%s%s%u - (%s)%s)", size, lo, x->lowers > 1 ? "to" : "", x->lowers - 1, type, variable);
+    if (x->conditions) say(p, " : 0u");
+    say(p, ";\n");
+}
+
+/* Prints the function that finds a row's pairs by spans, if there are any, and says whether it did. */
+static bool say_spans(printer *p, mc_op variable) {
+    const char *name = variable == MC_K ? "FK_KEY_SPANS" : "FK_QUERY_SPANS", *letter = variable == MC_K ? "k" : "q";
+    spans found;
+    bool small = p->program->positions <= 1 << 30, has = false, *exact = NULL, good = open_code(p, p->program->mask);
+    if (good) good = (exact = calloc(p->code.count, sizeof *exact)) != NULL;
+    for (uint32_t i = 0; good && i < p->code.count; i++) exact[i] = p->ranges[i].exact;
+    has = good && spans_find(p->code, variable, exact, &found);
+    for (uint32_t i = 0; has && i < found.count; i++) {
+        spans_part *x = &found.part[i];
+        for (uint32_t n = 0; n < x->lowers; n++) has = check_bound(p, &x->lower[n], &small) && has;
+        for (uint32_t n = 0; n < x->uppers; n++) has = check_bound(p, &x->upper[n], &small) && has;
+        for (uint32_t n = 0; n < x->conditions; n++) p->needed[x->condition[n]] = true;
+    }
+    if (good) say(p, "#define %s %d\n", name, has);
+    if (has) {
+        find_needed(p);
+        say_head(p, variable == MC_K ? "FK_DEVICE fk_u32 fk_keys(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h)"
+                                     : "FK_DEVICE fk_u32 fk_queries(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h)");
+        say(p, "    fk_u32 bits = 0;\n");
+        for (uint32_t i = 0; i < found.count; i++) say_part(p, &found.part[i], i, letter, small);
+        say(p, "    return bits;\n}\n");
+    }
+    free(exact);
+    close_code(p);
     return good;
 }
 
@@ -445,8 +597,11 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
     unsigned uses = mc_uses(program->mask);
     if (program->score.count) uses |= mc_uses(program->score) | mc_uses(program->slope);
     out(context, helpers, sizeof helpers - 1);
+    out(context, span_helper, sizeof span_helper - 1);
+    if (program->score.count) out(context, tanh_helper, sizeof tanh_helper - 1);
     if (uses & MC_USES_BANDS) out(context, band_helper, sizeof band_helper - 1);
     bool good = say_function(&p, program->mask, "FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h)");
+    good = good && say_spans(&p, MC_K) && say_spans(&p, MC_Q);
     if (program->score.count) {
         good = good && say_function(&p, program->score,
                                     "FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");

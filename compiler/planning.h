@@ -32,7 +32,7 @@ typedef struct planning {
     bool trial; /* one of several candidates: nothing is looked for that would only be said to the user */
     const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/strategies.h) */
     uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
-    uint32_t coalesce; /* independent rounds to a stage */
+    uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
     /* what the passes made, in the order they run; NULL: not yet */
     struct cells *cells;

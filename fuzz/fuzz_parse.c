@@ -1,11 +1,13 @@
 /* fuzz_parse.c: gives bytes to the parser and, if they parse, to the rest of the front end.
  *
- * Oracle: Bytes that do not parse end with an error that has a message and a picture.
+ * Oracle: Bytes that do not parse end with an error that has a message and a picture. The fuzzer draws one picture in
+ *         PICTURES, because a picture takes as long as a parse; a replay draws all of them.
  *         Bytes that parse print to text that parses to a tree that prints the same text; and `fmt` lays them out to a
  *         text that it lays out the same.
  *         A compile of them ends with a program, or with an error as above. A program's canonical text compiles to a
  *         program with the same canonical text and the same mask code. `explain` says of a pair what that code does.
- * Input:  any bytes; the corpus holds small programs.
+ * Input:  any bytes; the corpus holds small programs. The fuzzer stays below 128 bytes: a parse takes as long as its
+ *         text, and each feature of the language fits. fuzz/corpus/parse-large holds longer ones, for replays.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -17,13 +19,26 @@
 #include "compiler/sema/program.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
+    __attribute__((weak)); /* NULL in a replay */
 
-static void check_diagnostics(fcpc_diagnostics *d) {
+enum { PICTURES = 8 };
+
+static void check_diagnostics(fcpc_diagnostics *d, bool draw) {
     fcpc_diagnostic first;
-    char *picture = fcpc_diagnostics_render(d, false);
     fcpc_diagnostics_get(d, 0, &first);
-    if (!fcpc_diagnostics_count(d) || !*first.message || !picture) abort();
+    if (!fcpc_diagnostics_count(d) || !*first.message) abort();
+    if (!draw) return;
+    char *picture = fcpc_diagnostics_render(d, false);
+    if (!picture) abort();
     free(picture);
+}
+
+/* Whether the picture of what is wrong with these bytes is drawn. */
+static bool drawn(const char *bytes, size_t size) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < size; i++) hash = (hash ^ (uint8_t)bytes[i]) * UINT64_C(0x100000001b3);
+    return !LLVMFuzzerMutate || (hash >> 32) % PICTURES == 0;
 }
 
 /* The canonical text of bytes that parse; NULL if they do not. */
@@ -39,7 +54,7 @@ static char *reprint(const char *bytes, size_t size) {
             ast_print(&tree, true, &out);
             printed = text_take(&out);
         } else
-            check_diagnostics(d);
+            check_diagnostics(d, drawn(bytes, size));
     }
     arena_free(&a);
     fcpc_diagnostics_free(d);
@@ -63,7 +78,7 @@ static fcpc_program *compile(const char *bytes, size_t size) {
     fcp_code code = fcpc_parse_text("input", bytes, size, NULL, d, &p);
     if (code != FCP_OK) {
         if (p) abort();
-        check_diagnostics(d);
+        check_diagnostics(d, true);
     }
     fcpc_diagnostics_free(d);
     return p;
@@ -73,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     /* files outside the input are not its business */
     if (memmem(data, size, "file", 4)) return 0;
     char *once = reprint((const char *)data, size);
-    if (!once) return 0; /* most inputs end here, before a compile, which parses the whole prelude */
+    if (!once) return 0; /* most inputs end here */
     char *twice = reprint(once, strlen(once));
     if (!twice || strcmp(once, twice)) abort();
     free(twice);

@@ -7,9 +7,9 @@
 #include "tests/oracle/judge.h"
 
 /* LARGE: longer sequences. The fuzzer passes over such inputs; those in fuzz/corpus/program-large are replayed.
- * RUN: the fuzzer runs one program in so many, because a session starts threads and costs as much as a hundred plans. A
+ * RUN: the fuzzer runs one program in so many, because a session starts threads and costs as much as thirty programs. A
  * replay runs all of them. */
-enum { LARGE = 0x80, RUN = 256 };
+enum { LARGE = 0x80, RUN = 512 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)

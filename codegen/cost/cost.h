@@ -5,6 +5,7 @@
  *     more = fk_advance(...); // cost: step        the loop around this line is the loop over steps
  *     count_keys(...);        // cost: PARTIAL     what comes of this line belongs to PARTIAL cells alone
  *     weigh(...);             // cost: elements    what comes of this line is done for each element of a tile
+ *     fill_up(...);           // cost: seldom      what comes of this line is left out: few steps do it
  *
  * The disassembler says for each instruction from which line it comes, and through which calls, so a mark covers all
  * that was inlined at its line. Marks cost nothing: they do not reach the compiler. README.md says how steps and classes

@@ -30,11 +30,22 @@ typedef struct marks {
     uint32_t count;
 } marks;
 
-static unsigned bits_of(const char *word) {
-    if (strncmp(word, "step", 4) == 0) return COST_MARK_STEP;
-    if (strncmp(word, "elements", 8) == 0) return COST_MARK_ELEMENTS;
-    if (strncmp(word, "FULL", 4) == 0) return COST_MARK_FULL;
-    return strncmp(word, "PARTIAL", 7) == 0 ? COST_MARK_PARTIAL : 0;
+/* The marks of words up to the end of a line. */
+static unsigned bits_of(const char *at) {
+    static const struct {
+        const char *word;
+        unsigned bit;
+    } words[] = {{"step", COST_MARK_STEP}, {"FULL", COST_MARK_FULL}, {"PARTIAL", COST_MARK_PARTIAL},
+                 {"elements", COST_MARK_ELEMENTS}, {"seldom", COST_MARK_SELDOM}};
+    unsigned bits = 0;
+    while (*at && *at != '\n') {
+        size_t length = strcspn(at, " \n");
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            if (strlen(words[i].word) == length && memcmp(at, words[i].word, length) == 0) bits |= words[i].bit;
+        at += length;
+        at += *at == ' ';
+    }
+    return bits;
 }
 
 /* Finds the lines of the source that have a mark. A line `#line 1 "name"` begins a file. */

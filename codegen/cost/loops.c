@@ -27,7 +27,7 @@ typedef struct piece {
     int order, idom;  /* in reverse postorder; the piece that every way to it goes through last. order NONE: unreachable */
     int loop;         /* the innermost loop that it is in */
     unsigned marks;
-    uint32_t marked[COST_CLASSES]; /* how many of its instructions have the mark of a class */
+    uint32_t marked[COST_CLASSES], seldom; /* how many of its instructions have the mark of a class, or of what is seldom done */
     bool tensor;      /* it has a product */
 } piece;
 
@@ -75,6 +75,7 @@ static bool find_pieces(graph *g) {
         x->marks |= c->all[i].marks;
         x->tensor |= cost_pipe_of(c->all[i].name) == COST_TENSOR;
         for (int class = 0; class < COST_CLASSES; class++) x->marked[class] += c->all[i].marks >> class & 1;
+        x->seldom += (c->all[i].marks & COST_MARK_SELDOM) != 0;
     }
     for (int p = 0; p < g->count; p++) {
         piece *x = &g->pieces[p];
@@ -501,19 +502,20 @@ static bool needed(const graph *g, const loop *l, int p, int class) {
     for (int q = 0; q < g->count; q++) {
         const piece *x = &g->pieces[q];
         if (!l->has[q] || x->order == NONE) continue;
-        bool certain = x->marked[class] || (x->tensor && !x->marked[!class]);
+        bool certain = (x->marked[class] && !x->seldom) || (x->tensor && !x->marked[!class]);
         if (certain && dominates(g, p, q)) return true;
         if (x->next[0] == l->head || x->next[1] == l->head) always = always && dominates(g, p, q);
     }
     return always;
 }
 
-/* Chooses the pieces that do not count for a class: those that are the other class's, as at least half of their instructions
- * are, and loops that wait. What then lies on no way through the loop is not reached. */
+/* Chooses the pieces that do not count for a class: those that are the other class's or seldom done, as at least half of
+ * their instructions are, and loops that wait. What then lies on no way through the loop is not reached. */
 static void leave_out(const graph *g, const loop *l, int class, bool *out) {
     for (int p = 0; p < g->count; p++) {
         const piece *x = &g->pieces[p];
-        bool others = !x->marked[class] && x->marked[!class] * 2 >= x->end - x->first;
+        uint32_t half = (x->end - x->first + 1) / 2;
+        bool others = (!x->marked[class] && x->marked[!class] >= half) || x->seldom >= half;
         for (int up = x->loop; up != NONE && &g->loops[up] != l; up = g->loops[up].parent) others |= g->loops[up].waits;
         out[p] = x->order == NONE || (l->has[p] && others && !needed(g, l, p, class));
     }

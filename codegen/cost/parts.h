@@ -9,7 +9,7 @@ uint64_t cost_clocks_of(const cost_machine *machine, const char *name, cost_pipe
 
 /* --- listing.c ---------------------------------------------------------------------------------------------------- */
 enum { COST_MARK_FULL = 1 << COST_FULL, COST_MARK_PARTIAL = 1 << COST_PARTIAL, COST_MARK_STEP = 4,
-       COST_MARK_ELEMENTS = 8 };
+       COST_MARK_ELEMENTS = 8, COST_MARK_SELDOM = 16 };
 #define COST_NOWHERE UINT32_MAX
 
 /* How an instruction goes on: to the next one; perhaps to `target`; always to `target`; or it ends the kernel. A region

@@ -75,17 +75,16 @@ FK_DEVICE void fk_dq_step(const fk_launch *p, const fk_env *env, fk_i64 row, con
     fk_u32 packed[FK_Q_COLUMNS][2];
     int whole = run->cls == FK_FULL && keys == FK_Q_STEP;
     fk_i64 key = run->position + at + t;
-    fk_u64 counting = 0;
-    if (!whole) counting = fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head); // cost: PARTIAL
+    fk_u32 counting[2] = {~0u, ~0u};
+    if (!whole) fk_counting(env, run->cls == FK_PARTIAL, 0, FK_Q_COLUMNS, row, key, keys, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_Q_COLUMNS, fk_dq_tile(0), fk_warp() * 16, fk_dq_stream(buffer, 0));
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_Q_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
             float slope;
-            int counts = whole || fk_counts(counting, FK_Q_COLUMNS, i / 2, j, i % 2);
-            s[j][i] = fk_weight(p, env, s[j][i], lse[i / 2], counts, row + i / 2 * 8, key + j * 8 + i % 2, head, &slope);
-            s[j][i] = fk_times(s[j][i], slope);
+            float weight = fk_weight(p, env, s[j][i], lse[i / 2], row + i / 2 * 8, key + j * 8 + i % 2, head, &slope);
+            s[j][i] = fk_times(fk_counts(counting, i / 2, j, i % 2) ? weight : 0, slope);
         }
     fk_rows_by_rows(g, FK_Q_COLUMNS, fk_dq_tile(1), fk_warp() * 16, fk_dq_stream(buffer, 1));
     FK_UNROLL
@@ -117,7 +116,7 @@ FK_DEVICE void fk_dq_item(const fk_launch *p, const fk_row_item *item, fk_u32 pa
     for (fk_u32 half = 0; half < 2; half++) {
         int there = row + half * 8 < rows;
         fk_u64 at = token + row + half * 8;
-        lse[half] = there ? fk_load(fk_row(p, p->lse, at, head, 4)) * FK_LOG2E : -fk_infinity();
+        lse[half] = there ? fk_row_lse(p, at, head) : fk_infinity();
         delta[half] = there ? fk_load(fk_row(p, p->delta, at, head, 4)) : 0;
     }
     FK_UNROLL

@@ -130,7 +130,7 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
     fk_barrier_arrive(barrier);
 }
 
-/* Loads the rows of the block's step n. Rows that do not exist get an LSE of -inf, which makes their P 0. */
+/* Loads the rows of the block's step n. Rows that do not exist get an LSE of +inf, which makes their P 0. */
 FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 there, fk_u32 head, fk_u32 n) {
     enum { EACH = (FK_B_ROWS + FK_B_LOADERS - 1) / FK_B_LOADERS };
     const fk_launch *p = &m->launch;
@@ -139,10 +139,10 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 ther
     FK_UNROLL
     for (fk_u32 i = 0; i < EACH; i++) {
         fk_u32 row = thread + i * FK_B_LOADERS;
-        lse[i] = -fk_infinity();
+        lse[i] = fk_infinity();
         delta[i] = 0;
         if (row < FK_B_ROWS && row < there) {
-            lse[i] = fk_load(fk_row(p, p->lse, token + row, head, 4)) * FK_LOG2E;
+            lse[i] = fk_row_lse(p, token + row, head);
             delta[i] = fk_load(fk_row(p, p->delta, token + row, head, 4));
         }
     }
@@ -263,43 +263,52 @@ typedef struct fk_b_sums_of {
 } fk_b_sums_of;
 
 /* Turns S of a part into P times the slopes, in place, and packs P in the input type. lse_at: where the LSE of the
- * part are. */
+ * part are. full: all pairs count; else those whose bits are set. */
 FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4], fk_u32 (*packed)[2], fk_u32 lse_at,
-                            int whole, fk_u64 counting, fk_i64 row, fk_i64 key, fk_u32 head) {
+                            const int full, const fk_u32 *counting, fk_i64 row, fk_i64 key, fk_u32 head) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float lse[2], slopes[4];
         fk_load_shared2(lse, lse_at + j * 32);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            int counts = whole || fk_counts(counting, FK_B_COLUMNS, i / 2, j, i % 2);
-            s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+            float weight = fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+            s[j][i] = full || fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
         packed[j][1] = fk_pack(s[j][2], s[j][3]);
+#if FK_HAS_SCORE
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_times(s[j][i], slopes[i]);
+#endif
     }
 }
 
-/* Makes dS of a part of P and dP, packs it in the input type, and also writes it to shared memory, with 0 for keys
- * that do not exist. own: the lane's first key. ds: the box of dS that has the part, from its chunk `chunk` on. */
-FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packed)[2], fk_u32 delta_at, fk_u32 ds,
-                              fk_u32 chunk, fk_u32 own, fk_u32 keys) {
+/* Makes dS of a part of P and dP, in place, and packs it in the input type. In a full part of a step nothing has to be
+ * selected: rows that do not exist are 0, and all others see all keys. */
+FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packed)[2], fk_u32 delta_at, const int full) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float delta[2];
         fk_load_shared2(delta, delta_at + j * 32);
         FK_UNROLL
-        for (fk_u32 i = 0; i < 4; i++) s[j][i] = fk_gradient(s[j][i], g[j][i], delta[i % 2]);
+        for (fk_u32 i = 0; i < 4; i++)
+            s[j][i] = full && !FK_HAS_SCORE ? s[j][i] * (g[j][i] - delta[i % 2]) : fk_gradient(s[j][i], g[j][i], delta[i % 2]);
+        packed[j][0] = fk_pack(s[j][0], s[j][1]);
+        packed[j][1] = fk_pack(s[j][2], s[j][3]);
+    }
+}
+
+/* Writes packed dS to shared memory, after all of it was made: a load of delta would wait for a store before it. own: the
+ * lane's first key. ds: the box of dS that has the part, from its chunk `chunk` on. */
+FK_DEVICE void fk_b_pass_on(const fk_u32 (*packed)[2], fk_u32 ds, fk_u32 chunk, fk_u32 own) {
+    FK_UNROLL
+    for (fk_u32 j = 0; j < FK_B_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 half = 0; half < 2; half++) {
             fk_u32 key = own + half * 8;
-            packed[j][half] = fk_pack(s[j][half * 2], s[j][half * 2 + 1]);
-            fk_store_shared_bits(ds + key * FK_TILE_ROW + ((chunk + j) ^ key % 8) * 16 + fk_lane() % 4 * 4,
-                                 key < keys ? packed[j][half] : 0);
+            fk_store_shared_bits(ds + key * FK_TILE_ROW + ((chunk + j) ^ key % 8) * 16 + fk_lane() % 4 * 4, packed[j][half]);
         }
-    }
 }
 
 /* Does step n, whose product S of the first part has begun already, until dS of both workers is in shared memory.
@@ -307,7 +316,8 @@ FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packe
 FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys, const fk_row_run *run,
                          fk_u32 at, fk_u32 head, fk_u32 n, float (*s)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
-    fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4, whole = run->cls == FK_FULL;
+    fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4;
+    int full = run->cls == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
     fk_u32 q = fk_b_rows(stage, 0), d_o = fk_b_rows(stage, 1), ds = fk_b_ds(stage);
     fk_i64 row = run->position + at + t, key = first_key + own;
     float g[FK_B_COLUMNS][4];
@@ -315,19 +325,27 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     FK_UNROLL
     for (fk_u32 part = 0; part < FK_B_PARTS; part++) {
         fk_u32 numbers = (part * FK_B_PART + t) * 4;
-        fk_u64 counting = 0;
+        fk_u32 counting[2] = {0, 0};
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
-        if (!whole)
-            counting = fk_counting(env, 1, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head); // cost: PARTIAL
+        if (!full) {
+            fk_counting(env, run->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head, counting); // cost: PARTIAL
+            FK_UNROLL
+            for (fk_u32 half = 0; half < 2; half++)
+                if (own + half * 8 >= keys) counting[half] = 0; // cost: PARTIAL
+        }
         fk_products_wait_1();
         fk_products_settle(s[0], FK_B_PART / 2);
-        fk_b_weights(p, env, s, p_packed, fk_b_numbers(stage, 0) + numbers, whole, counting, row + part * FK_B_PART, // cost: elements
-                     key, head);
+        fk_u32 lse = fk_b_numbers(stage, 0) + numbers, delta = fk_b_numbers(stage, 1) + numbers;
+        fk_i64 first_row = row + part * FK_B_PART;
+        if (full) fk_b_weights(p, env, s, p_packed, lse, 1, counting, first_row, key, head); // cost: FULL elements
+        else fk_b_weights(p, env, s, p_packed, lse, 0, counting, first_row, key, head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_products_wait_1();
         fk_products_settle(g[0], FK_B_PART / 2);
-        fk_b_gradients(s, (const float (*)[4])g, ds_packed, fk_b_numbers(stage, 1) + numbers, // cost: elements
-                       ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), part * FK_B_COLUMNS % 8, own, keys);
+        if (full) fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 1); // cost: FULL elements
+        else fk_b_gradients(s, (const float (*)[4])g, ds_packed, delta, 0); // cost: PARTIAL elements
+        fk_b_pass_on((const fk_u32 (*)[2])ds_packed, ds + part * FK_B_PART / FK_BOX * (FK_KEYS * FK_TILE_ROW), // cost: elements
+                     part * FK_B_COLUMNS % 8, own);
         fk_b_sums(x->k[0], (const fk_u32 (*)[2])ds_packed, q, part);
         if (part + 1 < FK_B_PARTS) fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), q, part + 1);
     }

@@ -1,26 +1,30 @@
 /* backward_steps.h: what the backward kernels share: P and dS, one step of dK and dV, and adding to sums in memory.
  *
- * P = 2^(s - LSE). Where a pair does not count, or a row has seen no key, P is selected to be 0, never computed to be
- * 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products; the
+ * P = 2^(s - LSE). Where a pair does not count, P is selected to be 0, never computed to be 0. A row that has seen no key, or
+ * that does not exist, gets an LSE of +inf, which makes its P 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products; the
  * scale is applied to the finished sums. For dK and dV, scores are computed transposed, keys as rows: then P and dS
  * already are operands of the next products, in the registers where they were made.
  */
 #ifndef FK_BACKWARD_STEPS_H
 #define FK_BACKWARD_STEPS_H
 
-/* P from the product s = q k, and in *slope the slope of the score. row_lse: the LSE of the query's row, in log2
- * units. */
-FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, int counts, fk_i64 q, fk_i64 k,
-                          fk_u32 head, float *slope) {
+/* The LSE of a row in log2 units, as fk_weight takes it. */
+FK_DEVICE float fk_row_lse(const fk_launch *p, fk_u64 token, fk_u32 head) {
+    float lse = fk_load(fk_row(p, p->lse, token, head, 4));
+    return lse == -fk_infinity() ? fk_infinity() : lse * FK_LOG2E;
+}
+/* P from the product s = q k of a pair that counts, and in *slope the slope of the score. */
+FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, fk_i64 q, fk_i64 k, fk_u32 head,
+                          float *slope) {
 #if FK_HAS_SCORE
-    float natural = s * p->scale, x = fk_score(env, natural, q, k, head) * FK_LOG2E;
+    float natural = s * p->scale, x = fk_score(env, natural, q, k, head), unit = FK_LOG2E;
     *slope = fk_slope(env, natural, q, k, head);
 #else
-    float x = s * p->scale_log2;
+    float x = s, unit = p->scale_log2;
     (void)env, (void)q, (void)k, (void)head;
     *slope = 1;
 #endif
-    return counts && row_lse != -fk_infinity() ? fk_exp2(x - row_lse) : 0;
+    return fk_exp2(fk_fma(x, unit, -row_lse));
 }
 /* P times the slope, and dS from that. If P is 0 both are 0, whatever the slope and dP are: they may be NaN. */
 FK_DEVICE float fk_times(float weight, float slope) { return weight == 0 ? 0 : weight * slope; }
@@ -94,7 +98,7 @@ FK_DEVICE fk_u32 fk_dkv_numbers(fk_u32 buffer, fk_u32 which) { /* LSE, delta */
     return fk_dkv_stream(2, 0) + (buffer * 2 + which) * FK_K_STEP * 4;
 }
 
-/* Begins to copy the rows of a step. Rows beyond the end of the run get an LSE of -inf, which makes their P 0. */
+/* Begins to copy the rows of a step. Rows beyond the end of the run get an LSE of +inf, which makes their P 0. */
 FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 buffer) {
     fk_u64 token = run->token + at;
     fk_copy_tile(fk_dkv_stream(buffer, 0), FK_K_STEP, FK_K_THREADS, fk_row(p, p->q, token, head, FK_ROW_BYTES),
@@ -104,7 +108,7 @@ FK_DEVICE void fk_dkv_copy(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     fk_u32 row = fk_thread();
     if (row < FK_K_STEP) {
         int there = row < run->count - at;
-        float lse = there ? fk_load(fk_row(p, p->lse, token + row, head, 4)) * FK_LOG2E : -fk_infinity();
+        float lse = there ? fk_row_lse(p, token + row, head) : fk_infinity();
         float delta = there ? fk_load(fk_row(p, p->delta, token + row, head, 4)) : 0;
         fk_store_shared(fk_dkv_numbers(buffer, 0) + row * 4, lse);
         fk_store_shared(fk_dkv_numbers(buffer, 1) + row * 4, delta);
@@ -162,9 +166,9 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     fk_u32 packed[FK_K_COLUMNS][2];
     int whole = run->cls == FK_FULL;
     fk_i64 row = run->position + at + t;
-    fk_u64 counting = 0;
+    fk_u32 counting[2] = {~0u, ~0u};
     key += band * 16 + fk_lane() / 4;
-    if (!whole) counting = fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head); // cost: PARTIAL
+    if (!whole) fk_counting(env, 1, 1, FK_K_COLUMNS, key, row, FK_K_STEP, head, counting); // cost: PARTIAL
     fk_rows_by_rows(s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, q_tile);
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_K_COLUMNS; j++) {
@@ -172,9 +176,8 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         fk_load_shared2(lse, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            int counts = whole || fk_counts(counting, FK_K_COLUMNS, i / 2, j, i % 2);
-            s[j][i] = fk_weight(p, env, s[j][i], lse[i % 2], counts, row + j * 8 + i % 2, key + i / 2 * 8, head,
-                                &slopes[i]);
+            float weight = fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+            s[j][i] = fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
         packed[j][1] = fk_pack(s[j][2], s[j][3]);

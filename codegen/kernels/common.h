@@ -5,7 +5,11 @@
  *   int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h)
  *   float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    if FK_HAS_SCORE is 1
  *   float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h)    likewise: its derivative by s
- * These must be defined: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0 or 1).
+ *   fk_u32 fk_keys(const fk_env *env, fk_i64 q, fk_i64 k, fk_i32 limit, int h)       if FK_KEY_SPANS is 1
+ *   fk_u32 fk_queries(const fk_env *env, fk_i64 q, fk_i64 k, fk_i32 limit, int h)    if FK_QUERY_SPANS is 1
+ *   fk_u32 fk_below32(fk_i32 x)
+ * These must be defined: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0 or 1),
+ * FK_NEGATIVE_SCALE (1: the scale is below 0).
  *
  * A tile is rows of FK_HEAD_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by the number of
  * the row. Eight neighbouring rows then have the same chunk in eight different groups of banks, so that a warp loads
@@ -118,32 +122,56 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
 #define fk_allow(env, q, k, h) fk_allow(env, q, k, fk_model_head(env, h))
 #define fk_score(env, s, q, k, h) fk_score(env, s, q, k, fk_model_head(env, h))
 #define fk_slope(env, s, q, k, h) fk_slope(env, s, q, k, fk_model_head(env, h))
+#define fk_keys(env, q, k, limit, h) fk_keys(env, q, k, limit, (int)fk_model_head(env, h))
+#define fk_queries(env, q, k, limit, h) fk_queries(env, q, k, limit, (int)fk_model_head(env, h))
 #endif
 
-/* Says which pairs of a warp's product count: bit (half * columns + j) * 2 + e is for the number of that half, column
- * group and column. `row` and `column` are the positions of this lane's first row and first column. Columns from
- * `limit` of the warp's on do not exist and so do not count; if `partial`, neither do pairs that the mask forbids.
- * Rows are queries and columns are keys, or with `reverse` the other way round. There are at most 16 groups of
- * columns. Call it only if some pair may not count. */
-FK_DEVICE fk_u64 fk_counting(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
-                             fk_u32 limit, fk_u32 head) {
-    fk_u64 bits = 0;
+/* Says which pairs of a warp's product count: bit 2 j + e of bits[half] is for the number of that half, column group and
+ * column. `row` and `column` are the positions of this lane's first row and first column. Columns from `limit` of the warp's
+ * on do not exist and so do not count; if `partial`, neither do pairs that the mask forbids. Rows are queries and columns are
+ * keys, or with `reverse` the other way round. There are at most 16 groups of columns. Call it only if some pair may not
+ * count. Where the mask gives a row one or two intervals, they are computed once a row, in a FULL cell too, where they hold all
+ * that exist; else it is asked about each pair. */
+FK_DEVICE void fk_counting(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
+                           fk_u32 limit, fk_u32 head, fk_u32 *bits) {
     fk_u32 t = fk_lane() % 4 * 2;
+    fk_i32 there = (fk_i32)limit - (fk_i32)t;
+#if FK_KEY_SPANS
+    if (!reverse) {
+        bits[0] = fk_keys(env, row, column, there, (int)head);
+        bits[1] = fk_keys(env, row + 8, column, there, (int)head);
+        return;
+    }
+#endif
+#if FK_QUERY_SPANS
+    if (reverse) {
+        bits[0] = fk_queries(env, column, row, there, (int)head);
+        bits[1] = fk_queries(env, column, row + 8, there, (int)head);
+        return;
+    }
+#endif
+    if (!partial) {
+        bits[0] = bits[1] = fk_below32(there); // cost: seldom
+        return;
+    }
     FK_ROLL
-    for (fk_u32 half = 0; half < 2; half++)
+    for (fk_u32 half = 0; half < 2; half++) {
+        fk_u32 word = 0;
         FK_ROLL
         for (fk_u32 j = 0; j < columns; j++)
             FK_UNROLL
             for (fk_u32 e = 0; e < 2; e++) {
                 fk_i64 r = row + half * 8, c = column + j * 8 + e;
                 int yes = j * 8 + t + e < limit;
-                if (yes && partial) yes = reverse ? fk_allow(env, c, r, head) : fk_allow(env, r, c, head);
-                bits |= (fk_u64)(yes != 0) << ((half * columns + j) * 2 + e);
+                if (yes) yes = reverse ? fk_allow(env, c, r, head) : fk_allow(env, r, c, head);
+                word |= (fk_u32)(yes != 0) << (j * 2 + e);
             }
-    return bits;
+        if (half) bits[1] = word;
+        else bits[0] = word;
+    }
 }
-FK_DEVICE int fk_counts(fk_u64 bits, fk_u32 columns, fk_u32 half, fk_u32 j, fk_u32 e) {
-    return (int)(bits >> ((half * columns + j) * 2 + e) & 1);
+FK_DEVICE int fk_counts(const fk_u32 *bits, fk_u32 half, fk_u32 j, fk_u32 e) {
+    return (bits[half] & 1u << (j * 2 + e)) != 0;
 }
 
 FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {

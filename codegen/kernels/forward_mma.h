@@ -82,7 +82,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         float s[FK_F_BANDS][FK_F_COLUMNS][4], factor[FK_F_BANDS][2];
         fk_u32 weights[FK_F_BANDS][FK_F_COLUMNS * 2];
         int whole = fk_forward_whole(run, keys);
-        fk_u64 counting[FK_F_BANDS] = {0};
+        fk_u32 counting[FK_F_BANDS][2] = {{0}};
         if (!whole && !idle) /* here, while K is on its way and before the scores take registers */
             fk_forward_count(&env, item, run, at, keys, head, counting); // cost: PARTIAL
         fk_copy_wait();
@@ -97,7 +97,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         fk_sync(); /* V is there, and everybody has read K */
         if (more) fk_forward_copy(p, runs[step.run].k, runs + step.run, step.at, kv_head, k_tile);
         if (idle) continue;
-        fk_forward_softmax(s, &x, factor);
+        fk_forward_softmax(p, s, &x, factor);
         fk_forward_weigh(s, &x, factor, weights);
         fk_forward_gather(&x, (const fk_u32 (*)[FK_F_COLUMNS * 2])weights, v_tile);
     }

@@ -127,45 +127,51 @@ FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run-
 
 /* Finds out which pairs count, in a step that is not whole. */
 FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at, fk_u32 keys,
-                                fk_u32 head, fk_u64 *counting) {
+                                fk_u32 head, fk_u32 (*counting)[2]) {
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
-        counting[b] = fk_counting(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + fk_forward_row(b),
-                                  run->position + at + fk_lane() % 4 * 2, keys, head);
+        fk_counting(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + fk_forward_row(b),
+                    run->position + at + fk_lane() % 4 * 2, keys, head, counting[b]);
 }
 
-/* Makes scores in log2 units of the products q k; those of pairs that do not count become -inf. */
+/* Scores, times this, are in log2 units. */
+FK_DEVICE float fk_forward_unit(const fk_launch *p) { return FK_HAS_SCORE ? FK_LOG2E : p->scale_log2; }
+/* Is that below 0? Then the greatest logit is the least score. */
+#define FK_F_LEAST (!FK_HAS_SCORE && FK_NEGATIVE_SCALE)
+
+/* Makes natural scores of the products q k; without a score function, scores are the products themselves. The logits of
+ * pairs that do not count become -inf. */
 FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk_row_item *item, const fk_key_run *run,
-                                 fk_u32 at, int whole, const fk_u64 *counting, fk_u32 head,
+                                 fk_u32 at, int whole, fk_u32 (*counting)[2], fk_u32 head,
                                  float (*s)[FK_F_COLUMNS][4]) {
+    (void)p, (void)env, (void)item, (void)run, (void)at, (void)head;
+#if FK_HAS_SCORE
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
             FK_UNROLL
             for (fk_u32 i = 0; i < 4; i++) {
-#if FK_HAS_SCORE
                 fk_i64 q = item->position + fk_forward_row(b) + i / 2 * 8;
                 fk_i64 k = run->position + at + j * 8 + fk_lane() % 4 * 2 + i % 2;
-                s[b][j][i] = fk_score(env, s[b][j][i] * p->scale, q, k, head) * FK_LOG2E;
-#else
-                (void)env, (void)item, (void)run, (void)at, (void)head;
-                s[b][j][i] *= p->scale_log2;
-#endif
+                s[b][j][i] = fk_score(env, s[b][j][i] * p->scale, q, k, head);
             }
+#endif
     if (whole) return;
-    float none = -fk_infinity(); /* outside the loop: a primitive inside would turn its selections into branches */
+    float none = FK_F_LEAST ? fk_infinity() : -fk_infinity(); /* outside the loop: a primitive inside would turn its selections into branches */
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
             FK_UNROLL
             for (fk_u32 i = 0; i < 4; i++)
-                s[b][j][i] = fk_counts(counting[b], FK_F_COLUMNS, i / 2, j, i % 2) ? s[b][j][i] : none; // cost: PARTIAL
+                s[b][j][i] = fk_counts(counting[b], i / 2, j, i % 2) ? s[b][j][i] : none; // cost: PARTIAL
 }
 
-/* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. */
-FK_DEVICE void fk_forward_softmax(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2]) {
+/* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. The unit of s
+ * is applied where the maximum is subtracted, so that it costs nothing. */
+FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2]) {
+    float unit = fk_forward_unit(p);
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
@@ -173,17 +179,20 @@ FK_DEVICE void fk_forward_softmax(float (*s)[FK_F_COLUMNS][4], fk_forward_rows *
             fk_u32 i = half * 2;
             float most = -fk_infinity(), sum = 0;
             FK_UNROLL
-            for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) most = fk_max(most, fk_max(s[b][j][i], s[b][j][i + 1]));
+            for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) {
+                float one = s[b][j][i], two = s[b][j][i + 1];
+                most = fk_max(most, FK_F_LEAST ? fk_max(-one, -two) : fk_max(one, two));
+            }
             most = fk_max(most, fk_exchange(most, 1));
             most = fk_max(most, fk_exchange(most, 2));
-            most = fk_max(most, x->m[b][half]);
+            most = fk_max(most * (FK_F_LEAST ? -unit : unit), x->m[b][half]);
             float base = most == -fk_infinity() ? 0 : most;
             factor[b][half] = fk_exp2(x->m[b][half] - base);
             x->m[b][half] = most;
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) {
-                s[b][j][i] = fk_exp2(s[b][j][i] - base);
-                s[b][j][i + 1] = fk_exp2(s[b][j][i + 1] - base);
+                s[b][j][i] = fk_exp2(fk_fma(s[b][j][i], unit, -base));
+                s[b][j][i + 1] = fk_exp2(fk_fma(s[b][j][i + 1], unit, -base));
                 sum += s[b][j][i] + s[b][j][i + 1];
             }
             x->l[b][half] = x->l[b][half] * factor[b][half] + sum;

@@ -151,7 +151,7 @@ typedef struct fk_forward_keys {
     const fk_key_run *run;
     fk_u32 at, keys;
     int whole;
-    fk_u64 counting[1];
+    fk_u32 counting[1][2];
 } fk_forward_keys;
 
 /* Finds the keys of the current step. */
@@ -160,7 +160,7 @@ FK_DEVICE void fk_forward_see(const fk_forward_side *c, fk_forward_keys *k) {
     k->at = c->step.at;
     k->keys = k->run->count - k->at < FK_F_STEP ? k->run->count - k->at : FK_F_STEP;
     k->whole = fk_forward_whole(k->run, k->keys);
-    k->counting[0] = 0;
+    k->counting[0][0] = k->counting[0][1] = 0;
 }
 /* Looks which pairs count, if some may not. */
 FK_DEVICE void fk_forward_count_keys(const fk_forward_side *c, fk_forward_keys *k) {
@@ -169,12 +169,12 @@ FK_DEVICE void fk_forward_count_keys(const fk_forward_side *c, fk_forward_keys *
 
 /* The products with K have ended: frees K, and after the last step Q, and turns the products into P. O is not updated
  * yet. */
-FK_DEVICE void fk_forward_judge(const fk_forward_side *c, const fk_forward_keys *k, int more, float (*s)[FK_F_COLUMNS][4],
+FK_DEVICE void fk_forward_judge(const fk_forward_side *c, fk_forward_keys *k, int more, float (*s)[FK_F_COLUMNS][4],
                                 fk_forward_rows *x, float (*factor)[2]) {
     fk_forward_leave(FK_K_FREE + c->n % 2);
     if (!more) fk_forward_leave(FK_Q_FREE);
     fk_forward_scores(c->p, &c->env, c->item, k->run, k->at, k->whole, k->counting, c->head, s);
-    fk_forward_softmax(s, x, factor);
+    fk_forward_softmax(c->p, s, x, factor);
 }
 
 /* O += P V of the step before c->n; then frees V. */

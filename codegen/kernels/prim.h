@@ -72,6 +72,7 @@ FK_PRIMITIVE(void, fk_unpack_fp16, (float out[2], fk_u32 x))
 /* 2^x, which is 0 for -inf, and log2 x. Both are approximations with a relative error of about 2^-22. */
 FK_PRIMITIVE(float, fk_exp2, (float x))
 FK_PRIMITIVE(float, fk_log2, (float x))
+FK_PRIMITIVE(float, fk_reciprocal, (float x)) /* 1 / x, within an ulp; 0 for infinities */
 FK_PRIMITIVE(float, fk_max, (float a, float b)) /* if one is NaN, the other */
 FK_PRIMITIVE(float, fk_fma, (float a, float b, float c))
 FK_PRIMITIVE(float, fk_infinity, (void))

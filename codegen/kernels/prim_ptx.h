@@ -80,8 +80,9 @@ FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
 }
 FK_DEVICE void fk_wait_for(fk_u64 lock, fk_u32 x) {
     fk_u32 is;
-    do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
+    do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
     while (is != x);
+    asm volatile("fence.acq_rel.gpu;" ::: "memory"); /* once; acquiring loads would empty the L1 cache at each look */
 }
 FK_DEVICE void fk_release(fk_u64 lock, fk_u32 x) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(lock), "r"(x) : "memory");
@@ -140,6 +141,11 @@ FK_DEVICE float fk_exp2(float x) {
 FK_DEVICE float fk_log2(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+FK_DEVICE float fk_reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 FK_DEVICE float fk_max(float a, float b) {

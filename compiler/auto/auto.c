@@ -45,6 +45,7 @@ static const struct line {
     {FCP_STRATEGY_CAD, "tolerance", 100000, 0},
     {FCP_STRATEGY_CAD, "tolerance", 10000, 0},
     {FCP_STRATEGY_FCP, "split", 0, 0},
+    {FCP_STRATEGY_DCP, NULL, 0, 0},
     {FCP_STRATEGY_RING, NULL, 0, 1},
     {FCP_STRATEGY_ZIGZAG, NULL, 0, 2},
     {FCP_STRATEGY_ULYSSES, NULL, 0, 0},

@@ -96,6 +96,7 @@ fcp_code cad_cut(planning *x);
 fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code groups_cut(planning *x);
 fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
+fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code heads_cut(planning *x);
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 

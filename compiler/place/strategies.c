@@ -20,7 +20,7 @@ const strategy *strategy_of(const planning *x) {
     return x->strategy ? x->strategy : &strategies[x->program->strategy];
 }
 
-bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->in_place || place_splits(x); }
+bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->exec || place_splits(x); }
 
 fcp_code strategy_bound(const planning *x, uint64_t *out_bytes) {
     arena scratch = {0};

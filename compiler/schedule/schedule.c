@@ -55,7 +55,7 @@
 
 /* How much room dependent units have left in the stages: of each rank, direction and fabric, which make a line. */
 typedef struct levels {
-    uint8_t *used;  /* [line * width + stage], of `most` */
+    uint16_t *used; /* [line * width + stage], of `most` */
     uint32_t *full; /* per line: the stages before this one have no room */
     uint32_t lines, width, most;
 } levels;
@@ -129,15 +129,20 @@ static inline uint32_t line_of(uint32_t rank, fcp_direction dir, uint32_t fabric
     return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
 }
 
+/* With `divisions` a stage may have very many units; what is full stays full. */
+static inline void count_up(uint16_t *used) {
+    if (*used < UINT16_MAX) ++*used;
+}
+
 /* Makes room for a stage. */
 static fcp_code levels_reach(builder *b, uint32_t stage) {
     levels *l = &b->levels;
     if (stage < l->width) return FCP_OK;
     uint32_t width = stage + stage / 2 + 16;
-    uint8_t *grown = ARENA_ZNEW(b->scratch, uint8_t, (size_t)l->lines * width);
+    uint16_t *grown = ARENA_ZNEW(b->scratch, uint16_t, (size_t)l->lines * width);
     if (!grown) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; l->width && i < l->lines; i++)
-        memcpy(grown + (size_t)i * width, l->used + (size_t)i * l->width, l->width);
+        memcpy(grown + (size_t)i * width, l->used + (size_t)i * l->width, l->width * sizeof *grown);
     l->used = grown;
     l->width = width;
     return FCP_OK;
@@ -145,8 +150,8 @@ static fcp_code levels_reach(builder *b, uint32_t stage) {
 
 static void levels_add(builder *b, uint32_t line, uint32_t stage) {
     levels *l = &b->levels;
-    uint8_t *used = l->used + (size_t)line * l->width;
-    used[stage]++;
+    uint16_t *used = l->used + (size_t)line * l->width;
+    count_up(&used[stage]);
     while (l->full[line] < l->width && used[l->full[line]] >= l->most) l->full[line]++;
 }
 
@@ -168,13 +173,13 @@ static fcp_code levels_open(builder *b) {
         if (!hop_is_independent(x)) continue;
         for (uint32_t u = 0; u < x->units; u++) {
             uint32_t stage = 1 + b->out->unit_round[b->out->unit_start[f] + u] / b->coalesce;
-            l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]++;
-            l->used[(size_t)line_of(x->dst, FCP_RECV, x->fabric) * l->width + stage]++;
+            count_up(&l->used[(size_t)line_of(x->src, FCP_SEND, x->fabric) * l->width + stage]);
+            count_up(&l->used[(size_t)line_of(x->dst, FCP_RECV, x->fabric) * l->width + stage]);
         }
     }
     const uint32_t spare = b->coalesce - l->most;
     for (size_t i = 0; !code && i < (size_t)l->lines * l->width; i++)
-        l->used[i] = (uint8_t)(l->used[i] > spare ? l->used[i] - spare : 0);
+        l->used[i] = (uint16_t)(l->used[i] > spare ? l->used[i] - spare : 0);
     return code;
 }
 
@@ -182,10 +187,10 @@ static fcp_code levels_open(builder *b) {
 static fcp_code levels_copy(builder *b, const levels *of) {
     levels *l = &b->levels;
     *l = *of;
-    l->used = ARENA_NEW(b->scratch, uint8_t, (size_t)l->lines * l->width);
+    l->used = ARENA_NEW(b->scratch, uint16_t, (size_t)l->lines * l->width);
     l->full = ARENA_NEW(b->scratch, uint32_t, l->lines);
     if (!l->used || !l->full) return FCP_E_NO_MEMORY;
-    memcpy(l->used, of->used, (size_t)l->lines * l->width);
+    memcpy(l->used, of->used, (size_t)l->lines * l->width * sizeof *l->used);
     memcpy(l->full, of->full, l->lines * sizeof *l->full);
     return FCP_OK;
 }
@@ -766,14 +771,20 @@ static fcp_code find_halves(builder *b) {
     return code;
 }
 
+/* The rounds of a stage if all independent ones are to take `divisions` stages, with stage 0, which has none. */
+static uint32_t divided(const schedule *s, uint32_t divisions) {
+    const uint32_t net = s->independent[FCP_NET], local = s->independent[FCP_LOCAL], rounds = net > local ? net : local;
+    return rounds ? (rounds + divisions - 2) / (divisions - 1) : 1;
+}
+
 fcp_code schedule_build(planning *x) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
     arena *work = &x->work;
     schedule *out = ARENA_ZNEW(work, schedule, 1);
     if (!out) return FCP_E_NO_MEMORY;
-    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
-                 .work = work, .scratch = &x->scratch, .out = out};
+    builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .work = work, .scratch = &x->scratch,
+                 .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->levelled = x->placement->exec || x->program->pingpong;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
@@ -794,6 +805,8 @@ fcp_code schedule_build(planning *x) {
     fcp_code code = x->program->pingpong ? find_halves(&b) : FCP_OK;
     if (!code) code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
+    if (!code && !x->coalesce) x->coalesce = divided(out, p->program->divisions);
+    b.coalesce = x->coalesce;
     if (!code && out->levelled && !b.where->phase) code = levels_open(&b);
     if (!code) code = arrivals(&b);
     if (!code && out->levelled && t->keys < t->count) b.stages += p->program->buffers;

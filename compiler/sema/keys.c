@@ -477,23 +477,28 @@ static void check_param(sema *s, uint32_t which, const arg *a, const arg **given
     check_value(s, a->value, &strategy_params[i], strategy_param_of(s->out, i));
 }
 
+/* How many stages there are is said by `divisions`, by `coalesce` or by `pingpong`, but not by two of them. */
+static void check_divisions(sema *s, const arg *const *given) {
+    static const char *const others[] = {"coalesce", "pingpong"};
+    struct fcpc_program *p = s->out;
+    const arg *divisions = given[strategy_find_param(p->strategy, "divisions")];
+    for (size_t i = 0; divisions && i < sizeof others / sizeof *others; i++) {
+        const uint32_t other = strategy_find_param(p->strategy, others[i]);
+        const arg *a = other < STRATEGY_PARAMS ? given[other] : NULL;
+        if (!a || !*strategy_param_of(p, other)) continue;
+        diag_error(s->d, FCP_E_VALUE, divisions->name_at, "%s and divisions both say how many stages there are",
+                   others[i]);
+        diag_also(s->d, a->name_at, "%s is given here", others[i]);
+    }
+    if (divisions) p->coalesce = 0; /* the schedule finds it */
+}
+
 static void check_strategy(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     const entry *e = k->at[KEY_STRATEGY];
     p->strategy = FCP_STRATEGY_FCP;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
-    static const char *const later[] = {"dcp"};
-    const expr *head = e ? e->value : NULL;
-    while (head && head->kind == EXPR_BINARY) head = head->a;
-    for (size_t i = 0; head && i < sizeof later / sizeof *later; i++) {
-        if ((head->kind != EXPR_NAME && head->kind != EXPR_CALL) || strcmp(head->name, later[i])) continue;
-        diag_error(s->d, FCP_E_UNSUPPORTED, head->at, "strategy '%s' is not built into this version", head->name);
-        char *names = name_list(strategy_names, STRATEGY_ANY, " and ");
-        if (names) diag_hint(s->d, "there are %s", names);
-        free(names);
-        e = NULL;
-        break;
-    }
+    p->epsilon_span = SPAN_NONE;
     const expr *call = e ? sema_ring_of(s, e->value) : NULL;
     int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
@@ -504,6 +509,11 @@ static void check_strategy(sema *s, const sema_keys *k) {
     const arg *given[STRATEGY_PARAMS] = {0};
     for (const arg *a = which >= 0 && call->kind == EXPR_CALL ? call->args : NULL; a; a = a->next)
         check_param(s, p->strategy, a, given);
+    if (strategy_find_param(p->strategy, "divisions") < STRATEGY_PARAMS) check_divisions(s, given);
+    if (p->strategy == FCP_STRATEGY_DCP) {
+        const arg *memory = given[strategy_find_param(p->strategy, "epsilon_memory")];
+        if (memory) p->epsilon_span = memory->value->at;
+    }
     if (which >= 0 && strategy_shares_heads(p->strategy)) {
         const uint32_t heads = strategy_find_param(p->strategy, "heads");
         const arg *inside = given[strategy_find_param(p->strategy, "inside")];

@@ -123,13 +123,15 @@ struct fcpc_program {
      * of such ranks share the keys of a sequence */
     uint32_t inside, together;
     bool ring;
+    /* dcp: how far a rank's tokens may be over the mean, in millionths; stages in all, where `coalesce` is 0 */
+    uint32_t epsilon_memory, divisions;
     bool relay;         /* blocks that many nodes read are passed on from node to node */
     bool passes[FCP_PASSES];
     fcp_layout layout;
     uint32_t layout_group; /* neighbouring ranks over which the layout is made; 0: all ranks */
     bool deterministic;
     /* where stated; SPAN_NONE for a default */
-    span block_span, ranks_span, lengths_span, memory_span, strategy_span, tokens_span;
+    span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span, tokens_span;
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */

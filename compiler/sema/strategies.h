@@ -26,6 +26,7 @@
     X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
     X(ULYSSES,false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
     X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
+    X(DCP,    true,     false,    problem_cut_blocks, place_by_dcp,    exec_by_dcp)                                    \
     X(GROUPS, true,     true,     groups_cut,         place_by_groups, exec_by_groups)
 
 /* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
@@ -48,7 +49,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 18 };
+enum { STRATEGY_PARAMS = 23 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* Names of all strategies, and then "auto". */

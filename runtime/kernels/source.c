@@ -127,8 +127,12 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
         code =
             fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
     if (!code) {
-        const emit_source source = {&program, plan->problem->head_dim, plan->problem->dtype == FCP_BF16,
-                                    fcp_plan_ranges(plan) > 1, skeletons};
+        const emit_source source = {.program = &program,
+                                    .head_dim = plan->problem->head_dim,
+                                    .bf16 = plan->problem->dtype == FCP_BF16,
+                                    .ranges = fcp_plan_ranges(plan) > 1,
+                                    .skeletons = skeletons,
+                                    .negative_scale = plan->problem->scale < 0};
         uint32_t node;
         const char *wrong = emit_kernels(&source, sheet_append, &s, &node);
         if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;

@@ -11,6 +11,7 @@
  * Cost:     linear (pieces of a sequence that are not in order of start are sorted); memory linear in the tables.
  * Errors:   FCP_E_PLAN_FORMAT, FCP_E_NO_MEMORY.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,7 +235,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "coalesce %u, buffers %u", p->coalesce, p->buffers);
     if (!(p->passes & 1u << FCP_FORWARD && p->passes < 1u << FCP_PASSES && p->deterministic <= 1))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "passes %#x, deterministic %u", p->passes, p->deterministic);
-    if (!isfinite(p->scale)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that is not finite");
+    if (!isfinite((float)p->scale) || fabsf((float)p->scale) < FLT_MIN)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that no float holds, or 0");
     if (!padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the cluster's GPU name is not text");
     if (!printable(plan->source, plan->source_count)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the source is not text");

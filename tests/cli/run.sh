@@ -119,7 +119,7 @@ ok "auto once more" "$fcpc" -q a.fcp -D plan.strategy=auto -o b.plan
 holds "the same bytes" cmp -s auto.plan b.plan
 ok "its plan is verified" "$fcpc" verify auto.plan
 ok "and says which strategy it is" "$fcpc" --json sim auto.plan
-holds "which no program calls auto" json '.strategy | test("^(fcp|cad|ring|zigzag|ulysses|upipe)$")'
+holds "which no program calls auto" json '.strategy != "auto"'
 ok "auto as JSON" "$fcpc" --json -q a.fcp -D plan.strategy='auto(effort = 2)' --profile a100
 holds "with all candidates" json '.auto.profile == "a100" and ([.auto.tried[] | select(.end == "chosen")] | length == 1) and ([.auto.tried[].end] | index("far") == null)'
 holds "of which none is faster" json '[.auto.tried[] | select(.end == "chosen")][0].makespan_s == ([.auto.tried[].makespan_s | numbers] | min)'

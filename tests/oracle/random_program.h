@@ -7,6 +7,7 @@
 #ifndef RANDOM_PROGRAM_H
 #define RANDOM_PROGRAM_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,7 +74,6 @@ typedef struct random_program {
     bool equal;                  /* all ranks hold as many tokens, or one more */
     bool ring;                   /* of ulysses and upipe */
     bool rail, backward, uses_h, uses_field;
-    int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
     uint32_t field_count;
@@ -84,8 +84,10 @@ typedef struct random_program {
     uint32_t sequences;
     uint64_t tokens, key_tokens;
     bool top_left;
+    size_t size; /* of the text */
+    /* From here on it is large, and not set to 0 before a program is drawn. */
+    int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     char text[1 << 18];
-    size_t size;
 } random_program;
 
 static expr *node(random_program *p, kind k, expr *a, expr *b, expr *c, int64_t value) {
@@ -428,10 +430,10 @@ static void draw_sharing(random_program *p, dice *d) {
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {
-        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "groups"};
+        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
-    memset(p, 0, sizeof *p);
+    memset(p, 0, offsetof(random_program, fields));
     p->heads = head_counts[roll(d, 6)];
     p->kv_heads = 1 + roll(d, p->heads);
     while (p->heads % p->kv_heads) p->kv_heads--;
@@ -443,7 +445,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->block = 128 * (1 + roll(d, 3));
     p->coalesce = 1 + roll(d, roll(d, 2) ? 3 : 16);
     p->buffers = 1 + roll(d, 4);
-    p->strategy = (int)roll(d, 7);
+    p->strategy = (int)roll(d, FCP_STRATEGY_COUNT);
     p->layout = (int)roll(d, 3);
     p->group = 0;
     if (p->layout && roll(d, 3) == 0)
@@ -492,8 +494,12 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     char layout[40];
     snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
     put(p, "  block = %u\n  strategy = %s(buffers = %u", p->block, strategies[p->strategy], p->buffers);
-    bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
-    if (!shares) put(p, ", coalesce = %u", p->coalesce);
+    const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
+    const bool divides = (p->strategy == FCP_STRATEGY_DCP || p->strategy == FCP_STRATEGY_CAD) && roll(d, 2);
+    if (divides) put(p, ", divisions = %u", 2 + roll(d, 5));
+    else if (!shares) put(p, ", coalesce = %u", p->coalesce);
+    if (p->strategy == FCP_STRATEGY_DCP)
+        put(p, ", epsilon_compute = %u.%02u", roll(d, 4) ? 0 : roll(d, 3), 1 + roll(d, 60));
     bool held = p->strategy == FCP_STRATEGY_GROUPS && p->layout; /* homes are where the caller holds the tokens */
     if (p->strategy == FCP_STRATEGY_CAD) {
         uint32_t base = roll(d, 4);
@@ -501,7 +507,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[base]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
         if (p->servers) put(p, ", servers = %u", p->servers);
-        if (roll(d, 3) == 0) put(p, ", pingpong = true");
+        if (!divides && roll(d, 3) == 0) put(p, ", pingpong = true");
     }
     if (p->strategy == FCP_STRATEGY_GROUPS) {
         uint32_t tokens = 1 + roll(d, 1500);

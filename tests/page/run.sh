@@ -56,7 +56,7 @@ holds "the ranks that are asked for" sh -c "'$fcpc' -q show large.fcp --html r.h
 holds "who computes what, where work moves" \
     shows in_place.html '.plans[0].grids[0] | (.moved_to | length) == .rows * .cols and (.moved_to | max) <= 8 and (.moved_to | add) > 0'
 holds "and no such marks elsewhere" shows show.html 'all(.plans[].grids[]; .moved_to == [])'
-holds "strategies by name" shows strategies.html '[.plans[].name] == ["strategy=fcp", "strategy=ring", "strategy=zigzag", "strategy=cad"]'
+holds "strategies by name" shows strategies.html '[.plans[].name] | .[:4] == ["strategy=fcp", "strategy=ring", "strategy=zigzag", "strategy=cad"] and length == (unique | length)'
 holds "the points of a sweep" shows blocks.html '(.points | length) == 6 and (.plans | length) == 6'
 holds "show and sim make the same page" cmp show.html sim.html
 holds "a page of 256 ranks has less than 2 MB" test "$(wc -c < large.html)" -lt 2000000
@@ -101,7 +101,7 @@ holds "bounds by name" grep -q 'the longest chain of waits' show.dom
 holds "facts" grep -q '<dt>cluster</dt><dd>8 ranks: 2 nodes of 4 GPUs' show.dom
 holds "the program" grep -q '<pre>model {' show.dom
 holds "candidates side by side" sh -c '[ "$(grep -o "<td>zigzag</td>" strategies.dom | wc -l)" = 2 ]'
-holds "a timeline for each candidate" sh -c '[ "$(grep -o "<canvas[^>]*class=\"timeline\"" strategies.dom | wc -l)" = 4 ]'
+holds "a timeline for each candidate" sh -c '[ "$(grep -o "<canvas[^>]*class=\"timeline\"" strategies.dom | wc -l)" = "$1" ]' sh "$(data strategies.html | jq '.plans | length')"
 holds "curves over the block size" grep -q 'Forward: time over block' blocks.dom
 holds "time against memory" grep -q 'Backward: time against memory of the largest rank' blocks.dom
 holds "a legend of moved work, and what it costs" sh -c 'grep -q "A bar through cells" in_place.dom && grep -q "<dt>moved work</dt>" in_place.dom'

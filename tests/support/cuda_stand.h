@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "tests/machines/standin/standin.h"
-#include "tests/support/gpu_plan.h"
+#include "runtime/judge/packed.h"
+#include "runtime/judge/reference.h"
+#include "tests/support/plan_of.h"
 
 static inline standin *stand_of(const char *driver) {
     const char *build = getenv("B");
@@ -34,6 +36,39 @@ static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nod
              "model { heads = 2; kv_heads = %u; head_dim = 16; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
              "batch { lengths = [%u, 130, 60] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n",
              ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, 300 + 130 * ranks, mask, more);
-    return gpu_plan(mask, text, NULL, 0);
+    return plan_named(mask, text);
+}
+
+/* Runs both passes on drawn inputs, `times` times, and returns what is said of their outputs. Nothing may be left
+ * on a device. x->launched then says by which kernels. */
+static inline fcp_check_report stand_judge(standin *x, const fcp_plan *plan, const char *what, int times) {
+    enum { ALL = (1 << FCP_TENSORS) - 1 };
+    const fcp_session_options options = {.size = sizeof options,
+                                         .backend = "cuda",
+                                         .timeout_s = 100,
+                                         .partition = FCP_PARTITION_GRID};
+    const fcp_check_options check = {.passes = plan->problem->passes, .threads = 2};
+    fcp_check_report report = FCP_CHECK_START;
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    x->plan = plan;
+    x->launched[0] = 0;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s: %s", what, err.message);
+    cr_assert_str_empty(fcp_session_warning(session), "%s: %s", what, fcp_session_warning(session));
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+    fcp_packed_draw(&shape, ALL, 3, &packed);
+    for (int time = 0; time < times; time++)
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK,
+                         "%s: %s; %s", what, err.message, x->trouble);
+    fcp_session_free(session);
+    cr_assert_eq(fcp_check_run(plan, &check, &packed, &report, &err), FCP_OK, "%s: %s", what, err.message);
+    cr_assert_eq(x->live, 0, "%s", what);
+    cr_assert_eq(*x->trouble, 0, "%s: %s", what, x->trouble);
+    fcp_packed_free(&packed);
+    return report;
 }
 #endif

@@ -261,6 +261,28 @@ static inline void hand_free(hand *h) {
     free(h);
 }
 
+/* The plan gets the tables that h has filled so far. */
+static inline void hand_tables(hand *h) {
+    fcp_plan *p = &h->plan;
+#define SET(member, array, n) p->member = (array), p->member##_count = (n)
+    SET(problem, &h->problem, 1);
+    SET(sequences, h->sequences, h->sequence_count);
+    SET(pieces, h->pieces, h->piece_count);
+    SET(deals, &h->deal, h->problem.layout != FCP_LAYOUT_PLANNED);
+    SET(heads, h->heads, h->heads_count);
+    SET(blocks, h->blocks, h->block_count);
+    SET(tiles, h->tiles, h->tile_count);
+    SET(parts, h->parts, h->part_count);
+    SET(shapes, h->shapes, h->shape_count);
+    SET(runs, h->runs, h->run_count);
+    SET(visits, h->visits, h->visit_count);
+    SET(streams, h->streams, FCP_PASSES * h->problem.ranks * FCP_QUEUES);
+    SET(instrs, h->instrs, h->instr_count);
+    SET(transfers, h->transfers, h->transfer_count);
+    SET(mask, h->mask, h->mask_count);
+#undef SET
+}
+
 /* NULL when out of memory. At most 64 ranks, 256 blocks, 64 sequences. */
 static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, fcp_dtype dtype,
                               uint32_t block, const char *mask, const uint64_t *lengths, uint32_t count) {
@@ -289,29 +311,13 @@ static inline hand *hand_make(uint32_t ranks, uint32_t heads, uint32_t kv_heads,
     hand_mask(h, mask);
     h->problem.mask_uses = mc_uses((mc_code){h->mask, h->mask_count});
     h->heads[0] = (fcp_heads){.kv_count = kv_heads, .sub_count = heads / kv_heads};
+    h->heads_count = 1;
+    h->deal = (fcp_deal){.sequences = count, .ranks = ranks};
     hand_blocks(h, block);
     hand_streams(h);
-    fcp_plan *p = &h->plan;
-#define SET(member, array, n) p->member = (array), p->member##_count = (n)
-    SET(problem, &h->problem, 1);
-    SET(sequences, h->sequences, count);
-    SET(pieces, h->pieces, h->piece_count);
-    h->deal = (fcp_deal){.sequences = h->sequence_count, .ranks = h->problem.ranks};
-    SET(deals, &h->deal, h->problem.layout != FCP_LAYOUT_PLANNED);
-    SET(heads, h->heads, 1);
-    SET(blocks, h->blocks, h->block_count);
-    SET(tiles, h->tiles, h->tile_count);
-    SET(parts, h->parts, h->part_count);
-    SET(shapes, h->shapes, h->shape_count);
-    SET(runs, h->runs, h->run_count);
-    SET(visits, h->visits, h->visit_count);
-    SET(streams, h->streams, FCP_PASSES * ranks * FCP_QUEUES);
-    SET(instrs, h->instrs, h->instr_count);
-    SET(transfers, h->transfers, h->transfer_count);
-    SET(mask, h->mask, h->mask_count);
-#undef SET
-    if (fcp_plan_index(p, NULL) == FCP_OK) return h;
-    free(h);
+    hand_tables(h);
+    if (fcp_plan_index(&h->plan, NULL) == FCP_OK) return h;
+    hand_free(h);
     return NULL;
 }
 #endif

@@ -507,29 +507,13 @@ static inline hand *moved_make(const moved_options *o) {
     moved_homes(m, split);
     moved_place(m);
     moved_visits(m);
-    fcp_plan *p = &h->plan;
-#define SET(member, array, n) p->member = (array), p->member##_count = (n)
-    SET(problem, &h->problem, 1);
-    SET(sequences, h->sequences, o->count);
-    SET(pieces, h->pieces, h->piece_count);
-    SET(deals, &h->deal, h->problem.layout != FCP_LAYOUT_PLANNED);
-    SET(heads, h->heads, h->heads_count);
-    SET(blocks, h->blocks, h->block_count);
-    SET(streams, h->streams, FCP_PASSES * o->ranks * FCP_QUEUES);
-    bool good = fcp_plan_index(p, NULL) == FCP_OK;
+    hand_tables(h); /* a pass asks the plan where tokens lie */
+    bool good = fcp_plan_index(&h->plan, NULL) == FCP_OK;
     if (good) moved_pass(m, FCP_FORWARD);
     if (good) moved_pass(m, FCP_BACKWARD);
     free(m);
-    SET(tiles, h->tiles, h->tile_count);
-    SET(parts, h->parts, h->part_count);
-    SET(shapes, h->shapes, h->shape_count);
-    SET(runs, h->runs, h->run_count);
-    SET(visits, h->visits, h->visit_count);
-    SET(instrs, h->instrs, h->instr_count);
-    SET(transfers, h->transfers, h->transfer_count);
-    SET(mask, h->mask, h->mask_count);
-#undef SET
-    if (good && fcp_plan_index(p, NULL) == FCP_OK) return h;
+    hand_tables(h);
+    if (good && fcp_plan_index(&h->plan, NULL) == FCP_OK) return h;
     hand_free(h);
     return NULL;
 }

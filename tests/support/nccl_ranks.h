@@ -5,7 +5,7 @@
 #include "runtime/cuda/parts.h"
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/processes.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, LONG = 200 /* seconds: no rank that gets on at all takes so long */ };
@@ -276,7 +276,7 @@ static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nod
              "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n",
              ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, lengths, mask, more);
     PROCESS_PARENT_BEGINS();
-    fcp_plan *plan = gpu_plan(mask, text, NULL, 0);
+    fcp_plan *plan = plan_named(mask, text);
     PROCESS_PARENT_ENDS();
     return plan;
 }

@@ -5,3 +5,21 @@ FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h) {
     const int v2 = v0 <= v1;
     return v2;
 }
+#define FK_KEY_SPANS 1
+FK_DEVICE fk_u32 fk_keys(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h) {
+    (void)e, (void)q, (void)k, (void)h;
+    const fk_i32 v1 = (fk_i32)q;
+    fk_u32 bits = 0;
+    const fk_i32 hi0_0 = (fk_i32)1 + (fk_i32)v1;
+    bits |= fk_below32(fk_less32(hi0_0 - (fk_i32)k, limit));
+    return bits;
+}
+#define FK_QUERY_SPANS 1
+FK_DEVICE fk_u32 fk_queries(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h) {
+    (void)e, (void)q, (void)k, (void)h;
+    const fk_i32 v0 = (fk_i32)k;
+    fk_u32 bits = 0;
+    const fk_i32 lo0_0 = (fk_i32)0 + (fk_i32)v0;
+    bits |= fk_below32(limit) & ~fk_below32(lo0_0 - (fk_i32)q);
+    return bits;
+}

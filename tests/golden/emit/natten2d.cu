@@ -26,3 +26,5 @@ FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h) {
     const int v28 = v12 & v27;
     return v28;
 }
+#define FK_KEY_SPANS 0
+#define FK_QUERY_SPANS 0

@@ -9,3 +9,5 @@ FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h) {
     const int v8 = v4 <= v7;
     return v8;
 }
+#define FK_KEY_SPANS 0
+#define FK_QUERY_SPANS 0

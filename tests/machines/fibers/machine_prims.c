@@ -312,6 +312,7 @@ void fk_unpack_fp16_host(float out[2], fk_u32 x) {
 }
 float fk_exp2_host(float x) { return exp2f(x); }
 float fk_log2_host(float x) { return log2f(x); }
+float fk_reciprocal_host(float x) { return 1 / x; }
 float fk_max_host(float a, float b) { return a != a ? b : b != b ? a : a > b ? a : b; }
 float fk_fma_host(float a, float b, float c) { return fmaf(a, b, c); }
 float fk_infinity_host(void) { return INFINITY; }

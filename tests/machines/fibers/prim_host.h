@@ -54,6 +54,7 @@ void machine_note(const char *file, int line);
 #define fk_unpack_fp16 fk_unpack_fp16_host
 #define fk_exp2 fk_exp2_host
 #define fk_log2 fk_log2_host
+#define fk_reciprocal fk_reciprocal_host
 #define fk_max fk_max_host
 #define fk_fma fk_fma_host
 #define fk_infinity fk_infinity_host

@@ -1,6 +1,6 @@
 /* test_shared_keys.c: keys that nearly every row sees. Their item is cut into several, which add to dK and dV in
  * turn, or as they come. */
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/judge_plan.h"
 
@@ -8,7 +8,7 @@ static void judge(const char *model, const fcp_backend *backend, bool twice) {
     char text[300];
     snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 1 }\nbatch { lengths = [4500] }\n"
              "plan { mask = lambda(sink = 20, window = 90); block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward }\n", model);
-    fcp_plan *plan = gpu_plan("shared.fcp", text, NULL, 0);
+    fcp_plan *plan = plan_named("shared.fcp", text);
     judge_plan(plan, backend, 3, twice, model);
     fcp_plan_free(plan);
 }

@@ -8,7 +8,7 @@
 #include "runtime/host/executor.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/plain.h"
 #include "tests/support/skips.h"
 #include "tests/machines/ptx/compile.h"
@@ -53,7 +53,7 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
 
 static inline void right(const char *program, const fcp_backend *backend, uint64_t seed) {
     char text[TEXT];
-    fcp_plan *plan = gpu_plan("program", program, NULL, 0);
+    fcp_plan *plan = plan_named("program", program);
     judge(plan, backend, seed, text);
     cr_assert_str_empty(text, "%s, %s: %s", program, backend->name, text);
     fcp_plan_free(plan);

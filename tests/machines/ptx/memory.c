@@ -24,10 +24,11 @@ void ptx_release(ptx_warp *w, uint32_t *to) {
         if (w->clock[i] > to[i]) to[i] = w->clock[i];
     w->clock[w->self]++;
 }
-void ptx_acquire(ptx_warp *w, const uint32_t *from) {
-    for (uint32_t i = 0; i < w->machine->clocks; i++)
-        if (from[i] > w->clock[i]) w->clock[i] = from[i];
+static void learn(uint32_t *clock, const uint32_t *from, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (from[i] > clock[i]) clock[i] = from[i];
 }
+void ptx_acquire(ptx_warp *w, const uint32_t *from) { learn(w->clock, from, w->machine->clocks); }
 
 /* --- shared memory ------------------------------------------------------------------------------------------------ */
 
@@ -299,12 +300,18 @@ static ptx_next ld(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
             ptx_set(w, &i->operands[n], l, x);
             ptx_define(w, &i->operands[n], 1u << l, (known >> n * bytes & own) == own ? PTX_ALL : 0);
         }
-        if (data & ACQUIRE) {
-            const ptx_location *x = location(w->machine, addresses[l], false);
-            if (x) ptx_acquire(w, x->clock);
-        }
+        const ptx_location *x = data & (ACQUIRE | STRONG) ? location(w->machine, addresses[l], false) : NULL;
+        if (x && data & ACQUIRE) ptx_acquire(w, x->clock);
+        else if (x) learn(w->seen, x->clock, w->machine->clocks);
     }
     return data & (ACQUIRE | STRONG) ? PTX_YIELD : PTX_NEXT;
+}
+
+/* After a fence a warp knows what was released before its relaxed reads: the two together acquire. */
+static ptx_next fence(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    (void)i;
+    if (mask) ptx_acquire(w, w->seen);
+    return PTX_NEXT;
 }
 
 static ptx_next st(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
@@ -483,6 +490,7 @@ const ptx_form ptx_memory_forms[] = {
     LD("", GENERIC), LD(".global", GLOBAL), LD(".global.nc", GLOBAL), LD(".shared", SHARED), LD(".local", LOCAL),
     LD(".param", PARAM), ST("", GENERIC), ST(".global", GLOBAL), ST(".shared", SHARED), ST(".local", LOCAL),
     {"ld.acquire.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | ACQUIRE},
+    {"ld.relaxed.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | STRONG}, {"fence.acq_rel.gpu", "", fence},
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
     {"st.relaxed.sys.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"atom.relaxed.gpu.global.add.u32", "r<ar", atom_add_u32},

@@ -157,6 +157,7 @@ struct ptx_warp {
     bool blocked;
     const ptx_insn *now;
     uint32_t self, *clock;   /* its number among all warps; what it knows of each warp, by that number */
+    uint32_t *seen;          /* what relaxed reads have shown it; it knows that after a fence */
     ptx_copy *copies;
     uint32_t copy_count, copy_capacity, commits[PTX_LANES];
     uint8_t *local;          /* local memory of all lanes; after it, which of its bytes are known */

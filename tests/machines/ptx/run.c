@@ -189,6 +189,7 @@ static bool close_block(ptx_block *b) {
         free(w->base[0]);
         free(w->known);
         free(w->clock);
+        free(w->seen);
         free(w->copies);
         free(w->local);
         free(w->more);
@@ -227,8 +228,9 @@ static bool open_block(ptx_machine *m, ptx_block *b) {
         w->base[1] = launch->module->constants;
         w->known = calloc(k->registers, sizeof *w->known);
         w->clock = ptx_clock_new(m);
+        w->seen = ptx_clock_new(m);
         if (k->local) w->local = calloc(PTX_LANES * 2, k->local);
-        if (!w->known || !w->clock || (k->local && !w->local)) return false;
+        if (!w->known || !w->clock || !w->seen || (k->local && !w->local)) return false;
         memset(file, 0xff, k->file); /* a NaN, should anybody look */
         w->known[0] = PTX_ALL;
         w->clock[w->self] = 1;

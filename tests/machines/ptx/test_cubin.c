@@ -1,7 +1,7 @@
 /* test_cubin.c: compiles kernels with NVRTC: of every example, of every mask of the prelude, and every skeleton. None
  * may spill registers, exceed its budget, or have its wgmma instructions serialised. Cubins are kept in the build's
  * folder of kernels. */
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ Test(cubin, examples) {
     cr_assert_eq(glob("examples/scores/*.fcp", GLOB_APPEND, NULL, &files), 0);
     for (size_t i = 0; i < files.gl_pathc; i++) {
         const char *const defines[] = {i % 2 ? "model.dtype=bf16" : "model.dtype=fp16"};
-        fcp_plan *plan = gpu_plan(files.gl_pathv[i], NULL, defines, 1);
+        fcp_plan *plan = plan_with(files.gl_pathv[i], NULL, defines, 1);
         judge_archs(&g, plan, FORWARD | BACKWARD, i, files.gl_pathv[i]);
         fcp_plan_free(plan);
     }
@@ -137,7 +137,7 @@ Test(cubin, prelude) {
                  "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
                  "batch { lengths = [%llu] }\nplan { mask = %s; block = 128 }\n", (unsigned long long)x->lengths[0],
                  known_call(&KNOWN[x->mask], x->p, call));
-        fcp_plan *plan = gpu_plan(call, text, NULL, 0);
+        fcp_plan *plan = plan_named(call, text);
         judge(&g, plan, i % 2 ? FORWARD : BACKWARD, "sm_90a", call);
         fcp_plan_free(plan);
     }
@@ -160,7 +160,7 @@ Test(cubin, skeletons) {
                      "batch { lengths = [300] }\nplan { mask = lambda(sink = 8, window = 100); block = 128%s }\n",
                      head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", score ? "; score = softcap" : "");
             snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
-            fcp_plan *plan = gpu_plan(what, text, NULL, 0);
+            fcp_plan *plan = plan_named(what, text);
             judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | emit_backward(head_dims[d], true, false) |
                                 emit_backward(head_dims[d], false, false), archs[a], what);
             if (a == 1 && !small)

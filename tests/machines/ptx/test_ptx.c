@@ -181,7 +181,7 @@ Test(ptx, flaws) {
         {"ordered: dS is not stored", ORDERED, {"fk_backward_ordered", "st.shared.u32", "", 5, without}},
         {"ordered: nothing is acquired",
          ORDERED,
-         {"fk_backward_ordered", "ld.acquire.gpu.global", "ld.global", -1, NULL}},
+         {"fk_backward_ordered", "fence.acq_rel.gpu;", "", -1, NULL}},
         {"ordered: nothing is released",
          ORDERED,
          {"fk_backward_ordered", "st.release.gpu.global", "st.global", -1, NULL}},
@@ -192,7 +192,7 @@ Test(ptx, flaws) {
     };
     char text[TEXT];
     if (!compiler()) return;
-    fcp_plan *plan = gpu_plan("flaws", MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal"), NULL, 0);
+    fcp_plan *plan = plan_with("flaws", MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal"), NULL, 0);
     for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
         *text = 0;
         /* what blocks owe each other shows where several have work */

@@ -270,6 +270,12 @@ Test(ptx_machine, turns) {
         cr_assert(with_turns(NULL, NULL, seed, error), "%s", error);
         for (int l = 0; l < 64; l++) cr_assert_eq(out[16 + l], sum);
     }
+    /* a relaxed read acquires with a fence behind it, and not without */
+    cr_assert(with_turns("ld.acquire.gpu.global.u32 %r2, [%rd0+4];", "ld.relaxed.gpu.global.u32 %r2, [%rd0+4];\n fence.acq_rel.gpu;", 1,
+                         error), "%s", error);
+    for (int l = 0; l < 64; l++) cr_assert_eq(out[16 + l], sum);
+    cr_assert(!with_turns("ld.acquire.gpu", "ld.relaxed.gpu", 1, error));
+    cr_assert(strstr(error, "race"), "%s", error);
     cr_assert(!with_turns("ld.acquire.gpu", "ld", 1, error));
     cr_assert(strstr(error, "race") || strstr(error, "does not end"), "%s", error);
     cr_assert(!with_turns("$L_turn:\nbar.sync 0;", "$L_turn:\n", 1, error));

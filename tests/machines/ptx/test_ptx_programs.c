@@ -9,18 +9,14 @@
 #include "tests/machines/ptx/judge.h"
 
 /* NULL where it has no plan, or no kernels. */
-static fcp_plan *plan_of(const random_program *p) {
-    fcpc_options options = FCPC_OPTIONS_INIT;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
+static fcp_plan *plan_drawn(const random_program *p) {
+    fcp_plan *plan;
     fcp_error err;
-    fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, &options, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
+    char *said;
+    fcp_code code = plan_try("drawn.fcp", p->text, NULL, 0, &plan, &said);
+    free(said);
     if (!code && fcp_kernel_check(plan, &err) == FCP_OK) return plan;
-    if (!code) fcp_plan_free(plan);
+    fcp_plan_free(plan);
     return NULL;
 }
 
@@ -38,7 +34,7 @@ Test(ptx, random_programs) {
         /* small, but not so small that the judge's measure, the worst row of a naive computation, says little */
         uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->strategy ? 2 : 1);
         if (cost > 64 || p->tokens * p->heads < 64) continue;
-        fcp_plan *plan = plan_of(p);
+        fcp_plan *plan = plan_drawn(p);
         if (!plan) continue;
         judge(plan, backends[done % 3], seed, text);
         cr_expect(!*text, "seed %u, %s\n%s: %s", seed, p->text, backends[done % 3]->name, text);

@@ -6,6 +6,7 @@
 #include "compiler/cells/blind.h"
 #include "compiler/sema/program.h"
 #include "runtime/base/stop.h"
+#include "tests/support/plan_of.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -77,10 +78,7 @@ static void open_case(fixture *f, const stop_case *x, int64_t n) {
     char text[256];
     snprintf(text, sizeof text, "batch { field z = given(range = 0..1000) }\nmask m = %s\nplan { mask = m }\n",
              x->mask);
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcp_code code = fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &f->program);
-    cr_assert_eq(code, FCP_OK, "%s", fcpc_diagnostics_render(d, false));
-    fcpc_diagnostics_free(d);
+    f->program = program_named("a.fcp", text);
     const int64_t count = n <= 1 << 24 ? n : 1;
     f->z = malloc((size_t)count * sizeof *f->z);
     uint64_t state = 7;

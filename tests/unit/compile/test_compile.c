@@ -1,15 +1,10 @@
 /* test_compile.c: tests fcpc_plan as a whole: the same bytes every time, block = auto, warnings, and what it
  * refuses. */
 #include "tests/support/planned.h"
+#include "tests/support/plan_of.h"
 
 static fcp_code plan_text(const char *text, fcp_plan **plan, char **picture) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = parse_text(text, d);
-    fcp_code code = fcpc_plan(program, NULL, 0, NULL, d, NULL, plan);
-    *picture = fcpc_diagnostics_render(d, false);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return code;
+    return plan_try("test.fcp", text, NULL, 0, plan, picture);
 }
 
 static void refuse(fcp_code expected, const char *words, const char *text) {

@@ -108,12 +108,14 @@ Test(interrupt, at_every_question) {
         "cluster { gpus = 16 }\nbatch { lengths = [30000, 40 x 100] }\nplan { mask = window(w = 900); block = 128 }\n",
         ("cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [9000, 700 x 4] }\n"
          "plan { mask = causal; strategy = auto; layout = contiguous }\n"),
+        ("cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [30000, 900 x 30] }\n"
+         "plan { mask = causal; block = 512; strategy = dcp }\n"),
     };
     enum { MORE = sizeof more / sizeof *more };
     uint64_t questions = 0;
     for (unsigned i = 0; i < MORE + 12; i++) {
         const char *program = i < MORE ? more[i] : sample_program(4 * i + 1, text, sizeof text);
-        const scatter drawn = scatter_new(i), *by = i % 2 ? &drawn : NULL;
+        const scatter drawn = scatter_new(i), *by = i % 2 && i >= MORE ? &drawn : NULL;
         questions += end_everywhere(program, by);
         long before = live;
         end_everywhere(program, by);
@@ -127,13 +129,14 @@ Test(interrupt, at_every_question) {
  * differ; a pass that does not ask takes longer. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
 Test(interrupt, asks_often, .timeout = 600) {
     const char *nodes = getenv("FCPC_STOP_NODES");
-    static const char *const strategies[] = {"fcp", "fcp; layout = contiguous", "zigzag", "auto; layout = contiguous", "fcp"};
+    static const char *const strategies[] = {
+        "fcp", "fcp; layout = contiguous", "dcp", "zigzag", "auto; layout = contiguous", "fcp"};
     scatter drawn = scatter_new(1);
     drawn.one_range = true;
-    for (unsigned i = 0; i < 5; i++) {
-        const scatter *by = i == 4 ? &drawn : NULL;
+    for (unsigned i = 0; i < 6; i++) {
+        const scatter *by = i == 5 ? &drawn : NULL;
         unsigned count = nodes ? (unsigned)atoi(nodes) : 128;
-        if (i >= 2 && count > 8) count = i == 3 ? 32 : 8;
+        if (i >= 3 && count > 8) count = i == 4 ? 32 : 8;
         char text[1024];
         snprintf(text, sizeof text,
                  "model { heads = 64; kv_heads = 8 }\ncluster { nodes = %u; gpus = 8; memory = 1000000 GB }\n"

@@ -7,16 +7,17 @@
 
 #include "codegen/cost/cost.h"
 
-/* Lines 2 to 5 of a file, each with a mark. */
+/* Lines 2 to 6 of a file, each with a mark. */
 #define SOURCE                                                                                                         \
     "#define FIRST\n#line 1 \"k.h\"\nnothing\nadvance(); // cost: step\ncount(); // cost: PARTIAL\nskip(); // cost: FULL\n"  \
-    "for_all(); // cost: elements\n"
+    "for_all(); // cost: elements\nrest(); // cost: seldom\n"
 #define KERNEL(name) "\t.section\t.text." name ",\"ax\",@progbits\n\t.sectioninfo\t@\"SHI_REGISTERS=8\"\n.text." name ":\n"
 #define NOWHERE "\t//## File \"/a/k.h\", line 1\n"
 #define STEP "\t//## File \"/a/other.h\", line 7 inlined at \"/a/k.h\", line 2\n\t//## File \"/a/k.h\", line 2\n"
 #define PARTIAL "\t//## File \"/a/other.h\", line 9 inlined at \"/a/k.h\", line 3\n"
 #define FULL "\t//## File \"/a/k.h\", line 4\n"
 #define ELEMENTS "\t//## File \"/a/k.h\", line 5\n"
+#define SELDOM "\t//## File \"k.h\", line 6\n"
 #define I(text) "        /*0010*/   " text " ;\n"
 #define L(name) name ":\n"
 #define END I("EXIT") L(".L_end")
@@ -140,6 +141,13 @@ Test(cost, classes) {
     has(&s.of[COST_FULL], 10, COST_FMA, 2, 2);
     has(&s.of[COST_PARTIAL], 4 + 2 + 2 + 3 + 2, COST_ALU, 7, 14);
     has(&s.of[COST_PARTIAL], 13, COST_TENSOR, 1, 32);
+}
+
+Test(cost, what_is_seldom_done) {
+    const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("@P0 BRA `(.L_x_2)") SELDOM I("FADD R1, R2, R3") I("FADD R1, R2, R3")
+        NOWHERE L(".L_x_2") SELDOM I("FMUL R1, R1, R1") STEP I("NOP") NOWHERE I("@P1 BRA `(.L_x_1)") END;
+    cost_step s = step_of(text);
+    for (int class = 0; class < COST_CLASSES; class++) has(&s.of[class], 4, COST_FMA, 1, 1);
 }
 
 Test(cost, what_is_not_known_is_said) {

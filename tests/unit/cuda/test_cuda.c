@@ -118,7 +118,7 @@ Test(cuda, models) {
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-        fcp_plan *plan = gpu_plan("model", programs[i], NULL, 0);
+        fcp_plan *plan = plan_named("model", programs[i]);
         run_plan(x, plan, 2, 2, programs[i]);
         fcp_plan_free(plan);
     }
@@ -131,7 +131,7 @@ Test(cuda, models) {
                  "batch { lengths = [600, 200] }\n"
                  "plan { mask = causal; block = 128; deterministic = false; passes = forward, "
                  "backward }\n", i ? 256 : 32, i ? "bf16" : "fp16");
-        fcp_plan *plan = gpu_plan("unordered", text, NULL, 0);
+        fcp_plan *plan = plan_named("unordered", text);
         run_plan(x, plan, 2, 2, "unordered");
         cr_assert_eq(x->unordered > 0, i == 0); /* two kernels where head_dim is 256, which keep an order */
         x->unordered = 0;
@@ -140,7 +140,7 @@ Test(cuda, models) {
     /* where shared memory is short the backward pass is two kernels */
     x->shared = 48 << 10;
     fcp_plan *plan =
-        gpu_plan("short",
+        plan_with("short",
                  "model { heads = 1; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
                  "batch { lengths = [300] }\nplan { mask = causal; block = 128; passes = forward }\n",
                  NULL, 0);
@@ -181,7 +181,7 @@ Test(cuda, refuses) {
     setenv("FCP_CUDA_DRIVER", "/nowhere/libcuda.so", 1);
     refused(plan, FCP_E_BACKEND, "the CUDA driver");
     fcp_plan_free(plan);
-    plan = gpu_plan("fp32",
+    plan = plan_with("fp32",
                     "model { heads = 1; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { nodes = 1; gpus = 1 }\n"
                     "batch { lengths = [100] }\nplan { mask = causal; block = 128 }\n",
                     NULL, 0);

@@ -1,7 +1,5 @@
 /* test_cuda_kernels.c: tests which kernels a session chooses for a device, given its shared memory and the plan,
  * and how it uses the resources that the driver reports for them. */
-#include "runtime/judge/reference.h"
-#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
 
 static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
@@ -9,37 +7,7 @@ static fcp_plan *of_head_dim(unsigned head_dim, const char *more) {
     snprintf(text, sizeof text,
              "model { heads = 1; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
              "batch { lengths = [200, 60] }\nplan { mask = causal; block = 128%s }\n", head_dim, more);
-    return gpu_plan("kernels", text, NULL, 0);
-}
-
-/* Both passes, judged; x->launched then says by which kernels. */
-static void run_judged(standin *x, const fcp_plan *plan) {
-    fcp_session_options options = {.size = sizeof options,
-                                   .backend = "cuda",
-                                   .timeout_s = 100,
-                                   .partition = FCP_PARTITION_GRID};
-    fcp_session *session;
-    fcp_shape shape;
-    fcp_packed packed = {0};
-    fcp_error err = {0};
-    fcp_check_report report = FCP_CHECK_START;
-    x->plan = plan;
-    x->launched[0] = 0;
-    fcp_plan_shape(plan, &shape);
-    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
-    cr_assert_str_empty(fcp_session_warning(session), "%s", fcp_session_warning(session));
-    cr_assert_eq(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err), FCP_OK);
-    fcp_packed_draw(&shape, (1 << FCP_TENSORS) - 1, 3, &packed);
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s; %s",
-                     err.message, x->trouble);
-    fcp_session_free(session);
-    cr_assert_eq(fcp_check_run(plan,
-                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, &packed, &report, &err),
-                      FCP_OK, "%s", err.message);
-    cr_assert(report.ok);
-    cr_assert_eq(x->live, 0);
-    fcp_packed_free(&packed);
+    return plan_named("kernels", text);
 }
 
 static void refused(standin *x, const fcp_plan *plan, fcp_code code, const char *part) {
@@ -72,7 +40,7 @@ Test(kernels, shared_memory) {
         fcp_plan *plan = of_head_dim(rows[i].head_dim, rows[i].more);
         x->shared = rows[i].shared;
         x->minor = rows[i].shared == 99 << 10 ? 6 : 0;
-        run_judged(x, plan);
+        cr_assert(stand_judge(x, plan, rows[i].kernels, 1).ok);
         cr_assert_str_eq(x->launched, rows[i].kernels, "row %zu: %s", i, x->launched);
         fcp_plan_free(plan);
     }
@@ -94,8 +62,8 @@ Test(kernels, tables) {
         "batch { lengths = [200, 60] }\nscore biased(table b) = s + b[h, near[min(q - k, 52)]]\n"
         "plan { mask = causal; block = 128; score = biased(b = bias) }\n";
     standin *x = stand();
-    fcp_plan *plan = gpu_plan("tables", text, NULL, 0);
-    run_judged(x, plan);
+    fcp_plan *plan = plan_named("tables", text);
+    cr_assert(stand_judge(x, plan, "tables", 1).ok);
     fcp_plan_free(plan);
 }
 

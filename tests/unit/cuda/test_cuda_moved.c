@@ -1,46 +1,18 @@
 /* test_cuda_moved.c: CUDA sessions on plans in which blocks are computed away from home: partial and whole results,
  * relays, merges on the way, drawn by the strategy of tests (scatter.h). The kernels run on fibers, the driver is the
  * stand-in. */
-#include "runtime/judge/packed.h"
-#include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/scatter.h"
 
-enum { ALL = (1 << FCP_TENSORS) - 1 };
-
-/* Runs both passes, the second time from a graph, and judges what came out. */
+/* Runs both passes, the second time from a graph. Outputs must be right, or have nothing finite. */
 static void run_judged(standin *x, const fcp_plan *plan, const char *what) {
-    fcp_session_options options = {.size = sizeof options,
-                                   .backend = "cuda",
-                                   .timeout_s = 100,
-                                   .partition = FCP_PARTITION_GRID};
-    fcp_session *session;
-    fcp_shape shape;
-    fcp_packed packed = {0};
-    fcp_error err = {0};
-    x->plan = plan;
-    x->launched[0] = 0;
-    fcp_plan_shape(plan, &shape);
-    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s: %s", what, err.message);
-    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
-    fcp_packed_draw(&shape, ALL, 3, &packed);
-    for (int time = 0; time < 2; time++)
-        for (int pass = 0; pass < FCP_PASSES; pass++)
-            cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK,
-                         "%s: %s; %s", what, err.message, x->trouble);
-    fcp_session_free(session);
-    fcp_check_report report = FCP_CHECK_START;
-    const fcp_check_options check = {.passes = plan->problem->passes, .threads = 2};
-    cr_assert_eq(fcp_check_run(plan, &check, &packed, &report, &err), FCP_OK, "%s: %s", what, err.message);
+    const fcp_check_report report = stand_judge(x, plan, what, 2);
     for (int t = 0; t < FCP_TENSORS; t++)
         cr_assert(!report.tensor[t].checked || report.tensor[t].ok || report.tensor[t].verdict == FCP_NOTHING_FINITE,
                   "%s: %s: error %g, naive %g, allowed %g at %lu", what, fcp_tensor_name((fcp_tensor)t),
                   report.tensor[t].max_abs_error, report.tensor[t].reference_error, report.tensor[t].tolerance,
                   (unsigned long)report.tensor[t].worst);
-    cr_assert_eq(x->live, 0);
-    cr_assert_eq(*x->trouble, 0, "%s: %s", what, x->trouble);
-    fcp_packed_free(&packed);
 }
 
 Test(cuda_moved, scattered_plans) {

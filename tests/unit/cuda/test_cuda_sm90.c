@@ -73,7 +73,7 @@ Test(cuda_sm90, skeletons) {
          "batch { lengths = [300] }\nplan { mask = full; block = 128; passes = forward }\n", false}};
     standin *x = stand_hopper(2);
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-        fcp_plan *plan = gpu_plan("sm90", programs[i].text, NULL, 0);
+        fcp_plan *plan = plan_named("sm90", programs[i].text);
         x->seed = i;
         unsigned long with = run_plan(x, plan, false, i ? 1 : 3, programs[i].text);
         cr_assert_eq(with > 0, programs[i].maps, "%lu kernels with maps: %s", with, programs[i].text);
@@ -84,7 +84,7 @@ Test(cuda_sm90, skeletons) {
 /* The others, where they are wanted, and on devices of another kind. */
 Test(cuda_sm90, others) {
     standin *x = stand_hopper(1);
-    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    fcp_plan *plan = plan_named("small", small);
     cr_assert_eq(run_plan(x, plan, true, 1, "mma.sync where it is wanted"), 0);
     x->major = 10;
     cr_assert_eq(run_plan(x, plan, false, 1, "mma.sync on 10.0"), 0);
@@ -94,8 +94,8 @@ Test(cuda_sm90, others) {
 /* A plan after another on the same ranks, whose memory stays: maps are made where the memory is. */
 Test(cuda_sm90, rebind) {
     standin *x = stand_hopper(2);
-    fcp_plan *plan = gpu_plan("small", small, NULL, 0),
-             *fewer = gpu_plan("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
+    fcp_plan *plan = plan_named("small", small),
+             *fewer = plan_with("small", small, (const char *[]){"batch.lengths=[200, 60]"}, 1);
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session;
     fcp_error err = {0};
@@ -114,7 +114,7 @@ Test(cuda_sm90, rebind) {
 /* Fewer registers than warpgroups share out: some would wait for ever. */
 Test(cuda_sm90, registers) {
     standin *x = stand_hopper(1);
-    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    fcp_plan *plan = plan_named("small", small);
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     fcp_session *session = NULL;
     fcp_error err = {0};
@@ -129,7 +129,7 @@ Test(cuda_sm90, registers) {
 /* Whichever call fails, the map's among them: an error, and nothing is left. */
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);
-    fcp_plan *plan = gpu_plan("small", small, NULL, 0);
+    fcp_plan *plan = plan_named("small", small);
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     unsigned maps = 0;
     fcp_code last = FCP_OK;

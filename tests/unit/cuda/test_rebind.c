@@ -13,7 +13,7 @@ static fcp_plan *batch(const char *lengths, const char *mask, unsigned ranks, co
              "mask wide = causal and q - k < 100 and (q * 10000 + k) %% 7 < 6\n"
              "plan { mask = %s; block = %u; passes = forward, backward%s }\n", model, ranks, lengths, mask,
              strlen(lengths) == 5 ? 4096 : 128, more);
-    return gpu_plan(lengths, text, NULL, 0);
+    return plan_named(lengths, text);
 }
 static const char model[] = "heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16";
 static const char *const lengths[BATCHES] = {"300, 130, 60", "140 x 3, 90", "700, 20", "260, 129"};
@@ -133,7 +133,7 @@ Test(rebind, passes_apart) {
         long before = *compilations();
         snprintf(text, sizeof text, "model { %s }\ncluster { nodes = 1; gpus = 2 }\nbatch { lengths = [300, 60] }\n"
                  "plan { mask = causal; block = 128 }\n", model);
-        fcp_plan *plan = gpu_plan(defines[order[i]], text, &defines[order[i]], 1);
+        fcp_plan *plan = plan_with(defines[order[i]], text, &defines[order[i]], 1);
         x->plan = plan;
         cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s: %s", defines[order[i]],
                      err.message);

@@ -10,6 +10,7 @@
 
 #include "codegen/emit.h"
 #include "codegen/kernels/abi.h"
+#include "tests/support/emitted.h"
 #include "tests/support/mask_samples.h"
 #include "tests/support/temporary.h"
 
@@ -57,16 +58,17 @@ static sheet new_sheet(void) {
     cr_assert_not_null(f, "run from the project's folder");
     for (size_t got; (got = fread(chunk, 1, sizeof chunk, f)) > 0;) write_to(&s, chunk, got);
     fclose(f);
+    write_text(&s, EMITTED_PRIMITIVES);
     return s;
 }
 
 /* Adds a program's functions under a number: allow_N, score_N, slope_N. */
 static void add_program(sheet *s, const emit_program *g, unsigned number) {
-    char line[400];
+    char line[600];
     uint32_t node;
     snprintf(line, sizeof line,
-             "#define fk_allow fk_allow_%u\n#define fk_score fk_score_%u\n#define fk_slope fk_slope_%u\n", number,
-             number, number);
+             "#define fk_allow fk_allow_%u\n#define fk_score fk_score_%u\n#define fk_slope fk_slope_%u\n"
+             "#define fk_keys fk_keys_%u\n#define fk_queries fk_queries_%u\n", number, number, number, number, number);
     write_text(s, line);
     const char *wrong = emit_functions(g, write_to, s, &node);
     cr_assert_null(wrong, "program %u, node %u: %s", number, node, wrong);
@@ -80,7 +82,31 @@ static void add_program(sheet *s, const emit_program *g, unsigned number) {
                  name, number, name);
         write_text(s, line);
     }
+    snprintf(line, sizeof line, EMITTED_SPANS, (unsigned long)number, (unsigned long)number);
+    write_text(s, line);
     write_text(s, "#undef fk_allow\n#undef fk_score\n#undef fk_slope\n");
+}
+
+/* The function that gives the pairs of a row at once; NULL: the program has none. */
+static emitted_spans *spans_function(void *library, const char *name, unsigned number) {
+    char symbol[64];
+    emitted_spans *f;
+    snprintf(symbol, sizeof symbol, "%s_%u", name, number);
+    *(void **)&f = dlsym(library, symbol);
+    return f;
+}
+
+/* Compares all pairs of such a row with the interpreter. */
+static void judge_spans(emitted_spans *f, bool keys, mc_code code, const fk_env *env, int64_t q, int64_t k, fk_i32 limit, int h,
+                        int64_t *scratch) {
+    fk_u32 got = f(env, q, k, limit, h), want = 0;
+    for (int i = 0; i < 32; i++) {
+        int64_t on = emitted_column(i);
+        if (on < limit)
+            want |= (fk_u32)mc_eval(code, MC_LENGTH(env->sequence.n), q + (keys ? 0 : on), k + (keys ? on : 0), h, scratch) << i;
+    }
+    cr_assert_eq(got, want, "%s from q %lld, k %lld, limit %d, h %d: %08x, not %08x", keys ? "keys" : "queries", (long long)q,
+                 (long long)k, limit, h, got, want);
 }
 
 typedef int allow_function(const fk_env *e, fk_i64 q, fk_i64 k, int h);
@@ -109,8 +135,11 @@ Test(emit, random_masks) {
         add_program(&s, &g, i);
     }
     void *library = compile(&s);
+    unsigned with_spans = 0;
     for (unsigned i = 0; i < PROGRAMS; i++) {
         allow_function *allow;
+        emitted_spans *keys = spans_function(library, "keys", i), *queries = spans_function(library, "queries", i);
+        with_spans += (keys != NULL) + (queries != NULL);
         *(void **)&allow = function(library, "allow", i);
         int64_t *scratch = malloc(codes[i].count * sizeof *scratch);
         for (int j = 0; j < 300; j++) {
@@ -121,10 +150,14 @@ Test(emit, random_masks) {
             bool want = mc_eval(codes[i], MC_LENGTH(n), q, k, h, scratch);
             cr_assert_eq(allow(&env, q, k, (int)h) != 0, want, "program %u: q %lld k %lld n %lld h %lld", i,
                          (long long)q, (long long)k, (long long)n, (long long)h);
+            fk_i32 limit = j % 2 ? 128 : (fk_i32)draw(&e, 130) - 1;
+            if (keys) judge_spans(keys, true, codes[i], &env, q, k, limit, (int)h, scratch);
+            if (queries) judge_spans(queries, false, codes[i], &env, q, k, limit, (int)h, scratch);
         }
         free(scratch);
         free(nodes[i]);
     }
+    cr_expect_geq(with_spans, PROGRAMS / 4, "%u of %d functions by rows", with_spans, 2 * PROGRAMS);
     dlclose(library);
     free(s.at);
 }
@@ -258,6 +291,43 @@ Test(emit, scores) {
     dlclose(library);
     free(mask_nodes);
     free(s.at);
+    mc_builder_free(b);
+}
+
+/* The tanh of kernels against that of float64, with primitives that err as much as a GPU's may: 2^x by 2^-22, 1 / x by an ulp. */
+Test(emit, tanh) {
+    sheet s = {0};
+    mc_node *mask_nodes, *nodes;
+    mc_builder *b = mc_builder_new();
+    uint32_t x = emit1(b, MC_S, MC_NONE, 0);
+    mc_code mask = extract(b, emit1(b, MC_CONST_B, MC_NONE, 1), &mask_nodes),
+            score = extract(b, emit1(b, MC_TANH_F, x, 0), &nodes);
+    const emit_program g = {.mask = mask, .score = score, .slope = score, .positions = 65535, .heads = 1};
+    double worst = 0;
+    for (int bend = -1; bend <= 1; bend++) {
+        char text[400];
+        s = new_sheet();
+        snprintf(text, sizeof text,
+                 "#define fk_exp2(x) (exp2f(x) * (1 + %d * 0x1p-22f))\n#define fk_reciprocal(x) (1 / (x) * (1 - %d * 0x1p-23f))\n",
+                 bend, bend);
+        write_text(&s, text);
+        add_program(&s, &g, 0);
+        void *library = compile(&s);
+        score_function *f;
+        *(void **)&f = function(library, "score", 0);
+        const fk_env env = {.sequence = {.n = 1, .queries = 1}};
+        for (int i = -400000; i <= 400000; i++) {
+            float at = (float)i * (i % 2 ? 3e-5f : 3e-3f);
+            worst = fmax(worst, fabs((double)f(&env, at, 0, 0, 0) - tanh((double)at)));
+        }
+        worst = fmax(worst, fabs(f(&env, INFINITY, 0, 0, 0) - 1.0));
+        worst = fmax(worst, fabs(f(&env, -INFINITY, 0, 0, 0) + 1.0));
+        dlclose(library);
+        free(s.at);
+    }
+    cr_expect_leq(worst, 0x1p-20, "%g", worst);
+    free(mask_nodes);
+    free(nodes);
     mc_builder_free(b);
 }
 

@@ -1,7 +1,7 @@
 /* test_emit_plans.c: tests the mask code that is printed for the plans of all examples. It is compiled as C and
  * compared with the interpreter, in the environment that kernels get (runtime/kernels/work.h), at positions of
  * every sequence and side. */
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -11,6 +11,7 @@
 
 #include "runtime/kernels/source.h"
 #include "runtime/kernels/work.h"
+#include "tests/support/emitted.h"
 #include "tests/support/temporary.h"
 
 enum { PLANS = 100, POINTS = 300, SEQUENCES = 5 };
@@ -31,14 +32,16 @@ static void write_functions(FILE *f, const fcp_plan *plan, size_t number) {
     const char *abi = strstr(source, "#line 1 \"abi.h\"\n"), *prims = strstr(source, "#line 1 \"prim_ptx.h\"\n");
     const char *from = strstr(source, "#line 1 \"emitted\"\n"), *to = strstr(source, "#line 1 \"common.h\"\n");
     cr_assert(abi && prims && from && to && abi < prims && prims < from && from < to);
-    if (number == 0) fprintf(f, "#define FK_DEVICE static inline\n#include <math.h>\n%.*s", (int)(prims - abi), abi);
-    fprintf(f, "#define fk_allow allow_in_%zu\n#define fk_score score_in_%zu\n#define fk_slope slope_in_%zu\n%.*s",
-            number, number, number, (int)(to - from), from);
+    if (number == 0) fprintf(f, "#define FK_DEVICE static inline\n#include <math.h>\n%.*s" EMITTED_PRIMITIVES, (int)(prims - abi), abi);
+    fprintf(f, "#define fk_allow allow_in_%zu\n#define fk_score score_in_%zu\n#define fk_slope slope_in_%zu\n"
+            "#define fk_keys keys_in_%zu\n#define fk_queries queries_in_%zu\n%.*s",
+            number, number, number, number, number, (int)(to - from), from);
     fprintf(f, "int allow_%zu(const fk_env *e, fk_i64 q, fk_i64 k, int h) { return fk_allow(e, q, k, h); }\n", number);
     if (plan->score_count)
         fprintf(f, "float score_%zu(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_score(e, s, q, k, h); }\n"
                 "float slope_%zu(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_slope(e, s, q, k, h); }\n",
                 number, number);
+    fprintf(f, EMITTED_SPANS, (unsigned long)number, (unsigned long)number);
     fprintf(f, "#undef fk_allow\n#undef fk_score\n#undef fk_slope\n");
     free(source);
 }
@@ -77,10 +80,28 @@ static bool near(double got, double want) {
     return got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= 2e-5 * (1 + fabs(want));
 }
 
+/* Compares the function that gives a query's keys, or a key's queries, at once; NULL: there is none. */
+static void compare_spans(emitted_spans *f, bool keys, mc_code mask, const mc_env *env, const fk_env *device, int64_t q, int64_t k,
+                          int64_t h, int64_t *scratch, const char *what) {
+    fk_u32 got = f ? f(device, q, k, 128, (int)h) : 0;
+    for (int i = 0; f && i < 32; i++) {
+        int64_t on = emitted_column(i), to_q = q + (keys ? 0 : on), to_k = k + (keys ? on : 0);
+        if (to_k >= env->n || to_q >= env->q_first + env->queries) continue;
+        cr_assert_eq(got >> i & 1, mc_eval(mask, env, to_q, to_k, h, scratch), "%s: %s, q %lld, k %lld, h %lld, bit %d", what,
+                     keys ? "keys" : "queries", (long long)q, (long long)k, (long long)h, i);
+    }
+}
+
 /* Counts the pairs that are allowed. */
 static uint64_t compare(const fcp_plan *plan, void *library, size_t number, const char *what) {
     allow_function *allow;
     score_function *score = NULL, *slope = NULL;
+    emitted_spans *keys, *queries;
+    char symbol[40];
+    snprintf(symbol, sizeof symbol, "keys_%zu", number);
+    *(void **)&keys = dlsym(library, symbol);
+    snprintf(symbol, sizeof symbol, "queries_%zu", number);
+    *(void **)&queries = dlsym(library, symbol);
     *(void **)&allow = function(library, "allow", number);
     if (plan->score_count) *(void **)&score = function(library, "score", number);
     if (plan->score_count) *(void **)&slope = function(library, "slope", number);
@@ -114,6 +135,8 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
             yes += want;
             cr_assert_eq(allow(&device, q, k, (int)h) != 0, want, "%s: sequence %u, q %lld, k %lld, h %lld", what, s,
                          (long long)q, (long long)k, (long long)h);
+            compare_spans(keys, true, mask, &env, &device, q, k, h, scratch, what);
+            compare_spans(queries, false, mask, &env, &device, q, k, h, scratch, what);
             if (!score) continue;
             double x = (double)draw(&state, 4096) / 256 - 8;
             double wanted = mc_eval_score(scored, &env, q, k, h, x, scratch),
@@ -152,7 +175,7 @@ Test(emit_plans, examples) {
     const char *const defines[] = {"model.dtype=bf16"};
     for (size_t i = 0; i < all; i++)
         plans[i] =
-            i < count ? gpu_plan(files.gl_pathv[i], NULL, defines, 1) : gpu_plan("text.fcp", texts[i - count], NULL, 0);
+            i < count ? plan_with(files.gl_pathv[i], NULL, defines, 1) : plan_named("text.fcp", texts[i - count]);
     void *library = compile(plans, all);
     for (size_t i = 0; i < all; i++) {
         uint64_t yes = compare(plans[i], library, i, i < count ? files.gl_pathv[i] : "text.fcp");

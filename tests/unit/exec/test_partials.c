@@ -5,7 +5,7 @@
 
 #include "runtime/exec/partials.h"
 #include "runtime/exec/where.h"
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 
 enum { HOMES = 2, SLOTS = 3 };
 
@@ -148,7 +148,7 @@ Test(partials, states_are_begun_by_visits_merges_and_launches) {
 }
 
 Test(where, words_and_numbers) {
-    fcp_plan *plan = gpu_plan("where.fcp",
+    fcp_plan *plan = plan_with("where.fcp",
                               "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { gpus = 2 }\n"
                               "batch { lengths = [512] }\nplan { mask = causal; block = 128; passes = forward }\n",
                               NULL, 0);

@@ -8,7 +8,7 @@
 
 #include "runtime/judge/reference.h"
 #include "runtime/judge/packed.h"
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/temporary.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BOTH = 1 << FCP_FORWARD | 1 << FCP_BACKWARD };
@@ -20,7 +20,7 @@ static fcp_plan *make_plan(const char *mask) {
              "batch { lengths = [300, 200:400, 70 x 3] }\n"
              "plan { mask = %s; block = 128; layout = zigzag; passes = forward, backward }\n",
              mask);
-    return gpu_plan(mask, text, NULL, 0);
+    return plan_named(mask, text);
 }
 
 Test(ranks, digest) {

@@ -3,7 +3,7 @@
 #include "runtime/exec/session.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/processes.h"
 
 enum { RANKS = 4, ALL = (1 << FCP_TENSORS) - 1 };
@@ -74,7 +74,7 @@ static void on_every_pair(void (*body)(process *)) {
         char text[500];
         snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60",
                  i == WINDOW ? "window(w = 200)" : "causal");
-        g.plans[i] = gpu_plan("pair.fcp", text, NULL, 0);
+        g.plans[i] = plan_named("pair.fcp", text);
     }
     for (int i = 0; i < PAIRS; i++) {
         char what[60];

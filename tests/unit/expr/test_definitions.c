@@ -14,6 +14,7 @@
  * (2502.04507); Block Diffusion (2503.09573); Longformer (2004.05150); BigBird (2007.14062); DCP's evaluation. */
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"
+#include "tests/support/plan_of.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -333,17 +334,10 @@ static const definition DEFINITIONS[] = {
 enum { DEFINITION_COUNT = sizeof DEFINITIONS / sizeof *DEFINITIONS };
 
 static fcpc_program *program_of(const char *mask) {
-    char source[2048], *picture;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *p = NULL;
+    char source[2048];
     bool text = !strncmp(mask, "mask ", 5), plan = strstr(mask, "plan {");
     snprintf(source, sizeof source, plan ? "%s" : text ? "%splan { mask = m }" : "plan { mask = %s }", mask);
-    fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &p);
-    picture = fcpc_diagnostics_render(d, false);
-    cr_assert_eq(code, FCP_OK, "%s", picture);
-    free(picture);
-    fcpc_diagnostics_free(d);
-    return p;
+    return program_named("test.fcp", source);
 }
 
 Test(definitions, every_pair) {

@@ -8,17 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/plan_of.h"
+
 static fcpc_program *program_of(const char *call) {
-    char source[KNOWN_CALL + 32], *picture;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *p = NULL;
+    char source[KNOWN_CALL + 32];
     snprintf(source, sizeof source, "plan { mask = %s }", call);
-    fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &p);
-    picture = fcpc_diagnostics_render(d, false);
-    cr_assert_eq(code, FCP_OK, "%s", picture);
-    free(picture);
-    fcpc_diagnostics_free(d);
-    return p;
+    return program_named("test.fcp", source);
 }
 
 /* Sums over rectangles of a mask, in O(1): table[(n + 1) * q + k] counts pairs before (q, k). */
@@ -189,20 +184,15 @@ Test(prelude, long_sequences) {
 
 static void refuse(const char *mask, uint64_t n, fcp_code expected, const char *words) {
     char source[256];
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *p = NULL;
-    fcp_plan *plan = NULL;
+    fcp_plan *plan;
+    char *picture;
     snprintf(source, sizeof source, "batch { lengths = [%llu] }\nplan { mask = %s; block = 128 }\n",
              (unsigned long long)n, mask);
-    fcp_code code = fcpc_parse_text("test.fcp", source, strlen(source), NULL, d, &p);
-    if (!code) code = fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan);
-    char *picture = fcpc_diagnostics_render(d, false);
+    fcp_code code = plan_try("test.fcp", source, NULL, 0, &plan, &picture);
     cr_expect_eq(code, expected, "%s, n = %d: %s\n%s", mask, (int)n, fcp_code_name(code), picture);
     cr_expect(!words || strstr(picture, words), "no \"%s\" in\n%s", words, picture);
     free(picture);
     fcp_plan_free(plan);
-    fcpc_program_free(p);
-    fcpc_diagnostics_free(d);
 }
 
 Test(prelude, refuses) {

@@ -5,6 +5,7 @@
 #include "compiler/sema/program.h"
 #include "compiler/box/rows.h"
 #include "compiler/expr/bands.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/temporary.h"
 
 #include <criterion/criterion.h>
@@ -627,10 +628,7 @@ Test(slices, reach_of_a_batch) {
 Test(slices, plans_with_bands_out_of_order) {
     char source[] = "cluster { gpus = 1 }\nbatch { lengths = [64] }\n"
                     "plan { mask = slices([0, 64, 0, 10], [0, 64, 20, 30], [30, 64, 0, 64, causal]) }";
-    fcpc_program *p = NULL;
-    fcp_plan *plan = NULL;
-    cr_assert_eq(fcpc_parse_text("a.fcp", source, strlen(source), NULL, NULL, &p), FCP_OK);
-    cr_assert_eq(fcpc_plan(p, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
+    fcp_plan *plan = plan_of(source);
     cr_assert(plan->slices_count == 1 && plan->bands_count >= 3);
     mc_band *bands = (mc_band *)plan->bands;
     for (int damage = 0; damage < 5; damage++) {
@@ -646,7 +644,6 @@ Test(slices, plans_with_bands_out_of_order) {
         bands[0] = kept[0], bands[1] = kept[1];
     }
     fcp_plan_free(plan);
-    fcpc_program_free(p);
 }
 
 /* Slices may take seconds: a caller ends the parse, and gets no program. */

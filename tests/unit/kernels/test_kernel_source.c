@@ -1,16 +1,16 @@
 /* test_kernel_source.c: tests the sources of kernels: which plans have none, what a source depends on, and the
  * text for some masks and scores, in tests/golden/emit. GOLDEN_UPDATE=1 rewrites those files. */
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 
 #include <stdio.h>
 
 #include "runtime/kernels/source.h"
 
-static fcp_plan *plan_of(const char *model, const char *lengths, const char *rest) {
+static fcp_plan *plan_as(const char *model, const char *lengths, const char *rest) {
     char text[800];
     snprintf(text, sizeof text, "model { heads = 4; kv_heads = 2; %s }\ncluster { nodes = 1; gpus = 1 }\n"
              "batch { %s }\n%s\n", model, lengths, rest);
-    return gpu_plan("test.fcp", text, NULL, 0);
+    return plan_named("test.fcp", text);
 }
 
 static char *source_of(const fcp_plan *plan, unsigned skeletons) {
@@ -47,7 +47,7 @@ Test(kernel_source, golden) {
     for (size_t i = 0; i < sizeof goldens / sizeof *goldens; i++) {
         char path[80], *want = NULL;
         size_t size = 0;
-        fcp_plan *plan = plan_of("head_dim = 64; dtype = bf16", goldens[i].lengths, goldens[i].rest);
+        fcp_plan *plan = plan_as("head_dim = 64; dtype = bf16", goldens[i].lengths, goldens[i].rest);
         char *source = source_of(plan, EMIT_FORWARD), *got = emitted(source);
         snprintf(path, sizeof path, "tests/golden/emit/%s.cu", goldens[i].name);
         if (getenv("GOLDEN_UPDATE")) {
@@ -83,7 +83,7 @@ Test(kernel_source, parts) {
                  {"#define FK_ORDERED 0\n", EMIT_UNORDERED | EMIT_UNORDERED_SM90},
                  {"#line 1 \"backward_ordered_mma.h\"", EMIT_UNORDERED},
                  {"#line 1 \"backward_sm90.h\"", EMIT_UNORDERED_SM90}, {"#line 1 \"support.h\"", EMIT_SUPPORT}};
-    fcp_plan *plan = plan_of("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    fcp_plan *plan = plan_as("head_dim = 128; dtype = fp16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     for (unsigned skeletons = 1; skeletons <= all; skeletons++) {
         if ((skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) continue;
         char *source = source_of(plan, skeletons), *at = source;
@@ -175,8 +175,8 @@ Test(kernel_source, table) {
 Test(kernel_source, depends_on) {
     const char *rest =
         "mask unmistakable(width) = k <= q and q - k < width\nplan { mask = unmistakable(width = 77); block = 128 }";
-    fcp_plan *a = plan_of("head_dim = 64; dtype = bf16", "lengths = [300, 20]", rest);
-    fcp_plan *b = plan_of("head_dim = 64; dtype = bf16", "lengths = [5000, 700 x 8]", rest);
+    fcp_plan *a = plan_as("head_dim = 64; dtype = bf16", "lengths = [300, 20]", rest);
+    fcp_plan *b = plan_as("head_dim = 64; dtype = bf16", "lengths = [5000, 700 x 8]", rest);
     char *first = source_of(a, EMIT_FORWARD), *second = source_of(b, EMIT_FORWARD);
     cr_assert_str_eq(first, second);
     cr_assert_null(strstr(first, "unmistakable"));
@@ -185,7 +185,7 @@ Test(kernel_source, depends_on) {
     fcp_plan_free(b);
     static const char *const models[] = {"head_dim = 128; dtype = bf16", "head_dim = 64; dtype = fp16"};
     for (int i = 0; i < 2; i++) {
-        b = plan_of(models[i], "lengths = [300]", rest);
+        b = plan_as(models[i], "lengths = [300]", rest);
         second = source_of(b, EMIT_FORWARD);
         cr_assert_str_neq(first, second, "%d", i);
         free(second);
@@ -204,13 +204,13 @@ static void must_fail(const fcp_plan *plan, unsigned skeletons, fcp_code want, c
 }
 
 Test(kernel_source, refused) {
-    fcp_plan *plan = plan_of("head_dim = 64; dtype = fp32", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    fcp_plan *plan = plan_as("head_dim = 64; dtype = fp32", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_FORWARD, FCP_E_TENSOR, "tensors are fp32, and kernels multiply bf16 or fp16");
     fcp_plan_free(plan);
-    plan = plan_of("head_dim = 96; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    plan = plan_as("head_dim = 96; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_FORWARD, FCP_E_HEADS, "head_dim of 16, 32, 64, 128 and 256; the plan's is 96");
     fcp_plan_free(plan);
-    plan = plan_of("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    plan = plan_as("head_dim = 256; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
     must_fail(plan, EMIT_ORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
     must_fail(plan, EMIT_UNORDERED, FCP_E_HEADS, "at most 128; the plan's is 256");
     must_fail(plan, EMIT_ORDERED_SM90, FCP_E_HEADS, "a head_dim of 64 or 128; the plan's is 256");
@@ -224,7 +224,7 @@ Test(kernel_source, refused) {
     cr_assert(emit_forward(32, true) == EMIT_FORWARD);
     must_fail(plan, 0, FCP_E_PLAN_FORMAT, "no such skeleton");
     fcp_plan_free(plan);
-    plan = plan_of("head_dim = 64; dtype = bf16", "lengths = [300]",
+    plan = plan_as("head_dim = 64; dtype = bf16", "lengths = [300]",
                    "plan { mask = causal; block = 128; passes = forward }");
     must_fail(plan, EMIT_FORWARD | EMIT_SPLIT, FCP_E_PASS, "the plan has no backward pass");
     /* mask code that does not check: before anything is printed */

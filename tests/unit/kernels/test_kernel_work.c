@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "runtime/kernels/work.h"
-#include "tests/support/gpu_plan.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/order_model.h"
 
 enum { APART = 1 << 16, MOST = 64 };
@@ -99,7 +99,7 @@ static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_
 
 /* Keys that several items have: whether there are any. */
 static void check_plan(const char *text, bool wants_shared) {
-    fcp_plan *plan = gpu_plan("work.fcp", text, NULL, 0);
+    fcp_plan *plan = plan_named("work.fcp", text);
     const fcp_problem *p = plan->problem;
     uint64_t first[MOST + 1], stride = (uint64_t)p->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
@@ -155,7 +155,7 @@ static void check_waiting(const char *mask, const char *lengths, uint32_t kv_hea
              "model { heads = %u; kv_heads = %u; head_dim = 64 }\ncluster { gpus = 1 }\nbatch { lengths = [%s] }\n"
              "plan { mask = %s; block = 1K; strategy = fcp(coalesce = 64) }\n",
              kv_heads * group, kv_heads, lengths, mask);
-    fcp_plan *plan = gpu_plan("order.fcp", text, NULL, 0);
+    fcp_plan *plan = plan_named("order.fcp", text);
     order_model with, without;
     cr_assert(order_model_of_rank(plan, 0, 116, &with, &without));
     cr_assert(without.end && (double)with.end <= most * (double)without.end, "%s, %u x %u heads: %.3f", mask, kv_heads,

@@ -26,7 +26,7 @@ static void agree_on(const small_example *x, unsigned i) {
     if (x->lengths) defines[count++] = lengths;
     for (size_t j = 0; j < 8 && x->defines[j]; j++) defines[count++] = x->defines[j];
     PROCESS_PARENT_BEGINS();
-    fcp_plan *plan = gpu_plan(path, NULL, defines, count);
+    fcp_plan *plan = plan_with(path, NULL, defines, count);
     PROCESS_PARENT_ENDS();
     task t = {.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 1, .seed = i, .odd = 99};
     agree(&t, path);

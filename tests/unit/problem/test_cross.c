@@ -14,6 +14,7 @@
 #include "runtime/judge/reference.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/mask_samples.h"
+#include "tests/support/plan_of.h"
 
 /* --- the mask ----------------------------------------------------------------------------------------------------- */
 
@@ -80,30 +81,6 @@ Test(cross, masks_at_offsets) {
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
-static fcpc_program *parse(const char *text) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    if (fcpc_parse_text("a.fcp", text, strlen(text), NULL, d, &program)) {
-        char *shown = fcpc_diagnostics_render(d, false);
-        cr_assert_fail("%s", shown);
-    }
-    fcpc_diagnostics_free(d);
-    return program;
-}
-
-static fcp_plan *plan_of(const char *text) {
-    fcpc_program *program = parse(text);
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcp_plan *plan = NULL;
-    if (fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan)) {
-        char *shown = fcpc_diagnostics_render(d, false);
-        cr_assert_fail("%s", shown);
-    }
-    fcpc_diagnostics_free(d);
-    fcpc_program_free(program);
-    return plan;
-}
-
 static fcp_code plan_batch(const fcpc_program *program, const uint64_t *keys, const uint64_t *queries, size_t count,
                            fcp_plan **out) {
     const fcpc_batch batch = {.size = sizeof(fcpc_batch), .lengths = keys, .queries = queries, .count = count};
@@ -120,7 +97,7 @@ static bool same_tables(const fcp_plan *a, const fcp_plan *b) {
 }
 
 Test(cross, batches_in_process) {
-    fcpc_program *program = parse("model { heads = 2; head_dim = 8; dtype = fp32 }\ncluster { gpus = 2 }\n"
+    fcpc_program *program = program_named("a.fcp", "model { heads = 2; head_dim = 8; dtype = fp32 }\ncluster { gpus = 2 }\n"
                                   "batch { lengths = [100:700, 1:300, 256] }\nplan { mask = causal; block = 128 }\n");
     const uint64_t keys[] = {700, 300, 256}, queries[] = {100, 1, 256}, none[] = {100, 0, 256};
     const uint64_t many[] = {UINT64_C(1) << 40, 1, 1};
@@ -244,7 +221,7 @@ Test(cross, batches_too_large_for_a_plan) {
                 char source[200];
                 snprintf(source, sizeof source, "cluster { gpus = %d }\nbatch { lengths = %s }\nplan { mask = full%s }",
                          gpus, lengths[i], automatic ? "; block = auto" : "");
-                fcpc_program *program = parse(source);
+                fcpc_program *program = program_named("a.fcp", source);
                 fcp_plan *plan = NULL;
                 cr_expect_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_E_PLAN_SIZE, "%s", source);
                 fcp_plan_free(plan);
@@ -345,7 +322,7 @@ Test(cross, tensors_of_one_side_may_be_missing) {
 /* --- warnings ----------------------------------------------------------------------------------------------------- */
 
 static void expect_warning(const char *text, const char *expected) {
-    fcpc_program *program = parse(text);
+    fcpc_program *program = program_named("a.fcp", text);
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcp_plan *plan = NULL;
     cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), FCP_OK);

@@ -8,6 +8,7 @@
 #include "compiler/cells/blind.h"
 #include "compiler/sema/program.h"
 #include "tests/support/mask_samples.h"
+#include "tests/support/plan_of.h"
 
 /* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
@@ -85,10 +86,8 @@ Test(blind, random_masks) {
 /* The code of a condition. */
 static fcpc_program *parse_mask(const char *condition) {
     char text[512];
-    int size = snprintf(text, sizeof text, "model { heads = 3 }\nmask m = %s\nplan { mask = m }\n", condition);
-    fcpc_program *program = NULL;
-    cr_assert_eq(fcpc_parse_text("m.fcp", text, (size_t)size, NULL, NULL, &program), FCP_OK, "%s", condition);
-    return program;
+    snprintf(text, sizeof text, "model { heads = 3 }\nmask m = %s\nplan { mask = m }\n", condition);
+    return program_named("m.fcp", text);
 }
 
 Test(blind, conditions) {
@@ -145,16 +144,10 @@ Test(blind, long_sequences) {
 /* --- what is said ------------------------------------------------------------------------------------------------- */
 
 static char *says(const char *program) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *p = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("a.fcp", program, strlen(program), NULL, d, &p);
-    if (code == FCP_OK) code = fcpc_plan(p, NULL, 0, NULL, d, NULL, &plan);
-    char *said = fcpc_diagnostics_render(d, false);
-    cr_assert_eq(code, FCP_OK, "%s", said);
+    fcp_plan *plan;
+    char *said;
+    cr_assert_eq(plan_try("a.fcp", program, NULL, 0, &plan, &said), FCP_OK, "%s", said);
     fcp_plan_free(plan);
-    fcpc_program_free(p);
-    fcpc_diagnostics_free(d);
     return said;
 }
 

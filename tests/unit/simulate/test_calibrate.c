@@ -8,6 +8,7 @@
 #include "compiler/fcpc.h"
 #include "compiler/base/text.h"
 #include "compiler/simulate/calibrate.h"
+#include "tests/support/plan_of.h"
 
 /* Rows of both passes with exactly these constants, in picoseconds: causal and full, 1 to 16 blocks of cells, 20
  * heads. */
@@ -203,16 +204,12 @@ Test(calibrate, a_plan_counts_as_the_model_does) {
     static const char source[] =
         "model { heads = 16; kv_heads = 4; head_dim = 64 }\ncluster { memory_bandwidth = 1000000 GB/s }\n"
         "batch { lengths = [5000, 300 x 7] }\nplan { mask = causal; block = 1024; layout = planned }\n";
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
+    fcp_plan *plan = plan_of(source);
     sim_profile profile;
     sim_result r;
     calibrate_row row;
     arena memory = {0};
     fcp_error err = {0};
-    cr_assert_eq(fcpc_parse_text("t.fcp", source, strlen(source), NULL, d, &program), FCP_OK);
-    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), FCP_OK);
     cr_assert_eq(sim_profile_find("cpu", &profile, &err), FCP_OK);
     cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK);
     cr_assert_eq(calibrate_count(plan, FCP_FORWARD, 0, &row), FCP_OK);
@@ -225,6 +222,4 @@ Test(calibrate, a_plan_counts_as_the_model_does) {
               r.pass[FCP_FORWARD].makespan < time + 2 * profile.small + time / 1000);
     arena_free(&memory);
     fcp_plan_free(plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
 }

@@ -6,19 +6,9 @@
 #include "compiler/simulate/flows.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/oracle/random_program.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 #include "tests/support/scatter.h"
-
-static fcp_plan *plan_text(const char *text) {
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    fcp_code code = fcpc_parse_text("test.fcp", text, strlen(text), NULL, d, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan; /* NULL: a mask with a fault */
-}
 
 static sim_profile profile_named(const char *name) {
     sim_profile p;
@@ -42,8 +32,7 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
     char text[2048], name[64];
     unsigned scattered = 0;
     for (unsigned i = 0; i < SAMPLES; i++) {
-        fcp_plan *plan = plan_text(sample_program(i, text, sizeof text));
-        cr_assert(plan);
+        fcp_plan *plan = plan_of(sample_program(i, text, sizeof text));
         snprintf(name, sizeof name, "sample %u", i);
         each(plan, name);
         fcp_plan_free(plan);
@@ -62,16 +51,9 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
         glob_t files;
         cr_assert_eq(glob(patterns[i], 0, NULL, &files), 0, "%s", patterns[i]);
         for (size_t f = 0; f < files.gl_pathc; f++) {
-            fcpc_diagnostics *d = fcpc_diagnostics_new();
-            fcpc_program *program = NULL;
-            fcp_plan *plan = NULL;
-            if (!fcpc_parse_file(files.gl_pathv[f], NULL, d, &program))
-                fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-            cr_assert(plan, "%s", files.gl_pathv[f]);
+            fcp_plan *plan = plan_with(files.gl_pathv[f], NULL, NULL, 0);
             each(plan, files.gl_pathv[f]);
             fcp_plan_free(plan);
-            fcpc_program_free(program);
-            fcpc_diagnostics_free(d);
         }
         globfree(&files);
     }
@@ -81,8 +63,11 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u};
         memset(p, 0, sizeof *p);
         draw_program(p, &d, 1 << 18);
-        fcp_plan *plan = plan_text(p->text);
-        if (!plan) continue;
+        fcp_plan *plan;
+        char *said;
+        fcp_code code = plan_try("drawn.fcp", p->text, NULL, 0, &plan, &said);
+        free(said);
+        if (code) continue; /* a mask with a fault */
         good++;
         snprintf(name, sizeof name, "random program %u", seed);
         each(plan, name);
@@ -272,9 +257,7 @@ static fcp_plan *ring_plan(uint32_t ranks, const char *way, const char *wires) {
              "batch { lengths = [%u] }\n"
              "plan { mask = full; block = 2048; strategy = %s; margin = 0; layout = planned }\n",
              ranks, wires, ranks * 2048, way);
-    fcp_plan *plan = plan_text(text);
-    cr_assert(plan);
-    return plan;
+    return plan_of(text);
 }
 
 static uint64_t takes(const fcp_plan *plan, const sim_options *options) {
@@ -337,9 +320,9 @@ Test(events, pulls_in_random_order_take_up_to_twice_the_rounds) {
 
 Test(events, without_fusion_each_tile_is_a_launch) {
     fcp_plan *plan =
-        plan_text("model { heads = 400; kv_heads = 4; head_dim = 64 }\ncluster { memory_bandwidth = 1000000 GB/s }\n"
-                  "batch { lengths = [4096] }\nplan { mask = full; block = 1024; margin = 0; layout = planned }\n");
-    cr_assert(plan && plan->tiles_count == 16);
+        plan_of("model { heads = 400; kv_heads = 4; head_dim = 64 }\ncluster { memory_bandwidth = 1000000 GB/s }\n"
+                "batch { lengths = [4096] }\nplan { mask = full; block = 1024; margin = 0; layout = planned }\n");
+    cr_assert_eq(plan->tiles_count, 16);
     uint64_t fused = takes(plan, NULL), single = takes(plan, &(sim_options){.without = SIM_WITHOUT_FUSION});
     /* 15 launches more, and each row item is begun by four tiles instead of one visit: 32 rows of 400 heads, thrice
      * more */

@@ -1,0 +1,38 @@
+/* spans.h: which masks let a query see one interval of keys, or two, and where these begin and end.
+ *
+ * In `k <= q and (k < 4 or q - k < 8)` a query sees the keys before min(q + 1, 4), and those from q - 7 to before q + 1. A
+ * kernel then needs two comparisons a row, and no predicate for each pair. The same for the queries that see a key. */
+#ifndef FCP_SPANS_H
+#define FCP_SPANS_H
+#include "codegen/mask/code.h"
+
+/* A sum of nodes, each taken once with its sign, and a constant. Its nodes do not depend on the variable. */
+enum { SPANS_TERMS = 6, SPANS_BOUNDS = 3, SPANS_MOST = 2 };
+typedef struct spans_sum {
+    uint32_t node[SPANS_TERMS];
+    bool minus[SPANS_TERMS];
+    uint32_t count;
+    int64_t constant;
+} spans_sum;
+/* sum + factor * scaled */
+typedef struct spans_bound {
+    spans_sum sum, scaled;
+    int64_t factor; /* 0: there is no scaled part */
+} spans_bound;
+/* lower <= variable < upper for all of them, where all conditions hold. */
+typedef struct spans_part {
+    spans_bound lower[SPANS_BOUNDS], upper[SPANS_BOUNDS];
+    uint32_t condition[SPANS_BOUNDS]; /* bool nodes */
+    bool negated[SPANS_BOUNDS];
+    uint32_t lowers, uppers, conditions;
+} spans_part;
+/* A pair is allowed if one of the parts holds it. */
+typedef struct spans {
+    spans_part part[SPANS_MOST];
+    uint32_t count;
+} spans;
+
+/* Finds the spans of a mask in the variable, MC_K or MC_Q, for any value of the other one. exact: for each node, can it not
+ * overflow? false: there are more than two, or they are not of this form, or memory is out; then every pair must be asked. */
+bool spans_find(mc_code code, mc_op variable, const bool *exact, spans *out);
+#endif

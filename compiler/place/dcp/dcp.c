@@ -1,0 +1,121 @@
+/* dcp.c: divides blocks and tiles among ranks, and counts what a placement costs.
+ *
+ * Requires: what dcp.h says of a dcp_input.
+ * Gives: a home for every block and a rank for every tile. Both caps are kept, unless blocks or single tiles are too
+ *     large for it.
+ * Cost: about 256 looks (refine.c) for each block and tile on each of a few graphs. Memory: O(blocks + tiles).
+ * Units: pairs, tokens, bytes.
+ *
+ * In order:
+ *   1. Build (build.c): sequences whole where they fit, strips of those that are too heavy.
+ *   2. Relieve (tiles.c): where a rank has too many pairs, tiles of a row move to another.
+ *   3. Refine (refine.c) on ever finer graphs. On the coarsest a vertex is all of a sequence that is at one rank, on
+ *      the finest a row. So whole sequences make room for one another before cuts slide along them.
+ *   4. Refine once more where rows do not run at home, each of their tiles by itself.
+ *
+ * Other partitioners coarsen before they divide. Here the first placement comes before, because sequences are known and
+ * need not be found again from what blocks share.
+ */
+#include <string.h>
+
+#include "compiler/base/group.h"
+#include "compiler/place/dcp/dcp.h"
+
+fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *exec, arena *scratch, dcp_cost *out) {
+    const uint32_t n = in->blocks, tiles = in->tile_start[n], nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    uint64_t *load = ARENA_ZNEW(scratch, uint64_t, in->ranks), *held = ARENA_ZNEW(scratch, uint64_t, in->ranks);
+    uint32_t *seen = ARENA_ZNEW(scratch, uint32_t, in->ranks), *node_seen = ARENA_ZNEW(scratch, uint32_t, nodes);
+    uint32_t *start = ARENA_NEW(scratch, uint32_t, n + (size_t)2), stamp = 0;
+    uint32_t *tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    if (!load || !held || !seen || !node_seen || !start || !tile) return FCP_E_NO_MEMORY;
+    if (!group_by(in->tile_k, sizeof *in->tile_k, tiles, n, start, tile, in->stop)) return FCP_E_INTERRUPTED;
+    *out = (dcp_cost){0};
+    for (uint32_t b = 0; b < n; b++) {
+        held[home[b]] += in->tokens[b];
+        for (int q = 0; q < 2; q++) {
+            uint32_t first = q ? in->tile_start[b] : start[b], end = q ? in->tile_start[b + 1] : start[b + 1];
+            uint64_t away = 0, crossing = 0;
+            bool several = false;
+            seen[home[b]] = node_seen[home[b] / in->gpus] = ++stamp;
+            for (uint32_t i = first; i < end; i++) {
+                uint32_t r = exec[q ? i : tile[i]];
+                if (q) load[r] += in->tile_pairs[i], several |= r != exec[first];
+                away += seen[r] != stamp;
+                crossing += node_seen[r / in->gpus] != stamp;
+                seen[r] = node_seen[r / in->gpus] = stamp;
+            }
+            uint64_t bytes = !q ? in->kv[b] : several ? in->part[b] : in->whole[b];
+            out->bytes += away * bytes;
+            out->net += crossing * bytes;
+        }
+    }
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        if (load[r] > out->most_pairs) out->most_pairs = load[r];
+        if (held[r] > out->most_tokens) out->most_tokens = held[r];
+    }
+    return FCP_OK;
+}
+
+enum { LEVELS = 6 };
+
+/* Refines the placement once more where tiles run away from home, and moves them one by one. */
+static fcp_code refine_tiles(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch) {
+    const uint32_t n = in->blocks, tiles = in->tile_start[n];
+    dcp_graph g;
+    uint32_t *data = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    uint32_t *of_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    if (!data || !of_tile) return FCP_E_NO_MEMORY;
+    fcp_code code = dcp_graph_of(in, c, p, true, scratch, &g, data, of_tile);
+    if (!code) code = dcp_refine(in, &g, p->load, p->held, scratch);
+    for (uint32_t b = 0; b < n && !code; b++) p->home[b] = g.part[data[b]];
+    for (uint32_t t = 0; t < tiles && !code; t++) p->exec[t] = g.part[of_tile[t]];
+    return code;
+}
+
+/* Refines the placement on graphs that become finer and finer: at first whatever hangs together on a rank is one
+ * vertex. A level that would join little is left out. */
+static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch) {
+    static const uint32_t size[LEVELS] = {0, 32, 12, 6, 3, 1}; /* vertices are such a part of a rank at most */
+    const uint32_t n = in->blocks, tiles = in->tile_start[n];
+    dcp_graph g[LEVELS];
+    uint32_t *up[LEVELS], *data = ARENA_NEW(scratch, uint32_t, n + (size_t)1), levels = 1;
+    uint32_t *of_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    if (!data || !of_tile) return FCP_E_NO_MEMORY;
+    fcp_code code = dcp_graph_of(in, c, p, false, scratch, &g[0], data, of_tile);
+    for (uint32_t i = 1; i < LEVELS && !code; i++) {
+        const dcp_graph *fine = &g[levels - 1];
+        uint32_t *to = up[levels] = ARENA_NEW(scratch, uint32_t, fine->vertices + (size_t)1);
+        if (!to) return FCP_E_NO_MEMORY;
+        code = dcp_coarsen(in, fine, in->pair_cap / size[i], in->token_cap / size[i], scratch, &g[levels], to);
+        if (!code && g[levels].vertices < fine->vertices - fine->vertices / 10) levels++;
+    }
+    for (uint32_t i = levels; i-- > 0 && !code;) {
+        code = dcp_refine(in, &g[i], p->load, p->held, scratch);
+        for (uint32_t v = 0; i && v < g[i - 1].vertices; v++) g[i - 1].part[v] = g[i].part[up[i][v]];
+    }
+    for (uint32_t b = 0; b < n && !code; b++) p->home[b] = g[0].part[data[b]];
+    for (uint32_t t = 0; t < tiles && !code; t++) p->exec[t] = g[0].part[of_tile[t]];
+    return code;
+}
+
+fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
+    const uint32_t n = in->blocks, tiles = in->tile_start[n];
+    dcp_parts p = {.home = out_home, .exec = out_exec};
+    dcp_columns c;
+    p.load = ARENA_NEW(scratch, uint64_t, in->ranks);
+    p.held = ARENA_NEW(scratch, uint64_t, in->ranks);
+    c.start = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
+    c.tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    c.tile_q = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    c.wide = ARENA_ZNEW(scratch, uint8_t, n + (size_t)1);
+    if (!p.load || !p.held || !c.start || !c.tile || !c.tile_q || !c.wide) return FCP_E_NO_MEMORY;
+    if (!group_by(in->tile_k, sizeof *in->tile_k, tiles, n, c.start, c.tile, in->stop)) return FCP_E_INTERRUPTED;
+    for (uint32_t q = 0; q < n; q++)
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) c.tile_q[t] = q;
+    fcp_code code = dcp_find_wide(in, &c, scratch);
+    if (!code) code = dcp_build(in, &c, scratch, &p);
+    if (!code) code = dcp_relieve(in, &c, &p, scratch);
+    if (!code) code = refine_levels(in, &c, &p, scratch);
+    if (!code) code = refine_tiles(in, &c, &p, scratch);
+    return code;
+}

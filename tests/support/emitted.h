@@ -1,0 +1,28 @@
+/* emitted.h: what tests put around emitted functions to compile them as C, and how they look at the functions that give a
+ * row's pairs at once. */
+#ifndef EMITTED_H
+#define EMITTED_H
+#include <stdint.h>
+
+#include "codegen/kernels/abi.h"
+
+/* Before the first of them: the primitives that they call. */
+#define EMITTED_PRIMITIVES                                                                                             \
+    "static inline float fk_exp2(float x) { return exp2f(x); }\n"                                                     \
+    "static inline float fk_reciprocal(float x) { return 1 / x; }\n"                                                  \
+    "static inline float fk_fma(float a, float b, float c) { return fmaf(a, b, c); }\n"
+
+/* A format with two numbers, both that of the program: keys_N and queries_N, if it has them. */
+#define EMITTED_SPANS                                                                                                  \
+    "#define PARAMETERS const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h\n"                                   \
+    "#if FK_KEY_SPANS\n"                                                                                         \
+    "fk_u32 keys_%lu(PARAMETERS) { return fk_keys(e, q, k, limit, h); }\n#endif\n"                                    \
+    "#if FK_QUERY_SPANS\n"                                                                                            \
+    "fk_u32 queries_%lu(PARAMETERS) { return fk_queries(e, q, k, limit, h); }\n#endif\n"                              \
+    "#undef PARAMETERS\n#undef FK_KEY_SPANS\n#undef FK_QUERY_SPANS\n#undef fk_keys\n#undef fk_queries\n"
+
+typedef fk_u32 emitted_spans(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h);
+
+/* The position, from the first, that bit i of a word stands for. */
+static inline int64_t emitted_column(int i) { return i / 2 * 8 + i % 2; }
+#endif

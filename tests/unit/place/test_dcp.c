@@ -1,0 +1,275 @@
+/* test_dcp.c: tests the partitioner of strategy dcp against its definition and against all placements of small batches;
+ * and dcp on whole programs: caps, errors, stages. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/place/dcp/dcp.h"
+#include "tests/support/planned.h"
+
+static uint64_t draw(uint64_t *state, uint64_t bound) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % bound;
+}
+
+enum { BLOCKS = 400, TILES = 40000, KV = 4096, WHOLE = 33024, PART = 49664 };
+
+typedef struct batch {
+    dcp_input in;
+    uint32_t tokens[BLOCKS], start[BLOCKS + 1], k[TILES];
+    uint64_t pairs[TILES], kv[BLOCKS], whole[BLOCKS], part[BLOCKS];
+    uint64_t work, all;
+} batch;
+
+/* Blocks of sequences of so many blocks, 0 at the end. A row sees itself, the first `sink` blocks, and the last
+ * `window` blocks before it; the last row of a sequence sees everything if `wide`. */
+static void fill(batch *b, const uint32_t *lengths, uint32_t ranks, uint32_t gpus, uint32_t sink, uint32_t window,
+                 bool wide, uint32_t size) {
+    uint32_t n = 0, tiles = 0;
+    b->work = b->all = 0;
+    for (; *lengths; lengths++)
+        for (uint32_t first = n, q = 0; q < *lengths; q++, n++) {
+            b->tokens[n] = size;
+            b->kv[n] = KV * (uint64_t)size;
+            b->whole[n] = WHOLE * (uint64_t)size;
+            b->part[n] = PART * (uint64_t)size;
+            b->all += size;
+            b->start[n] = tiles;
+            for (uint32_t k = 0; k <= q; k++) {
+                if (k >= sink && k + window < q && !(wide && q + 1 == *lengths)) continue;
+                b->k[tiles] = first + k;
+                b->pairs[tiles] = k == q ? size * (size + 1) / 2 : size * (uint64_t)size;
+                b->work += b->pairs[tiles++];
+            }
+        }
+    b->start[n] = tiles;
+    b->in = (dcp_input){.ranks = ranks, .gpus = gpus, .blocks = n, .tokens = b->tokens, .tile_start = b->start,
+                        .tile_k = b->k, .tile_pairs = b->pairs, .kv = b->kv, .whole = b->whole, .part = b->part,
+                        .net = 9};
+}
+
+static void caps(batch *b, uint32_t pairs, uint32_t tokens) { /* in percent of the mean */
+    b->in.pair_cap = b->work * pairs / 100 / b->in.ranks;
+    b->in.token_cap = b->all * tokens / 100 / b->in.ranks;
+}
+
+/* --- what a placement costs, by its definition -------------------------------------------------------------------- */
+
+static dcp_cost count(const batch *b, const uint32_t *home, const uint32_t *exec) {
+    dcp_cost c = {0};
+    const uint32_t ranks = b->in.ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint64_t load = 0, held = 0;
+        for (uint32_t x = 0; x < b->in.blocks; x++) {
+            const uint32_t node = r / b->in.gpus;
+            bool computes = false, reads = false, node_computes = false, node_reads = false, several = false;
+            held += home[x] == r ? b->tokens[x] : 0;
+            for (uint32_t t = b->start[x]; t < b->start[x + 1]; t++) {
+                load += exec[t] == r ? b->pairs[t] : 0;
+                computes |= exec[t] == r;
+                node_computes |= exec[t] / b->in.gpus == node;
+                several |= exec[t] != exec[b->start[x]];
+            }
+            for (uint32_t t = 0; t < b->start[b->in.blocks]; t++)
+                if (b->k[t] == x) {
+                    reads |= exec[t] == r;
+                    node_reads |= exec[t] / b->in.gpus == node;
+                }
+            const uint64_t row = several ? b->part[x] : b->whole[x];
+            if (home[x] != r) c.bytes += computes * row + reads * b->kv[x];
+            if (home[x] / b->in.gpus != node && r % b->in.gpus == 0) /* a node is counted at its first rank */
+                c.net += node_computes * row + node_reads * b->kv[x];
+        }
+        if (load > c.most_pairs) c.most_pairs = load;
+        if (held > c.most_tokens) c.most_tokens = held;
+    }
+    return c;
+}
+
+static uint64_t weighted(const batch *b, const dcp_cost *c) { return c->bytes + (b->in.net - 1) * c->net; }
+
+static dcp_cost divide(batch *b, uint32_t *home, uint32_t *exec) {
+    arena a = {0};
+    dcp_cost c, again;
+    memset(home, 0xff, b->in.blocks * sizeof *home);
+    memset(exec, 0xff, b->start[b->in.blocks] * sizeof *exec);
+    cr_assert_eq(dcp_divide(&b->in, &a, home, exec), FCP_OK);
+    for (uint32_t x = 0; x < b->in.blocks; x++) cr_assert_lt(home[x], b->in.ranks);
+    for (uint32_t t = 0; t < b->start[b->in.blocks]; t++) cr_assert_lt(exec[t], b->in.ranks);
+    cr_assert_eq(dcp_cost_of(&b->in, home, exec, &a, &c), FCP_OK);
+    again = count(b, home, exec);
+    cr_assert_eq(c.bytes, again.bytes);
+    cr_assert_eq(c.net, again.net);
+    cr_assert_eq(c.most_pairs, again.most_pairs);
+    cr_assert_eq(c.most_tokens, again.most_tokens);
+    arena_free(&a);
+    return c;
+}
+
+/* --- small batches: all placements -------------------------------------------------------------------------------- */
+
+enum { RANKS = 3, MOST_TILES = 6, CELL = 32 };
+
+typedef struct way {
+    uint64_t pairs, tokens, cost;
+} way;
+
+/* What all placements of a batch cost. */
+static way *all_ways(const batch *b, uint32_t *out_count) {
+    const uint32_t n = b->in.blocks, tiles = b->start[n];
+    uint32_t rank[BLOCKS];
+    *out_count = 1;
+    for (uint32_t i = 0; i < n + tiles; i++) *out_count *= RANKS;
+    way *ways = malloc(*out_count * sizeof *ways);
+    cr_assert_not_null(ways);
+    for (uint32_t i = 0; i < *out_count; i++) {
+        for (uint32_t x = 0, left = i; x < n + tiles; x++, left /= RANKS) rank[x] = left % RANKS;
+        const dcp_cost c = count(b, rank, rank + n);
+        ways[i] = (way){c.most_pairs, c.most_tokens, weighted(b, &c)};
+    }
+    return ways;
+}
+
+/* Wherever some placement keeps the caps, dcp's keeps them, and costs at most half as much again as the best. */
+Test(dcp, small_batches_against_all_placements) {
+    static const uint32_t lists[][5] = {{3, 0}, {2, 1, 0}, {1, 2, 0}, {1, 1, 1, 0}, {2, 0}, {1, 1, 2, 0}, {2, 2, 0},
+                                        {1, 1, 1, 1, 0}};
+    static batch b;
+    uint32_t compared = 0, moving = 0;
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        for (uint32_t gpus = 1; gpus <= RANKS; gpus += 2) {
+            uint32_t home[BLOCKS], exec[MOST_TILES], count_of_ways;
+            fill(&b, lists[l], RANKS, gpus, 0, 9, false, CELL);
+            way *ways = all_ways(&b, &count_of_ways);
+            for (uint32_t pairs = 100; pairs <= 300; pairs += 20)
+                for (uint32_t tokens = 100; tokens <= 300; tokens += 50) {
+                    uint64_t best = UINT64_MAX;
+                    caps(&b, pairs, tokens);
+                    for (uint32_t i = 0; i < count_of_ways; i++)
+                        if (ways[i].pairs <= b.in.pair_cap && ways[i].tokens <= b.in.token_cap && ways[i].cost < best)
+                            best = ways[i].cost;
+                    const dcp_cost c = divide(&b, home, exec);
+                    if (best == UINT64_MAX) continue;
+                    cr_expect_leq(c.most_pairs, b.in.pair_cap, "list %zu, caps %u %u", l, pairs, tokens);
+                    cr_expect_leq(c.most_tokens, b.in.token_cap, "list %zu, caps %u %u", l, pairs, tokens);
+                    cr_expect_geq(weighted(&b, &c), best, "list %zu, caps %u %u: not a placement", l, pairs, tokens);
+                    cr_expect_leq(2 * weighted(&b, &c), 3 * best, "list %zu, caps %u %u: %lu of %lu", l, pairs, tokens,
+                                  weighted(&b, &c), best);
+                    compared++;
+                    moving += best > 0;
+                }
+            free(ways);
+        }
+    cr_assert_gt(compared, 600);
+    cr_assert_gt(moving, 200);
+}
+
+/* --- larger ones -------------------------------------------------------------------------------------------------- */
+
+/* Caps are kept wherever some rank always has room for one more block or tile, and the same input gives the same
+ * placement. */
+Test(dcp, caps_are_kept_and_nothing_is_drawn) {
+    uint64_t state = 5;
+    static batch b;
+    for (int i = 0; i < 300; i++) {
+        uint32_t lengths[16] = {0}, left = 8 + (uint32_t)draw(&state, 150), count_of_sequences = 0;
+        for (; left && count_of_sequences < 15; count_of_sequences++) {
+            uint32_t n = 1 + (uint32_t)draw(&state, draw(&state, 3) ? 8 : left);
+            lengths[count_of_sequences] = n < left ? n : left;
+            left -= lengths[count_of_sequences];
+        }
+        const uint32_t gpus = 1 + (uint32_t)draw(&state, 4), ranks = gpus * (1 + (uint32_t)draw(&state, 4));
+        fill(&b, lengths, ranks, gpus, (uint32_t)draw(&state, 3), (uint32_t)draw(&state, 4) ? 3 : 200,
+             draw(&state, 2), 128);
+        caps(&b, 100 + (uint32_t)draw(&state, 100), 100 + (uint32_t)draw(&state, 200));
+        b.in.pair_cap = b.in.pair_cap < b.work / ranks + 128 * 128 ? b.work / ranks + 128 * 128 : b.in.pair_cap;
+        b.in.token_cap = b.in.token_cap < b.all / ranks + 128 ? b.all / ranks + 128 : b.in.token_cap;
+        static uint32_t home[2][BLOCKS], exec[2][TILES];
+        const dcp_cost c = divide(&b, home[0], exec[0]);
+        cr_assert_leq(c.most_pairs, b.in.pair_cap, "batch %d", i);
+        cr_assert_leq(c.most_tokens, b.in.token_cap, "batch %d", i);
+        divide(&b, home[1], exec[1]);
+        cr_assert_arr_eq(home[0], home[1], b.in.blocks * sizeof **home);
+        cr_assert_arr_eq(exec[0], exec[1], b.start[b.in.blocks] * sizeof **exec);
+    }
+}
+
+/* A window mask cuts a sequence into runs: each cut costs the window, and there is no more than the caps ask for. */
+Test(dcp, a_window_costs_a_window_at_each_cut) {
+    static batch b;
+    static uint32_t home[BLOCKS], exec[TILES];
+    for (uint32_t ranks = 2; ranks <= 8; ranks++) {
+        const uint32_t lengths[] = {10 * ranks, 1, 1, 1, 0}; /* and some that fit anywhere */
+        fill(&b, lengths, ranks, ranks, 0, 2, false, 128);
+        caps(&b, 120, 120);
+        const dcp_cost c = divide(&b, home, exec);
+        cr_assert_eq(c.bytes, (ranks - 1) * 2 * (uint64_t)KV * 128, "%u ranks: %lu", ranks, c.bytes);
+    }
+}
+
+/* Sequences that fit on ranks whole move nothing, even where they fill them to the brim. */
+Test(dcp, whole_sequences_move_nothing) {
+    static const uint32_t lengths[] = {9, 7, 8, 8, 6, 6, 4, 12, 4, 0};
+    static batch b;
+    static uint32_t home[BLOCKS], exec[TILES];
+    fill(&b, lengths, 4, 2, 0, 0, false, 128); /* a row sees itself alone, but its sequence is not known to dcp */
+    caps(&b, 100, 100);
+    const dcp_cost c = divide(&b, home, exec);
+    cr_assert_eq(c.bytes, 0);
+    cr_assert_eq(c.most_tokens, b.in.token_cap);
+    fill(&b, lengths, 4, 2, 0, 99, false, 128);
+    caps(&b, 200, 100);
+    const dcp_cost causal = divide(&b, home, exec);
+    cr_assert_eq(causal.most_tokens, b.in.token_cap);
+    cr_assert_eq(causal.bytes, 0);
+}
+
+/* A row that sees all of a long sequence is computed where its keys are: only Q travels, and states come back. */
+Test(dcp, wide_rows_stay_with_their_keys) {
+    static const uint32_t lengths[] = {160, 0};
+    static batch b;
+    static uint32_t home[BLOCKS], exec[TILES];
+    fill(&b, lengths, 4, 4, 0, 2, true, 128);
+    caps(&b, 110, 110);
+    const dcp_cost c = divide(&b, home, exec);
+    uint64_t cuts = 3 * 2 * (uint64_t)KV * 128, row = 3 * (uint64_t)PART * 128;
+    cr_assert_leq(c.bytes, cuts + row);
+}
+
+/* --- programs ----------------------------------------------------------------------------------------------------- */
+
+#define PROGRAM(strategy)                                                                                              \
+    "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [60000, 20000, 3000 x 12, 500 x 20] }\n"                       \
+    "plan { mask = lambda(sink = 64, window = 4096); block = 1K; strategy = " strategy "; passes = forward }\n"
+
+Test(dcp, programs_keep_both_caps_and_move_less_than_fcp) {
+    static const char *const programs[] = {PROGRAM("dcp"), PROGRAM("fcp(tolerance = 0.1)")};
+    uint64_t units[2];
+    for (int i = 0; i < 2; i++) {
+        planned x;
+        plan_passes(&x, programs[i], 0);
+        uint64_t load[8] = {0}, held[8] = {0};
+        for (uint32_t b = 0; b < x.p.block_count; b++) held[x.home[b]] += x.p.blocks[b].tokens;
+        for (uint32_t t = 0; t < x.p.tile_count; t++) load[placement_exec(x.at.placement, t)] += x.p.tile_pairs[t];
+        for (int r = 0; r < 8 && !i; r++) {
+            cr_assert_leq(load[r] * 80, x.p.pairs * 11);
+            cr_assert_leq(held[r] * 80, x.p.tokens * 11);
+        }
+        units[i] = x.t.units;
+        planned_free(&x);
+    }
+    cr_assert_lt(units[0], units[1], "%lu, fcp %lu", units[0], units[1]);
+}
+
+Test(dcp, divisions_say_how_many_stages_there_are) {
+    static const char *const programs[] = {PROGRAM("dcp(divisions = 2)"), PROGRAM("dcp(divisions = 3)"),
+                                           PROGRAM("dcp(divisions = 5)")};
+    for (uint32_t i = 0, divisions = 2; i < 3; divisions += ++i) {
+        planned x;
+        plan_passes(&x, programs[i], 0);
+        const uint32_t *rounds = x.s.independent, most = rounds[0] > rounds[1] ? rounds[0] : rounds[1];
+        cr_assert_gt(most, 4);
+        cr_assert_eq(x.at.coalesce, (most + divisions - 2) / (divisions - 1));
+        planned_free(&x);
+    }
+}
