@@ -99,6 +99,30 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
     return FCP_OK;
 }
 
+/* Fewer heads at a time, in phases that share their memory. */
+static fcp_code try_phases(planning *x, uint32_t *hints) {
+    const struct fcpc_program *g = x->program;
+    for (uint32_t heads = g->together; heads >= 2 * g->inside;) {
+        struct fcpc_program settings = *g;
+        planning other = *x;
+        uint64_t bytes;
+        do heads -= g->inside;
+        while (g->heads % heads);
+        settings.strategy = FCP_STRATEGY_UPIPE;
+        settings.together = heads;
+        settings.buffers = 1;
+        other.program = &settings;
+        fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
+        if (code) return code;
+        if (bytes > g->memory_cap) continue;
+        diag_hint(x->d, "strategy %s(heads = %u)%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE], heads,
+                  g->ring ? " + ring" : "", (unsigned long long)bytes);
+        ++*hints;
+        return FCP_OK;
+    }
+    return FCP_OK;
+}
+
 fcp_code capacity_check(planning *x) {
     uint64_t partial;
     const memory_peak most = peak_of(x, &partial);
@@ -113,7 +137,7 @@ fcp_code capacity_check(planning *x) {
                (unsigned long long)cap);
     if (x->trial) return FCP_E_MEMORY_CAP;
     uint32_t hints = 0;
-    fcp_code code = try_coalesce(x, &hints);
+    fcp_code code = x->sharing ? try_phases(x, &hints) : try_coalesce(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_relay(x, &hints);
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (code) return code;

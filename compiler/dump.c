@@ -103,6 +103,7 @@ static void dump_schedule(const out *o, const planning *x) {
         const uint32_t *back = s->back[FCP_BACKWARD].last, *forward = s->back[FCP_FORWARD].last;
         number(o, "return_stage", back ? back[f] : FCP_NONE);
         if (forward && x->traffic->hops[f].cls == FCP_Q) number(o, "forward_return_stage", forward[f]);
+        if (s->second) print(o, " half=%u", 1u + s->second[f]);
         print(o, "\n");
     }
     for (uint32_t r = 0; r < x->problem->ranks; r++)

@@ -52,6 +52,8 @@ static const struct line {
     {FCP_STRATEGY_ULYSSES, NULL, 0, 0, true},
     {FCP_STRATEGY_UPIPE, NULL, 0, 0},
     {FCP_STRATEGY_UPIPE, NULL, 0, 0, true},
+    {FCP_STRATEGY_GROUPS, "tokens", 1 << 16, 0},
+    {FCP_STRATEGY_GROUPS, "tokens", 1 << 17, 0},
 };
 enum { LINES = sizeof lines / sizeof *lines };
 

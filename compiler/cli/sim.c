@@ -100,7 +100,8 @@ static void point_text(const run *r, size_t point, text *out) {
                     strcmp(r->sweeps[i].name, "plan.strategy") ? r->sweeps[i].name : "strategy", value_at(r, point, i));
 }
 
-static fcp_code print_table(const run *r, const candidate *rows, size_t points, fcp_error *err) {
+static fcp_code print_table(const run *r, const candidate *rows, size_t points, const cmd_input *input,
+                            fcp_error *err) {
     size_t width = 9;
     text name = {0};
     for (size_t p = 0; p < points; p++) {
@@ -143,7 +144,8 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
             }
         }
     text_free(&name);
-    return cmd_flush(err);
+    fcp_code code = r->sweep_count ? FCP_OK : cmd_print_phases(input->plan, err);
+    return code ? code : cmd_flush(err);
 }
 
 static void print_csv(const run *r, const candidate *rows, size_t points, FILE *f) {
@@ -202,18 +204,22 @@ static void pass_json(json *j, const candidate *x, int pass, const sim_pass *who
     json_end(j);
 }
 
-static void row_json(json *j, const candidate *x, const sim_result *whole, const fcp_plan *plan) {
+static fcp_code row_json(json *j, const candidate *x, const sim_result *whole, const fcp_plan *plan, fcp_error *err) {
+    fcp_code code = FCP_OK;
     if (x->error.code) {
         cmd_json_diagnostics(j, NULL, &x->error);
-        return;
+        return FCP_OK;
     }
     if (x->pass[FCP_FORWARD].makespan) pass_json(j, x, FCP_FORWARD, whole ? &whole->pass[FCP_FORWARD] : NULL, plan);
+    if (whole) code = cmd_phases_json(j, plan, FCP_FORWARD, err);
     json_u64(j, "memory_peak_bytes_predicted", x->summary.memory_peak_bytes);
     if (x->pass[FCP_BACKWARD].makespan) {
         json_object(j, "backward");
         pass_json(j, x, FCP_BACKWARD, whole ? &whole->pass[FCP_BACKWARD] : NULL, plan);
+        if (whole && !code) code = cmd_phases_json(j, plan, FCP_BACKWARD, err);
         json_end(j);
     }
+    return code;
 }
 
 static void candidates_json(json *j, const char *key, const run *r, const candidate *rows, size_t points) {
@@ -223,7 +229,7 @@ static void candidates_json(json *j, const char *key, const run *r, const candid
         json_object(j, "settings");
         for (size_t i = 0; i < r->sweep_count; i++) json_string(j, r->sweeps[i].name, value_at(r, p, i));
         json_end(j);
-        row_json(j, &rows[p], NULL, NULL);
+        row_json(j, &rows[p], NULL, NULL, NULL);
         json_end(j);
     }
     json_end(j);
@@ -258,17 +264,20 @@ static fcp_code draw(void *context, const fcp_plan *plan, const sim_profile *pro
 static fcp_code print_json(const run *r, const candidate *rows, size_t points, const cmd_input *input,
                            const sim_result *whole, fcp_error *err) {
     json j = {0};
+    fcp_code code = FCP_OK;
     json_object(&j, NULL);
     json_string(&j, "profile", r->profile.name);
     if (!r->sweep_count) {
         summary_json(&j, input->plan, &input->times);
-        row_json(&j, rows, whole, input->plan);
+        code = row_json(&j, rows, whole, input->plan, err);
         cmd_json_diagnostics(&j, input->diagnostics, NULL);
     } else {
         candidates_json(&j, "candidates", r, rows, points);
     }
     json_end(&j);
-    return cmd_json_print(&j, err);
+    if (!code) return cmd_json_print(&j, err);
+    json_free(&j);
+    return code;
 }
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
@@ -344,7 +353,7 @@ static fcp_code predict_all(run *r, cmd_input *input, fcp_error *err) {
     if (!code && r->line->value[OPT_CSV]) code = make_csv(r, rows, points, err);
     if (!code) code = cmd_texts_write(r->line, texts, sizeof texts / sizeof *texts, err);
     if (!code && r->line->json) code = print_json(r, rows, points, input, &result, err);
-    else if (!code && !(files && r->line->quiet)) code = print_table(r, rows, points, err);
+    else if (!code && !(files && r->line->quiet)) code = print_table(r, rows, points, input, err);
     arena_free(&memory);
     for (size_t p = 0; rows && p < points; p++) fcpc_diagnostics_free(rows[p].diagnostics);
     free(rows);

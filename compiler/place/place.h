@@ -78,6 +78,13 @@ fcp_code place_input_of(planning *x, place_input *out);
 /* Moves KV blocks that lie where nobody reads them to a reader that has room: the cap is in `in`'s tokens. */
 fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uint32_t *home);
 
+/* equal.c. Changes homes, and cuts blocks, so that every rank has floor or ceil of the mean tokens of each side. home:
+ * per block; exec: per tile, or NULL; both are exchanged where the blocks are. With exec work stays where it is;
+ * else it goes with its queries, as far as ranks stay balanced. */
+fcp_code place_equal(planning *x, uint32_t **home, uint32_t **exec);
+/* Homes are given, and tokens = equal is asked: FCP_E_VALUE, reported, if ranks do not have equally many. */
+fcp_code place_check_equal(planning *x, const uint32_t *home);
+
 /* --- the strategies ----------------------------------------------------------------------------------------------- */
 
 /* What the lines of compiler/sema/strategies.h name: functions that place blocks; that cut the batch, if they must know
@@ -88,6 +95,8 @@ STRATEGIES(X)
 fcp_code cad_cut(planning *x);
 fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
+fcp_code groups_cut(planning *x);
+fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code heads_cut(planning *x);
 fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
 

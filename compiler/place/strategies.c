@@ -62,6 +62,9 @@ fcp_code strategy_place(planning *x) {
     if (!code && exec) code = by->exec(x, home, exec);
     if (code) return code;
     if (!exec) exec = x->tile_rank;
+    if (x->program->equal && strategy_keeps_homes(x->program)) code = place_check_equal(x, home);
+    else if (x->program->equal) code = place_equal(x, &home, &exec);
+    if (code) return code;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
                           .relay = by->in_place && x->program->relay};

@@ -11,60 +11,12 @@
  * and 1 are packed in that order: 3 opens a shared block, 2 does not fit and opens another, and 1 goes to the first,
  * which it fills.
  */
+#include "compiler/problem/bins.h"
 #include "compiler/problem/problem.h"
 
 #include <string.h>
 
 #include "compiler/base/sort.h"
-
-/* --- best fit: bins by free space --------------------------------------------------------------------------------- */
-
-/* Bins by their free space: a stack of bins for each amount, and a tree of bitmaps in which the next amount that has
- * a bin is found in four steps. */
-enum { LEVELS = 4 }; /* 64^4 amounts; a block has at most 2^20 tokens */
-typedef struct bins {
-    uint32_t *head;          /* per amount: newest bin + 1 */
-    uint32_t *next;          /* per bin */
-    uint64_t *level[LEVELS]; /* level[0] over amounts, each further one over the words below */
-} bins;
-
-static bool bins_init(bins *b, arena *scratch, uint32_t block, uint32_t max_bins) {
-    size_t n = (size_t)block + 1;
-    b->head = ARENA_ZNEW(scratch, uint32_t, n);
-    b->next = ARENA_NEW(scratch, uint32_t, max_bins + (size_t)1);
-    if (!b->head || !b->next) return false;
-    for (unsigned l = 0; l < LEVELS; l++) {
-        n = n / 64 + 2; /* one word past the end may be read */
-        if (!(b->level[l] = ARENA_ZNEW(scratch, uint64_t, n))) return false;
-    }
-    return true;
-}
-
-static void bins_put(bins *b, uint32_t space, uint32_t bin) {
-    b->next[bin] = b->head[space];
-    b->head[space] = bin + 1;
-    for (unsigned l = 0; l < LEVELS; l++, space /= 64) b->level[l][space / 64] |= UINT64_C(1) << space % 64;
-}
-
-/* Takes the newest bin with the least free space >= need; FCP_NONE when there is none. */
-static uint32_t bins_take(bins *b, uint32_t need, uint32_t *out_space) {
-    size_t at = need;
-    unsigned l = 0;
-    for (; l < LEVELS; l++, at = at / 64 + 1) { /* up, until a bit at or after `at` is set */
-        uint64_t word = b->level[l][at / 64] >> at % 64;
-        if (!word) continue;
-        at += (unsigned)__builtin_ctzll(word);
-        break;
-    }
-    if (l == LEVELS) return FCP_NONE;
-    while (l-- > 0) at = at * 64 + (unsigned)__builtin_ctzll(b->level[l][at]);
-    uint32_t bin = b->head[at] - 1;
-    *out_space = (uint32_t)at;
-    if (!(b->head[at] = b->next[bin]))
-        for (size_t i = at, k = 0; k < LEVELS; k++, i /= 64)
-            if (b->level[k][i / 64] &= ~(UINT64_C(1) << i % 64)) break;
-    return bin;
-}
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 

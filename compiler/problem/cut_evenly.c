@@ -16,6 +16,13 @@ static uint64_t cut_at(uint64_t n, uint64_t i, uint64_t parts, uint64_t shift) {
     return (uint64_t)(((unsigned __int128)n * i + shift) / parts);
 }
 
+/* The same for tokens = equal: sequence by sequence the rounding goes on, so that over all of them chunk i ends at
+ * floor((i + 1) T / parts) of T tokens. Only for sequences of at least `parts` tokens, of which no chunk ends before it
+ * begins. before: tokens of earlier sequences. */
+static uint64_t cut_on(uint64_t n, uint64_t i, uint64_t parts, uint64_t before) {
+    return cut_at(before + n, i, parts, 0) - cut_at(before, i, parts, 0);
+}
+
 static fcp_code cut_evenly(planning *x, uint32_t per_rank) {
     problem *p = x->problem;
     uint64_t parts = (uint64_t)p->ranks * per_rank, pieces = 0;
@@ -43,7 +50,12 @@ static fcp_code cut_evenly(planning *x, uint32_t per_rank) {
         for (uint32_t s = 0; s < p->sequences; s++) {
             if (planning_stopped_at(x, s)) return FCP_E_INTERRUPTED;
             uint64_t n = problem_length(p, s, side), shift = p->split ? before % parts : 0;
-            uint64_t start = cut_at(n, i, parts, shift), length = cut_at(n, i + 1, parts, shift) - start;
+            uint64_t start = cut_at(n, i, parts, shift), end = cut_at(n, i + 1, parts, shift);
+            if (p->program->equal && n >= parts) {
+                start = cut_on(n, i, parts, before);
+                end = cut_on(n, i + 1, parts, before);
+            }
+            uint64_t length = end - start;
             before += n;
             if (!length) continue;
             if ((tokens += length) > INT32_MAX)

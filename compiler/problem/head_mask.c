@@ -5,8 +5,8 @@
  * Cost:     a copy of the code.
  *
  * Example: a range has query heads 6 and 7. Its h is then 0 or 1, and where the mask reads h, this code reads h + 6. Of
- * a range with KV heads 2 and 3 and the second of each one's two query heads, which are 5 and 7, it reads h / 1 * 2 + h %
- * 1 + 5.
+ * a range with KV heads 2 and 3 and the second of each one's two query heads, which are 5 and 7, it reads h / 1 * 2 +
+ * h % 1 + 5.
  */
 #include <string.h>
 

@@ -16,6 +16,16 @@ typedef struct problem_run {
     uint64_t start, end;
 } problem_run;
 
+/* Tokens of one side of a sequence that will be a piece. */
+typedef struct problem_part {
+    uint32_t sequence, length, home;
+    /* Parts of one side, home and place may share a block. FCP_NONE: it is a block of its own. */
+    uint32_t place;
+    uint32_t block; /* problem_pack says it */
+    uint32_t holds; /* FCP_HOLDS_* */
+    uint64_t start;
+} problem_part;
+
 typedef struct problem problem;
 struct problem {
     const struct fcpc_program *program;
@@ -103,6 +113,10 @@ fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
 
+/* pack.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
+ * have the same home and the same place. *out_home: per block, in x->work. */
+fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t **out_home);
+
 /* held.c. By what rule the caller holds the batch: fills p->rule, whose deals are in x->memory. FCP_E_VALUE: ranks that
  * do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
@@ -115,6 +129,9 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
  * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
+
+/* The same once more, after blocks of one range of heads have been cut. */
+fcp_code problem_tiles_again(planning *x);
 
 /* facts.c. The problem record of the plan, once the blocks are measured. */
 void problem_facts(const planning *x, fcp_problem *out);

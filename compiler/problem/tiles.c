@@ -299,3 +299,13 @@ fcp_code problem_tiles(planning *x) {
     }
     return code ? code : problem_ranges(x, ranges);
 }
+
+fcp_code problem_tiles_again(planning *x) {
+    problem *p = x->problem;
+    cells_free(x->cells);
+    x->cells = NULL;
+    memset(p->max_block, 0, sizeof p->max_block);
+    p->pairs = p->heaviest = p->head_count = 0;
+    p->twin = NULL;
+    return problem_tiles(x);
+}

@@ -58,21 +58,70 @@ typedef struct builder {
     uint32_t *moved_colour, moved_colours; /* of the units of all bundles, in order, once they have been coloured */
 } builder;
 
+/* Colours the moves of a fabric, or of one class on it (FCP_CLASSES: all), and numbers their rounds from `next` on. */
+static fcp_code colour_moves(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t cls, uint32_t next,
+                             uint32_t *out_rounds) {
+    edges *e = b->edges;
+    e->count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (moves[i].fabric == fabric && (cls == FCP_CLASSES || moves[i].cls == cls))
+            edges_add(e, moves[i].src, moves[i].dst, unit_size(b->p, moves[i].cls, moves[i].tokens));
+    fcp_code code = edges_colour(e, b->x);
+    if (code) return code;
+    *out_rounds = e->colours;
+    for (uint32_t i = 0, at = 0; i < count; i++)
+        if (moves[i].fabric == fabric && (cls == FCP_CLASSES || moves[i].cls == cls))
+            moves[i].round = next + e->colour[at++];
+    return FCP_OK;
+}
+
+/* Are the Deltas of the classes as much as that of all together? */
+static fcp_code adds_up(const builder *b, const move *moves, uint32_t count, uint32_t fabric, bool *out) {
+    const uint32_t ranks = b->p->ranks, classes = FCP_CLASSES + 1; /* the last: of all classes */
+    uint32_t *degree = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)classes * ranks);
+    uint32_t most[FCP_CLASSES + 1] = {0}, sum = 0;
+    if (!degree) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++) {
+        const move *m = &moves[i];
+        for (uint32_t cls = m->cls; m->fabric == fabric && cls <= FCP_CLASSES; cls += FCP_CLASSES - m->cls) {
+            uint32_t *of = degree + 2 * (size_t)cls * ranks;
+            const uint32_t sent = ++of[m->src], received = ++of[ranks + m->dst];
+            if (sent > most[cls]) most[cls] = sent;
+            if (received > most[cls]) most[cls] = received;
+        }
+    }
+    for (int cls = 0; cls < FCP_CLASSES; cls++) sum += most[cls];
+    *out = sum == most[FCP_CLASSES];
+    return FCP_OK;
+}
+
+/* With phases: the classes one after another, where that takes no more rounds. All ranks exchange equally much of each
+ * then, and a round of several classes would last as long as its largest unit. */
+static fcp_code colour_by_class(builder *b, move *moves, uint32_t count, uint32_t fabric, uint32_t *out_rounds) {
+    uint32_t rounds;
+    bool apart;
+    fcp_code code = adds_up(b, moves, count, fabric, &apart);
+    if (code) return code;
+    if (!apart) return colour_moves(b, moves, count, fabric, FCP_CLASSES, b->next, out_rounds);
+    *out_rounds = 0;
+    for (uint32_t cls = 0; !code && cls < FCP_CLASSES; cls++) {
+        code = colour_moves(b, moves, count, fabric, cls, b->next + *out_rounds, &rounds);
+        *out_rounds += rounds;
+    }
+    return code;
+}
+
 /* Colours the moves from `first` on, fabric by fabric, and numbers their rounds from b->next on. */
 static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, rounds = 0;
-    for (int fabric = 0; count && fabric < FCP_FABRICS; fabric++) {
-        edges *e = b->edges;
-        e->count = 0;
-        for (uint32_t i = 0; i < count; i++)
-            if (moves[i].fabric == fabric)
-                edges_add(e, moves[i].src, moves[i].dst, unit_size(b->p, moves[i].cls, moves[i].tokens));
-        fcp_code code = edges_colour(e, b->x);
+    for (uint32_t fabric = 0; count && fabric < FCP_FABRICS; fabric++) {
+        uint32_t here = 0;
+        fcp_code code = b->x->placement->phase
+                            ? colour_by_class(b, moves, count, fabric, &here)
+                            : colour_moves(b, moves, count, fabric, FCP_CLASSES, b->next, &here);
         if (code) return code;
-        if (e->colours > rounds) rounds = e->colours;
-        for (uint32_t i = 0, at = 0; i < count; i++)
-            if (moves[i].fabric == fabric) moves[i].round = b->next + e->colour[at++];
+        if (here > rounds) rounds = here;
     }
     *out_rounds = rounds;
     b->next += rounds;

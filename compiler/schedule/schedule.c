@@ -19,6 +19,10 @@
  * another rank that is busy. Then a dependent unit takes the earliest stage, from that one on, in which neither of its
  * ends has `coalesce` units on its fabric, nor half as many dependent ones.
  *
+ * Halves. With pingpong what must travel is divided in two half batches (halves.c). The second one begins with a stage
+ * of its own, after all arrivals of the first: so its rounds come after those of the first on each fabric, and the
+ * first is computed while the second moves. Its units wait, though they leave from home, and so they are dependent.
+ *
  * Order of rounds. A colouring may be put in any order. On each fabric those rounds go first that bring what most work
  * needs, forwards included. So work that could run finds its data early, and what must travel home is done early.
  *
@@ -35,9 +39,9 @@
  * its share, those of other ranks' blocks first, since their results are waited for; and local tiles go to any stage.
  * `buffers` stages follow the last arrival, which local tiles fill: they hide the returns.
  *
- * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are passed on,
- * in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in one stage, as
- * much as any other, and slots are free for the phase that comes `buffers` stages later.
+ * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
+ * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
+ * one stage, as much as any other, and slots are free for the phase that comes `buffers` stages later.
  */
 #include "compiler/schedule/schedule.h"
 
@@ -45,6 +49,7 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
+#include "compiler/schedule/halves.h"
 #include "compiler/schedule/pace.h"
 #include "compiler/schedule/rounds.h"
 
@@ -68,7 +73,10 @@ typedef struct builder {
     uint32_t stages;  /* last stage in which tiles can run + 1 */
     uint32_t arrivals; /* last stage in which something can arrive for them + 1 */
     levels levels;
+    uint32_t *phase_start; /* per phase: its first stage; NULL: there are no phases */
 } builder;
+
+static inline uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* --- independent rounds ------------------------------------------------------------------------------------------ */
 
@@ -213,7 +221,7 @@ static fcp_code find_stages(builder *b, uint32_t src, uint32_t dst, uint32_t fab
 }
 
 /* With phases: the first stage of each. A phase takes a stage for each leg of its ways, and begins after the one before
- * it. leg: per hop, how many come before it on its way. NULL: no memory. */
+ * it. leg_of: per hop, how many come before it on its way. NULL: no memory. */
 static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
     const traffic *t = b->t;
     uint32_t phases = b->p->head_count; /* at most */
@@ -230,42 +238,77 @@ static uint32_t *phase_starts(const builder *b, uint32_t *leg_of) {
     return start;
 }
 
-/* Decides when each block arrives. Its units differ at most in size, so they take the rounds of the hop in order. */
-static fcp_code arrivals(builder *b) {
-    const traffic *t = b->t;
+/* Decides when the block of hop f arrives. Its units differ at most in size, so they take the rounds of the hop in
+ * order. release: with phases, the stage in which it leaves. */
+static fcp_code arrive(builder *b, uint32_t f, uint32_t release) {
     schedule *out = b->out;
-    const uint32_t *phase = b->where->phase, *start = NULL;
-    uint32_t *leg_of = phase ? ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1) : NULL;
-    if (phase && (!leg_of || !(start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
-    b->stages = 1;
-    for (uint32_t f = 0; f < t->count; f++) { /* a parent comes before its forwards */
-        const hop *x = &t->hops[f];
-        uint32_t *slot = out->unit_round + out->unit_start[f];
-        if (hop_is_independent(x)) {
-            if (x->units > 1) {
-                uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)x->units);
-                if (!keys) return FCP_E_NO_MEMORY;
-                for (uint32_t u = 0; u < x->units; u++) keys[u] = slot[u];
-                sort_u64(keys, keys + x->units, x->units);
-                for (uint32_t u = 0; u < x->units; u++) slot[u] = (uint32_t)keys[u];
-            }
-            out->first_stage[f] = 1 + slot[0] / b->coalesce;
-            out->last_stage[f] = 1 + slot[x->units - 1] / b->coalesce;
-        } else if (!out->levelled) {
-            out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
-        } else {
-            if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
-            uint32_t release = phase ? start[phase[b->p->blocks[x->block].heads]] + leg_of[f]
-                                     : out->last_stage[x->parent] + 1;
-            fcp_code code = find_stages(b, x->src, x->dst, x->fabric, release, x->units, slot);
-            if (code) return code;
-            out->first_stage[f] = slot[0];
-            out->last_stage[f] = slot[x->units - 1];
+    const hop *x = &b->t->hops[f];
+    uint32_t *slot = out->unit_round + out->unit_start[f];
+    if (hop_is_independent(x)) {
+        if (x->units > 1) {
+            uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)x->units);
+            if (!keys) return FCP_E_NO_MEMORY;
+            for (uint32_t u = 0; u < x->units; u++) keys[u] = slot[u];
+            sort_u64(keys, keys + x->units, x->units);
+            for (uint32_t u = 0; u < x->units; u++) slot[u] = (uint32_t)keys[u];
         }
-        if (out->last_stage[f] + 1 > b->stages) b->stages = out->last_stage[f] + 1;
+        out->first_stage[f] = 1 + slot[0] / b->coalesce;
+        out->last_stage[f] = 1 + slot[x->units - 1] / b->coalesce;
+    } else if (!out->levelled) {
+        out->first_stage[f] = out->last_stage[f] = out->last_stage[x->parent] + 1;
+    } else {
+        if (!b->where->phase && x->parent != FCP_NONE) release = out->last_stage[x->parent] + 1;
+        if (out->second && out->second[f]) release = later(release, out->second_stage);
+        fcp_code code = find_stages(b, x->src, x->dst, x->fabric, release, x->units, slot);
+        if (code) return code;
+        out->first_stage[f] = slot[0];
+        out->last_stage[f] = slot[x->units - 1];
+    }
+    b->stages = later(b->stages, out->last_stage[f] + 1);
+    return FCP_OK;
+}
+
+/* The hops of the second half, those first that bring what most work needs: so a parent comes before its forwards.
+ * NULL: no memory. */
+static uint32_t *order_second(const builder *b, uint32_t *out_count) {
+    const traffic *t = b->t;
+    uint64_t *keys = ARENA_NEW(b->scratch, uint64_t, 2 * (size_t)t->count + 1), most = 0;
+    uint32_t *order = ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1), n = 0;
+    unsigned shift = 0;
+    if (!keys || !order) return NULL;
+    for (uint32_t f = 0; f < t->count; f++)
+        if (t->hops[f].work > most) most = t->hops[f].work;
+    while (most >> shift >= UINT64_C(1) << 31) shift++;
+    for (uint32_t f = 0; f < t->count; f++)
+        if (b->out->second[f]) keys[n++] = ((most >> shift) - (t->hops[f].work >> shift)) << 32 | f;
+    sort_u64(keys, keys + n, n);
+    for (uint32_t i = 0; i < n; i++) order[i] = (uint32_t)keys[i];
+    *out_count = n;
+    return order;
+}
+
+/* Decides when each block arrives: first those of the first half, where there are two. */
+static fcp_code arrivals(builder *b) {
+    const schedule *out = b->out;
+    const uint32_t *phase = b->where->phase;
+    uint32_t *leg_of = phase ? ARENA_NEW(b->scratch, uint32_t, b->t->count + (size_t)1) : NULL;
+    if (phase && (!leg_of || !(b->phase_start = phase_starts(b, leg_of)))) return FCP_E_NO_MEMORY;
+    fcp_code code = FCP_OK;
+    b->stages = 1;
+    for (uint32_t f = 0; f < b->t->count && !code; f++) { /* a parent comes before its forwards */
+        if (out->second && out->second[f]) continue;
+        uint32_t release = phase ? b->phase_start[phase[b->p->blocks[b->t->hops[f].block].heads]] + leg_of[f] : 1;
+        code = planning_stopped_at(b->x, f) ? FCP_E_INTERRUPTED : arrive(b, f, release);
+    }
+    if (!code && out->second) {
+        uint32_t count = 0, *order = order_second(b, &count);
+        if (!order) return FCP_E_NO_MEMORY;
+        b->out->second_stage = b->stages;
+        for (uint32_t i = 0; i < count && !code; i++)
+            code = planning_stopped_at(b->x, i) ? FCP_E_INTERRUPTED : arrive(b, order[i], out->second_stage);
     }
     b->arrivals = b->stages;
-    return FCP_OK;
+    return code;
 }
 
 /* --- tiles and visits -------------------------------------------------------------------------------------------- */
@@ -400,13 +443,15 @@ static uint64_t load_anywhere(const builder *b, bench *here) {
     return total;
 }
 
-/* With phases: tiles run as soon as they can; or, where they are gathered, all of a row as soon as the last can. */
+/* With phases: tiles run as soon as they can, but no earlier than beside what brings their phase; or, where they are
+ * gathered, all of a row as soon as the last can. */
 static uint64_t load_by_phase(const builder *b, bench *here) {
     const uint32_t *hop_of = b->t->tile_kv, *arrival = b->out->last_stage;
     uint64_t total = 0, *load = here->load;
     for (uint32_t i = 0; i < here->count; i++) {
         row *r = &here->rows[here->which[i]];
-        uint32_t first = r->hop == FCP_NONE ? 0 : arrival[r->hop], last = first;
+        const uint32_t start = b->phase_start[b->where->phase[b->p->blocks[r->q].heads]];
+        uint32_t first = r->hop == FCP_NONE ? start - !b->where->gather : arrival[r->hop], last = first;
         bool remote = r->hop != FCP_NONE;
         r->local = r->work = 0;
         for (uint32_t j = r->first; j < r->end; j++) {
@@ -719,6 +764,17 @@ static uint32_t divided(const schedule *s, uint32_t divisions) {
     return rounds ? (rounds + divisions - 2) / (divisions - 1) : 1;
 }
 
+/* Which hops are of the second half: those that could leave home at once wait. */
+static fcp_code find_halves(builder *b) {
+    uint8_t *tiles = ARENA_NEW(b->scratch, uint8_t, b->p->tile_count + (size_t)1);
+    b->out->second = ARENA_NEW(b->work, bool, b->t->count + (size_t)1);
+    if (!tiles || !b->out->second) return FCP_E_NO_MEMORY;
+    fcp_code code = halves_find(b->x, tiles, b->out->second);
+    hop *hops = b->x->traffic->hops;
+    for (uint32_t f = 0; f < b->t->count && !code; f++) hops[f].waits = b->out->second[f] && hops[f].parent == FCP_NONE;
+    return code;
+}
+
 fcp_code schedule_build(planning *x) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
@@ -728,7 +784,7 @@ fcp_code schedule_build(planning *x) {
     builder b = {.x = x, .p = p, .where = x->placement, .t = t, .r = x->reshuffle, .work = work, .scratch = &x->scratch,
                  .out = out};
     size_t n = t->count + (size_t)1, units = 0;
-    out->levelled = x->placement->exec;
+    out->levelled = x->placement->exec || x->program->pingpong;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
     out->last_stage = ARENA_NEW(work, uint32_t, n);
     out->use_first = ARENA_NEW(work, uint32_t, n);
@@ -744,7 +800,8 @@ fcp_code schedule_build(planning *x) {
     out->unit_round = ARENA_NEW(work, uint32_t, units + 1);
     if (!out->unit_round || !edges_new(&b.edges, b.scratch, units)) return FCP_E_NO_MEMORY;
 
-    fcp_code code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
+    fcp_code code = x->program->pingpong ? find_halves(&b) : FCP_OK;
+    if (!code) code = independent(&b, FCP_NET, &out->independent[FCP_NET]);
     if (!code) code = independent(&b, FCP_LOCAL, &out->independent[FCP_LOCAL]);
     if (!code && !x->coalesce) x->coalesce = divided(out, p->program->divisions);
     b.coalesce = x->coalesce;

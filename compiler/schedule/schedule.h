@@ -34,6 +34,10 @@ typedef struct returns {
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
     bool levelled;                      /* dependent units are levelled over stages: see schedule.c */
+    /* Where the batch is moved in two halves (halves.c): per hop, whether it is of the second; and the first stage of
+     * that half. Else NULL and 0. */
+    bool *second;
+    uint32_t second_stage;
     uint32_t *unit_start;               /* per hop: its first unit below; dependent hops have units there if levelled */
     uint32_t *unit_round;               /* per independent unit: its place in the order of independent rounds; per
                                          * dependent one: its stage */

@@ -204,15 +204,17 @@ static bool number_key(sema *s, const sema_keys *k, key_id key, bool *minus, uin
     return false;
 }
 
-static bool flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
+/* Is the value true? 1, 0; or -1: it is neither true nor false, reported. */
+static int flag_value(sema *s, const expr *e, const char *what) {
+    if (e->kind == EXPR_BOOL) return e->integer != 0;
+    diag_error(s->d, FCP_E_TYPE, e->at, "%s must be true or false", what);
+    return -1;
+}
+
+static void flag_key(sema *s, const sema_keys *k, key_id key, bool *out) {
     const entry *e = k->at[key];
-    if (!e) return false;
-    if (e->value->kind == EXPR_BOOL) {
-        *out = e->value->integer;
-        return true;
-    }
-    diag_error(s->d, FCP_E_TYPE, e->value->at, "%s must be true or false", e->key);
-    return false;
+    int flag = e ? flag_value(s, e->value, e->key) : -1;
+    if (flag >= 0) *out = flag;
 }
 
 /* --- sections ----------------------------------------------------------------------------------------------------- */
@@ -367,6 +369,7 @@ static void put_usual(text *t, const strategy_param *p) {
         text_puts(t, "]");
     } else if (p->words && p->usual < (p->kind == PARAM_WORD ? p->most + 1 : 1)) text_puts(t, p->words[p->usual]);
     else if (p->kind == PARAM_RATIO) text_printf(t, "%.10g", p->usual / 1e6);
+    else if (p->kind == PARAM_FLAG) text_puts(t, p->usual ? "true" : "false");
     else text_printf(t, "%u", p->usual);
 }
 
@@ -432,6 +435,9 @@ static void check_value(sema *s, const expr *e, const strategy_param *p, uint32_
     int64_t v;
     if (p->kind == PARAM_RATIO) {
         ratio_value(s, e, p, out);
+    } else if (p->kind == PARAM_FLAG) {
+        int flag = flag_value(s, e, p->name);
+        if (flag >= 0) *out = (uint32_t)flag;
     } else if (p->kind == PARAM_SET) {
         set_value(s, e, p, out);
     } else if (p->kind == PARAM_WORD) {
@@ -490,18 +496,6 @@ static void check_strategy(sema *s, const sema_keys *k) {
     p->strategy = FCP_STRATEGY_FCP;
     p->strategy_span = e ? e->value->at : SPAN_NONE;
     p->epsilon_span = SPAN_NONE;
-    static const char *const later[] = {"groups"};
-    const expr *head = e ? e->value : NULL;
-    while (head && head->kind == EXPR_BINARY) head = head->a;
-    for (size_t i = 0; head && i < sizeof later / sizeof *later; i++) {
-        if ((head->kind != EXPR_NAME && head->kind != EXPR_CALL) || strcmp(head->name, later[i])) continue;
-        diag_error(s->d, FCP_E_UNSUPPORTED, head->at, "strategy '%s' is not built into this version", head->name);
-        char *names = name_list(strategy_names, STRATEGY_ANY, " and ");
-        if (names) diag_hint(s->d, "there are %s", names);
-        free(names);
-        e = NULL;
-        break;
-    }
     const expr *call = e ? sema_ring_of(s, e->value) : NULL;
     int which = call ? choice(s, call, "strategy", strategy_names, STRATEGY_ANY) : -1;
     if (which >= 0) p->strategy = (fcp_strategy)which;
@@ -606,15 +600,28 @@ static void check_passes(sema *s, const sema_keys *k) {
     if (good) memcpy(p->passes, given, sizeof given);
 }
 
+/* tokens = equal */
+static void check_tokens(sema *s, const sema_keys *k) {
+    static const char *const words[] = {"capped", "equal"};
+    struct fcpc_program *p = s->out;
+    const entry *e = k->at[KEY_TOKENS];
+    int which = 0;
+    choice_key(s, k, KEY_TOKENS, words, 2, &which);
+    p->equal = which == 1;
+    p->tokens_span = e ? e->value->at : SPAN_NONE;
+    if (!p->equal || !p->servers) return;
+    diag_error(s->d, FCP_E_VALUE, p->tokens_span, "tokens = equal: servers hold no tokens");
+    diag_also(s->d, p->strategy_span, "there are %u of them", p->servers);
+}
+
 void sema_check_plan(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     check_block(s, k);
     check_strategy(s, k);
     check_passes(s, k);
     check_layout(s, k);
-    bool chosen = p->layout == FCP_LAYOUT_PLANNED && !strategy_shares_heads(p->strategy) &&
-                  (p->strategy != FCP_STRATEGY_CAD || p->base != CAD_BASE_CALLER);
-    if (p->part_count && chosen) {
+    check_tokens(s, k);
+    if (p->part_count && p->layout == FCP_LAYOUT_PLANNED && !strategy_keeps_homes(p)) {
         diag_error(s->d, FCP_E_VALUE, p->lengths_span,
                    "'on' says which ranks hold these sequences, but the plan chooses that");
         diag_hint(s->d, "with layout = contiguous or zigzag, or strategy = cad, tokens stay where they are");

@@ -8,6 +8,9 @@
 
 enum { BLOCK_AUTO = 0 };
 
+/* How groups cuts a sequence over the ranks of its group. */
+typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;
+
 /* Where cad takes homes from: the caller's ranks, or those that another strategy would choose. */
 #define CAD_BASES(X) X(CALLER, "caller") X(FCP, "fcp") X(RING, "ring") X(ZIGZAG, "zigzag")
 typedef enum cad_base {
@@ -113,6 +116,9 @@ struct fcpc_program {
     const struct sim_profile *profile; /* auto judges by it (simulate/profile.h); NULL: by that of cluster.gpu */
     uint32_t effort, among; /* auto: 1 to 3; a bit for each strategy that it may try */
     uint32_t base, servers, shard; /* cad: a cad_base; ranks without tokens; where rows may be cut */
+    uint32_t tokens, shape;        /* groups: the most tokens of a rank; a groups_shape */
+    uint32_t pingpong;  /* cad: 1: the batch moves in two halves, one of which is computed while the other moves */
+    bool equal;         /* every rank is home to as many tokens as any other, or to one more */
     /* ulysses and upipe: the ranks that share heads; the heads that are computed at a time; and whether several groups
      * of such ranks share the keys of a sequence */
     uint32_t inside, together;
@@ -125,7 +131,7 @@ struct fcpc_program {
     uint32_t layout_group; /* neighbouring ranks over which the layout is made; 0: all ranks */
     bool deterministic;
     /* where stated; SPAN_NONE for a default */
-    span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span;
+    span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span, tokens_span;
 
     const char *canonical;    /* printed program, overrides applied */
     const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */

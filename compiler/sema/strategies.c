@@ -11,6 +11,7 @@ const char *const strategy_names[STRATEGY_ANY] = {FCP_STRATEGY_LIST(X)[STRATEGY_
 #undef X
 
 static const char *const splits[] = {"off", "auto"};
+static const char *const shapes[GROUPS_SHAPES] = {[GROUPS_ZIGZAG] = "zigzag", [GROUPS_RING] = "ring"};
 static const char *const in_place[] = {"in_place"}, *const node[] = {"node"}, *const least[] = {"least"};
 static const char *const divided[] = {"divided"};
 static const char *const decides[] = {"auto"};
@@ -32,6 +33,9 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
     {"base", OF(CAD), PARAM_WORD, 0, CAD_BASE_COUNT - 1, CAD_BASE_CALLER, IN(base), bases},
     {"servers", OF(CAD), PARAM_COUNT, 1, 1 << 20, 0, IN(servers), in_place},
     {"shard", OF(CAD), PARAM_COUNT, 1, 1 << 20, FCP_CELL, IN(shard), NULL},
+    {"pingpong", OF(CAD), PARAM_FLAG, 0, 1, 0, IN(pingpong), NULL},
+    {"tokens", OF(GROUPS), PARAM_COUNT, 1, (1 << 24) - 1, 1 << 16, IN(tokens), NULL},
+    {"shape", OF(GROUPS), PARAM_WORD, 0, GROUPS_SHAPES - 1, GROUPS_ZIGZAG, IN(shape), shapes},
     {"inside", OF(ULYSSES) | OF(UPIPE), PARAM_COUNT, 1, 1 << 20, 0, IN(inside), node},
     {"heads", OF(UPIPE), PARAM_COUNT, 1, 4096, 0, IN(together), least},
     {"epsilon_compute", OF(DCP), PARAM_RATIO, 1000, 100000000, 100000, IN(tolerance), NULL},
@@ -55,4 +59,12 @@ uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS
         if (strategy_takes(strategy, i) && strategy_find_param(strategy, strategy_params[i].name) == i)
             out[count++] = strategy_params[i].name;
     return count;
+}
+
+bool strategy_keeps_homes(const struct fcpc_program *p) {
+    switch ((uint32_t)p->strategy) {
+    case FCP_STRATEGY_CAD: return p->base == CAD_BASE_CALLER;
+    case FCP_STRATEGY_GROUPS: return p->layout != FCP_LAYOUT_PLANNED;
+    default: return strategy_shares_heads(p->strategy);
+    }
 }

@@ -26,7 +26,8 @@
     X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
     X(ULYSSES,false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
     X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
-    X(DCP,    true,     false,    problem_cut_blocks, place_by_dcp,    exec_by_dcp)
+    X(DCP,    true,     false,    problem_cut_blocks, place_by_dcp,    exec_by_dcp)                                    \
+    X(GROUPS, true,     true,     groups_cut,         place_by_groups, exec_by_groups)
 
 /* What a program's strategy may be beyond those of plans; and, for the functions below, any. */
 enum { STRATEGY_AUTO = FCP_STRATEGY_COUNT, STRATEGY_ANY };
@@ -36,6 +37,7 @@ typedef enum param_kind {
     PARAM_COUNT, /* a whole number, or the first of `words`, which is 0 */
     PARAM_RATIO, /* a number with a point, kept in millionths */
     PARAM_WORD,  /* one of `words`, kept as its number */
+    PARAM_FLAG,  /* true or false, kept as 1 or 0 */
     PARAM_SET    /* a list of `words`, kept as a bit for each; `usual` is all of them */
 } param_kind;
 
@@ -47,7 +49,7 @@ typedef struct strategy_param {
     size_t offset;               /* of its uint32_t in struct fcpc_program */
     const char *const *words;    /* NULL: none */
 } strategy_param;
-enum { STRATEGY_PARAMS = 19 };
+enum { STRATEGY_PARAMS = 22 };
 extern const strategy_param strategy_params[STRATEGY_PARAMS];
 
 /* Names of all strategies, and then "auto". */
@@ -62,6 +64,8 @@ static inline bool strategy_takes(uint32_t strategy, uint32_t param) {
 static inline bool strategy_shares_heads(uint32_t strategy) {
     return strategy_find_param(strategy, "inside") < STRATEGY_PARAMS;
 }
+/* Are homes where the caller holds the tokens? Else the strategy chooses them. */
+bool strategy_keeps_homes(const struct fcpc_program *p);
 /* The names of the parameters that a strategy takes; returns how many. */
 uint32_t strategy_param_names(uint32_t strategy, const char *out[STRATEGY_PARAMS]);
 /* Where the program keeps a parameter. */

@@ -148,10 +148,13 @@ static void add_cost(facts *f, const show_model *m) {
     bool backward = p->passes & 1u << FCP_BACKWARD;
     f->cost = true;
     add_fact(f, "work", "%s of %s pairs are allowed (%.2f %%)%s: %s forward%s%s%s",
-        summary_number(f->number[0], (double)s->pairs, ""), summary_number(f->number[1], (double)s->positions, ""),
-        100 * x.density, m->pair_heads > 1 ? ", summed over heads" : "",
+        summary_number(f->number[0], x.pairs, ""), summary_number(f->number[1], x.positions, ""),
+        100 * x.density, p->mask_uses & MC_USES_H ? ", summed over heads" : "",
         summary_number(f->number[2], x.flops_forward, "FLOP"), backward ? ", " : "",
         backward ? summary_number(f->number[3], x.flops_backward, "FLOP") : "", backward ? " backward" : "");
+    if (fcp_plan_ranges(m->plan) > 1)
+        add_fact(f, "heads", "blocks are of %" PRIu32 " query heads each, in %" PRIu32 " ranges; the first range is drawn",
+                 p->range_kv * p->range_sub, fcp_plan_ranges(m->plan));
     if (fcp_plan_split(m->plan))
         add_fact(f, "balance",
             "the busiest rank has %.4f x the mean work (no placement of these blocks does better than %.4f), the "

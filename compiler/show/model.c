@@ -204,8 +204,10 @@ static void fill_cuts(const show_grid *g, fcp_side side, uint64_t group, uint32_
 }
 
 /* Whether the piece belongs to the grid's sequence and holds this side of it. */
+/* Of several ranges of heads the first is drawn: the others have the same tokens. */
 static bool is_on(const fcp_plan *plan, const fcp_piece *p, const show_grid *g, fcp_side side) {
-    return p->sequence == g->sequence && plan->blocks[p->block].holds >> side & 1;
+    const fcp_block *block = &plan->blocks[p->block];
+    return p->sequence == g->sequence && block->holds >> side & 1 && fcp_first_range(plan, block);
 }
 
 /* Lists a grid's stretches of one side. first_cell[piece] becomes the number of cells that lie before the piece. */
@@ -529,7 +531,7 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
     const fcp_problem *p = plan->problem;
     *out = (show_model){.plan = plan,
                         .pass = p->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD,
-                        .pair_heads = p->mask_uses & MC_USES_H ? p->heads : 1};
+                        .pair_heads = p->mask_uses & MC_USES_H ? p->range_kv * p->range_sub : 1};
     fcp_code code = show_moves_find(plan, memory, &out->moves);
     if (!code) code = choose_sequences(plan, min_u32(scale->grids, SHOW_GRIDS), memory, out);
     if (!code) code = fill_grids(plan, scale, memory, out);

@@ -77,7 +77,7 @@ typedef struct show_cell {
 typedef struct show_model {
     const fcp_plan *plan;
     fcp_pass pass;       /* the one that is drawn: forward, if the plan has it */
-    uint32_t pair_heads; /* how many heads a pair is counted for: 1, or all if the mask names h */
+    uint32_t pair_heads; /* how many heads a pair is counted for: 1, or those of a range if the mask names h */
     show_moves moves;
     show_grid grids[SHOW_GRIDS];
     uint32_t grid_count;

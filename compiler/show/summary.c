@@ -21,6 +21,7 @@ summary_figures summary_derive(const fcp_plan *plan) {
     double products = pairs * p->head_dim * (p->mask_uses & MC_USES_H ? 1 : of_range);
     summary_figures f = {
         .pairs = p->mask_uses & MC_USES_H ? pairs : pairs / ranges,
+        .positions = (double)s->positions / (p->mask_uses & MC_USES_H ? 1 : ranges),
         .density = s->positions > 0 ? pairs / (double)s->positions : 0,
         .flops_forward = p->passes & 1u << FCP_FORWARD ? 4 * products : 0,
         .flops_backward = p->passes & 1u << FCP_BACKWARD ? 10 * products : 0,

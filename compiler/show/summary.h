@@ -8,7 +8,7 @@
 /* Figures that follow from the plan's summary record. A ratio to the mean (over all ranks, also those that own nothing)
  * is 1 if there is nothing to balance. */
 typedef struct summary_figures {
-    double pairs;                   /* allowed ones; summed over heads if the mask names h */
+    double pairs, positions;        /* allowed pairs, and all; summed over heads if the mask names h */
     double density;                 /* allowed pairs / pairs of queries and keys in the same sequence */
     double flops_forward, flops_backward;
     double compute_max_over_mean, compute_floor;

@@ -92,8 +92,8 @@ const char *words_nearest_unit(const char *word, size_t size);
     X(CLUSTER, OVERSUBSCRIPTION, "oversubscription")                                                                   \
     X(BATCH, LENGTHS, "lengths") X(BATCH, ALIGN, "align")                                                              \
     X(PLAN, MASK, "mask") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink") X(PLAN, BLOCK, "block")                        \
-    X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, RELAY, "relay")          \
-    X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")
+    X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, TOKENS, "tokens")        \
+    X(PLAN, RELAY, "relay") X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")
 typedef enum section_id {
 #define X(id, name) SECTION_##id,
     SECTIONS(X)

@@ -466,7 +466,8 @@ fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     return code;
 }
 
-/* --- ranges of heads ----------------------------------------------------------------------------------------------- */
+/* --- ranges of heads -----------------------------------------------------------------------------------------------
+ * */
 
 uint32_t fcp_kernel_next_range(const fcp_plan *plan, uint32_t first, uint32_t count, uint32_t after) {
     uint32_t next = FCP_NONE, from = after == FCP_NONE ? 0 : after + 1;

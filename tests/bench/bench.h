@@ -21,6 +21,7 @@ void bench_cells(void);
 void bench_fields(void);
 void bench_slices(void);
 void bench_place(void);
+void bench_groups(void);
 void bench_move(void);
 void bench_dcp(void);
 void bench_auto(void);

@@ -214,7 +214,8 @@ static fcp_code child(const size *z, result *out) {
              "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\n"
              "cluster { nodes = %u; gpus = 8; gpu = h200%s }\n"
              "plan { mask = causal; block = 2K; strategy = fcp; passes = forward%s; layout = %s }\n",
-             z->nodes, z->sequences ? "; memory = 1 TB" : "", z->layout ? "" : ", backward", z->layout ? z->layout : "planned");
+             z->nodes, z->sequences ? "; memory = 1 TB" : "", z->layout ? "" : ", backward",
+             z->layout ? z->layout : "planned");
     size_t one = z->sequences, count;
     uint64_t *batch = z->sequences ? malloc(one * sizeof *batch) : NULL;
     for (size_t i = 0; batch && i < one; i++) batch[i] = 16;

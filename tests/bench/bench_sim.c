@@ -19,7 +19,8 @@ static fcp_plan *plan_of(const char *workload, uint32_t nodes, uint32_t copies, 
     for (size_t i = 0; lengths && i < one * copies; i++) lengths[i] = batch[i % one];
     free(batch);
     snprintf(source, sizeof source,
-             "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\ncluster { nodes = %u; gpus = 8; gpu = h200 }\n"
+             "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\n"
+             "cluster { nodes = %u; gpus = 8; gpu = h200 }\n"
              "plan { mask = causal; block = 2K; strategy = fcp; passes = forward, backward }\n", nodes);
     fcp_plan *plan = lengths ? bench_plan_of(source, lengths, one * copies) : NULL;
     free(lengths);

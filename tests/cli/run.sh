@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests the command line: what each command prints and writes, exit statuses, and errors as text and as JSON; that an error
-# leaves no file behind, and that no input is overwritten. Needs jq. $B is the build folder. The closing line is
+# Tests the command line: what each command prints and writes, exit statuses, and errors as text and as JSON; that an
+# error leaves no file behind, and that no input is overwritten. Needs jq. $B is the build folder. The closing line is
 # "cli: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -36,8 +36,8 @@ holds() {
     if "$@"; then good; else fail "$name" "does not hold: $*"; fi
 }
 json() { jq -e "$1" < "$work/stdout" > /dev/null 2>&1; }
-# bad NAME STATUS CODE ARGUMENTS...: fcpc ends with the status and names the code, once as text and once with --json, where
-# stdout must be one JSON object. Nothing may be left in out/.
+# bad NAME STATUS CODE ARGUMENTS...: fcpc ends with the status and names the code, once as text and once with --json,
+# where stdout must be one JSON object. Nothing may be left in out/.
 bad() {
     name=$1 want=$2 code=$3; shift 3
     run "$fcpc" "$@"
@@ -47,7 +47,8 @@ bad() {
     run "$fcpc" --json "$@"
     status=$?
     if [ $status != "$want" ]; then fail "$name" "with --json: status $status, expected $want"; return; fi
-    if ! jq -e -s "length == 1 and .[0].error.code == \"$code\" and (.[0].error | has(\"message\", \"file\", \"line\", \"column\"))" \
+    if ! jq -e -s "length == 1 and .[0].error.code == \"$code\"
+            and (.[0].error | has(\"message\", \"file\", \"line\", \"column\"))" \
         < "$work/stdout" > /dev/null 2>&1; then fail "$name" "JSON is not one object with error $code"; return; fi
     if [ -n "$(ls -A out)" ]; then fail "$name" "left behind: $(ls -A out)"; rm -rf out/*; return; fi
     good
@@ -82,7 +83,8 @@ done
 for key in parse classify place colour schedule verify total; do
     holds "summary has seconds.$key" json ".seconds.$key | type == \"number\""
 done
-holds "ranks and tokens" json '.ranks == 4 and .nodes == 2 and .tokens == 1601 and .sequences == 10 and .rounds == .rounds_lower_bound'
+holds "ranks and tokens" json '.ranks == 4 and .nodes == 2 and .tokens == 1601 and .sequences == 10
+    and .rounds == .rounds_lower_bound'
 holds "plan_bytes is the file's size" json ".plan_bytes == $(wc -c < b.plan)"
 ok "compile without -o writes nothing" "$fcpc" -q a.fcp
 ok "overrides" "$fcpc" --json -q a.fcp -D cluster.nodes=1 -D plan.block=256 -D window=64 -D coalesce=4
@@ -102,7 +104,8 @@ bad "a failed compile leaves the old plan" 1 E401 a.fcp -D plan.block=200 -o b.p
 holds "the old plan is as it was" cmp -s b.plan c.plan
 program w.fcp 'cluster { gpus = 8 }; batch { lengths = [64K, 4K x 8] }; plan { mask = causal; block = 8K }'
 ok "a warning" "$fcpc" --json -q w.fcp
-holds "the warning is in the JSON, with its place" json '.warnings | length == 1 and .[0].file == "w.fcp" and .[0].line == 1'
+holds "the warning is in the JSON, with its place" json '.warnings | length == 1 and .[0].file == "w.fcp"
+    and .[0].line == 1'
 holds "and on stderr" grep -q "w.fcp:1:.*warning:" stderr
 ok "what passes made" "$fcpc" -q a.fcp --dump traffic,slots
 holds "is on stdout" sh -c 'grep -q "^fetch 0 " stdout && grep -q "^peak 0 " stdout && ! grep -q "^round" stdout'
@@ -150,7 +153,8 @@ ok "ranks without tokens" "$fcpc" --json -q small.fcp
 holds "are a warning" json '.warnings | length == 1 and (.[0].message | test("3 of 4 ranks get no tokens"))'
 ok "a program from a pipe" sh -c "\"$fcpc\" -q /dev/stdin --json < a.fcp"
 
-for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp "$top"/examples/scores/*.fcp; do ok "the example $example" "$fcpc" -q "$example"; done
+for example in "$top"/examples/*.fcp "$top"/examples/masks/*.fcp "$top"/examples/scores/*.fcp; do \
+    ok "the example $example" "$fcpc" -q "$example"; done
 for mask in $(sed -n 's/^mask \([a-z0-9_]*\).*/\1/p' "$top/grammar/prelude.fcp"); do
     holds "a row of the reference for $mask" grep -q "^| .$mask[(\`]" "$top/grammar/LANGUAGE.md"
     holds "a picture of $mask" grep -q "pictures/$mask.svg" "$top/grammar/LANGUAGE.md"
@@ -183,7 +187,8 @@ ok "run with --field" "$fcpc" run -q data/f.plan --field doc=data/doc.txt --fiel
 ok "explain reads fields" "$fcpc" explain data/f.fcp 5 100 --field mark=mark.txt --seq 0
 holds "with their values" grep -q "doc\[5\]" stdout
 ok "explain of a plan" "$fcpc" explain data/f.plan 250 14 --json
-holds "knows its sequence and fields" json '.sequence == 1 and .n == 400 and (.steps | any(.with == "doc[250]" and .value == 6))'
+holds "knows its sequence and fields" json '.sequence == 1 and .n == 400
+    and (.steps | any(.with == "doc[250]" and .value == 6))'
 sed '/^plan/d' data/f.fcp > data/h.fcp
 cat >> data/h.fcp << 'EOF'
 mask other = mark[q] == mark[k]
@@ -209,7 +214,8 @@ rm data/doc.txt
 ok "a file that is gone: the plan has its values" "$fcpc" run -q data/f.plan
 program data/g.fcp 'batch { lengths = [200]; field d = [0 x 200] }; mask m = d[q + 1] == 0; plan { mask = m }'
 bad "an index out of range" 1 E313 data/g.fcp
-holds "with q, k and n" grep -q "position 200 of field 'd', which has 0 to 199, for q = 199, k = .* in a sequence of 200 tokens" stderr
+holds "with q, k and n" \
+    grep -q "position 200 of field 'd', which has 0 to 199, for q = 199, k = .* in a sequence of 200 tokens" stderr
 
 # --- the other commands ----------------------------------------------------------------------------------------------
 ok "verify" "$fcpc" verify a.plan
@@ -243,9 +249,11 @@ ok "show a part" "$fcpc" show a.plan --rows 0..40 --cols 100..140 --width 80
 holds "of the mask, in 80 columns" sh -c 'grep -q "rows 0..40, cols 100..140" stdout && [ "$(wc -L < stdout)" -le 80 ]'
 holds "without colour" sh -c '! grep -q "$(printf "\\033")" stdout'
 ok "show pairs" "$fcpc" show a.plan --rows 299.. --seq 1 --json
-holds "the pairs of a row" json '.view | .sequence == 1 and .rows == [299, 300] and .pairs_drawn == 108 and .runs == [2] and .tokens == 300'
+holds "the pairs of a row" json '.view | .sequence == 1 and .rows == [299, 300] and .pairs_drawn == 108
+    and .runs == [2] and .tokens == 300'
 ok "show a sequence" "$fcpc" show a.fcp --seq 0 --json
-holds "its pairs are those drawn" json '.view | .pairs == .pairs_drawn and (.grid | flatten | add) == .pairs and .density > 0'
+holds "its pairs are those drawn" json '.view | .pairs == .pairs_drawn and (.grid | flatten | add) == .pairs
+    and .density > 0'
 ok "a part as SVG" "$fcpc" show a.plan --rows 0..100 --svg part.svg
 holds "an SVG file of a part" grep -q '</svg>' part.svg
 if "$fcpc" show a.plan --png a.png > stdout 2> stderr; then
@@ -271,7 +279,8 @@ bad "a PNG that cannot be written" 1 E011 show a.plan --png out/none/x.png
 ok "run" "$fcpc" run a.plan
 holds "run says right" grep -q right stdout
 ok "run with JSON" "$fcpc" run a.plan --json
-holds "run's JSON" json '.ok and .backend == "host" and .transport == "threads" and .ranks == 4 and .max_abs_error > 0 and .reference_error > 0 and .seconds > 0'
+holds "run's JSON" json '.ok and .backend == "host" and .transport == "threads" and .ranks == 4 and .max_abs_error > 0
+    and .reference_error > 0 and .seconds > 0'
 holds "both passes were checked" json '.tensors | has("o", "lse", "dq", "dk", "dv")'
 ok "run forward only" "$fcpc" run a.plan --json --pass forward
 holds "forward only" json '(.tensors | has("o") and (has("dq") | not))'
@@ -281,13 +290,25 @@ plan a.fcp bf16.plan -D model.dtype=bf16
 plan a.fcp fp16.plan -D model.dtype=fp16
 ok "run bf16" "$fcpc" run bf16.plan
 ok "run fp16" "$fcpc" run fp16.plan
-printf 'mask late = k <= q and q >= 10\nmodel { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { gpus = 2; gpu = cpu }\nbatch { lengths = [300, 60] }\nplan { mask = late; score = softcap(c = 2.0); sink = [0.5, -1.0, 0, 3]; block = 128 }\n' > scored.fcp
+program scored.fcp 'mask late = k <= q and q >= 10
+model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }
+cluster { gpus = 2; gpu = cpu }
+batch { lengths = [300, 60] }
+plan { mask = late; score = softcap(c = 2.0); sink = [0.5, -1.0, 0, 3]; block = 128 }'
 plan scored.fcp scored.plan
 ok "run with a score and sinks" "$fcpc" run scored.plan --json
 holds "scores and sinks are right" json '.ok and (.tensors | has("dq"))'
-printf 'mask m = k == 0\nmodel { heads = 4; head_dim = 64; dtype = fp32 }\ncluster { gpus = 2 }\nbatch { lengths = [1104] }\nplan { mask = m; block = 128 }\n' > first.fcp
+program first.fcp 'mask m = k == 0
+model { heads = 4; head_dim = 64; dtype = fp32 }
+cluster { gpus = 2 }
+batch { lengths = [1104] }
+plan { mask = m; block = 128 }'
 ok "sums in another order are not wrong" "$fcpc" run first.fcp
-printf 'score far = s * 1000000000000000000.0 * s * 10000000000000000000000.0\nmodel { heads = 2; head_dim = 32; dtype = fp32 }\ncluster { gpus = 2 }\nbatch { lengths = [300] }\nplan { mask = causal; score = far; block = 128 }\n' > far.fcp
+program far.fcp 'score far = s * 1000000000000000000.0 * s * 10000000000000000000000.0
+model { heads = 2; head_dim = 32; dtype = fp32 }
+cluster { gpus = 2 }
+batch { lengths = [300] }
+plan { mask = causal; score = far; block = 128 }'
 bad "scores that overflow are not right" 1 E704 run far.fcp
 holds "says that nothing is finite" grep -q "o has no finite number" stderr
 
@@ -296,12 +317,16 @@ ok "write the outputs" "$fcpc" run a.plan --out o.npy --lse lse.npy --dq dq.npy 
 ok "run on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --out o2.npy --lse lse2.npy --check --json
 holds "checked" json '.ok and .checked and (.tensors | has("dq") | not)'
 ok "check all rows" "$fcpc" run a.plan --check all --json
-holds "how many rows were checked" json '.rows == 1601 * 4 and .rows_checked == .rows and .key_rows == 1601 * 2 and .key_rows_checked == .key_rows and (has("sample") | not)'
+holds "how many rows were checked" json '.rows == 1601 * 4 and .rows_checked == .rows and .key_rows == 1601 * 2
+    and .key_rows_checked == .key_rows and (has("sample") | not)'
 # A sample of rows. To check all of this batch takes 103 M multiplications.
 ok "check a sample of rows" "$fcpc" run a.plan --check-work 10000000 --json
-holds "a sample of both sides" json '.ok and .rows_checked > 0 and .rows_checked < .rows / 4 and .key_rows_checked > 0 and .key_rows_checked < .key_rows / 4'
-holds "its rows are listed" json '([.sample[] | select(.of == "queries").count] | add) == .rows_checked and ([.sample[] | select(.of == "keys").count] | add) == .key_rows_checked'
-holds "and are rows of the batch" json '[700, 300, 300, 50, 50, 50, 50, 50, 50, 1] as $n | .sample | all(.count >= 1 and .first + .count <= $n[.sequence] and .head < (if .of == "keys" then 2 else 4 end))'
+holds "a sample of both sides" json '.ok and .rows_checked > 0 and .rows_checked < .rows / 4 and .key_rows_checked > 0
+    and .key_rows_checked < .key_rows / 4'
+holds "its rows are listed" json '([.sample[] | select(.of == "queries").count] | add) == .rows_checked
+    and ([.sample[] | select(.of == "keys").count] | add) == .key_rows_checked'
+holds "and are rows of the batch" json '[700, 300, 300, 50, 50, 50, 50, 50, 50, 1] as $n | .sample | all(.count >= 1
+    and .first + .count <= $n[.sequence] and .head < (if .of == "keys" then 2 else 4 end))'
 jq -c .sample stdout > sample.json
 ok "the same plan on other inputs" "$fcpc" run a.plan --check-work 10000000 --seed 5 --json
 holds "the same sample" sh -c 'jq -c .sample stdout | cmp -s - sample.json'
@@ -310,17 +335,21 @@ holds "has more rows" json ".rows_checked > $(jq '[.[] | select(.of == "queries"
 ok "work enough for all rows" "$fcpc" run a.plan --check-work 110000000 --json
 holds "all rows" json '.rows_checked == .rows and .key_rows_checked == .key_rows and (has("sample") | not)'
 ok "a sample as text" "$fcpc" run a.plan --check-work 10000000
-holds "says that it is one, and where" sh -c 'grep -q "a sample of rows.*--check all checks all" stdout && grep -q " of 6404 rows of queries: sequence 0, head 0, " stdout && grep -q " of 3202 rows of keys: sequence " stdout'
+holds "says that it is one, and where" sh -c 'grep -q "a sample of rows.*--check all checks all" stdout &&
+    grep -q " of 6404 rows of queries: sequence 0, head 0, " stdout &&
+    grep -q " of 3202 rows of keys: sequence " stdout'
 ok "a sample of the forward pass" "$fcpc" run a.plan --check-work 10000000 --pass forward --json
 holds "is of queries alone" json '.rows_checked > 0 and .key_rows_checked == 0 and all(.sample[]; .of == "queries")'
 bad "wrong rows in a sample" 1 E704 run far.fcp --check-work 1000
-ok "backward on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq1.npy --dk dk1.npy --dv dv1.npy
-ok "the same again" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq2.npy --dk dk2.npy --dv dv2.npy
+ok "backward on tensors" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq1.npy --dk dk1.npy \
+    --dv dv1.npy
+ok "the same again" "$fcpc" run a.plan --q o.npy --k dk.npy --v dv.npy --do dq.npy --dq dq2.npy --dk dk2.npy \
+    --dv dv2.npy
 holds "the same bits" sh -c 'cmp -s dq1.npy dq2.npy && cmp -s dk1.npy dk2.npy && cmp -s dv1.npy dv2.npy'
 ok "bf16 tensors" "$fcpc" run bf16.plan --bf16 --out ob.npy
 ok "fp16 tensors" "$fcpc" run fp16.plan --out oh.npy
 
-# --- fmt ---------------------------------------------------------------------------------------------------------------
+# --- fmt --------------------------------------------------------------------------------------------------------------
 cat > loose.fcp << 'EOF'
 # what it is for
 plan { mask=lambda( window = 8K ) ; block = 128 } # small
@@ -344,7 +373,7 @@ bad "fmt of nothing" 1 E010 fmt none.fcp
 bad "fmt of a plan" 2 E001 fmt a.plan
 bad "fmt with a setting" 2 E001 fmt loose.fcp -D block=128
 
-# --- explain -----------------------------------------------------------------------------------------------------------
+# --- explain ----------------------------------------------------------------------------------------------------------
 # golden NAME COMMAND...: the command prints what tests/golden/NAME holds; GOLDEN_UPDATE=1 rewrites that file
 golden() {
     file=$top/tests/golden/$1; shift
@@ -357,9 +386,11 @@ golden explain/shared_question.txt "$fcpc" explain 'shared_question(p = 25, answ
 golden explain/fault.txt "$fcpc" explain 'dilated(d = 0, w = 10)' 20 15 --width 60
 golden explain/score.txt "$fcpc" explain "$top/examples/scores/relative.fcp" 1000 940 --head 2 --s 1.5 --width 80
 ok "explain a score with JSON" "$fcpc" explain "$top/examples/scores/softcap.fcp" 300 100 --s -12.5 --json
-holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0)" and (.score.value + 11.092 | fabs) < 0.001'
+holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0)"
+    and (.score.value + 11.092 | fabs) < 0.001'
 bad "explain with a logit that is none" 2 E001 explain "$top/examples/scores/softcap.fcp" 300 100 --s 1,5
-ok "a score from the command line" "$fcpc" "$top/examples/scores/softcap.fcp" -q -D plan.score=alibi -D plan.sink=0.25 -o score.plan
+ok "a score from the command line" "$fcpc" "$top/examples/scores/softcap.fcp" -q -D plan.score=alibi -D plan.sink=0.25 \
+    -o score.plan
 holds "is in the plan" sh -c "\"$fcpc\" dump score.plan | grep -c '^sink [0-3] logit=0.25' | grep -qx 4"
 program late.fcp 'model { heads = 4; kv_heads = 1; head_dim = 16; dtype = fp32 }; batch { lengths = [1200] }
 plan { mask = full; score = alibi; block = 128 }'
@@ -368,8 +399,10 @@ bad "a score that divides by zero" 1 E330 -q "$top/examples/scores/softcap.fcp" 
 run "$fcpc" "$top/examples/scores/softcap.fcp" -D 'plan.score.c=0.0'
 holds "names the plan's score" grep -q "of this score" stderr
 ok "explain with JSON" "$fcpc" explain a.fcp 300 100 --json
-holds "explain's JSON" json '.allowed == false and .n == 700 and .q == 300 and (.because | length == 2) and (.steps | length > 5)'
-holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state == "value" and .file == "<prelude>" and .line > 0'
+holds "explain's JSON" json '.allowed == false and .n == 700 and .q == 300 and (.because | length == 2)
+    and (.steps | length > 5)'
+holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state == "value" and .file == "<prelude>"
+    and .line > 0'
 ok "explain a plan" "$fcpc" explain a.plan 300 299
 holds "which allows the pair" grep -q "q = 300 sees k = 299 (n = 700)" stdout
 bad "explain without positions" 2 E001 explain a.fcp
@@ -381,7 +414,7 @@ bad "explain an unknown mask" 1 E200 explain cuasal 3 2
 holds "the nearest mask of them" grep -q "'causal'" stderr
 bad "explain a file that is not there" 1 E010 explain none.fcp 3 2
 
-# --- queries and keys of different lengths --------------------------------------------------------------------------------
+# --- queries and keys of different lengths ----------------------------------------------------------------------------
 program cross.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }
 cluster { nodes = 2; gpus = 2 }
 batch { lengths = [100:700, 1:300 x 4, 150:40, 64] }
@@ -392,14 +425,17 @@ holds "rows above the keys see nothing" grep -q "q = -110 to -1 of sequence 5 (1
 ok "the summary as JSON" "$fcpc" cross.fcp -o cross.plan --json
 holds "tokens are queries" json '.tokens == 318 and .key_tokens == 2004'
 ok "run it" "$fcpc" run cross.plan --out co.npy --lse cl.npy --dq cdq.npy --dk cdk.npy --dv cdv.npy
-holds "shapes of both sides" sh -c 'head -c 128 co.npy | grep -aq "(318, 2, 16)" && head -c 128 cdk.npy | grep -aq "(2004, 1, 16)"'
-ok "run on tensors of different lengths" "$fcpc" run cross.plan --q co.npy --k cdk.npy --v cdv.npy --do cdq.npy --dk cdk2.npy --dq cdq2.npy --check --json
+holds "shapes of both sides" \
+    sh -c 'head -c 128 co.npy | grep -aq "(318, 2, 16)" && head -c 128 cdk.npy | grep -aq "(2004, 1, 16)"'
+ok "run on tensors of different lengths" "$fcpc" run cross.plan --q co.npy --k cdk.npy --v cdv.npy --do cdq.npy \
+    --dk cdk2.npy --dq cdq2.npy --check --json
 holds "which is right" json '.ok and .tensors.dk.ok'
 bad "keys where queries belong" 1 E701 run cross.plan --q cdk.npy --k cdk.npy --v cdv.npy --out out/x.npy
 golden show/cross.txt "$fcpc" show cross.plan --width 80
 golden show/cross-zoom.txt "$fcpc" show cross.plan --seq 5 --rows 90..150 --width 80
 bad "rows beyond the queries" 1 E206 show cross.plan --seq 0 --rows 600..700
-holds "which are counted from 0" json '.error.message | endswith("has 100 queries, counted from 0; the first is at q = 600")'
+holds "which are counted from 0" json '.error.message
+    | endswith("has 100 queries, counted from 0; the first is at q = 600")'
 ok "a picture of it" "$fcpc" show cross.plan --svg cross.svg
 holds "with positions of queries" grep -q "queries 600..700" cross.svg
 printf '100:700 # a chunk\n1 300\n64\n' > cross.lengths
@@ -417,7 +453,7 @@ bad "a query before the first" 1 E206 explain cross.plan -n 40 -- -111 3
 bad "a position that no query has" 1 E206 explain cross.fcp 2000 3
 bad "no queries" 1 E300 cross.fcp -D 'batch.lengths=[0:5]' -o out/x.plan
 
-# --- emit ---------------------------------------------------------------------------------------------------------------
+# --- emit -------------------------------------------------------------------------------------------------------------
 export FCP_CACHE="$work/kernels"
 variant 's/fp32/bf16/' k.fcp
 plan k.fcp k.plan
@@ -430,8 +466,10 @@ holds "into its file" cmp -s k.cu k2.cu
 ok "one pass" "$fcpc" emit k.plan --pass backward
 holds "alone" sh -c '! grep -q "FK_KERNEL(fk_forward," stdout && grep -q "FK_KERNEL(fk_backward_ordered," stdout'
 ok "emit with JSON" "$fcpc" emit k.plan --pass forward --json
-holds "emit's JSON" json '.passes == ["forward"] and .arch == null and (.source | startswith("#define FK_HEAD_DIM 32")) and
-    .source_bytes == (.source | length) and (.kernels | length == 1 and .[0].name == "fk_forward" and .[0].threads == 128)'
+holds "emit's JSON" json '.passes == ["forward"] and .arch == null and
+    (.source | startswith("#define FK_HEAD_DIM 32")) and
+    .source_bytes == (.source | length) and
+    (.kernels | length == 1 and .[0].name == "fk_forward" and .[0].threads == 128)'
 variant 's|fp32|bf16|; s|head_dim = 32|head_dim = 128|' k128.fcp
 ok "the source for an architecture" "$fcpc" emit k128.fcp --arch sm_90a --source -o k90.cu
 holds "sm_90a has skeletons of its own" grep -q 'FK_KERNEL(fk_forward_sm90,' k90.cu
@@ -448,10 +486,12 @@ bad "an architecture that is none" 1 E710 emit k.plan --arch hopper -o out/x
 bad "a pass that is none" 2 E001 emit k.plan --pass sideways
 for kernels in ordered unordered split; do
     ok "emit $kernels" "$fcpc" emit k.fcp -D model.head_dim=64 --pass backward --backward "$kernels" --json
-    holds "they are $kernels" json ".backward == \"$kernels\" and (.kernels | length) == $([ $kernels = split ] && echo 2 || echo 1)"
+    holds "they are $kernels" \
+        json ".backward == \"$kernels\" and (.kernels | length) == $([ $kernels = split ] && echo 2 || echo 1)"
 done
 for kernels in ordered unordered; do
-    ok "emit $kernels for sm_90a" "$fcpc" emit k128.fcp --arch sm_90a --source --pass backward --backward "$kernels" --json
+    ok "emit $kernels for sm_90a" "$fcpc" emit k128.fcp --arch sm_90a --source --pass backward --backward "$kernels" \
+        --json
     holds "they are for sm_90a" json ".kernels | map(.name) == [\"fk_backward_${kernels}_sm90\"]"
 done
 ok "the plan's own" "$fcpc" emit k.plan --json
@@ -471,7 +511,8 @@ unset FCP_NVRTC
 if "$fcpc" -q emit k.plan --arch sm_80 -o k.cubin 2> stderr; then
     holds "a cubin" sh -c 'head -c 4 k.cubin | grep -q ELF'
     ok "from the cache" "$fcpc" emit k.plan --arch sm_80 --json
-    holds "as it says" json '.cached and .cubin_bytes > 1000 and .serialisation_notes == 0 and .cache_warning == null and
+    holds "as it says" json '.cached and .cubin_bytes > 1000 and .serialisation_notes == 0 and
+        .cache_warning == null and
         (.kernels | length == 2 and all(.registers <= .registers_budget and .spill_bytes == 0))'
     # a disassembler of three lines, one that is cut off, one that fails, and none
     printf '#!/bin/sh\nprintf "\\t.section\\t.text.fk_forward,\\n /*0000*/ FADD R1, R2 ;\\n /*0010*/ EXIT ;\\n"\n' > disassemble
@@ -517,7 +558,9 @@ ok "the completion is bash" bash -n completion.bash
 # completes WANTED WORD...: for the last word, bash offers WANTED, perhaps among others
 completes() {
     want=$1; shift
-    bash -c '. ./completion.bash; COMP_WORDS=(fcpc "$@"); COMP_CWORD=$#; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' _ "$@" > stdout 2> stderr
+    bash -c '. ./completion.bash; COMP_WORDS=(fcpc "$@"); COMP_CWORD=$#; _fcpc
+        printf "%s\n" "${COMPREPLY[@]}"' _ "$@" \
+        > stdout 2> stderr
     holds "completing 'fcpc $*' offers '$want'" grep -qx -e "$want" stdout
     holds "and says nothing else" [ ! -s stderr ]
 }
@@ -534,12 +577,14 @@ completes forward,backward run a.plan --pass forward,
 completes --output a.fcp --out
 completes --png show --width 80 --pn
 completes zsh-completion help z
-bash -c '. ./completion.bash; COMP_WORDS=(fcpc verify --sv); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
+bash -c '. ./completion.bash; COMP_WORDS=(fcpc verify --sv); COMP_CWORD=2; _fcpc
+    printf "%s\n" "${COMPREPLY[@]}"' > stdout
 holds "an option of another command is not offered" sh -c '! grep -q svg stdout'
 for command in compile show verify run emit dump fmt explain; do
     "$fcpc" help "$command" | sed -n 's/^  \(-., \|    \)--\([a-z0-9-]*\).*/--\2/p' > options
     holds "$command has options" [ "$(wc -l < options)" -ge 4 ]
-    bash -c '. ./completion.bash; COMP_WORDS=(fcpc '"$command"' --); COMP_CWORD=2; _fcpc; printf "%s\n" "${COMPREPLY[@]}"' > stdout
+    bash -c '. ./completion.bash; COMP_WORDS=(fcpc '"$command"' --); COMP_CWORD=2; _fcpc
+        printf "%s\n" "${COMPREPLY[@]}"' > stdout
     sort options > a.options
     sort stdout > b.options
     holds "completion of $command offers its options and no others" cmp -s a.options b.options
@@ -710,14 +755,17 @@ holds "a program with a NUL byte is not taken for a plan" sh -c '! grep -q "is a
 # --json lists all errors and warnings.
 printf 'batch { lengths = [300] }\nmask m = k <= q and q > r\nplan { mask = cuasal }\n' > e.fcp
 run "$fcpc" --json e.fcp
-holds "all errors are listed, the first is the error" json '(.diagnostics | length) == 2 and (.diagnostics[0] == .error) and
+holds "all errors are listed, the first is the error" json '(.diagnostics | length) == 2 and
+    (.diagnostics[0] == .error) and
     all(.diagnostics[]; .severity == "error" and has("code", "message", "file", "line", "column")) and
     (.diagnostics | map(.line)) == [2, 3]'
 ok "warnings are listed too" "$fcpc" --json -q w.fcp
-holds "without a code" json '(has("error") | not) and (.diagnostics | length) == 1 and .diagnostics[0].severity == "warning" and
+holds "without a code" json '(has("error") | not) and (.diagnostics | length) == 1 and
+    .diagnostics[0].severity == "warning" and
     .diagnostics[0].code == null and .diagnostics == .warnings'
 run "$fcpc" --json w.fcp -D cluster.memory='1 kB' -q
-holds "warnings and errors together" json '.error.code == "E403" and (.diagnostics | map(.severity) | index("error")) != null'
+holds "warnings and errors together" json '.error.code == "E403"
+    and (.diagnostics | map(.severity) | index("error")) != null'
 run "$fcpc" --json verify none.plan
 holds "an error that no program has is listed" json '.diagnostics == [.error] and .error.code == "E010"'
 for command in "show a.fcp" "verify a.fcp" "run a.fcp" "emit k.fcp" "fmt a.fcp" "explain a.fcp 3 2"; do
@@ -727,10 +775,12 @@ for command in "show a.fcp" "verify a.fcp" "run a.fcp" "emit k.fcp" "fmt a.fcp" 
 done
 
 # A last, small batch leaves some ranks without work.
-program two.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }; cluster { nodes = 2; gpus = 2 }; batch { lengths = [200] }
+program two.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }; cluster { nodes = 2; gpus = 2 };
+batch { lengths = [200] }
 plan { mask = causal; block = 128 }'
 ok "a batch of fewer blocks than ranks" "$fcpc" two.fcp -o two.plan --json
-holds "means are over all ranks" json '.ranks == 4 and .blocks == 2 and (.tokens_max_over_mean * 50 - 128 | fabs) < 0.001'
+holds "means are over all ranks" json '.ranks == 4 and .blocks == 2
+    and (.tokens_max_over_mean * 50 - 128 | fabs) < 0.001'
 golden show/empty.txt "$fcpc" show two.plan --ascii --width 80
 ok "its picture" "$fcpc" show two.plan --svg two.svg --html two.html
 holds "has no number that is none" sh -c '! grep -q -i -e nan -e "\binf\b" two.svg'
@@ -741,7 +791,8 @@ ok "it is explained" "$fcpc" explain two.plan 3 2
 bad "a position that overflows" 1 E206 explain causal 9223372036854775807 0
 bad "a length that overflows" 1 E206 explain causal 1 0 -n 9223372036854775807
 bad "a query far before the keys" 1 E206 explain causal -9223372036854775807 0
-program alike.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 }; batch { lengths = [300, 300]; field d = [0 x 300, 1 x 150, 2 x 150] }
+program alike.fcp 'model { heads = 2; head_dim = 16; dtype = fp32 };
+batch { lengths = [300, 300]; field d = [0 x 300, 1 x 150, 2 x 150] }
 mask m = d[q] == d[k]; plan { mask = m; block = 128 }'
 ok "sequences of one length" "$fcpc" show alike.fcp --ascii
 holds "with other values are not alike" sh -c '! grep -q alike stdout'
@@ -754,7 +805,8 @@ if [ -c /dev/full ]; then
     bad "a full disk under a plan" 1 E011 a.fcp -o /dev/full
     "$fcpc" dump a.plan > /dev/full 2> stderr
     holds "a full disk under stdout" [ $? = 1 ]
-    for output in "a.fcp -o" "show a.plan --svg" "show a.plan --html" "run a.plan --out" "emit k.plan -o" "show a.plan --png"; do
+    for output in "a.fcp -o" "show a.plan --svg" "show a.plan --html" "run a.plan --out" "emit k.plan -o" \
+        "show a.plan --png"; do
         case "$output" in *png) [ -e a.png ] || continue ;; esac
         # shellcheck disable=SC2086
         run "$fcpc" -q $output /dev/full
@@ -806,11 +858,13 @@ bad "a division that must leave no rest" 1 E312 e.fcp -o out/x
 variant 's/mask = lambda(.*); block/mask = dilated(w = 9, d = 0); block/' e.fcp
 bad "a division by zero in the prelude" 1 E310 e.fcp -o out/x
 run "$fcpc" e.fcp; holds "names the plan's mask" grep -q "e.fcp:4:18: note: of this mask" stderr
-variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
+variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; \
+    echo 'mask m = k < 200 and (k == 200 or q / (k - 200) <= 0)' >> e.fcp
 ok "a division that is never reached by zero" "$fcpc" -q e.fcp -o e.plan
 variant 's/mask = lambda(.*); block/mask = m; block/' e.fcp; echo 'mask m = causal and k >= 5' >> e.fcp
 ok "rows that see nothing" "$fcpc" e.fcp -q --json
-holds "get a warning that names them" json '.warnings | length == 1 and (.[0].message | contains("46 queries of 10 sequences see no key: for instance q = 0 to 4 of sequence 0"))'
+holds "get a warning that names them" json '.warnings | length == 1
+    and (.[0].message | contains("46 queries of 10 sequences see no key: for instance q = 0 to 4 of sequence 0"))'
 holds "as text too" grep -q 'warning: .*q = 0 to 4 of sequence 0' stderr
 printf '12\nx\n' > l.lengths
 bad "a malformed file of lengths" 1 E301 a.fcp --lengths l.lengths -o out/x
@@ -852,7 +906,8 @@ mask m = slices(file("a.slices")) or rect(0..n, 0..8) or q == k
 plan    { mask = m; block = 128 }
 EOF
 ok "compile slices" "$fcpc" --json -q pieces/s.fcp -o pieces/s.plan
-holds "overlapping slices are a warning at their line" json '.warnings | length == 1 and (.[0].file | endswith("a.slices")) and .[0].line == 3'
+holds "overlapping slices are a warning at their line" json '.warnings | length == 1
+    and (.[0].file | endswith("a.slices")) and .[0].line == 3'
 mv pieces/a.slices pieces/moved
 ok "run a plan of slices, their file gone" "$fcpc" run pieces/s.plan --json
 holds "and right" json '.ok'
@@ -868,7 +923,8 @@ mv pieces/moved pieces/a.slices
 ok "explain slices" "$fcpc" explain pieces/s.fcp 255 60
 holds "by their lines" grep -q "line 2: 200 300 0 100 full, and 1 more" stdout
 bad "slices beyond the longest sequence" 1 E323 pieces/s.fcp -D "batch.lengths=[299, 100]"
-holds "names the line" grep -q "line 2 of '.*a.slices' reaches to position 300; the longest sequence has 299 tokens" stderr
+holds "names the line" grep -q "line 2 of '.*a.slices' reaches to position 300; the longest sequence has 299 tokens" \
+    stderr
 echo '250 300 50 300 inverted' >> pieces/a.slices
 bad "a malformed file of slices" 1 E323 --json pieces/s.fcp
 holds "at its place in the file" json '.error.line == 4 and (.error.file | endswith("a.slices"))'
@@ -889,10 +945,12 @@ bad "cuda without a driver" 1 E702 run gpu.plan --backend cuda
 holds "says what was looked for" grep -q "/nowhere/libcuda.so.*--backend host" stderr
 if [ -e "$B/standin/libcuda.so" ]; then
     FCP_CUDA_DRIVER=$B/standin/libcuda.so
-    ok "cuda, on a driver that stands in" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
+    ok "cuda, on a driver that stands in" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" \
+        STANDIN_PLAN=gpu.plan \
         "$fcpc" run gpu.plan --backend cuda --json
     holds "its JSON" json '.ok and .backend == "cuda" and .transport == "local" and .ranks == 2'
-    holds "what leaves multiprocessors to communication" json '.sm_partition == "green" and (.sm_partition_why | length > 20)'
+    holds "what leaves multiprocessors to communication" json '.sm_partition == "green"
+        and (.sm_partition_why | length > 20)'
     ok "by the grid alone" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
         "$fcpc" run gpu.plan --backend cuda --sm-partition grid
     holds "it says so" grep -q "communication by: grid (the session was asked for it)" stdout
@@ -901,32 +959,39 @@ else
     echo "skipped: run --backend cuda: no driver that stands in is built (make gpu-binaries)"
 fi
 
-# --- what each rank does when ------------------------------------------------------------------------------------------
-# In each thread slices follow each other, every arrow has both ends in slices, counters end at nothing and never go below it.
-# fits FILE: the trace is as it should be
+# --- what each rank does when -----------------------------------------------------------------------------------------
+# In each thread slices follow each other, every arrow has both ends in slices, counters end at nothing and never go
+# below it. fits FILE: the trace is as it should be
 fits() {
     jq -e '.traceEvents as $e
         | [$e[] | select(.ph == "X")] as $x
-        | ($x | group_by([.pid, .tid]) | all(sort_by(.ts) | [.[:-1], .[1:]] | transpose | all(.[0].ts + .[0].dur <= .[1].ts + 1e-6)))
-        and ([$e[] | select(.ph == "s" or .ph == "f")] | group_by(.id) | all(length == 2 and (map(.ph) | sort) == ["f", "s"] and (map(.pid) | unique | length) == 2))
+        | ($x | group_by([.pid, .tid]) | all(sort_by(.ts) | [.[:-1], .[1:]] | transpose
+            | all(.[0].ts + .[0].dur <= .[1].ts + 1e-6)))
+        and ([$e[] | select(.ph == "s" or .ph == "f")] | group_by(.id)
+            | all(length == 2 and (map(.ph) | sort) == ["f", "s"] and (map(.pid) | unique | length) == 2))
         and ([$e[] | select(.ph == "C") | .args[]] | all(. >= 0))
-        and ([$e[] | select(.ph == "C" and .name != "memory")] | group_by([.pid, .name]) | all(max_by(.ts).args | add == 0))
-        and ([$e[] | select(.ph == "M" and .name == "thread_name") | .args.name] | unique) == ["compute", "local", "net"]
+        and ([$e[] | select(.ph == "C" and .name != "memory")] | group_by([.pid, .name])
+            | all(max_by(.ts).args | add == 0))
+        and ([$e[] | select(.ph == "M" and .name == "thread_name") | .args.name] | unique)
+            == ["compute", "local", "net"]
         and ($x | length) > 10' "$1" > /dev/null
 }
 says() { jq -e "$2" "$1" > /dev/null; }
 ok "a trace of a prediction" "$fcpc" sim a.fcp --trace sim.json
 holds "which fits" fits sim.json
-holds "and says what it is" says sim.json '.otherData.timeline == "predicted" and (.otherData.profile | length > 0) and .otherData.ranks == 4'
+holds "and says what it is" says sim.json '.otherData.timeline == "predicted" and (.otherData.profile | length > 0)
+    and .otherData.ranks == 4'
 ok "a trace of a run" "$fcpc" run a.plan --trace run.json --out traced.npy
 holds "which fits" fits run.json
 holds "and says what it is" says run.json '.otherData.timeline == "measured" and .otherData.backend == "host"'
 # the slices that move something: names, threads, and what is in them but times
-moved() { jq -S '[.traceEvents[] | select(.ph == "X" and .tid > 1) | {pid, tid, name, cat, args: (.args | del(.send.waited_us, .receive.waited_us))}] | sort' "$1"; }
+moved() { jq -S '[.traceEvents[] | select(.ph == "X" and .tid > 1) | {pid, tid, name, cat,
+    args: (.args | del(.send.waited_us, .receive.waited_us))}] | sort' "$1"; }
 moved sim.json > sim.moved
 moved run.json > run.moved
 holds "prediction and measurement have the same slices, processes and threads" cmp sim.moved run.moved
-jq -s '.[0].traceEvents += (.[1].traceEvents | map(select(.ph == "X" or .ph == "M" and .name == "thread_name") | .tid += 3 | if .ph == "M" then .args.name += " (measured)" else . end)) | .[0]' \
+jq -s '.[0].traceEvents += (.[1].traceEvents | map(select(.ph == "X" or .ph == "M" and .name == "thread_name")
+    | .tid += 3 | if .ph == "M" then .args.name += " (measured)" else . end)) | .[0]' \
     sim.json run.json > both.json
 holds "one above the other" says both.json '[.traceEvents[] | select(.ph == "X") | .tid] | unique == [1, 2, 3, 4, 5, 6]'
 ok "some ranks" "$fcpc" -q sim a.fcp --trace some.json --ranks 1,3..4
@@ -951,7 +1016,8 @@ if [ -c /dev/full ]; then
     bad "a full disk under a trace" 1 E011 run a.plan --out out/x.npy --trace /dev/full
 fi
 if [ -e "$B/standin/libcuda.so" ]; then
-    ok "a trace of a run on CUDA" env FCP_CUDA_DRIVER="$B/standin/libcuda.so" FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" \
+    ok "a trace of a run on CUDA" env FCP_CUDA_DRIVER="$B/standin/libcuda.so" FCP_NVRTC="$B/standin/libnvrtc.so" \
+        FCP_CACHE="$B/kernels" \
         STANDIN_PLAN=gpu.plan "$fcpc" run gpu.plan --backend cuda --trace cuda.json
     holds "which fits" fits cuda.json
     holds "and says what it is" says cuda.json '.otherData.timeline == "measured" and .otherData.backend == "cuda"'
@@ -972,7 +1038,8 @@ RANK=0 WORLD_SIZE=3; export RANK WORLD_SIZE
 bad "another number of processes than ranks" 1 E706 run gpu.plan --backend cuda --transport nccl
 WORLD_SIZE=2
 if [ -e "$B/standin/libnccl.so" ]; then
-    FCP_NCCL=/nowhere/libnccl.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_CACHE=$B/kernels STANDIN_PLAN=gpu.plan STANDIN_DEVICES=2
+    FCP_NCCL=/nowhere/libnccl.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_CACHE=$B/kernels STANDIN_PLAN=gpu.plan \
+    STANDIN_DEVICES=2
     export FCP_NCCL FCP_NVRTC FCP_CACHE STANDIN_PLAN STANDIN_DEVICES
     bad "nccl without NCCL" 1 E702 run gpu.plan --backend cuda --transport nccl
     holds "says what was looked for" grep -q "/nowhere/libnccl.so.*2.19.*--transport local" stderr
@@ -1014,7 +1081,8 @@ if [ -e "$B/standin/libnccl.so" ]; then
             mpirun --oversubscribe -n 2 "$fcpc" run gpu.plan --backend cuda --transport nccl --timeout 600 --json
         holds "its JSON" json '.ok and .transport == "nccl" and .ranks == 2'
     else
-        echo "skipped: nccl under mpirun: $([ -z "${SAN:-}" ] && echo "mpirun is not there" || echo "not with sanitizers")"
+        [ -z "${SAN:-}" ] && why="mpirun is not there" || why="not with sanitizers"
+        echo "skipped: nccl under mpirun: $why"
     fi
     unset FCP_NCCL FCP_NVRTC FCP_CACHE STANDIN_PLAN STANDIN_DEVICES
 else
@@ -1048,7 +1116,8 @@ holds "an interrupted compile ends with 1" [ $status = 1 ]
 holds "and says so" json '.error.code == "E013" and .diagnostics == [.error]'
 holds "and leaves nothing" [ -z "$(ls -A out)" ]
 
-# One output is written to its temporary file; the next one is a pipe, and opening it waits for a reader that never comes.
+# One output is written to its temporary file; the next one is a pipe, and opening it waits for a reader that never
+# comes.
 mkfifo pipe
 "$fcpc" -q run a.plan --out out/o.npy --lse pipe > stdout 2> stderr &
 pid=$!
@@ -1064,7 +1133,7 @@ holds "and leaves nothing" [ -z "$(ls -A out)" ]
 holds "and did not take long" [ $(($(date +%s%N) - begun)) -lt 2000000000 ]
 rm pipe
 
-# --- a terminal is told how far a long planning is ------------------------------------------------------------------------
+# --- a terminal is told how far a long planning is --------------------------------------------------------------------
 cat > slow.fcp << 'EOF'
 mask mix = (q * k) % 1009 < (q + k) % 13
 batch { lengths = [4M] }

@@ -142,7 +142,9 @@ int nvrtcVersion(int *major, int *minor) {
 }
 
 const char *nvrtcGetErrorString(int code) {
-    return code == NOT_HERE ? "this kernel was not carried along, and this machine has no NVRTC" : code ? "an error" : "no error";
+    return code == NOT_HERE ? "this kernel was not carried along, and this machine has no NVRTC"
+           : code           ? "an error"
+                            : "no error";
 }
 
 int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,

@@ -42,11 +42,13 @@ static void mma_text(text *t) {
     put(t, "    for (int i = 0; i < 4; i++) a[i] = drawn(threadIdx.x * 8 + i);\n"
            "    for (int i = 0; i < 2; i++) b[i] = drawn(threadIdx.x * 8 + 4 + i);\n"
            "    for (int i = 0; i < %d; i++) for (int j = 0; j < 4; j++) c[i][j] = 0;\n", MMA_SUMS);
-    put(t, "    for (int n = 0; n < times; n++) {\n#pragma unroll\n        for (int i = 0; i < %d; i++)\n"
-           "            asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%%0, %%1, %%2, %%3}, {%%4, %%5, "
-           "%%6, %%7}, {%%8, %%9}, {%%0, %%1, %%2, %%3};\"\n"
-           "                : \"+f\"(c[i][0]), \"+f\"(c[i][1]), \"+f\"(c[i][2]), \"+f\"(c[i][3])\n"
-           "                : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1]));\n    }\n", MMA_SUMS);
+    put(t,
+        "    for (int n = 0; n < times; n++) {\n#pragma unroll\n        for (int i = 0; i < %d; i++)\n"
+        "            asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%%0, %%1, %%2, %%3}, "
+        "{%%4, %%5, %%6, %%7}, {%%8, %%9}, {%%0, %%1, %%2, %%3};\"\n"
+        "                : \"+f\"(c[i][0]), \"+f\"(c[i][1]), \"+f\"(c[i][2]), \"+f\"(c[i][3])\n"
+        "                : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1]));\n    }\n",
+        MMA_SUMS);
     put(t, "    float sum = 0;\n    for (int i = 0; i < %d; i++) for (int j = 0; j < 4; j++) sum += c[i][j];\n"
            "    out[blockIdx.x * %d + threadIdx.x] = sum;\n}\n", MMA_SUMS, THREADS);
 }
@@ -68,14 +70,16 @@ static void wgmma_text(text *t) {
            "    for (int n = 0; n < times; n++) {\n"
            "        asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\");\n");
     for (int step = 0; step < 4; step++) {
-        put(t, "        asm volatile(\"{.reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {",
+        put(t, "        asm volatile(\"{.reg .pred p; setp.ne.b32 p, 1, 0; "
+               "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {",
             WGMMA_COLUMNS);
         for (int i = 0; i < 128; i++) put(t, "%s%%%d", i ? "," : "", i);
         put(t, "}, %%128, %%129, p, 1, 1, 0, 0;}\"\n            : ");
         for (int i = 0; i < 128; i++) put(t, "%s\"+f\"(c[%d])", i ? "," : "", i);
         put(t, "\n            : \"l\"(a + %d), \"l\"(b + %d));\n", step * 2, step * 2);
     }
-    put(t, "        asm volatile(\"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\" ::: \"memory\");\n    }\n"
+    put(t, "        asm volatile(\"wgmma.commit_group.sync.aligned; "
+           "wgmma.wait_group.sync.aligned 0;\" ::: \"memory\");\n    }\n"
            "    float sum = 0;\n    for (int i = 0; i < 128; i++) sum += c[i];\n"
            "    out[blockIdx.x * %d + threadIdx.x] = sum;\n}\n", THREADS);
 }

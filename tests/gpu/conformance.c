@@ -39,7 +39,7 @@ typedef struct asked {
 #define EXPECT(wanted, name, ...)                                                                                      \
     do {                                                                                                               \
         cu_result gave = q->call->name(__VA_ARGS__);                                                                   \
-        if (gave != (wanted)) return say(q, "line %d: %s gave %d, not %d", __LINE__, #name, gave, (int)(wanted));       \
+        if (gave != (wanted)) return say(q, "line %d: %s gave %d, not %d", __LINE__, #name, gave, (int)(wanted));      \
     } while (0)
 #define CALL(name, ...) EXPECT(CU_SUCCESS, name, __VA_ARGS__)
 
@@ -382,7 +382,8 @@ static bool recorded(asked *q, cu_event event) {
     bool good = true;
     for (int i = 0; good && i < 3; i++) { /* y grows by x, which then doubles */
         cu_result launched = q->call->graph_launch(ready, q->a), waited = q->call->stream_wait_event(q->b, event, 0);
-        good = launched || waited ? say(q, "launching gave %d, waiting %d", launched, waited) : holds(q, q->y, (float)((2 << i) - 1), q->b);
+        good = launched || waited ? say(q, "launching gave %d, waiting %d", launched, waited)
+                                  : holds(q, q->y, (float)((2 << i) - 1), q->b);
         if (good && q->call->event_query(event)) good = say(q, "what has been waited for is not done");
     }
     q->call->stream_wait(q->a);
@@ -480,8 +481,9 @@ static bool peer_by_graph(asked *q, cu_context other, cu_ptr p) {
               ended = q->call->capture_end(q->a, &graph);
     cu_result made = graph ? q->call->graph_instantiate(&ready, graph, 0) : CU_ERROR_INVALID_VALUE;
     cu_result run = made ? made : q->call->graph_launch(ready, q->a);
-    bool good = !copied && !ended && !run ? holds(q, q->y, 3, q->a)
-                                          : say(q, "a copy between devices in a capture: %d, %d, %d, %d", copied, ended, made, run);
+    bool good = !copied && !ended && !run
+                    ? holds(q, q->y, 3, q->a)
+                    : say(q, "a copy between devices in a capture: %d, %d, %d, %d", copied, ended, made, run);
     if (ready) q->call->graph_exec_destroy(ready);
     if (graph) q->call->graph_destroy(graph);
     return good;

@@ -214,7 +214,10 @@ static fcp_plan *example_plan(const gpu *g, size_t i, char why[GPU_WHY]) {
     if (!own) {
         defines[count++] = small ? "model.heads=2" : "model.heads=4";
         defines[count++] = small ? "model.kv_heads=1" : i % 3 ? "model.kv_heads=2" : "model.kv_heads=1";
-        defines[count++] = small ? "model.head_dim=16" : i % 5 == 4 ? "model.head_dim=256" : i % 2 ? "model.head_dim=64" : "model.head_dim=128";
+        defines[count++] = small        ? "model.head_dim=16"
+                           : i % 5 == 4 ? "model.head_dim=256"
+                           : i % 2      ? "model.head_dim=64"
+                                        : "model.head_dim=128";
     } else if (small) defines[count++] = "model.head_dim=16";
     for (size_t j = 0; j < 9 && examples[i].defines[j] && count < DEFINES; j++)
         if (!small || strncmp(examples[i].defines[j], "cluster", 7)) defines[count++] = examples[i].defines[j];
@@ -340,7 +343,9 @@ static void tell(void *context, const char *question, const char *answer) {
 gpu_result step_conformance(gpu *g, char why[GPU_WHY]) {
     if (g->control) g->control->devices = g->cuda->devices = 2; /* so that peers are asked about */
     unsigned wrong = conformance(g, tell, g);
-    snprintf(why, GPU_WHY, wrong ? "%u answers of the driver are not what the runtime relies on" : "the driver does what the runtime relies on",
+    snprintf(why, GPU_WHY,
+             wrong ? "%u answers of the driver are not what the runtime relies on"
+                   : "the driver does what the runtime relies on",
              wrong);
     return wrong ? GPU_FAILED : GPU_OK;
 }

@@ -99,8 +99,10 @@ fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err) {
     snprintf(out->host, sizeof out->host, "%.30s %.40s", system.sysname, system.release);
     fcp_code code =
         fcp_cuda_check(g->cuda, call->device_name(out->name, sizeof out->name - 1, 0), err, "device 0 has no name");
-    const struct { int which, *to; } all[] = {{CU_CAPABILITY_MAJOR, &out->major}, {CU_CAPABILITY_MINOR, &out->minor},
-                                              {CU_MULTIPROCESSORS, &out->multiprocessors}, {CU_SHARED_MEMORY_OPTIN, &out->shared}};
+    const struct { int which, *to; } all[] = {{CU_CAPABILITY_MAJOR, &out->major},
+                                              {CU_CAPABILITY_MINOR, &out->minor},
+                                              {CU_MULTIPROCESSORS, &out->multiprocessors},
+                                              {CU_SHARED_MEMORY_OPTIN, &out->shared}};
     for (size_t i = 0; !code && i < sizeof all / sizeof *all; i++)
         code = fcp_cuda_check(g->cuda, call->device_attribute(all[i].to, all[i].which, 0), err,
                               "device 0 has no attribute %d", all[i].which);

@@ -78,9 +78,11 @@ static const char usage[] =
 static bool parse(int argc, char **argv, arguments *a) {
     *a = (arguments){.folder = "build/gpu", .seconds = 360};
     for (int i = 1; i < argc; i++) {
-        const struct { const char *name, **to; } texts[] = {{"--folder", &a->folder}, {"--python", &a->python}, {"--only", &a->only},
-                                                            {"--prepare", &a->prepare}, {"--inject", &a->inject},
-                                                            {"--nccl-rank", &a->rank}}; /* that one by ranks.c alone */
+        const struct {
+            const char *name, **to;
+        } texts[] = {{"--folder", &a->folder}, {"--python", &a->python},
+                     {"--only", &a->only},     {"--prepare", &a->prepare},
+                     {"--inject", &a->inject}, {"--nccl-rank", &a->rank}}; /* that one by ranks.c alone */
         bool again = strcmp(argv[i], "--again") == 0, small = strcmp(argv[i], "--small") == 0, known = again || small;
         a->again |= again;
         a->small |= small;
@@ -289,7 +291,12 @@ int main(int argc, char **argv) {
         return USAGE;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    gpu g = {.folder = a.folder, .python = a.python, .step = "", .steps = steps, .step_count = STEPS, .deadline = fcp_clock() + a.seconds};
+    gpu g = {.folder = a.folder,
+             .python = a.python,
+             .step = "",
+             .steps = steps,
+             .step_count = STEPS,
+             .deadline = fcp_clock() + a.seconds};
     if (mkdir(a.folder, 0755) && errno != EEXIST) {
         fprintf(stderr, "gpu-check: cannot make '%s': %s\n", a.folder, strerror(errno));
         return WRONG;

@@ -62,7 +62,9 @@ bool gpu_time(gpu *g, bool (*put)(gpu *, void *, char[GPU_WHY]), void *context, 
     }
     if (!time_some(g, put, context, WARM, ms, why)) return false;
     double last = ms[WARM - 1];
-    unsigned count = g->machine.standin ? 3 : last <= 0 || ENOUGH_MS / last > MOST ? MOST : (unsigned)(ENOUGH_MS / last);
+    unsigned count = g->machine.standin                     ? 3
+                     : last <= 0 || ENOUGH_MS / last > MOST ? MOST
+                                                            : (unsigned)(ENOUGH_MS / last);
     if (!g->machine.standin && count < LEAST) count = LEAST;
     if (!time_some(g, put, context, count, ms, why)) return false;
     *out_ms = gpu_median(ms, count);

@@ -72,7 +72,8 @@ def main():
     def tensors(n):
         def one(h):
             return torch.randn(1, h, n, dim, device=device, dtype=torch.bfloat16, requires_grad=True)
-        return one(heads), one(kv_heads), one(kv_heads), torch.randn(1, heads, n, dim, device=device, dtype=torch.bfloat16)
+        return one(heads), one(kv_heads), one(kv_heads), \
+            torch.randn(1, heads, n, dim, device=device, dtype=torch.bfloat16)
 
     def both(name, attend, qkv, grad):
         """Forward, then backward, of one way to attend."""
@@ -158,7 +159,8 @@ def main():
 
     for mask in masks:
         attempt(f"flex.{mask}.16384", lambda: flex(mask))
-    say("note", "flex", f"compiled, kernel options by default: Triton {triton_version}'s template unless PyTorch chose otherwise")
+    say("note", "flex", f"compiled, kernel options by default: Triton {triton_version}'s template "
+        "unless PyTorch chose otherwise")
     say("note", "end", "all that was asked for")
 
 

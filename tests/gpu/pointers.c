@@ -54,7 +54,8 @@ static bool move(measured *m, fcp_packed *packed, fcp_tensor t, bool in, char wh
                                      : fcp_plan_sequence_offset(m->plan, span.sequence, &n);
             char *host = (char *)packed->t[t] + (first + span.start) * row;
             size_t bytes = span.length * row;
-            cu_result result = in ? g->cuda->call.copy_in(at, host, bytes, g->stream) : g->cuda->call.copy_out(host, at, bytes, g->stream);
+            cu_result result = in ? g->cuda->call.copy_in(at, host, bytes, g->stream)
+                                  : g->cuda->call.copy_out(host, at, bytes, g->stream);
             if (!gpu_ok(g, result, why, "cannot copy a tensor")) return false;
             at += bytes;
         }

@@ -35,7 +35,8 @@
 
 extern char **environ;
 
-enum { RANKS = 4, SHARING = 23000, PATIENCE_S = 60, PATIENCE_STANDIN_S = 600, GRACE_S = 2, NEEDED_S = 20, SEED = 5, TEXT = 500, PATH = 450 };
+enum { RANKS = 4, SHARING = 23000, PATIENCE_S = 60, PATIENCE_STANDIN_S = 600, GRACE_S = 2, NEEDED_S = 20, SEED = 5,
+       TEXT = 500, PATH = 450 };
 static const char mark[] = "gpu-check rank: ", right[] = "right";
 
 static void program(const gpu *g, unsigned ranks, char text[TEXT]) {
@@ -353,7 +354,8 @@ gpu_result gpu_ranks(gpu *g, int version, char why[GPU_WHY]) {
     if (g->small) x.count = 2;
     snprintf(nccl, sizeof nccl, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
     if (!x.own && version < SHARING) {
-        snprintf(why, GPU_WHY, "%s: one rank that sends to itself, right: there is one device, and several ranks on it are for NCCL 2.30 and later",
+        snprintf(why, GPU_WHY, "%s: one rank that sends to itself, right: there is one device, "
+                               "and several ranks on it are for NCCL 2.30 and later",
                  nccl);
         return GPU_OK;
     }
@@ -366,8 +368,9 @@ gpu_result gpu_ranks(gpu *g, int version, char why[GPU_WHY]) {
     bool good = run_all(g, &x, wrong);
     clear(g, good);
     if (good)
-        snprintf(why, GPU_WHY, "%s: %s: all right against float64, with the bits of transport local, with and without a graph; and one rank "
-                               "that sends to itself", nccl, how);
+        snprintf(why, GPU_WHY, "%s: %s: all right against float64, with the bits of transport local, "
+                               "with and without a graph; "
+                               "and one rank that sends to itself", nccl, how);
     else snprintf(why, GPU_WHY, "%s: %s: %.1060s", nccl, how, wrong);
     return good ? GPU_OK : GPU_FAILED;
 }

@@ -37,13 +37,16 @@ static void put_head(FILE *f, const gpu *g) {
     journal_find(g->journal, "begun", "commit", commit, sizeof commit);
     journal_find(g->journal, "begun", "date", begun, sizeof begun);
     if (m->standin)
-        fputs("# STAND-IN: no figure here is of a GPU\n\n**This was run on a driver that stands in for CUDA's. Its times are counts of events, and "
+        fputs("# STAND-IN: no figure here is of a GPU\n\n"
+              "**This was run on a driver that stands in for CUDA's. Its times are counts of events, and "
               "mean nothing.**\n\n", f);
     else fputs("# On a GPU\n\n", f);
-    fprintf(f, "`make gpu-check`, begun %s, commit %s. %s%s, sm_%d%d, %d multiprocessors, %.1f GB; %d device%s; driver for CUDA %d.%d (%s); "
-               "%s, %s.\n\n", begun, commit, m->standin ? "stand-in: " : "", m->name, m->major, m->minor, m->multiprocessors,
-            (double)m->memory * 1e-9, m->devices, m->devices == 1 ? "" : "s", m->driver_version / 1000, m->driver_version % 1000 / 10,
-            m->driver, m->cpu, m->host);
+    fprintf(f,
+            "`make gpu-check`, begun %s, commit %s. %s%s, sm_%d%d, %d multiprocessors, %.1f GB; %d device%s; "
+            "driver for CUDA %d.%d (%s); %s, %s.\n\n",
+            begun, commit, m->standin ? "stand-in: " : "", m->name, m->major, m->minor, m->multiprocessors,
+            (double)m->memory * 1e-9, m->devices, m->devices == 1 ? "" : "s", m->driver_version / 1000,
+            m->driver_version % 1000 / 10, m->driver, m->cpu, m->host);
 }
 
 static void put_steps(FILE *f, const gpu *g) {
@@ -70,7 +73,8 @@ static void put_rows(FILE *f, const gpu *g) {
             split(rest, x, FIELDS);
             if (strcmp(x[STEP], g->steps[i].name)) continue;
             if (!headed)
-                fputs("\n| benchmark | figure | against | ratio | goal (first step) | | of its ceiling | |\n|---|---|---|---|---|---|---|---|\n", f);
+                fputs("\n| benchmark | figure | against | ratio | goal (first step) | | of its ceiling | |\n"
+                      "|---|---|---|---|---|---|---|---|\n", f);
             headed = true;
             char ratio[40];
             double peer = strcmp(x[RATIO], "-") == 0 ? gpu_fact(g, x[FACT]) : GPU_NONE, own = strtod(x[OWN], NULL);
@@ -131,8 +135,9 @@ bool gpu_report(const gpu *g) {
     if (!f) return false;
     put_head(f, g);
     put_steps(f, g);
-    fputs("\nOf a pass the figure is the median of its kernels and, where there are several ranks, copies, in one graph; operations are those of "
-          "the mask's pairs; the last column but one is the part of the matrix rate measured here. Peers, and what the driver answered, are below.\n", f);
+    fputs("\nOf a pass the figure is the median of its kernels and, where there are several ranks, copies, "
+          "in one graph; operations are those of the mask's pairs; the last column but one is the part of the matrix "
+          "rate measured here. Peers, and what the driver answered, are below.\n", f);
     put_rows(f, g);
     put_list(f, g->peers, "Peers, measured on this device (milliseconds; matmul in TFLOP/s)", peers);
     put_list(f, g->journal, "What the driver was asked", driver);

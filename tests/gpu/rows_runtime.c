@@ -26,7 +26,8 @@ static void kernels_program(const gpu *g, int number, char text[TEXT]) {
     static const unsigned head_dims[] = {64, 128, 256};
     snprintf(text, TEXT,
              "model { heads = 2; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
-             "batch { lengths = [256] }\nplan { mask = causal; block = 128; passes = forward, backward; deterministic = %s }\n",
+             "batch { lengths = [256] }\nplan { mask = causal; block = 128; passes = forward, backward; "
+             "deterministic = %s }\n",
              head_dims[number / 2] / (g->small ? 4 : 1), number % 2 ? "false" : "true");
 }
 enum { KERNEL_PROGRAMS = 6 };

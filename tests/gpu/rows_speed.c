@@ -28,10 +28,11 @@ typedef struct speed_case {
 /* The model of all rows; on a stand-in a tiny one. */
 static void program(const gpu *g, const speed_case *c, char text[TEXT]) {
     snprintf(text, TEXT,
-             "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = %u; gpu = h200 }\n"
+             "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = bf16 }\n"
+             "cluster { nodes = 1; gpus = %u; gpu = h200 }\n"
              "batch { lengths = [%s] }\nplan { mask = %s; block = %u; passes = forward, backward%s }\n",
-             g->small ? 2 : 64, g->small ? 1 : 8, g->small ? 16 : 128, c->ranks, g->small ? c->small : c->lengths, c->mask,
-             g->small ? 128 : c->block, c->more);
+             g->small ? 2 : 64, g->small ? 1 : 8, g->small ? 16 : 128, c->ranks, g->small ? c->small : c->lengths,
+             c->mask, g->small ? 128 : c->block, c->more);
 }
 
 static const speed_case plain[] = {

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs gpu-check end to end on the driver that stands in, into a temporary folder: all steps, a run that was killed and goes on,
-# a step that fails, one that ends its process, time that is up, no driver; and that nothing of it can be taken for a GPU's.
+# Runs gpu-check end to end on the driver that stands in, into a temporary folder: all steps, a run that was killed and
+# goes on, a step that fails, one that ends its process, time that is up, no driver; and that nothing of it can be taken
+# for a GPU's.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
@@ -22,7 +23,8 @@ if [ ! -x "$check" ] || [ ! -e "$B/standin/libcuda.so" ] || [ ! -e "$B/gpu/libnv
 fi
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN STANDIN_DEVICES STANDIN_NCCL_VERSION NCCL_MULTI_RANK_GPU_ENABLE
+unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN STANDIN_DEVICES STANDIN_NCCL_VERSION \
+    NCCL_MULTI_RANK_GPU_ENABLE
 TMPDIR=$folder # ranks that are ended leave their mailbox there
 export TMPDIR
 FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_NCCL=$B/standin/libnccl.so
@@ -53,7 +55,8 @@ says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
 holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
 says "two devices are asked about" "copies between devices, and inside one: as it must be" "$folder/gpu/GPU.md"
 says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
-says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" "$folder/gpu/GPU.md"
+says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" \
+    "$folder/gpu/GPU.md"
 rows=$(grep -c "^row" "$folder/gpu/state")
 holds "there are the rows ($rows)" [ "$rows" -ge 50 ]
 holds "each once" sh -c '[ -z "$(grep "^row" "$1" | cut -f 2 | sort | uniq -d)" ]' sh "$folder/gpu/state"
@@ -70,7 +73,8 @@ holds "make gpu-report refuses it" sh -c '! make gpu-report B="$1"' sh "$folder/
 
 # rows for fcpc calibrate, of a device that no profile has
 says "rows are kept" "^causal.8192,standin,[0-9]*,forward,16," "$folder/gpu/rows.csv"
-holds "each pass and case once" sh -c '[ "$(cut -d, -f1,4 "$1" | sort | uniq -d | wc -l)" = 0 ]' sh "$folder/gpu/rows.csv"
+holds "each pass and case once" sh -c '[ "$(cut -d, -f1,4 "$1" | sort | uniq -d | wc -l)" = 0 ]' \
+    sh "$folder/gpu/rows.csv"
 
 # what fails is shown
 run 1 "a driver that breaks" --again --only conformance --inject fail:conformance
@@ -138,9 +142,11 @@ says "there are none" "| peers | .* | skipped | .* no peers" "$folder/gpu/GPU.md
 # kernels made beforehand: all that is run is among them, so that a machine without NVRTC has what it needs
 mkdir "$folder/gpu3"
 cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu3"
-holds "kernels are made beforehand" env FCP_NVRTC="$folder/gpu3/libnvrtc-carried.so" GPU_NVRTC="$FCP_NVRTC" GPU_KERNELS="$folder/gpu3/kernels" \
+holds "kernels are made beforehand" env FCP_NVRTC="$folder/gpu3/libnvrtc-carried.so" GPU_NVRTC="$FCP_NVRTC" \
+    GPU_KERNELS="$folder/gpu3/kernels" \
     GPU_KERNELS_WRITE=1 FCP_CACHE=/dev/null "$check" --folder "$folder/gpu3" --prepare 8.0 --small
-holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH
+holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \
+    --seconds $ENOUGH
 says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
 says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
 rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"

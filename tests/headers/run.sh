@@ -1,9 +1,10 @@
 #!/bin/sh
-# Our own declarations of the CUDA driver, NVRTC, NCCL and MPI against their vendors' headers, where those are installed (looked
-# for under CUDA_HOME and in the usual folders, and in the folders that HEADERS names, with ":" between): types, numbers,
-# structures, functions (cuda.c and its kin say the same in C: what differs does not compile), the names that the headers
-# give the symbols, since which CUDA each is there, and whether the libraries beside the headers have them. Then with mistakes put
-# into copies of our declarations, each of which must be found. Closing line: "headers: N passed, M failed; skipped: ...".
+# Our own declarations of the CUDA driver, NVRTC, NCCL and MPI against their vendors' headers, where those are installed
+# (looked for under CUDA_HOME and in the usual folders, and in the folders that HEADERS names, with ":" between): types,
+# numbers, structures, functions (cuda.c and its kin say the same in C: what differs does not compile), the names that
+# the headers give the symbols, since which CUDA each is there, and whether the libraries beside the headers have them.
+# Then with mistakes put into copies of our declarations, each of which must be found. Closing line: "headers: N passed,
+# M failed; skipped: ...".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-headers.XXXXXX") || exit 1
@@ -27,7 +28,8 @@ cuda_places="${CUDA_HOME:-/usr/local/cuda}/include /usr/local/cuda/include /usr/
     cuda=$(folders cuda.h $cuda_places | head -n 1)
     nvrtc=$(folders nvrtc.h $cuda_places | head -n 1)
     nccl=$(folders nccl.h $cuda_places /usr/local/include | head -n 1)
-    mpi=$(folders mpi.h /usr/lib/*/openmpi/include /usr/include/openmpi* /usr/include/*/mpich /usr/include/mpich* /usr/local/include)
+    mpi=$(folders mpi.h /usr/lib/*/openmpi/include /usr/include/openmpi* \
+        /usr/include/*/mpich /usr/include/mpich* /usr/local/include)
 }
 
 # build TREE NAME FOLDER COMPILER: the check of a tree's declarations; its standard output goes to $work/NAME
@@ -35,7 +37,8 @@ build() {
     include="-iquote $1 -isystem $3"
     [ "$2" = nccl ] && include="$include -isystem $cuda"
     # shellcheck disable=SC2086
-    "$4" -std=gnu11 -Wall -Wextra -Werror -Wno-missing-field-initializers $include -o "$work/program" "$1/tests/headers/$2.c" &&
+    "$4" -std=gnu11 -Wall -Wextra -Werror -Wno-missing-field-initializers $include \
+        -o "$work/program" "$1/tests/headers/$2.c" &&
         "$work/program" > "$work/$2"
 }
 compilers=
@@ -53,22 +56,25 @@ done
 [ -n "$mpi" ] || skip mpi.h
 
 # Every number that our headers give a name is one of those compared.
-for name in $(grep -ohE '\b(CU|NCCL|NVRTC|MPI|MPICH)_[A-Z0-9_]+ = ' runtime/libraries/cuda_driver.h runtime/libraries/nccl.h runtime/libraries/nvrtc_symbols.h \
+for name in $(grep -ohE '\b(CU|NCCL|NVRTC|MPI|MPICH)_[A-Z0-9_]+ = ' runtime/libraries/cuda_driver.h \
+    runtime/libraries/nccl.h runtime/libraries/nvrtc_symbols.h \
     runtime/libraries/mpi_symbols.h | cut -d' ' -f1); do
     check "$name is compared with its vendor's" grep -qE "SAME_(NUMBER|HANDLE)\(.*\b$name\b" tests/headers/*.c
 done
 
-# since TYPEDEFS LIST: "KIND SYMBOL VERSION" of a list. The header of pointer types has one for each version of a function's
-# form, NAME_vVERSION; symbols are NAME for the first, NAME_v2, NAME_v3.
+# since TYPEDEFS LIST: "KIND SYMBOL VERSION" of a list. The header of pointer types has one for each version of a
+# function's form, NAME_vVERSION; symbols are NAME for the first, NAME_v2, NAME_v3.
 since() {
     sed -n 's/.*(CUDAAPI *\* *PFN_\([A-Za-z0-9]*\)_v\([0-9]*\)).*/\1 \2/p' "$1" | sort -u -k1,1 -k2,2n |
         awk 'NR == FNR {n[$1]++; v[$1, n[$1]] = $2; next}
-             {base = $2; form = 1; if (match(base, /_v[0-9]+$/)) {form = substr(base, RSTART + 2) + 0; base = substr(base, 1, RSTART - 1)}
+             {base = $2; form = 1; if (match(base, /_v[0-9]+$/)) {form = substr(base, RSTART + 2) + 0;
+                     base = substr(base, 1, RSTART - 1)}
               print $1, $2, (base, form) in v ? v[base, form] : "unknown"}' - "$2"
 }
 # not_later LIST KIND VERSION: all symbols of the kind are there from that version on
 not_later() {
-    awk -v kind="$2" -v most="$3" '$1 == kind {n++; if ($3 == "unknown" || $3 + 0 > most) {print $2, "is of", $3 ", after", most; bad = 1}}
+    awk -v kind="$2" -v most="$3" '$1 == kind {n++
+        if ($3 == "unknown" || $3 + 0 > most) {print $2, "is of", $3 ", after", most; bad = 1}}
                                    END {exit bad || !n}' "$1"
 }
 oldest=$(sed -n 's/.*OLDEST = \([0-9]*\).*/\1/p' runtime/libraries/cuda_driver.c)
@@ -106,7 +112,8 @@ if command -v nm > /dev/null 2>&1; then
     [ -n "$nccl" ] && library nccl "$nccl" libnccl.so libnccl.so.2
     for file in /usr/lib/*/libmpi.so.40 /usr/lib/*/libmpich.so.12; do
         [ -e "$file" ] || continue
-        tr ' ,(' '\n\n\n' < runtime/libraries/mpi_symbols.h | grep -E '^MPI_[A-Z][a-z]' | sort -u | sed 's/^/required /' > "$work/mpi"
+        tr ' ,(' '\n\n\n' < runtime/libraries/mpi_symbols.h | grep -E '^MPI_[A-Z][a-z]' | sort -u \
+            | sed 's/^/required /' > "$work/mpi"
         check "the symbols of $file" has "$work/mpi" "$file"
     done
 else
@@ -132,8 +139,12 @@ mistake() {
 driver=runtime/libraries/cuda_driver.h
 mistake cuda "$cuda" $driver 's/X(cuMemAlloc_v2,/X(cuMemAlloc,/' 'cuMemAlloc is what the header calls cuMemAlloc_v2'
 mistake cuda "$cuda" $driver 's/X(cuMemFree_v2,/X(cuMemFree_v3,/' cuMemFree_v3
-mistake cuda "$cuda" $driver 's/(cu_graph_exec \*, cu_graph, unsigned long long)/(cu_graph_exec *, cu_graph, unsigned)/' cuGraphInstantiateWithFlags
-mistake cuda "$cuda" $driver 's/(cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream)/(cu_ptr, cu_ptr, size_t, cu_stream)/' cuMemcpyPeerAsync
+mistake cuda "$cuda" $driver \
+    's/(cu_graph_exec \*, cu_graph, unsigned long long)/(cu_graph_exec *, cu_graph, unsigned)/' \
+    cuGraphInstantiateWithFlags
+mistake cuda "$cuda" $driver \
+    's/(cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream)/(cu_ptr, cu_ptr, size_t, cu_stream)/' \
+    cuMemcpyPeerAsync
 mistake cuda "$cuda" $driver 's/(\*fill)(cu_ptr, unsigned, size_t/(*fill)(cu_ptr, unsigned, unsigned/' cuMemsetD32Async
 mistake cuda "$cuda" $driver 's/(\*stream_wait)(cu_stream)/(*stream_wait)(cu_event)/' cuStreamSynchronize
 mistake cuda "$cuda" $driver 's/typedef uint64_t cu_ptr/typedef unsigned cu_ptr/' 'cu_ptr is not as long'
@@ -143,16 +154,23 @@ mistake cuda "$cuda" $driver 's/unsigned char padding\[92\]/unsigned char paddin
 mistake cuda "$cuda" $driver 's/unsigned count, least, alignment/unsigned least, count, alignment/' 'cu_resource.count'
 mistake cuda "$cuda" tests/machines/standin/errors.h 's/CAPTURE_UNJOINED, 904/CAPTURE_UNJOINED, 903/' CAPTURE_UNJOINED
 mistake cuda "$cuda" $driver 's/(\*event_elapsed)(float \*/(*event_elapsed)(double */' cuEventElapsedTime
-mistake cuda "$cuda" $driver 's/X(cuEventElapsedTime_v2,/X(cuEventElapsedTime,/' 'the header calls cuEventElapsedTime_v2'
-mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/(\*destroy)(nvrtc_program \*)/(*destroy)(nvrtc_program)/' nvrtcDestroyProgram
-mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/NVRTC_INTERNAL_ERROR = 11/NVRTC_INTERNAL_ERROR = 10/' NVRTC_INTERNAL_ERROR
-mistake nccl "$nccl" runtime/libraries/nccl.h 's/(\*init)(nccl_comm \*, int, nccl_id,/(*init)(nccl_comm *, int, nccl_id *,/' ncclCommInitRankConfig
-mistake nccl "$nccl" runtime/libraries/nccl.h 's/blocking, cga_cluster_size, min_ctas, max_ctas;/blocking, cga_cluster_size, max_ctas, min_ctas;/' 'nccl_config.max_ctas'
+mistake cuda "$cuda" $driver 's/X(cuEventElapsedTime_v2,/X(cuEventElapsedTime,/' \
+    'the header calls cuEventElapsedTime_v2'
+mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/(\*destroy)(nvrtc_program \*)/(*destroy)(nvrtc_program)/' \
+    nvrtcDestroyProgram
+mistake nvrtc "$nvrtc" runtime/libraries/nvrtc_symbols.h 's/NVRTC_INTERNAL_ERROR = 11/NVRTC_INTERNAL_ERROR = 10/' \
+    NVRTC_INTERNAL_ERROR
+mistake nccl "$nccl" runtime/libraries/nccl.h \
+    's/(\*init)(nccl_comm \*, int, nccl_id,/(*init)(nccl_comm *, int, nccl_id *,/' ncclCommInitRankConfig
+mistake nccl "$nccl" runtime/libraries/nccl.h \
+    's/blocking, cga_cluster_size, min_ctas, max_ctas;/blocking, cga_cluster_size, max_ctas, min_ctas;/' \
+    'nccl_config.max_ctas'
 mistake nccl "$nccl" runtime/libraries/nccl.h 's/0xcafebeef/0xcafebeee/' NCCL_CONFIG_INITIALIZER
 mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_IN_PROGRESS = 7/NCCL_IN_PROGRESS = 8/' NCCL_IN_PROGRESS
 mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_ID_BYTES = 128/NCCL_ID_BYTES = 64/' nccl_id
 for folder in $mpi; do
-    mistake mpi "$folder" runtime/libraries/mpi_symbols.h 's/(void \*, int, TYPE, int, COMM)/(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
+    mistake mpi "$folder" runtime/libraries/mpi_symbols.h \
+        's/(void \*, int, TYPE, int, COMM)/(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
 done
 if [ -e "$work/since" ]; then # of two lists and a library: one symbol that is too young, one that is not there
     sed 's/^optional cuGreenCtxCreate/required cuGreenCtxCreate/' "$work/since" > "$work/young"

@@ -32,7 +32,8 @@
     _Static_assert(_Alignof(ours) >= _Alignof(theirs), #ours " does not begin where " #theirs " does")
 #define SAME_FIELD(ours, our_field, theirs, their_field)                                                               \
     _Static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field), "place of " #ours "." #our_field);      \
-    _Static_assert(sizeof(((ours *)NULL)->our_field) == sizeof(((theirs *)NULL)->their_field), "length of " #ours "." #our_field)
+    _Static_assert(sizeof(((ours *)NULL)->our_field) == sizeof(((theirs *)NULL)->their_field),                         \
+                   "length of " #ours "." #our_field)
 
 /* For a list of symbols: our pointer takes the header's function, whose types ours have been made to stand for; and
  * what the header calls it is what is asked for by name. The name of the argument is expanded, the text of it is

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests `make install`: the files that it installs, and that a C and a C++ program build against them with what pkg-config
-# says and nothing else, shared and static, and run. The closing line is "install: N passed, M failed".
+# Tests `make install`: the files that it installs, and that a C and a C++ program build against them with what
+# pkg-config says and nothing else, shared and static, and run. The closing line is "install: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
@@ -35,7 +35,8 @@ check "the program runs" "$work/usr/bin/fcpc" --version
 check "soname" sh -c "readelf -d '$work/usr/lib/libfcpc.so' | grep -q 'SONAME.*libfcpc.so.0'"
 # only LIBRARY PREFIXES NM-OPTION: the library has symbols, and all of them begin with one of the prefixes
 only() {
-    symbols=$(nm --defined-only "$3" "$work/usr/lib/$1" | awk 'NF == 3 {print $3}' | grep -Ev '^_(init|fini|edata|end)$|^__bss_start$')
+    symbols=$(nm --defined-only "$3" "$work/usr/lib/$1" \
+        | awk 'NF == 3 {print $3}' | grep -Ev '^_(init|fini|edata|end)$|^__bss_start$')
     check "$1 shows something" test -n "$symbols"
     check "$1 shows nothing else" test -z "$(echo "$symbols" | grep -Ev "^($2)")"
 }
@@ -77,12 +78,14 @@ cd "$work" || exit 1
 {
     check "compile, shared" cc -Wall -Werror -o loop loop.c $(pkg-config --cflags --libs fcpc) -lm -pthread
     check "run, shared" env LD_LIBRARY_PATH="$work/usr/lib" ./loop
-    check "compile, static" cc -o loop-static loop.c $(pkg-config --cflags fcpc) -Wl,-Bstatic -L"$work/usr/lib" -lfcpc -lfcp \
+    check "compile, static" cc -o loop-static loop.c $(pkg-config --cflags fcpc) -Wl,-Bstatic -L"$work/usr/lib" -lfcpc \
+        -lfcp \
         -Wl,-Bdynamic $(pkg-config --static --libs-only-l fcpc | sed 's/-lfcpc//g; s/-lfcp//g') -pthread
     check "run, static" ./loop-static
     check "the runtime alone" cc -Wall -Werror -o only only.c $(pkg-config --cflags --libs fcp)
     if command -v c++ > /dev/null; then
-        check "headers in C++" c++ -Wall -Wextra -Wno-missing-field-initializers -Werror -o plus plus.cc $(pkg-config --cflags --libs fcpc)
+        check "headers in C++" c++ -Wall -Wextra -Wno-missing-field-initializers -Werror -o plus plus.cc $(pkg-config \
+            --cflags --libs fcpc)
         check "and the functions, called from there" env LD_LIBRARY_PATH="$work/usr/lib" ./plus
     else
         echo "skipped: headers in C++: there is no c++"

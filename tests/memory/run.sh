@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests that every command ends where there is little memory: under `ulimit -v` a command does its work or says error[E012],
-# and neither hangs nor is killed. $B is the build folder; closing line: "memory: N passed, M failed".
+# Tests that every command ends where there is little memory: under `ulimit -v` a command does its work or says
+# error[E012], and neither hangs nor is killed. $B is the build folder; closing line: "memory: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 top=$PWD
@@ -48,14 +48,17 @@ batch   { lengths = [700, 300 x 2, 50 x 6, 1] }
 plan    { mask = causal; block = 128 }
 EOF
 "$fcpc" -q a.fcp -o a.plan || { echo "memory: 0 passed, 1 failed: no plan"; exit 1; }
-for arguments in --version --help "help run" "a.fcp -o b.plan" "show a.fcp" "show a.plan --svg a.svg" "show a.plan --html a.html" \
-    "sim a.fcp --strategy all --html a.html" "sim a.plan --trace a.json --html a.html" "verify a.plan" "emit a.plan -o a.cu" "dump a.plan" "fmt a.fcp" "explain a.fcp 5 3"; do
+for arguments in --version --help "help run" "a.fcp -o b.plan" "show a.fcp" "show a.plan --svg a.svg" \
+    "show a.plan --html a.html" \
+    "sim a.fcp --strategy all --html a.html" "sim a.plan --trace a.json --html a.html" "verify a.plan" \
+    "emit a.plan -o a.cu" "dump a.plan" "fmt a.fcp" "explain a.fcp 5 3"; do
     for kb in 200000 400000; do ends $kb "$arguments"; done
 done
 # OpenBLAS takes more: 128 MB for each thread of its own and for each of ours
 limited 200000 "$fcpc" run a.plan
 status=$?
-if [ $status = 1 ] && grep -q 'error\[E012\].*OpenBLAS' err; then good; else fail "ulimit -v 200000, fcpc run: status $status"; fi
+if [ $status = 1 ] && grep -q 'error\[E012\].*OpenBLAS' err; then good; \
+    else fail "ulimit -v 200000, fcpc run: status $status"; fi
 for kb in 120000 250000 300000 350000 400000 500000 600000 700000 800000 1000000; do
     ends_somehow $kb "run a.plan --no-check --trace a.json"
 done

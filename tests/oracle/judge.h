@@ -353,6 +353,25 @@ static fcp_plan *reload(const fcp_plan *plan, unsigned seed) {
     unlink(path);
     return loaded;
 }
+/* tokens = equal: every rank is home to the mean number of queries, and of keys, rounded down or up. */
+static inline void check_equal(unsigned seed, const random_program *p, const fcp_plan *plan) {
+    const uint32_t ranks = p->nodes * p->gpus;
+    for (int side = 0; side < FCP_SIDES && p->equal; side++) {
+        const uint64_t total = side == FCP_KEYS ? p->key_tokens : p->tokens;
+        for (uint32_t r = 0; r < ranks; r++) {
+            uint64_t held = 0;
+            for (uint64_t b = 0; b < plan->blocks_count; b++) {
+                const fcp_heads *h = &plan->heads[plan->blocks[b].heads]; /* each token once: that of the first heads */
+                if (plan->blocks[b].home == r && plan->blocks[b].holds >> side & 1 && !h->kv_first && !h->sub_first)
+                    held += plan->blocks[b].tokens;
+            }
+            JUDGE(held == total / ranks || held == (total + ranks - 1) / ranks,
+                  "seed %u: rank %u holds %llu of %llu tokens, which are to be equal\n%s", seed, r,
+                  (unsigned long long)held, (unsigned long long)total, p->text);
+        }
+    }
+}
+
 
 enum { FAULTED, PLANNED };
 
@@ -388,6 +407,7 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
         uint64_t alike = p->uses_h && !by_head ? p->heads : 1;
         JUDGE(plan->summary->pairs * alike == pairs * (by_head ? 1 : ranges), "seed %u: %llu pairs, brute force %llu\n%s", seed,
                      (unsigned long long)plan->summary->pairs, (unsigned long long)pairs, p->text);
+        check_equal(seed, p, plan);
         /* each tile's pairs, too */
         for (uint64_t i = 0; i < plan->tiles_count; i++) {
             const fcp_tile *tile = &plan->tiles[i];

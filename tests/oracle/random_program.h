@@ -71,6 +71,7 @@ typedef struct random_program {
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
+    bool equal;                  /* all ranks hold as many tokens, or one more */
     bool ring;                   /* of ulysses and upipe */
     bool rail, backward, uses_h, uses_field;
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
@@ -389,6 +390,29 @@ static void draw_queries(random_program *p, dice *d) {
     }
 }
 
+/* How many ranks strategy groups needs, where each holds so many tokens: best fit decreasing. */
+static inline uint32_t ranks_for_groups(const random_program *p, uint32_t tokens) {
+    uint64_t room[MAX_SEQUENCES], size[MAX_SEQUENCES];
+    uint32_t groups = 0, ranks = 0;
+    for (uint32_t s = 0; s < p->sequences; s++)
+        size[s] = queries_of(p, s) > p->lengths[s] ? queries_of(p, s) : p->lengths[s];
+    for (uint32_t n = 0; n < p->sequences; n++) {
+        uint32_t s = 0, best = groups;
+        for (uint32_t i = 0; i < p->sequences; i++)
+            if (size[i] > size[s]) s = i;
+        for (uint32_t g = 0; g < groups; g++)
+            if (room[g] >= size[s] && (best == groups || room[g] < room[best])) best = g;
+        if (best == groups) {
+            uint64_t least = (size[s] + tokens - 1) / tokens;
+            ranks += (uint32_t)least;
+            room[groups++] = least * tokens;
+        }
+        room[best] -= size[s];
+        size[s] = 0;
+    }
+    return ranks;
+}
+
 /* Ranks that share heads, and how many heads are computed at a time: divisors of what there is. */
 static void draw_sharing(random_program *p, dice *d) {
     uint32_t ranks = p->nodes * p->gpus, inside, each;
@@ -406,7 +430,7 @@ static void draw_sharing(random_program *p, dice *d) {
 static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8, 12}, dims[] = {8, 16, 32};
     static const char *const dtypes[] = {"fp32", "fp16", "bf16"}, *const strategies[] = {
-        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp"};
+        "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
     memset(p, 0, offsetof(random_program, fields));
@@ -476,13 +500,25 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     else if (!shares) put(p, ", coalesce = %u", p->coalesce);
     if (p->strategy == FCP_STRATEGY_DCP)
         put(p, ", epsilon_compute = %u.%02u", roll(d, 4) ? 0 : roll(d, 3), 1 + roll(d, 60));
+    bool held = p->strategy == FCP_STRATEGY_GROUPS && p->layout; /* homes are where the caller holds the tokens */
     if (p->strategy == FCP_STRATEGY_CAD) {
-        put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[roll(d, 4)]);
+        uint32_t base = roll(d, 4);
+        held = !base;
+        put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[base]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
         if (p->servers) put(p, ", servers = %u", p->servers);
+        if (roll(d, 3) == 0) put(p, ", pingpong = true");
+    }
+    if (p->strategy == FCP_STRATEGY_GROUPS) {
+        uint32_t tokens = 1 + roll(d, 1500);
+        while (ranks_for_groups(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
+        put(p, ", tokens = %u, shape = %s", tokens, roll(d, 3) ? "zigzag" : "ring");
     }
     if (shares) draw_sharing(p, d);
     put(p, ")%s%s\n  layout = %s\n", p->ring ? " + ring" : "", roll(d, 3) ? "" : "\n  relay = off", layout);
-    put(p, "  passes = forward%s\n}\n", p->backward ? ", backward" : "");
+    held |= shares;
+    bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group && !(shares && p->ring && p->layout == FCP_LAYOUT_PLANNED);
+    p->equal = !p->servers && (!held || even) && !roll(d, 3);
+    put(p, "%s  passes = forward%s\n}\n", p->equal ? "  tokens = equal\n" : "", p->backward ? ", backward" : "");
 }
 #endif

@@ -10,8 +10,11 @@ typedef struct small_example {
 /* Examples, made small: lengths, and what their masks need for that. */
 static const small_example small_examples[] = {
     {"documents.fcp", "[500, 130 x 2, 40 x 6]", {0}},
+    {"equal.fcp", "[700, 300, 150, 33 x 3]", {"plan.block=128"}},
+    {"flexible.fcp", "[700, 300, 150, 33 x 3]", {"plan.strategy.tokens=128"}},
     {"lambda.fcp", "[400, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
     {"in_place.fcp", "[400, 150, 33]", {0}},
+    {"pingpong.fcp", "[700, 150, 33]", {0}},
     {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
     {"ring.fcp", "[300, 130]", {0}},
     {"shared_question.fcp", "[400, 200]", {0}},

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Pages, in headless Chromium: nothing is logged as an error and nothing is asked for from anywhere; what is drawn, what hovering
-# and pressing buttons says, and that the page's policy keeps other scripts and images out. Needs jq; says what it skips where
-# there is no Chromium. Closing line: "page: N passed, M failed".
+# Pages, in headless Chromium: nothing is logged as an error and nothing is asked for from anywhere; what is drawn, what
+# hovering and pressing buttons says, and that the page's policy keeps other scripts and images out. Needs jq; says what
+# it skips where there is no Chromium. Closing line: "page: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 top=$PWD
@@ -16,7 +16,8 @@ passed=0 failed=0
 # holds NAME COMMAND...: the command is a condition that must hold
 holds() {
     name=$1; shift
-    if "$@" > log 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $name"; head -n 10 log | sed 's/^/    /'; fi
+    if "$@" > log 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $name"; head -n 10 log \
+        | sed 's/^/    /'; fi
 }
 data() { sed -n 's|.*<script type="application/json" id="data">\(.*\)</script>.*|\1|p' "$1"; }
 shows() { data "$1" | jq -e "$2" > /dev/null; }
@@ -38,7 +39,8 @@ holds "a page of a program" "$fcpc" -q show a.fcp --html show.html
 holds "a page of a prediction" "$fcpc" -q sim a.fcp --html sim.html
 holds "a page of all strategies" "$fcpc" -q sim a.fcp --strategy all --html strategies.html
 holds "a page of a sweep" "$fcpc" -q sim a.fcp --strategy fcp,zigzag --sweep plan.block=256,512,1K --html blocks.html
-holds "a page of two passes over nodes, some of which cannot be" "$fcpc" -q sim a.fcp --sweep cluster.nodes=1,2,4,0 --html nodes.html
+holds "a page of two passes over nodes, some of which cannot be" "$fcpc" -q sim a.fcp --sweep cluster.nodes=1,2,4,0 \
+    --html nodes.html
 holds "a page of work that moves" "$fcpc" -q show "$top/examples/in_place.fcp" --html in_place.html
 holds "a page of 256 ranks" "$fcpc" -q show large.fcp --html large.html
 
@@ -46,17 +48,24 @@ holds "a page of 256 ranks" "$fcpc" -q show large.fcp --html large.html
 holds "data is JSON" shows show.html '.plans | length == 1'
 holds "lanes of every rank and pass" shows show.html '[.plans[0].passes[].lanes | length] == [8, 8]'
 holds "as many intervals in each lane as their width divides" \
-    shows sim.html 'all(.plans[].passes[].lanes[]; (.compute | length % 6 == 0) and (.net | length % 10 == 0) and (.local | length % 10 == 0) and (.compute | length > 0))'
-holds "an explanation for each cell" shows sim.html 'all(.plans[] | [.grids, .explained] | transpose[]; .[0].rows * .[0].cols == (.[1].cells | length))'
+    shows sim.html 'all(.plans[].passes[].lanes[]; (.compute | length % 6 == 0) and (.net | length % 10 == 0)
+        and (.local | length % 10 == 0) and (.compute | length > 0))'
+holds "an explanation for each cell" shows sim.html \
+    'all(.plans[] | [.grids, .explained] | transpose[]; .[0].rows * .[0].cols == (.[1].cells | length))'
 holds "the pairs of the grid of a causal mask, as the plan counts them" \
     shows large.html '.plans[0].grids[0] | (.pairs | add) == .keys * (.keys + 1) / 2'
-holds "how busy each part is, for each lane" shows large.html '.plans[0].passes[0].heat | (.compute | length) == .rows * .bins and .rows == 128 and .per == 2'
+holds "how busy each part is, for each lane" shows large.html \
+    '.plans[0].passes[0].heat | (.compute | length) == .rows * .bins and .rows == 128 and .per == 2'
 holds "beyond 64 ranks the 8 busiest and the median" shows large.html '[.plans[0].passes[].lanes | length] == [9, 9]'
-holds "the ranks that are asked for" sh -c "'$fcpc' -q show large.fcp --html r.html --ranks 3,200..202 && grep -q '\"lanes\": \[{\"rank\": 3, ' r.html"
+holds "the ranks that are asked for" \
+    sh -c "'$fcpc' -q show large.fcp --html r.html --ranks 3,200..202 && grep -q '\"lanes\": \[{\"rank\": 3, ' r.html"
 holds "who computes what, where work moves" \
-    shows in_place.html '.plans[0].grids[0] | (.moved_to | length) == .rows * .cols and (.moved_to | max) <= 8 and (.moved_to | add) > 0'
+    shows in_place.html '.plans[0].grids[0] | (.moved_to | length) == .rows * .cols and (.moved_to | max) <= 8
+        and (.moved_to | add) > 0'
 holds "and no such marks elsewhere" shows show.html 'all(.plans[].grids[]; .moved_to == [])'
-holds "strategies by name" shows strategies.html '[.plans[].name] == ["strategy=fcp", "strategy=ring", "strategy=zigzag", "strategy=cad", "strategy=dcp"]'
+holds "strategies by name" shows strategies.html \
+    '[.plans[].name] == ["strategy=fcp", "strategy=ring", "strategy=zigzag", "strategy=cad", "strategy=dcp",
+         "strategy=groups"]'
 holds "the points of a sweep" shows blocks.html '(.points | length) == 6 and (.plans | length) == 6'
 holds "show and sim make the same page" cmp show.html sim.html
 holds "a page of 256 ranks has less than 2 MB" test "$(wc -c < large.html)" -lt 2000000
@@ -75,15 +84,18 @@ fi
 # browse PAGE [OPTION...]: its DOM in dom, what the browser logged in console, what it asked for in requests
 browse() {
     file=$1; shift
-    timeout 120 "$chromium" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" --no-first-run --hide-scrollbars \
-        --disable-background-networking --disable-component-update --disable-default-apps --disable-sync --disable-extensions \
+    timeout 120 "$chromium" --headless --no-sandbox --disable-gpu --user-data-dir="$work/profile" \
+        --no-first-run --hide-scrollbars \
+        --disable-background-networking --disable-component-update --disable-default-apps \
+        --disable-sync --disable-extensions \
         --window-size=1300,1600 --virtual-time-budget=10000 --enable-logging=stderr --log-net-log="$work/net.json" \
         --host-resolver-rules='MAP * ~NOTFOUND' "$@" \
         "file://$work/$file" > dom 2> err < /dev/null
     status=$?
     grep CONSOLE err > console
     # what the browser asks for by itself has no origin; a page has, also one from a file
-    grep '"initiator":' net.json | grep -v '"initiator":"not an origin"' | grep -o '"url":"[^"]*"' | sort -u | grep -v '^"url":"\(file\|data\):' > requests
+    grep '"initiator":' net.json | grep -v '"initiator":"not an origin"' | grep -o '"url":"[^"]*"' | sort -u \
+        | grep -v '^"url":"\(file\|data\):' > requests
     return $status
 }
 quiet() { ! grep . console && ! grep . requests; }
@@ -96,15 +108,19 @@ for page in show strategies blocks nodes large in_place; do
     cp dom $page.dom
 done
 holds "a title" grep -q '<title>fcpc: lambda(sink = 300, window = 1024)</title>' show.dom
-holds "a card for each pass" sh -c '[ "$(grep -o "<span>[A-Z][a-z]* pass</span>" show.dom | sort | tr -d "\n")" = "<span>Backward pass</span><span>Forward pass</span>" ]'
+holds "a card for each pass" \
+    sh -c '[ "$(grep -o "<span>[A-Z][a-z]* pass</span>" show.dom | sort | tr -d "\n")" = \
+        "<span>Backward pass</span><span>Forward pass</span>" ]'
 holds "bounds by name" grep -q 'the longest chain of waits' show.dom
 holds "facts" grep -q '<dt>cluster</dt><dd>8 ranks: 2 nodes of 4 GPUs' show.dom
 holds "the program" grep -q '<pre>model {' show.dom
 holds "candidates side by side" sh -c '[ "$(grep -o "<td>zigzag</td>" strategies.dom | wc -l)" = 2 ]'
-holds "a timeline for each candidate" sh -c '[ "$(grep -o "<canvas[^>]*class=\"timeline\"" strategies.dom | wc -l)" = 5 ]'
+holds "a timeline for each candidate" \
+    sh -c '[ "$(grep -o "<canvas[^>]*class=\"timeline\"" strategies.dom | wc -l)" = 6 ]'
 holds "curves over the block size" grep -q 'Forward: time over block' blocks.dom
 holds "time against memory" grep -q 'Backward: time against memory of the largest rank' blocks.dom
-holds "a legend of moved work, and what it costs" sh -c 'grep -q "A bar through cells" in_place.dom && grep -q "<dt>moved work</dt>" in_place.dom'
+holds "a legend of moved work, and what it costs" sh \
+    -c 'grep -q "A bar through cells" in_place.dom && grep -q "<dt>moved work</dt>" in_place.dom'
 holds "a dashed bound beside each curve" sh -c '[ "$(grep -o "class=\"curve bound\"" blocks.dom | wc -l)" = 4 ]'
 holds "what could not be planned is told" grep -q 'of which 1 could not be planned' nodes.dom
 holds "as fast as there are more" grep -q 'as many times as fast as there are more of them' nodes.dom
@@ -116,20 +132,29 @@ for page in show blocks large in_place; do
     holds "$page: with a mouse" browse moved.html --dump-dom
     holds "$page: with a mouse, no message" quiet
     cp dom $page.hover
-    holds "$page: every canvas was painted in more than two colours" sh -c "grep -o '<li>[a-z]* [0-9]*' $page.hover | awk '\$2 <= 2 {bad = 1; print} END {exit bad || !NR}'"
-    holds "$page: zooming and turning changes the picture, and All brings it back" grep -q 'data-zoomed="true" data-back="true" data-turned="true"' $page.hover
+    holds "$page: every canvas was painted in more than two colours" sh \
+        -c "grep -o '<li>[a-z]* [0-9]*' $page.hover | awk '\$2 <= 2 {bad = 1; print} END {exit bad || !NR}'"
+    holds "$page: zooming and turning changes the picture, and All brings it back" grep \
+        -q 'data-zoomed="true" data-back="true" data-turned="true"' $page.hover
     holds "$page: the tip goes away" grep -q '^# hidden$' $page.hover
-    holds "$page: no tip says what is no number" sh -c "! sed -n '/id=\"said\"/,\$p' $page.hover | grep -E 'NaN|undefined|Infinity|\[object'"
+    holds "$page: no tip says what is no number" sh \
+        -c "! sed -n '/id=\"said\"/,\$p' $page.hover | grep -E 'NaN|undefined|Infinity|\[object'"
 done
-for words in 'rank [0-9], compute: attend' 'rank [0-9], compute: waits' 'for keys and values' 'for results on their way home' 'rank [0-9], net: sends KV of block [0-9]* to rank [0-9]' \
-    'rank [0-9], local: receives KV' 'receives dKV' 'B/s' 'tokens, ' 'waits .* for keys and values' 'of the pairs are allowed' 'Q in block [0-9]* of rank [0-9], K and V in block' \
-    'sees key [0-9,]*, because' 'does not see key' 'q - k &lt; window is false (' 'k &lt; sink is true (' 'queries [0-9,]* to [0-9,]*: block' 'of this time'; do
+for words in 'rank [0-9], compute: attend' 'rank [0-9], compute: waits' 'for keys and values' \
+    'for results on their way home' 'rank [0-9], net: sends KV of block [0-9]* to rank [0-9]' \
+    'rank [0-9], local: receives KV' 'receives dKV' 'B/s' 'tokens, ' 'waits .* for keys and values' \
+    'of the pairs are allowed' \
+    'Q in block [0-9]* of rank [0-9], K and V in block' \
+    'sees key [0-9,]*, because' 'does not see key' 'q - k &lt; window is false (' 'k &lt; sink is true (' \
+    'queries [0-9,]* to [0-9,]*: block' 'of this time'; do
     holds "a tip says: $words" grep -q "$words" show.hover
 done
 holds "a point says its setting" grep -q 'strategy = zigzag, block = 256' blocks.hover
 
 # the policy: of a page with a foreign script, style and image in it, nothing runs and nothing is fetched
-sed 's|<main id="page">|<script>document.title = "foreign"</script><style>h1 { color: rgb(1, 2, 3) }</style><img src="http://127.0.0.1:9/x.png"><script src="http://127.0.0.1:9/x.js"></script>&|' \
+foreign='<script>document.title = "foreign"</script><style>h1 { color: rgb(1, 2, 3) }</style>'
+foreign=$foreign'<img src="http://127.0.0.1:9/x.png"><script src="http://127.0.0.1:9/x.js"></script>'
+sed "s|<main id=\"page\">|$foreign&|" \
     show.html > foreign.html
 holds "a page with what does not belong there" browse foreign.html --dump-dom
 holds "its own script still runs, and no other" grep -q '<title>fcpc: lambda' dom
@@ -138,7 +163,8 @@ holds "and asked for nowhere" sh -c '! grep "127.0.0.1:9" requests'
 
 sed 's/<meta http-equiv="Content-Security-Policy"[^>]*>//' foreign.html > open.html
 holds "without the policy" browse open.html --dump-dom
-holds "they would have run and been asked for" sh -c 'grep -q "127.0.0.1:9/x.png" requests && grep -q "127.0.0.1:9/x.js" requests'
+holds "they would have run and been asked for" sh \
+    -c 'grep -q "127.0.0.1:9/x.png" requests && grep -q "127.0.0.1:9/x.js" requests'
 
 # dark and light: another page, another picture
 holds "a picture in light" browse show.html --screenshot="$work/light.png" --blink-settings=preferredColorScheme=1

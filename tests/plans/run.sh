@@ -1,7 +1,8 @@
 #!/bin/sh
-# Plans stay the same, byte for byte: tests/golden/plans.sha256 holds the SHA-256 of the plan of every example, and of some of
-# the lists of lengths in $FCPC_WORKLOADS, or ../shared/workloads, where that folder is. A change that is to alter plans, or
-# the format of their files, alters this file: GOLDEN_UPDATE=1 rewrites it (make golden-update), and the commit says why.
+# Plans stay the same, byte for byte: tests/golden/plans.sha256 holds the SHA-256 of the plan of every example, and of
+# some of the lists of lengths in $FCPC_WORKLOADS, or ../shared/workloads, where that folder is. A change that is to
+# alter plans, or the format of their files, alters this file: GOLDEN_UPDATE=1 rewrites it (make golden-update), and the
+# commit says why.
 # $B is the build folder; closing line: "plans: N passed, M failed; skipped: ...".
 set -u
 cd "$(dirname "$0")/../.." || exit 1

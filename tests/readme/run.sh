@@ -2,13 +2,13 @@
 # Runs the commands that the documents show, so that a reader who types them gets what the document promises.
 #
 # Documents: every .md file of the tree but results of measurements (tests/bench).
-# Commands:  the lines of fences that begin with ```sh, and the lines after "$ " of fences that begin with ```console. They run
-#            in order, in a copy of the tree, with `fcpc` and `build/fcpc` as built; files that one command makes are there for
-#            the next, up to the end of the document.
+# Commands:  the lines of fences that begin with ```sh, and the lines after "$ " of fences that begin with ```console.
+#            They run in order, in a copy of the tree, with `fcpc` and `build/fcpc` as built; files that one command
+#            makes are there for the next, up to the end of the document.
 #   FILE # exit 1          must end with this status; without such a comment, with 0
 #   FILE # 41.9 MB         a comment that is a number and a unit must stand in the output
-#   ```output              a fence behind commands: what the last of them prints. Lines are compared after every number that
-#                          is a time, or stands after one in the same line, has been replaced
+#   ```output              a fence behind commands: what the last of them prints. Lines are compared after every number
+#                          that is a time, or stands after one in the same line, has been replaced
 #   make TARGET            is not run: the target must exist
 #   ```sh gpu              needs GPUs, MPI or several machines: not run; its commands and options must exist
 # Commands between backquotes in the text are not run: their targets, commands and options must exist.
@@ -83,8 +83,8 @@ exists() {
 # Makes times of two outputs alike: they differ from run to run.
 without_times() { sed -E '/[0-9] (ms|us|s)\b/ s/[0-9.]+ (ms|us|s)\b.*//' "$1"; }
 
-# fences FILE: "LINE KIND TEXT" for every command and every line of output; KIND: sh, gpu, output, end (of an output); and
-# "LINE inline TEXT" for commands in the text
+# fences FILE: "LINE KIND TEXT" for every command and every line of output; KIND: sh, gpu, output, end (of an output);
+# and "LINE inline TEXT" for commands in the text
 fences() {
     awk '
         /^ *```/ {
@@ -134,7 +134,8 @@ run() {
     fi
 }
 
-for document in $(find . -name '*.md' ! -path './build*' ! -path './tests/bench/*' ! -path './.git/*' | sed 's|^\./||' | sort); do
+for document in $(find . -name '*.md' ! -path './build*' ! -path './tests/bench/*' ! -path './.git/*' | sed 's|^\./||' \
+    | sort); do
     fences "$document" > "$work/fences"
     : > "$work/expected"
     while read -r line kind text; do
@@ -152,7 +153,8 @@ for document in $(find . -name '*.md' ! -path './build*' ! -path './tests/bench/
                 without_times "$work/out" > "$work/got"
                 without_times "$work/expected" | sed 's/^ *//' > "$work/wanted"
                 sed -i 's/^ *//' "$work/got"
-                if diff "$work/wanted" "$work/got" > "$work/log"; then good; else bad "$where" "the output is another"; fi
+                if diff "$work/wanted" "$work/got" > "$work/log"; then good; \
+                    else bad "$where" "the output is another"; fi
                 : > "$work/expected"
                 ;;
         esac

@@ -10,7 +10,8 @@
 #define MOVED_PLAN_H
 #include "tests/support/hand_plan.h"
 
-typedef enum moved_kind { MOVED_ANY, MOVED_HOME, MOVED_WHOLE } moved_kind; /* of all blocks: drawn, at home, whole elsewhere */
+/* Of all blocks: drawn, at home, whole elsewhere. */
+typedef enum moved_kind { MOVED_ANY, MOVED_HOME, MOVED_WHOLE } moved_kind;
 typedef struct moved_options {
     uint32_t ranks, heads, kv_heads, head_dim, block, unit;
     uint32_t range_kv, range_sub; /* 0: all heads */

@@ -44,7 +44,7 @@ static const damage kinds[] = {
     D(units_out_of_order, E(PRESENCE)),
     D(extra_round, E(DELTA)),
     D(split_round, E(DELTA), E(RETURN)), /* RETURN: additions are in order of rounds */
-    D(wrong_kind, E(DELTA)),
+    D(wrong_kind, E(DELTA), E(SUMMARY)), /* SUMMARY: what leaves home in its phase could leave at once */
     D(rounds_stage, E(ORDER)),
     D(reuse_live_slot, E(SLOT), E(PRESENCE)), /* PRESENCE: units of both arrive in turn */
     D(into_home_slot, E(SLOT)),
@@ -102,6 +102,7 @@ static const damage kinds[] = {
     D(other_heads, FCP_E_PLAN_FORMAT),
     D(move_heads, FCP_E_PLAN_FORMAT),
     D(tile_of_other_heads, FCP_E_PLAN_FORMAT),
+    D(exchange_phases, E(SLOT), E(PRESENCE)),
     D(wrong_array, FCP_E_PLAN_FORMAT),
     D(lose_data, FCP_E_PLAN_FORMAT),
     D(name_without_end, FCP_E_PLAN_FORMAT),

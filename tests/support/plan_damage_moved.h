@@ -249,4 +249,35 @@ static bool tile_of_other_heads(tables *t, draw *d) {
     }
     return false;
 }
+
+/* Has it a visit whose Q was received, with all keys at once? */
+static bool gathers(const tables *t, const place *p) {
+    for (uint32_t v = p->x->a; OP(*p, ATTEND) && v < p->x->a + p->x->b; v++)
+        if (t->visits[v].flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST) && t->visits[v].q_slot >= homes_of(t, p->rank))
+            return true;
+    return false;
+}
+
+/* In phases, two ATTENDs of a rank change places: what the later one reads has then been overwritten by the phases
+ * between, or what the earlier one reads is not there yet. */
+static bool exchange_phases(tables *t, draw *d) {
+    place from = {0}, to = {0};
+    if (t->problem->strategy != FCP_STRATEGY_UPIPE) return false;
+    PLACES(t, p) {
+        if (!gathers(t, &p) || !pick(d)) continue;
+        PLACES(t, q) {
+            if (!gathers(t, &q) || q.rank != p.rank || q.pass != p.pass || q.x->stage <= p.x->stage) continue;
+            if (t->blocks[t->visits[p.x->a].q_block].heads == t->blocks[t->visits[q.x->a].q_block].heads) continue;
+            from = p;
+            to = q;
+        }
+    }
+    if (!from.x) return false;
+    const uint32_t a = from.x->a, b = from.x->b;
+    from.x->a = to.x->a;
+    from.x->b = to.x->b;
+    to.x->a = a;
+    to.x->b = b;
+    return true;
+}
 #endif

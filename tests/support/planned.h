@@ -114,7 +114,8 @@ static inline const char *sample_program(unsigned i, char *buffer, size_t size) 
              "plan { mask = %s; block = %u; layout = %s; strategy = fcp(coalesce = %u, buffers = %u)\n"
              "passes = forward%s }\n",
              1 + i % 3, 1 + i % 4, i % 5 == 3 ? "rail" : "fat_tree", lengths[i % 7],
-             i % 11 == 3 ? "; align = top_left" : "", masks[i % 5], 128 * (1 + i % 4), layout, 1 + i % 7, 1 + i % 4, i % 6 == 5 ? "" : ", backward");
+             i % 11 == 3 ? "; align = top_left" : "", masks[i % 5], 128 * (1 + i % 4), layout, 1 + i % 7, 1 + i % 4,
+             i % 6 == 5 ? "" : ", backward");
     return buffer;
 }
 enum { SAMPLES = 60 };

@@ -30,8 +30,8 @@ static inline uint32_t scatter_draw(uint64_t seed, uint64_t what, uint64_t which
     x ^= x >> 31;
     return (uint32_t)((x >> 32) * bound >> 32);
 }
-enum { SCATTER_KV, SCATTER_SUB, SCATTER_EVEN, SCATTER_LENGTH, SCATTER_JOIN, SCATTER_FEW, SCATTER_HOME, SCATTER_MODE, SCATTER_RANK,
-       SCATTER_PICK, SCATTER_RELAY, SCATTER_FROM, SCATTER_ORDER };
+enum { SCATTER_KV, SCATTER_SUB, SCATTER_EVEN, SCATTER_LENGTH, SCATTER_JOIN, SCATTER_FEW, SCATTER_HOME, SCATTER_MODE,
+       SCATTER_RANK, SCATTER_PICK, SCATTER_RELAY, SCATTER_FROM, SCATTER_ORDER };
 
 static inline const scatter *scatter_of(const planning *x) { return (const scatter *)x->strategy; }
 
@@ -64,8 +64,11 @@ static inline fcp_code scatter_cut(planning *x) {
         bool open = false; /* the last block takes one more piece */
         for (uint32_t q = 0; q < p->sequences; q++)
             for (uint64_t start = 0, n = problem_length(p, q, (fcp_side)side); start < n;) {
-                uint32_t which = p->piece_count, length = scatter_draw(s->seed, SCATTER_LENGTH, which, 3) ? block
-                    : least + scatter_draw(s->seed, SCATTER_LENGTH, which + UINT64_C(1000000000), (block - least) / grain + 1) * grain;
+                const uint32_t which = p->piece_count, lengths = (block - least) / grain + 1;
+                const uint64_t other = which + UINT64_C(1000000000);
+                uint32_t length = block;
+                if (!scatter_draw(s->seed, SCATTER_LENGTH, which, 3))
+                    length = least + scatter_draw(s->seed, SCATTER_LENGTH, other, lengths) * grain;
                 if (length > n - start) length = (uint32_t)(n - start);
                 if (!open || p->blocks[p->block_count - 1].tokens + length > block)
                     p->blocks[p->block_count++] = (fcp_block){

@@ -234,17 +234,11 @@ fcp_code cad_input_of(planning *x, cad_input *out) {
 
 /* --- pieces and blocks -------------------------------------------------------------------------------------------- */
 
-/* A piece before it has its block. */
-typedef struct part {
-    uint32_t sequence, length, home, place, block, holds;
-    uint64_t start; /* place: the one rank that has to do with it; FCP_NONE: there are several */
-} part;
-
 typedef struct cutter {
     planning *x;
     problem *p;
     division *d;
-    part *parts;
+    problem_part *parts;
     size_t count, room;
     uint64_t *cut, *other;
     size_t cut_count, cut_room;
@@ -307,110 +301,18 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
         if (to > end) to = end;
         while (runs[run].end <= at) run++;
         if (c->count == c->room) {
-            part *grown = arena_grow(&c->x->scratch, c->parts, c->count, &c->room, sizeof *grown);
+            problem_part *grown = arena_grow(&c->x->scratch, c->parts, c->count, &c->room, sizeof *grown);
             if (!grown) return FCP_E_NO_MEMORY;
             c->parts = grown;
         }
-        part *made = &c->parts[c->count++];
-        *made = (part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE,
+        problem_part *made = &c->parts[c->count++];
+        *made = (problem_part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE,
                        .holds = holds, .start = at};
         if (to - at < block) made->place = place_of(c, s, holds, at, to);
-        for (const part *m = made; m-- > c->parts + first && made->place != FCP_NONE;) /* no two of it in a block */
+        for (const problem_part *m = made; m-- > c->parts + first && made->place != FCP_NONE;) /* no two of it in a block */
             if (m->home == made->home && m->place == made->place) made->place = FCP_NONE;
         at = to;
     }
-    return FCP_OK;
-}
-
-/* Of equals the longer first, so that few blocks are left half empty. */
-static int compare_parts(const part *a, const part *b) {
-    if (a->holds != b->holds) return a->holds < b->holds ? -1 : 1;
-    if (a->home != b->home) return a->home < b->home ? -1 : 1;
-    if (a->place != b->place) return a->place < b->place ? -1 : 1;
-    return a->length > b->length ? -1 : a->length < b->length;
-}
-
-static fcp_code sort_parts(const cutter *c, uint32_t *order, uint32_t *other, uint32_t count) {
-    for (uint32_t width = 1; width < count; width *= 2) {
-        if (planning_stopped(c->x)) return FCP_E_INTERRUPTED;
-        for (uint32_t from = 0; from < count; from += 2 * width) {
-            uint32_t mid = from + width < count ? from + width : count, end = mid + width < count ? mid + width : count;
-            uint32_t i = from, j = mid, at = from;
-            while (i < mid && j < end)
-                other[at++] = compare_parts(&c->parts[order[j]], &c->parts[order[i]]) < 0 ? order[j++] : order[i++];
-            while (i < mid) other[at++] = order[i++];
-            while (j < end) other[at++] = order[j++];
-        }
-        memcpy(order, other, count * sizeof *order);
-    }
-    return FCP_OK;
-}
-
-/* Gives parts their blocks: those that are alone in order, then the packed ones. room: what is left of each block. */
-static fcp_code choose_blocks(cutter *c, uint32_t *out_blocks) {
-    uint32_t *order = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1);
-    uint32_t *other = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1);
-    uint32_t *room = ARENA_NEW(&c->x->scratch, uint32_t, c->count + 1), packed = 0, blocks = 0;
-    if (!order || !other || !room) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < c->count; i++) {
-        if (c->parts[i].place == FCP_NONE) c->parts[i].block = blocks++;
-        else order[packed++] = i;
-    }
-    fcp_code code = sort_parts(c, order, other, packed);
-    if (code) return code;
-    for (uint32_t i = 0, first = blocks; i < packed; i++) {
-        part *m = &c->parts[order[i]];
-        const part *before = i ? &c->parts[order[i - 1]] : NULL;
-        if (planning_stopped_at(c->x, i)) return FCP_E_INTERRUPTED;
-        if (!before || before->holds != m->holds || before->home != m->home || before->place != m->place)
-            first = blocks;
-        uint32_t best = FCP_NONE;
-        for (uint32_t b = blocks; b-- > first && blocks - b <= 64;)
-            if (room[b] >= m->length && (best == FCP_NONE || room[b] < room[best])) best = b;
-        if (best == FCP_NONE) room[best = blocks++] = c->p->block;
-        room[best] -= m->length;
-        m->block = best;
-    }
-    *out_blocks = blocks;
-    return FCP_OK;
-}
-
-static fcp_code make_blocks(cutter *c, uint32_t blocks) {
-    problem *p = c->p;
-    uint32_t *first = ARENA_ZNEW(&c->x->scratch, uint32_t, blocks + (size_t)1);
-    p->pieces = ARENA_NEW(&c->x->memory, fcp_piece, c->count);
-    p->blocks = ARENA_ZNEW(&c->x->memory, fcp_block, blocks);
-    c->d->home = ARENA_NEW(&c->x->work, uint32_t, blocks);
-    if (!first || !p->pieces || !p->blocks || !c->d->home) return FCP_E_NO_MEMORY;
-    for (size_t i = 0; i < c->count; i++) first[c->parts[i].block + 1]++;
-    for (uint32_t b = 0; b < blocks; b++) {
-        p->blocks[b] = (fcp_block){.first_piece = first[b], .pieces = first[b + 1]};
-        first[b + 1] += first[b];
-    }
-    for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
-        p->sequence_piece[side] = ARENA_NEW(&c->x->work, uint32_t, c->count);
-        p->piece_start[side] = ARENA_ZNEW(&c->x->work, uint32_t, p->sequences + (size_t)1);
-        if (!p->sequence_piece[side] || !p->piece_start[side]) return FCP_E_NO_MEMORY;
-    }
-    uint32_t entry[FCP_SIDES] = {0};
-    for (size_t i = 0; i < c->count; i++) {
-        const part *m = &c->parts[i];
-        fcp_block *b = &p->blocks[m->block];
-        uint32_t at = first[m->block]++, side = m->holds == FCP_HOLDS_KV ? FCP_KEYS : FCP_QUERIES;
-        p->pieces[at] = (fcp_piece){.sequence = m->sequence, .length = m->length, .start = m->start,
-                                    .offset = b->tokens, .block = m->block};
-        b->tokens += m->length;
-        b->holds = (uint8_t)m->holds;
-        c->d->home[m->block] = m->home;
-        p->sequence_piece[side][entry[side]++] = at; /* parts come by sequence and start */
-        p->piece_start[side][m->sequence + 1] = entry[side];
-    }
-    if (!p->split) {
-        p->sequence_piece[FCP_KEYS] = p->sequence_piece[FCP_QUERIES];
-        p->piece_start[FCP_KEYS] = p->piece_start[FCP_QUERIES];
-    }
-    p->piece_count = (uint32_t)c->count;
-    p->block_count = blocks;
     return FCP_OK;
 }
 
@@ -454,9 +356,7 @@ fcp_code cad_cut(planning *x) {
             from = to;
         }
     }
-    uint32_t blocks = 0;
-    if (!code) code = choose_blocks(&c, &blocks);
-    if (!code) code = make_blocks(&c, blocks);
+    if (!code) code = problem_pack(x, c.parts, c.count, &c.d->home);
     if (!code) x->division = c.d;
     return code;
 }

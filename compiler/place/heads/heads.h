@@ -1,8 +1,8 @@
 /* heads.h: ulysses and upipe: every rank of a group computes some heads of all tokens that the group holds.
  *
  * Example: 8 query heads on 4 ranks. Rank 0 has the first quarter of the tokens, and computes heads 0 and 1 of all of
- * them. So three quarters of the Q, K and V of these heads come to it; of its own tokens, heads 2 to 7 go to the others;
- * and the results return.
+ * them. So three quarters of the Q, K and V of these heads come to it; of its own tokens, heads 2 to 7 go to the
+ * others; and the results return.
  */
 #ifndef FCPC_PLACE_HEADS_HEADS_H
 #define FCPC_PLACE_HEADS_HEADS_H

@@ -14,7 +14,7 @@
 
 /* All builds, the same as in FIBER_KERNELS of the Makefile. */
 #define BUILDS(X)                                                                                                      \
-    X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)   \
+    X(16_1_0) X(16_0_0) X(32_1_0) X(32_0_0) X(64_1_0) X(64_0_0) X(128_1_0) X(128_0_0) X(256_1_0) X(256_0_0) X(16_1_1)  \
     X(16_0_1) X(32_1_1) X(32_0_1) X(64_1_1) X(128_0_1)
 #define X(build) extern const fibers_kernels fibers_kernels_##build;
 BUILDS(X)
@@ -398,7 +398,8 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     bool forward = a->pass == FCP_FORWARD;
     uint32_t query_heads = heads * launch.group;
     bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
-    const fibers_kernel *rows = !forward ? &f->kernels->dq : sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward, *keys = &f->kernels->dkv;
+    const fibers_kernel *attend = sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward;
+    const fibers_kernel *rows = forward ? attend : &f->kernels->dq, *keys = &f->kernels->dkv;
     if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
         return attend_joint(f, w, a, &launch, first, count,
                             device->backend != &fibers_unordered_backend &&

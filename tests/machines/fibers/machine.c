@@ -143,8 +143,9 @@ static void describe(const thread *where, const char *format, va_list args) {
     const char *file = where->at.file ? strrchr(where->at.file, '/') : NULL;
     int used = vsnprintf(m->text, MACHINE_TEXT, format, args);
     if (used >= 0 && used < MACHINE_TEXT)
-        snprintf(m->text + used, (size_t)(MACHINE_TEXT - used), " (block %u, warp %u, lane %u, %s:%d)", where->block->number,
-                 where->index / WARP, where->index % WARP, file ? file + 1 : where->at.file ? where->at.file : "?",
+        snprintf(m->text + used, (size_t)(MACHINE_TEXT - used), " (block %u, warp %u, lane %u, %s:%d)",
+                 where->block->number, where->index / WARP, where->index % WARP,
+                 file ? file + 1 : where->at.file ? where->at.file : "?",
                  where->at.line);
     m->failed = true;
 }
@@ -245,7 +246,8 @@ static _Noreturn void fail_stuck(thread *t) {
     if (missed) {
         const barrier *x = &b->barriers[missed->waits];
         fail_at(t, missed,
-                "phase error: the thread waits for parity %u of barrier %u, of which %u phases have ended; it waited for the "
+                "phase error: the thread waits for parity %u of barrier %u, of which %u phases have ended; "
+                "it waited for the "
                 "one of number %d last, and nobody can go on",
                 missed->seen, x->at, x->phases, missed->phases[missed->waits]);
     }

@@ -58,7 +58,8 @@
 
 struct fk_map;
 
-enum { MACHINE_THREADS = 384, MACHINE_RESIDENT = 3, MACHINE_RANGES = 16, MACHINE_TEXT = 400, MACHINE_SHARED_BASE = 1024 };
+enum { MACHINE_THREADS = 384, MACHINE_RESIDENT = 3, MACHINE_RANGES = 16, MACHINE_TEXT = 400,
+       MACHINE_SHARED_BASE = 1024 };
 
 /* A range of a launch's global memory. If `owners` is not NULL (one a word of 4 bytes, all 0), the machine watches
  * which blocks share the memory: they must not; or, if it is `handed` on, only in an order that locks make.

@@ -276,7 +276,9 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     x->left = BOX_ROWS;
     x->first = (uint32_t)machine_roll(t->machine, BOX_ROWS);
     x->step = (uint32_t)machine_roll(t->machine, BOX_ROWS) | 1;
-    x->bytes = column >= from.dims[0] ? 0 : from.dims[0] - column < FK_BOX ? (uint32_t)(from.dims[0] - column) * 2 : ROW;
+    x->bytes = column >= from.dims[0]           ? 0
+               : from.dims[0] - column < FK_BOX ? (uint32_t)(from.dims[0] - column) * 2
+                                                : ROW;
     x->taken = machine_roll(t->machine, 2);
     x->asker = t;
     for (uint32_t i = 0; i < BOX_ROWS; i++) {

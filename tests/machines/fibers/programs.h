@@ -86,7 +86,8 @@ static inline void run_examples(bool sm90) {
         fcpc_options options = {.size = sizeof(fcpc_options), .defines = defines, .define_count = count};
         fcp_plan *plan = make_plan(path, NULL, &options, &picture);
         cr_assert(plan, "%s: %s", path, picture);
-        judge_plan(plan, sm90 ? &fibers_sm90_backend : i % 2 ? &fibers_backend : &fibers_ordered_backend, i, i % 4 == 0, path);
+        const fcp_backend *sm80 = i % 2 ? &fibers_backend : &fibers_ordered_backend;
+        judge_plan(plan, sm90 ? &fibers_sm90_backend : sm80, i, i % 4 == 0, path);
         fcp_plan_free(plan);
         free(picture);
     }

@@ -39,7 +39,8 @@ struct product_of {
     by_registers registers;
 };
 #define PRODUCT_OF(n, type, is)                                                                                        \
-    { n, is, fk_product_##n##_##type##_host, fk_product_turned_##n##_##type##_host, fk_product_registers_##n##_##type##_host }
+    { n, is, fk_product_##n##_##type##_host, fk_product_turned_##n##_##type##_host,                                    \
+      fk_product_registers_##n##_##type##_host }
 static const struct product_of products_of[] = {PRODUCT_OF(32, bf16, true),   PRODUCT_OF(64, bf16, true),
                                                 PRODUCT_OF(128, bf16, true),  PRODUCT_OF(256, bf16, true),
                                                 PRODUCT_OF(32, fp16, false),  PRODUCT_OF(64, fp16, false),

@@ -19,7 +19,8 @@
 #include "tests/machines/ptx/forms.h"
 #include "tests/machines/ptx/module.h"
 
-enum { MOST_COPIES = 256, CHUNK = 16, MOST_COUNT = (1 << 20) - 1, REGISTERS = 65536, MOST_REGISTERS = 248, WARPGROUP = 4 };
+enum { MOST_COPIES = 256, CHUNK = 16, MOST_COUNT = (1 << 20) - 1, REGISTERS = 65536, MOST_REGISTERS = 248,
+       WARPGROUP = 4 };
 
 typedef struct mbarrier {
     uint32_t address, count, pending, phase;

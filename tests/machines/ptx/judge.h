@@ -60,11 +60,12 @@ static inline void right(const char *program, const fcp_backend *backend, uint64
 }
 
 /* Parts of programs. Lengths are small, so that a program is some tens of launches of a few blocks. */
-#define MODEL(heads, kv_heads, d, type) "model { heads = " #heads "; kv_heads = " #kv_heads "; head_dim = " #d "; dtype = " #type " }\n"
+#define MODEL(heads, kv_heads, d, type)                                                                                \
+    "model { heads = " #heads "; kv_heads = " #kv_heads "; head_dim = " #d "; dtype = " #type " }\n"
 #define CLUSTER(gpus) "cluster { nodes = 1; gpus = " #gpus " }\n"
 #define BATCH(...) "batch { lengths = [" #__VA_ARGS__ "] }\n"
 #define PLAN(...) "plan { block = 128; passes = forward, backward; " __VA_ARGS__ " }\n"
 #define SHARED_KEYS                                                                                                    \
-    "plan { block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward; "                                     \
+    "plan { block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward; "                                    \
     "mask = lambda(sink = 20, window = 90) }\n"
 #endif

@@ -1,6 +1,6 @@
 /* test_cost_cubin.c: reads what the kernels' steps cost in cubins that NVRTC makes, where there are NVRTC and nvdisasm: every
  * kernel has one loop over steps, every instruction is known, and lines of the source change no instruction. */
-#include "tests/support/gpu_plan.h"
+#include <criterion/criterion.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "runtime/kernels/disassemble.h"
 #include "runtime/kernels/jit.h"
 #include "runtime/kernels/source.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/skips.h"
 
 static const char *const with_lines[] = {"--generate-line-info", NULL};
@@ -78,7 +79,7 @@ Test(cost_cubin, the_kernels, .timeout = 600) {
     }
     snprintf(folder, sizeof folder, "%s/kernels", build && *build ? build : "build");
     cr_assert_eq(fcp_jit_open(folder, &jit, &err), FCP_OK);
-    fcp_plan *plan = gpu_plan("causal", "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\n"
+    fcp_plan *plan = plan_with("causal.fcp", "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\n"
                               "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [4K] }\nplan { mask = causal }\n", NULL, 0);
     judge(jit, plan, EMIT_FORWARD_SM90, "sm_90a");
     judge(jit, plan, EMIT_ORDERED_SM90 | EMIT_UNORDERED_SM90, "sm_90a");

@@ -49,13 +49,17 @@ Test(ptx, masks) {
 Test(ptx, fields) {
     static const char *const programs[] = {
         MODEL(2, 1, 16, bf16) CLUSTER(2) FIELD(0 x 70, 1 x 130, 5 x 60) PLAN("mask = document(d = x)"),
-        MODEL(2, 1, 32, fp16) CLUSTER(1) FIELD(0 x 70, 1 x 130, 5 x 20, 70000 x 40) PLAN("mask = causal_document(d = x)"),
+        MODEL(2, 1, 32, fp16) CLUSTER(1) FIELD(0 x 70, 1 x 130, 5 x 20, 70000 x 40)
+            PLAN("mask = causal_document(d = x)"),
         MODEL(1, 1, 16, bf16) CLUSTER(2) FIELD(0 x 70, 1 x 130, 5 x 60) PLAN("mask = prefix_document(d = x, p = 20)"),
-        MODEL(2, 2, 16, fp16) CLUSTER(1) FIELD(1 x 3, 0 x 100, -1 x 2, 0 x 95, 1 x 4, 0 x 56) PLAN("mask = global_field(g = x, w = 20)"),
+        MODEL(2, 2, 16, fp16) CLUSTER(1) FIELD(1 x 3, 0 x 100, -1 x 2, 0 x 95, 1 x 4, 0 x 56)
+            PLAN("mask = global_field(g = x, w = 20)"),
         MODEL(2, 1, 16, bf16) CLUSTER(2) FIELD(150 x 90, 190 x 110, 40 x 60) PLAN("mask = random_eviction(e = x)"),
-        MODEL(2, 1, 16, fp16) CLUSTER(1) FIELD(3 x 40, 1 x 30, 3 x 60, 0 x 70, 3 x 60) PLAN("mask = hash_sparse(bucket = x)"),
-        MODEL(1, 1, 16, bf16) CLUSTER(1) "batch { lengths = [200, 60]\n field a = [5 x 100, 150 x 100, 3 x 60]\n field z = [180 x 150, 199 x 50, 40 x 60] }\n"
-            PLAN("mask = tree(first = a, last = z, p = 2)"),
+        MODEL(2, 1, 16, fp16) CLUSTER(1) FIELD(3 x 40, 1 x 30, 3 x 60, 0 x 70, 3 x 60) PLAN("mask = hash_sparse(bucket "
+                                                                                            "= x)"),
+        MODEL(1, 1, 16, bf16)
+            CLUSTER(1) "batch { lengths = [200, 60]\n field a = [5 x 100, 150 x 100, 3 x 60]\n"
+                       " field z = [180 x 150, 199 x 50, 40 x 60] }\n" PLAN("mask = tree(first = a, last = z, p = 2)"),
     };
     all_right(programs, sizeof programs / sizeof *programs);
 }
@@ -64,13 +68,19 @@ Test(ptx, scores) {
     static const char *const programs[] = {
         MODEL(2, 1, 64, bf16) CLUSTER(1) BATCH(200, 60) PLAN("mask = causal; score = softcap(c = 3.0)"),
         MODEL(4, 2, 32, fp16) CLUSTER(2) BATCH(200, 60) PLAN("mask = causal; score = alibi"),
-        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(200, 60) "score near(cost = 0.5) = if h * 2 < heads then s - cost * log2(1.0 + abs(q - k)) else s\n"
-            "mask mixed(w = 128) = causal and (h % 2 == 0 or q - k < w)\n" PLAN("mask = mixed(w = 30); score = near"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2)
+            BATCH(200, 60) "score near(cost = 0.5) = if h * 2 < heads then s - cost * "
+                           "log2(1.0 + abs(q - k)) else s\n"
+                           "mask mixed(w = 128) = causal and (h % 2 == 0 or q - k < w)\n" PLAN(
+                               "mask = mixed(w = 30); score = near"),
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16\n table near = [0, 1 x 3, 2 x 9, 3 x 40]\n"
-            "table bias = [[0.3, -1.7, 0.01, 2.1], [1.9, 0.1, -0.7, -2.3]] }\n" CLUSTER(2) BATCH(200, 60)
-            "score biased(table b) = s + b[h, near[min(q - k, 52)]]\n" PLAN("mask = causal; score = biased(b = bias)"),
-        MODEL(2, 2, 32, bf16) CLUSTER(2) BATCH(200, 60) "mask gap = causal and q - k >= 3\n" PLAN("mask = gap; sink = [1.5, -2.0]"),
-        MODEL(2, 1, 128, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal; score = softcap(c = 3.0); sink = [0.5, 1.0]"),
+        "table bias = [[0.3, -1.7, 0.01, 2.1], [1.9, 0.1, -0.7, -2.3]] }\n" CLUSTER(2)
+            BATCH(200, 60) "score biased(table b) = s + b[h, near[min(q - k, 52)]]\n" PLAN(
+                "mask = causal; score = biased(b = bias)"),
+        MODEL(2, 2, 32, bf16) CLUSTER(2)
+            BATCH(200, 60) "mask gap = causal and q - k >= 3\n" PLAN("mask = gap; sink = [1.5, -2.0]"),
+        MODEL(2, 1, 128, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal; score = softcap(c = 3.0); "
+                                                              "sink = [0.5, 1.0]"),
     };
     all_right(programs, sizeof programs / sizeof *programs);
 }
@@ -78,11 +88,16 @@ Test(ptx, scores) {
 /* Every head_dim, both types, every kernel of the backward pass. */
 Test(ptx, head_dims) {
     static const char *const programs[] = {
-        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 16, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
-        MODEL(2, 1, 32, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 32, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
-        MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 64, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
-        MODEL(2, 1, 128, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"), MODEL(2, 1, 128, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
-        MODEL(2, 1, 256, bf16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"), MODEL(2, 1, 256, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 16, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 16, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 32, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 32, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 64, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 64, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 128, bf16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 128, fp16) CLUSTER(2) BATCH(150, 70, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 256, bf16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
+        MODEL(2, 1, 256, fp16) CLUSTER(1) BATCH(140, 20) PLAN("mask = causal"),
     };
     const char *sanitizer = getenv("SAN");
     if (!compiler()) return;

@@ -28,7 +28,7 @@ static const char before[] =
     "\tadd.s64 %rd2, %rd0, %rd2;\n\tmov.u32 %r90, memory;\n\tadd.s32 %r91, %r90, 32768;\n\tsetp.ne.u32 %p9, %r0, 0;\n";
 #define COPY "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
 #define OPEN                                                                                                           \
-    "@%p9 bra $L_open;\nmbarrier.init.shared::cta.b64 [%r91], 1;\nfence.mbarrier_init.release.cluster;\n$L_open:\n"     \
+    "@%p9 bra $L_open;\nmbarrier.init.shared::cta.b64 [%r91], 1;\nfence.mbarrier_init.release.cluster;\n$L_open:\n"    \
     "bar.sync 0;\n"
 #define FIRST "@%p9 bra $L_first;\n"
 #define EXPECT(bytes) "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r91], " #bytes ";\n"
@@ -141,7 +141,7 @@ Test(ptx_async, products) {
 
 /* A product of what nobody wrote, of descriptors %rd4 and %rd5; its sums. */
 #define DESCRIPTORS                                                                                                    \
-    "shr.u32 %r5, %r90, 4;\ncvt.u64.u32 %rd4, %r5;\nor.b64 %rd4, %rd4, 4611686293305294848;\nmov.b64 %rd5, %rd4;\n"     \
+    "shr.u32 %r5, %r90, 4;\ncvt.u64.u32 %rd4, %r5;\nor.b64 %rd4, %rd4, 4611686293305294848;\nmov.b64 %rd5, %rd4;\n"    \
     "setp.ne.s32 %p3, 0, 0;\n"
 #define STORE "shl.b32 %r6, %r0, 2;\nadd.s32 %r6, %r6, %r90;\nst.shared.u32 [%r6], %r0;\n"
 #define PROXY "fence.proxy.async.shared::cta;\n"

@@ -21,8 +21,10 @@ static void kernel(char text[TEXT], const char *body) {
     int size = snprintf(text, TEXT,
                         ".version 9.0\n.target sm_80\n.address_size 64\n.extern .shared .align 1024 .b8 memory[];\n"
                         ".visible .entry k(\n\t.param .align 8 .b8 k_param_0[16]\n)\n.maxntid 256, 1, 1\n{\n"
-                        "\t.reg .pred %%p<10>;\n\t.reg .b16 %%h<20>;\n\t.reg .b32 %%r<100>;\n\t.reg .b64 %%rd<20>;\n\t.reg .f32 %%f<40>;\n"
-                        "\tld.param.u64 %%rd0, [k_param_0];\n\tld.param.u64 %%rd1, [k_param_0+8];\n\tmov.u32 %%r0, %%tid.x;\n"
+                        "\t.reg .pred %%p<10>;\n\t.reg .b16 %%h<20>;\n\t.reg .b32 %%r<100>;\n\t.reg .b64 %%rd<20>;\n"
+                        "\t.reg .f32 %%f<40>;\n"
+                        "\tld.param.u64 %%rd0, [k_param_0];\n\tld.param.u64 %%rd1, [k_param_0+8];\n"
+                        "\tmov.u32 %%r0, %%tid.x;\n"
                         "\tmul.wide.u32 %%rd2, %%r0, 4;\n\tadd.s64 %%rd2, %%rd0, %%rd2;\n%s\n\tret;\n}\n", body);
     cr_assert(size > 0 && size < TEXT);
 }
@@ -35,8 +37,18 @@ static bool launch(const char *body, uint32_t blocks, uint32_t threads, uint32_t
     parameters p = {(uintptr_t)out, (uintptr_t)in};
     const ptx_range ranges[] = {{"the output", p.out, p.out + sizeof out, true},
                                 {"the input", p.in, p.in + sizeof in, false}};
-    const ptx_launch run = {.module = m, .kernel = ptx_module_kernel(m, "k"), .parameters = &p, .parameter_bytes = sizeof p, .blocks = blocks,
-                            .threads = threads, .shared = 8192, .resident = resident, .ranges = ranges, .range_count = 2, .seed = seed, .most = 1 << 20};
+    const ptx_launch run = {.module = m,
+                            .kernel = ptx_module_kernel(m, "k"),
+                            .parameters = &p,
+                            .parameter_bytes = sizeof p,
+                            .blocks = blocks,
+                            .threads = threads,
+                            .shared = 8192,
+                            .resident = resident,
+                            .ranges = ranges,
+                            .range_count = 2,
+                            .seed = seed,
+                            .most = 1 << 20};
     cr_assert_not_null(run.kernel);
     bool good = ptx_run(&run, error);
     ptx_module_free(m);
@@ -148,7 +160,8 @@ Test(ptx_machine, shuffles) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char body[400];
         uint32_t b = rows[i].b, segment = rows[i].c >> 8;
-        snprintf(body, sizeof body, "mul.lo.s32 %%r1, %%r0, 3;\n shfl.sync.%s.b32 %%r2, %%r1, %u, %u, 0xffffffff;\n st.global.u32 [%%rd2], %%r2;",
+        snprintf(body, sizeof body, "mul.lo.s32 %%r1, %%r0, 3;\n shfl.sync.%s.b32 %%r2, %%r1, %u, %u, 0xffffffff;\n"
+                                    " st.global.u32 [%%rd2], %%r2;",
                  rows[i].mode, b, rows[i].c);
         must(body, 32);
         for (uint32_t l = 0; l < 32; l++) {
@@ -182,10 +195,12 @@ static void product(bool turned, const char *type) {
                 bf16 ? ptx_to_bf16(b[k][column]) : ptx_to_half(b[k][column]);
     /* 512 bytes of A, 256 of B: 16 each of 48 chunks, by 32 threads */
     snprintf(body, sizeof body,
-             "mov.u32 %%r1, memory;\n shl.b32 %%r2, %%r0, 4;\n add.s32 %%r3, %%r1, %%r2;\n cvt.u64.u32 %%rd4, %%r2;\n add.s64 %%rd4, %%rd1, %%rd4;\n"
+             "mov.u32 %%r1, memory;\n shl.b32 %%r2, %%r0, 4;\n add.s32 %%r3, %%r1, %%r2;\n cvt.u64.u32 %%rd4, %%r2;\n"
+             " add.s64 %%rd4, %%rd1, %%rd4;\n"
              "cp.async.cg.shared.global [%%r3], [%%rd4], 16;\n setp.lt.u32 %%p1, %%r0, 16;\n"
              "@%%p1 cp.async.cg.shared.global [%%r3+512], [%%rd4+512], 16;\n cp.async.wait_all;\n bar.sync 0;\n"
-             "and.b32 %%r4, %%r0, 15;\n shr.u32 %%r5, %%r0, 4;\n shl.b32 %%r4, %%r4, 5;\n shl.b32 %%r5, %%r5, 4;\n add.s32 %%r6, %%r4, %%r5;\n add.s32 %%r6, %%r6, %%r1;\n"
+             "and.b32 %%r4, %%r0, 15;\n shr.u32 %%r5, %%r0, 4;\n shl.b32 %%r4, %%r4, 5;\n shl.b32 %%r5, %%r5, 4;\n"
+             " add.s32 %%r6, %%r4, %%r5;\n add.s32 %%r6, %%r6, %%r1;\n"
              "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%%r10, %%r11, %%r12, %%r13}, [%%r6];\n");
     size_t at = strlen(body);
     if (turned)
@@ -193,14 +208,20 @@ static void product(bool turned, const char *type) {
                  "and.b32 %%r4, %%r0, 15;\n shl.b32 %%r4, %%r4, 4;\n add.s32 %%r6, %%r4, %%r1;\n"
                  "ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%%r14, %%r15}, [%%r6+512];\n");
     else
-        snprintf(body + at, sizeof body - at, "and.b32 %%r4, %%r0, 7;\n shl.b32 %%r4, %%r4, 5;\n shr.u32 %%r5, %%r0, 3;\n and.b32 %%r5, %%r5, 1;\n shl.b32 %%r5, %%r5, 4;\n"
-                 "add.s32 %%r6, %%r4, %%r5;\n add.s32 %%r6, %%r6, %%r1;\n ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%%r14, %%r15}, [%%r6+512];\n");
+        snprintf(body + at, sizeof body - at, "and.b32 %%r4, %%r0, 7;\n shl.b32 %%r4, %%r4, 5;\n"
+                                              " shr.u32 %%r5, %%r0, 3;\n and.b32 %%r5, %%r5, 1;\n"
+                                              " shl.b32 %%r5, %%r5, 4;\n"
+                 "add.s32 %%r6, %%r4, %%r5;\n add.s32 %%r6, %%r6, %%r1;\n"
+                 " ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%%r14, %%r15}, [%%r6+512];\n");
     at = strlen(body);
     snprintf(body + at, sizeof body - at,
              "mov.f32 %%f0, 0f00000000;\n mov.f32 %%f1, 0f3F800000;\n"
-             "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 {%%f2, %%f3, %%f4, %%f5}, {%%r10, %%r11, %%r12, %%r13}, {%%r14, %%r15}, {%%f0, %%f1, %%f0, %%f1};\n"
-             "shr.u32 %%r20, %%r0, 2;\n and.b32 %%r21, %%r0, 3;\n shl.b32 %%r20, %%r20, 5;\n shl.b32 %%r21, %%r21, 3;\n add.s32 %%r22, %%r20, %%r21;\n"
-             "cvt.u64.u32 %%rd5, %%r22;\n add.s64 %%rd5, %%rd0, %%rd5;\n st.global.v2.f32 [%%rd5], {%%f2, %%f3};\n st.global.v2.f32 [%%rd5+256], {%%f4, %%f5};", type, type);
+             "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 {%%f2, %%f3, %%f4, %%f5}, {%%r10, %%r11, %%r12, %%r13}, "
+             "{%%r14, %%r15}, {%%f0, %%f1, %%f0, %%f1};\n"
+             "shr.u32 %%r20, %%r0, 2;\n and.b32 %%r21, %%r0, 3;\n shl.b32 %%r20, %%r20, 5;\n shl.b32 %%r21, %%r21, 3;\n"
+             " add.s32 %%r22, %%r20, %%r21;\n"
+             "cvt.u64.u32 %%rd5, %%r22;\n add.s64 %%rd5, %%rd0, %%rd5;\n st.global.v2.f32 [%%rd5], {%%f2, %%f3};\n"
+             " st.global.v2.f32 [%%rd5+256], {%%f4, %%f5};", type, type);
     must(body, 32);
     for (int row = 0; row < 16; row++)
         for (int column = 0; column < 8; column++) {
@@ -219,9 +240,12 @@ Test(ptx_machine, products) {
 
 /* Lanes loop differently often, skip, and meet again. */
 Test(ptx_machine, divergence) {
-    must("mov.u32 %r1, 0;\n mov.u32 %r2, 0;\n$L_loop:\n setp.ge.u32 %p1, %r2, %r0;\n @%p1 bra $L_end;\n and.b32 %r3, %r2, 1;\n setp.eq.s32 %p2, %r3, 0;\n"
-         "@!%p2 bra $L_odd;\n add.s32 %r1, %r1, 10;\n bra.uni $L_next;\n$L_odd:\n add.s32 %r1, %r1, 1;\n$L_next:\n add.s32 %r2, %r2, 1;\n bra $L_loop;\n$L_end:\n"
-         "bar.sync 0;\n shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;\n add.s32 %r5, %r1, %r4;\n st.global.u32 [%rd2], %r5;", 64);
+    must("mov.u32 %r1, 0;\n mov.u32 %r2, 0;\n$L_loop:\n setp.ge.u32 %p1, %r2, %r0;\n @%p1 bra $L_end;\n"
+         " and.b32 %r3, %r2, 1;\n setp.eq.s32 %p2, %r3, 0;\n"
+         "@!%p2 bra $L_odd;\n add.s32 %r1, %r1, 10;\n bra.uni $L_next;\n$L_odd:\n add.s32 %r1, %r1, 1;\n$L_next:\n"
+         " add.s32 %r2, %r2, 1;\n bra $L_loop;\n$L_end:\n"
+         "bar.sync 0;\n shfl.sync.bfly.b32 %r4, %r1, 1, 31, -1;\n add.s32 %r5, %r1, %r4;\n st.global.u32 [%rd2], %r5;",
+         64);
     for (uint32_t l = 0; l < 64; l++) {
         uint32_t sum = 0;
         for (uint32_t who = l & ~1u; who <= (l | 1); who++)
@@ -232,11 +256,14 @@ Test(ptx_machine, divergence) {
 
 /* Groups of copies: the last one may still be under way. */
 Test(ptx_machine, copies) {
-    static const char issue[] = "mov.u32 %r1, memory;\n shl.b32 %r2, %r0, 4;\n add.s32 %r1, %r1, %r2;\n cvt.u64.u32 %rd4, %r2;\n add.s64 %rd4, %rd1, %rd4;\n"
-        "cp.async.cg.shared.global [%r1], [%rd4], 16;\n cp.async.commit_group;\n cp.async.cg.shared.global [%r1+512], [%rd4], 16, 0;\n cp.async.commit_group;\n";
+    static const char issue[] = "mov.u32 %r1, memory;\n shl.b32 %r2, %r0, 4;\n add.s32 %r1, %r1, %r2;\n"
+                                " cvt.u64.u32 %rd4, %r2;\n add.s64 %rd4, %rd1, %rd4;\n"
+        "cp.async.cg.shared.global [%r1], [%rd4], 16;\n cp.async.commit_group;\n"
+        " cp.async.cg.shared.global [%r1+512], [%rd4], 16, 0;\n cp.async.commit_group;\n";
     char body[2000], error[PTX_ERROR];
     for (int i = 0; i < WORDS; i++) in[i] = (uint32_t)i * 3;
-    snprintf(body, sizeof body, "%s cp.async.wait_group 1;\n ld.shared.u32 %%r5, [%%r1+8];\n st.global.u32 [%%rd2], %%r5;\n cp.async.wait_all;\n"
+    snprintf(body, sizeof body, "%s cp.async.wait_group 1;\n ld.shared.u32 %%r5, [%%r1+8];\n"
+                                " st.global.u32 [%%rd2], %%r5;\n cp.async.wait_all;\n"
              "ld.shared.u32 %%r5, [%%r1+520];\n st.global.u32 [%%rd2+128], %%r5;", issue);
     must(body, 32);
     for (uint32_t l = 0; l < 32; l++)
@@ -249,9 +276,12 @@ Test(ptx_machine, copies) {
 
 /* Turns between blocks: a counter hands out places, a lock passes a sum on; the bits depend on nothing else. */
 static const char turns[] =
-    "mov.u32 %r9, memory;\n setp.ne.s32 %p1, %r0, 0;\n @%p1 bra $L_wait;\n atom.relaxed.gpu.global.add.u32 %r1, [%rd0], 1;\n st.shared.u32 [%r9], %r1;\n$L_wait:\n"
-    "bar.sync 0;\n ld.shared.u32 %r1, [%r9];\n@%p1 bra $L_turn;\n$L_spin:\n ld.acquire.gpu.global.u32 %r2, [%rd0+4];\n setp.ne.s32 %p2, %r2, %r1;\n @%p2 bra $L_spin;\n$L_turn:\n"
-    "bar.sync 0;\n ld.global.u32 %r3, [%rd2+64];\n mul.lo.s32 %r3, %r3, 3;\n add.s32 %r3, %r3, %r1;\n st.global.u32 [%rd2+64], %r3;\n bar.sync 0;\n@%p1 bra $L_done;\n"
+    "mov.u32 %r9, memory;\n setp.ne.s32 %p1, %r0, 0;\n @%p1 bra $L_wait;\n"
+    " atom.relaxed.gpu.global.add.u32 %r1, [%rd0], 1;\n st.shared.u32 [%r9], %r1;\n$L_wait:\n"
+    "bar.sync 0;\n ld.shared.u32 %r1, [%r9];\n@%p1 bra $L_turn;\n$L_spin:\n ld.acquire.gpu.global.u32 %r2, [%rd0+4];\n"
+    " setp.ne.s32 %p2, %r2, %r1;\n @%p2 bra $L_spin;\n$L_turn:\n"
+    "bar.sync 0;\n ld.global.u32 %r3, [%rd2+64];\n mul.lo.s32 %r3, %r3, 3;\n add.s32 %r3, %r3, %r1;\n"
+    " st.global.u32 [%rd2+64], %r3;\n bar.sync 0;\n@%p1 bra $L_done;\n"
     "add.s32 %r4, %r1, 1;\n st.release.gpu.global.u32 [%rd0+4], %r4;\n$L_done:\n";
 static bool with_turns(const char *find, const char *replace, uint64_t seed, char *error) {
     char body[2000];
@@ -293,7 +323,8 @@ Test(ptx_machine, refused) {
         const char *body, *why;
     } rows[] = {
         {"add.sat.s32 %r1, %r0, 1;", "line 20: the instruction 'add.sat.s32' is not known"},
-        {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r1, %r2}, {%r3}, {%f0, %f1, %f2, %f3};", "is not known"},
+        {"mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r1, %r2}, {%r3}, {%f0, %f1, %f2, "
+         "%f3};", "is not known"},
         {"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2}, [%r3];", "these operands are not known"},
         {"add.s32 %r1, %r2, %rd3;", "these operands are not known"},
         {"add.s32 5, %r2, %r3;", "these operands are not known"},
@@ -325,7 +356,8 @@ Test(ptx_machine, found) {
         {"add.s32 %r2, %r1, 1;\n st.global.u32 [%rd2], %r2;", "it stores what nobody wrote"},
         {"setp.eq.s32 %p1, %r1, 0;\n @%p1 bra $L_a;\n$L_a:", "a condition that nobody wrote"},
         {"ld.global.u32 %r1, [%rd3];", "an address that nobody wrote"},
-        {"mov.u32 %r9, memory;\n ld.shared.u32 %r1, [%r9];\n st.global.u32 [%rd2], %r1;", "it stores what nobody wrote"},
+        {"mov.u32 %r9, memory;\n ld.shared.u32 %r1, [%r9];\n st.global.u32 [%rd2], %r1;",
+         "it stores what nobody wrote"},
         {"shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\n st.global.u32 [%rd2], %r2;", "it stores what nobody wrote"},
         {"ld.global.u32 %r1, [%rd1+1048576];", "out of bounds"},
         {"ld.global.u32 %r1, [%rd1-1048576];", "out of bounds"},
@@ -336,24 +368,39 @@ Test(ptx_machine, found) {
         {"mov.u32 %r9, memory;\n st.shared.u32 [%r9+8192], %r0;", "out of bounds"},
         {"mov.u32 %r9, memory;\n st.shared.u32 [%r9-4], %r0;", "out of bounds"},
         {"mov.u32 %r9, memory;\n st.shared.u32 [%r9+2], %r0;", "not a multiple of 4"},
-        {"mov.u32 %r9, memory;\n ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r9+8];", "not a multiple of 16"},
+        {"mov.u32 %r9, memory;\n ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r9+8];",
+         "not a multiple of 16"},
         {"mov.u32 %r9, memory;\n cp.async.cg.shared.global [%r9+8], [%rd1], 16;", "not a multiple of 16"},
         {"mov.u32 %r9, memory;\n cp.async.cg.shared.global [%r9], [%rd1+8], 16;", "not a multiple of 16"},
         {"mov.u32 %r9, memory;\n cp.async.cg.shared.global [%r9], [%rd1], 16, 8;", "reads 8"},
-        {"mov.u32 %r9, memory;\n shl.b32 %r8, %r0, 4;\n add.s32 %r9, %r9, %r8;\n cp.async.cg.shared.global [%r9], [%rd1], 16;", "ends with one under way"},
-        {"mov.u32 %r9, memory;\n shl.b32 %r8, %r0, 4;\n add.s32 %r9, %r9, %r8;\n cp.async.cg.shared.global [%r9], [%rd1], 16;\n st.shared.u32 [%r9], 1;", "unfinished copy: it writes"},
+        {"mov.u32 %r9, memory;\n shl.b32 %r8, %r0, 4;\n add.s32 %r9, %r9, %r8;\n"
+         " cp.async.cg.shared.global [%r9], [%rd1], 16;",
+         "ends with one under way"},
+        {"mov.u32 %r9, memory;\n shl.b32 %r8, %r0, 4;\n add.s32 %r9, %r9, %r8;\n"
+         " cp.async.cg.shared.global [%r9], [%rd1], 16;\n st.shared.u32 [%r9], 1;",
+         "unfinished copy: it writes"},
         {"mov.u32 %r9, memory;\n st.shared.u32 [%r9], 1;", "race"}, /* all threads, one word */
-        {"mov.u32 %r9, memory;\n setp.eq.s32 %p1, %r0, 40;\n @%p1 st.shared.u32 [%r9], 1;\n ld.shared.u32 %r1, [%r9];", "race"},
-        {"mov.u32 %r9, memory;\n setp.eq.s32 %p1, %r0, 4;\n @%p1 st.shared.u32 [%r9], 1;\n setp.eq.s32 %p2, %r0, 5;\n @%p2 ld.shared.u32 %r1, [%r9];", "which lane 4 of its warp wrote"},
-        {"mov.u32 %r9, memory;\n setp.eq.s32 %p1, %r0, 40;\n @%p1 ld.shared.u32 %r1, [%r9];\n setp.eq.s32 %p2, %r0, 5;\n @%p2 st.shared.u32 [%r9], %r0;", "race"},
+        {"mov.u32 %r9, memory;\n setp.eq.s32 %p1, %r0, 40;\n @%p1 st.shared.u32 [%r9], 1;\n ld.shared.u32 %r1, [%r9];",
+         "race"},
+        {"mov.u32 %r9, memory;\n setp.eq.s32 %p1, %r0, 4;\n @%p1 st.shared.u32 [%r9], 1;\n setp.eq.s32 %p2, %r0, 5;\n"
+         " @%p2 ld.shared.u32 %r1, [%r9];",
+         "which lane 4 of its warp wrote"},
+        {"mov.u32 %r9, memory;\n setp.eq.s32 %p1, %r0, 40;\n @%p1 ld.shared.u32 %r1, [%r9];\n"
+         " setp.eq.s32 %p2, %r0, 5;\n @%p2 st.shared.u32 [%r9], %r0;",
+         "race"},
         {"st.global.u32 [%rd0], 1;", "race"},
-        {"setp.lt.u32 %p1, %r0, 5;\n @%p1 bra $L_a;\n shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;\n bra $L_b;\n$L_a:\n shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;\n$L_b:", "divergence"},
+        {"setp.lt.u32 %p1, %r0, 5;\n @%p1 bra $L_a;\n shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;\n bra $L_b;\n$L_a:\n"
+         " shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;\n$L_b:",
+         "divergence"},
         {"setp.lt.u32 %p1, %r0, 5;\n @%p1 shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;", "divergence"},
-        {"setp.lt.u32 %p1, %r0, 5;\n @%p1 bra $L_a;\n shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;\n$L_a:", "divergence"}, /* some have ended */
+        {"setp.lt.u32 %p1, %r0, 5;\n @%p1 bra $L_a;\n shfl.sync.bfly.b32 %r2, %r0, 1, 31, -1;\n$L_a:",
+         "divergence"}, /* some have ended */
         {"shfl.sync.bfly.b32 %r2, %r0, 1, 31, 0xffff;", "member mask"},
         {"setp.lt.u32 %p1, %r0, 32;\n @%p1 bra $L_a;\n bar.sync 0;\n$L_a:", "deadlock: all warps wait"},
         {"bar.sync 0, 33;", "a barrier of 33 threads"},
-        {"setp.lt.u32 %p1, %r0, 32;\n @%p1 bra $L_a;\n bar.sync 2, 64;\n bra $L_b;\n$L_a:\n bar.arrive 2, 32;\n bar.sync 2, 64;\n$L_b:\n bar.sync 3, 64;\n @%p1 bar.arrive 2, 64;\n @!%p1 bar.arrive 2, 32;", "for 32 threads here, for 64 elsewhere"},
+        {"setp.lt.u32 %p1, %r0, 32;\n @%p1 bra $L_a;\n bar.sync 2, 64;\n bra $L_b;\n$L_a:\n bar.arrive 2, 32;\n"
+         " bar.sync 2, 64;\n$L_b:\n bar.sync 3, 64;\n @%p1 bar.arrive 2, 64;\n @!%p1 bar.arrive 2, 32;",
+         "for 32 threads here, for 64 elsewhere"},
         {"$L_a:\n bra $L_a;", "it does not end"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

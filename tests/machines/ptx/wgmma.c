@@ -405,7 +405,7 @@ bool ptx_products_close(ptx_warp *w, struct ptx_products *p) {
 
 /* Accumulators, then A from shared memory or registers, B, the scale of D, of A and B, and how those lie. */
 #define PRODUCTS(n, type, data, accumulators)                                                                          \
-    {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type, "{" accumulators "r}<ddpcccc", mma_async,         \
+    {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type, "{" accumulators "r}<ddpcccc", mma_async,        \
      n | data, PTX_TOGETHER},                                                                                          \
         {"wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type, "{" accumulators "r}<{4r}dpccc", mma_async,  \
          n | data | REGISTERS, PTX_TOGETHER}

@@ -40,7 +40,9 @@ typedef struct mailbox {
 
 /* Makes an empty mailbox in a new folder under $TMPDIR, and the id that finds it. False: it could not. */
 bool mailbox_make(char id[BOX_ID]);
-typedef enum mailbox_result { MAILBOX_OPEN, MAILBOX_NO_ID, MAILBOX_NOT_THERE, MAILBOX_OTHER_RANKS, MAILBOX_SYSTEM } mailbox_result;
+typedef enum mailbox_result {
+    MAILBOX_OPEN, MAILBOX_NO_ID, MAILBOX_NOT_THERE, MAILBOX_OTHER_RANKS, MAILBOX_SYSTEM
+} mailbox_result;
 mailbox_result mailbox_open(mailbox *m, const char id[BOX_ID], uint32_t ranks);
 void mailbox_close(mailbox *m);
 /* Removes the folder. All ranks have the file open by now. */

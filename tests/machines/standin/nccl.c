@@ -121,7 +121,8 @@ static void suffer(int fault) {
 static nccl_result injected(void) {
     if (++control.calls != control.fail_at) return NCCL_SUCCESS;
     if (control.fail_with >= STANDIN_DIES) suffer(control.fail_with);
-    return control.fail_with >= STANDIN_DIES ? NCCL_SUCCESS : fail(control.fail_with, "call %ld was to fail", control.calls);
+    return control.fail_with >= STANDIN_DIES ? NCCL_SUCCESS
+                                             : fail(control.fail_with, "call %ld was to fail", control.calls);
 }
 /* Every call that can fail begins with this. If it is part of a group, the group fails with it. */
 #define ENTER                                                                                                          \
@@ -146,7 +147,8 @@ API ncclGetVersion(int *out) {
 }
 const char *ncclGetErrorString(nccl_result result) {
     static const char *const texts[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error",
-                                        "invalid argument", "invalid usage", "remote process exited or there was a network error",
+                                        "invalid argument", "invalid usage",
+                                        "remote process exited or there was a network error",
                                         "NCCL operation in progress"};
     return result >= 0 && (size_t)result < sizeof texts / sizeof *texts ? texts[result] : "unknown result code";
 }
@@ -282,8 +284,10 @@ static nccl_result go_joining(nccl_comm c) {
         box_rank *theirs = &c->mail.box->rank[r];
         if (r != c->rank && atomic_load(&theirs->state) != BOX_AWAY && atomic_load(&theirs->device) == c->device)
             return control.version >= 23000
-                       ? fail(NCCL_INVALID_USAGE, "several ranks are on one device; NCCL_MULTI_RANK_GPU_ENABLE=1 would allow it")
-                       : fail(NCCL_INVALID_USAGE, "Duplicate GPU detected : rank %u and rank %u both on device %d", c->rank, r, c->device);
+                       ? fail(NCCL_INVALID_USAGE, "several ranks are on one device; "
+                                                  "NCCL_MULTI_RANK_GPU_ENABLE=1 would allow it")
+                       : fail(NCCL_INVALID_USAGE, "Duplicate GPU detected : rank %u and rank %u both on device %d",
+                              c->rank, r, c->device);
     }
     nccl_result result = all_at(c, BOX_JOINED, "joining");
     if (result) return result;
@@ -395,7 +399,10 @@ static nccl_result join(nccl_comm c, const nccl_id *id) {
     if (found == MAILBOX_NO_ID) return fail(NCCL_INVALID_ARGUMENT, "not a unique id");
     if (found == MAILBOX_SYSTEM) return fail(NCCL_SYSTEM_ERROR, "the mailbox does not open");
     if (found != MAILBOX_OPEN)
-        return control.silent ? NCCL_SUCCESS : fail(NCCL_SYSTEM_ERROR, "%s", found == MAILBOX_NOT_THERE ? "nobody listens under the unique id" : "the unique id is of other ranks");
+        return control.silent ? NCCL_SUCCESS
+                              : fail(NCCL_SYSTEM_ERROR, "%s",
+                                     found == MAILBOX_NOT_THERE ? "nobody listens under the unique id"
+                                                                : "the unique id is of other ranks");
     box_rank *mine = &c->mail.box->rank[c->rank];
     int nobody = 0;
     if (!atomic_compare_exchange_strong(&mine->pid, &nobody, getpid())) {

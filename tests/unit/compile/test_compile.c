@@ -81,10 +81,11 @@ Test(compile, refuses) {
 }
 
 static const char MOVING[] = "cluster { nodes = 8; gpus = 2; memory = %s }\nbatch { lengths = [64K] }\n"
-                             "plan { mask = causal; block = 512; layout = contiguous; relay = %s; strategy = cad(coalesce = %u, tolerance = 0.%02u) }\n";
+                             "plan { mask = causal; block = 512; layout = contiguous; relay = %s; "
+                             "strategy = cad(coalesce = %u, tolerance = 0.%02u) }\n";
 
-/* Where work moves and does not fit: the error names the rank; and each hint is true: with it the plan fits, and needs as much
- * as it says. */
+/* Where work moves and does not fit: the error names the rank; and each hint is true: with it the plan fits, and needs
+ * as much as it says. */
 Test(compile, what_would_fit) {
     static const char *const relays[] = {"auto", "off"};
     unsigned hints = 0;
@@ -103,14 +104,16 @@ Test(compile, what_would_fit) {
                 snprintf(text, sizeof text, MOVING, memory, relays[relay], coalesce, 2);
                 cr_assert_eq(plan_text(text, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
                 snprintf(want, sizeof want, " needs %llu bytes (", (unsigned long long)needs);
-                cr_assert(strstr(picture, "error[E403]: rank ") && strstr(picture, want), "no \"%s\" in\n%s", want, picture);
+                cr_assert(strstr(picture, "error[E403]: rank ") && strstr(picture, want), "no \"%s\" in\n%s", want,
+                          picture);
                 for (const char *at = picture; (at = strstr(at, "= hint: ")); at++) {
                     unsigned c = coalesce, t = 2;
                     unsigned long long would = 0;
                     char word[8] = "";
-                    const bool known = sscanf(at, "= hint: strategy cad(coalesce = %u) would need %llu", &c, &would) == 2 ||
-                                       sscanf(at, "= hint: strategy cad(tolerance = 0.%u) would need %llu", &t, &would) == 2 ||
-                                       sscanf(at, "= hint: relay = %7s would need %llu", word, &would) == 2;
+                    const bool known =
+                        sscanf(at, "= hint: strategy cad(coalesce = %u) would need %llu", &c, &would) == 2 ||
+                        sscanf(at, "= hint: strategy cad(tolerance = 0.%u) would need %llu", &t, &would) == 2 ||
+                        sscanf(at, "= hint: relay = %7s would need %llu", word, &would) == 2;
                     if (!known) continue; /* none would do */
                     hints++;
                     char *said;
@@ -126,6 +129,37 @@ Test(compile, what_would_fit) {
     cr_assert_gt(hints, 10, "%u hints are too few for this test to mean anything", hints);
 }
 
+/* Heads that do not fit at once: phases are offered, and they need as much as is said. */
+Test(compile, phases_that_would_fit) {
+    static const char text_of[] = "model { heads = 16; kv_heads = 16; head_dim = 64 }\ncluster { gpus = 4; memory = %s }\n"
+                                  "batch { lengths = [64K] }\n"
+                                  "plan { mask = causal; layout = contiguous; strategy = %s }\n";
+    char text[512], phases[40], *picture;
+    fcp_plan *plan;
+    unsigned heads;
+    unsigned long long would;
+    snprintf(text, sizeof text, text_of, "80 GB", "ulysses");
+    cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+    const uint64_t needs = plan->summary->memory_peak_bytes;
+    fcp_plan_free(plan);
+    free(picture);
+    for (unsigned percent = 70; percent < 100; percent += 9) {
+        char memory[32];
+        snprintf(memory, sizeof memory, "%llu MB", (unsigned long long)(needs * percent / 100 / 1000000));
+        snprintf(text, sizeof text, text_of, memory, "ulysses");
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
+        const char *at = strstr(picture, "= hint: strategy upipe(");
+        cr_assert(at && sscanf(at, "= hint: strategy upipe(heads = %u) would need %llu", &heads, &would) == 2, "%s", picture);
+        snprintf(phases, sizeof phases, "upipe(heads = %u)", heads);
+        free(picture);
+        snprintf(text, sizeof text, text_of, memory, phases);
+        cr_assert_eq(plan_text(text, &plan, &picture), FCP_OK, "%s", picture);
+        cr_assert_eq(plan->summary->memory_peak_bytes, would);
+        fcp_plan_free(plan);
+        free(picture);
+    }
+}
+
 /* What a layout costs: the rank and the bytes are those of the plan's transfers, and a fast network costs nothing. */
 Test(compile, price_of_a_layout) {
     static const struct { const char *strategy, *layout; bool queries; } cases[] = {
@@ -133,7 +167,8 @@ Test(compile, price_of_a_layout) {
         {"fcp", "contiguous(group = 2)", false}, {"zigzag", "contiguous", false}};
     for (unsigned i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         char text[512], *picture;
-        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 2; gpu = h200; inter = %s }\nbatch { lengths = [32K, 3000 x 4] }\n"
+        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 2; gpu = h200; inter = %s }\n"
+                                    "batch { lengths = [32K, 3000 x 4] }\n"
                  "plan { mask = causal; block = 512; strategy = %s; layout = %s }\n", i % 2 ? "100 TB/s" : "1 GB/s",
                  cases[i / 2].strategy, cases[i / 2].layout);
         fcp_plan *plan;
@@ -153,12 +188,14 @@ Test(compile, price_of_a_layout) {
                 for (uint32_t k = launch->a; launch->op == FCP_OP_LAUNCH && k < launch->a + launch->b; k++) {
                     const fcp_transfer *t = &plan->transfers[k];
                     const bool reshuffled = t->cls == FCP_IN || t->cls == FCP_OUT;
-                    if (reshuffled == cases[i / 2].queries || (!reshuffled && (t->cls == FCP_KV || plan->blocks[t->block].home != rank)))
+                    if (reshuffled == cases[i / 2].queries ||
+                        (!reshuffled && (t->cls == FCP_KV || plan->blocks[t->block].home != rank)))
                         continue;
                     bytes += t->tokens * fcp_held_bytes(plan->problem, fcp_moved_holds(plan, t), t->cls, FCP_FORWARD);
                 }
             }
-            cr_assert_float_eq(gb, 1e-9 * (double)bytes, 0.006 * gb, "%g GB are %llu bytes\n%s", gb, (unsigned long long)bytes, picture);
+            cr_assert_float_eq(gb, 1e-9 * (double)bytes, 0.006 * gb, "%g GB are %llu bytes\n%s", gb,
+                               (unsigned long long)bytes, picture);
         }
         fcp_plan_free(plan);
         free(picture);

@@ -379,7 +379,8 @@ Test(cuda, callers_memory) {
     for (int r = 0; r < 3; r++) {
         inputs[r] = malloc(c.bytes[r]);
         memcpy(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);
-#define MOVED(member) host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
+#define MOVED(member)                                                                                                  \
+    host[r].member = (void *)(inputs[r] + ((const char *)c.tensors[r].member - (const char *)(uintptr_t)c.memory[r]))
         MOVED(q), MOVED(k), MOVED(v), MOVED(o), MOVED(lse), MOVED(d_o), MOVED(dq), MOVED(dk), MOVED(dv);
     }
     for (int i = 0; i < 4; i++) {

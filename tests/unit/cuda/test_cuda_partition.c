@@ -91,8 +91,10 @@ Test(partition, alone) {
     char why[400];
     for (int i = 0; i < 2; i++) {
         fcp_packed packed = {0};
-        fcp_plan *plan = i ? plan_named("apart", "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-                                      "batch { lengths = [256, 256] }\nplan { mask = causal; block = 256; layout = contiguous; margin = 1; "
+        fcp_plan *plan = i ? plan_named("apart", "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\n"
+                                                 "cluster { nodes = 1; gpus = 2 }\n"
+                                      "batch { lengths = [256, 256] }\n"
+                                      "plan { mask = causal; block = 256; layout = contiguous; margin = 1; "
                                       "passes = forward, backward }\n")
                            : with_margin(1, 1);
         cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_NONE);

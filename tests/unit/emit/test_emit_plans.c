@@ -38,8 +38,10 @@ static void write_functions(FILE *f, const fcp_plan *plan, size_t number) {
             number, number, number, number, number, (int)(to - from), from);
     fprintf(f, "int allow_%zu(const fk_env *e, fk_i64 q, fk_i64 k, int h) { return fk_allow(e, q, k, h); }\n", number);
     if (plan->score_count)
-        fprintf(f, "float score_%zu(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_score(e, s, q, k, h); }\n"
-                "float slope_%zu(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_slope(e, s, q, k, h); }\n",
+        fprintf(f, "float score_%zu(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_score(e, s, q, k, "
+                   "h); }\n"
+                "float slope_%zu(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h) { return fk_slope(e, s, q, k, "
+                "h); }\n",
                 number, number);
     fprintf(f, EMITTED_SPANS, (unsigned long)number, (unsigned long)number);
     fprintf(f, "#undef fk_allow\n#undef fk_score\n#undef fk_slope\n");
@@ -162,7 +164,8 @@ Test(emit_plans, examples) {
     /* beside them: queries before every key, slices, and 64-bit products */
     static const char *const texts[] = {
         "model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
-        "batch { lengths = [700:200, 90:500, 128] }\nmask m = (q - k) % 7 < 4 or q / 5 == k / 5\nplan { mask = m; block = 128 }\n",
+        "batch { lengths = [700:200, 90:500, 128] }\nmask m = (q - k) % 7 < 4 or q / 5 == k / 5\n"
+        "plan { mask = m; block = 128 }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
         "batch { lengths = [70K] }\nmask m = q * k * (h + 1) % 1000 <= q * 3 - k\nplan { mask = m; block = 2K }\n"};
     fcp_plan *plans[PLANS];

@@ -1,5 +1,5 @@
-/* Which transient slots hold a partial result: what is cleared, copied and added, instruction by instruction; and the
- * words for places. */
+/* test_partials.c: tests which transient slots hold a partial result: what is cleared, copied and added, instruction
+ * by instruction. Also the words for places. */
 #include <criterion/criterion.h>
 #include <string.h>
 

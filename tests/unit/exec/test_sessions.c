@@ -1,5 +1,6 @@
-/* What every session does, whatever it computes on and however its ranks reach each other: each test runs on every
- * pair of session and transport that needs no GPU. Where ranks are processes, each of them does what the test says. */
+/* test_sessions.c: tests what every session does, whatever it computes on and however its ranks reach each other.
+ * Each test runs on every pair of session and transport that needs no GPU. Where ranks are processes, each of them
+ * does what the test says. */
 #include "runtime/exec/session.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"

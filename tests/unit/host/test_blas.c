@@ -1,5 +1,5 @@
-/* OpenBLAS, loaded when it is needed: what is said where there is none, or no memory for it; and its products. Each
- * test is a process of its own, in which nothing has loaded it. */
+/* test_blas.c: tests how OpenBLAS is loaded when it is needed: what is said where there is none, or no memory for it;
+ * and its products. Each test is a process of its own, in which nothing has loaded it. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -128,9 +128,19 @@ Test(blas, products_turned_and_not) {
                 for (int k = 0; k < INNER; k++) sum += (float)(1 + r + 10 * k) * (float)(2 + n - k);
                 wanted[r * STRIDE + n] = 2 * sum + 3 * wanted[r * STRIDE + n];
             }
-        fcp_blas_multiply(&(fcp_product){.rows = ROWS, .columns = COLUMNS, .inner = INNER, .a = a, .a_turned = ta,
-                                         .a_stride = ta ? ROWS : INNER, .b = b, .b_turned = tb, .b_stride = tb ? INNER : COLUMNS,
-                                         .c = c, .stride = STRIDE, .scale = 2, .keep = 3});
+        fcp_blas_multiply(&(fcp_product){.rows = ROWS,
+                                         .columns = COLUMNS,
+                                         .inner = INNER,
+                                         .a = a,
+                                         .a_turned = ta,
+                                         .a_stride = ta ? ROWS : INNER,
+                                         .b = b,
+                                         .b_turned = tb,
+                                         .b_stride = tb ? INNER : COLUMNS,
+                                         .c = c,
+                                         .stride = STRIDE,
+                                         .scale = 2,
+                                         .keep = 3});
         cr_assert(memcmp(c, wanted, sizeof c) == 0, "turned %d", turned);
     }
     fcp_blas_leave();

@@ -59,16 +59,17 @@ Test(heads, the_order_of_sub_heads) {
     }
 }
 
-/* --- what moves ---------------------------------------------------------------------------------------------------- */
+/* --- what moves ----------------------------------------------------------------------------------------------------
+ * */
 
 enum { TOKENS = 9600, DIM = 32 };
 
-static fcp_plan *equal_plan(uint32_t heads, uint32_t kv_heads, uint32_t ranks, const char *strategy) {
+static fcp_plan *equal_plan(uint32_t heads, uint32_t kv_heads, uint32_t ranks, const char *by) {
     char text[600];
     snprintf(text, sizeof text,
              "model { heads = %u; kv_heads = %u; head_dim = %d; dtype = bf16 }\ncluster { gpus = %u }\n"
              "batch { lengths = [%d] }\nplan { mask = causal; block = 128; layout = contiguous; strategy = %s }\n",
-             heads, kv_heads, DIM, ranks, TOKENS, strategy);
+             heads, kv_heads, DIM, ranks, TOKENS, by);
     return plan_of(text);
 }
 
@@ -89,20 +90,22 @@ static uint64_t sent_of(const fcp_plan *plan, fcp_class cls, uint32_t rank) {
 /* Of (heads, kv_heads, ranks) with as many KV heads as ranks at least: every rank sends (C - 1) / C of its part of Q, K
  * and V, and as much of O and LSE; and no schedule has fewer rounds. Each KV head is sent once. */
 Test(heads, bytes_are_the_closed_form) {
-    static const uint32_t shapes[][3] = {{32, 8, 2}, {64, 8, 4}, {64, 16, 8}, {64, 8, 8}, {64, 64, 8}, {16, 4, 4}, {12, 6, 6}};
+    static const uint32_t shapes[][3] = {{32, 8, 2}, {64, 8, 4}, {64, 16, 8}, {64, 8, 8}, {64, 64, 8},
+                                         {16, 4, 4}, {12, 6, 6}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const uint32_t h = shapes[i][0], kv = shapes[i][1], c = shapes[i][2];
         for (uint32_t u = c; u <= h; u += c) {
-            char strategy[60];
+            char by[60];
             if (h % u) continue;
-            snprintf(strategy, sizeof strategy, u == h ? "ulysses" : "upipe(heads = %u)", u);
-            fcp_plan *plan = equal_plan(h, kv, c, strategy);
+            snprintf(by, sizeof by, u == h ? "ulysses" : "upipe(heads = %u)", u);
+            fcp_plan *plan = equal_plan(h, kv, c, by);
             const uint64_t own = TOKENS / c, away = c - 1; /* each of the others has 1 / C of the heads */
-            const uint64_t q = own * h * DIM * 2 / c * away, keys = own * kv * DIM * 2 * 2 / c * away, lse = own * h * 4 / c * away;
+            const uint64_t q = own * h * DIM * 2 / c * away, keys = own * kv * DIM * 2 * 2 / c * away;
+            const uint64_t lse = own * h * 4 / c * away;
             for (uint32_t r = 0; r < c; r++) {
-                cr_expect_eq(sent_of(plan, FCP_Q, r), q, "%u:%u on %u, %s", h, kv, c, strategy);
-                cr_expect_eq(sent_of(plan, FCP_KV, r), keys, "%u:%u on %u, %s", h, kv, c, strategy);
-                cr_expect_eq(sent_of(plan, FCP_O, r), q + lse, "%u:%u on %u, %s", h, kv, c, strategy);
+                cr_expect_eq(sent_of(plan, FCP_Q, r), q, "%u:%u on %u, %s", h, kv, c, by);
+                cr_expect_eq(sent_of(plan, FCP_KV, r), keys, "%u:%u on %u, %s", h, kv, c, by);
+                cr_expect_eq(sent_of(plan, FCP_O, r), q + lse, "%u:%u on %u, %s", h, kv, c, by);
             }
             const fcp_summary *s = plan->summary;
             cr_expect_eq(s->send_max, 2 * q + keys + lse);
@@ -142,16 +145,17 @@ Test(heads, shared_keys_go_to_several_ranks) {
     fcp_plan_free(plan);
 }
 
-/* --- memory --------------------------------------------------------------------------------------------------------- */
+/* --- memory
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* Bytes of a rank's transient slots in the forward pass. */
-static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *strategy) {
+static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *by) {
     char text[600];
     planned x;
     snprintf(text, sizeof text,
              "model { heads = %u; kv_heads = %u; head_dim = 128; dtype = bf16 }\ncluster { gpus = 8 }\n"
              "batch { lengths = [%d] }\nplan { mask = causal; block = 128; layout = contiguous; strategy = %s }\n",
-             heads, kv_heads, TOKENS, strategy);
+             heads, kv_heads, TOKENS, by);
     plan_passes(&x, text, 0);
     fcp_problem facts;
     problem_facts(&x.at, &facts);
@@ -160,7 +164,8 @@ static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *strate
     for (uint32_t r = 0; r < 8; r++) {
         uint64_t sum = 0;
         for (int i = 0; i < 4; i++)
-            sum += (uint64_t)x.slots.count[classes[i]][r] * (classes[i] == FCP_KV ? facts.max_block : facts.max_q_block) *
+            sum += (uint64_t)x.slots.count[classes[i]][r] *
+                   (classes[i] == FCP_KV ? facts.max_block : facts.max_q_block) *
                    fcp_class_bytes(&facts, classes[i], FCP_FORWARD);
         if (sum > most) most = sum;
     }
@@ -169,13 +174,14 @@ static uint64_t slot_bytes(uint32_t heads, uint32_t kv_heads, const char *strate
 }
 
 /* 64 heads on 8 ranks. Slots hold one phase: U / 64 of what ulysses holds, where there are as many KV heads. With 8 KV
- * heads each rank holds one of them either way: 2 + 8 + 8 heads' worth becomes 2 + 1 + 1, where LSE counts for 1 / 64. */
+ * heads each rank holds one of them either way: 2 + 8 + 8 heads' worth becomes 2 + 1 + 1, where LSE counts for 1 /
+ * 64. */
 Test(heads, phases_share_their_memory) {
     const uint64_t all = slot_bytes(64, 64, "ulysses"), grouped = slot_bytes(64, 8, "ulysses");
     for (uint32_t u = 8; u <= 64; u *= 2) {
-        char strategy[40];
-        snprintf(strategy, sizeof strategy, "upipe(heads = %u)", u);
-        cr_expect_eq(slot_bytes(64, 64, strategy) * 64, all * u, "%s", strategy);
+        char by[40];
+        snprintf(by, sizeof by, "upipe(heads = %u)", u);
+        cr_expect_eq(slot_bytes(64, 64, by) * 64, all * u, "%s", by);
     }
     const uint64_t one = slot_bytes(64, 8, "upipe(heads = 8)");
     const uint64_t head = (uint64_t)TOKENS / 8 * 7 * 128 * 2, lse = (uint64_t)TOKENS / 8 * 7 * 4;
@@ -186,10 +192,11 @@ Test(heads, phases_share_their_memory) {
     cr_expect_eq(slot_bytes(64, 64, "upipe(heads = 8, buffers = 2)") * 8, all * 2);
 }
 
-/* --- the ring ------------------------------------------------------------------------------------------------------- */
+/* --- the ring
+ * ------------------------------------------------------------------------------------------------------- */
 
-/* Every block of keys crosses to each other node once, from a rank to the one with its place in the next node, and comes
- * to every lane that reads it. */
+/* Every block of keys crosses to each other node once, from a rank to the one with its place in the next node, and
+ * comes to every lane that reads it. */
 Test(heads, keys_go_round_the_ring) {
     static const char *const programs[] = {
         "model { heads = 8; kv_heads = 8; head_dim = 16 }\ncluster { nodes = 4; gpus = 4; fabric = rail }\n"
@@ -197,7 +204,8 @@ Test(heads, keys_go_round_the_ring) {
         "model { heads = 8; kv_heads = 2; head_dim = 16 }\ncluster { nodes = 3; gpus = 4 }\n"
         "batch { lengths = [3000, 500, 7] }\nplan { mask = causal; block = 128; strategy = upipe(heads = 4) + ring }\n",
         "model { heads = 6; kv_heads = 3; head_dim = 16 }\ncluster { nodes = 2; gpus = 6 }\n"
-        "batch { lengths = [1000, 500, 7] }\nplan { mask = causal; block = 128; strategy = ulysses(inside = 3) + ring }\n"};
+        "batch { lengths = [1000, 500, 7] }\n"
+        "plan { mask = causal; block = 128; strategy = ulysses(inside = 3) + ring }\n"};
     for (int i = 0; i < 3; i++) {
         planned x;
         plan_passes(&x, programs[i], 0);
@@ -225,7 +233,8 @@ Test(heads, keys_go_round_the_ring) {
     }
 }
 
-/* --- what may be odd ------------------------------------------------------------------------------------------------ */
+/* --- what may be odd
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Batches that leave ranks empty, or heads that do not lie together; masks, scores and sinks that differ by head. */
 Test(heads, odd_programs_run) {
@@ -247,8 +256,8 @@ Test(heads, odd_programs_run) {
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
         char text[700];
         const char *end = strchr(programs[i], '}');
-        snprintf(text, sizeof text, "%.*s; head_dim = 16; dtype = fp32 %s; block = 128 }\n", (int)(end - programs[i]), programs[i],
-                 end);
+        snprintf(text, sizeof text, "%.*s; head_dim = 16; dtype = fp32 %s; block = 128 }\n", (int)(end - programs[i]),
+                 programs[i], end);
         fcp_plan *plan = plan_of(text);
         judge_plan(plan, &fcp_backend_host, 7 + i, true, text);
         fcp_plan_free(plan);

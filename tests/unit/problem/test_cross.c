@@ -97,7 +97,8 @@ static bool same_tables(const fcp_plan *a, const fcp_plan *b) {
 }
 
 Test(cross, batches_in_process) {
-    fcpc_program *program = program_named("a.fcp", "model { heads = 2; head_dim = 8; dtype = fp32 }\ncluster { gpus = 2 }\n"
+    fcpc_program *program = program_named("a.fcp", "model { heads = 2; head_dim = 8; dtype = fp32 }\n"
+                                                   "cluster { gpus = 2 }\n"
                                   "batch { lengths = [100:700, 1:300, 256] }\nplan { mask = causal; block = 128 }\n");
     const uint64_t keys[] = {700, 300, 256}, queries[] = {100, 1, 256}, none[] = {100, 0, 256};
     const uint64_t many[] = {UINT64_C(1) << 40, 1, 1};

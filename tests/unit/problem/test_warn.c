@@ -320,7 +320,8 @@ Test(warn, symmetric) {
         "a.fcp:3:15: warning: m is symmetric: where q sees k, k sees q, so queries see what comes after them\n"
         "    3 | plan { mask = m }\n"
         "      |               ^\n"
-        "      = hint: in a model that predicts the next token that leaks it; if that is not meant: `causal and ...`\n");
+        "      = hint: in a model that predicts the next token that leaks it; "
+        "if that is not meant: `causal and ...`\n");
     expect(BATCH "mask m = abs(q - k) < n / 2 and k != 699 or k == q\nplan { mask = m }", ""); /* but for one column */
 }
 

@@ -1,6 +1,7 @@
 /* test_schedule.c: tests traffic, rounds, stages, visits and slots, on programs of every kind: with homes drawn at
  * random, and with everything drawn at random (scatter.h). What a pass says is counted again here, from what it was
  * given. */
+#include "compiler/schedule/halves.h"
 #include "tests/support/planned.h"
 
 static uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -115,7 +116,8 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         fcp_round_kind kind = (fcp_round_kind)ps->rounds[m->round].kind;
         if (kind == FCP_ROUND_IN || kind == FCP_ROUND_OUT) continue;
         const hop *h = &x->t.hops[m->ref];
-        cr_assert_eq(kind == FCP_ROUND_INDEPENDENT, m->cls == h->cls && h->parent == FCP_NONE);
+        cr_assert_eq(kind == FCP_ROUND_INDEPENDENT,
+                     m->cls == h->cls && h->parent == FCP_NONE && !(x->s.second && x->s.second[m->ref]));
         cr_assert(m->cls == h->cls ? m->src == h->src && m->dst == h->dst : m->src == h->dst && m->dst == h->src);
         cr_assert(m->cls == h->cls || m->cls == traffic_return(&x->t, h, pass));
     }
@@ -126,7 +128,8 @@ static void check_rounds(const planned *x, fcp_pass pass) {
 }
 
 /* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a
- * stage after the hop that it passes on; independent units: 0. A result: `buffers` stages after the last tile or sum
+ * stage after the hop that it passes on; of the second half: that half's first stage, too; independent units: 0. A
+ * result: `buffers` stages after the last tile or sum
  * that adds to it, or a whole one that is passed on a stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
@@ -134,6 +137,7 @@ static uint32_t *releases(const planned *x, fcp_pass pass) {
         const hop *h = &x->t.hops[f];
         fcp_class cls = traffic_return(&x->t, h, pass);
         if (h->parent != FCP_NONE) release[f] = x->s.last_stage[h->parent] + 1;
+        if (x->s.second && x->s.second[f]) release[f] = later(release[f], x->s.second_stage);
         if (cls == FCP_CLASSES) continue;
         bool passed_on = x->s.use_first[f] == FCP_NONE && (cls == FCP_O || cls == FCP_DQW);
         uint32_t *ready = &release[hops + f]; /* so far what its children said */
@@ -562,6 +566,73 @@ Test(schedule, blocks_that_go_anywhere) {
         check_all(&x);
         planned_free(&x);
     }
+}
+
+/* --- halves ------------------------------------------------------------------------------------------------------- */
+
+/* At each rank the two halves differ by no more than the heaviest tile; what the first needs is of the first; and on
+ * each fabric all units of the first are in rounds before those of the second. */
+static void check_halves(planned *x, uint32_t *both) {
+    const problem *p = &x->p;
+    uint8_t *tile = malloc(p->tile_count + (size_t)1);
+    bool *second = malloc(x->t.count + (size_t)1);
+    uint64_t *sum = calloc(3 * (size_t)p->ranks, sizeof *sum), *most = calloc(p->ranks, sizeof *most);
+    cr_assert_eq(halves_find(&x->at, tile, second), FCP_OK);
+    cr_assert_arr_eq(second, x->s.second, x->t.count * sizeof *second);
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        uint32_t r = placement_exec(x->at.placement, t), kv, q;
+        needed(x, FCP_KV, t, &kv);
+        needed(x, FCP_Q, t, &q);
+        cr_assert_eq(tile[t] == HALF_NEITHER, kv == FCP_NONE && q == FCP_NONE);
+        sum[3 * (size_t)r + tile[t]] += p->tile_pairs[t];
+        if (tile[t] == HALF_NEITHER) continue;
+        if (p->tile_pairs[t] > most[r]) most[r] = p->tile_pairs[t];
+        if (tile[t] == HALF_FIRST) cr_assert((kv == FCP_NONE || !second[kv]) && (q == FCP_NONE || !second[q]));
+    }
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        uint64_t one = sum[3 * (size_t)r + HALF_FIRST], two = sum[3 * (size_t)r + HALF_SECOND];
+        cr_assert_leq(one > two ? one - two : two - one, most[r], "rank %u has %lu and %lu", r, one, two);
+    }
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const pass_schedule *ps = &x->s.pass[pass];
+        uint32_t last[FCP_FABRICS] = {0}, first[FCP_FABRICS] = {FCP_NONE, FCP_NONE};
+        for (uint32_t i = 0; i < ps->move_count; i++) {
+            const move *m = &ps->moves[i];
+            if (m->cls != FCP_KV && m->cls != FCP_Q) continue;
+            if (second[m->ref]) first[m->fabric] = sooner(first[m->fabric], m->round);
+            else last[m->fabric] = later(last[m->fabric], m->round + 1);
+        }
+        for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
+            cr_assert_leq(last[fabric], first[fabric]);
+            *both += last[fabric] && first[fabric] != FCP_NONE;
+        }
+    }
+    free(tile), free(second), free(sum), free(most);
+}
+
+/* Plans in two halves, of drawn work and of cad's, keep all that other plans keep. */
+Test(schedule, two_halves) {
+    char text[1024];
+    uint32_t both = 0;
+    for (unsigned i = 0; i < 2 * SAMPLES; i++) {
+        planned x;
+        scatter s = scatter_new(i);
+        sample_program(i, text, sizeof text);
+        if (i % 4 == 1) s.strategy.route = NULL;
+        if (i % 2) {
+            plan_to_placement(&x, text, &s.strategy);
+        } else {
+            char *at = strstr(text, "fcp(");
+            memcpy(at, "cad(", 4);
+            plan_to_placement(&x, text, NULL);
+        }
+        x.program->pingpong = 1;
+        plan_rest(&x);
+        check_all(&x);
+        check_halves(&x, &both);
+        planned_free(&x);
+    }
+    cr_assert_gt(both, SAMPLES, "in few plans there was something in both halves");
 }
 
 /* One long sequence among short ones. Its blocks come to all ranks, but some have much to compute on each and others

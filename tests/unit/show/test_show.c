@@ -52,7 +52,8 @@ static uint64_t brute(const hand *h, uint64_t n, uint64_t q0, uint64_t q1, uint6
     uint64_t pairs = 0;
     for (uint64_t q = q0; q < q1; q++)
         for (uint64_t k = k0; k < k1; k++)
-            for (uint32_t x = 0; x < heads; x++) pairs += mc_eval(code, MC_LENGTH((int64_t)n), (int64_t)q, (int64_t)k, x, scratch);
+            for (uint32_t x = 0; x < heads; x++)
+                pairs += mc_eval(code, MC_LENGTH((int64_t)n), (int64_t)q, (int64_t)k, x, scratch);
     return pairs;
 }
 
@@ -382,11 +383,13 @@ Test(show, golden_ring) {
     fcp_plan_free(plan);
 }
 
-/* Where work moves: marks, who gives and takes, and what it costs. One sequence is the batch, so its grid has all pairs. */
+/* Where work moves: marks, who gives and takes, and what it costs. One sequence is the batch, so its grid has all
+ * pairs. */
 Test(show, golden_moved) {
-    fcp_plan *plan = plan_named("moved.fcp", "cluster { nodes = 2; gpus = 2 }\n"
-                                          "batch { lengths = [8192] }\n"
-                                          "plan { mask = causal(); block = 512; layout = contiguous; strategy = cad }\n");
+    fcp_plan *plan =
+        plan_named("moved.fcp", "cluster { nodes = 2; gpus = 2 }\n"
+                                "batch { lengths = [8192] }\n"
+                                "plan { mask = causal(); block = 512; layout = contiguous; strategy = cad }\n");
     show_scale scale = {.grid_cols = 16, .grid_rows = 16, .grids = 1, .rank_rows = 4, .stage_cols = 8};
     arena memory = {0};
     show_model m;

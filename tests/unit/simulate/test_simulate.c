@@ -89,6 +89,30 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
 }
 
+/* Four ranks with four heads each: Q, K and V of the other three, all cells, O of the other three. In phases of one
+ * head each, with one buffer, exchanges and kernels follow each other four times. */
+Test(simulate, ulysses_takes_two_exchanges_and_its_kernel) {
+    static const char *const clusters[] = {"intra = 450 GB/s", "intra = 40 GB/s", "intra = 1 GB/s"};
+    for (size_t c = 0; c < 2 * sizeof clusters / sizeof *clusters; c++) {
+        enum { RANKS = 4, TOKENS = 2048, ROWS = RANKS * TOKENS / 128 };
+        const uint64_t phases = c % 2 ? 4 : 1, heads = 4 / phases;
+        fcp_plan *plan = ring_of(RANKS, TOKENS, phases > 1 ? "upipe" : "ulysses", "full", clusters[c / 2]);
+        const uint64_t rate = plan->cluster->intra, head = TOKENS * 64 * 2;
+        const uint64_t items = ROWS * heads, waves = (items + 99) / 100;
+        uint64_t attend = (ROWS * ROWS * heads + ROWS * heads * 3) * (uint64_t)US;
+        if (waves < 4) attend = attend * waves * 100 / items;
+        attend += 10 * US;
+        const uint64_t kv = US + takes(2 * head * heads, rate), q = US + takes(head * heads, rate);
+        const uint64_t o = US + takes((head + TOKENS * 4) * heads, rate);
+        const uint64_t time = makespan(plan, FCP_FORWARD, NULL);
+        const uint64_t closed = copies(plan, TOKENS, true) + copies(plan, TOKENS, false) +
+                                phases * ((RANKS - 1) * (kv + q) + attend + (RANKS - 1) * o);
+        cr_expect_eq(time, closed, "%s, %llu phases: %llu, and not %llu", clusters[c / 2], (unsigned long long)phases,
+                     (unsigned long long)time, (unsigned long long)closed);
+        fcp_plan_free(plan);
+    }
+}
+
 Test(simulate, one_buffer_never_overlaps) {
     enum { RANKS = 4, TOKENS = 2048 };
     fcp_plan *plan = ring_of(RANKS, TOKENS, "ring(coalesce = 1, buffers = 1)", "full", "intra = 40 GB/s");
@@ -107,7 +131,8 @@ Test(simulate, bounds_hold_and_better_wires_never_hurt) {
         "latency = 4 us; inter = 50 GB/s; intra = 450 GB/s", "latency = 2 us; inter = 50 GB/s; intra = 450 GB/s",
         "latency = 4 us; inter = 100 GB/s; intra = 450 GB/s", "latency = 4 us; inter = 50 GB/s; intra = 900 GB/s",
         "latency = 4 us; inter = 50 GB/s; intra = 450 GB/s; oversubscription = 4"};
-    static const char *const strategies[] = {"fcp", "fcp(coalesce = 1, buffers = 1)", "ring", "zigzag"};
+    static const char *const strategies[] = {"fcp", "fcp(coalesce = 1, buffers = 1)", "ring", "zigzag",
+                                             "ulysses", "upipe(heads = 4, inside = 4) + ring"};
     static const char *const masks[] = {"causal", "full", "window(w = 700)", "lambda(sink = 64, window = 500)",
                                         "shared_question"};
     static const char *const layouts[] = {"planned", "contiguous"};
@@ -308,4 +333,31 @@ Test(simulate, messages_inside_a_node_may_be_faster) {
                  "three units, 750 ns less each");
     arena_free(&memory);
     fcp_plan_free(plan);
+}
+
+/* examples/pingpong.fcp: moving in two halves shortens what ranks wait, in both passes. */
+Test(simulate, two_halves_hide_each_other) {
+    uint64_t waited[2][FCP_PASSES];
+    for (int halves = 0; halves < 2; halves++) {
+        char source[1024];
+        snprintf(source, sizeof source,
+                 "model { heads = 32; kv_heads = 8 }\ncluster { nodes = 2; gpus = 4; gpu = h100 }\n"
+                 "batch { lengths = [65536, 32768 x 2, 4096 x 32] }\n"
+                 "plan { mask = causal; layout = contiguous; block = 2K\n"
+                 "strategy = cad(pingpong = %s, buffers = 2) }\n", halves ? "true" : "false");
+        fcp_plan *plan = plan_of(source);
+        sim_profile profile;
+        fcp_error err = {0};
+        arena memory = {0};
+        sim_result r;
+        cr_assert_eq(sim_profile_find("h100", &profile, &err), FCP_OK);
+        cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK);
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            waited[halves][pass] = 0;
+            for (int why = 0; why < SIM_REASONS; why++) waited[halves][pass] += r.pass[pass].exposed[why];
+        }
+        arena_free(&memory);
+        fcp_plan_free(plan);
+    }
+    for (int pass = 0; pass < FCP_PASSES; pass++) cr_assert_lt(waited[1][pass], waited[0][pass]);
 }

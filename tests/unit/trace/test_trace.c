@@ -1,5 +1,6 @@
-/* Timelines: what is predicted and what is measured have the same intervals; slots and bytes on their way end as they
- * began; which ranks are drawn. The file itself is read by jq in tests/cli. */
+/* test_trace.c: tests timelines. What is predicted has the same intervals as what is measured; counts of slots and of
+ * bytes on their way end as they began; and the ranks that were asked for are drawn. tests/cli reads the file itself,
+ * with jq. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

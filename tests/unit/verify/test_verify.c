@@ -53,6 +53,14 @@ static const char *const programs[] = {
     "mask m = slices([0, 300, 0, 300, causal], [100, 700, 50, 400, both], [250, 600, 300, 500, inverse]) or q == k\n"
     "score bias = s * 0.5 + far[(q + k) % 3] * abs(s)\n"
     "plan { mask = m; score = bias; sink = [1.0, 0.0, -2.0, 0.5]; block = 128; passes = forward, backward }",
+    /* heads divided among ranks: in phases in which keys stay, and around a ring */
+    "model { heads = 16; kv_heads = 8; head_dim = 16 }\nbatch { lengths = [900, 300, 130 x 3] }\ncluster { gpus = 4 }\n"
+    "plan { mask = causal; block = 128; strategy = upipe(heads = 4); layout = contiguous; passes = forward, backward }",
+    "model { heads = 4; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [1200, 300, 1:700] }\n"
+    "cluster { nodes = 3; gpus = 2 }\nplan { mask = causal; block = 128; strategy = upipe(heads = 2, buffers = 2) + ring; "
+    "layout = zigzag; passes = forward, backward }",
+    "model { heads = 8; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [900, 130 x 5] }\ncluster { gpus = 4 }\n"
+    "plan { mask = full; block = 128; strategy = ulysses; passes = forward, backward }",
 };
 /* Those below are planned by a scatter, whose seed is the program's number: work runs anywhere, in ranges of heads. */
 #define SCATTERED                                                                                                      \

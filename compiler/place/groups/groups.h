@@ -1,0 +1,59 @@
+/* groups.h: the groups strategy's own parts: which sequences share ranks, and how many ranks each group gets.
+ *
+ * Example: sequences of 90K, 20K and 10K tokens on four ranks, at most 64K on each. The first needs two ranks, and has
+ * room for the other two. But a group of its own for each pair of ranks would let them work side by side; how the ranks
+ * are best divided, the times of the groups say.
+ *
+ * Times are in picoseconds, lengths in tokens.
+ */
+#ifndef FCPC_PLACE_GROUPS_GROUPS_H
+#define FCPC_PLACE_GROUPS_GROUPS_H
+#include "compiler/place/place.h"
+
+/* Sequences that are cut over the same ranks. */
+typedef struct groups_group {
+    uint64_t tokens;        /* of its sequences: of the longer side of each */
+    uint64_t queries, keys;
+    uint64_t full, partial, cells; /* cells of 128 x 128 pairs that the mask leaves whole, or in part; and all */
+    uint32_t least, degree; /* how many ranks it needs; how many it gets */
+} groups_group;
+
+/* What a pass costs: a FULL cell of all query heads, the least that a step of the ring takes (a launch), in
+ * picoseconds; and the bytes that travel for a key. */
+typedef struct groups_pass {
+    uint64_t cell, launch, bytes;
+} groups_pass;
+typedef struct groups_model {
+    groups_pass pass[FCP_PASSES]; /* zeros: the plan does not have it */
+    uint64_t latency[FCP_FABRICS], rate[FCP_FABRICS]; /* picoseconds; bytes per second */
+    uint32_t gpus;                /* a group of more ranks goes over net */
+    bool ring;                    /* one chunk a rank, and not two in zigzag */
+} groups_model;
+
+/* pack.c. Best fit decreasing: every sequence joins the fullest group that has room for it, or begins one. size: tokens
+ * of each sequence. A group of `least` ranks holds least * tokens. Fills out_group (per sequence), and tokens and least
+ * of the groups; returns how many there are in *out_count. FCP_E_VALUE: a sequence needs more than `most` ranks; it is
+ * *out_count. */
+fcp_code groups_pack(const uint64_t *size, uint32_t count, uint32_t tokens, uint32_t most, arena *scratch,
+                     uint32_t *out_group, groups_group *out, uint32_t *out_count);
+
+/* degrees.c. What a group takes on `degree` ranks: its kernels, and what its ring does not hide. */
+uint64_t groups_time(const groups_model *m, const groups_group *g, uint32_t degree);
+/* Chooses degrees: no choice of at most `ranks` ranks in all has a smaller largest time. Ranks that are left over go,
+ * one by one, to the group with the largest time that one rank helps. Requires: the leasts add up to at most `ranks`.
+ * Cost: O(ranks + groups) times, and sorting them. */
+fcp_code groups_choose(const groups_model *m, groups_group *groups, uint32_t count, uint32_t ranks, arena *scratch);
+
+/* What cutting finds and placing reads: x->grouping. */
+typedef struct grouping {
+    groups_group *groups;
+    uint32_t count;
+    uint32_t *of;           /* per sequence: its group */
+    uint32_t *first;        /* per group, + 1: where its ranks begin in ranks */
+    uint32_t *ranks;        /* in the order of their chunks */
+    uint32_t *home, *rank;  /* per block: where it lives, and who computes its rows */
+} grouping;
+
+/* cut.c. The model of a program. FCP_E_PROFILE: there is no profile of its GPU. */
+fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err);
+#endif
