@@ -265,7 +265,8 @@ Test(dcp, programs_keep_both_caps_and_move_less_than_fcp) {
 Test(dcp, blocks_too_large_for_epsilon_memory_are_an_error) {
     static const struct { const char *block, *strategy; fcp_code code; const char *said[2]; } cases[] = {
         {"4K", "dcp(epsilon_memory = 0.01)", FCP_E_VALUE,
-         {"epsilon_memory = 0.01: blocks of 4096 tokens are 26.7 % of a rank's", "hint: 0.267 or block = 128 would do"}},
+         {"epsilon_memory = 0.01: blocks of 4096 tokens are 26.7 % of a rank's",
+          "hint: 0.267 or block = 128 would do"}},
         {"4K", "dcp(epsilon_memory = 0.267)", FCP_OK, {"", ""}},
         {"128", "dcp(epsilon_memory = 0.01)", FCP_OK, {"", ""}},
         {"4K", "dcp", FCP_OK, {"", ""}},
