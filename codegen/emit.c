@@ -360,7 +360,8 @@ static const char helpers[] =
     "}\n"
     "#endif\n";
 
-/* A lane has of each eight columns two: its columns are 0, 1, 8, 9, 16, 17, ... In bit 2 j + e of a word is column 8 j + e. */
+/* A lane has of each eight columns two: its columns are 0, 1, 8, 9, 16, 17, ... In bit 2 j + e of a word is column
+ * 8 j + e. */
 static const char span_helper[] =
     "#ifndef FK_BELOW\n"
     "#define FK_BELOW\n"
@@ -373,8 +374,9 @@ static const char span_helper[] =
     "FK_DEVICE fk_i32 fk_less64(fk_i64 x, fk_i32 limit) { return x < 0 ? 0 : x < limit ? (fk_i32)x : limit; }\n"
     "#endif\n";
 
-/* 1 - 2 / (1 + e^2x), which has no branches: its error is below 2^-20, as test_emit measures, and where e^2x leaves what a
- * float holds it is next to -1 or 1. A soft cap of c multiplies the error by c; bf16 rounds logits and P by 2^-9. */
+/* 1 - 2 / (1 + e^2x), which has no branches: its error is below 2^-20, as test_emit measures, and where e^2x
+ * leaves what a float holds it is next to -1 or 1. A soft cap of c multiplies the error by c; bf16 rounds logits
+ * and P by 2^-9. */
 static const char tanh_helper[] =
     "#ifndef FK_TANH\n"
     "#define FK_TANH\n"
@@ -511,8 +513,9 @@ static void say_bound(printer *p, const spans_bound *b, uint32_t count, const ch
             say(p, ")");
         }
         say(p, ";\n");
-        if (i) say(p, "    const %s %sto%u = %s%s%u %c %s%u ? %s%s%u : %s%u;\n", type, name, i, name, i > 1 ? "to" : "", i - 1, than,
-                   name, i, name, i > 1 ? "to" : "", i - 1, name, i);
+        if (i)
+            say(p, "    const %s %sto%u = %s%s%u %c %s%u ? %s%s%u : %s%u;\n", type, name, i, name, i > 1 ? "to" : "",
+                i - 1, than, name, i, name, i > 1 ? "to" : "", i - 1, name, i);
     }
 }
 
@@ -528,9 +531,11 @@ static void say_part(printer *p, const spans_part *x, unsigned number, const cha
         say(p, "%s%sv%u", i ? " & " : "", x->negated[i] ? "!" : "", x->condition[i]);
     if (x->conditions) say(p, " ? ");
     if (x->uppers)
-        say(p, "fk_below32(fk_less%s(%s%s%u - (%s)%s, limit))", size, hi, x->uppers > 1 ? "to" : "", x->uppers - 1, type, variable);
+        say(p, "fk_below32(fk_less%s(%s%s%u - (%s)%s, limit))", size, hi, x->uppers > 1 ? "to" : "", x->uppers - 1,
+            type, variable);
     else say(p, "fk_below32(limit)");
-    if (x->lowers) say(p, " & ~fk_below%s(%s%s%u - (%s)%s)", size, lo, x->lowers > 1 ? "to" : "", x->lowers - 1, type, variable);
+    if (x->lowers)
+        say(p, " & ~fk_below%s(%s%s%u - (%s)%s)", size, lo, x->lowers > 1 ? "to" : "", x->lowers - 1, type, variable);
     if (x->conditions) say(p, " : 0u");
     say(p, ";\n");
 }
@@ -552,8 +557,9 @@ static bool say_spans(printer *p, mc_op variable) {
     if (good) say(p, "#define %s %d\n", name, has);
     if (has) {
         find_needed(p);
-        say_head(p, variable == MC_K ? "FK_DEVICE fk_u32 fk_keys(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h)"
-                                     : "FK_DEVICE fk_u32 fk_queries(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h)");
+        say_head(p, variable == MC_K
+                        ? "FK_DEVICE fk_u32 fk_keys(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h)"
+                        : "FK_DEVICE fk_u32 fk_queries(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h)");
         say(p, "    fk_u32 bits = 0;\n");
         for (uint32_t i = 0; i < found.count; i++) say_part(p, &found.part[i], i, letter, small);
         say(p, "    return bits;\n}\n");

@@ -3,13 +3,13 @@
  *   fk_allow(e, q, k, h)      is the pair allowed?
  *   fk_score(e, s, q, k, h)   the score of the scaled natural logit s
  *   fk_slope(e, s, q, k, h)   the derivative of the score by s
- *   fk_keys(e, q, k, limit, h)      which of the keys k, k + 1, k + 8, k + 9, ... before k + limit does q see? Bit 2 j + e is
- *                                   for k + 8 j + e
+ *   fk_keys(e, q, k, limit, h)      which of the keys k, k + 1, k + 8, k + 9, ... before k + limit does q see? Bit
+ *                                   2 j + e is for k + 8 j + e
  *   fk_queries(e, q, k, limit, h)   which of the queries q, q + 1, q + 8, q + 9, ... before q + limit see k?
  *   fk_below32(x)             the bits of columns below x, of columns 0, 1, 8, 9, ... (fk_below64: of 64 bits)
  *
- * fk_keys is there if FK_KEY_SPANS is defined as 1, which it is if a query sees one or two intervals (spans.h); fk_queries if
- * FK_QUERY_SPANS is. The text calls fk_exp2, fk_fma and fk_reciprocal where there is a score.
+ * fk_keys is there if FK_KEY_SPANS is defined as 1, which it is if a query sees one or two intervals (spans.h);
+ * fk_queries if FK_QUERY_SPANS is. The text calls fk_exp2, fk_fma and fk_reciprocal where there is a score.
  *
  * They have the total meaning of mask/code.h, with reals as float. The text is both C11 and CUDA C++; abi.h must stand
  * before it, and FK_DEVICE must be defined. A plan contributes numbers to it and no text, and code that mc_check

@@ -1,9 +1,9 @@
 /* source.h: the CUDA source of a program's kernels: the skeletons of codegen/kernels around the functions of emit.h.
  *
- * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM, FK_BF16, FK_HAS_SCORE,
- * FK_FORWARD_SM90, FK_RANGES and FK_NEGATIVE_SCALE; abi.h; prim_ptx.h; the emitted functions; common.h; and the skeletons
- * that were asked for, with what they stand on. Each part begins with a #line, so that messages of the CUDA compiler name the file under
- * codegen/kernels, or "emitted".
+ * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM, FK_BF16,
+ * FK_HAS_SCORE, FK_FORWARD_SM90, FK_RANGES and FK_NEGATIVE_SCALE; abi.h; prim_ptx.h; the emitted functions; common.h;
+ * and the skeletons that were asked for, with what they stand on. Each part begins with a #line, so that messages of
+ * the CUDA compiler name the file under codegen/kernels, or "emitted".
  */
 #ifndef FCP_SOURCE_H
 #define FCP_SOURCE_H

@@ -1,8 +1,9 @@
 /* spans.c: solves a mask for the keys of a query, or the queries of a key.
  *
  * Requires: mask code that mc_check allows.
- * Gives:    spans.h. A comparison whose two sides differ by the variable, taken once, and by what does not depend on it, is a
- *           bound. So is one of a quotient by a constant, or of an absolute value, which is two. `and` intersects, `or` unites.
+ * Gives:    spans.h. A comparison whose two sides differ by the variable, taken once, and by what does not depend
+ *           on it, is a bound. So is one of a quotient by a constant, or of an absolute value, which is two.
+ *           `and` intersects, `or` unites.
  * Cost:     O(nodes).
  */
 #include "codegen/spans.h"

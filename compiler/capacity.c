@@ -16,7 +16,8 @@ static memory_peak peak_of(const planning *x, uint64_t *out_partial) {
     problem_facts(x, &facts);
     const memory_peak most = lower_memory_peak(x, &facts);
     const fcp_class cls = most.pass == FCP_FORWARD ? FCP_STATE : FCP_DQ;
-    if (out_partial) *out_partial = x->slots->count[cls][most.rank] * facts.max_q_block * fcp_class_bytes(&facts, cls, most.pass);
+    if (out_partial)
+        *out_partial = x->slots->count[cls][most.rank] * facts.max_q_block * fcp_class_bytes(&facts, cls, most.pass);
     return most;
 }
 
@@ -25,8 +26,8 @@ static fcp_code (*const steps[])(planning *x) = {problem_open,  strategy_cut,   
                                                  traffic_build, reshuffle_build, schedule_build, slots_build};
 enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 4, FROM_SCHEDULE = 6 };
 
-/* The bytes of the fullest rank if the passes run again on `other`, a copy of x with another setting; UINT64_MAX where there
- * is no such plan. Leaves x as it is. */
+/* The bytes of the fullest rank if the passes run again on `other`, a copy of x with another setting; UINT64_MAX where
+ * there is no such plan. Leaves x as it is. */
 static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_bytes) {
     fcpc_diagnostics *unheard = fcpc_diagnostics_new();
     if (!unheard) return FCP_E_NO_MEMORY;
@@ -91,8 +92,8 @@ static fcp_code try_tolerance(planning *x, uint32_t *hints) {
         fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
         if (code) return code;
         if (bytes > x->program->memory_cap) continue;
-        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", fcp_strategy_names[settings.strategy], percent[i],
-                  (unsigned long long)bytes);
+        diag_hint(x->d, "strategy %s(tolerance = 0.%02u) would need %llu bytes", fcp_strategy_names[settings.strategy],
+                  percent[i], (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
     }
@@ -115,8 +116,8 @@ static fcp_code try_phases(planning *x, uint32_t *hints) {
         fcp_code code = peak_with(x, &other, FROM_CUT, &bytes);
         if (code) return code;
         if (bytes > g->memory_cap) continue;
-        diag_hint(x->d, "strategy %s(heads = %u)%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE], heads,
-                  g->ring ? " + ring" : "", (unsigned long long)bytes);
+        diag_hint(x->d, "strategy %s(heads = %u)%s would need %llu bytes", fcp_strategy_names[FCP_STRATEGY_UPIPE],
+                  heads, g->ring ? " + ring" : "", (unsigned long long)bytes);
         ++*hints;
         return FCP_OK;
     }
@@ -133,8 +134,8 @@ fcp_code capacity_check(planning *x) {
         snprintf(state, sizeof state, " (%llu of them for %s)", (unsigned long long)partial,
                  most.pass == FCP_FORWARD ? "running states" : "partial gradients of queries");
     diag_error(x->d, FCP_E_MEMORY_CAP, planning_span(x, x->program->memory_span),
-               "rank %u needs %llu bytes%s, cluster.memory allows %llu", most.rank, (unsigned long long)most.bytes, state,
-               (unsigned long long)cap);
+               "rank %u needs %llu bytes%s, cluster.memory allows %llu", most.rank, (unsigned long long)most.bytes,
+               state, (unsigned long long)cap);
     if (x->trial) return FCP_E_MEMORY_CAP;
     uint32_t hints = 0;
     fcp_code code = x->sharing ? try_phases(x, &hints) : try_coalesce(x, &hints);
@@ -142,6 +143,7 @@ fcp_code capacity_check(planning *x) {
     if (!code && x->placement->exec && x->division) code = try_tolerance(x, &hints);
     if (code) return code;
     if (!hints)
-        diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks", (unsigned long long)((most.bytes + 999999) / 1000000));
+        diag_hint(x->d, "cluster.memory = %llu MB would do, or more ranks",
+                  (unsigned long long)((most.bytes + 999999) / 1000000));
     return FCP_E_MEMORY_CAP;
 }

@@ -10,7 +10,8 @@ typedef struct compile_watch {
     void *context;
     /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
     const struct strategy *strategy;
-    struct auto_report *tried; /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
+    /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
+    struct auto_report *tried;
 } compile_watch;
 
 /* fcpc_plan_batch with a watcher. d may not be NULL, watch and out_times may. */

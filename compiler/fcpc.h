@@ -69,8 +69,8 @@ typedef struct fcpc_options {
     const char *const *fields;   /* "doc=FILE": the values of field doc come from this file */
     size_t field_count;
     bool need_lengths;           /* a program without a batch is an error; else each batch must bring its lengths */
-    const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is not 0,
-                                  * parsing ends with FCP_E_INTERRUPTED. Only slices may take seconds. */
+    const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is
+                                  * not 0, parsing ends with FCP_E_INTERRUPTED. Only slices may take seconds. */
     const char *profile;         /* strategy = auto judges by this profile: a name such as "h200", or a file
                                   * (compiler/simulate/README.md); NULL: by that of cluster.gpu */
 } fcpc_options;
@@ -99,7 +99,8 @@ const char *fcpc_program_file(const fcpc_program *program, size_t number);
 
 /* --- planning ---------------------------------------------------------------------------------------------------- */
 
-/* How long each part of planning took, in seconds of wall time; and what planning found out that a plan does not hold. */
+/* How long each part of planning took, in seconds of wall time; and what planning found out that a
+ * plan does not hold. */
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
     uint64_t bytes_lower_bound; /* where work moves: the forward pass moves at least so many bytes, in whatever way the
@@ -116,9 +117,10 @@ typedef struct fcpc_field {
     uint64_t count;
 } fcpc_field;
 
-/* How far a long planning is, for whoever watches it from another thread. Most masks are decided for whole blocks of pairs
- * at a time. A mask without structure, such as (q * k) % 1009 < 13, is not: its pairs are looked at one by one, which takes
- * seconds from about 64K tokens on. Members are written atomically while fcpc_plan_batch runs. Begin with zeros. */
+/* How far a long planning is, for whoever watches it from another thread. Most masks are decided for whole blocks
+ * of pairs at a time. A mask without structure, such as (q * k) % 1009 < 13, is not: its pairs are looked at one
+ * by one, which takes seconds from about 64K tokens on. Members are written atomically while fcpc_plan_batch
+ * runs. Begin with zeros. */
 typedef struct fcpc_progress {
     uint64_t expected; /* about how many pairs will be looked at, estimated before the work; 0: too few to wait for */
     uint64_t done;     /* how many have been */
@@ -137,8 +139,8 @@ typedef struct fcpc_batch {
     const fcpc_field *fields;
     size_t field_count;
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
-    bool bound;              /* find fcpc_times.bytes_lower_bound, too: nothing is planned by it, and it takes about 10 us a
-                              * rank, which the times do not count */
+    bool bound;              /* find fcpc_times.bytes_lower_bound, too: nothing is planned by it, and it takes about
+                              * 10 us a rank, which the times do not count */
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}
 
@@ -161,11 +163,11 @@ fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t 
 /* A program with `layers` has several masks. How many there are; *out_times, unless NULL: how many layers have number
  * `number`, from 0. Any other program has one mask. fcpc_plan and fcpc_plan_batch plan the first mask. */
 uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
-/* A plan for each mask: out_plans has room for as many as fcpc_program_layers says. All of them have their tokens at the
- * same ranks and in the same order (fcp_plan_homes), so nothing is moved from layer to layer. Times are those of
+/* A plan for each mask: out_plans has room for as many as fcpc_program_layers says. All of them have their tokens at
+ * the same ranks and in the same order (fcp_plan_homes), so nothing is moved from layer to layer. Times are those of
  * all. Errors are those of fcpc_plan_batch; then no plan is made. */
-fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, fcpc_diagnostics *d,
-                          fcpc_times *out_times, fcp_plan **out_plans);
+fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
 
 /* --- looking at plans --------------------------------------------------------------------------------------------- */
 
@@ -193,25 +195,25 @@ typedef struct fcpc_show_options {
     uint64_t row, row_end; /* the part has queries [row, row_end), counted from the sequence's first; an end of 0 means
                             * up to the last */
     uint64_t col, col_end; /* and keys [col, col_end), likewise */
-    const char *ranks;     /* html: what these ranks do when is drawn: "0,5,8..16", "all" or "busiest", which are 8 and the
-                            * median; NULL: all, or the busiest where there are many ranks */
+    const char *ranks;     /* html: what these ranks do when is drawn: "0,5,8..16", "all" or "busiest", which are 8 and
+                            * the median; NULL: all, or the busiest where there are many ranks */
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
 /* A picture of a plan (the mask, who owns which tokens, the pipeline) or of a part of a mask. text is for a
- * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only; in it there is also
- * what each rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part and shows no
- * whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
+ * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only; in it there is
+ * also what each rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part
+ * and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
  * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key. `options` may be NULL. */
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 
-/* The last runs of a session with the option `timings`, as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing open:
- * what each rank computed, sent and received when, and what it waited for; the same as `fcpc run --trace` writes. Beyond 64
- * ranks it has the 8 that computed longest, and the one in the middle of that order. Where ranks are processes it is for
- * rank 0's, after fcp_session_timings_collect. FCP_E_ARGUMENT: the session has no timings. */
+/* The last runs of a session with the option `timings`, as a trace that Perfetto (ui.perfetto.dev) and chrome://tracing
+ * open: what each rank computed, sent and received when, and what it waited for; the same as `fcpc run --trace` writes.
+ * Beyond 64 ranks it has the 8 that computed longest, and the one in the middle of that order. Where ranks are
+ * processes it is for rank 0's, after fcp_session_timings_collect. FCP_E_ARGUMENT: the session has no timings. */
 fcp_code fcpc_trace_json(const fcp_session *session, char **out_text, fcp_error *err);
 
 /* A pair of a query and a key in one sequence, and what is asked about it. */

@@ -1,10 +1,12 @@
 /* price.c: what a layout costs that the caller's tokens are in.
  *
  * Requires: traffic and reshuffle. Gives: warnings.
- * Units: forward pass; bytes; seconds at the cluster's bandwidths, and at the GPU's peak for computing, which is the least it takes.
+ * Units: forward pass; bytes; seconds at the cluster's bandwidths, and at the GPU's peak for computing, which is
+ *     the least it takes.
  *
- * Example: a sequence of 128K tokens in contiguous layout over 4 ranks. The last rank has 7/16 of the work and may do 4/16, so it
- * sends most of its queries to the others and receives their results. If that takes longer than its computing, nothing hides it.
+ * Example: a sequence of 128K tokens in contiguous layout over 4 ranks. The last rank has 7/16 of the work and may do
+ * 4/16, so it sends most of its queries to the others and receives their results. If that takes longer than its
+ * computing, nothing hides it.
  */
 #include "compiler/price.h"
 
@@ -20,8 +22,8 @@ typedef struct load {
     uint64_t sent[FCP_FABRICS], received[FCP_FABRICS];
 } load;
 
-/* Q on its way from home and results on their way back, at the homes. Who computes them, or passes them on, does so for the
- * sake of balance and routes. */
+/* Q on its way from home and results on their way back, at the homes. Who computes them, or passes them on, does so for
+ * the sake of balance and routes. */
 static void add_queries(const planning *x, const fcp_problem *facts, load *loads) {
     const traffic *t = x->traffic;
     for (uint32_t f = t->keys; f < t->count; f++) {
@@ -49,13 +51,14 @@ static void add_reshuffle(const planning *x, const fcp_problem *facts, load *loa
 
 static double mean_compute(const planning *x, const fcp_problem *facts) {
     const struct fcpc_program *g = x->program;
-    const double heads = facts->mask_uses & MC_USES_H ? 1 : facts->range_kv * facts->range_sub; /* that pairs count for */
+    /* that pairs count for */
+    const double heads = facts->mask_uses & MC_USES_H ? 1 : facts->range_kv * facts->range_sub;
     return 4.0 * (double)x->problem->pairs * heads * g->head_dim / x->problem->ranks / (double)g->cluster.flops;
 }
 
 /* Warns of the rank whose load takes longest on one fabric in one direction. */
-static void warn_of(planning *x, const fcp_problem *facts, const load *loads, const char *name, const char *what, const char *then,
-                    const char *hint) {
+static void warn_of(planning *x, const fcp_problem *facts, const load *loads, const char *name, const char *what,
+                    const char *then, const char *hint) {
     const struct fcpc_program *g = x->program;
     static const char *const fabrics[FCP_FABRICS] = {[FCP_LOCAL] = "local", [FCP_NET] = "net"};
     uint32_t rank = 0;
@@ -71,10 +74,12 @@ static void warn_of(planning *x, const fcp_problem *facts, const load *loads, co
         }
     if (longest < LEAST || longest <= compute) return;
     uint64_t bytes = 0;
-    for (int fabric = 0; fabric < FCP_FABRICS; fabric++) bytes += loads[rank].sent[fabric] + loads[rank].received[fabric];
+    for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
+        bytes += loads[rank].sent[fabric] + loads[rank].received[fabric];
     diag_warning(x->d, planning_span(x, g->strategy_span),
-                 "%s: rank %u sends and receives %.3g GB of %s, at least %.3g ms on %s; the mean rank computes for %.3g ms%s", name,
-                 rank, 1e-9 * (double)bytes, what, 1e3 * longest, fabrics[on], 1e3 * compute, then);
+                 "%s: rank %u sends and receives %.3g GB of %s, at least %.3g ms on %s; "
+                 "the mean rank computes for %.3g ms%s",
+                 name, rank, 1e-9 * (double)bytes, what, 1e3 * longest, fabrics[on], 1e3 * compute, then);
     diag_hint(x->d, "%s", hint);
 }
 
@@ -90,14 +95,16 @@ fcp_code price_warn(planning *x) {
     if (queries) {
         add_queries(x, &facts, loads);
         warn_of(x, &facts, loads, layout, "Q and O", "",
-                "with layout = planned and strategy = fcp queries are where they are computed, but for blocks too heavy for one rank");
+                "with layout = planned and strategy = fcp queries are where they are computed, "
+                "but for blocks too heavy for one rank");
     }
     if (tokens) {
         add_reshuffle(x, &facts, loads + x->problem->ranks);
         warn_of(x, &facts, loads + x->problem->ranks, layout, "tokens on their way from its layout and back",
                 "; with layout = planned 0 bytes",
-                strategy_of(x)->in_place ? "layout = zigzag(group = N), over fewer ranks, leaves more sequences in place"
-                                         : "strategy = cad leaves tokens where they are, and moves work");
+                strategy_of(x)->in_place
+                    ? "layout = zigzag(group = N), over fewer ranks, leaves more sequences in place"
+                    : "strategy = cad leaves tokens where they are, and moves work");
     }
     return FCP_OK;
 }

@@ -320,22 +320,22 @@ fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
 /* The plan that the session runs next. */
 const fcp_plan *fcp_session_plan(const fcp_session *session);
 
-/* Gives the session one plan more, and its number in *out_number; the first plan is number 0. fcp_session_select says which
- * one runs from now on: runs, rebind, timings and fcp_session_plan are then about that plan. So layers with several
- * masks, and micro-batches of a pipeline, take turns without anything being made anew:
+/* Gives the session one plan more, and its number in *out_number; the first plan is number 0. fcp_session_select says
+ * which one runs from now on: runs, rebind, timings and fcp_session_plan are then about that plan. So layers with
+ * several masks, and micro-batches of a pipeline, take turns without anything being made anew:
  *
  *     fcp_session_create(plans[0], &options, &session, &err);
  *     fcp_session_add(session, plans[1], 0, &window, &err);            the same batch, another mask
  *     fcp_session_add(session, next, FCP_OWN_BATCH, &other, &err);     another batch
  *     fcp_session_select(session, window, &err);
  *
- * layer_of: the number of a plan of the same batch. Where tokens are must be equal in both (fcp_plan_homes); if not, this
- * fails with FCP_E_HOMES, because tensors of one would be read as if they were the other's. FCP_OWN_BATCH: it is of a
- * batch of its own. What fcp_session_rebind compares must agree here, too (else FCP_E_ARGUMENT).
+ * layer_of: the number of a plan of the same batch. Where tokens are must be equal in both (fcp_plan_homes); if not,
+ * this fails with FCP_E_HOMES, because tensors of one would be read as if they were the other's. FCP_OWN_BATCH: it is
+ * of a batch of its own. What fcp_session_rebind compares must agree here, too (else FCP_E_ARGUMENT).
  *
- * Each plan has memory, streams and graphs of its own; kernels that are in the cache are not compiled again. With "nccl"
- * all processes add the same plan at the same point, and each plan has connections of its own. An error leaves the
- * session as it was. Plans live as long as the session has them. */
+ * Each plan has memory, streams and graphs of its own; kernels that are in the cache are not compiled again. With
+ * "nccl" all processes add the same plan at the same point, and each plan has connections of its own. An error leaves
+ * the session as it was. Plans live as long as the session has them. */
 #define FCP_OWN_BATCH UINT32_MAX
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
                          fcp_error *err);

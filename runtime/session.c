@@ -154,8 +154,8 @@ static fcp_code check_homes(const fcp_session_plans *plans, uint32_t layer_of, c
     if (!code) code = fcp_plan_homes(plans->parts[layer_of]->plan, was, err);
     if (!code && memcmp(is, was, sizeof is))
         return fcp_fail(err, FCP_E_HOMES,
-                        "the plan has tokens at other ranks than plan %u: layers of one batch need plans of one program",
-                        layer_of);
+                        "the plan has tokens at other ranks than plan %u: layers of one batch need plans of one "
+                        "program", layer_of);
     return code;
 }
 

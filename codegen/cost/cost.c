@@ -10,7 +10,8 @@
 
 #include "codegen/cost/parts.h"
 
-bool cost_read(const char *source, const char *listing, const cost_machine *machine, cost_report *out, char wrong[160]) {
+bool cost_read(const char *source, const char *listing, const cost_machine *machine, cost_report *out,
+               char wrong[160]) {
     cost_code *codes = NULL;
     uint32_t count = 0;
     *out = (cost_report){0};

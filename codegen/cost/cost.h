@@ -8,8 +8,8 @@
  *     fill_up(...);           // cost: seldom      what comes of this line is left out: few steps do it
  *
  * The disassembler says for each instruction from which line it comes, and through which calls, so a mark covers all
- * that was inlined at its line. Marks cost nothing: they do not reach the compiler. README.md says how steps and classes
- * are found, and what the figures leave out.
+ * that was inlined at its line. Marks cost nothing: they do not reach the compiler. README.md says how steps and
+ * classes are found, and what the figures leave out.
  */
 #ifndef FCP_COST_H
 #define FCP_COST_H
@@ -67,9 +67,9 @@ typedef struct cost_report {
     uint32_t count;
 } cost_report;
 
-/* Reads a listing by `nvdisasm -c -gi` of what `source` was compiled to. Returns true and a report, which the caller ends
- * with cost_free; or false and why in `wrong`: a listing that ends early, a branch to nowhere, or out of memory. A kernel
- * without instructions is no error. The listing need not be trusted. */
+/* Reads a listing by `nvdisasm -c -gi` of what `source` was compiled to. Returns true and a report, which the caller
+ * ends with cost_free; or false and why in `wrong`: a listing that ends early, a branch to nowhere, or out of memory. A
+ * kernel without instructions is no error. The listing need not be trusted. */
 bool cost_read(const char *source, const char *listing, const cost_machine *machine, cost_report *out, char wrong[160]);
 void cost_free(cost_report *report);
 #endif

@@ -1,11 +1,12 @@
-/* listing.c: reads the text of the disassembler: kernels, instructions, where branches go, and the marks of source lines.
+/* listing.c: reads the text of the disassembler: kernels, instructions, where branches go, and the
+ * marks of source lines.
  *
  * Requires: text as `nvdisasm -c -gi` prints it. A kernel begins with its section. Then come lines of four kinds:
  *
  *               .section .text.NAME,"ax",@progbits
- *           .L_x_3:                                                            a place that branches go to
+ *           .L_x_3:                                                          a place that branches go to
  *               //## File "/a/forward.h", line 40 inlined at "/a/forward.h", line 90
- *                   /0100/   @!P0 BRA `(.L_x_3) ;                              an instruction (with stars at the slashes)
+ *                   /0100/   @!P0 BRA `(.L_x_3) ;                            an instruction (with stars at the slashes)
  *
  *           Lines with //## speak of all instructions up to the next of them; those in a row are one chain of calls.
  * Gives:    cost_list (parts.h).
@@ -234,7 +235,8 @@ static bool end_kernel(reader *r) {
         label key;
         memcpy(key.name, r->targets[i], sizeof key.name);
         const label *l = r->label_count ? bsearch(&key, r->labels, r->label_count, sizeof *r->labels, by_name) : NULL;
-        if (!l || l->at >= c->count) return fail(r, "the listing ends early: it lacks the place of a branch of", c->name);
+        if (!l || l->at >= c->count)
+            return fail(r, "the listing ends early: it lacks the place of a branch of", c->name);
         x->target = l->at;
     }
     uint32_t last = c->count;
@@ -248,7 +250,8 @@ static bool read_line(reader *r, const char *line, const char *end) {
     static const char section[] = ".section", text[] = ".text.";
     while (line < end && (*line == ' ' || *line == '\t')) line++;
     size_t length = (size_t)(end - line);
-    if (length > sizeof section && memcmp(line, section, sizeof section - 1) == 0 && strchr(" \t", line[sizeof section - 1])) {
+    if (length > sizeof section && memcmp(line, section, sizeof section - 1) == 0 &&
+        strchr(" \t", line[sizeof section - 1])) {
         if (!end_kernel(r)) return false;
         line += sizeof section - 1;
         while (line < end && (*line == ' ' || *line == '\t')) line++;

@@ -4,12 +4,12 @@
  * Gives:    cost_steps (parts.h).
  * Method:   pieces of code without branches; dominators as Cooper, Harvey and Kennedy find them; a loop for each piece
  *           that a branch from a piece it dominates goes back to. A step is the longest way through the loop:
- *           - An inner loop counts as often as it turns, if it counts a register up by constants; else once. One that only
- *             waits for a barrier is left out: the way past it waits for nothing.
+ *           - An inner loop counts as often as it turns, if it counts a register up by constants; else once. One that
+ *             only waits for a barrier is left out: the way past it waits for nothing.
  *           - Where lanes may go different ways (BSSY), a warp goes all of them.
  *           - A piece of code with the marks of one class is left out of the other, unless that goes through it all the
- *             same: because every way does, or every way to what it does for certain. What then lies on no way through the
- *             loop is left out too. So a compiler that moves some marked instructions to where all go does no harm.
+ *             same: because every way does, or every way to what it does for certain. What then lies on no way through
+ *             the loop is left out too. So a compiler that moves some marked instructions to where all go does no harm.
  * Cost:     O(pieces x loops).
  */
 #include <stdio.h>
@@ -24,10 +24,12 @@ typedef struct piece {
     uint32_t first, end;
     int next[2];      /* where it goes on: NONE or a piece */
     int meets;        /* it ends with a BSSY whose lanes meet again at this piece; NONE: it does not */
-    int order, idom;  /* in reverse postorder; the piece that every way to it goes through last. order NONE: unreachable */
+    int order, idom;  /* in reverse postorder; the piece that every way to it goes through last.
+                       * order NONE: unreachable */
     int loop;         /* the innermost loop that it is in */
     unsigned marks;
-    uint32_t marked[COST_CLASSES], seldom; /* how many of its instructions have the mark of a class, or of what is seldom done */
+    uint32_t marked[COST_CLASSES], seldom; /* how many of its instructions have the mark of a class,
+                                            * or of what is seldom done */
     bool tensor;      /* it has a product */
 } piece;
 
@@ -68,7 +70,8 @@ static bool find_pieces(graph *g) {
         if (c->all[i].target != COST_NOWHERE) begins[c->all[i].target] = true;
     }
     for (uint32_t i = 0; i < c->count; i++) {
-        if (begins[i]) g->pieces[g->count++] = (piece){.first = i, .order = NONE, .idom = NONE, .loop = NONE, .meets = NONE};
+        if (begins[i])
+            g->pieces[g->count++] = (piece){.first = i, .order = NONE, .idom = NONE, .loop = NONE, .meets = NONE};
         g->at[i] = g->count - 1;
         piece *x = &g->pieces[g->count - 1];
         x->end = i + 1;
@@ -189,7 +192,8 @@ static loop *loop_at(graph *g, int head) {
 /* The register that an instruction writes is its first operand: "R2, R2, 0x1" writes R2. CS2R writes two. */
 static bool writes(const cost_instruction *x, const char *name) {
     size_t length = strlen(name);
-    if (strncmp(x->operands, name, length) == 0 && (x->operands[length] == ',' || x->operands[length] == ' ')) return true;
+    if (strncmp(x->operands, name, length) == 0 && (x->operands[length] == ',' || x->operands[length] == ' '))
+        return true;
     unsigned pair, number;
     return strncmp(x->name, "CS2R", 4) == 0 && !strstr(x->name, ".32") && sscanf(x->operands, "R%3u", &pair) == 1 &&
            sscanf(name, "R%3u", &number) == 1 && number == pair + 1;
@@ -232,7 +236,8 @@ static bool constant_of(const cost_instruction *x, int64_t *out) {
     return false;
 }
 
-/* By how much an instruction counts a register up: "VIADD R2, R2, 0x1", or "UIADD3 UR5, UPT, UPT, UR4, 0x4, URZ" of UR4. */
+/* By how much an instruction counts a register up: "VIADD R2, R2, 0x1", or "UIADD3 UR5, UPT, UPT, UR4,
+ * 0x4, URZ" of UR4. */
 static bool step_of(const cost_instruction *x, const char *name, int64_t *out) {
     char text[24];
     int at = 1;
@@ -363,10 +368,12 @@ static bool find_loops(graph *g) {
     for (int i = 0; i < g->loop_count; i++) {
         loop *l = &g->loops[i];
         for (int k = 0; k < g->loop_count; k++)
-            if (k != i && g->loops[k].has[l->head] && (l->parent == NONE || g->loops[k].size < g->loops[l->parent].size))
+            if (k != i && g->loops[k].has[l->head] &&
+                (l->parent == NONE || g->loops[k].size < g->loops[l->parent].size))
                 l->parent = k;
         for (int p = 0; p < g->count; p++)
-            if (l->has[p] && (g->pieces[p].loop == NONE || l->size < g->loops[g->pieces[p].loop].size)) g->pieces[p].loop = i;
+            if (l->has[p] && (g->pieces[p].loop == NONE || l->size < g->loops[g->pieces[p].loop].size))
+                g->pieces[p].loop = i;
         l->turns = turns_of(g, l);
         l->waits = only_waits(g, l);
     }
@@ -387,7 +394,8 @@ static void add(cost_counts *to, const cost_counts *x, uint64_t times) {
     to->unknown_loops += x->unknown_loops;
 }
 
-/* Does p count in the loop itself, or as a part of a loop inside it? Gives the loop inside; NONE: in the loop itself. */
+/* Does p count in the loop itself, or as a part of a loop inside it? Gives the loop inside; NONE:
+ * in the loop itself. */
 static int inside(const graph *g, int of, int p) {
     int found = g->pieces[p].loop;
     if (found == of) return NONE;
@@ -426,7 +434,8 @@ static bool weigh_region(const graph *g, int of, int from, const bool *out, bool
         for (int e = 0; e < 2 && good; e++) {
             int to = g->pieces[p].next[e];
             cost_counts w;
-            if (to == NONE || to == meets || to == g->loops[of].head || !g->loops[of].has[to] || out[to] || taken[to]) continue;
+            if (to == NONE || to == meets || to == g->loops[of].head || !g->loops[of].has[to] || out[to] || taken[to])
+                continue;
             taken[to] = true;
             stack[depth++] = to;
             good = weigh(g, of, to, out, &w);
@@ -495,8 +504,8 @@ static void find_step_loops(const graph *g, bool *is_step) {
         for (int up = g->loops[i].parent; is_step[i] && up != NONE; up = g->loops[up].parent) is_step[up] = false;
 }
 
-/* Must every warp whose cells are of a class go through a piece? It must if every way through the loop does, or every way
- * to what the class does for certain: what has its mark, and products that are not the other class's own. */
+/* Must every warp whose cells are of a class go through a piece? It must if every way through the loop does, or every
+ * way to what the class does for certain: what has its mark, and products that are not the other class's own. */
 static bool needed(const graph *g, const loop *l, int p, int class) {
     bool always = true;
     for (int q = 0; q < g->count; q++) {
@@ -509,8 +518,8 @@ static bool needed(const graph *g, const loop *l, int p, int class) {
     return always;
 }
 
-/* Chooses the pieces that do not count for a class: those that are the other class's or seldom done, as at least half of
- * their instructions are, and loops that wait. What then lies on no way through the loop is not reached. */
+/* Chooses the pieces that do not count for a class: those that are the other class's or seldom done, as at least half
+ * of their instructions are, and loops that wait. What then lies on no way through the loop is not reached. */
 static void leave_out(const graph *g, const loop *l, int class, bool *out) {
     for (int p = 0; p < g->count; p++) {
         const piece *x = &g->pieces[p];

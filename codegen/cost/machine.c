@@ -10,12 +10,14 @@
 
 #include "codegen/cost/parts.h"
 
-const char *const cost_pipe_names[COST_PIPES] = {"tensor", "mufu", "fma", "alu", "memory", "uniform", "control", "other"};
+const char *const cost_pipe_names[COST_PIPES] = {"tensor", "mufu",    "fma",     "alu",
+                                                 "memory", "uniform", "control", "other"};
 const char *const cost_class_names[COST_CLASSES] = {"FULL", "PARTIAL"};
 
 #define GUIDE "CUDA C++ Programming Guide, throughput of native arithmetic instructions"
 const char *const cost_sources[COST_PIPES] = {
-    [COST_TENSOR] = "dense bf16 peak of the data sheets, by multiprocessors and boost clock; mma.sync on sm_90 and later: assumed",
+    [COST_TENSOR] = "dense bf16 peak of the data sheets, by multiprocessors and boost clock; "
+                    "mma.sync on sm_90 and later: assumed",
     [COST_MUFU] = GUIDE " (16 results a clock and multiprocessor)",
     [COST_FMA] = GUIDE " (64 on sm_80, else 128)",
     [COST_ALU] = GUIDE " (64: compare, minimum, logic, shifts); packing two numbers: assumed",
@@ -47,18 +49,19 @@ static const char *const members[COST_PIPES] = {
     [COST_MUFU] = " MUFU F2F F2I I2F FRND POPC FLO BREV ",
     [COST_FMA] = " FADD FMUL FFMA FADD2 FMUL2 FFMA2 FADD32I FMUL32I FFMA32I HADD2 HMUL2 HFMA2 IMAD IMUL IDP IMAD32I "
                  "HADD2_32I HMUL2_32I HFMA2_32I ",
-    [COST_ALU] = " IADD IADD3 IADD32I VIADD VIADDMNMX VIMNMX VIMNMX3 IABS IMNMX ISETP FSETP FSEL FSET SEL LOP3 LOP LOP32I "
-                 "PLOP3 SHF SHL SHR LEA PRMT FMNMX FMNMX3 F2FP I2FP F2IP I2IP MOV MOV32I SGXT BMSK P2R R2P CS2R FCHK HSETP2 "
-                 "HMNMX2 HSET2 ISCADD VABSDIFF VABSDIFF4 VHMNMX ",
-    [COST_MEMORY] = " LDG STG LDS STS LD ST LDL STL LDC LDCU LDSM STSM ATOM ATOMG ATOMS RED REDG REDAS LDGSTS LDGDEPBAR SHFL S2R "
-                    "S2UR CCTL CCTLL QSPC MATCH REDUX UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL "
-                    "UTMACMDFLUSH ",
-    [COST_UNIFORM] = " ULOP3 ULOP UIADD3 UIMAD UMOV UMOV32I USHF USHL USHR USEL UISETP UPLOP3 ULEA UPRMT UFLO UPOPC UBREV ULDC "
-                     "R2UR VOTEU USGXT UBMSK UP2UR UR2UP UVIADD UVIMNMX UIABS UF2FP UFADD UFMUL UFFMA UFSETP UFSEL UCS2R "
-                     "UIADD3X UIMNMX ",
-    [COST_CONTROL] = " BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK BMOV WARPSYNC BAR DEPBAR WARPGROUP SYNCS MEMBAR "
-                     "FENCE ERRBAR CGAERRBAR NOP YIELD NANOSLEEP VOTE ELECT LEPC KILL PMTRIG USETMAXREG ACQBULK PREEXIT "
-                     "ENDCOLLECTIVE UCGABAR_ARV UCGABAR_WAIT R2B B2R RPCMOV BPT UBRA WARPGROUPSET CGABAR ACQSHMINIT ",
+    [COST_ALU] = " IADD IADD3 IADD32I VIADD VIADDMNMX VIMNMX VIMNMX3 IABS IMNMX ISETP FSETP FSEL FSET SEL LOP3 LOP "
+                 "LOP32I PLOP3 SHF SHL SHR LEA PRMT FMNMX FMNMX3 F2FP I2FP F2IP I2IP MOV MOV32I SGXT BMSK P2R R2P CS2R "
+                 "FCHK HSETP2 HMNMX2 HSET2 ISCADD VABSDIFF VABSDIFF4 VHMNMX ",
+    [COST_MEMORY] = " LDG STG LDS STS LD ST LDL STL LDC LDCU LDSM STSM ATOM ATOMG ATOMS RED REDG REDAS LDGSTS "
+                    "LDGDEPBAR SHFL S2R S2UR CCTL CCTLL QSPC MATCH REDUX UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG "
+                    "UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH ",
+    [COST_UNIFORM] = " ULOP3 ULOP UIADD3 UIMAD UMOV UMOV32I USHF USHL USHR USEL UISETP UPLOP3 ULEA UPRMT UFLO UPOPC "
+                     "UBREV ULDC R2UR VOTEU USGXT UBMSK UP2UR UR2UP UVIADD UVIMNMX UIABS UF2FP UFADD UFMUL UFFMA "
+                     "UFSETP UFSEL UCS2R UIADD3X UIMNMX ",
+    [COST_CONTROL] = " BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK BMOV WARPSYNC BAR DEPBAR WARPGROUP "
+                     "SYNCS MEMBAR FENCE ERRBAR CGAERRBAR NOP YIELD NANOSLEEP VOTE ELECT LEPC KILL PMTRIG USETMAXREG "
+                     "ACQBULK PREEXIT ENDCOLLECTIVE UCGABAR_ARV UCGABAR_WAIT R2B B2R RPCMOV BPT UBRA WARPGROUPSET "
+                     "CGABAR ACQSHMINIT ",
 };
 
 /* The length of an instruction's name without suffixes. */
@@ -74,8 +77,8 @@ cost_pipe cost_pipe_of(const char *name) {
     return COST_OTHER;
 }
 
-/* Operations of one warp in a product: "HMMA.16816.F32" is 16 x 8 x 16; of "HGMMA.64x128x16.F32" each of four warps does a
- * quarter. 0: the name has no size. */
+/* Operations of one warp in a product: "HMMA.16816.F32" is 16 x 8 x 16; of "HGMMA.64x128x16.F32" each of four warps
+ * does a quarter. 0: the name has no size. */
 static uint64_t operations(const char *name, bool group) {
     unsigned m = 0, n = 0, k = 0;
     const char *size = name + stem(name);

@@ -94,7 +94,8 @@ typedef struct fk_row_run {
  * model's head model_head + i / group * shared + i % group, which only masks and scores have to know. */
 typedef struct fk_launch {
     fk_u64 arena;
-    fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then those of moved blocks */
+    fk_u64 q, o, d_o;       /* addresses of tensors in the input type: rows of home tokens, then
+                             * those of moved blocks */
     fk_u64 lse, delta, dq;  /* the same, in float */
     fk_u64 items, runs;     /* addresses of the row or key items and runs, whichever the kernel works on */
     fk_u64 sequences;       /* address of fk_sequence records */
@@ -124,8 +125,9 @@ typedef struct __attribute__((aligned(64))) fk_map {
 enum { FK_AT_HOME = 0, FK_MOVED = 1 };
 
 /* Parameters of the kernels for sm_90a: those of the others, and maps. The rows of the maps q and d_o are the home
- * queries and then those of moved Q blocks, those of k and v the home keys. The rows of `moved` are those of all slots for KV that was received; each
- * slot has max_block rows of K, then as many of V. The map of an empty tensor is all zeros. */
+ * queries and then those of moved Q blocks, those of k and v the home keys. The rows of `moved` are those of all
+ * slots for KV that was received; each slot has max_block rows of K, then as many of V. The map of an empty
+ * tensor is all zeros. */
 typedef struct fk_launch_maps {
     fk_launch launch;
     fk_map q, d_o, k, v, moved;
@@ -140,8 +142,8 @@ typedef struct fk_support {
 } fk_support;
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
 
-/* What fk_gather moves: tokens of a bundle, between the caller's tensors, home blocks and messages. A run is tokens that
- * lie next to each other at both of a bundle's ends. */
+/* What fk_gather moves: tokens of a bundle, between the caller's tensors, home blocks and messages. A run is tokens
+ * that lie next to each other at both of a bundle's ends. */
 typedef struct fk_gather_run {
     fk_u64 home;            /* its first token among the home rank's tokens */
     fk_u32 place;           /* its first token in the caller's tensors */
@@ -157,8 +159,8 @@ typedef struct fk_gather_tensor {
 } fk_gather_tensor;
 enum { FK_GATHER_TENSORS = 6 };
 enum { FK_IN_MESSAGE, FK_AT_BLOCKS, FK_AT_CALLER };
-/* Tokens first to first + tokens - 1 of a bundle whose runs are at `runs`, run_count of them in order of `at`. A message
- * begins with token `first`. */
+/* Tokens first to first + tokens - 1 of a bundle whose runs are at `runs`, run_count of them in order of `at`. A
+ * message begins with token `first`. */
 typedef struct fk_gather_launch {
     fk_u64 runs;
     fk_u32 run_count, first, tokens, tensors;
@@ -199,7 +201,8 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 /* At most so many rows a step; half of it if head_dim is 128 and there is a score. */
 #define FK_DKV_ROWS(d) ((d) > 128 ? 16 : (d) > 32 ? 32 : 64)
 #define FK_DKV_PARTS(d) (FK_KEYS / FK_DKV_KEYS(d))
-#define FK_DKV_SHARED(d) (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
+#define FK_DKV_SHARED(d)                                                                                               \
+    (2 * FK_TILE_BYTES(FK_DKV_KEYS(d), d) + 4 * FK_TILE_BYTES(FK_DKV_ROWS(d), d) + 16 * FK_DKV_ROWS(d))
 #define FK_DKV_REGISTERS(d) 255
 
 /* dK, dV and dQ in one kernel, ordered or not, head_dim up to 128: as dK and dV, and dS, which warps pass to each

@@ -61,7 +61,8 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     if (!idle) fk_joint_product(c, band, chunk);
     if (!ordered) {
         if (!idle)
-            fk_add_sums_atomically(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, (const float (*)[4])c);
+            fk_add_sums_atomically(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS,
+                                   (const float (*)[4])c);
         return;
     }
     if (at == 0) {

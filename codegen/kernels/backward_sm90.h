@@ -272,7 +272,8 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
         fk_load_shared2(lse, lse_at + j * 32);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight = fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+            float weight =
+                fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = full || fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
@@ -286,28 +287,31 @@ FK_DEVICE void fk_b_weights(const fk_launch *p, const fk_env *env, float (*s)[4]
 
 /* Makes dS of a part of P and dP, in place, and packs it in the input type. In a full part of a step nothing has to be
  * selected: rows that do not exist are 0, and all others see all keys. */
-FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packed)[2], fk_u32 delta_at, const int full) {
+FK_DEVICE void fk_b_gradients(float (*s)[4], const float (*g)[4], fk_u32 (*packed)[2], fk_u32 delta_at,
+                              const int full) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++) {
         float delta[2];
         fk_load_shared2(delta, delta_at + j * 32);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++)
-            s[j][i] = full && !FK_HAS_SCORE ? s[j][i] * (g[j][i] - delta[i % 2]) : fk_gradient(s[j][i], g[j][i], delta[i % 2]);
+            s[j][i] = full && !FK_HAS_SCORE ? s[j][i] * (g[j][i] - delta[i % 2])
+                                            : fk_gradient(s[j][i], g[j][i], delta[i % 2]);
         packed[j][0] = fk_pack(s[j][0], s[j][1]);
         packed[j][1] = fk_pack(s[j][2], s[j][3]);
     }
 }
 
-/* Writes packed dS to shared memory, after all of it was made: a load of delta would wait for a store before it. own: the
- * lane's first key. ds: the box of dS that has the part, from its chunk `chunk` on. */
+/* Writes packed dS to shared memory, after all of it was made: a load of delta would wait for a store before it. own:
+ * the lane's first key. ds: the box of dS that has the part, from its chunk `chunk` on. */
 FK_DEVICE void fk_b_pass_on(const fk_u32 (*packed)[2], fk_u32 ds, fk_u32 chunk, fk_u32 own) {
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_B_COLUMNS; j++)
         FK_UNROLL
         for (fk_u32 half = 0; half < 2; half++) {
             fk_u32 key = own + half * 8;
-            fk_store_shared_bits(ds + key * FK_TILE_ROW + ((chunk + j) ^ key % 8) * 16 + fk_lane() % 4 * 4, packed[j][half]);
+            fk_store_shared_bits(ds + key * FK_TILE_ROW + ((chunk + j) ^ key % 8) * 16 + fk_lane() % 4 * 4,
+                                 packed[j][half]);
         }
 }
 
@@ -407,7 +411,8 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
     int turns = ordered && item->lock != FK_NONE;
     if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS, (const float (*)[4])x.k);
+    fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS,
+                           (const float (*)[4])x.k);
     fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
     if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     return n + 1;

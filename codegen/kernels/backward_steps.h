@@ -1,9 +1,10 @@
 /* backward_steps.h: what the backward kernels share: P and dS, one step of dK and dV, and adding to sums in memory.
  *
- * P = 2^(s - LSE). Where a pair does not count, P is selected to be 0, never computed to be 0. A row that has seen no key, or
- * that does not exist, gets an LSE of +inf, which makes its P 0. dS = P (dP - delta) times the slope of the score. P and dS are rounded to the input type for the products; the
- * scale is applied to the finished sums. For dK and dV, scores are computed transposed, keys as rows: then P and dS
- * already are operands of the next products, in the registers where they were made.
+ * P = 2^(s - LSE). Where a pair does not count, P is selected to be 0, never computed to be 0. A row that has seen no
+ * key, or that does not exist, gets an LSE of +inf, which makes its P 0. dS = P (dP - delta) times the slope of the
+ * score. P and dS are rounded to the input type for the products; the scale is applied to the finished sums. For dK and
+ * dV, scores are computed transposed, keys as rows: then P and dS already are operands of the next products, in the
+ * registers where they were made.
  */
 #ifndef FK_BACKWARD_STEPS_H
 #define FK_BACKWARD_STEPS_H
@@ -14,8 +15,8 @@ FK_DEVICE float fk_row_lse(const fk_launch *p, fk_u64 token, fk_u32 head) {
     return lse == -fk_infinity() ? fk_infinity() : lse * FK_LOG2E;
 }
 /* P from the product s = q k of a pair that counts, and in *slope the slope of the score. */
-FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, fk_i64 q, fk_i64 k, fk_u32 head,
-                          float *slope) {
+FK_DEVICE float fk_weight(const fk_launch *p, const fk_env *env, float s, float row_lse, fk_i64 q, fk_i64 k,
+                          fk_u32 head, float *slope) {
 #if FK_HAS_SCORE
     float natural = s * p->scale, x = fk_score(env, natural, q, k, head), unit = FK_LOG2E;
     *slope = fk_slope(env, natural, q, k, head);
@@ -176,7 +177,8 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
         fk_load_shared2(lse, fk_dkv_numbers(buffer, 0) + (j * 8 + t) * 4);
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) {
-            float weight = fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
+            float weight =
+                fk_weight(p, env, s[j][i], lse[i % 2], row + j * 8 + i % 2, key + i / 2 * 8, head, &slopes[i]);
             s[j][i] = fk_counts(counting, i / 2, j, i % 2) ? weight : 0;
         }
         packed[j][0] = fk_pack(s[j][0], s[j][1]);

@@ -126,12 +126,12 @@ FK_DEVICE fk_u32 fk_model_head(const fk_env *env, fk_u32 head) {
 #define fk_queries(env, q, k, limit, h) fk_queries(env, q, k, limit, (int)fk_model_head(env, h))
 #endif
 
-/* Says which pairs of a warp's product count: bit 2 j + e of bits[half] is for the number of that half, column group and
- * column. `row` and `column` are the positions of this lane's first row and first column. Columns from `limit` of the warp's
- * on do not exist and so do not count; if `partial`, neither do pairs that the mask forbids. Rows are queries and columns are
- * keys, or with `reverse` the other way round. There are at most 16 groups of columns. Call it only if some pair may not
- * count. Where the mask gives a row one or two intervals, they are computed once a row, in a FULL cell too, where they hold all
- * that exist; else it is asked about each pair. */
+/* Says which pairs of a warp's product count: bit 2 j + e of bits[half] is for the number of that half, column group
+ * and column. `row` and `column` are the positions of this lane's first row and first column. Columns from `limit` of
+ * the warp's on do not exist and so do not count; if `partial`, neither do pairs that the mask forbids. Rows are
+ * queries and columns are keys, or with `reverse` the other way round. There are at most 16 groups of columns. Call it
+ * only if some pair may not count. Where the mask gives a row one or two intervals, they are computed once a row, in a
+ * FULL cell too, where they hold all that exist; else it is asked about each pair. */
 FK_DEVICE void fk_counting(const fk_env *env, int partial, int reverse, fk_u32 columns, fk_i64 row, fk_i64 column,
                            fk_u32 limit, fk_u32 head, fk_u32 *bits) {
     fk_u32 t = fk_lane() % 4 * 2;
@@ -189,10 +189,10 @@ FK_DEVICE fk_env fk_env_of(const fk_launch *p, fk_u32 sequence) {
 
 /* --- addresses ---------------------------------------------------------------------------------------------------- */
 
-/* The n-th piece of work of this block, where pieces stand longest first. The blocks take one piece each in their order,
- * then one each in the reverse order, and so on: who got the longest of one turn gets the shortest of the next, so that
- * all have nearly the same to do. (In the same order always, the first block would get the longest piece of every
- * turn.) */
+/* The n-th piece of work of this block, where pieces stand longest first. The blocks take one piece each in their
+ * order, then one each in the reverse order, and so on: who got the longest of one turn gets the shortest of the
+ * next, so that all have nearly the same to do. (In the same order always, the first block would get the longest
+ * piece of every turn.) */
 FK_DEVICE fk_u32 fk_piece(fk_u32 n) {
     return n * fk_blocks() + (n % 2 ? fk_blocks() - 1 - fk_block() : fk_block());
 }

@@ -126,8 +126,8 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
 FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run->cls == FK_FULL && keys == FK_F_STEP; }
 
 /* Finds out which pairs count, in a step that is not whole. */
-FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at, fk_u32 keys,
-                                fk_u32 head, fk_u32 (*counting)[2]) {
+FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at,
+                                fk_u32 keys, fk_u32 head, fk_u32 (*counting)[2]) {
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         fk_counting(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + fk_forward_row(b),
@@ -158,7 +158,8 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
             }
 #endif
     if (whole) return;
-    float none = FK_F_LEAST ? fk_infinity() : -fk_infinity(); /* outside the loop: a primitive inside would turn its selections into branches */
+    /* outside the loop: a primitive inside would turn its selections into branches */
+    float none = FK_F_LEAST ? fk_infinity() : -fk_infinity();
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)
         FK_UNROLL
@@ -168,9 +169,10 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
                 s[b][j][i] = fk_counts(counting[b], i / 2, j, i % 2) ? s[b][j][i] : none; // cost: PARTIAL
 }
 
-/* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. The unit of s
- * is applied where the maximum is subtracted, so that it costs nothing. */
-FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x, float (*factor)[2]) {
+/* One step of the online softmax: turns s into P, and updates m and l. The caller must multiply O by `factor`. The unit
+ * of s is applied where the maximum is subtracted, so that it costs nothing. */
+FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4], fk_forward_rows *x,
+                                  float (*factor)[2]) {
     float unit = fk_forward_unit(p);
     FK_UNROLL
     for (fk_u32 b = 0; b < FK_F_BANDS; b++)

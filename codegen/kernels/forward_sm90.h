@@ -42,13 +42,17 @@ enum {
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
 
-FK_DEVICE fk_u32 fk_forward_k(fk_u32 n) { return fk_shared() + FK_TILE_BYTES(FK_ROWS, FK_HEAD_DIM) + n % 2 * FK_F_TILE; }
+FK_DEVICE fk_u32 fk_forward_k(fk_u32 n) {
+    return fk_shared() + FK_TILE_BYTES(FK_ROWS, FK_HEAD_DIM) + n % 2 * FK_F_TILE;
+}
 FK_DEVICE fk_u32 fk_forward_v(fk_u32 n) { return fk_forward_k(n) + 2 * FK_F_TILE; }
 FK_DEVICE fk_u32 fk_forward_barrier(fk_u32 i) { return fk_shared() + FK_FORWARD_SM90_TILES(FK_HEAD_DIM) + i * 8; }
 
 /* A consumer waits for the n-th filling of a stage. The producer waits until consumers have read the filling before
  * it. */
-FK_DEVICE void fk_forward_await(fk_u32 there, fk_u32 n) { fk_barrier_wait(fk_forward_barrier(there + n % 2), n / 2 % 2); }
+FK_DEVICE void fk_forward_await(fk_u32 there, fk_u32 n) {
+    fk_barrier_wait(fk_forward_barrier(there + n % 2), n / 2 % 2);
+}
 FK_DEVICE void fk_forward_await_free(fk_u32 free, fk_u32 n) {
     if (n >= 2) fk_barrier_wait(fk_forward_barrier(free + n % 2), (n / 2 - 1) % 2);
 }
@@ -65,7 +69,8 @@ FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *ru
     const fk_launch *p = &maps->launch;
     fk_u32 there = v ? FK_V_THERE : FK_K_THERE, free = v ? FK_V_FREE : FK_K_FREE;
     fk_u32 barrier = fk_forward_barrier(there + n % 2), tile = v ? fk_forward_v(n) : fk_forward_k(n);
-    fk_u32 keys = run->count - at, whole = keys < FK_F_STEP ? keys / FK_BOX * FK_BOX : FK_F_STEP; /* rows in whole boxes */
+    /* whole: rows in whole boxes */
+    fk_u32 keys = run->count - at, whole = keys < FK_F_STEP ? keys / FK_BOX * FK_BOX : FK_F_STEP;
     if (fk_thread() == 0) {
         const fk_map *map = run->place == FK_MOVED ? &maps->moved : v ? &maps->v : &maps->k;
         fk_forward_await_free(free, n);
@@ -261,8 +266,8 @@ FK_DEVICE void fk_forward_skip(fk_forward_side *c) {
 }
 
 /* Does one item and head. `items`: how many items with keys this block had before. */
-FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_u32 consumer, fk_u32 items,
-                                  fk_u32 *n) {
+FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_u32 consumer,
+                                  fk_u32 items, fk_u32 *n) {
     int idle = consumer * 64 >= item->count;
     fk_forward_side c;
     fk_forward_rows x;
@@ -292,7 +297,8 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
         /* K and V are full when the copy engine and the producer have arrived, Q when the copy engine has; a stage is
          * free when all eight warps of the consumers have left it. */
         for (fk_u32 i = 0; i < FK_F_BARRIERS; i++)
-            fk_barrier_open(fk_forward_barrier(i), i < FK_K_FREE || i / 2 == FK_V_THERE / 2 ? 2 : i == FK_Q_THERE ? 1 : 8);
+            fk_barrier_open(fk_forward_barrier(i),
+                            i < FK_K_FREE || i / 2 == FK_V_THERE / 2 ? 2 : i == FK_Q_THERE ? 1 : 8);
         fk_barrier_fence();
     }
     fk_sync();

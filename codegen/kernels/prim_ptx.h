@@ -101,7 +101,7 @@ FK_DEVICE void fk_matrices_transposed(fk_u32 out[4], fk_u32 row) {
                  : "memory");
 }
 #define FK_MULTIPLY(type)                                                                                              \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "     \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "   \
         "{%0, %1, %2, %3};"                                                                                            \
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))

@@ -22,7 +22,8 @@ FK_PRIMITIVE(void, fk_barrier_wait, (fk_u32 barrier, fk_u32 parity))
 
 /* Begins a copy of one box of a map, from (column, head, row) on, to shared memory at a multiple of 1024. It counts
  * FK_BOX_BYTES for the barrier, even if part of the box lies outside the tensor. One thread calls it. */
-FK_PRIMITIVE(void, fk_tensor_copy, (fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 barrier))
+FK_PRIMITIVE(void, fk_tensor_copy,
+             (fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 barrier))
 FK_PRIMITIVE(void, fk_fence_async, (void))
 
 /* --- barriers for some threads of a block. `id` is 1 to 15; `threads` is how many threads take part, a multiple of

@@ -87,7 +87,8 @@ FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
  * after the accumulators. */
 #define FK_PRODUCT_OF_TILES(name, n, ptx, o0, o1, o2, turns)                                                           \
     FK_DEVICE void name(float *c, fk_u64 a, fk_u64 b, fk_u32 add) {                                                    \
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o2 ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o2 ", 0; "                                                    \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx                                     \
                      " {" FK_NAMES_##n "}, %" #o0 ", %" #o1 ", p, 1, 1, " turns "; }"                                  \
                      : FK_SUMS_OF_##n                                                                                  \
                      : "l"(a), "l"(b), "r"(add));                                                                      \
@@ -96,7 +97,8 @@ FK_DEVICE void fk_products_settle(float *c, fk_u32 count) {
     FK_PRODUCT_OF_TILES(fk_product_##n##_##type, n, ptx, o0, o1, o2, "0, 0")                                           \
     FK_PRODUCT_OF_TILES(fk_product_turned_##n##_##type, n, ptx, o0, o1, o2, "1, 1")                                    \
     FK_DEVICE void fk_product_registers_##n##_##type(float *c, const fk_u32 a[4], fk_u64 b, fk_u32 add) {              \
-        asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o5 ", 0; wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #o5 ", 0; "                                                    \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx                                     \
                      " {" FK_NAMES_##n "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, %" #o4 ", p, 1, 1, 1; }"          \
                      : FK_SUMS_OF_##n                                                                                  \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));                                  \

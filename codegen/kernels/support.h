@@ -76,7 +76,8 @@ FK_DEVICE fk_u64 fk_row_at(const fk_gather_tensor *x, fk_u64 base, fk_u32 end, c
                            fk_u32 in_message) {
     if (end == FK_IN_MESSAGE) return base + (fk_u64)in_message * x->row * 4;
     if (end == FK_AT_BLOCKS) return base + (run->home + within) * x->row * 4;
-    return base + ((fk_u64)(run->place + within) * x->full + x->kv_step * run->kv_first + x->sub_step * run->sub_first) * 4;
+    return base +
+           ((fk_u64)(run->place + within) * x->full + x->kv_step * run->kv_first + x->sub_step * run->sub_first) * 4;
 }
 
 /* Moves tokens of a bundle, tensor by tensor, one warp a row. */
@@ -110,7 +111,8 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
         float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4);
-        float most = fk_max(m, m_from), base = most == -fk_infinity() ? 0 : most; /* no row has seen a key: both factors 0 */
+        /* no row has seen a key: both factors 0 */
+        float most = fk_max(m, m_from), base = most == -fk_infinity() ? 0 : most;
         float factor = fk_exp2(m - base), factor_from = fk_exp2(m_from - base);
         float l = fk_load(p->to + l_at + i * 4) * factor + fk_load(p->from + l_at + i * 4) * factor_from;
         l = fk_exchange(l, 16); /* all lanes have the same number: this waits until each of them has read m and l */
@@ -128,8 +130,8 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* Makes O and LSE of a running state, with the sink if there is one. from: a slot of state; to: the rows of O; lse: those
- * of LSE; sinks: as in fk_launch; other, count: as for fk_merge. One warp does a row. */
+/* Makes O and LSE of a running state, with the sink if there is one. from: a slot of state; to: the rows of O; lse:
+ * those of LSE; sinks: as in fk_launch; other, count: as for fk_merge. One warp does a row. */
 FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);

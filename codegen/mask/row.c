@@ -19,8 +19,8 @@
 #include "codegen/mask/real_row.h"
 
 /* --- what a call works with ---------------------------------------------------------------------------------------
- * scratch = [for each node a word: its value, or the first number of a line] [for each node a word: where its vector
- * is]
+ * scratch = [for each node a word: its value, or the first number of a line]
+ *           [for each node a word: where its vector is]
  *           [bytes: states, levels] [three spare vectors] [a vector for each node that depends on k or s]
  * A vector has MC_ROW elements: int64 for an int, float for a real, bytes for a bool. The word before the vector of an
  * int is the step of a line. */

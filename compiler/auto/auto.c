@@ -273,7 +273,8 @@ static fcp_code try_all(choosing *c) {
 
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
                      const volatile int *stop, diags *d, struct fcpc_program *out_settings, auto_report *report) {
-    choosing c = {.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report, .best = FCP_NONE};
+    choosing c = {.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report,
+                  .best = FCP_NONE};
     fcp_error err = {0};
     char gpu[sizeof program->cluster.gpu + 1] = "";
     memcpy(gpu, program->cluster.gpu, sizeof program->cluster.gpu);

@@ -14,7 +14,8 @@
 #include "compiler/place/strategies.h"
 #include "compiler/simulate/simulate.h"
 
-/* The passes, in three stretches: up to the placement; routes and the reshuffle; up to a plan, which is not verified. */
+/* The passes, in three stretches: up to the placement; routes and the reshuffle; up to a plan,
+ * which is not verified. */
 typedef enum auto_stretch { AUTO_PLACE, AUTO_ROUTE, AUTO_PLAN } auto_stretch;
 typedef struct auto_passes {
     void (*begin)(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
@@ -24,16 +25,17 @@ typedef struct auto_passes {
 } auto_passes;
 
 /* Tries candidates. *out_settings: a copy of the program with the settings of the best one, by which it is then planned
- * as any program is. Errors that are the batch's, and of the first candidate where none can be planned, are left to that
- * planning to report: then *out_settings are the first candidate's. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
+ * as any program is. Errors that are the batch's, and of the first candidate where none can be planned, are left to
+ * that planning to report: then *out_settings are the first candidate's.
+ * FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
  * Cost: for each candidate that is not ruled out by its bound a planning without proof, and a prediction. */
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
                      const volatile int *stop, diags *d, struct fcpc_program *out_settings, auto_report *report);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 
-/* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank needs
- * at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
+/* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
+ * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
 fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds *out, uint64_t *out_memory,
                            uint32_t *out_rank);
 

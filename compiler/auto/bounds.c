@@ -8,7 +8,8 @@
  *
  * Why even cuts have a bound of their own: zigzag over 256 ranks makes 512 chunks of a few tokens of every sequence. To
  * find their tiles takes minutes, and what comes out is slow. Two facts rule it out at once:
- *   - A cell of 128 x 128 pairs costs the same when it holds 4 x 4. So W pairs in chunks of c tokens take W / c^2 cells.
+ *   - A cell of 128 x 128 pairs costs the same when it holds 4 x 4. So W pairs in chunks of c tokens take
+ *     W / c^2 cells.
  *   - A node holds a rows and b keys of a sequence. Its own rows and keys make a b pairs at most, and each key that it
  *     fetches makes a more. So N nodes fetch (W - N a b) / a keys at least.
  */
@@ -114,9 +115,10 @@ static fcp_code least_memory(planning *x, const fcp_problem *facts, uint64_t *ou
                 tokens[x->placement->home[b]][side] += p->blocks[b].tokens;
     for (uint32_t r = 0; r < p->ranks; r++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            const uint64_t bytes = facts->passes >> pass & 1 ? fcp_rank_memory(facts, (fcp_pass)pass, tokens[r][FCP_QUERIES],
-                                                                               tokens[r][FCP_KEYS], none)
-                                                             : 0;
+            const uint64_t bytes =
+                facts->passes >> pass & 1
+                    ? fcp_rank_memory(facts, (fcp_pass)pass, tokens[r][FCP_QUERIES], tokens[r][FCP_KEYS], none)
+                    : 0;
             if (bytes > *out_memory) *out_memory = bytes, *out_rank = r;
         }
     return FCP_OK;
@@ -143,7 +145,8 @@ fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds 
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out) {
     const problem *p = x->problem;
     if (p->head_count != 1) return FCP_OK; /* pairs of some heads alone; another candidate will tell */
-    *out = (auto_pairs){.of = ARENA_ZNEW(memory, uint64_t, p->sequences), .queries = ARENA_NEW(memory, uint64_t, p->sequences),
+    *out = (auto_pairs){.of = ARENA_ZNEW(memory, uint64_t, p->sequences),
+                        .queries = ARENA_NEW(memory, uint64_t, p->sequences),
                         .keys = ARENA_NEW(memory, uint64_t, p->sequences), .sequences = p->sequences};
     if (!out->of || !out->queries || !out->keys) return FCP_E_NO_MEMORY;
     memcpy(out->queries, p->queries, p->sequences * sizeof *p->queries);

@@ -34,7 +34,8 @@ static auto_bound largest(const auto_bounds *b) {
 static void print_why(const auto_report *r, const auto_candidate *c, text *out) {
     const auto_candidate *best = &r->at[r->chosen];
     if (c->end == AUTO_SLOWER)
-        text_printf(out, "%.1f %% slower", 100 * ((double)c->makespan - (double)best->makespan) / (double)best->makespan);
+        text_printf(out, "%.1f %% slower",
+                    100 * ((double)c->makespan - (double)best->makespan) / (double)best->makespan);
     else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
     else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower");
     else if (c->end == AUTO_REFUSED) text_printf(out, "refused: %s", c->why);
@@ -42,8 +43,8 @@ static void print_why(const auto_report *r, const auto_candidate *c, text *out) 
 }
 
 void auto_print(const auto_report *r, text *out) {
-    text_printf(out, "%-24s %6s %12s %-8s %12s  %s (profile %s, all passes)\n", "candidate", "block", "bound ms", "which",
-                "predicted ms", "what became of it", r->profile);
+    text_printf(out, "%-24s %6s %12s %-8s %12s  %s (profile %s, all passes)\n", "candidate", "block", "bound ms",
+                "which", "predicted ms", "what became of it", r->profile);
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
         text name = {0};
         char block[16] = "-", bound[24] = "-", makespan[24] = "-";

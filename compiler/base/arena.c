@@ -28,16 +28,16 @@ struct arena_chunk {
 };
 
 enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22 };
-/* An arena of 256 KB to 32 MB, or one that is asked for 96 KB at once, lies on huge pages: the first touch of 2 MB is then one
- * page fault and not 512. A chunk is as large as all before it, from 2 MB on and up to 8 MB: few pages are half empty, and an
- * arena takes at most about twice what it needs, and 2 MB. Beyond 32 MB the kernel has to move other memory about to find whole
- * huge pages, which costs more than the faults: with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s.
- * Sanitizers mark all of a chunk as not to be touched: theirs are small. */
+/* An arena of 256 KB to 32 MB, or one that is asked for 96 KB at once, lies on huge pages: the first touch of 2 MB is
+ * then one page fault and not 512. A chunk is as large as all before it, from 2 MB on and up to 8 MB: few pages are
+ * half empty, and an arena takes at most about twice what it needs, and 2 MB. Beyond 32 MB the kernel has to move other
+ * memory about to find whole huge pages, which costs more than the faults: with huge pages throughout, a first plan of
+ * 90 MB took 1.0 s instead of 0.7 s. Sanitizers mark all of a chunk as not to be touched: theirs are small. */
 enum { HUGE_FROM = 1 << 18, HUGE_NEED = 3 << 15, HUGE_UNTIL = 1 << 25, HUGE_PAGE = 1 << 21,
        HUGE_CHUNK = ARENA_REDZONE ? HUGE_PAGE : 4 * HUGE_PAGE };
 
-/* Memory for a chunk of at least `bytes` bytes, of which `need` are asked for now; *bytes becomes what it has. NULL: out of
- * memory. */
+/* Memory for a chunk of at least `bytes` bytes, of which `need` are asked for now; *bytes becomes what it has.
+ * NULL: out of memory. */
 static struct arena_chunk *new_chunk(size_t need, size_t *bytes, size_t total) {
     struct arena_chunk *c;
     if ((total < HUGE_FROM && need < HUGE_NEED) || total > HUGE_UNTIL || need > HUGE_UNTIL) {

@@ -20,8 +20,8 @@ char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated c
 void arena_reset(arena *a);                                  /* frees its contents, keeps the memory for new ones */
 void arena_free(arena *a);                                   /* everything; the arena may be used again */
 
-/* Makes room for one more element in an array of `count` elements of `size` bytes: if they fill *room, moves them to a new
- * place with twice the room. Returns where the array is then; NULL: no memory, and the array is where it was. */
+/* Makes room for one more element in an array of `count` elements of `size` bytes: if they fill *room, moves them to a
+ * new place with twice the room. Returns where the array is then; NULL: no memory, and the array is where it was. */
 void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size);
 
 #define ARENA_NEW(a, type, count) ((type *)arena_alloc((a), (count), sizeof(type), _Alignof(type)))

@@ -19,17 +19,21 @@
 
 /* Commands: name, the function that does it, synopsis, one line of help. */
 #define CMD_COMMANDS(X)                                                                                                \
-    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN] [--explain]", "compile a program to a plan (the default command)")      \
+    X(COMPILE, "compile", cmd_compile, "FILE.fcp [-o PLAN] [--explain]",                                               \
+      "compile a program to a plan (the default command)")                                                             \
     X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",    \
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
     X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
     X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...",                                                   \
       "execute a plan; without input files, draw random inputs and check the result")                                  \
-    X(EMIT, "emit", cmd_emit_kernels, "PLAN [--arch sm_90a [--cost]] [-o F] [--pass forward|backward] [--backward KERNELS]", \
+    X(EMIT, "emit", cmd_emit_kernels,                                                                                  \
+      "PLAN [--arch sm_90a [--cost]] [-o F] [--pass forward|backward] [--backward KERNELS]",                           \
       "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin, or count what its steps cost")   \
     X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
-    X(SIM, "sim", cmd_sim, "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--html F] [--trace F]",         \
-      "predict how long a plan takes, beside the bounds that no plan can beat; several strategies or settings side by side") \
+    X(SIM, "sim", cmd_sim,                                                                                             \
+      "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--html F] [--trace F]",                     \
+      "predict how long a plan takes, beside the bounds that no plan can beat; several strategies or settings "        \
+      "side by side")                                                                                                  \
     X(CALIBRATE, "calibrate", cmd_calibrate, "ROWS.csv [-o FILE] [--hold-out N]",                                      \
       "fit a profile for sim to measured rows, and say how far each row is from it")                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
@@ -60,7 +64,8 @@ typedef enum cmd_kind {
 #define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE)) /* those that bind a program to a batch */
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT) | CMD_BIT(CALIBRATE),                 \
-      "write the plan or profile to this file; without it compile and calibrate write nothing, and emit prints to standard output") \
+      "write the plan or profile to this file; without it compile and calibrate write nothing, and emit prints to "    \
+      "standard output")                                                                                               \
     X(HOLD_OUT, "hold-out", 0, CMD_WORD, "N", CMD_BIT(CALIBRATE),                                                      \
       "keep N rows of each pass and head_dim out of the fit, and say how far they are from it")                        \
     X(DUMP, "dump", 0, CMD_WORD, "PASS,...", CMD_BIT(COMPILE),                                                         \
@@ -85,10 +90,11 @@ typedef enum cmd_kind {
       "take the values of a field from this file; run PLAN: find here the file that the plan was made from")           \
     X(SVG, "svg", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this SVG file")                                      \
     X(HTML, "html", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW) | CMD_BIT(SIM),                                                \
-      "draw into this HTML page, which needs no other file: mask, placement, and what each rank does when, as predicted") \
+      "draw into this HTML page, which needs no other file: mask, placement, and what each rank does when, "           \
+      "as predicted")                                                                                                  \
     X(TRACE, "trace", 0, CMD_WRITE, "FILE", CMD_BIT(SIM) | CMD_BIT(RUN),                                               \
-      "write what each rank does when to this file, for Perfetto: sim as predicted, run as measured")                   \
-    X(RANKS, "ranks", 0, CMD_WORD, "A,B..C|all|busiest", CMD_BIT(SHOW) | CMD_BIT(SIM) | CMD_BIT(RUN),                          \
+      "write what each rank does when to this file, for Perfetto: sim as predicted, run as measured")                  \
+    X(RANKS, "ranks", 0, CMD_WORD, "A,B..C|all|busiest", CMD_BIT(SHOW) | CMD_BIT(SIM) | CMD_BIT(RUN),                  \
       "with --trace or --html: draw what these ranks do; busiest, the default beyond 64 ranks, are 8 and the median")  \
     X(LENGTH, "length", 'n', CMD_WORD, "TOKENS", CMD_BIT(EXPLAIN),                                                     \
       "assume a sequence of this length; the default is the batch's longest, or q or k + 1")                           \
@@ -128,8 +134,8 @@ typedef enum cmd_kind {
       "read and write bfloat16 tensors as uint16; the plan's dtype must be bf16")                                      \
     X(SEED, "seed", 0, CMD_WORD, "N", CMD_BIT(RUN), "draw the inputs from this seed; default 1")                       \
     X(CHECK, "check", 0, CMD_SWITCH, "[all]", CMD_BIT(RUN) | CMD_BIT(FMT),                                             \
-      "run: compare the result with the definition of attention (the default for drawn inputs), in a sample of rows where " \
-      "all would take long, or with `all` in every row; fmt: only say whether the layout differs")                      \
+      "run: compare the result with the definition of attention (the default for drawn inputs), in a sample of "       \
+      "rows where all would take long, or with `all` in every row; fmt: only say whether the layout differs")          \
     X(CHECK_WORK, "check-work", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                        \
       "check a sample of rows if all take more multiplications than this, and one that takes about as many; the "      \
       "default is 30000000000, some 10 s of one core")                                                                 \
@@ -148,16 +154,18 @@ typedef enum cmd_kind {
       "plan and predict with each of these values of a setting; several sweeps: every combination, at most 4096")      \
     X(CSV, "csv", 0, CMD_WRITE, "FILE", CMD_BIT(SIM), "write one row a candidate and pass to this file")               \
     X(PROFILE, "profile", 0, CMD_READ, "FILE", CMD_BIT(SIM) | CMD_BIT(COMPILE),                                        \
-      "take the times of kernels from this profile, for sim and for strategy = auto: a name such as h200, or a file; the " \
-      "default is the program's gpu") \
+      "take the times of kernels from this profile, for sim and for strategy = auto: a name such as h200, or a "       \
+      "file; the default is the program's gpu")                                                                        \
     X(NETWORK, "network", 0, CMD_WORD, "rounds|shared|fluid|pulls", CMD_BIT(SIM),                                      \
-      "let transfers meet as in the plan's rounds (the default); in its rounds, sharing ports and uplinks fairly; all of a " \
-      "stage at once; or without rounds, each rank asking for one block after the other in random order")              \
+      "let transfers meet as in the plan's rounds (the default); in its rounds, sharing ports and uplinks fairly; "    \
+      "all of a stage at once; or without rounds, each rank asking for one block after the other in random order")     \
     X(WITHOUT, "without", 0, CMD_WORD, "overlap,hiding,fusion", CMD_BIT(SIM),                                          \
-      "leave out what the plan does: overlap of communication and computing, hiding of the reshuffle, several tiles in a launch") \
+      "leave out what the plan does: overlap of communication and computing, hiding of the reshuffle, several "        \
+      "tiles in a launch")                                                                                             \
     X(NOISE, "noise", 0, CMD_WORD, "PERCENT", CMD_BIT(SIM),                                                            \
       "let every kernel and transfer take up to this much longer, drawn at random, and print the range of times")      \
-    X(SEEDS, "seeds", 0, CMD_WORD, "N", CMD_BIT(SIM), "with --noise or --network pulls, draw this many times; the default is 16 and 1")                \
+    X(SEEDS, "seeds", 0, CMD_WORD, "N", CMD_BIT(SIM),                                                                  \
+      "with --noise or --network pulls, draw this many times; the default is 16 and 1")                                \
     X(JSON, "json", 0, CMD_FLAG, NULL, CMD_ALL, "print one JSON object on standard output")                            \
     X(QUIET, "quiet", 'q', CMD_FLAG, NULL, CMD_ALL, "print no summary and no progress")                                \
     X(HELP, "help", 'h', CMD_FLAG, NULL, CMD_ALL, "print this help")                                                   \
@@ -290,8 +298,8 @@ fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err);
 /* E011 if an output of the line is the file `path`, by identity: also under another name or through links. `why` says
  * what the file is: "it is the input". */
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err);
-/* The file of the plan of layer number n, from 0, of -o a.plan: a.plan, a.2.plan, a.3.plan. The caller frees it; NULL: no
- * memory. */
+/* The file of the plan of layer number n, from 0, of -o a.plan: a.plan, a.2.plan, a.3.plan. The caller frees
+ * it; NULL: no memory. */
 char *cmd_layer_path(const char *path, uint32_t n);
 /* E011, with the path and why (an errno value). */
 fcp_code cmd_cannot_write(const char *path, int why, fcp_error *err);

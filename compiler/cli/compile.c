@@ -52,8 +52,8 @@ static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const 
     for (uint32_t i = 0; i < input->layer_count; i++) {
         char *written = path ? cmd_layer_path(path, i) : NULL;
         summary_text(out, input->layers[i].plan, i ? &none : &input->times, cmd_name(line), written);
-        text_printf(out, "  layers  %" PRIu32 " with mask %" PRIu32 " of %" PRIu32 "%s\n", input->layers[i].times, i + 1,
-                    input->layer_count, i ? "" : "; the times are those of all");
+        text_printf(out, "  layers  %" PRIu32 " with mask %" PRIu32 " of %" PRIu32 "%s\n", input->layers[i].times,
+                    i + 1, input->layer_count, i ? "" : "; the times are those of all");
         free(written);
     }
     fcp_code code = homes_of(input->plan, homes, err);

@@ -1,6 +1,6 @@
-/* emit.c: `fcpc emit PLAN [--arch A [--source | --cost]] [--backward KERNELS] [-o F]`: prints the CUDA source of a plan's
- * kernels, or compiles it to a cubin, or says what a step of each kernel costs. A cubin needs NVRTC, costs need nvdisasm
- * too, and none needs a GPU.
+/* emit.c: `fcpc emit PLAN [--arch A [--source | --cost]] [--backward KERNELS] [-o F]`: prints the CUDA source of a
+ * plan's kernels, or compiles it to a cubin, or says what a step of each kernel costs. A cubin needs NVRTC, costs need
+ * nvdisasm too, and none needs a GPU.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,7 +81,8 @@ static fcp_code compile(emission *e, fcp_error *err) {
     /* lines of the source change no instruction */
     static const char *const lines[] = {"--generate-line-info", NULL};
     if (code == FCP_OK)
-        code = fcp_jit_compile(e->jit, "fcpc.cu", e->source, e->arch, e->costs ? lines : NULL, &e->cubin, &e->cached, err);
+        code = fcp_jit_compile(e->jit, "fcpc.cu", e->source, e->arch, e->costs ? lines : NULL, &e->cubin, &e->cached,
+                               err);
     cmd_done();
     e->seconds = cmd_now() - start;
     return code;

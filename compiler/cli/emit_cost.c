@@ -1,8 +1,8 @@
 /* emit_cost.c: `fcpc emit --cost`: what a step of each kernel costs, as a table or as JSON.
  *
  * Requires: a cubin with the lines of its source; nvdisasm.
- * Gives:    emit_cost.h. Of each loop over steps a row for FULL and one for PARTIAL cells, with a warp's instructions and
- *           the clocks that they keep each unit of a quarter of a multiprocessor busy.
+ * Gives:    emit_cost.h. Of each loop over steps a row for FULL and one for PARTIAL cells, with a warp's instructions
+ *           and the clocks that they keep each unit of a quarter of a multiprocessor busy.
  */
 #include "compiler/cli/emit_cost.h"
 

@@ -150,8 +150,8 @@ static fcp_code print_table(const run *r, const candidate *rows, size_t points, 
 
 static void print_csv(const run *r, const candidate *rows, size_t points, FILE *f) {
     for (size_t i = 0; i < r->sweep_count; i++) fprintf(f, "%s,", r->sweeps[i].name);
-    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_q_s,exposed_return_s,exposed_reshuffle_s,"
-               "net_bytes,local_bytes,memory_peak_bytes,mfu\n");
+    fprintf(f, "pass,error,makespan_s,makespan_lower_bound_s,bound,compute_max_over_mean,exposed_kv_s,exposed_q_s,"
+               "exposed_return_s,exposed_reshuffle_s,net_bytes,local_bytes,memory_peak_bytes,mfu\n");
     for (size_t p = 0; p < points; p++)
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const candidate *x = &rows[p];

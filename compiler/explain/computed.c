@@ -157,8 +157,9 @@ void explain_computed_text(const explain_computed *c, text *out) {
     if (c->whole) text_printf(out, "    this rank computes the whole block of queries, and sends back its result\n");
     else text_printf(out, "    %" PRIu32 " rank%s compute%s with these queries; their partial results are merged\n",
                      c->parts, text_plural(c->parts), c->parts == 1 ? "s" : "");
-    text_printf(out, "    rank %" PRIu32 " would have %.3f of the mean work if it kept all its queries, and now has %.3f; "
-                     "rank %" PRIu32 " has %.3f\n",
+    text_printf(out,
+                "    rank %" PRIu32 " would have %.3f of the mean work if it kept all its queries, and now has %.3f; "
+                "rank %" PRIu32 " has %.3f\n",
                 c->queries.home, of_mean(c, c->pairs_of_home), of_mean(c, c->pairs_at_home), c->rank,
                 of_mean(c, c->pairs_here));
 }

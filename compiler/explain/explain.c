@@ -175,7 +175,8 @@ static known eval_chain(explaining *x, const expr *top, const scene *f, uint32_t
     expr_op kind = (expr_op)top->op;
     bool logic = kind == OP_AND || kind == OP_OR, done = false;
     const expr *e = top;
-    while (e->a->kind == EXPR_BINARY && !e->a->parens && words_op_precedence((expr_op)e->a->op) == words_op_precedence(kind))
+    while (e->a->kind == EXPR_BINARY && !e->a->parens &&
+           words_op_precedence((expr_op)e->a->op) == words_op_precedence(kind))
         e = e->a;
     size_t step = told ? begin_step(x, top, depth,
                                     kind == OP_AND  ? EXPLAIN_AND
@@ -702,8 +703,8 @@ static fcp_code explain_each(sema *s, void *context) {
     return code;
 }
 
-fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
-                       explain_next *next, explain_told *told, diags *d, void *context) {
+fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                       const fcp_plan *plan, explain_next *next, explain_told *told, diags *d, void *context) {
     many m = {plan, next, told, context};
     fcpc_program *p = NULL;
     fcp_code code = front_parse(name, bytes, size, options, plan, d, &p, explain_each, &m);

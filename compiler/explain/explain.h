@@ -68,13 +68,13 @@ enum { EXPLAIN_STEPS = 4096 };
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
 
-/* Explains many pairs of one program, which is parsed once. next fills in the next question (of an explanation that is empty
- * but for `plan`), or returns false; told gets the answer, which lives until it returns; it does not say by whom the pair is
- * computed. Errors are in `d`. */
+/* Explains many pairs of one program, which is parsed once. next fills in the next question (of an explanation that is
+ * empty but for `plan`), or returns false; told gets the answer, which lives until it returns; it does not say by whom
+ * the pair is computed. Errors are in `d`. */
 typedef bool explain_next(void *context, explanation *o);
 typedef void explain_told(void *context, const explanation *o);
-fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options, const fcp_plan *plan,
-                       explain_next *next, explain_told *told, diags *d, void *context);
+fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options,
+                       const fcp_plan *plan, explain_next *next, explain_told *told, diags *d, void *context);
 
 /* Adds the explanation as lines of text, at most `width` columns wide if that is 40 or more. With `colour` there are
  * ANSI escapes. `main_source` is the name that was given to explain_pair: places in it are shown without a file.

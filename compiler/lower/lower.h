@@ -11,8 +11,8 @@ fcp_code lower(planning *x);
 fcp_code lower_streams(planning *x, fcp_plan *plan);
 /* totals.c: every figure of the summary, once the plan has its streams. */
 fcp_code lower_summary(planning *x, const fcp_problem *facts, fcp_summary *out);
-/* The memory of the fullest rank over the plan's passes, in bytes, as the summary states it, and the first rank and pass that
- * need so much. It needs slots, no tables. */
+/* The memory of the fullest rank over the plan's passes, in bytes, as the summary states it, and the first rank and
+ * pass that need so much. It needs slots, no tables. */
 typedef struct memory_peak {
     uint64_t bytes;
     uint32_t rank;

@@ -1,8 +1,8 @@
 /* page.c: one self-contained HTML page: page.css, page.js, and the data as one JSON text.
  *
- * Nothing is drawn here. The page's script draws what the data says; so the data has plain figures, and lists of numbers
- * where there are many of them. A policy in the page lets the browser run this script and this style, which it knows by
- * their hashes, and load nothing.
+ * Nothing is drawn here. The page's script draws what the data says; so the data has plain figures, and lists of
+ * numbers where there are many of them. A policy in the page lets the browser run this script and this style, which it
+ * knows by their hashes, and load nothing.
  *
  * Requires: verified plans.
  * Gives:    page.h, and fcpc_show_html. The same plans give the same bytes.
@@ -30,7 +30,8 @@ enum {
     GRID = 64, MINOR = 32,    /* cells on a side: of the longest sequence, of the others */
     OWNERS = 1024,            /* stretches of a strip of owners; beyond, one for each row or column */
     RANKS = 1024,             /* bars; beyond, one for the mean of several ranks */
-    INTERVALS = 16000,        /* of all plans; one takes half of what is left at most, or draws its busiest ranks only */
+    INTERVALS = 16000,        /* of all plans; one takes half of what is left at most,
+                               * or draws its busiest ranks only */
     STEPS = 1 << 20,          /* of explanations of one grid */
     MAX_SOURCE = 1 << 16
 };
@@ -63,7 +64,8 @@ static void rank_list(json *j, const char *key, uint32_t ranks, uint32_t per, co
 
 /* --- the mask ----------------------------------------------------------------------------------------------------- */
 
-static void add_owners(json *j, const char *key, const show_grid *g, fcp_side side, const uint64_t *cut, uint32_t cuts) {
+static void add_owners(json *j, const char *key, const show_grid *g, fcp_side side, const uint64_t *cut,
+                       uint32_t cuts) {
     bool whole = g->stretch_count[side] <= OWNERS;
     uint32_t count = whole ? g->stretch_count[side] : cuts;
     list_begin(j, key); /* start, length, block, rank */
@@ -98,7 +100,8 @@ static void add_grid(json *j, const show_model *m, const show_grid *g, bool pair
         for (size_t i = 0; i < (size_t)g->rows * g->cols; i++) list_add(j, g->pairs[i]);
         json_end(j);
     }
-    list_begin(j, "moved_to"); /* a rank and 1, or 0 where the owner of the queries computes; empty where no work moves */
+    /* a rank and 1, or 0 where the owner of the queries computes; empty where no work moves */
+    list_begin(j, "moved_to");
     for (size_t i = 0; g->moved && i < (size_t)g->rows * g->cols; i++) {
         const uint32_t rank = show_moved_to(g, (uint32_t)(i / g->cols), (uint32_t)(i % g->cols));
         list_add(j, rank == FCP_NONE ? 0 : (uint64_t)rank + 1);
@@ -134,7 +137,9 @@ static uint32_t sentence(explained *x, const char *words) {
     return 0;
 }
 
-static int64_t middle(const uint64_t *cut, uint32_t part) { return (int64_t)(cut[part] + (cut[part + 1] - cut[part]) / 2); }
+static int64_t middle(const uint64_t *cut, uint32_t part) {
+    return (int64_t)(cut[part] + (cut[part + 1] - cut[part]) / 2);
+}
 
 static bool next_pair(void *context, explanation *o) {
     explained *x = context;
@@ -146,11 +151,12 @@ static bool next_pair(void *context, explanation *o) {
     return true;
 }
 
-/* The sentence with {q}, {k} and {d} where it has the numbers q, k and q - k: so that most pairs share their sentences. The
- * page puts the same numbers back, so it does not matter which of several equal ones was meant. */
+/* The sentence with {q}, {k} and {d} where it has the numbers q, k and q - k: so that most pairs share their sentences.
+ * The page puts the same numbers back, so it does not matter which of several equal ones was meant. */
 static void without_numbers(const char *words, int64_t q, int64_t k, text *out) {
     for (const char *s = words; *s;) {
-        bool begins = s == words || !(s[-1] == '_' || s[-1] == '.' || (s[-1] >= '0' && s[-1] <= '9') || ((s[-1] | 32) >= 'a' && (s[-1] | 32) <= 'z'));
+        bool begins = s == words || !(s[-1] == '_' || s[-1] == '.' || (s[-1] >= '0' && s[-1] <= '9') ||
+                                      ((s[-1] | 32) >= 'a' && (s[-1] | 32) <= 'z'));
         const char *digits = s + (*s == '-');
         size_t size = strspn(digits, "0123456789");
         if (!begins || !size || size > 18) {
@@ -191,15 +197,17 @@ static fcp_code explain_grid(json *j, const fcp_plan *plan, const show_grid *g) 
     fcp_code code = d && x.texts && x.slots ? FCP_OK : FCP_E_NO_MEMORY;
     json_object(j, NULL);
     json_array(j, "cells"); /* 0: not allowed, 1: allowed, 2: a fault; and numbers of texts */
-    if (!code) code = explain_pairs("<plan>", plan->source, plan->source_count, NULL, plan, next_pair, told_pair, d, &x);
+    if (!code)
+        code = explain_pairs("<plan>", plan->source, plan->source_count, NULL, plan, next_pair, told_pair, d, &x);
     json_end(j);
     if (code && code != FCP_E_NO_MEMORY) { /* the page says so, and the rest of it stands */
         fcpc_diagnostic first = {.message = ""};
         if (fcpc_diagnostics_count(d)) fcpc_diagnostics_get(d, 0, &first);
         json_string(j, "error", first.message);
         code = FCP_OK;
-    }
-    else if (!code && x.steps > STEPS) json_string(j, "error", "the mask has too many parts to explain it everywhere; fcpc explain does, pair by pair");
+    } else if (!code && x.steps > STEPS)
+        json_string(j, "error",
+                    "the mask has too many parts to explain it everywhere; fcpc explain does, pair by pair");
     json_array(j, "texts");
     for (uint32_t i = 0; i < x.text_count; i++) json_string(j, NULL, x.texts[i]);
     json_end(j);
@@ -262,15 +270,16 @@ static void add_pass(json *j, const fcp_plan *plan, int pass, const sim_pass *x,
     json_end(j);
 }
 
-static fcp_code add_timeline(page *on, const fcp_plan *plan, const sim_profile *profile, const sim_options *how, const sim_result *result, const char *typed,
-                             uint32_t per, fcp_error *err) {
+static fcp_code add_timeline(page *on, const fcp_plan *plan, const sim_profile *profile, const sim_options *how,
+                             const sim_result *result, const char *typed, uint32_t per, fcp_error *err) {
     const uint64_t room = on->intervals < INTERVALS ? (INTERVALS - on->intervals) / 2 : 0;
     json *j = &on->data;
     arena memory = {0};
     timeline t;
     page_heat heat[FCP_PASSES];
     fcp_code code = timeline_predict(plan, profile, how, result, typed, &memory, &t, err);
-    if (!code && !typed && t.count > room) code = timeline_predict(plan, profile, how, result, "busiest", &memory, &t, err);
+    if (!code && !typed && t.count > room)
+        code = timeline_predict(plan, profile, how, result, "busiest", &memory, &t, err);
     on->intervals += t.count;
     if (!code) code = page_heat_make(plan, profile, how, result, &memory, heat, err);
     json_array(j, "passes");
@@ -287,7 +296,8 @@ static fcp_code add_timeline(page *on, const fcp_plan *plan, const sim_profile *
     return code;
 }
 
-/* Plans of one problem have the same mask over the same batch, drawn with the same cells; they differ in who does what. */
+/* Plans of one problem have the same mask over the same batch, drawn with the same cells; they differ
+ * in who does what. */
 static void problem_of(const show_model *m, uint8_t out[FCP_SHA256_BYTES]) {
     const fcp_plan *plan = m->plan;
     fcp_sha256 h = fcp_sha256_begin();
@@ -353,8 +363,8 @@ static void add_source(json *j, const fcp_plan *plan) {
 fcp_code page_add(page *p, const char *name, const fcp_plan *plan, const sim_profile *profile, const char *why,
                   const sim_options *how, const sim_result *result, const char *ranks, fcp_error *err) {
     static const fcpc_times no_times;
-    const show_scale scale = {.grid_cols = GRID, .grid_rows = GRID, .minor_cols = MINOR, .minor_rows = MINOR, .grids = SHOW_GRIDS,
-                              .rank_rows = 64, .stage_cols = 64};
+    const show_scale scale = {.grid_cols = GRID, .grid_rows = GRID, .minor_cols = MINOR, .minor_rows = MINOR,
+                              .grids = SHOW_GRIDS, .rank_rows = 64, .stage_cols = 64};
     const uint32_t per = (plan->problem->ranks + RANKS - 1) / RANKS;
     json *j = &p->data;
     arena memory = {0};
@@ -418,7 +428,8 @@ static void add_hash(text *t, const char *of) {
     fcp_sha256_of(of, strlen(of), hash);
     text_puts(t, "'sha256-");
     for (int i = 0; i < FCP_SHA256_BYTES + 1; i += 3) { /* 32 bytes are 10 times 3, and 2 */
-        uint32_t three = (uint32_t)hash[i] << 16 | (uint32_t)hash[i + 1] << 8 | (i + 2 < FCP_SHA256_BYTES ? hash[i + 2] : 0);
+        uint32_t three =
+            (uint32_t)hash[i] << 16 | (uint32_t)hash[i + 1] << 8 | (i + 2 < FCP_SHA256_BYTES ? hash[i + 2] : 0);
         for (int k = 0; k < 4; k++)
             if (k == 3 && i + 2 >= FCP_SHA256_BYTES) text_puts(t, "=");
             else text_add(t, &digits[three >> (18 - 6 * k) & 63], 1);
@@ -433,8 +444,8 @@ fcp_code page_end(page *p, const char *points, text *out, fcp_error *err) {
     json_end(j);
     const char *data = json_text(j);
     text_puts(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; base-uri 'none'; "
-                   "form-action 'none'; script-src ");
+                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; "
+                   "base-uri 'none'; form-action 'none'; script-src ");
     add_hash(out, page_js);
     text_puts(out, "; style-src ");
     add_hash(out, page_css);
@@ -443,8 +454,10 @@ fcp_code page_end(page *p, const char *points, text *out, fcp_error *err) {
     add_escaped(out, p->title);
     text_puts(out, "</title>\n<style>");
     text_puts(out, page_css);
-    text_puts(out, "</style>\n</head>\n<body>\n<noscript>This page is drawn by its own script, which is switched off.</noscript>\n"
-                   "<main id=\"page\"></main>\n<script type=\"application/json\" id=\"data\">");
+    text_puts(
+        out,
+        "</style>\n</head>\n<body>\n<noscript>This page is drawn by its own script, which is switched off.</noscript>\n"
+        "<main id=\"page\"></main>\n<script type=\"application/json\" id=\"data\">");
     for (const char *s = data ? data : ""; *s;) { /* no tag begins in the data: a less-than sign is only in strings */
         size_t n = strcspn(s, "<");
         text_add(out, s, n);

@@ -9,8 +9,8 @@ void page_number(text *t, uint64_t value);
 /* Adds "tick", about a PAGE_TICKS-th of the makespan in picoseconds, and "lanes": for each rank drawn its intervals in
  * the pass, as lists of numbers:
  *   compute      begin, length, instruction kind, stage, a, b
- *                waits: a = round (or -1), b = reason; attend: a = tiles, b = pairs; others: a = block (or -1), b =
- *                bytes
+ *                waits: a = round (or -1), b = reason; attend: a = tiles, b = pairs;
+ *                others: a = block (or -1), b = bytes
  *   net, local   begin, length, 0 to send and 1 to receive, class, stage, round, peer, block, bytes, waited
  * Times are in ticks. A begin counts from the end of the interval before it in the list; it may be negative. */
 enum { PAGE_TICKS = 1000000 };

@@ -38,8 +38,8 @@ typedef struct placement {
     const uint32_t *exec;   /* per tile: the rank that computes it; NULL: each at its Q block's home */
     const uint32_t *tile_q; /* the problem's: the Q block of each tile */
     route_choice *route;    /* NULL: as schedule/traffic.c has it */
-    /* Per entry of the problem's heads: the phase in which what is of them travels and is computed, from 0 without gaps.
-     * Blocks of a later phase leave home later. NULL: there are no phases. */
+    /* Per entry of the problem's heads: the phase in which what is of them travels and is computed, from 0 without
+     * gaps. Blocks of a later phase leave home later. NULL: there are no phases. */
     const uint32_t *phase;
     bool gather;            /* with phases: the tiles of a row wait for each other */
     bool relay;             /* who has received a block may send it on to other nodes (schedule/routes.c) */

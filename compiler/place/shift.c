@@ -5,9 +5,9 @@
  * Cost: O(tiles + moved blocks x ranks).
  * Units: pairs.
  *
- * A rank over the cap (the tolerance over the mean) gives away Q blocks, those with most pairs for each token first: their
- * queries are what travels, so fewest bytes go for the work that goes. A block goes whole if a rank has room for it,
- * one of the same node before others; then its result comes back whole. Else as many of its tiles go as fit, and
+ * A rank over the cap (the tolerance over the mean) gives away Q blocks, those with most pairs for each token first:
+ * their queries are what travels, so fewest bytes go for the work that goes. A block goes whole if a rank has room for
+ * it, one of the same node before others; then its result comes back whole. Else as many of its tiles go as fit, and
  * its partial results are merged at home.
  *
  * Example: the homes of a causal mask under a window. Ranks with the ends of long sequences were given few tokens, and

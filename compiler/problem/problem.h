@@ -137,8 +137,8 @@ fcp_code problem_tiles_again(planning *x);
 void problem_facts(const planning *x, fcp_problem *out);
 /* ranges.c. Makes the table of ranges of heads. Called by problem_tiles. */
 fcp_code problem_make_heads(planning *x);
-/* Where there are several ranges: makes blocks and tiles of all from those of one. of: per range of query heads, in order
- * of KV heads, the problem with its tiles; all have the same blocks and pieces. NULL: x->problem stands for each.
+/* Where there are several ranges: makes blocks and tiles of all from those of one. of: per range of query heads, in
+ * order of KV heads, the problem with its tiles; all have the same blocks and pieces. NULL: x->problem stands for each.
  * FCP_E_PLAN_SIZE. Cost: linear in what it makes. */
 fcp_code problem_ranges(planning *x, const problem *of);
 /* How many ranges of query heads there are. */
@@ -150,8 +150,8 @@ static inline uint32_t problem_range_heads(const problem *p, uint32_t i) {
     const uint32_t subs = p->program->heads / p->program->kv_heads / p->range_sub;
     return subs == 1 ? i : i / subs * (subs + 1) + 1 + i % subs;
 }
-/* head_mask.c. The mask for a range of query heads: its h counts them from 0. *out_added: by how much the numbers of the
- * mask's nodes grow. False: no memory. */
+/* head_mask.c. The mask for a range of query heads: its h counts them from 0. *out_added: by how much the numbers of
+ * the mask's nodes grow. False: no memory. */
 bool problem_head_mask(const problem *p, const fcp_heads *range, arena *memory, mc_code *out, uint32_t *out_added);
 /* Head h of a range, in the model. */
 int64_t problem_head(const problem *p, const fcp_heads *range, int64_t h);

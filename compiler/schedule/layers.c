@@ -205,8 +205,8 @@ static void list_light_edges(layering *s, const uint32_t *ids, uint32_t edges, u
     }
 }
 
-/* The first edge from `at` on that is in the light set (leaves), or is not, and whose other end was not seen. Most edges are
- * skipped, for one reason or the other: so there is one jump for both. */
+/* The first edge from `at` on that is in the light set (leaves), or is not, and whose other end was not seen. Most
+ * edges are skipped, for one reason or the other: so there is one jump for both. */
 static const half_edge *find_half(const layering *s, const half_edge *at, const half_edge *end, bool leaves) {
     const uint64_t *light = s->light, turned = leaves ? 0 : UINT64_MAX;
     const uint8_t *seen = s->seen;
@@ -322,8 +322,8 @@ fcp_code colour_layers(arena *scratch, const bigraph *g, const uint32_t *size, u
     s.stack = ARENA_NEW(scratch, uint32_t, vertices);
     s.entered = ARENA_NEW(scratch, uint32_t, vertices);
     s.seen = ARENA_NEW(scratch, uint8_t, vertices);
-    if (!s.spare || !s.bucket || !s.light || !s.may_light || !s.may_inside || !s.count || !s.degree || !s.inside || !s.first || !s.edges_of || !s.may ||
-        !s.cursor || !s.stack || !s.entered || !s.seen)
+    if (!s.spare || !s.bucket || !s.light || !s.may_light || !s.may_inside || !s.count || !s.degree || !s.inside ||
+        !s.first || !s.edges_of || !s.may || !s.cursor || !s.stack || !s.entered || !s.seen)
         return FCP_E_NO_MEMORY;
     for (uint32_t e = 0; e < g->edges; e++) {
         uint32_t l = ++s.degree[g->left[e]], r = ++s.degree[g->lefts + g->right[e]];

@@ -9,11 +9,11 @@
  * takes twice as long as either computes. If the first rank computes half of what it has got, and the rest later, both
  * end together.
  *
- * So the ranks keep pace: after stage s of S a rank has done no more than the (s + 1)th part of its S parts, but for the
- * tile that it is at. Tiles run in the order in which their KV comes. What waits keeps its slot, and the gradients of
- * its KV leave later. *Condition*: that is worth it only where ranks are far apart. Over every `buffers` stages, take
- * the rank that has most to compute, and add up: if that is less than 1.3 times the work of the busiest rank, nothing
- * waits.
+ * So the ranks keep pace: after stage s of S a rank has done no more than the (s + 1)th part of its S parts, but for
+ * the tile that it is at. Tiles run in the order in which their KV comes. What waits keeps its slot, and the
+ * gradients of its KV leave later. *Condition*: that is worth it only where ranks are far apart. Over every
+ * `buffers` stages, take the rank that has most to compute, and add up: if that is less than 1.3 times the work of
+ * the busiest rank, nothing waits.
  */
 #include "compiler/schedule/pace.h"
 

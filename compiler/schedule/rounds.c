@@ -272,8 +272,8 @@ static inline bool is_moved(const builder *b, fcp_class cls, const bundle *of) {
     return results && of->caller != of->home;
 }
 
-/* Adds the units of bundles between two ranks. With `early`, which has them in this order, only those that leave after the
- * last stage (late), or before. */
+/* Adds the units of bundles between two ranks. With `early`, which has them in this order, only those that leave after
+ * the last stage (late), or before. */
 static void put_bundles(const builder *b, fcp_class cls, const bool *early, bool late) {
     const problem *p = b->p;
     bool in = cls == FCP_IN;
@@ -296,7 +296,8 @@ static void put_bundles(const builder *b, fcp_class cls, const bool *early, bool
 static bool *early_units(const builder *b, const uint32_t *done) {
     const problem *p = b->p;
     bool *early = ARENA_NEW(b->scratch, bool, b->r->units + (size_t)1);
-    bool *late = ARENA_NEW(b->scratch, bool, p->block_count); /* per block: its results are there after the last stage */
+    /* per block: its results are there after the last stage */
+    bool *late = ARENA_NEW(b->scratch, bool, p->block_count);
     uint32_t unit = 0;
     if (!early || !late) return NULL;
     for (uint32_t i = 0; i < p->block_count; i++) late[i] = done[i] + 1 >= b->out->stages;

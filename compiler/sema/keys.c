@@ -421,7 +421,8 @@ static void set_value(sema *s, const expr *e, const strategy_param *p, uint32_t 
             continue;
         }
         int i = choice(s, a->value, p->name, p->words, (int)p->most + 1);
-        if (i >= 0 && found >> i & 1) diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", p->words[i]);
+        if (i >= 0 && found >> i & 1)
+            diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", p->words[i]);
         if (i < 0 || found >> i & 1) good = false;
         else found |= 1u << i;
     }

@@ -34,8 +34,8 @@ static bool read_element(sema *s, expr *e, expr **out_mask, uint32_t *out_times)
     }
     if (e->kind == EXPR_REPEAT && !sema_eval_constant(s, e->b, "a count", &times)) return false;
     if (times < 1 || times > LAYER_TIMES_MAX) {
-        diag_error(s->d, FCP_E_VALUE, e->b->at, "a count of layers must be from 1 to %d, this is %" PRId64, LAYER_TIMES_MAX,
-                   times);
+        diag_error(s->d, FCP_E_VALUE, e->b->at, "a count of layers must be from 1 to %d, this is %" PRId64,
+                   LAYER_TIMES_MAX, times);
         return false;
     }
     *out_mask = called;

@@ -4,8 +4,8 @@
  *   id         FCP_STRATEGY_id: the number that plan files hold; its name is said beside it in runtime/plan/plan.h, for
  *              a plan is read, and its strategy named, where there is no compiler
  *   by block   true: it cuts the batch into blocks of plan.block tokens; false: it does not look at plan.block
- *   in place   true: homes are where the caller holds the tokens, and work moves; false: homes are the strategy's
- *              choice
+ *   in place   true: homes are where the caller holds the tokens, and work moves;
+ *              false: homes are the strategy's choice
  *   cut, place the functions that cut the batch and place the blocks, of compiler/problem and compiler/place
  *   exec       the function that says where each tile runs; NULL: each at its Q block's home
  *

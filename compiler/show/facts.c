@@ -118,8 +118,9 @@ static void add_problem(facts *f, const show_model *m) {
             show_count(f->number[1], p->tokens), p->tokens == 1 ? "y" : "ies", show_count(f->number[2], p->key_tokens),
             show_count(f->number[3], longest), p->align == FCP_TOP_LEFT ? "top left" : "bottom right");
     else
-        add_fact(f, "batch", "%s sequence%s, %s tokens; the longest has %s", show_count(f->number[0], plan->sequences_count),
-            text_plural(plan->sequences_count), show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+        add_fact(f, "batch", "%s sequence%s, %s tokens; the longest has %s",
+                 show_count(f->number[0], plan->sequences_count), text_plural(plan->sequences_count),
+                 show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
     add_fact(f, "mask", "%s", m->mask);
     if (m->score) add_fact(f, "score", "%s", m->score);
     if (m->sink) add_fact(f, "sink", "%s", m->sink);
@@ -153,7 +154,8 @@ static void add_cost(facts *f, const show_model *m) {
         summary_number(f->number[2], x.flops_forward, "FLOP"), backward ? ", " : "",
         backward ? summary_number(f->number[3], x.flops_backward, "FLOP") : "", backward ? " backward" : "");
     if (fcp_plan_ranges(m->plan) > 1)
-        add_fact(f, "heads", "blocks are of %" PRIu32 " query heads each, in %" PRIu32 " ranges; the first range is drawn",
+        add_fact(f, "heads",
+                 "blocks are of %" PRIu32 " query heads each, in %" PRIu32 " ranges; the first range is drawn",
                  p->range_kv * p->range_sub, fcp_plan_ranges(m->plan));
     if (fcp_plan_split(m->plan))
         add_fact(f, "balance",
@@ -171,12 +173,13 @@ static void add_cost(facts *f, const show_model *m) {
         summary_number(f->number[1], (double)s->bytes_inter_node, "B"), x.send_max_over_mean, x.recv_max_over_mean);
     if (m->moves.tiles)
         add_fact(f, "moved work",
-            "%.1f %% of the pairs, in %s of %s tiles, are computed away from the rank that owns their queries; for that "
-            "%s of Q and O travel%s%s%s",
-            100 * (double)m->moves.pairs / (double)s->pairs, show_count(f->number[0], m->moves.tiles),
-            show_count(f->number[1], s->tiles), summary_number(f->number[2], (double)s->bytes_moved, "B"),
-            backward ? ", and " : "",
-            backward ? summary_number(f->number[3], (double)s->backward_bytes_moved, "B") : "", backward ? " backward" : "");
+                 "%.1f %% of the pairs, in %s of %s tiles, are computed away from the rank that owns their queries; "
+                 "for that %s of Q and O travel%s%s%s",
+                 100 * (double)m->moves.pairs / (double)s->pairs, show_count(f->number[0], m->moves.tiles),
+                 show_count(f->number[1], s->tiles), summary_number(f->number[2], (double)s->bytes_moved, "B"),
+                 backward ? ", and " : "",
+                 backward ? summary_number(f->number[3], (double)s->backward_bytes_moved, "B") : "",
+                 backward ? " backward" : "");
     if (!s->rounds && s->rounds_dependent)
         add_fact(f, "rounds",
             "%" PRIu64 ", divided stage by stage (no schedule needs fewer than %" PRIu64 "), in %" PRIu64 " stage%s",

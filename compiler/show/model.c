@@ -164,7 +164,8 @@ fcp_code show_moves_find(const fcp_plan *plan, arena *memory, show_moves *out) {
             const fcp_instr *in = &plan->instrs[i];
             if (in->op != FCP_OP_ATTEND) continue;
             for (uint32_t v = in->a; v < in->a + in->b; v++)
-                for (uint32_t t = plan->visits[v].first_tile; t < plan->visits[v].first_tile + plan->visits[v].tiles; t++)
+                for (uint32_t t = plan->visits[v].first_tile;
+                     t < plan->visits[v].first_tile + plan->visits[v].tiles; t++)
                     ranks[t] = rank;
         }
     }
@@ -237,8 +238,8 @@ static fcp_code list_stretches(const fcp_plan *plan, arena *memory, show_grid *g
 }
 
 /* Lists a grid's stretches, and makes a table of counts that are 0. */
-static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, const show_moves *moves, arena *memory, show_grid *g,
-                           uint8_t *grid_of, uint64_t *first_cell, uint8_t number) {
+static fcp_code start_grid(const fcp_plan *plan, const show_scale *scale, const show_moves *moves, arena *memory,
+                           show_grid *g, uint8_t *grid_of, uint64_t *first_cell, uint8_t number) {
     for (int side = 0; side < FCP_SIDES; side++) {
         fcp_code code = list_stretches(plan, memory, g, (fcp_side)side, grid_of, first_cell, number);
         if (code) return code;
@@ -274,7 +275,8 @@ static uint64_t extent(uint32_t length, uint32_t at, uint32_t count) {
     return end > begin ? end - begin : 0;
 }
 
-/* Adds pairs to a cell of the grid. moved_to: the rank that computes them away from their queries' home, or FCP_NONE. */
+/* Adds pairs to a cell of the grid. moved_to: the rank that computes them away from their
+ * queries' home, or FCP_NONE. */
 static void add_pairs(show_grid *g, uint64_t row, uint64_t col, uint64_t pairs, uint32_t moved_to) {
     const size_t at = (size_t)row * g->cols + col;
     g->pairs[at] += pairs;
@@ -321,7 +323,8 @@ static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena 
     uint64_t *first_cell = ARENA_ZNEW(memory, uint64_t, plan->pieces_count + 1);
     if (!grid_of || !first_cell) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < out->grid_count; i++) {
-        fcp_code code = start_grid(plan, scale, &out->moves, memory, &out->grids[i], grid_of, first_cell, (uint8_t)(i + 1));
+        fcp_code code =
+            start_grid(plan, scale, &out->moves, memory, &out->grids[i], grid_of, first_cell, (uint8_t)(i + 1));
         if (code) return code;
     }
     for (uint64_t t = 0; t < plan->tiles_count; t++) {

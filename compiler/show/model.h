@@ -41,8 +41,8 @@ typedef struct show_grid {
     show_stretch *stretches[FCP_SIDES];
     uint32_t stretch_count[FCP_SIDES];
 } show_grid;
-/* The rank that computes a cell of the grid, if most of the cell's pairs are computed away from their queries' home; else
- * FCP_NONE. */
+/* The rank that computes a cell of the grid, if most of the cell's pairs are computed away from their
+ * queries' home; else FCP_NONE. */
 uint32_t show_moved_to(const show_grid *g, uint32_t row, uint32_t col);
 /* Whether rows and columns stand for the same tokens. */
 static inline bool show_square(const show_grid *g) { return g->queries == g->length; }
@@ -55,7 +55,8 @@ typedef struct show_moves {
 fcp_code show_moves_find(const fcp_plan *plan, arena *memory, show_moves *out);
 
 /* Figures of one rank in the pass that is drawn. sent and received are bytes of Q and KV and of results on their way
- * home; reshuffled is apart. gives: pairs of its queries that others compute; takes: pairs that it computes for others. */
+ * home; reshuffled is apart. gives: pairs of its queries that others compute; takes: pairs that
+ * it computes for others. */
 typedef struct show_rank {
     uint64_t tokens, blocks, pairs, sent, received, reshuffled, gives, takes;
 } show_rank;

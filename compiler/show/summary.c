@@ -137,12 +137,12 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     char tokens[64];
     if (split) snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", p->tokens, p->key_tokens);
     else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", p->tokens);
-    text_printf(out, "%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
-         " block%s of at most %" PRIu32 ", %s\n",
-         base ? base + 1 : name, p->ranks, p->ranks == 1 ? "" : "s", p->nodes, p->nodes == 1 ? "" : "s", p->gpus,
-         tokens, s->sequences, s->sequences == 1 ? "" : "s", s->blocks, s->blocks == 1 ? "" : "s",
-         p->max_block > p->max_q_block ? p->max_block : p->max_q_block,
-         summary_strategy(p->strategy));
+    text_printf(out,
+                "%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
+                " block%s of at most %" PRIu32 ", %s\n",
+                base ? base + 1 : name, p->ranks, p->ranks == 1 ? "" : "s", p->nodes, p->nodes == 1 ? "" : "s", p->gpus,
+                tokens, s->sequences, s->sequences == 1 ? "" : "s", s->blocks, s->blocks == 1 ? "" : "s",
+                p->max_block > p->max_q_block ? p->max_block : p->max_q_block, summary_strategy(p->strategy));
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
@@ -166,14 +166,17 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     if (split) snprintf(balance, sizeof balance, "queries max/mean %.4f, keys %.4f", f.tokens_max_over_mean,
                         f.key_tokens_max_over_mean);
     else snprintf(balance, sizeof balance, "tokens max/mean %.4f", f.tokens_max_over_mean);
-    text_printf(out, "  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
-         summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
-         summary_number(n[1], (double)s->state_bytes, "B"));
-    text_printf(out, "  plan    %s%s%.200s, verified; %s ms (%s%s%sparse %s, classify %s, place %s, colour %s, schedule %s, verify %s)\n",
-         summary_number(n[0], (double)plan->file_size, "B"), written ? " in " : "", written ? written : "",
-         milliseconds(n[1], times->total), times->choose > 0 ? "choose " : "",
-         times->choose > 0 ? milliseconds(choose, times->choose) : "", times->choose > 0 ? ", " : "",
-         milliseconds(n[2], times->parse), milliseconds(n[3], times->classify),
-         milliseconds(n[4], times->place), milliseconds(n[5], times->colour), milliseconds(n[6], times->schedule),
-         milliseconds(n[7], times->verify));
+    text_printf(out,
+                "  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
+                summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
+                summary_number(n[1], (double)s->state_bytes, "B"));
+    text_printf(out,
+                "  plan    %s%s%.200s, verified; %s ms (%s%s%sparse %s, classify %s, place %s, colour %s, schedule %s, "
+                "verify %s)\n",
+                summary_number(n[0], (double)plan->file_size, "B"), written ? " in " : "", written ? written : "",
+                milliseconds(n[1], times->total), times->choose > 0 ? "choose " : "",
+                times->choose > 0 ? milliseconds(choose, times->choose) : "", times->choose > 0 ? ", " : "",
+                milliseconds(n[2], times->parse), milliseconds(n[3], times->classify), milliseconds(n[4], times->place),
+                milliseconds(n[5], times->colour), milliseconds(n[6], times->schedule),
+                milliseconds(n[7], times->verify));
 }

@@ -37,9 +37,9 @@ typedef struct pen {
 } pen;
 
 const char *show_rank_colour(uint32_t rank) {
-    static const char *const colours[SHOW_RANK_COLOURS] = {"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
-                                          "#bbbbbb", "#ee8866", "#44bb99", "#99ddff", "#ffaabb", "#aaaa00",
-                                          "#7755aa", "#885522", "#006666", "#dd99dd"};
+    static const char *const colours[SHOW_RANK_COLOURS] = {
+        "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#ee8866",
+        "#44bb99", "#99ddff", "#ffaabb", "#aaaa00", "#7755aa", "#885522", "#006666", "#dd99dd"};
     return colours[rank % SHOW_RANK_COLOURS];
 }
 
@@ -202,7 +202,8 @@ static void draw_shares(pen *p, const show_grid *g, int x, int y, int side) {
     }
 }
 
-/* Marks what is computed away from its queries' home: a bar through the cells, in the colour of the rank that computes. */
+/* Marks what is computed away from its queries' home: a bar through the cells, in the colour of
+ * the rank that computes. */
 static void draw_moved(pen *p, const show_grid *g, int x, int y, int side) {
     for (uint32_t row = 0; row < g->rows; row++) {
         int top = cut_at(g, g->row_cut, row, side), high = cut_at(g, g->row_cut, row + 1, side) - top;
@@ -296,10 +297,11 @@ static void draw_masks(pen *p) {
     if (!m->grid_count) return;
     panel(p, "The mask",
           m->moves.tiles
-              ? "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which rank owns "
-                "the queries (left) and the keys (top). A bar through cells: the rank of that colour computes them, not the owner."
-              : "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which rank "
-                "owns and computes the queries (left), and which owns the keys (top).");
+              ? "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which "
+                "rank owns the queries (left) and the keys (top). A bar through cells: the rank of that colour "
+                "computes them, not the owner."
+              : "Rows are queries, columns are keys; the darker, the more pairs are allowed. The strips show which "
+                "rank owns and computes the queries (left), and which owns the keys (top).");
     int top = p->y + 200;
     for (uint32_t i = 0; i < m->grid_count; i++) {
         const show_grid *g = &m->grids[i];
@@ -467,7 +469,8 @@ static void draw_pipeline(pen *p) {
              "%s pass, %" PRIu32 " stage%s%s. What the rounds of a stage bring is used in that stage or later; %s.",
              m->pass == FCP_FORWARD ? "Forward" : "Backward", m->stages, m->stages == 1 ? "" : "s",
              m->stages_a_col > 1 ? ", several to a column" : "",
-             m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run" : "nothing else is sent meanwhile");
+             m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run"
+                                           : "nothing else is sent meanwhile");
     panel(p, "The pipeline", rest);
     draw_legend(p, LANES_LEFT, p->y, COMPUTE, "pairs computed; first visits");
     draw_legend(p, LANES_LEFT + 2300, p->y, COMPUTE_DARK, "visits that continue a running state");

@@ -303,10 +303,12 @@ static void draw_masks(const drawing *d) {
         show_end_line(d->out);
     }
     note(d,
-         "A sign is the share of allowed pairs: %s. %s%s%s%sLeft: the first query of a row; right: the ranks that own%s its "
-         "queries.",
-         d->signs == &ASCII ? "blank none, then . : - = + * # %, @ all" : "blank none, ░ ▒ ▓ a third more each, █ all",
-         m->moves.tiles ? d->signs->moved[0] : "", m->moves.tiles ? " some and " : "", m->moves.tiles ? d->signs->moved[1] : "",
+         "A sign is the share of allowed pairs: %s. %s%s%s%sLeft: the first query of a row; right: the ranks that "
+         "own%s its queries.",
+         d->signs == &ASCII ? "blank none, then . : - = + * # %, @ all"
+                            : "blank none, ░ ▒ ▓ a third more each, █ all",
+         m->moves.tiles ? d->signs->moved[0] : "", m->moves.tiles ? " some and " : "",
+         m->moves.tiles ? d->signs->moved[1] : "",
          m->moves.tiles ? " all, where another rank than the owner computes most of them. " : "",
          m->moves.tiles ? "" : ", and compute,");
 }
@@ -384,8 +386,9 @@ static void draw_ranks(const drawing *d) {
         draw_histogram(d, 3, "received", "B");
     }
     note(d, "work: allowed pairs; the bar is relative to the busiest rank, /mean to the mean of all ranks.%s",
-         m->moves.tiles ? " gives: work of its own queries that others do; takes: work that it does for others; both relative to "
-                          "the mean." : "");
+         m->moves.tiles ? " gives: work of its own queries that others do; takes: work that it does for others; "
+                          "both relative to the mean."
+                        : "");
 }
 
 /* --- the pipeline ------------------------------------------------------------------------------------------------ */
@@ -458,9 +461,9 @@ static void draw_pipeline(const drawing *d) {
         text_puts(d->out, "\n");
     }
     note(d,
-         "Left: the pairs that a stage computes. Right: the bytes that its rounds move, the larger of sent and received. "
-         "Signs are relative to the largest in the picture, from %s (least) to %s (most); blank is none. What the rounds "
-         "of a stage bring is used in that stage or later; %s.",
+         "Left: the pairs that a stage computes. Right: the bytes that its rounds move, the larger of sent and "
+         "received. Signs are relative to the largest in the picture, from %s (least) to %s (most); blank is none. "
+         "What the rounds of a stage bring is used in that stage or later; %s.",
          d->signs->bar[1], d->signs->bar[d->signs->bars],
          m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run" : "nothing else is sent meanwhile");
 }
@@ -518,9 +521,9 @@ static void draw_stages(const drawing *d) {
     }
     draw_reshuffle(d, "out", m->out_rounds, m->out_bytes);
     note(d,
-         "work: share of all pairs; busiest: the busiest rank over the mean; visits: Q blocks that are worked on; again: "
-         "those of them that continue a running state; +dep: rounds that forward or return what an earlier stage "
-         "received or computed%s%s.",
+         "work: share of all pairs; busiest: the busiest rank over the mean; visits: Q blocks that are worked on; "
+         "again: those of them that continue a running state; +dep: rounds that forward or return what an earlier "
+         "stage received or computed%s%s.",
          both ? "; back: rounds of the backward pass" : "",
          m->in_rounds || m->out_rounds ? "; in, out: the reshuffle" : "");
 }

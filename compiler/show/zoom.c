@@ -97,7 +97,8 @@ static fcp_code choose_view(const fcp_plan *plan, const zoom_view *v, zoom *z, u
         range[2 * i] = asked[2 * i];
         range[2 * i + 1] = asked[2 * i + 1] && asked[2 * i + 1] < length ? asked[2 * i + 1] : length;
         char where[64] = "";
-        if (!i && z->q_first) snprintf(where, sizeof where, ", counted from 0; the first is at q = %" PRId64, z->q_first);
+        if (!i && z->q_first)
+            snprintf(where, sizeof where, ", counted from 0; the first is at q = %" PRId64, z->q_first);
         if (range[2 * i] >= range[2 * i + 1])
             return fcp_fail(err, FCP_E_VALUE,
                             "%s %" PRIu64 "..%" PRIu64 ": sequence %" PRIu32 " has %" PRIu64 " %s%s", sides[i],
@@ -296,7 +297,8 @@ fcp_code zoom_text(const zoom *z, const show_options *options, text *t, fcp_erro
     else
         snprintf(line, sizeof line, "two characters are %" PRIu64 " queries by %" PRIu64 " keys: %s", z->group,
                  z->group,
-                 o.unicode ? "blank none, ░ ▒ ▓ a third more each, █ all" : "blank none, then . : - = + * # %, @ all");
+                 o.unicode ? "blank none, ░ ▒ ▓ a third more each, █ all"
+                           : "blank none, then . : - = + * # %, @ all");
     put_words(t, "signs", line, width);
     return check_made(t, err);
 }
@@ -340,8 +342,8 @@ fcp_code zoom_svg(const zoom *z, text *t, fcp_error *err) {
     for (uint32_t r = 0; r < z->rows; r += row_tick)
         text_printf(
             t,
-            "<path d=\"M%d %uh-4\" stroke=\"#444444\"/><text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%" PRId64
-            "</text>\n",
+            "<path d=\"M%d %uh-4\" stroke=\"#444444\"/>"
+            "<text x=\"%d\" y=\"%u\" font-size=\"11\" text-anchor=\"end\">%" PRId64 "</text>\n",
             LEFT, TOP + side * r, LEFT - 7, TOP + side * r + 9, z->q_first + (int64_t)z->row_cut[r]);
     text_printf(
         t, "<text x=\"%d\" y=\"%d\" font-size=\"11\" fill=\"#666666\" text-anchor=\"end\">query, key</text>\n</svg>\n",

@@ -168,7 +168,8 @@ fcp_code calibrate_read(const char *file, const char *bytes, size_t size, arena 
     }
     at.line = at.line ? at.line : 1;
     if (out->row_count) return FCP_OK;
-    return wrong(&at, err, header ? "there are no rows" : "the file is empty: the first line must be " CALIBRATE_HEADER);
+    return wrong(&at, err,
+                 header ? "there are no rows" : "the file is empty: the first line must be " CALIBRATE_HEADER);
 }
 
 /* --- fitting ------------------------------------------------------------------------------------------------------ */

@@ -14,7 +14,8 @@
 #include "compiler/simulate/model.h"
 
 fcp_code flows_new(uint32_t resources, const uint64_t *capacity, uint32_t count, arena *memory, flows *out) {
-    *out = (flows){.capacity = capacity, .at = ARENA_ZNEW(memory, flow, count), .head = ARENA_NEW(memory, uint32_t, resources),
+    *out = (flows){.capacity = capacity, .at = ARENA_ZNEW(memory, flow, count),
+                   .head = ARENA_NEW(memory, uint32_t, resources),
                    .open = ARENA_ZNEW(memory, uint32_t, resources), .left = ARENA_NEW(memory, uint64_t, resources),
                    .seen = ARENA_ZNEW(memory, uint32_t, resources), .dirty = ARENA_NEW(memory, uint32_t, resources),
                    .some = ARENA_NEW(memory, uint32_t, resources), .stack = ARENA_NEW(memory, uint32_t, count)};

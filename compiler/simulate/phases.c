@@ -3,8 +3,7 @@
  * Requires: a checked plan.
  * Gives:    phases.h.
  * Source:   "Untied Ulysses" (UPipe), Tables 2 and 6. There g is the number of query heads to a KV head, nu the
- * number of
- *           phases, gamma = 1 + 2 / g (Q, K and V) and beta = 4 + 4 / g (Q, K, V, O and their gradients).
+ *           number of phases, gamma = 1 + 2 / g (Q, K and V) and beta = 4 + 4 / g (Q, K, V, O and their gradients).
  */
 #include "compiler/simulate/phases.h"
 

@@ -48,8 +48,8 @@ fcp_code sim_profile_read(const char *name, const char *text, size_t size, sim_p
  * nearest one, or all of them. */
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err);
 
-/* One that somebody asks for: a name without a point or slash is that of a profile that comes with the compiler, anything
- * else a file. FCP_E_READ: it cannot be read. */
+/* One that somebody asks for: a name without a point or slash is that of a profile that comes with the compiler,
+ * anything else a file. FCP_E_READ: it cannot be read. */
 fcp_code sim_profile_open(const char *asked, sim_profile *out, fcp_error *err);
 
 /* The constants of a pass at a head_dim: those of that head_dim, else those of the nearest one, in proportion. */

@@ -39,8 +39,9 @@ void sim_show_wait(const sim_model *m, const sim_options *options, uint32_t rank
     if (!options || !options->watch || start == end) return;
     options->watch(options->context, &(sim_interval){
         .start = start, .end = end, .ready = start, .rank = rank, .pass = m->pass, .lane = SIM_LANE_COMPUTE,
-        .doing = SIM_WAIT, .reason = sim_reason_of(m->plan, cause), .instr = instr, .cause = cause, .transfer = FCP_NONE, .peer = FCP_NONE,
-        .stage = m->plan->instrs[instr].stage, .round = FCP_NONE, .block = FCP_NONE});
+        .doing = SIM_WAIT, .reason = sim_reason_of(m->plan, cause), .instr = instr, .cause = cause,
+        .transfer = FCP_NONE, .peer = FCP_NONE, .stage = m->plan->instrs[instr].stage, .round = FCP_NONE,
+        .block = FCP_NONE});
 }
 
 void sim_show_transfer(const sim_model *m, const sim_options *options, uint32_t transfer, uint32_t from,
@@ -52,8 +53,9 @@ void sim_show_transfer(const sim_model *m, const sim_options *options, uint32_t 
         options->watch(options->context, &(sim_interval){
             .start = start, .end = end, .ready = ready[way], .bytes = sim_model_bytes(m, t),
             .rank = way == FCP_SEND ? from : t->peer, .pass = m->pass,
-            .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL, .doing = way == FCP_SEND ? SIM_SEND : SIM_RECV,
-            .reason = sim_reason_of(m->plan, launch[way]), .instr = launch[way], .cause = FCP_NONE, .transfer = transfer,
+            .lane = t->fabric == FCP_NET ? SIM_LANE_NET : SIM_LANE_LOCAL,
+            .doing = way == FCP_SEND ? SIM_SEND : SIM_RECV, .reason = sim_reason_of(m->plan, launch[way]),
+            .instr = launch[way], .cause = FCP_NONE, .transfer = transfer,
             .peer = way == FCP_SEND ? t->peer : from, .stage = x->stage, .round = x->c, .block = t->block});
     }
 }

@@ -155,8 +155,9 @@ static void drop(parse *p) {
 /* After this token the statement goes on, even on the next line. */
 static bool goes_on_after(int kind) {
     switch (kind) {
-    case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS: case T_ON:
-    case T_LE: case T_GE: case T_EQ: case T_NE: case '<': case '>': case '+': case '-': case '*': case '/': case '%':
+    case T_AND: case T_OR: case T_NOT: case T_IF: case T_THEN: case T_ELSE: case T_WHERE: case T_REPEAT: case T_DOTS:
+    case T_ON: case T_LE: case T_GE: case T_EQ: case T_NE:
+    case '<': case '>': case '+': case '-': case '*': case '/': case '%':
     case '=': case ',': case ':': case '(': case '[': return true;
     default: return false;
     }

@@ -238,7 +238,8 @@ static void nccl_close(fcp_net *base) {
     if (n->comm && !n->ended && !leave_others(n)) nccl_abort(base);
     if (n->session && !n->stuck && !n->session->hung) { /* otherwise freeing memory would wait for what does not end */
         const fcp_cuda_table *call = &n->session->cuda->call;
-        call->context_set(n->session->devices[0].context); /* whoever closes it may have failed to: no memory is freed without */
+        /* whoever closes it may have failed to: no memory is freed without */
+        call->context_set(n->session->devices[0].context);
         for (int t = 0; t < FCP_TENSORS; t++)
             if (n->staged[t]) call->release(n->staged[t]);
         if (n->scratch) call->release(n->scratch);

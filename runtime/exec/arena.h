@@ -36,8 +36,8 @@ void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t h
  * block:
  *   KV      K of max_block tokens, then V, in the dtype
  *   DKV     dK of max_block tokens, then dV, in float32
- *   STATE   O before it is divided, [max_q_block][heads][head_dim], then m [max_q_block][heads] in log2 units, then l
- *           likewise, in float32
+ *   STATE   O before it is divided, [max_q_block][heads][head_dim], then m [max_q_block][heads]
+ *           in log2 units, then l likewise, in float32
  *   others  max_q_block rows of each tensor of the class. They follow the home rows of that tensor without a gap, so
  *           that one number tells where the rows of any slot begin: fcp_arena_row */
 typedef struct fcp_arena {

@@ -47,8 +47,8 @@ typedef struct fcp_times {
     bool ran[FCP_PASSES], collected;
 } fcp_times;
 
-/* The plans of a session. Each has a session of its own kind, with memory, streams and connections of its own; the first
- * one's is the session that callers have. runtime/session.c alone knows of this. */
+/* The plans of a session. Each has a session of its own kind, with memory, streams and connections of its own; the
+ * first one's is the session that callers have. runtime/session.c alone knows of this. */
 typedef struct fcp_session_plans {
     fcp_session **parts;
     uint32_t count, now; /* now: the part that runs */

@@ -5,8 +5,7 @@
  * sanitizer can see that.
  *
  * Cost: two copies of the data, and memory for what is on its way. An inbox holds at most one message for each peer
- *       and fabric,
- *       so that looking through it is short. Each rank has one lock, and nobody ever holds two.
+ *       and fabric, so that looking through it is short. Each rank has one lock, and nobody ever holds two.
  */
 #include "runtime/host/threads.h"
 

@@ -80,8 +80,8 @@ static fcp_code find(search *s, fcp_error *err) {
                 try_folder(s, "/usr/local/cuda", 15, "/bin") || try_beside_nvrtc(s);
     if (there) return FCP_OK;
     return fcp_fail(err, FCP_E_BACKEND,
-                    "nvdisasm is not there: looked for %s; install it from the CUDA toolkit (cuda-nvdisasm), or name the "
-                    "file in FCP_NVDISASM", s->tried);
+                    "nvdisasm is not there: looked for %s; install it from the CUDA toolkit (cuda-nvdisasm), or name "
+                    "the file in FCP_NVDISASM", s->tried);
 }
 
 /* --- running it --------------------------------------------------------------------------------------------------- */
@@ -165,7 +165,8 @@ fcp_code fcp_disassemble(const void *cubin, size_t size, char **out, fcp_error *
     snprintf(said, sizeof said, "%s/fcpc-said-XXXXXX", folder);
     int to = mkstemp(path), errors = to < 0 ? -1 : mkstemp(said);
     if (errors < 0) code = fcp_fail(err, FCP_E_WRITE, "no temporary file in '%s': %s", folder, strerror(errno));
-    else if (!write_file(to, cubin, size)) code = fcp_fail(err, FCP_E_WRITE, "cannot write '%s': %s", path, strerror(errno));
+    else if (!write_file(to, cubin, size))
+        code = fcp_fail(err, FCP_E_WRITE, "cannot write '%s': %s", path, strerror(errno));
     else code = run(s.found, path, said, out, err);
     if (to >= 0) close(to), unlink(path);
     if (errors >= 0) close(errors), unlink(said);

@@ -27,7 +27,8 @@ _Static_assert(sizeof(fcp_cuda_table) == SYMBOL_COUNT * sizeof(void (*)(void)),
 
 static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
 static const fcp_library library = {"the CUDA driver", "FCP_CUDA_DRIVER", names, symbols, SYMBOL_COUNT,
-                                    "install NVIDIA's driver 525 or later on a machine with a GPU, or use --backend host",
+                                    "install NVIDIA's driver 525 or later on a machine with a GPU, or use "
+                                    "--backend host",
                                     .optional = OPTIONAL_COUNT};
 
 fcp_code fcp_cuda_check(const fcp_cuda *cuda, cu_result result, fcp_error *err, const char *what, ...) {

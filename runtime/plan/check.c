@@ -563,7 +563,8 @@ static inline bool is_sound(const fcp_transfer *t, uint32_t ranks, uint32_t bloc
 }
 
 static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
-    enum { AHEAD = 12, FAR = 64 }; /* transfers lie in the order in which they are read, the blocks that they name do not */
+    /* transfers lie in the order in which they are read, the blocks that they name do not */
+    enum { AHEAD = 12, FAR = 64 };
     uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
     for (uint64_t i = 0; i < plan->transfers_count; i++) {
         const fcp_transfer *t = &plan->transfers[i];

@@ -38,7 +38,8 @@ static void add_order(const fcp_plan *plan, fcp_sha256 *h) {
             fcp_layout_at at = {0};
             fcp_span span;
             home run = {.start = 0};
-            while (side == FCP_KEYS ? fcp_plan_layout_keys(plan, r, &at, &span) : fcp_plan_layout(plan, r, &at, &span)) {
+            while (side == FCP_KEYS ? fcp_plan_layout_keys(plan, r, &at, &span)
+                                    : fcp_plan_layout(plan, r, &at, &span)) {
                 if (run.end > run.start && run.sequence == span.sequence && run.end == span.start) {
                     run.end += span.length;
                     continue;
@@ -68,9 +69,9 @@ fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTE
     const uint64_t layout[] = {plan->problem->ranks, plan->problem->layout, plan->problem->layout_group};
     fcp_sha256_add(&h, layout, sizeof layout);
     for (size_t i = 0, next; i < count; i = next) {
-        for (next = i + 1; next < count && homes[next].start == homes[i].end && homes[next].sequence == homes[i].sequence &&
-                           homes[next].rank == homes[i].rank && homes[next].side == homes[i].side &&
-                           homes[next].heads == homes[i].heads;
+        for (next = i + 1; next < count && homes[next].start == homes[i].end &&
+                           homes[next].sequence == homes[i].sequence && homes[next].rank == homes[i].rank &&
+                           homes[next].side == homes[i].side && homes[next].heads == homes[i].heads;
              next++)
             homes[i].end = homes[next].end;
         add_run(plan, &h, &homes[i]);

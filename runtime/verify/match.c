@@ -11,7 +11,8 @@
  * Method:   Rank by rank, all sends and receives are listed. Sends are put into the inbox of the rank that they name,
  *           by a counting sort. Then each rank's receives, indexed by (round, fabric), are held against its inbox. The
  *           tables are read once, in order.
- * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send, and 4 bytes a pair of ranks that talk.
+ * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send, and 4 bytes a pair
+ *           of ranks that talk.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,8 +174,8 @@ typedef struct scene {
     uint32_t unit[FCP_CLASSES];
 } scene;
 
-/* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but sends
- * and receives come in random order, so what differs between them is decided without. */
+/* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but
+ * sends and receives come in random order, so what differs between them is decided without. */
 static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
@@ -418,8 +419,8 @@ fcp_code fcp_verify_match(verifier *v) {
     m.side_count = (size_t)plan->transfers_count + 1; /* room for all, though one pass names only some */
     m.later = v->sides != NULL;
     if (!m.later) {
-        /* With room for what is delivered. It is one block so that the allocator, which keeps up to twice the largest block
-         * that it got back, has this memory at hand for the next plan: 300 page faults fewer for 256 ranks. */
+        /* With room for what is delivered. It is one block so that the allocator, which keeps up to twice the largest
+         * block that it got back, has this memory at hand for the next plan: 300 page faults fewer for 256 ranks. */
         v->sides = malloc(2 * m.side_count * sizeof *m.sides);
         v->peers = malloc(m.side_count * sizeof *v->peers); /* all passes together name no more: check.c */
         v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);

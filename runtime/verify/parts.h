@@ -41,7 +41,7 @@ typedef struct held_tokens {
 } held_tokens;
 typedef struct held_in_bundle {
     uint32_t block;
-    uint32_t end;          /* the bundle's tokens up to and with this block's, or UINT32_MAX: more than transfers reach */
+    uint32_t end; /* the bundle's tokens up to and with this block's, or UINT32_MAX: more than transfers reach */
 } held_in_bundle;
 typedef struct first_piece {
     uint64_t start;
@@ -137,8 +137,8 @@ void fcp_verify_buffers_free(rank_buffers *b);
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank);
 
 /* layout.c: opens and closes v->layout. Works out a rank's bundles. Checks a unit on the home's side and marks it as
- * moved; out->at is then the first block of which it has tokens, and fcp_verify_share says how many. At the rank's end: is
- * every unit marked? */
+ * moved; out->at is then the first block of which it has tokens, and fcp_verify_share says how many. At the rank's end:
+ * is every unit marked? */
 typedef struct unit_walk {
     const held_in_bundle *at;
     uint32_t begin, first, end; /* tokens of the bundle: before *at; the unit's */

@@ -26,8 +26,8 @@
  *      below g, which complete. So all shares of round g start, and a launch completes once its partners have started.
  *      A cycle within one rank, on the other hand, is a deadlock.
  *   6. There are as many INDEPENDENT rounds as Delta on each fabric: the most units of KV and Q in them that one rank
- *      sends, or receives; all are from home slots. There are as many DEPENDENT rounds as the Deltas of their stages add
- *      up to, and likewise IN and OUT rounds (E608).
+ *      sends, or receives; all are from home slots. There are as many DEPENDENT rounds as the Deltas of their stages
+ *      add up to, and likewise IN and OUT rounds (E608).
  *   7. No transfer is in vain: what is received is read, added, or sent on as a whole (E602; a result: E612). Who sends
  *      on has what it sends (E601).
  *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range

@@ -309,7 +309,8 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
         *made = (problem_part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE,
                        .holds = holds, .start = at};
         if (to - at < block) made->place = place_of(c, s, holds, at, to);
-        for (const problem_part *m = made; m-- > c->parts + first && made->place != FCP_NONE;) /* no two of it in a block */
+        /* no two of it in a block */
+        for (const problem_part *m = made; m-- > c->parts + first && made->place != FCP_NONE;)
             if (m->home == made->home && m->place == made->place) made->place = FCP_NONE;
         at = to;
     }

@@ -5,8 +5,7 @@
  *     share. For each range the rank of a group that computes it, and in which phase.
  * Cost: O(runs of tokens + blocks + tiles).
  * Source: Jacobs et al., "DeepSpeed Ulysses" (2023), for heads over ranks; UPipe ("Untied Ulysses"), for heads in
- * phases
- *     and the order of query heads that share KV heads; Fang and Zhao, "USP" (2024), for a ring around groups.
+ *     phases and the order of query heads that share KV heads; Fang and Zhao, "USP" (2024), for a ring around groups.
  *
  * Which heads. A rank computes `each` query heads at a time. They should share KV heads, since all tokens of those must
  * come, too: so of `range_kv` KV heads it takes `range_sub`, as many as divide both. Ranges of neighbouring KV heads go
