@@ -2,11 +2,11 @@
 # Runs test programs side by side, prints the closing line of each as it ends, and a total.
 #
 # Usage: check.sh [--only] PROGRAM...
-# Without --only it also runs the rules (.ci/rules.sh), the shell runners tests/*/run.sh, the replay of every fuzz corpus, and
-# the C examples.
+# Without --only it also runs the rules (.ci/rules.sh), the shell runners tests/*/run.sh, the replay of every fuzz
+# corpus, and the C examples.
 #
-# Programs: $JOBS + 1 run at a time, since many wait for something most of the time; Criterion's run with -j1, one test at a
-#           time. What takes longest comes first, so that it does not run alone at the end.
+# Programs: $JOBS + 1 run at a time, since many wait for something most of the time; Criterion's run with -j1, one test
+#           at a time. What takes longest comes first, so that it does not run alone at the end.
 # Logs:     $B/log/NAME.log. The log of a program that fails is printed.
 # $TMPDIR:  each program has its own, which is removed when it ends. A program that leaves something there fails.
 # Skipped:  a program that cannot test something on this machine prints "skipped: WHAT"; its closing line repeats that.
@@ -87,4 +87,6 @@ if [ -e "$B/log/failed" ]; then
     exit 1
 fi
 skips=$(grep -o '; skipped: ' "$B/log/closing" | grep -c '')
-echo "total: $runners runners, $passing passing, none failing$([ "$skips" = 0 ] || echo ", $skips parts skipped, each named above")"
+but=
+[ "$skips" = 0 ] || but=", $skips parts skipped, each named above"
+echo "total: $runners runners, $passing passing, none failing$but"

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Checks the rules of the source tree: which room may use which, and what library code must not call or keep.
 #
-# A room is a folder; .ci/rooms lists each with the rooms it may use. The sources' includes are checked, and the symbols of
-# the objects under $B, if those have been built without a sanitizer. Whether objects are of today's sources is for make to know.
+# A room is a folder; .ci/rooms lists each with the rooms it may use. The sources' includes are checked, and the
+# symbols of the objects under $B, if those have been built without a sanitizer. Whether objects are of today's sources
+# is for make to know.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build}
@@ -33,8 +34,8 @@ if [ -n "$loop" ]; then
     echo ".ci/rooms: a circle: $loop"
     bad=1
 fi
-# "FILE USED-FILE WHAT" on each line in; each line that the table forbids out. A file is in the room of its own name, if the
-# table has that, else in the room of its folder. What the build generates is in the room it is generated for.
+# "FILE USED-FILE WHAT" on each line in; each line that the table forbids out. A file is in the room of its own name, if
+# the table has that, else in the room of its folder. What the build generates is in the room it is generated for.
 forbidden() {
     awk -v table="$rooms" '
         function room(file) {
@@ -43,7 +44,8 @@ forbidden() {
             if (file ~ /^gen\/prelude/) return "grammar"
             if (file ~ /^gen\/profiles/) return "compiler/simulate"
             if (file ~ /^gen\/page/) return "compiler/page"
-            if (file ~ /^(gen\/)?fcp\.(tab|lex|y|l)/) return "compiler/syntax" # the scanner and parser are part of that room
+            # the scanner and parser are part of that room
+            if (file ~ /^(gen\/)?fcp\.(tab|lex|y|l)/) return "compiler/syntax"
             sub(/\/[^\/]*$/, "", file)
             return file
         }
@@ -65,7 +67,12 @@ forbidden() {
 violations=$(
     {
         for file in $(find grammar compiler codegen runtime -name '*.[chly]' -o -name '*.inc' -o -name '*.def'); do
-            case "$file" in grammar/editors/*) as=$file ;; grammar/*) as=gen/${file##*/} ;; runtime/errors.def) as=runtime/fcp.h ;; *) as=$file ;; esac
+            case "$file" in
+                grammar/editors/*) as=$file ;;
+                grammar/*) as=gen/${file##*/} ;;
+                runtime/errors.def) as=runtime/fcp.h ;;
+                *) as=$file ;;
+            esac
             sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" |
                 sed "s|^runtime/errors.def\$|runtime/fcp.h|; s|.*|$as & includes|"
         done
@@ -83,7 +90,8 @@ fi
 # Library code returns its errors: it never ends the process, never prints, and keeps no state of its own.
 if [ -n "$objects" ]; then
     faults=$(
-        symbols | awk -v never="exit _exit quick_exit abort printf vprintf puts putchar perror stdout stderr __assert_fail longjmp system __printf_chk" '
+        symbols | awk -v never="exit _exit quick_exit abort printf vprintf puts putchar perror stdout stderr \
+            __assert_fail longjmp system __printf_chk" '
             BEGIN {n = split(never, word, " "); for (i = 1; i <= n; i++) forbidden[word[i]] = 1}
             $1 ~ /^compiler\/cli\// || $2 != "uses" || !($3 in forbidden) {next}
             $1 == "gen/fcp.lex.c" && $3 ~ /^std/ {next} # of the default of yyout, to which the scanner never writes
@@ -94,7 +102,8 @@ if [ -n "$objects" ]; then
             file ~ /^compiler\/cli\// {next}
             {section = $2 == "O" ? $3 : $3 == "O" ? $4 : ""}
             section !~ /^\.(data|bss)/ && section != "*COM*" || section ~ /^\.data\.rel\.ro/ {next}
-            file == "runtime/host/blas.c" && $NF == "guard" {next} # guards a setting of OpenBLAS that is the process'"'"'s
+            # guards a setting of OpenBLAS that is the process'"'"'s
+            file == "runtime/host/blas.c" && $NF == "guard" {next}
             {print file ": global mutable state: " $NF}'
     )
     if [ -n "$faults" ]; then

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Installs with apt what the build and the tests need and this machine lacks. It asks no questions, and does nothing if nothing
-# is missing. Without apt, or without the rights to use it, it says what is missing and fails. Chromium is for the tests of pages
-# alone, which do without if they must: no attempt is made with --no-browser, and none that fails ends the rest.
+# Installs with apt what the build and the tests need and this machine lacks. It asks no questions, and does nothing
+# if nothing is missing. Without apt, or without the rights to use it, it says what is missing and fails. Chromium is
+# for the tests of pages alone, which do without if they must: no attempt is made with --no-browser, and none that
+# fails ends the rest.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -62,7 +63,8 @@ for name in chromium chromium-browser google-chrome; do command -v $name > /dev/
 [ "${1:-}" = --no-browser ] && browser=
 
 [ -z "$missing_tools$browser" ] && exit 0
-if [ -z "$missing_tools" ] && { ! command -v apt-get > /dev/null 2>&1 || { [ "$(id -u)" != 0 ] && ! sudo -n true 2> /dev/null; }; }; then
+if [ -z "$missing_tools" ] &&
+    { ! command -v apt-get > /dev/null 2>&1 || { [ "$(id -u)" != 0 ] && ! sudo -n true 2> /dev/null; }; }; then
     echo "no Chromium, and no way to install it: the tests of pages skip what needs it"
     exit 0
 fi

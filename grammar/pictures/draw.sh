@@ -1,9 +1,9 @@
 #!/bin/sh
 # Draws grammar/pictures/NAME.svg, one for each mask of the prelude, and for rect and slices. Each is the mask of what
-# `fcpc show --svg` draws for 4096 tokens in blocks of 128; words, ranks and pipeline are left out. The bytes are the same
-# every time. $B is the build folder.
-# --list prints the calls that are drawn. --fields FOLDER writes the files of the fields that the calls read into FOLDER,
-# and prints the declarations of these fields.
+# `fcpc show --svg` draws for 4096 tokens in blocks of 128; words, ranks and pipeline are left out. The bytes are the
+# same every time. $B is the build folder.
+# --list prints the calls that are drawn. --fields FOLDER writes the files of the fields that the calls read into
+# FOLDER, and prints the declarations of these fields.
 set -eu
 here=$PWD
 cd "$(dirname "$0")/../.."
@@ -36,9 +36,10 @@ random_eviction(e = until)
 tree(first = first, last = last, p = 256)
 hash_sparse(bucket = bucket)
 rect(512..3072, 1024..4096, causal)
-slices([0, 1024, 0, 1024, causal], [1024, 2048, 1024, 2048, inverse], [2048, 3072, 512, 2560, both], [3072, 4096, 0, 2048], [3072, 4096, 3072, 4096, causal])'
-# Documents and marks are written out; a key lives for up to 1024 positions, skewed to few; a tree grows along a path that loses 0
-# to 2 levels before each node; 8 buckets, each token's drawn.
+slices([0, 1024, 0, 1024, causal], [1024, 2048, 1024, 2048, inverse], [2048, 3072, 512, 2560, both], '\
+'[3072, 4096, 0, 2048], [3072, 4096, 3072, 4096, causal])'
+# Documents and marks are written out; a key lives for up to 1024 positions, skewed to few; a tree grows along a path
+# that loses 0 to 2 levels before each node; 8 buckets, each token's drawn.
 fields() {
     awk -v folder="$1" '
         function draw(n) { state = (state * 69069 + 1) % 2147483648; return int(state / 65536) % n }
@@ -71,12 +72,17 @@ trap 'rm -rf "$work"' EXIT
 fields "$work" > "$work/fields"
 echo "$calls" | while read -r call; do
     name=${call%%(*}
-    printf 'model { heads = 1 }\nbatch { lengths = [4096]\n%s\n}\nplan { mask = %s; block = 128; passes = forward }\n' "$(cat "$work/fields")" "$call" > "$work/mask.fcp"
+    printf 'model { heads = 1 }\nbatch { lengths = [4096]\n%s\n}\n' "$(cat "$work/fields")" > "$work/mask.fcp"
+    printf 'plan { mask = %s; block = 128; passes = forward }\n' "$call" >> "$work/mask.fcp"
     "$fcpc" show "$work/mask.fcp" --svg "$work/page.svg"
     # the mask begins below its heading, which words above it may push down
     top=$(($(sed -n 's/.* y="\([0-9]*\)">The mask<.*/\1/p' "$work/page.svg") + 18))
     awk -v call="$call" -v top="$top" '
-        /^<svg/ { print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 " top " 700 700\" role=\"img\">" ; next }
+        /^<svg/ {
+            print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"465\" height=\"465\" viewBox=\"55 " top \
+                " 700 700\" role=\"img\">"
+            next
+        }
         /^<title>/ { print "<title>" call " over 4096 tokens: rows are queries, columns are keys</title>"; next }
         /^<defs>/ { next }
         /^<rect width=/ { print "<rect x=\"55\" y=\"" top "\" width=\"700\" height=\"700\" fill=\"#fff\"/>"; next }

@@ -21,8 +21,8 @@ typedef struct found {
     int ratios, times;
 } found;
 
-static void row(const char *list, uint32_t ranks, const char *mask, const char *layout, const uint64_t *lengths, size_t count,
-                found *f) {
+static void row(const char *list, uint32_t ranks, const char *mask, const char *layout, const uint64_t *lengths,
+                size_t count, found *f) {
     char source[512], name[120], note[200];
     snprintf(name, sizeof name, "auto: time / bound, %s-%u, %s, %s", list, ranks, mask, layout);
     if (!bench_wants(name)) return;
@@ -57,8 +57,8 @@ static void row(const char *list, uint32_t ranks, const char *mask, const char *
         uint32_t predicted = 0;
         for (uint32_t i = 0; i < r.count; i++) predicted += r.at[i].makespan > 0;
         auto_name(&r.at[r.chosen], &way);
-        snprintf(note, sizeof note, "%.*s, block %u: %.2f ms, / mean compute %.2f; chosen in %.0f ms from %u of %u", (int)way.size,
-                 way.size ? way.at : "", plan->problem->block, 1e-9 * (double)x->makespan,
+        snprintf(note, sizeof note, "%.*s, block %u: %.2f ms, / mean compute %.2f; chosen in %.0f ms from %u of %u",
+                 (int)way.size, way.size ? way.at : "", plan->problem->block, 1e-9 * (double)x->makespan,
                  (double)x->makespan / (double)x->bound[SIM_BOUND_MEAN], time, predicted, r.count);
         bench_row(name, ratio, "x", "<= 1.3", ratio <= 1.3, note);
         f->ratio[f->ratios++] = ratio;
@@ -95,7 +95,9 @@ void bench_auto(void) {
     }
     if (f.times) {
         const double median = bench_median(f.time, f.times), worst = f.time[f.times - 1];
-        bench_row("auto: choosing and planning, 256 ranks, median", median, "ms", "<= 300 ms", median <= 300, "of processor time");
-        bench_row("auto: choosing and planning, 256 ranks, worst", worst, "ms", "<= 300 ms", worst <= 300, "of processor time");
+        bench_row("auto: choosing and planning, 256 ranks, median", median, "ms", "<= 300 ms", median <= 300,
+                  "of processor time");
+        bench_row("auto: choosing and planning, 256 ranks, worst", worst, "ms", "<= 300 ms", worst <= 300,
+                  "of processor time");
     }
 }

@@ -4,8 +4,8 @@
  * placement's blocks and tiles, and what goes over net from the routes.
  *
  * "Busiest node" is a rank's part of what the node that sends most must send: one copy of all that is read elsewhere,
- * and one merged result of each row that it computes for another node. No routes go below it; where it exceeds the goal,
- * only a placement that moves less from there could meet it.
+ * and one merged result of each row that it computes for another node. No routes go below it; where it exceeds the
+ * goal, only a placement that moves less from there could meet it.
  *
  * Rounds, and the simulated time, are of the plan of the forward pass. What keeps them above their goals: a rank that
  * has much more work than others first sends rows, which are computed only when the last of their keys has come, and
@@ -115,7 +115,8 @@ static void print_rows(const seen *s) {
     snprintf(row, sizeof row, "move: busiest net sender / mean compute, %s", of);
     snprintf(goal, sizeof goal, "<= %.1f", limit);
     snprintf(note, sizeof note,
-             "%.1f of %.1f ms, busiest node %.1f, receiver %.1f; without relays %.1f ms; depth %u; %.1f GB on all wires",
+             "%.1f of %.1f ms, busiest node %.1f, receiver %.1f; without relays %.1f ms; depth %u; "
+             "%.1f GB on all wires",
              (double)m->net_sent / 50e6, compute * 1e3, (double)m->net_node / 50e6, (double)m->net_received / 50e6,
              (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
     bench_row(row, (double)m->net_sent / 50e9 / compute, "x", goal, (double)m->net_sent / 50e9 / compute <= limit,

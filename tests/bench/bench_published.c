@@ -11,8 +11,8 @@
  *   predicted  Base, which pulls in random order and overlaps nothing, and #1, which overlaps
  *
  * MagiAttention (H100, 8K tokens a GPU, one causal sequence, forward, TFLOP/s a GPU):
- *   assumed    64 query and 8 KV heads of 128; nodes of 8 with 450 GB/s inside and 50 GB/s between; our placement,
- *              blocks of 2K
+ *   assumed    64 query and 8 KV heads of 128; nodes of 8 with 450 GB/s inside and 50 GB/s between;
+ *              our placement, blocks of 2K
  *   fitted     one factor for the kernel's times, to 8 GPUs
  *   predicted  16, 32 and 64 GPUs
  *
@@ -70,9 +70,8 @@ static fcp_plan *fcp_plan_of(unsigned median, unsigned coalesce, fcp_pass pass) 
              "cluster { nodes = 128; gpus = 1; gpu = h100; flops = 296 TFLOP/s; inter = 50 GB/s; memory_bandwidth = "
              "2000 GB/s }\n"
              "batch { lengths = lognormal(median = %u, sigma = 1.5, tokens = 4M, max = 512K) }\n"
-             "plan { mask = causal; block = 4K; layout = contiguous; strategy = fcp(coalesce = %u, buffers = 3, split = "
-             "off); "
-             "margin = 6; passes = %s }\n",
+             "plan { mask = causal; block = 4K; layout = contiguous; "
+             "strategy = fcp(coalesce = %u, buffers = 3, split = off); margin = 6; passes = %s }\n",
              median, coalesce, pass == FCP_FORWARD ? "forward" : "forward, backward");
     return bench_plan_of(source, NULL, 0);
 }

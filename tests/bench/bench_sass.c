@@ -1,5 +1,5 @@
-/* bench_sass.c: what a step of the kernels for sm_90a costs, by their machine code (codegen/cost). No time is measured, so the
- * figures are the same on every machine. Nothing is counted where NVRTC or nvdisasm is not there. */
+/* bench_sass.c: what a step of the kernels for sm_90a costs, by their machine code (codegen/cost). No time is measured,
+ * so the figures are the same on every machine. Nothing is counted where NVRTC or nvdisasm is not there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +45,8 @@ static bool read_costs(fcp_jit *jit, const fcp_plan *plan, unsigned skeletons, c
 static const char *note_of(const cost_counts *c, char note[160]) {
     cost_pipe bound = cost_bound(c);
     snprintf(note, 160, "tensor %lu clocks, mufu %lu, alu %lu, fma %lu, issue %lu; bound by %s",
-             (unsigned long)c->clocks[COST_TENSOR], (unsigned long)c->clocks[COST_MUFU], (unsigned long)c->clocks[COST_ALU],
-             (unsigned long)c->clocks[COST_FMA], (unsigned long)cost_issue(c),
+             (unsigned long)c->clocks[COST_TENSOR], (unsigned long)c->clocks[COST_MUFU],
+             (unsigned long)c->clocks[COST_ALU], (unsigned long)c->clocks[COST_FMA], (unsigned long)cost_issue(c),
              bound == COST_PIPES ? "issue" : cost_pipe_names[bound]);
     return note;
 }
@@ -66,11 +66,13 @@ static void rows_of(const struct measured *m, const cost_kernel *k, bool forward
         return;
     }
     const cost_counts *full = &k->steps[0].of[COST_FULL], *part = &k->steps[0].of[COST_PARTIAL];
-    double all_full = (double)cost_issue(full), all_part = (double)cost_issue(part), tensor = (double)full->clocks[COST_TENSOR];
+    double all_full = (double)cost_issue(full), all_part = (double)cost_issue(part),
+           tensor = (double)full->clocks[COST_TENSOR];
     if (forward && m->head_dim == 128 && !score && plain == 0) plain = all_full;
     row(k->name, m->what, "instructions of a FULL step", all_full, "", 0, note_of(full, note));
     row(k->name, m->what, "PARTIAL / FULL", all_part / all_full, "x", forward ? 1.3 : 0, note_of(part, note));
-    if (forward && score && plain > 0) row(k->name, m->what, "FULL step / plain FULL step", all_full / plain, "x", 2, "");
+    if (forward && score && plain > 0)
+        row(k->name, m->what, "FULL step / plain FULL step", all_full / plain, "x", 2, "");
     if (!forward) {
         double most = all_full;
         for (int p = COST_MUFU; p < COST_PIPES; p++)
@@ -82,7 +84,8 @@ static void rows_of(const struct measured *m, const cost_kernel *k, bool forward
 }
 
 void bench_sass(void) {
-    static const char form[] = "model { heads = 32; kv_heads = 8; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = 8 }\n"
+    static const char form[] = "model { heads = 32; kv_heads = 8; head_dim = %d; dtype = bf16 }\n"
+                               "cluster { nodes = 1; gpus = 8 }\n"
                                "batch { lengths = [32K] }\nplan { %s; block = 2K; passes = forward, backward }\n";
     fcp_jit *jit = NULL;
     fcp_error err = {0};
@@ -97,7 +100,8 @@ void bench_sass(void) {
         for (int pass = 0; pass < (backward ? 2 : 1) && plan && good; pass++) {
             cost_report report = {0};
             good = read_costs(jit, plan, pass ? EMIT_ORDERED_SM90 : EMIT_FORWARD_SM90, &report, &err);
-            for (uint32_t k = 0; k < report.count; k++) rows_of(&all[i], &report.kernels[k], !pass, plan->score_count != 0);
+            for (uint32_t k = 0; k < report.count; k++)
+                rows_of(&all[i], &report.kernels[k], !pass, plan->score_count != 0);
             cost_free(&report);
         }
         fcp_plan_free(plan);

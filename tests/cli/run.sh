@@ -116,7 +116,8 @@ variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; run "$fcpc" e.fcp --du
 holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdout && grep -q "^slot" stdout'
 # The strategy that chooses: what it tried is told, the plan is an ordinary one, and the same each time.
 ok "auto" "$fcpc" a.fcp -D plan.strategy=auto --explain -o auto.plan
-holds "a line for each candidate" sh -c '[ "$(grep -c " chosen$" stdout)" = 1 ] && grep -q "^fcp " stdout && grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
+holds "a line for each candidate" sh -c '[ "$(grep -c " chosen$" stdout)" = 1 ] && grep -q "^fcp " stdout &&
+    grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
 holds "the time it took is in the summary" grep -q "(choose " stderr
 ok "auto once more" "$fcpc" -q a.fcp -D plan.strategy=auto -o b.plan
 holds "the same bytes" cmp -s auto.plan b.plan
@@ -124,12 +125,16 @@ ok "its plan is verified" "$fcpc" verify auto.plan
 ok "and says which strategy it is" "$fcpc" --json sim auto.plan
 holds "which no program calls auto" json '.strategy != "auto"'
 ok "auto as JSON" "$fcpc" --json -q a.fcp -D plan.strategy='auto(effort = 2)' --profile a100
-holds "with all candidates" json '.auto.profile == "a100" and ([.auto.tried[] | select(.end == "chosen")] | length == 1) and ([.auto.tried[].end] | index("far") == null)'
-holds "of which none is faster" json '[.auto.tried[] | select(.end == "chosen")][0].makespan_s == ([.auto.tried[].makespan_s | numbers] | min)'
+holds "with all candidates" json '.auto.profile == "a100" and
+    ([.auto.tried[] | select(.end == "chosen")] | length == 1) and ([.auto.tried[].end] | index("far") == null)'
+holds "of which none is faster" json '[.auto.tried[] | select(.end == "chosen")][0].makespan_s ==
+    ([.auto.tried[].makespan_s | numbers] | min)'
 ok "auto among one" "$fcpc" --json -q a.fcp -D plan.strategy='auto(among = zigzag)'
 holds "is that one" json '.strategy == "zigzag"'
-ok "sim of auto predicts as it did" sh -c "\"$fcpc\" --json -q a.fcp -D plan.strategy=auto > chose.json && \"$fcpc\" --json -q sim a.fcp -D plan.strategy=auto > simulated.json"
-holds "the same time" jq -e -s '([.[0].auto.tried[] | select(.end == "chosen")][0].makespan_s - .[1].makespan_s - (.[1].backward.makespan_s // 0)) | fabs < 1e-9' chose.json simulated.json
+ok "sim of auto predicts as it did" sh -c "\"$fcpc\" --json -q a.fcp -D plan.strategy=auto > chose.json &&
+    \"$fcpc\" --json -q sim a.fcp -D plan.strategy=auto > simulated.json"
+holds "the same time" jq -e -s '([.[0].auto.tried[] | select(.end == "chosen")][0].makespan_s -
+    .[1].makespan_s - (.[1].backward.makespan_s // 0)) | fabs < 1e-9' chose.json simulated.json
 bad "what was tried, of a program that tries nothing" 2 E001 a.fcp --explain
 bad "a profile for a program that tries nothing" 2 E001 a.fcp --profile a100
 bad "a profile that is not there" 1 E340 a.fcp -D plan.strategy=auto --profile a10
@@ -140,7 +145,8 @@ batch { lengths = [700, 300 x 2, 50 x 6] }
 plan { layers = [window(w = 60) x 3, causal]; block = 128 }'
 ok "layers" "$fcpc" layers.fcp -o m.plan
 holds "the homes are printed" grep -Eq "^  homes   [0-9a-f]{64}, of all masks" stderr
-holds "and how often each mask is there" sh -c 'grep -q "^  layers  3 with mask 1 of 2" stderr && grep -q "^  layers  1 with mask 2 of 2" stderr'
+holds "and how often each mask is there" sh -c 'grep -q "^  layers  3 with mask 1 of 2" stderr &&
+    grep -q "^  layers  1 with mask 2 of 2" stderr'
 ok "the first is a plan" "$fcpc" verify m.plan
 ok "the second, too" "$fcpc" verify m.2.plan
 ok "which is run right" "$fcpc" run --json -q m.2.plan
@@ -149,7 +155,8 @@ ok "the first one's mask" sh -c "\"$fcpc\" explain m.plan 200 100 > first.txt"
 ok "the second one's" sh -c "\"$fcpc\" explain m.2.plan 200 100 > second.txt"
 holds "differ" sh -c 'grep -q "window" first.txt && grep -q "causal" second.txt'
 ok "layers as JSON" "$fcpc" --json -q layers.fcp -o n.plan
-holds "with the files and equal homes" json '[.layers[].plan] == ["n.plan", "n.2.plan"] and ([.layers[].homes] | unique | length == 1) and .homes == .layers[0].homes and [.layers[].layers] == [3, 1]'
+holds "with the files and equal homes" json '[.layers[].plan] == ["n.plan", "n.2.plan"] and
+    ([.layers[].homes] | unique | length == 1) and .homes == .layers[0].homes and [.layers[].layers] == [3, 1]'
 holds "the same bytes twice" sh -c 'cmp -s m.plan n.plan && cmp -s m.2.plan n.2.plan'
 cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
 bad "layers onto their own program" 1 E011 o.2.plan -o o.plan
@@ -167,8 +174,8 @@ ok "auto chooses for all layers" "$fcpc" layers.fcp -D plan.strategy=auto --expl
 # A last, small batch: some ranks have nothing to do, and everything works all the same.
 program small.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }; batch { lengths = [80] }
 plan { mask = causal }'
-for changes in strategy=fcp strategy=ring strategy=zigzag strategy=auto layout=contiguous layout=zigzag block=20 block=1 \
-    "batch.lengths=[1]" "batch.lengths=[2:3]"; do
+for changes in strategy=fcp strategy=ring strategy=zigzag strategy=auto layout=contiguous layout=zigzag block=20 \
+    block=1 "batch.lengths=[1]" "batch.lengths=[2:3]"; do
     ok "a small batch, $changes" "$fcpc" small.fcp -D "$changes" -o b.plan
     ok "verified, $changes" "$fcpc" verify b.plan
     ok "run, $changes" "$fcpc" run --json -q b.plan
@@ -545,14 +552,16 @@ if "$fcpc" -q emit k.plan --arch sm_80 -o k.cubin 2> stderr; then
         .cache_warning == null and
         (.kernels | length == 2 and all(.registers <= .registers_budget and .spill_bytes == 0))'
     # a disassembler of three lines, one that is cut off, one that fails, and none
-    printf '#!/bin/sh\nprintf "\\t.section\\t.text.fk_forward,\\n /*0000*/ FADD R1, R2 ;\\n /*0010*/ EXIT ;\\n"\n' > disassemble
+    printf '#!/bin/sh\n%s\n' \
+        'printf "\t.section\t.text.fk_forward,\n /*0000*/ FADD R1, R2 ;\n /*0010*/ EXIT ;\n"' > disassemble
     printf '#!/bin/sh\nprintf "\\t.section\\t.text.fk_forward,\\n /*0000*/ FADD R1, R2 ;\\n"\n' > cut-off
     printf '#!/bin/sh\necho "not a cubin of mine" >&2\nexit 1\n' > refuse
     chmod +x disassemble cut-off refuse
     FCP_NVDISASM=$PWD/disassemble ok "what it costs" "$fcpc" emit k.plan --arch sm_80 --cost
     holds "by its machine code" grep -q '^fk_forward: 2 instructions, .*; no loop over steps' stdout
     FCP_NVDISASM=$PWD/disassemble ok "what it costs, with JSON" "$fcpc" emit k.plan --arch sm_80 --cost --json
-    holds "the same" json '.kernels[0].instructions == 2 and .kernels[0].steps == [] and .kernels[0].unknown_instruction == null'
+    holds "the same" json '.kernels[0].instructions == 2 and .kernels[0].steps == [] and
+        .kernels[0].unknown_instruction == null'
     FCP_NVDISASM=$PWD/disassemble ok "into a file" "$fcpc" emit k.plan --arch sm_80 --cost -o costs
     holds "and there alone" sh -c 'grep -q "^fk_forward: 2" costs && ! grep -q . stdout'
     FCP_NVDISASM=$PWD/cut-off bad "a listing that ends early" 1 E712 emit k.plan --arch sm_80 --cost

@@ -405,8 +405,9 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
         const bool by_head = plan->problem->mask_uses & MC_USES_H;
         const uint32_t ranges = p->heads / plan->problem->range_kv / plan->problem->range_sub;
         uint64_t alike = p->uses_h && !by_head ? p->heads : 1;
-        JUDGE(plan->summary->pairs * alike == pairs * (by_head ? 1 : ranges), "seed %u: %llu pairs, brute force %llu\n%s", seed,
-                     (unsigned long long)plan->summary->pairs, (unsigned long long)pairs, p->text);
+        JUDGE(plan->summary->pairs * alike == pairs * (by_head ? 1 : ranges),
+              "seed %u: %llu pairs, brute force %llu\n%s", seed, (unsigned long long)plan->summary->pairs,
+              (unsigned long long)pairs, p->text);
         check_equal(seed, p, plan);
         /* each tile's pairs, too */
         for (uint64_t i = 0; i < plan->tiles_count; i++) {

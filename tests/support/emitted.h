@@ -1,5 +1,5 @@
-/* emitted.h: what tests put around emitted functions to compile them as C, and how they look at the functions that give a
- * row's pairs at once. */
+/* emitted.h: what tests put around emitted functions to compile them as C, and how they look at the functions that give
+ * a row's pairs at once. */
 #ifndef EMITTED_H
 #define EMITTED_H
 #include <stdint.h>

@@ -320,8 +320,8 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     bool shared = false;
     for (uint32_t i = 0; ordered && i < launch->item_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
     uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
-    ranges[range_count++] = (machine_range){"the sinks", launch->sinks,
-                                            launch->sinks ? launch->sinks + a->heads * sizeof *f->sinks : 0, false, NULL};
+    ranges[range_count++] = (machine_range){
+        "the sinks", launch->sinks, launch->sinks ? launch->sinks + a->heads * sizeof *f->sinks : 0, false, NULL};
     ranges[range_count++] =
         (machine_range){"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;

@@ -13,13 +13,13 @@
  * The machine knows exactly, by vector clocks, what happens before what. It ends a launch that does one of the
  * following, and says which and where:
  *   race                  a thread, copy or product reads shared memory that another wrote, or writes what another
- *                         wrote or read, and nothing orders the two (fk_sync, fk_sync_some, a phase of a barrier, a
- *                         wait for products)
- *   unfinished copy       shared memory is touched while a copy to it is under way; or a thread or block ends before
- *                         its copy has
+ *                         wrote or read, and nothing orders the two (fk_sync, fk_sync_some,
+ *                         a phase of a barrier, a wait for products)
+ *   unfinished copy       shared memory is touched while a copy to it is under way;
+ *                         or a thread or block ends before its copy has
  *   unfinished products   a thread ends before its products have
- *   missing proxy fence   a product reads, or a tensor copy overwrites, what a thread wrote and did not fence
- *                         afterwards
+ *   missing proxy fence   a product reads, or a tensor copy overwrites, what a thread
+ *                         wrote and did not fence afterwards
  *   swizzle mismatch      a product reads in another swizzle than a tensor copy wrote; or a tensor copy goes to a
  *                         place where its swizzle is not possible
  *   descriptor            a product's descriptor does not describe what is there
@@ -30,21 +30,21 @@
  *                         and a thread waits for a phase after it has missed one
  *   named barrier         its number or its count is wrong, threads disagree about the count, or a warp comes twice
  *   accumulators          they are written while products on them are under way, overlap others that are, are not
- *                         settled after a wait (until then they read as signalling NaNs), or are settled without a
- *                         wait
+ *                         settled after a wait (until then they read as signalling NaNs),
+ *                         or are settled without a wait
  *   registers             an operand in registers changes while its product is under way; or a warpgroup asks for a
  *                         number of registers that it cannot have
  *   missing begin         a product without an fk_products_begin since its registers may have been written
- *   out of bounds         an access to shared or global memory that the launch does not have or may not write; a
- *                         misaligned address
+ *   out of bounds         an access to shared or global memory that the launch does not
+ *                         have or may not write; a misaligned address
  *   turn                  in memory that blocks hand on to each other, a block touches what another touched, and no
  *                         lock says that it is its turn
  *   owner                 a block writes global memory that another block of the launch has read or written, or reads
  *                         what another has written. Blocks may add to the same memory by atomics, in an order that
- *                         the seed draws; until the launch has ended, nobody may read or write that memory in another
- *                         way
- *   divergence            the lanes of a warp come together at different places; or the warps of a warpgroup or a
- *                         block do
+ *                         the seed draws; until the launch has ended, nobody may read or write
+ *                         that memory in another way
+ *   divergence            the lanes of a warp come together at different places; or the
+ *                         warps of a warpgroup or a block do
  *   deadlock              nobody can go on
  *
  * An array that is given as accumulators or operands of a product must stay the same array, and alive, until the

@@ -4,8 +4,8 @@
  * lanes that have come to it; warps and blocks are interleaved as a seed says. Semantics are those of NVIDIA's manual
  * "Parallel Thread Execution ISA". What the manual leaves undefined ends the launch, with a message that names block,
  * warp, lane and line:
- *   not known         an instruction, modifier, directive or operand that no table here has; found when the text is
- *                     read
+ *   not known         an instruction, modifier, directive or operand that no table here has;
+ *                     found when the text is read
  *   nobody wrote      a register or shared memory that was never written is used as an address or to branch, or is
  *                     stored to global memory. Until then such numbers spread, lane by lane and byte by byte, through
  *                     what is computed of them

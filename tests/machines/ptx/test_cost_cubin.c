@@ -1,5 +1,5 @@
-/* test_cost_cubin.c: reads what the kernels' steps cost in cubins that NVRTC makes, where there are NVRTC and nvdisasm: every
- * kernel has one loop over steps, every instruction is known, and lines of the source change no instruction. */
+/* test_cost_cubin.c: reads what the kernels' steps cost in cubins that NVRTC makes, where there are NVRTC and nvdisasm:
+ * every kernel has one loop over steps, every instruction is known, and lines of the source change no instruction. */
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -19,7 +19,8 @@ static char *listing_of(fcp_jit *jit, const char *source, const char *arch, cons
     fcp_error err;
     bool cached;
     char *listing = NULL;
-    cr_assert_eq(fcp_jit_compile(jit, "fcpc.cu", source, arch, options, &cubin, &cached, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_jit_compile(jit, "fcpc.cu", source, arch, options, &cubin, &cached, &err), FCP_OK, "%s",
+                 err.message);
     cr_assert_eq(fcp_disassemble(cubin.bytes, cubin.size, &listing, &err), FCP_OK, "%s", err.message);
     fcp_cubin_free(&cubin);
     return listing;
@@ -79,8 +80,10 @@ Test(cost_cubin, the_kernels, .timeout = 600) {
     }
     snprintf(folder, sizeof folder, "%s/kernels", build && *build ? build : "build");
     cr_assert_eq(fcp_jit_open(folder, &jit, &err), FCP_OK);
-    fcp_plan *plan = plan_with("causal.fcp", "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\n"
-                              "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [4K] }\nplan { mask = causal }\n", NULL, 0);
+    fcp_plan *plan = plan_with("causal.fcp",
+                               "model { heads = 2; kv_heads = 1; head_dim = 128; dtype = bf16 }\n"
+                               "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [4K] }\nplan { mask = causal }\n",
+                               NULL, 0);
     judge(jit, plan, EMIT_FORWARD_SM90, "sm_90a");
     judge(jit, plan, EMIT_ORDERED_SM90 | EMIT_UNORDERED_SM90, "sm_90a");
     judge(jit, plan, EMIT_FORWARD | EMIT_ORDERED | EMIT_SPLIT, "sm_80");

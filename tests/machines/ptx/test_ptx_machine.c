@@ -301,8 +301,9 @@ Test(ptx_machine, turns) {
         for (int l = 0; l < 64; l++) cr_assert_eq(out[16 + l], sum);
     }
     /* a relaxed read acquires with a fence behind it, and not without */
-    cr_assert(with_turns("ld.acquire.gpu.global.u32 %r2, [%rd0+4];", "ld.relaxed.gpu.global.u32 %r2, [%rd0+4];\n fence.acq_rel.gpu;", 1,
-                         error), "%s", error);
+    cr_assert(with_turns("ld.acquire.gpu.global.u32 %r2, [%rd0+4];",
+                         "ld.relaxed.gpu.global.u32 %r2, [%rd0+4];\n fence.acq_rel.gpu;", 1, error),
+              "%s", error);
     for (int l = 0; l < 64; l++) cr_assert_eq(out[16 + l], sum);
     cr_assert(!with_turns("ld.acquire.gpu", "ld.relaxed.gpu", 1, error));
     cr_assert(strstr(error, "race"), "%s", error);

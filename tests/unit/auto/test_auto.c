@@ -1,5 +1,5 @@
-/* test_auto.c: strategy = auto: its predictions are those of the plans themselves, its bounds hold, and what it keeps is
- * never slower than any of its candidates. */
+/* test_auto.c: strategy = auto: its predictions are those of the plans themselves, its bounds hold, and what it keeps
+ * is never slower than any of its candidates. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,10 +20,13 @@ static fcpc_program *parse(const char *source, fcpc_diagnostics *d) {
 static const struct sample {
     const char *cluster, *batch, *plan;
 } samples[] = {
-    {"nodes = 2; gpus = 4; gpu = h200", "lengths = [40000, 9000, 3000 x 10, 500 x 20]", "mask = causal; layout = contiguous"},
-    {"nodes = 2; gpus = 4; gpu = h200", "lengths = [40000, 9000, 3000 x 10, 500 x 20]", "mask = causal; layout = planned"},
+    {"nodes = 2; gpus = 4; gpu = h200", "lengths = [40000, 9000, 3000 x 10, 500 x 20]",
+     "mask = causal; layout = contiguous"},
+    {"nodes = 2; gpus = 4; gpu = h200", "lengths = [40000, 9000, 3000 x 10, 500 x 20]",
+     "mask = causal; layout = planned"},
     {"gpus = 4; gpu = b200; intra = 20 GB/s", "lengths = [16384 x 4]", "mask = lambda(window = 2000); layout = zigzag"},
-    {"nodes = 4; gpus = 2; gpu = cpu", "lengths = [30000]", "mask = causal; passes = forward; layout = contiguous(group = 2)"},
+    {"nodes = 4; gpus = 2; gpu = cpu", "lengths = [30000]",
+     "mask = causal; passes = forward; layout = contiguous(group = 2)"},
     {"nodes = 2; gpus = 2; gpu = h100; oversubscription = 4", "lengths = [100:4000, 1:8192 x 9]", "mask = causal"},
     {"gpus = 4; gpu = h100", "lengths = [8000, 2000 x 3]", "mask = shared_question; block = 256; layout = contiguous"},
     {"gpus = 2; gpu = h100", "lengths = [300, 20]", "mask = full"},
@@ -98,7 +101,8 @@ Test(auto, never_worse_than_its_candidates, .timeout = 300) {
                     const uint64_t takes = predicted(plan);
                     if (c->end == AUTO_CHOSEN || c->end == AUTO_SLOWER) cr_expect_eq(takes, c->makespan, "%s", source);
                     else cr_expect_eq(c->makespan, 0);
-                    cr_expect_leq(c->bound.all, takes, "%s: bound %" PRIu64 " of %" PRIu64, source, c->bound.all, takes);
+                    cr_expect_leq(c->bound.all, takes, "%s: bound %" PRIu64 " of %" PRIu64, source, c->bound.all,
+                                  takes);
                     if (effort > 1 || c->end != AUTO_FAR) cr_expect_leq(best, takes, "%s", source);
                     cr_expect(effort == 1 || c->end != AUTO_FAR);
                 }
@@ -180,7 +184,8 @@ Test(auto, refused) {
 /* What is wrong with the batch is said once. */
 Test(auto, errors_of_the_batch) {
     static const struct { const char *text; fcp_code code; } wrong[] = {
-        {"batch { lengths = [5000] }\nmask m = 10 / (q - 77) > k\nplan { mask = m; strategy = auto }\n", FCP_E_MASK_DIV_ZERO},
+        {"batch { lengths = [5000] }\nmask m = 10 / (q - 77) > k\nplan { mask = m; strategy = auto }\n",
+         FCP_E_MASK_DIV_ZERO},
         {"batch { lengths = [5000, 0] }\nplan { mask = causal; strategy = auto }\n", FCP_E_LENGTHS},
     };
     for (int i = 0; i < 2; i++) {

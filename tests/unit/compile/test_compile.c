@@ -131,8 +131,8 @@ Test(compile, what_would_fit) {
 
 /* Heads that do not fit at once: phases are offered, and they need as much as is said. */
 Test(compile, phases_that_would_fit) {
-    static const char text_of[] = "model { heads = 16; kv_heads = 16; head_dim = 64 }\ncluster { gpus = 4; memory = %s }\n"
-                                  "batch { lengths = [64K] }\n"
+    static const char text_of[] = "model { heads = 16; kv_heads = 16; head_dim = 64 }\n"
+                                  "cluster { gpus = 4; memory = %s }\nbatch { lengths = [64K] }\n"
                                   "plan { mask = causal; layout = contiguous; strategy = %s }\n";
     char text[512], phases[40], *picture;
     fcp_plan *plan;
@@ -149,7 +149,8 @@ Test(compile, phases_that_would_fit) {
         snprintf(text, sizeof text, text_of, memory, "ulysses");
         cr_assert_eq(plan_text(text, &plan, &picture), FCP_E_MEMORY_CAP, "%s", picture);
         const char *at = strstr(picture, "= hint: strategy upipe(");
-        cr_assert(at && sscanf(at, "= hint: strategy upipe(heads = %u) would need %llu", &heads, &would) == 2, "%s", picture);
+        cr_assert(at && sscanf(at, "= hint: strategy upipe(heads = %u) would need %llu", &heads, &would) == 2, "%s",
+                  picture);
         snprintf(phases, sizeof phases, "upipe(heads = %u)", heads);
         free(picture);
         snprintf(text, sizeof text, text_of, memory, phases);

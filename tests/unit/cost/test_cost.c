@@ -1,5 +1,6 @@
-/* test_cost.c: tests what is read of machine code, on small listings whose answer is known: the unit of each instruction, loops
- * over steps, inner loops, lanes that part, classes of cells, and listings that are cut off or senseless. */
+/* test_cost.c: tests what is read of machine code, on small listings whose answer is known: the unit of
+ * each instruction, loops over steps, inner loops, lanes that part, classes of cells, and listings that are
+ * cut off or senseless. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +10,10 @@
 
 /* Lines 2 to 6 of a file, each with a mark. */
 #define SOURCE                                                                                                         \
-    "#define FIRST\n#line 1 \"k.h\"\nnothing\nadvance(); // cost: step\ncount(); // cost: PARTIAL\nskip(); // cost: FULL\n"  \
-    "for_all(); // cost: elements\nrest(); // cost: seldom\n"
-#define KERNEL(name) "\t.section\t.text." name ",\"ax\",@progbits\n\t.sectioninfo\t@\"SHI_REGISTERS=8\"\n.text." name ":\n"
+    "#define FIRST\n#line 1 \"k.h\"\nnothing\nadvance(); // cost: step\ncount(); // cost: PARTIAL\n"                   \
+    "skip(); // cost: FULL\nfor_all(); // cost: elements\nrest(); // cost: seldom\n"
+#define KERNEL(name)                                                                                                   \
+    "\t.section\t.text." name ",\"ax\",@progbits\n\t.sectioninfo\t@\"SHI_REGISTERS=8\"\n.text." name ":\n"
 #define NOWHERE "\t//## File \"/a/k.h\", line 1\n"
 #define STEP "\t//## File \"/a/other.h\", line 7 inlined at \"/a/k.h\", line 2\n\t//## File \"/a/k.h\", line 2\n"
 #define PARTIAL "\t//## File \"/a/other.h\", line 9 inlined at \"/a/k.h\", line 3\n"
@@ -41,7 +43,8 @@ static cost_step step_of(const char *listing) {
 
 static void has(const cost_counts *c, uint64_t issue, cost_pipe pipe, uint64_t instructions, uint64_t clocks) {
     cr_expect_eq(cost_issue(c), issue, "%lu instructions, not %lu", (unsigned long)cost_issue(c), (unsigned long)issue);
-    cr_expect_eq(c->instructions[pipe], instructions, "%s: %lu", cost_pipe_names[pipe], (unsigned long)c->instructions[pipe]);
+    cr_expect_eq(c->instructions[pipe], instructions, "%s: %lu", cost_pipe_names[pipe],
+                 (unsigned long)c->instructions[pipe]);
     cr_expect_eq(c->clocks[pipe], clocks, "%s: %lu clocks", cost_pipe_names[pipe], (unsigned long)c->clocks[pipe]);
 }
 
@@ -83,8 +86,8 @@ Test(cost, loops_in_loops) {
     cr_expect_eq(s.of[COST_FULL].unknown_loops, 0);
 }
 
-/* The comparison before the count, in steps of 4, of a uniform register that is copied; the branch has its guard behind its
- * name. 0, 4, 8, 12: four turns. */
+/* The comparison before the count, in steps of 4, of a uniform register that is copied; the branch has its guard behind
+ * its name. 0, 4, 8, 12: four turns. */
 Test(cost, turns_counted_after_the_comparison) {
     const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("UMOV UR4, URZ") L(".L_x_2") I("MUFU.EX2 R4, R5")
         I("UISETP.GE.U32.AND UP0, UPT, UR4, 0xc, UPT") I("UIADD3 UR5, UPT, UPT, UR4, 0x4, URZ") I("UMOV UR4, UR5")
@@ -106,11 +109,13 @@ Test(cost, turns_that_are_not_known) {
 
 /* Both sides of a branch where lanes part count, the longer side of one where they do not. */
 Test(cost, lanes_that_part) {
-#define SIDES I("@P0 BRA `(.L_x_2)") I("MUFU.EX2 R4, R5") I("MUFU.EX2 R4, R5") I("BRA `(.L_x_3)") L(".L_x_2") I("FADD R1, R2, R3") \
-    L(".L_x_3")
+#define SIDES                                                                                                          \
+    I("@P0 BRA `(.L_x_2)") I("MUFU.EX2 R4, R5") I("MUFU.EX2 R4, R5") I("BRA `(.L_x_3)")                                \
+    L(".L_x_2") I("FADD R1, R2, R3") L(".L_x_3")
     const char *part = KERNEL("f") NOWHERE L(".L_x_1") I("BSSY B0, `(.L_x_4)") SIDES I("BSYNC B0") L(".L_x_4") STEP
         I("FMUL R1, R1, R1") NOWHERE I("@P1 BRA `(.L_x_1)") END;
-    const char *together = KERNEL("f") NOWHERE L(".L_x_1") SIDES STEP I("FMUL R1, R1, R1") NOWHERE I("@P1 BRA `(.L_x_1)") END;
+    const char *together = KERNEL("f") NOWHERE L(".L_x_1") SIDES STEP I("FMUL R1, R1, R1") NOWHERE
+        I("@P1 BRA `(.L_x_1)") END;
     cost_step s = step_of(part);
     has(&s.of[COST_FULL], 1 + 5 + 1 + 2, COST_FMA, 2, 2);
     s = step_of(together);
@@ -120,22 +125,23 @@ Test(cost, lanes_that_part) {
 /* Trying a barrier again is no work; a branch of stray lanes is not taken. */
 Test(cost, waiting) {
     const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R11], R8")
-        I("@!P1 BRA `(.L_x_6)") L(".L_x_2") I("BRA.DIV UR4, `(.L_x_7)") STEP I("FMUL R1, R1, R1") NOWHERE I("@P0 BRA `(.L_x_1)")
-        I("EXIT") L(".L_x_6") I("SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R11], R8") I("@!P1 BRA `(.L_x_6)") I("BRA `(.L_x_2)")
-        L(".L_x_7") I("NOP") I("BRA `(.L_x_2)") L(".L_end");
+        I("@!P1 BRA `(.L_x_6)") L(".L_x_2") I("BRA.DIV UR4, `(.L_x_7)") STEP I("FMUL R1, R1, R1") NOWHERE
+        I("@P0 BRA `(.L_x_1)") I("EXIT") L(".L_x_6") I("SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R11], R8")
+        I("@!P1 BRA `(.L_x_6)") I("BRA `(.L_x_2)") L(".L_x_7") I("NOP") I("BRA `(.L_x_2)") L(".L_end");
     cost_step s = step_of(text);
     has(&s.of[COST_FULL], 5, COST_FMA, 1, 1);
     cr_expect_eq(s.of[COST_FULL].waits, 1);
 }
 
-/* What comes of a marked line counts for its class. A product without a mark is of both, and so is what every way to it goes
- * through, though an instruction of PARTIAL has strayed there. */
+/* What comes of a marked line counts for its class. A product without a mark is of both, and so is what every way to it
+ * goes through, though an instruction of PARTIAL has strayed there. */
 Test(cost, classes) {
-    const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("@P3 BRA `(.L_x_5)") I("FADD R1, R2, R3") PARTIAL I("SEL R1, R2, R3, P0")
-        NOWHERE I("@P0 BRA `(.L_x_2)") PARTIAL I("ISETP.GE.AND P2, PT, R1, R2, PT") I("SEL R1, R2, R3, P0") NOWHERE L(".L_x_2")
-        I("HGMMA.64x64x16.F32.BF16 R24, gdesc[UR20], R24") I("@P0 BRA `(.L_x_4)") FULL I("FMUL R1, R1, R1") NOWHERE
-        I("BRA `(.L_x_5)") L(".L_x_4") PARTIAL I("FSEL R1, R1, R2, P1") I("FSEL R1, R1, R2, P1") I("FSEL R1, R1, R2, P1") NOWHERE
-        L(".L_x_5") STEP I("VIADD R0, R0, 0x1") NOWHERE I("@P1 BRA `(.L_x_1)") END;
+    const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("@P3 BRA `(.L_x_5)") I("FADD R1, R2, R3") PARTIAL
+        I("SEL R1, R2, R3, P0") NOWHERE I("@P0 BRA `(.L_x_2)") PARTIAL I("ISETP.GE.AND P2, PT, R1, R2, PT")
+        I("SEL R1, R2, R3, P0") NOWHERE L(".L_x_2") I("HGMMA.64x64x16.F32.BF16 R24, gdesc[UR20], R24")
+        I("@P0 BRA `(.L_x_4)") FULL I("FMUL R1, R1, R1") NOWHERE I("BRA `(.L_x_5)") L(".L_x_4") PARTIAL
+        I("FSEL R1, R1, R2, P1") I("FSEL R1, R1, R2, P1") I("FSEL R1, R1, R2, P1") NOWHERE L(".L_x_5")
+        STEP I("VIADD R0, R0, 0x1") NOWHERE I("@P1 BRA `(.L_x_1)") END;
     cost_step s = step_of(text);
     has(&s.of[COST_FULL], 4 + 2 + 2 + 2, COST_ALU, 2, 4);
     has(&s.of[COST_FULL], 10, COST_FMA, 2, 2);
@@ -144,8 +150,9 @@ Test(cost, classes) {
 }
 
 Test(cost, what_is_seldom_done) {
-    const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("@P0 BRA `(.L_x_2)") SELDOM I("FADD R1, R2, R3") I("FADD R1, R2, R3")
-        NOWHERE L(".L_x_2") SELDOM I("FMUL R1, R1, R1") STEP I("NOP") NOWHERE I("@P1 BRA `(.L_x_1)") END;
+    const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("@P0 BRA `(.L_x_2)") SELDOM I("FADD R1, R2, R3")
+        I("FADD R1, R2, R3") NOWHERE L(".L_x_2") SELDOM I("FMUL R1, R1, R1") STEP I("NOP") NOWHERE
+        I("@P1 BRA `(.L_x_1)") END;
     cost_step s = step_of(text);
     for (int class = 0; class < COST_CLASSES; class++) has(&s.of[class], 4, COST_FMA, 1, 1);
 }
@@ -177,7 +184,8 @@ static bool reads(const char *listing, char wrong[160]) {
 Test(cost, what_cannot_be_read) {
     char wrong[160];
     cr_expect(!reads("", wrong) && strstr(wrong, "no kernel"), "%s", wrong);
-    cr_expect(!reads(KERNEL("f") I("@P0 BRA `(.L_x_9)") I("EXIT"), wrong) && strstr(wrong, "place of a branch of f"), "%s", wrong);
+    cr_expect(!reads(KERNEL("f") I("@P0 BRA `(.L_x_9)") I("EXIT"), wrong) && strstr(wrong, "place of a branch of f"),
+              "%s", wrong);
     cr_expect(!reads(KERNEL("f") I("FADD R1, R2, R3"), wrong) && strstr(wrong, "in the middle of f"), "%s", wrong);
     cr_expect(!reads(KERNEL("f") "  /*0010*/  FADD R1, R2", wrong) && strstr(wrong, "without an end"), "%s", wrong);
     cr_expect(!reads(KERNEL("f") "  /*0010*/  ;\n", wrong) && strstr(wrong, "without a name"), "%s", wrong);
@@ -186,10 +194,11 @@ Test(cost, what_cannot_be_read) {
 
 /* Wherever a listing is cut off before its last instruction, that is noticed; and no damaged byte does harm. */
 Test(cost, cut_off_and_damaged) {
-    const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("BSSY B0, `(.L_x_2)") I("@P0 BRA `(.L_x_2)") I("MUFU.EX2 R4, R5")
-        L(".L_x_2") STEP I("FMUL R1, R1, R1") PARTIAL I("VIADD R2, R2, 0x1") I("ISETP.NE.AND P0, PT, R2, 0x8, PT")
-        I("@P0 BRA `(.L_x_1)") END;
-    size_t size = strlen(text), first = (size_t)(strstr(text, "BSSY") - text), last = (size_t)(strstr(text, "EXIT") - text);
+    const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("BSSY B0, `(.L_x_2)") I("@P0 BRA `(.L_x_2)")
+        I("MUFU.EX2 R4, R5") L(".L_x_2") STEP I("FMUL R1, R1, R1") PARTIAL I("VIADD R2, R2, 0x1")
+        I("ISETP.NE.AND P0, PT, R2, 0x8, PT") I("@P0 BRA `(.L_x_1)") END;
+    size_t size = strlen(text), first = (size_t)(strstr(text, "BSSY") - text),
+           last = (size_t)(strstr(text, "EXIT") - text);
     char *copy = malloc(size + 1), wrong[160];
     cr_assert(copy && reads(text, wrong));
     for (size_t cut = 0; cut < last; cut++) { /* without any instruction, a kernel is empty */
@@ -213,7 +222,8 @@ Test(cost, machines) {
     cr_expect_null(cost_machine_of(""));
     cr_expect_eq(cost_machine_of("sm_90a"), cost_machine_of("sm_90"));
     cr_expect_eq(cost_machine_of("sm_90")->group_flops, 4096);
-    const struct { const char *arch; uint64_t clocks; } product[] = {{"sm_80", 8}, {"sm_86", 16}, {"sm_90", 8}, {"sm_100", 8}};
+    const struct { const char *arch; uint64_t clocks; } product[] = {
+        {"sm_80", 8}, {"sm_86", 16}, {"sm_90", 8}, {"sm_100", 8}};
     for (size_t i = 0; i < sizeof product / sizeof *product; i++) {
         cost_report r = read_of(KERNEL("f") NOWHERE L(".L_x_0") I("HMMA.16816.F32.BF16 R4, R8, R12, R4") STEP I("NOP")
                                 I("@P0 BRA `(.L_x_0)") END, product[i].arch);

@@ -1,5 +1,5 @@
-/* test_layers.c: tests several masks on one set of homes: the plans of `layers`, and sessions that hold several plans, on
- * the host and on the driver that stands in. */
+/* test_layers.c: tests several masks on one set of homes: the plans of `layers`, and sessions that hold several plans,
+ * on the host and on the driver that stands in. */
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/cuda_stand.h"
@@ -31,7 +31,8 @@ static void plan_layers(const char *lengths, const char *how, unsigned ranks, fc
 
 /* Every strategy and layout: equal homes, and each plan has its mask. */
 Test(layers, equal_homes) {
-    static const char *const strategies[] = {"fcp", "cad", "ring", "zigzag", "ulysses", "upipe", "dcp", "groups", "auto"},
+    static const char *const strategies[] = {"fcp",   "cad", "ring",   "zigzag", "ulysses",
+                                             "upipe", "dcp", "groups", "auto"},
                       *const layouts[] = {"planned", "contiguous", "zigzag"};
     for (unsigned b = 0; b < 2; b++)
         for (unsigned s = 0; s < sizeof strategies / sizeof *strategies; s++)
@@ -42,7 +43,8 @@ Test(layers, equal_homes) {
                 snprintf(how, sizeof how, "strategy = %s; layout = %s", strategies[s], layouts[l]);
                 plan_layers(batches[b], how, 4, plans);
                 for (int i = 0; i < LAYERS; i++) cr_assert_eq(fcp_plan_homes(plans[i], homes[i], NULL), FCP_OK);
-                cr_expect(!memcmp(homes[0], homes[1], sizeof *homes) && !memcmp(homes[0], homes[2], sizeof *homes), "%s", how);
+                cr_expect(!memcmp(homes[0], homes[1], sizeof *homes) && !memcmp(homes[0], homes[2], sizeof *homes),
+                          "%s", how);
                 cr_expect(plans[0]->summary->pairs < plans[1]->summary->pairs);
                 for (uint32_t r = 0; r < 4; r++) { /* the caller holds the same tokens in the same order */
                     fcp_layout_at at[2] = {{0}};
@@ -75,7 +77,8 @@ static void run_drawn(fcp_session *session, const fcp_plan *plan, uint64_t seed,
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, out, &err), FCP_OK);
     fcp_packed_draw(&shape, ALL, seed, out);
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, out, NULL, &err), FCP_OK, "%s: %s", what, err.message);
+        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, out, NULL, &err), FCP_OK, "%s: %s", what,
+                     err.message);
 }
 
 /* The same, judged in float64. */
@@ -125,7 +128,8 @@ static void take_turns(standin *x, const fcp_session_options *options, const cha
     cr_assert_eq(fcp_session_create(held[0], options, &session, &err), FCP_OK, "%s", err.message);
     for (uint32_t i = 1; i < LAYERS + 2; i++) {
         if (x) x->plan = held[i];
-        cr_assert_eq(fcp_session_add(session, held[i], i < LAYERS ? 0 : i == 3 ? FCP_OWN_BATCH : number[3], &number[i], &err),
+        cr_assert_eq(fcp_session_add(session, held[i], i < LAYERS ? 0 : i == 3 ? FCP_OWN_BATCH : number[3],
+                                     &number[i], &err),
                      FCP_OK, "%s", err.message);
         cr_assert_eq(number[i], i);
         cr_assert(fcp_session_plan(session) == held[0], "adding a plan selects none");
@@ -159,19 +163,24 @@ static void take_turns(standin *x, const fcp_session_options *options, const cha
     for (int i = 0; i < LAYERS; i++) fcp_plan_free(plans[i]), fcp_plan_free(next[i]);
 }
 
-static const char *const hows[] = {"strategy = fcp", "strategy = cad(shard = 32); layout = contiguous", "strategy = ring"};
+static const char *const hows[] = {"strategy = fcp", "strategy = cad(shard = 32); layout = contiguous",
+                                   "strategy = ring"};
 
 Test(layers, sessions_on_the_host, .timeout = 300) {
     for (int i = 0; i < 3; i++)
-        take_turns(NULL, &(fcp_session_options){.size = sizeof(fcp_session_options), .compute_threads = 2, .timeout_s = 60}, hows[i]);
+        take_turns(NULL,
+                   &(fcp_session_options){.size = sizeof(fcp_session_options), .compute_threads = 2, .timeout_s = 60},
+                   hows[i]);
 }
 
 Test(layers, sessions_on_devices, .timeout = 300) {
     standin *x = stand();
     x->devices = 2;
     for (int i = 0; i < 3; i++)
-        take_turns(x, &(fcp_session_options){.size = sizeof(fcp_session_options), .backend = "cuda", .timeout_s = 60, .graph_from = 2,
-                                             .stage_bytes = 5000}, hows[i]);
+        take_turns(x,
+                   &(fcp_session_options){.size = sizeof(fcp_session_options), .backend = "cuda", .timeout_s = 60,
+                                          .graph_from = 2, .stage_bytes = 5000},
+                   hows[i]);
     cr_assert(x->graph_launches > 0);
     cr_assert_str_empty(x->trouble, "%s", x->trouble);
     cr_assert_eq(x->live, 0, "%ld objects are left", x->live);

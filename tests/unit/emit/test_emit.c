@@ -97,16 +97,17 @@ static emitted_spans *spans_function(void *library, const char *name, unsigned n
 }
 
 /* Compares all pairs of such a row with the interpreter. */
-static void judge_spans(emitted_spans *f, bool keys, mc_code code, const fk_env *env, int64_t q, int64_t k, fk_i32 limit, int h,
-                        int64_t *scratch) {
+static void judge_spans(emitted_spans *f, bool keys, mc_code code, const fk_env *env, int64_t q, int64_t k,
+                        fk_i32 limit, int h, int64_t *scratch) {
     fk_u32 got = f(env, q, k, limit, h), want = 0;
     for (int i = 0; i < 32; i++) {
         int64_t on = emitted_column(i);
         if (on < limit)
-            want |= (fk_u32)mc_eval(code, MC_LENGTH(env->sequence.n), q + (keys ? 0 : on), k + (keys ? on : 0), h, scratch) << i;
+            want |= (fk_u32)mc_eval(code, MC_LENGTH(env->sequence.n), q + (keys ? 0 : on), k + (keys ? on : 0), h,
+                                    scratch) << i;
     }
-    cr_assert_eq(got, want, "%s from q %lld, k %lld, limit %d, h %d: %08x, not %08x", keys ? "keys" : "queries", (long long)q,
-                 (long long)k, limit, h, got, want);
+    cr_assert_eq(got, want, "%s from q %lld, k %lld, limit %d, h %d: %08x, not %08x", keys ? "keys" : "queries",
+                 (long long)q, (long long)k, limit, h, got, want);
 }
 
 typedef int allow_function(const fk_env *e, fk_i64 q, fk_i64 k, int h);
@@ -294,7 +295,8 @@ Test(emit, scores) {
     mc_builder_free(b);
 }
 
-/* The tanh of kernels against that of float64, with primitives that err as much as a GPU's may: 2^x by 2^-22, 1 / x by an ulp. */
+/* The tanh of kernels against that of float64, with primitives that err as much as a GPU's may: 2^x by 2^-22,
+ * 1 / x by an ulp. */
 Test(emit, tanh) {
     sheet s = {0};
     mc_node *mask_nodes, *nodes;
@@ -308,7 +310,8 @@ Test(emit, tanh) {
         char text[400];
         s = new_sheet();
         snprintf(text, sizeof text,
-                 "#define fk_exp2(x) (exp2f(x) * (1 + %d * 0x1p-22f))\n#define fk_reciprocal(x) (1 / (x) * (1 - %d * 0x1p-23f))\n",
+                 "#define fk_exp2(x) (exp2f(x) * (1 + %d * 0x1p-22f))\n"
+                 "#define fk_reciprocal(x) (1 / (x) * (1 - %d * 0x1p-23f))\n",
                  bend, bend);
         write_text(&s, text);
         add_program(&s, &g, 0);

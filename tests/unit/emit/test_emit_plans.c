@@ -32,7 +32,9 @@ static void write_functions(FILE *f, const fcp_plan *plan, size_t number) {
     const char *abi = strstr(source, "#line 1 \"abi.h\"\n"), *prims = strstr(source, "#line 1 \"prim_ptx.h\"\n");
     const char *from = strstr(source, "#line 1 \"emitted\"\n"), *to = strstr(source, "#line 1 \"common.h\"\n");
     cr_assert(abi && prims && from && to && abi < prims && prims < from && from < to);
-    if (number == 0) fprintf(f, "#define FK_DEVICE static inline\n#include <math.h>\n%.*s" EMITTED_PRIMITIVES, (int)(prims - abi), abi);
+    if (number == 0)
+        fprintf(f, "#define FK_DEVICE static inline\n#include <math.h>\n%.*s" EMITTED_PRIMITIVES, (int)(prims - abi),
+                abi);
     fprintf(f, "#define fk_allow allow_in_%zu\n#define fk_score score_in_%zu\n#define fk_slope slope_in_%zu\n"
             "#define fk_keys keys_in_%zu\n#define fk_queries queries_in_%zu\n%.*s",
             number, number, number, number, number, (int)(to - from), from);
@@ -83,14 +85,14 @@ static bool near(double got, double want) {
 }
 
 /* Compares the function that gives a query's keys, or a key's queries, at once; NULL: there is none. */
-static void compare_spans(emitted_spans *f, bool keys, mc_code mask, const mc_env *env, const fk_env *device, int64_t q, int64_t k,
-                          int64_t h, int64_t *scratch, const char *what) {
+static void compare_spans(emitted_spans *f, bool keys, mc_code mask, const mc_env *env, const fk_env *device, int64_t q,
+                          int64_t k, int64_t h, int64_t *scratch, const char *what) {
     fk_u32 got = f ? f(device, q, k, 128, (int)h) : 0;
     for (int i = 0; f && i < 32; i++) {
         int64_t on = emitted_column(i), to_q = q + (keys ? 0 : on), to_k = k + (keys ? on : 0);
         if (to_k >= env->n || to_q >= env->q_first + env->queries) continue;
-        cr_assert_eq(got >> i & 1, mc_eval(mask, env, to_q, to_k, h, scratch), "%s: %s, q %lld, k %lld, h %lld, bit %d", what,
-                     keys ? "keys" : "queries", (long long)q, (long long)k, (long long)h, i);
+        cr_assert_eq(got >> i & 1, mc_eval(mask, env, to_q, to_k, h, scratch), "%s: %s, q %lld, k %lld, h %lld, bit %d",
+                     what, keys ? "keys" : "queries", (long long)q, (long long)k, (long long)h, i);
     }
 }
 

@@ -123,9 +123,11 @@ static void take_turns(process *p) {
     uint32_t number[BATCHES] = {0};
     for (int i = 1; session && i < BATCHES; i++) {
         p->cuda->plan = j->plans[i];
-        CHECK(p, fcp_session_add(session, j->plans[i], FCP_OWN_BATCH, &number[i], &err) == FCP_OK, "plan %d: %s", i, err.message);
+        CHECK(p, fcp_session_add(session, j->plans[i], FCP_OWN_BATCH, &number[i], &err) == FCP_OK, "plan %d: %s", i,
+              err.message);
         uint32_t none = 99;
-        CHECK(p, fcp_session_add(session, j->plans[i], 0, &none, &err) == FCP_E_HOMES && none == 99, "plan %d: %s", i, err.message);
+        CHECK(p, fcp_session_add(session, j->plans[i], 0, &none, &err) == FCP_E_HOMES && none == 99, "plan %d: %s", i,
+              err.message);
     }
     for (int turn = 0; session && turn < 2 * BATCHES && !p->word->failed[0]; turn++) {
         const int i = turn * 3 % BATCHES;

@@ -128,8 +128,8 @@ static void check_rounds(const planned *x, fcp_pass pass) {
 
 /* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a
  * stage after the hop that it passes on; from home: independent units, of which nothing is asked, and in levelled plans
- * from stage 1 on; of the second half: that half's first stage, too. A result: `buffers` stages after the last tile or sum
- * that adds to it, or a whole one that is passed on a stage after it came. */
+ * from stage 1 on; of the second half: that half's first stage, too. A result: `buffers` stages after the last tile or
+ * sum that adds to it, or a whole one that is passed on a stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     for (uint32_t f = hops; f-- > 0;) {
@@ -319,7 +319,8 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
     cr_assert(x->t.tile_q || apart, "rank %u: a tile waits for nothing", rank);
     for (uint32_t s = 0; s < stages; s++) total += load[s];
     for (uint32_t s = ready; x->t.tile_q && s < stage; s++)
-        cr_assert(load[s] >= total / stages, "rank %u: a tile ready in stage %u waits for stage %u", rank, ready, stage);
+        cr_assert(load[s] >= total / stages, "rank %u: a tile ready in stage %u waits for stage %u", rank, ready,
+                  stage);
 }
 
 /* Where ranks keep pace: after each stage a rank has done its part of the tiles whose KV comes from elsewhere, and of

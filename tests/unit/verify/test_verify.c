@@ -57,8 +57,8 @@ static const char *const programs[] = {
     "model { heads = 16; kv_heads = 8; head_dim = 16 }\nbatch { lengths = [900, 300, 130 x 3] }\ncluster { gpus = 4 }\n"
     "plan { mask = causal; block = 128; strategy = upipe(heads = 4); layout = contiguous; passes = forward, backward }",
     "model { heads = 4; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [1200, 300, 1:700] }\n"
-    "cluster { nodes = 3; gpus = 2 }\nplan { mask = causal; block = 128; strategy = upipe(heads = 2, buffers = 2) + ring; "
-    "layout = zigzag; passes = forward, backward }",
+    "cluster { nodes = 3; gpus = 2 }\nplan { mask = causal; block = 128; "
+    "strategy = upipe(heads = 2, buffers = 2) + ring; layout = zigzag; passes = forward, backward }",
     "model { heads = 8; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [900, 130 x 5] }\ncluster { gpus = 4 }\n"
     "plan { mask = full; block = 128; strategy = ulysses; passes = forward, backward }",
 };
