@@ -10,9 +10,12 @@ typedef struct small_example {
 /* Examples, made small: lengths, and what their masks need for that. */
 static const small_example small_examples[] = {
     {"auto.fcp", "[300, 130]", {"model.heads=4", "model.kv_heads=2"}},
+    {"dcp.fcp",
+     "[400, 150, 33]",
+     {"plan.mask.sink=8", "plan.mask.window=100", "plan.strategy.epsilon_memory=1"}},
     {"documents.fcp", "[500, 130 x 2, 40 x 6]", {0}},
     {"equal.fcp", "[700, 300, 150, 33 x 3]", {"plan.block=128"}},
-    {"flexible.fcp", "[700, 300, 150, 33 x 3]", {"plan.strategy.tokens=128"}},
+    {"flexible.fcp", "[700, 300, 150, 33 x 3]", {"plan.strategy.tokens=640"}},
     {"lambda.fcp", "[400, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
     {"in_place.fcp", "[400, 150, 33]", {0}},
     {"pingpong.fcp", "[700, 150, 33]", {0}},

@@ -162,6 +162,7 @@ static inline fcp_code scatter_try(const char *text, const scatter *s, fcp_plan 
     const compile_watch watch = {.strategy = &s->strategy};
     fcp_code code = d ? fcpc_parse_text("scatter.fcp", text, strlen(text), NULL, d, &program) : FCP_E_NO_MEMORY;
     *out_plan = NULL;
+    if (!code) program->equal = false; /* who is home to what is drawn, and in ranges of heads */
     if (!code) code = compile_batch(program, &batch, NULL, d, &watch, NULL, out_plan);
     *out_picture = d ? fcpc_diagnostics_render(d, false) : NULL;
     fcpc_program_free(program);
