@@ -27,7 +27,8 @@ enum {
     LARGEST = 4096,    /* tokens of a block */
     LEAST = 128,
     ROOM = 8,          /* blocks of the largest size that a rank has at least */
-    NEAR_PERCENT = 125 /* of the best time: who takes longer is far */
+    NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
+    LONG_RING = 8 /* nodes: planning more takes seconds, because every head's keys pass through all of them */
 };
 
 /* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
@@ -126,6 +127,7 @@ static fcp_code list(choosing *c) {
         auto_candidate made = {.strategy = lines[l].strategy, .even = lines[l].even, .ring = lines[l].ring,
                                .end = AUTO_FAR,
                                .value = lines[l].value, .param = STRATEGY_PARAMS};
+        if (made.ring && c->program->effort == 1 && c->program->nodes > LONG_RING) made.end = AUTO_LONG;
         if (lines[l].param) made.param = strategy_find_param(made.strategy, lines[l].param);
         const uint32_t sizes = by_block(c->program, &made) ? c->size_count : 1;
         for (uint32_t i = 0; i < sizes; i++) {
@@ -241,7 +243,8 @@ static bool is_near(const choosing *c, uint32_t n) {
     for (uint32_t i = 0; i < r->count; i++) {
         if (r->at[i].strategy != r->at[n].strategy) continue;
         if (r->at[i].makespan && r->at[i].makespan < best) best = r->at[i].makespan;
-        if (i < n && r->at[i].end != AUTO_REFUSED && r->at[i].end != AUTO_FAR) refused = false;
+        if (i < n && r->at[i].end != AUTO_REFUSED && r->at[i].end != AUTO_FAR && r->at[i].end != AUTO_LONG)
+            refused = false;
     }
     if (best == UINT64_MAX) return refused; /* its bound was too large; of refused ones another setting may do */
     return (unsigned __int128)best * 100 <= (unsigned __int128)best_time(c) * NEAR_PERCENT;
@@ -259,8 +262,8 @@ static fcp_code try_all(choosing *c) {
     for (int step = FIRST; step <= REST; step++)
         for (uint32_t n = 0; n < r->count && !code; n++) {
             const bool middle = !r->at[n].block || r->at[n].block == c->sizes[0];
-            bool wanted = !tried[n];
-            if (step == FIRST) wanted = is_first(r, n);
+            bool wanted = !tried[n] && (r->at[n].end != AUTO_LONG || step == REST);
+            if (step == FIRST) wanted &= is_first(r, n);
             else if (step == SETTINGS) wanted &= middle && (c->program->effort > 1 || is_near(c, n));
             else if (step == SIZE) wanted &= c->best != FCP_NONE && same_setting(&r->at[n], &r->at[c->best]);
             else wanted &= c->program->effort > 1 || c->best == FCP_NONE;

@@ -38,6 +38,7 @@ static void print_why(const auto_report *r, const auto_candidate *c, text *out) 
                     100 * ((double)c->makespan - (double)best->makespan) / (double)best->makespan);
     else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
     else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower");
+    else if (c->end == AUTO_LONG) text_puts(out, "not tried: effort = 1, and its ring goes through more than 8 nodes");
     else if (c->end == AUTO_REFUSED) text_printf(out, "refused: %s", c->why);
     else text_puts(out, auto_end_names[c->end]);
 }

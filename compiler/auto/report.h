@@ -22,6 +22,7 @@ typedef struct auto_bounds {
     X(SLOWER, "slower")   /* it was predicted, and another one is faster */                                            \
     X(BOUND, "bound")     /* its bound exceeds a time that was predicted before */                                     \
     X(FAR, "far")         /* effort 1: its strategy, or its block size, was much slower with another setting */        \
+    X(LONG, "long")       /* effort 1: its ring goes through many nodes */                                             \
     X(REFUSED, "refused") /* it cannot be planned */
 typedef enum auto_end {
 #define X(id, name) AUTO_##id,

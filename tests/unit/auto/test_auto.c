@@ -181,6 +181,31 @@ Test(auto, refused) {
     fcpc_diagnostics_free(d);
 }
 
+/* A ring through nine nodes is not tried with effort 1, unless there is nothing else. */
+Test(auto, long_rings) {
+    static const struct { const char *by; bool tried, chosen; } cases[] = {
+        {"auto", false, false}, {"auto(effort = 2)", true, false}, {"auto(among = [ulysses])", true, true}};
+    for (int i = 0; i < 3; i++) {
+        char source[400];
+        auto_report r = {.count = 0};
+        fcp_plan *plan = NULL;
+        snprintf(source, sizeof source,
+                 "model { heads = 2; kv_heads = 2; head_dim = 64 }\ncluster { nodes = 9; gpus = 2; gpu = h100 }\n"
+                 "batch { lengths = [4000, 500 x 10] }\nplan { mask = causal; block = 256; strategy = %s }\n",
+                 cases[i].by);
+        cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
+        uint32_t rings = 0;
+        for (const auto_candidate *c = r.at; c < r.at + r.count; c++) {
+            rings += c->ring;
+            if (c->ring) cr_expect_eq(c->end != AUTO_LONG, cases[i].tried, "%s", cases[i].by);
+        }
+        cr_expect(rings);
+        cr_expect(!cases[i].chosen || r.at[r.chosen].ring);
+        fcp_plan_free(plan);
+        auto_report_free(&r);
+    }
+}
+
 /* What is wrong with the batch is said once. */
 Test(auto, errors_of_the_batch) {
     static const struct { const char *text; fcp_code code; } wrong[] = {
