@@ -141,8 +141,9 @@ static fcp_code find_cuts(equal *e) {
     e->start = ARENA_NEW(scratch, uint32_t, p->block_count + (size_t)2);
     e->order = ARENA_NEW(scratch, uint32_t, e->count + 1);
     if (!e->start || !e->order) return FCP_E_NO_MEMORY;
-    return group_by(&e->cuts->block, sizeof *e->cuts, (uint32_t)e->count, p->block_count, e->start, e->order,
-                    e->x->stop) ? FCP_OK : FCP_E_INTERRUPTED;
+    const uint32_t *blocks = e->cuts ? &e->cuts->block : NULL; /* NULL: there are none */
+    return group_by(blocks, sizeof *e->cuts, (uint32_t)e->count, p->block_count, e->start, e->order, e->x->stop)
+               ? FCP_OK : FCP_E_INTERRUPTED;
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
