@@ -142,7 +142,7 @@ static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, 
         set_range(v, first < last ? first : last, first < last ? last : first);
         return;
     }
-    uint64_t g = gcd(value_stride(x, b), magnitude(m));
+    uint64_t g = common_divisor(value_stride(x, b), magnitude(m));
     int64_t low = g <= INT64_MAX ? mc_mod(x->lo, (int64_t)g) : 0; /* values are low + a multiple of g */
     if (g > INT64_MAX) g = 1;
     if (m > 0) {
@@ -258,7 +258,7 @@ static void compare_ints(box_value *v, unsigned op, const box_value *x, const bo
         set_bool(v, op == MC_NE);
         return;
     }
-    uint64_t g = gcd(value_stride(x, b), value_stride(y, b));
+    uint64_t g = common_divisor(value_stride(x, b), value_stride(y, b));
     if (g > 1) {
         wide apart = (wide)x->lo - y->lo;
         if (apart % (wide)g != 0) set_bool(v, op == MC_NE);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "codegen/mask/code.h"
+#include "compiler/base/divisor.h"
 
 typedef __int128 wide;
 
@@ -76,15 +77,6 @@ static inline bool form_scale(const form *a, int64_t by, form *out) {
 
 static inline uint64_t magnitude(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
 
-static inline uint64_t gcd(uint64_t a, uint64_t b) {
-    while (b) {
-        uint64_t r = a % b;
-        a = b;
-        b = r;
-    }
-    return a;
-}
-
 /* All values on the box differ by multiples of this; 0 if there is one value only. */
 static inline uint64_t form_stride(const form *f, const box *b) {
     uint64_t g = 0;
@@ -92,7 +84,7 @@ static inline uint64_t form_stride(const form *f, const box *b) {
         if (f->x[d] != 0 && b->hi[d] - b->lo[d] > 1) {
             uint64_t m = magnitude(f->x[d]);
             if (m == 1) return 1;
-            g = gcd(g, m);
+            g = common_divisor(g, m);
         }
     return g;
 }

@@ -54,7 +54,8 @@ static uint64_t split_rect(const cell_rect *r, const box *b, const box_program *
     if (p->placed) return lo + cells_split(b, p, d);
     if (period > 0) {
         first = mc_mod(first - (b->lo[d] - (int64_t)(lo * FCP_CELL)), period); /* counted from the first cell */
-        uint64_t step = (uint64_t)period, alike = step / gcd(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
+        uint64_t step = (uint64_t)period;
+        uint64_t alike = step / common_divisor(step, FCP_CELL) * FCP_CELL; /* n is below 2^40 */
         if (alike < box_side(b, d)) at = split_at_step(lo, hi, (uint64_t)first, alike);
         if (!at) at = split_at_step(lo, hi, (uint64_t)first, step);
     }

@@ -5,6 +5,7 @@
  */
 #include <inttypes.h>
 
+#include "compiler/base/divisor.h"
 #include "compiler/cli/candidate.h"
 #include "compiler/simulate/phases.h"
 
@@ -13,19 +14,10 @@ typedef struct division {
     uint32_t model, phase, all;
 } division;
 
-static uint32_t common(uint32_t a, uint32_t b) {
-    while (b) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static division division_of(const fcp_plan *plan, uint32_t phases) {
     const fcp_problem *p = plan->problem;
     const uint32_t model = p->heads / p->kv_heads;
-    return (division){model, p->range_sub, common(phases * p->range_kv * p->range_sub, model)};
+    return (division){model, p->range_sub, (uint32_t)common_divisor(phases * p->range_kv * p->range_sub, model)};
 }
 
 static bool alike(const sim_phase *a, const sim_phase *b) {

@@ -7,6 +7,7 @@
  * Units: tokens. In a split plan they are weighted by what they keep at home: a query keeps Q and O, a key keeps K
  *     and V, so they weigh as heads to kv_heads. Weights are in lowest terms and at most WEIGHT_MAX, rounded up.
  */
+#include "compiler/base/divisor.h"
 #include "compiler/place/place.h"
 
 #include "compiler/base/group.h"
@@ -14,18 +15,10 @@
 
 enum { WEIGHT_MAX = 64 };
 
-static uint32_t common(uint32_t a, uint32_t b) {
-    while (b) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static void weigh(const problem *p, uint32_t out[FCP_SIDES]) {
     uint64_t most = UINT64_C(1) << 40, tokens = p->tokens > p->key_tokens ? p->tokens : p->key_tokens;
-    uint32_t heads = p->program->heads, kv_heads = p->program->kv_heads, divisor = common(heads, kv_heads);
+    uint32_t heads = p->program->heads, kv_heads = p->program->kv_heads;
+    uint32_t divisor = (uint32_t)common_divisor(heads, kv_heads);
     out[FCP_QUERIES] = heads / divisor;
     out[FCP_KEYS] = kv_heads / divisor;
     /* The strategies take at most 2^40 tokens in all. If the weighted tokens are more, the weights shrink. */

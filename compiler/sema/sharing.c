@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/divisor.h"
 #include "compiler/base/text.h"
 #include "compiler/sema/strategies.h"
 
@@ -45,19 +46,10 @@ const expr *sema_ring_of(sema *s, const expr *value) {
     return value->a;
 }
 
-static uint32_t common(uint32_t a, uint32_t b) {
-    while (b) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The largest group of ranks that divides them and the heads: one that lies inside a node, if there is one. */
 static uint32_t group_that_fits(const struct fcpc_program *p) {
-    const uint32_t inside = common(p->gpus, p->heads);
-    return inside > 1 ? inside : common(p->nodes * p->gpus, p->heads);
+    const uint32_t inside = (uint32_t)common_divisor(p->gpus, p->heads);
+    return inside > 1 ? inside : (uint32_t)common_divisor(p->nodes * p->gpus, p->heads);
 }
 
 static const char *name_of(const sema *s) { return fcp_strategy_names[s->out->strategy]; }

@@ -23,23 +23,17 @@
 
 #include <string.h>
 
-static uint32_t common(uint32_t a, uint32_t b) {
-    while (b) {
-        uint32_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
+#include "compiler/base/divisor.h"
 
 heads_shape heads_shape_of(uint32_t heads, uint32_t kv_heads, uint32_t each) {
-    uint32_t sub = common(each, heads / kv_heads);
+    uint32_t sub = (uint32_t)common_divisor(each, heads / kv_heads);
     return (heads_shape){each / sub, sub};
 }
 
 void heads_divide(uint32_t parts, uint32_t subs, uint32_t group, uint32_t kv, uint32_t sub, uint32_t *out_lane,
                   uint32_t *out_phase) {
-    const uint32_t across = common(parts, group), beside = group / across; /* lanes of other KV heads, of the same */
+    /* lanes of other KV heads, and of the same */
+    const uint32_t across = (uint32_t)common_divisor(parts, group), beside = group / across;
     *out_lane = kv % across * beside + sub % beside;
     *out_phase = kv / across * (subs / beside) + sub / beside;
 }
