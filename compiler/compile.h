@@ -14,10 +14,22 @@ typedef struct compile_watch {
     struct auto_report *tried;
 } compile_watch;
 
-/* fcpc_plan_batch with a watcher. d may not be NULL, watch and out_times may. */
+/* Plans a batch: compile_one with the program's strategy, compile_batch (choose.c) also with strategy = auto. d may not be NULL, watch and out_times may. */
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
+fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                     fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
 /* The pairs that the program's mask allows in the batch. What is wrong is reported as in planning. */
 fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, uint64_t *out_pairs);
+
+/* Parts of compile_one. A planning is begun and ended; the plan is the caller's. */
+typedef fcp_code compile_pass(planning *x);
+void compile_begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                   fcpc_diagnostics *d);
+void compile_end(planning *x);
+/* Runs the passes behind `after` (NULL: from the first one on) up to `last` (NULL: all); without `advises`, not those
+ * that only warn. */
+fcp_code compile_stretch(planning *x, compile_pass *after, compile_pass *last, bool advises);
+fcp_code compile_own(planning *x); /* the pass that hands the plan its memory */
 #endif

@@ -16,7 +16,6 @@
 #include "compiler/place/strategies.h"
 #include "compiler/problem/problem.h"
 #include "compiler/workspace.h"
-#include "runtime/base/sized.h"
 
 /* A strategy that has its homes from another plan. */
 typedef struct given {
@@ -194,24 +193,5 @@ fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, co
     }
     arena_free(&t.memory);
     if (!code && out_times) *out_times = all;
-    return code;
-}
-
-uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times) {
-    const uint32_t count = program->layer_count;
-    if (out_times) *out_times = !count ? !number : number < count ? program->layers[number].times : 0;
-    return program->layer_count ? program->layer_count : 1;
-}
-
-fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans) {
-    fcpc_diagnostics *unheard = d ? NULL : fcpc_diagnostics_new();
-    if (!d && !unheard) return FCP_E_NO_MEMORY;
-    fcpc_batch own;
-    fcp_error err;
-    fcp_code code = fcp_sized_read(&own, sizeof own, batch, "fcpc_batch", &err);
-    if (code) diag_error(d ? d : unheard, code, SPAN_NONE, "%s", err.message);
-    else code = compile_layers(program, &own, stop, d ? d : unheard, NULL, out_times, out_plans);
-    fcpc_diagnostics_free(unheard);
     return code;
 }

@@ -1,0 +1,56 @@
+/* choose.c: strategy = auto: lends auto/ the list of passes, and compiles what it chooses. Also counts pairs alone.
+ *
+ * Requires: what compile.c requires.
+ * Gives: the plan of the program's strategy, or of the one that auto/ chose.
+ * Cost: that of the candidates, and of one plan.
+ */
+#include "compiler/compile.h"
+
+#include "compiler/auto/auto.h"
+#include "compiler/place/strategies.h"
+#include "compiler/problem/problem.h"
+#include "compiler/schedule/reshuffle.h"
+#include "runtime/base/clock.h"
+
+/* Where auto/ looks at a candidate: after these. */
+static compile_pass *const looks[] = {
+    [AUTO_PLACE] = strategy_place, [AUTO_ROUTE] = reshuffle_build, [AUTO_PLAN] = compile_own};
+
+static fcp_code run_stretch(planning *x, auto_stretch which) {
+    return compile_stretch(x, which ? looks[which - 1] : NULL, looks[which], false);
+}
+
+static void end_candidate(planning *x) {
+    fcp_plan_free(x->plan);
+    compile_end(x);
+}
+
+fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
+    static const auto_passes lent = {compile_begin, run_stretch, end_candidate};
+    if (program->strategy != (fcp_strategy)STRATEGY_AUTO)
+        return compile_one(program, batch, stop, d, watch, out_times, out_plan);
+    const double start = fcp_clock();
+    struct fcpc_program settings;
+    auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
+    fcp_code code = auto_choose(&lent, program, batch, stop, d, &settings, report);
+    const double chosen = fcp_clock() - start;
+    if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
+    if (!code) code = compile_one(&settings, batch, stop, d, watch, out_times, out_plan);
+    if (!code && out_times) {
+        out_times->choose = chosen;
+        out_times->total += chosen;
+    }
+    auto_report_free(&own_report);
+    return code;
+}
+
+fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                       fcpc_diagnostics *d, uint64_t *out_pairs) {
+    planning x;
+    compile_begin(&x, program, batch, stop, d);
+    fcp_code code = compile_stretch(&x, NULL, problem_tiles, true);
+    if (!code) *out_pairs = x.problem->pairs;
+    compile_end(&x);
+    return code;
+}
