@@ -109,6 +109,7 @@ $(B)/wheel/fcpc: $(B)/fcpc
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(WHEEL_LINK) -o $@ $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a $(RT_LIBS) -ldl
+shared: $(B)/libfcp.so $(B)/libfcpc.so
 wheel-files: $(B)/wheel/libfcp.so $(B)/wheel/libfcpc.so $(B)/wheel/fcpc
 $(B)/install/libfcp.a: $(FCP_OBJ)
 $(B)/install/libfcpc.a: $(FCPC_OBJ)
@@ -393,6 +394,6 @@ clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures bench examples editors \
-        gpu-check gpu-binaries gpu-check-build gpu-report setup install wheel-files clean
+        gpu-check gpu-binaries gpu-check-build gpu-report setup install shared wheel-files clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
