@@ -154,6 +154,14 @@ bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
 
+/* The same layout as a list, for a caller that gathers the rank's tokens out of the packed batch. `out_rows` has room for
+ * fcp_plan_rank_queries numbers, or with `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that of
+ * the token which is `shift` behind the rank's token i in the same sequence, or -1 if the sequence ends before it. So
+ * shift 0 gives the tokens themselves, and shift 1 the labels of a language model. */
+void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
+/* The positions of the rank's queries, or keys, in their sequences, in the same order (fcp_plan_query_position). */
+void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
+
 /* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how
  * many queries it has. For a sequence that does not exist: the number of all queries, and 0. out_length may be NULL. */
 uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
