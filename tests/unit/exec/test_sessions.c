@@ -78,7 +78,7 @@ static void on_every_pair(void (*body)(process *)) {
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60",
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "560, 40" : "420, 130, 60",
                  i == WINDOW ? "window(w = 200)" : "causal");
         g.plans[i] = plan_named("pair.fcp", text);
     }
