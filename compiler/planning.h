@@ -45,6 +45,7 @@ typedef struct planning {
     struct division *division; /* cad: who computes what, found before the blocks are cut */
     struct grouping *grouping; /* groups: which sequences share ranks, found before the blocks are cut */
     struct sharing *sharing;   /* ulysses, upipe: which heads are computed where and when */
+    uint32_t *block_home; /* dcp: where blocks stay, found when they are cut; NULL: it chooses homes */
     uint32_t *tile_rank; /* who computes each tile, where a strategy finds that while it finds homes */
     struct placement *placement;
     struct traffic *traffic;

@@ -334,11 +334,8 @@ fcp_code cad_cut(planning *x) {
     arena own = {0};
     cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1)};
     if (!c.d) return FCP_E_NO_MEMORY;
-    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
-        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
-                             p->block);
-    fcp_code code = cad_input_of(x, &c.d->in);
+    fcp_code code = problem_check_blocks(x);
+    if (!code) code = cad_input_of(x, &c.d->in);
     if (!code) code = cad_divide(&c.d->in, &own, &x->scratch, &found);
     if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
     arena_free(&own);

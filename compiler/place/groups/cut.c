@@ -267,11 +267,8 @@ fcp_code groups_cut(planning *x) {
     problem_run *runs[FCP_SIDES] = {NULL};
     uint32_t count[FCP_SIDES] = {0};
     if (!g) return FCP_E_NO_MEMORY;
-    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
-        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
-                             p->block);
-    fcp_code code = make_groups(x, g);
+    fcp_code code = problem_check_blocks(x);
+    if (!code) code = make_groups(x, g);
     if (code) return code;
     g->first = ARENA_NEW(&x->work, uint32_t, g->count + (size_t)1);
     g->ranks = ARENA_NEW(&x->work, uint32_t, p->ranks);

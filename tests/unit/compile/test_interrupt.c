@@ -44,7 +44,7 @@ void free(void *p) {
 }
 #endif
 
-/* Two threads may ask. */
+/* Two threads may ask: large plans are verified by two, and auto predicts two candidates at a time. */
 static struct {
     uint64_t asked, end_at; /* questions so far; the one that is answered with yes, 0: none */
     double longest;         /* processor time between two questions of a thread, at most */
