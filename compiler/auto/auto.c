@@ -214,7 +214,6 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
     auto_apply(program, &report->at[0], out_settings);
     code = try_all(&j, size[0]);
     auto_forget(&j);
-    for (int i = 0; i < PAIR; i++) sim_room_free(&j.room[i]);
     if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) return code;
     if (code || j.best == FCP_NONE) return FCP_OK; /* the batch's error, or the first candidate's: planning it tells */
     if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;

@@ -58,6 +58,8 @@ typedef struct auto_job {
     uint32_t best;       /* FCP_NONE: none has been predicted */
     sim_room room[2];
     auto_trial *base;    /* a planning with the best candidate's placement; NULL: none */
+    arena memory;        /* of result */
+    sim_result result;   /* the best candidate's */
 } auto_job;
 
 /* A candidate under way. */
@@ -94,7 +96,7 @@ void auto_derive(auto_job *j, auto_trial *t);
  * had. made learns what becomes of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);
 void auto_finish(const auto_job *j, auto_trial *t);
-void auto_forget(auto_job *j); /* ends j->base */
+void auto_forget(auto_job *j); /* frees what it has */
 static inline uint64_t auto_time(const sim_result *r) {
     return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
 }

@@ -63,7 +63,7 @@ static bool is_movable(const auto_job *j, bool *out_homes) {
 }
 
 /* The time of each tile in the longer pass, and of each block. */
-static fcp_code measure(mover *m, const auto_trial *t, fcp_pass pass, arena *memory) {
+static fcp_code measure(mover *m, const auto_trial *base, const sim_result *result, arena *memory) {
     const problem *p = m->p;
     fcp_problem facts;
     sim_model model;
@@ -75,8 +75,9 @@ static fcp_code measure(mover *m, const auto_trial *t, fcp_pass pass, arena *mem
     m->tokens = ARENA_NEW(memory, uint64_t, p->ranks);
     m->spent = ARENA_ZNEW(memory, bool, p->block_count);
     if (!m->spent || !m->time || !m->block || !m->order || !m->ranks || !m->load || !m->tokens) return FCP_E_NO_MEMORY;
-    problem_facts(&t->x, &facts);
-    sim_model_device(&facts, &t->settings.cluster, pass, &m->job->profile, &model);
+    const fcp_pass pass = auto_longer(result) == &result->pass[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
+    problem_facts(&base->x, &facts);
+    sim_model_device(&facts, &base->settings.cluster, pass, &m->job->profile, &model);
     fcp_code code = auto_tile_times(p, &model, memory, m->time);
     for (uint32_t i = 0; i < p->tile_count; i++) m->block[p->tile_q[i]] += m->time[i];
     return code;
@@ -329,22 +330,26 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     return code;
 }
 
-/* Learns what is known of the placement to start from. */
+/* Learns what is known of the placement to start from: the best candidate's, or one that has been moved and is predicted
+ * once more. */
 static fcp_code begin(mover *m, const attempt *best, arena *memory) {
+    auto_job *j = m->job;
     auto_trial t;
     auto_candidate made;
     attempt same = *best;
+    const sim_result *result = &j->result;
+    fcp_code code = FCP_OK;
     memset(&t, 0, sizeof t);
     same.moved = 1;
-    fcp_code code = predict_attempts(m, &same, &t, &made, 1);
-    if (!code) code = t.code;
-    if (!code) {
-        const fcp_pass pass = auto_longer(&t.result) == &t.result.pass[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
-        code = measure(m, &t, pass, memory);
+    if (m->made->kept) {
+        code = predict_attempts(m, &same, &t, &made, 1);
+        if (!code) code = t.code;
+        result = &t.result;
     }
+    if (!code) code = measure(m, j->base, result, memory);
     if (!code) {
-        look(m, auto_longer(&t.result));
-        m->best = made.makespan;
+        look(m, auto_longer(result));
+        m->best = auto_time(result);
         memset(m->tokens, 0, m->p->ranks * sizeof *m->tokens);
     }
     for (uint32_t b = 0; b < m->p->block_count && !code; b++) { /* no rank will have more than the fullest has */
@@ -352,7 +357,7 @@ static fcp_code begin(mover *m, const attempt *best, arena *memory) {
         *tokens += m->p->blocks[b].tokens;
         if (*tokens > m->token_cap) m->token_cap = *tokens;
     }
-    auto_finish(m->job, &t);
+    auto_finish(j, &t);
     return code;
 }
 

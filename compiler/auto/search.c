@@ -8,9 +8,8 @@
  * 0.05 and 0.2. If 0.2 is faster, 0.4 is next. Then it is the turn of blocks: 1K and 4K; and so on, until no axis leads
  * to anything better. With budget left, the second best candidate's neighbours are tried, then the third's.
  *
- * What ends last says which axis is first. A rank that computes to the end wants work divided finer: blocks, then the
- * tolerance. One that waits wants less or other traffic: the tolerance, then how many rounds make a stage. What the
- * program states is no axis.
+ * What ends last says which axes come first. A rank that computes to the end wants fewer launches or finer blocks. One
+ * that waits wants its rounds in other stages, then less traffic. What the program states is no axis.
  */
 #include <string.h>
 
@@ -26,8 +25,8 @@ static const struct {
                 [TOKENS] = {"tokens", false},         [PINGPONG] = {"pingpong", true}};
 static const axis when_computing[AXES] = {COALESCE, DIVISIONS, BLOCK,    TOLERANCE, EPSILON,
                                           BUFFERS,  TOKENS,    RELAY,    PINGPONG},
-                  when_waiting[AXES] = {TOLERANCE, COALESCE, EPSILON, DIVISIONS, BLOCK,
-                                        BUFFERS,   RELAY,    TOKENS,  PINGPONG};
+                  when_waiting[AXES] = {COALESCE, PINGPONG, TOLERANCE, EPSILON, DIVISIONS,
+                                        BUFFERS,  BLOCK,    RELAY,     TOKENS};
 
 enum {
     BLOCK_MOST = 8192,

@@ -10,12 +10,12 @@
  */
 #include "compiler/auto/auto.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/problem/problem.h"
+#include "runtime/base/both.h"
 
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param) {
     const bool coalesce = param == strategy_find_param(c->strategy, "coalesce"),
@@ -111,30 +111,9 @@ static void predict(void *context) {
     t->made->end = AUTO_SLOWER;
 }
 
-typedef struct call {
-    void (*run)(void *);
-    void *context;
-} call;
-
-static void *take_call(void *of) {
-    const call *c = of;
-    c->run(c->context);
-    return NULL;
-}
-
-/* Runs it on a and on b, at the same time if there is a thread to be had. */
-static void both(void (*run)(void *), void *a, void *b) {
-    pthread_t other;
-    call second = {run, b};
-    const bool started = !pthread_create(&other, NULL, take_call, &second);
-    run(a);
-    if (started) pthread_join(other, NULL);
-    else run(b);
-}
-
 void auto_predict(auto_trial *t, uint32_t count) {
     if (count == 2 && t[0].placed && t[1].placed) {
-        both(predict, &t[0], &t[1]);
+        fcp_both(predict, &t[0], &t[1]);
         return;
     }
     for (uint32_t i = 0; i < count; i++)
@@ -155,12 +134,13 @@ static bool start(auto_job *j, auto_trial *t) {
 void auto_derive(auto_job *j, auto_trial *t) {
     const planning *from = &j->base->x;
     if (!start(j, t)) return;
+    const planning own = t->x;
     planning *x = &t->x;
-    x->lengths = from->lengths, x->queries = from->queries, x->count = from->count;
-    x->block = from->block;
-    x->binding = from->binding;
-    x->division = from->division, x->grouping = from->grouping, x->sharing = from->sharing;
-    x->tile_rank = from->tile_rank;
+    *x = *from;
+    x->program = own.program, x->d = own.d, x->times = own.times, x->coalesce = own.coalesce;
+    x->memory = own.memory, x->work = own.work, x->scratch = own.scratch;
+    x->cells = NULL; /* that planning has them; and what it made after its placement is not this one's */
+    x->traffic = NULL, x->reshuffle = NULL, x->schedule = NULL, x->slots = NULL, x->plan = NULL;
     t->problem = *from->problem;
     t->problem.program = &t->settings;
     t->problem.blocks = ARENA_NEW(&x->memory, fcp_block, t->problem.block_count); /* lowering writes to them */
@@ -238,6 +218,18 @@ void auto_finish(const auto_job *j, auto_trial *t) {
     t->d = NULL;
 }
 
+static void forget_base(auto_job *j) {
+    if (j->base) auto_finish(j, j->base);
+    free(j->base);
+    j->base = NULL;
+}
+
+void auto_forget(auto_job *j) {
+    forget_base(j);
+    arena_free(&j->memory);
+    for (int i = 0; i < 2; i++) sim_room_free(&j->room[i]);
+}
+
 /* The best candidate's planning stays, so that others can have its placement. */
 static fcp_code keep(auto_job *j, auto_trial *t) {
     auto_trial *base = malloc(sizeof *base);
@@ -246,16 +238,9 @@ static fcp_code keep(auto_job *j, auto_trial *t) {
     base->x.program = &base->settings;
     base->x.problem->program = &base->settings;
     t->d = NULL;
-    t->memory = (arena){0};
-    auto_forget(j);
+    forget_base(j);
     j->base = base;
     return FCP_OK;
-}
-
-void auto_forget(auto_job *j) {
-    if (j->base) auto_finish(j, j->base);
-    free(j->base);
-    j->base = NULL;
 }
 
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
@@ -279,6 +264,10 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     }
     if (!code && best != FCP_NONE) {
         j->best = n[best];
+        arena_free(&j->memory);
+        j->memory = t[best].memory;
+        j->result = t[best].result;
+        t[best].memory = (arena){0};
         if (!t[best].derived) code = keep(j, &t[best]);
     }
     for (uint32_t i = 0; i < count; i++) auto_finish(j, &t[i]);

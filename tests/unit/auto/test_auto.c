@@ -134,17 +134,20 @@ Test(auto, never_worse_than_its_candidates, .timeout = 300) {
     cr_expect(ends[AUTO_SLOWER] && ends[AUTO_BOUND] && ends[AUTO_FAR], "the samples show what they should");
 }
 
-/* Each effort goes on where the one before it ends: it is never worse, and here it is better each time. The plan takes
- * what was predicted with the moved rows; the same program tries the same, in the same order. */
+/* Each effort goes on where the one before it ends: it is never worse, and of some case it is better. The plan takes what
+ * was predicted with the moved rows; the same program tries the same, in the same order. */
 Test(auto, more_effort_is_never_worse) {
     static const struct sample cases[] = {
         {"nodes = 2; gpus = 4; gpu = h200", "lengths = [60000, 20000, 5000 x 8]", "mask = causal; layout = contiguous"},
         {"nodes = 2; gpus = 4; gpu = h200", "lengths = [40000, 9000, 3000 x 10, 500 x 20]",
+         "mask = causal; layout = contiguous"},
+        {"nodes = 2; gpus = 4; gpu = h200", "lengths = [30000, 30000, 700 x 30]",
          "mask = shared_question; layout = contiguous"},
         {"nodes = 2; gpus = 4; gpu = h100", "lengths = [40000, 9000, 3000 x 10, 500 x 20]", "mask = causal"},
     };
-    uint32_t kept = 0, found = 0;
-    for (int i = 0; i < 3; i++) {
+    enum { CASES = sizeof cases / sizeof *cases };
+    uint32_t kept = 0, found = 0, better[4] = {0};
+    for (int i = 0; i < CASES; i++) {
         uint64_t before = UINT64_MAX;
         for (int effort = 1; effort <= 3; effort++) {
             char source[1024], how[64];
@@ -156,7 +159,7 @@ Test(auto, more_effort_is_never_worse) {
             cr_assert_eq(plan_it(source, &again, &other), FCP_OK);
             cr_expect_eq(predicted(plan), auto_makespan(&r), "%s", source);
             cr_expect_leq(auto_makespan(&r), before, "%s", source);
-            cr_expect(i || auto_makespan(&r) < before, "%s", source);
+            better[effort] += auto_makespan(&r) < before;
             before = auto_makespan(&r);
             kept += r.moves.kept;
             cr_expect_leq(r.moves.kept, r.moves.tried);
@@ -173,6 +176,8 @@ Test(auto, more_effort_is_never_worse) {
             auto_report_free(&again);
         }
     }
+    cr_expect(better[2] && better[3], "2 is better than 1 of %" PRIu32 " cases, 3 than 2 of %" PRIu32, better[2],
+              better[3]);
     cr_expect(kept && found, "the cases show what they should: %" PRIu32 " moves, %" PRIu32 " neighbours", kept, found);
 }
 
