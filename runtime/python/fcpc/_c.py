@@ -1,8 +1,8 @@
 """_c.py: the two C libraries, as ctypes sees them.
 
-The functions are declared below in the words of runtime/fcp.h and compiler/fcpc.h. A test repeats these lines behind the
-headers and lets a C compiler compare them, and asks it for the size and the offsets of each structure. So a header that
-changes without this file is found before anybody calls the wrong thing.
+The functions are declared below in the words of runtime/fcp.h and compiler/fcpc.h. A test repeats these lines behind
+the headers and lets a C compiler compare them, and asks it for the size and the offsets of each structure. So a header
+that changes without this file is found before anybody calls the wrong thing.
 
 ctypes.CDLL gives the interpreter lock back while a C function runs: threads of Python plan and compute side by side.
 """
