@@ -210,15 +210,16 @@ $(B)/standin/libnvrtc.so: $(B)/tests/machines/standin/nvrtc.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<
-$(B)/standin/libmpi-%.so: tests/machines/standin/mpi.c
+$(B)/standin/libmpi-%.so: tests/machines/standin/mpi.c tests/machines/standin/mailbox.c
 	@mkdir -p $(@D)
+	@printf '{ global: MPI_*; ompi_*; local: *; };\n' > $(B)/standin/mpi-$*.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(CFLAGS) $(if $(filter open,$*),-DMPI_OPEN) $(LDFLAGS) -shared -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(if $(filter open,$*),-DMPI_OPEN) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/mpi-$*.map -o $@ $^
 $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
-$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
+$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/host/test_mpi $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------
