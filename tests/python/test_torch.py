@@ -85,6 +85,26 @@ class Values(Compared):
             plan = prog.plan([512], fields)
             self.assert_near(compute(Attention(prog).bind(plan), plan, *inputs), judge(allowed, *inputs), NEAR["fp32"])
 
+    def test_learnable_sinks(self):
+        """A sink is one more logit of each softmax; its gradient is autograd's."""
+        at = torch.arange(256)
+        for strategy in ("fcp", "ulysses", "dcp"):
+            prog, inputs = a_program(strategy=strategy, sink=0.25), draw(256)
+            plan, attn = prog.plan([256]), Attention(prog)
+            for given in (None, torch.tensor([-1.0, 0.5, 2.0, 0.0])):
+                sink = given if given is None else given.clone().requires_grad_()
+                got = compute(lambda q, k, v: attn.bind(plan)(q, k, v, sink), plan, *inputs)
+                x, y, z = (t.clone().requires_grad_() for t in inputs[:3])
+                extra = (torch.full((HEADS,), 0.25) if given is None else given.clone()).requires_grad_()
+                kk, vv = (t.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for t in (y, z))
+                logits = (x.transpose(0, 1) @ kk.transpose(1, 2) / DIM ** 0.5).masked_fill(at[:, None] < at, -torch.inf)
+                weights = torch.cat([logits, extra[:, None, None].expand(HEADS, 256, 1)], 2).softmax(-1)[..., :-1]
+                o = (weights @ vv).transpose(0, 1)
+                o.backward(inputs[3])
+                self.assert_near(got, (o.detach(), x.grad, y.grad, z.grad), NEAR["fp32"])
+                if sink is not None:
+                    self.assertLess((sink.grad - extra.grad).abs().max().item(), 1e-4)
+
     def test_a_layout_of_the_caller(self):
         """With layout = contiguous the caller's order is the packed batch's."""
         prog, inputs = a_program(layout="contiguous"), draw(256)
@@ -149,16 +169,16 @@ class Plans(Compared):
 
 class Operators(Compared):
     def test_opcheck(self):
-        prog = a_program()
+        prog = a_program(sink=0.0)
         plan = prog.plan([128])
         attention = Attention(prog).bind(plan)
         q, k, v, d_o = draw(128)
-        o, lse = torch.ops.fcpc.attention(q, k, v, attention.number)
-        for x in (q, k, v):
+        sink = torch.zeros(HEADS)
+        o, lse = torch.ops.fcpc.attention(q, k, v, sink, attention.number)
+        torch.library.opcheck(torch.ops.fcpc.attention_backward, (d_o, q, k, v, o, lse, sink, attention.number))
+        for x in (q, k, v, sink):
             x.requires_grad_()
-        torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, attention.number))
-        torch.library.opcheck(torch.ops.fcpc.attention_backward,
-                              (d_o, q.detach(), k.detach(), v.detach(), o, lse, attention.number))
+        torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, sink, attention.number))
 
     def test_compiled_whole_and_once(self):
         """One graph without breaks; a new plan, and another number of tokens, compile nothing anew."""
@@ -197,6 +217,8 @@ class Errors(unittest.TestCase):
         self.expect("E701", lambda: self.bound(q[:100], k, v), "q is [100, 4, 16]", "needs [128, 4, 16]")
         self.expect("E701", lambda: self.bound(q, k[:, :1], v), "k is [128, 1, 16]")
         self.expect("E701", lambda: self.bound(q, k, v.half()), "v is [128, 2, 16] of float16 on cpu")
+        self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(HEADS)), "the plan has none")
+        self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(3)), "sink is [3]")
         self.expect("E701", lambda: fcpc.torch._binding(self.bound.number).take("q", q.to("meta")), "on meta")
 
     def test_plans(self):
@@ -208,7 +230,7 @@ class Errors(unittest.TestCase):
         number = self.bound.number.clone()
         del self.bound
         gc.collect()
-        self.expect("E203", lambda: torch.ops.fcpc.attention(self.q, self.k, self.v, number), "no such plan")
+        self.expect("E203", lambda: torch.ops.fcpc.attention(self.q, self.k, self.v, None, number), "no such plan")
         forward = a_program(passes="forward")
         o = Attention(forward).bind(forward.plan([128]))(self.q.requires_grad_(), self.k, self.v)
         self.expect("E705", lambda: o.sum().backward(), "no backward pass")

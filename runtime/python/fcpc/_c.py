@@ -32,7 +32,7 @@ class fcp_shape(ctypes.Structure):
 
 
 class fcp_tensors(ctypes.Structure):
-    _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv")]
+    _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "sink", "d_sink")]
 
 
 class fcp_start(ctypes.Structure):

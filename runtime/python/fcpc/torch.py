@@ -53,13 +53,15 @@ class Attention:
             C["fcp_session_free"](self._session)
 
     def bind(self, plan):
-        """Attention of one batch: a function (q, k, v) -> o.
+        """Attention of one batch: a function (q, k, v, sink=None) -> o.
 
-        q, o   [plan.tokens, heads, head_dim] in the plan's order
-        k, v   [plan.key_tokens, kv_heads, head_dim]
+        q, o   [plan.tokens, heads, head_dim] in the plan's order, in the program's dtype
+        k, v   [plan.key_tokens, kv_heads, head_dim], likewise
+        sink   [heads], float32: a logit of each head in every softmax, in place of what the program says, with a
+               gradient; the program must have one (sink=0.0 will do)
 
-        all in the program's dtype. Other strides than those of a dense tensor are copied first. A row that sees no key
-        has o = 0. Errors: E701 (shape, dtype or device), E203 (a plan of another program: heads, ranks, ...), E703.
+        Other strides than those of a dense tensor are copied first. A row that sees no key has o = 0. Errors: E701
+        (shape, dtype or device), E203 (a plan of another program: heads, ranks, ...), E703.
         """
         if plan.program not in (self._prog, None):
             raise Error("E203", "bind: the plan is of another program than this Attention")
@@ -110,7 +112,7 @@ class _Release:
 
 
 class BoundAttention:
-    """What `Attention.bind` gives: attention(q, k, v) -> o, for one plan."""
+    """What `Attention.bind` gives: attention(q, k, v, sink=None) -> o, for one plan."""
 
     def __init__(self, binding):
         self.plan = binding.plan
@@ -119,8 +121,8 @@ class BoundAttention:
         _bound[number] = binding
         weakref.finalize(self.number, binding.end, number).atexit = False
 
-    def __call__(self, q, k, v):
-        return torch.ops.fcpc.attention(q, k, v, self.number)[0]
+    def __call__(self, q, k, v, sink=None):
+        return torch.ops.fcpc.attention(q, k, v, sink, self.number)[0]
 
 
 class _Binding:
@@ -129,14 +131,16 @@ class _Binding:
     def __init__(self, attention, slot, plan):
         self.attention, self.slot, self.plan = attention, slot, plan
         self.dtype, self.needs = _DTYPES[plan.dtype], {
-            "q": (plan.tokens, plan.heads, plan.head_dim), "k": (plan.key_tokens, plan.kv_heads, plan.head_dim)}
+            "q": (plan.tokens, plan.heads, plan.head_dim), "k": (plan.key_tokens, plan.kv_heads, plan.head_dim),
+            "sink": (plan.heads,)}
         size, row = self.dtype.itemsize, plan.heads * plan.head_dim
         queries = list(itertools.accumulate(plan.rank_queries, initial=0))[:-1]
         keys = list(itertools.accumulate(plan.rank_keys, initial=0))[:-1]
         wide = [rows * row * size for rows in queries]
         narrow = [rows * plan.kv_heads * plan.head_dim * size for rows in keys]
         self.begins = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
-                       "lse": [rows * plan.heads * 4 for rows in queries]}
+                       "lse": [rows * plan.heads * 4 for rows in queries], "sink": [0] * len(queries),
+                       "d_sink": [i * plan.heads * 4 for i in range(len(queries))]}
 
     def end(self, number):
         """Nobody holds the number any more: no pass of this plan will come."""
@@ -158,11 +162,16 @@ class _Binding:
 
     def take(self, name, x):
         """The tensor as C reads it, if it fits."""
-        shape = self.needs["q" if name in ("q", "o", "d_o") else "k"]
-        if x.shape != shape or x.dtype != self.dtype or x.device.type != "cpu":
+        shape = self.needs["q" if name in ("q", "o", "d_o") else "sink" if name == "sink" else "k"]
+        dtype = torch.float32 if name == "sink" else self.dtype
+        if x.shape != shape or x.dtype != dtype or x.device.type != "cpu":
             raise Error("E701", f"attention: {name} is {_words(x.shape, x.dtype, x.device.type)}; the plan needs "
-                                f"{_words(shape, self.dtype, 'cpu')}")
+                                f"{_words(shape, dtype, 'cpu')}")
         return x.contiguous()
+
+    def inputs(self, **tensors):
+        """All tensors as C reads them; those that are None are left out."""
+        return {name: self.take(name, x) for name, x in tensors.items() if x is not None}
 
 
 def _words(shape, dtype, device):
@@ -179,27 +188,28 @@ def _binding(number):
 # --- the operators ----------------------------------------------------------------------------------------------------
 
 _library = torch.library.Library("fcpc", "DEF")
-_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor plan) -> (Tensor, Tensor)")
-_library.define("attention_backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor plan)"
-                " -> (Tensor, Tensor, Tensor)")
+_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor plan) -> (Tensor, Tensor)")
+_library.define("attention_backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? sink, "
+                "Tensor plan) -> (Tensor, Tensor, Tensor, Tensor)")
 
 
-def _attention(q, k, v, plan):
+def _attention(q, k, v, sink, plan):
     binding = _binding(plan)
-    q, k, v = binding.take("q", q), binding.take("k", k), binding.take("v", v)
-    o, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
-    binding.run(_FORWARD, {"q": q, "k": k, "v": v, "o": o, "lse": lse})
+    inputs = binding.inputs(q=q, k=k, v=v, sink=sink)
+    o, lse = torch.empty_like(inputs["q"]), q.new_empty(q.shape[:2], dtype=torch.float32)
+    binding.run(_FORWARD, {**inputs, "o": o, "lse": lse})
     return o, lse
 
 
-def _attention_backward(d_o, q, k, v, o, lse, plan):
+def _attention_backward(d_o, q, k, v, o, lse, sink, plan):
     binding = _binding(plan)
-    inputs = {name: binding.take(name, x) for name, x in
-              {"q": q, "k": k, "v": v, "o": o, "d_o": d_o}.items()}
+    inputs = binding.inputs(q=q, k=k, v=v, o=o, d_o=d_o, sink=sink)
     outputs = {"dq": torch.empty_like(inputs["q"]), "dk": torch.empty_like(inputs["k"]),
                "dv": torch.empty_like(inputs["v"])}
-    binding.run(_BACKWARD, {**inputs, "lse": lse.contiguous(), **outputs})
-    return tuple(outputs.values())
+    of_ranks = lse.new_zeros((len(binding.plan.here), 0 if sink is None else len(sink)))
+    binding.run(_BACKWARD, {**inputs, "lse": lse.contiguous(), **outputs, **({} if sink is None else
+                                                                             {"d_sink": of_ranks})})
+    return *outputs.values(), of_ranks.sum(0)
 
 
 _library.impl("attention", _attention, "CompositeExplicitAutograd")
@@ -211,25 +221,26 @@ def _dense(x):
 
 
 @torch.library.register_fake("fcpc::attention")
-def _(q, k, v, plan):
+def _(q, k, v, sink, plan):
     return _dense(q), q.new_empty(q.shape[:2], dtype=torch.float32)
 
 
 @torch.library.register_fake("fcpc::attention_backward")
-def _(d_o, q, k, v, o, lse, plan):
-    return _dense(q), _dense(k), _dense(v)
+def _(d_o, q, k, v, o, lse, sink, plan):
+    return _dense(q), _dense(k), _dense(v), lse.new_empty(0) if sink is None else _dense(sink)
 
 
 def _save(ctx, inputs, output):
-    q, k, v, plan = inputs
+    q, k, v, sink, plan = inputs
     o, lse = output
     ctx.mark_non_differentiable(lse)
-    ctx.save_for_backward(q, k, v, o, lse, plan)
+    ctx.save_for_backward(q, k, v, o, lse, sink, plan)
 
 
 def _gradients(ctx, d_o, _):
-    q, k, v, o, lse, plan = ctx.saved_tensors
-    return *torch.ops.fcpc.attention_backward(d_o, q, k, v, o, lse, plan), None
+    q, k, v, o, lse, sink, plan = ctx.saved_tensors
+    dq, dk, dv, d_sink = torch.ops.fcpc.attention_backward(d_o, q, k, v, o, lse, sink, plan)
+    return dq, dk, dv, None if sink is None else d_sink, None
 
 
 torch.library.register_autograd("fcpc::attention", _gradients, setup_context=_save)
