@@ -184,8 +184,14 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * members may be NULL, and so may those of a rank without tokens.
  *
  * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and
- * is z where the row sees no key. The gradient of a sink is the caller's to compute: dz[h] = -sum over rows of
- * exp(z[h] - lse) (d_o . o).
+ * is z where the row sees no key.
+ *
+ *     sink             [heads]                   float32: this run's sinks; NULL: those that the plan has
+ *     d_sink           [heads]                   float32: their gradient; NULL: nobody wants it
+ *
+ * These two are of the backend "host", and of plans that have sinks (sink = 0.0 will do); else the run fails with
+ * FCP_E_TENSOR. All ranks are given the same sinks, in both passes. The backward pass writes to d_sink what this rank's
+ * rows have: -sum of exp(z[h] - lse) (d_o . o); the caller adds the ranks up. Elsewhere that sum is the caller's.
  *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
  * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16
@@ -196,6 +202,8 @@ typedef struct fcp_tensors {
     float *lse;
     const void *d_o;
     void *dq, *dk, *dv;
+    const float *sink;
+    float *d_sink;
 } fcp_tensors;
 
 typedef struct fcp_session fcp_session;

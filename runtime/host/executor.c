@@ -606,6 +606,8 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
                       &rank->arena);
         fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
+        rank->arena.sink = tensors[r].sink;
+        rank->arena.d_sink = tensors[r].d_sink;
         rank->prepared = false;
         rank->waiting = FCP_NONE;
         rank->completed[FCP_COMPUTE] = rank->completed[FCP_COMM] = 0;
@@ -735,6 +737,7 @@ static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_t
 
 const fcp_session_kind fcp_session_host = {.name = "host",
                                            .transports = transports,
+                                           .sinks = true,
                                            .create = exec_create,
                                            .free = exec_free,
                                            .run = exec_run,
