@@ -7,6 +7,7 @@
 #include "compiler/compile.h"
 
 #include "compiler/auto/auto.h"
+#include "compiler/cells/cells.h"
 #include "compiler/place/strategies.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
@@ -32,11 +33,15 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
         return compile_one(program, batch, stop, d, watch, out_times, out_plan);
     const double start = fcp_clock();
     struct fcpc_program settings;
+    struct cells *kept = NULL;
     auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
-    fcp_code code = auto_choose(&lent, program, batch, stop, d, &settings, report);
+    fcp_code code = auto_choose(&lent, program, batch, stop, d, &kept, &settings, report);
     const double chosen = fcp_clock() - start;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
-    if (!code) code = compile_one(&settings, batch, stop, d, watch, out_times, out_plan);
+    compile_watch how = watch ? *watch : (compile_watch){.see = NULL};
+    how.kept = &kept;
+    if (!code) code = compile_one(&settings, batch, stop, d, &how, out_times, out_plan);
+    cells_free(kept);
     if (!code && out_times) {
         out_times->choose = chosen;
         out_times->total += chosen;

@@ -34,6 +34,10 @@ typedef struct planning {
     uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
+    /* Where several plannings of one batch and mask keep what the mask answered, one planning at a time; NULL: this one
+     * asks for itself. */
+    struct cells **kept;
+
     /* what the passes made, in the order they run; NULL: not yet */
     struct cells *cells;
     struct binding *binding;

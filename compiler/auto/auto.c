@@ -63,6 +63,7 @@ typedef struct choosing {
     const struct fcpc_program *program;
     const fcpc_batch *batch;
     const volatile int *stop;
+    struct cells **kept; /* what the mask has answered */
     sim_profile profile;
     auto_report *report;
     auto_pairs pairs; /* of NULL: not known yet */
@@ -213,6 +214,7 @@ static fcp_code try(choosing *c, uint32_t n) {
     planning x;
     c->passes->begin(&x, &settings, c->batch, c->stop, d);
     x.trial = true;
+    x.kept = c->kept;
     fcp_code code = plan(c, &x, made);
     c->passes->end(&x);
     if (of_candidate(code)) {
@@ -275,9 +277,10 @@ static fcp_code try_all(choosing *c) {
 }
 
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                     const volatile int *stop, diags *d, struct fcpc_program *out_settings, auto_report *report) {
-    choosing c = {.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report,
-                  .best = FCP_NONE};
+                     const volatile int *stop, diags *d, struct cells **kept, struct fcpc_program *out_settings,
+                     auto_report *report) {
+    choosing c = {.passes = passes, .program = program, .batch = batch, .stop = stop, .kept = kept,
+                  .report = report, .best = FCP_NONE};
     fcp_error err = {0};
     char gpu[sizeof program->cluster.gpu + 1] = "";
     memcpy(gpu, program->cluster.gpu, sizeof program->cluster.gpu);

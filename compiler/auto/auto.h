@@ -30,7 +30,8 @@ typedef struct auto_passes {
  * FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
  * Cost: for each candidate that is not ruled out by its bound a planning without proof, and a prediction. */
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                     const volatile int *stop, diags *d, struct fcpc_program *out_settings, auto_report *report);
+                     const volatile int *stop, diags *d, struct cells **kept, struct fcpc_program *out_settings,
+                     auto_report *report);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
 

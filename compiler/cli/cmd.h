@@ -115,9 +115,9 @@ typedef enum cmd_kind {
     X(ASCII, "ascii", 0, CMD_FLAG, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                             \
     X(BACKEND, "backend", 0, CMD_WORD, "host|cuda", CMD_BIT(RUN),                                                      \
       "compute on the processor (host, the default) or on GPUs (cuda)")                                                \
-    X(TRANSPORT, "transport", 0, CMD_WORD, "threads|local|nccl", CMD_BIT(RUN),                                         \
-      "move data by this: threads for host; for cuda local (the default) or nccl, which needs one process for "        \
-      "each rank, started by mpirun, srun or torchrun")                                                                \
+    X(TRANSPORT, "transport", 0, CMD_WORD, "threads|mpi|local|nccl", CMD_BIT(RUN),                                     \
+      "move data by this: for host threads (the default) or mpi, for cuda local (the default) or nccl; mpi and nccl "  \
+      "need one process for each rank, started by mpirun or srun, nccl also by torchrun")                              \
     X(ID_FILE, "id-file", 0, CMD_WORD, "PATH", CMD_BIT(RUN),                                                           \
       "nccl: let the processes find each other by this path, which all of them must see; needed only without MPI")     \
     X(PASS, "pass", 0, CMD_WORD, "forward|backward|forward,backward", CMD_BIT(RUN) | CMD_BIT(EMIT),                    \

@@ -40,7 +40,7 @@ typedef struct job {
     unsigned collected;     /* tensors that rank 0 has all rows of: bit per fcp_tensor */
     fcp_partition partition; /* asked for, then taken */
     char backend[32], transport[32], partition_why[400], warning[400];
-    bool nccl;             /* every rank is a process, of which this is one */
+    bool processes;        /* every rank is a process, of which this is one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
     text trace; /* of --trace */
@@ -137,10 +137,12 @@ static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp
     const char *transport = line->value[OPT_TRANSPORT], *backend = line->value[OPT_BACKEND];
     const fcp_problem *p = input->plan->problem;
     fcp_place place;
-    work->nccl = transport && strcmp(transport, "nccl") == 0 && backend && strcmp(backend, "cuda") == 0;
-    if (!work->nccl && line->value[OPT_ID_FILE])
+    const bool cuda = backend && strcmp(backend, "cuda") == 0;
+    const bool nccl = cuda && transport && strcmp(transport, "nccl") == 0;
+    work->processes = nccl || (!cuda && transport && strcmp(transport, "mpi") == 0);
+    if (!nccl && line->value[OPT_ID_FILE])
         return fcp_fail(err, FCP_E_USAGE, "--id-file is for --backend cuda --transport nccl");
-    if (!work->nccl) return FCP_OK;
+    if (!work->processes) return FCP_OK;
     fcp_code code = fcp_place_find(NULL, p->ranks, p->gpus, &place, err);
     if (code) return code;
     input->json_told = place.rank != 0;
@@ -382,7 +384,8 @@ static void print_head(const cmd_line *line, const fcp_plan *plan, const job *wo
     if (strcmp(work->backend, "cuda") == 0)
         printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition),
                work->partition_why);
-    if (work->nccl && work->shape.ranks == 1) printf("  one rank alone: NCCL was tried by sending to itself\n");
+    if (strcmp(work->transport, "nccl") == 0 && work->shape.ranks == 1)
+        printf("  one rank alone: NCCL was tried by sending to itself\n");
 }
 
 /* How long it took, and whether it is right. */
@@ -485,7 +488,7 @@ static fcp_code run_plan(const cmd_line *line, const cmd_input *input, uint32_t 
     if (code == FCP_OK && line->value[OPT_TRACE] && work->first == 0)
         code = cmd_trace_measured(line, work->session, &work->trace, err);
     if (code != FCP_OK) return code;
-    if (work->nccl && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
+    if (work->processes && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
     for (int t = 0; t < FCP_TENSORS && wrong->code == FCP_OK; t++)
         if (work->report.tensor[t].checked && !work->report.tensor[t].ok) {
             char verdict[400];

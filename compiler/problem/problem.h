@@ -134,6 +134,11 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
 
+/* What the program's mask answers, for as long as *out is not closed: what was kept, or an object of its own.
+ * FCP_E_NO_MEMORY. */
+fcp_code problem_open_mask(planning *x, cells **out);
+void problem_close_mask(const planning *x, cells **c);
+
 /* The same once more, after blocks of one range of heads have been cut. */
 fcp_code problem_tiles_again(planning *x);
 

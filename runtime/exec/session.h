@@ -64,6 +64,7 @@ struct fcp_session {
     const fcp_plan *plan;
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
+    uint32_t timeout_s;              /* how long a wait may last in which nothing goes on */
     fcp_times *times;                /* NULL: nothing is recorded */
     fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */
     fcp_session *lender;             /* whose arenas it uses; NULL: it has its own */

@@ -87,7 +87,7 @@ fcp_code fcp_place_find(const fcp_start *start, uint32_t ranks, uint32_t gpus, f
             err, FCP_E_START,
             "nothing says which rank this process is: looked for RANK and WORLD_SIZE (torchrun), "
             "OMPI_COMM_WORLD_RANK (Open MPI), PMI_RANK (MPICH), PMIX_RANK and SLURM_PROCID in the environment; start "
-            "%u processes with mpirun, srun or torchrun, or use --transport local",
+            "%u processes with mpirun, srun or torchrun, or use --transport local (cuda) or threads (host)",
             ranks);
     if (p.rank >= ranks)
         return fcp_fail(err, FCP_E_START, "%s says that this process is rank %u, and there are ranks 0 to %u", p.from,

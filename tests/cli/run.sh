@@ -1168,6 +1168,31 @@ else
     echo "skipped: run --transport nccl: no NCCL that stands in is built (make gpu-binaries)"
 fi
 unset RANK WORLD_SIZE
+bad "nobody says which rank this is, on the host" 1 E706 run a.plan --transport mpi
+bad "an id's file that MPI does not need" 2 E001 run a.plan --transport mpi --id-file out/id
+RANK=0 WORLD_SIZE=4 FCP_MPI=/nowhere/libmpi.so
+export RANK WORLD_SIZE FCP_MPI
+bad "mpi without MPI" 1 E706 run a.plan --transport mpi
+holds "says what was looked for" grep -q "/nowhere/libmpi.so" stderr
+unset RANK WORLD_SIZE FCP_MPI
+if command -v mpirun > /dev/null 2>&1 && [ -z "${SAN:-}" ]; then
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
+    ranks() { mpirun --oversubscribe -n "$@"; }
+    plan gpu.fcp four.plan -D cluster.gpus=4
+    ok "all ranks in one process" "$fcpc" run four.plan --bf16 --out threads.npy --dk threads-dk.npy
+    ok "four processes, under mpirun" ranks 4 "$fcpc" run four.plan --transport mpi --json --bf16 --timeout 600 \
+        --out mpi.npy --dk mpi-dk.npy
+    holds "their JSON, once" json '.ok and .checked and .backend == "host" and .transport == "mpi" and .ranks == 4'
+    holds "they compute the same bits" cmp -s threads.npy mpi.npy
+    holds "and the same gradients" cmp -s threads-dk.npy mpi-dk.npy
+    run ranks 2 "$fcpc" run four.plan --transport mpi
+    holds "another number of processes than ranks" [ $? != 0 ]
+    holds "says so" grep -q "E706.*the plan has 4 ranks, and Open MPI started 2 processes" stderr
+else
+    [ -z "${SAN:-}" ] && why="mpirun is not there" || why="not with sanitizers"
+    echo "skipped: the host under mpirun: $why"
+fi
 unset FCP_CUDA_DRIVER
 plan a.fcp forward.plan -D plan.passes=forward
 bad "a pass the plan lacks" 1 E705 run forward.plan --pass backward --dq out/x.npy

@@ -170,7 +170,7 @@ mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_IN_PROGRESS = 7/NCCL_IN_PR
 mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_ID_BYTES = 128/NCCL_ID_BYTES = 64/' nccl_id
 for folder in $mpi; do
     mistake mpi "$folder" runtime/libraries/mpi_symbols.h \
-        's/(void \*, int, TYPE, int, COMM)/(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
+        's/(\*broadcast)(void \*, int, TYPE, int, COMM)/(*broadcast)(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
 done
 if [ -e "$work/since" ]; then # of two lists and a library: one symbol that is too young, one that is not there
     sed 's/^optional cuGreenCtxCreate/required cuGreenCtxCreate/' "$work/since" > "$work/young"

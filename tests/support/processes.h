@@ -114,6 +114,22 @@ static inline bool process_stand(process *p) {
     return true;
 }
 
+/* In a rank: chooses the MPI that stands in, of which this process is a rank. */
+static inline void process_mpi(const process *p, const char *which_mpi) {
+    char path[512], number[24];
+    snprintf(number, sizeof number, "standin/libmpi-%s.so", which_mpi);
+    process_path(path, sizeof path, number);
+    setenv("FCP_MPI", path, 1);
+    snprintf(path, sizeof path, "%s/mpi", getenv("TMPDIR"));
+    setenv("STANDIN_MPI", path, 1);
+    snprintf(number, sizeof number, "%u", p->rank);
+    setenv("STANDIN_MPI_RANK", number, 1);
+    snprintf(number, sizeof number, "%u", p->ranks);
+    setenv("STANDIN_MPI_SIZE", number, 1);
+}
+/* All ranks have begun MPI, and need its file no more. */
+static inline void process_mpi_met(void) { unlink(getenv("STANDIN_MPI")); }
+
 /* In a rank: what is not so is written down, once, and the rank goes on. */
 __attribute__((format(printf, 2, 3))) static inline void process_fails(process *p, const char *format, ...) {
     va_list args;

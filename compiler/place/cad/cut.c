@@ -78,7 +78,7 @@ static fcp_code fcp_homes(planning *x, run_list out[FCP_SIDES]) {
                 if (!add_run(&other, &out[side], s, home[piece->block], piece->start, piece->start + piece->length))
                     code = FCP_E_NO_MEMORY;
             }
-    cells_free(other.cells);
+    problem_close_mask(&other, &other.cells);
     arena_free(&other.memory);
     x->work = other.work;
     x->scratch = other.scratch;
@@ -197,10 +197,9 @@ static fcp_code make_tables(planning *x, cad_input *in) {
         for (uint32_t i = 0; i < count; i++) first[side][runs[i].sequence + 1]++;
         for (uint32_t s = 0; s < p->sequences; s++) first[side][s + 1] += first[side][s];
     }
-    cells *c = cells_new(p->program->mask, p->program->heads);
-    fcp_code code = tables && c ? FCP_OK : FCP_E_NO_MEMORY;
+    cells *c = NULL;
+    fcp_code code = tables ? problem_open_mask(x, &c) : FCP_E_NO_MEMORY;
     unsigned __int128 all = 0, heavy = 0;
-    if (!code) cells_set_stop(c, x->stop);
     for (uint32_t s = 0; s < p->sequences && !code; s++) {
         code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, 0, &tables[s]);
         if (!code) all += table_work(&tables[s]);
@@ -214,7 +213,7 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     for (uint32_t s = 0; s < p->sequences && !code; s++)
         if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
             code = planning_stopped(x) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, step, &tables[s]);
-    cells_free(c);
+    problem_close_mask(x, &c);
     in->pairs.tables = tables;
     return code;
 }

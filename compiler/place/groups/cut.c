@@ -97,11 +97,10 @@ static fcp_code too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t 
 static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
     const problem *p = x->problem;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
-    cells *c = cells_new(p->program->mask, p->program->heads);
+    cells *c = NULL;
     cells_counts found = {0};
-    fcp_code code = keys && c ? FCP_OK : FCP_E_NO_MEMORY;
+    fcp_code code = keys ? problem_open_mask(x, &c) : FCP_E_NO_MEMORY;
     if (!code) {
-        cells_set_stop(c, x->stop);
         for (uint32_t s = 0; s < p->sequences; s++) keys[s] = p->lengths[s] << 24 | s; /* equal ones side by side */
         sort_u64(keys, keys + p->sequences, p->sequences);
     }
@@ -122,7 +121,7 @@ static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *group
         g->keys += p->lengths[s];
         before = s;
     }
-    cells_free(c);
+    problem_close_mask(x, &c);
     return code;
 }
 

@@ -3,6 +3,7 @@
  * The answer to "has the caller asked for the end?" is this file's own (runtime/base/stop.h), so that planning can be
  * ended at any one of the questions, and the time between two of them measured.
  */
+#include <pthread.h>
 #include <time.h>
 
 #include "runtime/base/stop.h"
@@ -45,9 +46,11 @@ void free(void *p) {
 
 static struct {
     uint64_t asked, end_at; /* questions so far; the one that is answered with yes, 0: none */
-    double last, longest;   /* processor time of the last question; the longest time between two */
+    double longest;         /* processor time between two questions of a thread */
     volatile int flag;
 } stop;
+static _Thread_local double last; /* when this thread asked last, in its own processor time; 0: not yet */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `stop`: large plans are verified by two threads */
 
 static double processor_time(void) {
     struct timespec t;
@@ -58,10 +61,13 @@ static double processor_time(void) {
 bool fcp_stop_asked(const volatile int *asked) {
     if (!asked) return false;
     double now = processor_time();
-    if (stop.asked && now - stop.last > stop.longest) stop.longest = now - stop.last;
-    stop.last = now;
+    pthread_mutex_lock(&lock);
+    if (stop.asked && now - last > stop.longest) stop.longest = now - last;
+    last = now;
     if (++stop.asked == stop.end_at) stop.flag = 1;
-    return stop.flag;
+    bool yes = stop.flag;
+    pthread_mutex_unlock(&lock);
+    return yes;
 }
 
 /* By the program's strategy, or by a scatter. */

@@ -288,7 +288,7 @@ static void fail_calls(process *p) {
         CHECK(p, session && results_of(p, session, j->plans[0], 1, out, &err) == FCP_OK, "call %d: %s", at,
               err.message);
         process_meet(p, 2, turn);
-        if (session) ((fcp_cuda_session *)session)->timeout_s = 1; /* who waits for the other gives up soon */
+        if (session) session->timeout_s = 1; /* who waits for the other gives up soon */
         p->cuda->plan = j->plans[1];
         const long *calls = fail_call(p, odd, at, turn), begin = *calls;
         fcp_code code = session ? fcp_session_rebind(session, j->plans[1], &err) : FCP_E_RUN;
@@ -326,7 +326,7 @@ static void die(process *p) {
     const journey *j = p->argument;
     fcp_session *session = begin(p);
     process_meet(p, 2, 1);
-    if (session) ((fcp_cuda_session *)session)->timeout_s = 1;
+    if (session) session->timeout_s = 1;
     if (p->rank == j->task.odd) {
         p->nccl->fail_at = p->nccl->calls + j->task.times;
         p->nccl->fail_with = STANDIN_DIES;
