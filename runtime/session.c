@@ -197,7 +197,8 @@ fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of
         code = fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for %u plans", plans->count + 1);
     if (grown) plans->parts = grown;
     if (plans->transport->processes) {
-        if (!code && !s->first_rank && plans->transport->by_id) code = fcp_start_id(id, &why);
+        if (!code && !s->first_rank && plans->transport->make_id)
+            code = plans->transport->make_id(s->net, id, &why);
         code = agree_to_add(s, code, id, &why);
         if (s->kind->device) start.device = s->kind->device(s);
         options.start = &start;

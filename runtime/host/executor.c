@@ -23,6 +23,7 @@
 #include "runtime/host/blas.h"
 #include "runtime/host/threads.h"
 #include "runtime/host/transport_mpi.h"
+#include "runtime/host/transport_tcp.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
@@ -732,7 +733,7 @@ static fcp_code exec_collect(fcp_session *session, uint32_t from, void *memory, 
     return fcp_net_collect(session->net, from, memory, bytes, err);
 }
 
-static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_transport_mpi, NULL};
+static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_transport_mpi, &fcp_transport_tcp, NULL};
 
 const fcp_session_kind fcp_session_host = {.name = "host",
                                            .transports = transports,

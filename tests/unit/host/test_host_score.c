@@ -137,7 +137,7 @@ static void gradients_are_slopes(const char *mask, const char *score, bool sinks
     const struct { fcp_tensor t; const double *gradient; uint32_t heads; } all[] = {
         {FCP_TENSOR_Q, s.out.dq, HEADS}, {FCP_TENSOR_K, s.out.dk, KV_HEADS}, {FCP_TENSOR_V, s.out.dv, KV_HEADS}};
     for (int i = 0; i < 3; i++)
-        for (size_t at = 3; at < s.shape.tokens * all[i].heads * DIM; at += 701) {
+        for (size_t at = 3; at < s.shape.tokens * all[i].heads * DIM; at += amount(1601, 701)) {
             float *x = (float *)s.in.t[all[i].t] + at, kept = *x;
             double given = all[i].gradient[at];
             *x = kept + 0x1p-12f;
