@@ -1,7 +1,7 @@
 """program.py: a program of the language: a mask, a model and a cluster, from which batches are planned."""
 import array
 import ctypes
-import os
+import html
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -156,6 +156,11 @@ class Program:
 
     def __repr__(self):
         return f"fcpc.Program:\n{self.text}"
+
+    def _repr_html_(self):
+        """The text; and a picture of the mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
+        picture = self.plan([2048], {}).svg() if not self.fields else ""
+        return f"{picture}<pre>{html.escape(self.source)}</pre>"
 
 
 def _pair(said):
