@@ -78,7 +78,7 @@ typedef struct node {
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* numbers of nodes, counted from 1 */
     uint32_t dep_count, unmet; /* unmet: how many of those are not done, in the live store */
-    uint32_t *after;           /* [after_count]: indices of the nodes that wait for this one, once for each dependency */
+    uint32_t *after; /* [after_count]: indices of the nodes that wait for this one, once for each dependency */
     uint32_t after_count;
     uint64_t *before; /* a bit for each earlier node that is before this one */
     ranges reads, writes;
