@@ -24,6 +24,7 @@
 #include "runtime/host/blas.h"
 #include "runtime/host/threads.h"
 #include "runtime/host/transport_mpi.h"
+#include "runtime/host/transport_tcp.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
@@ -620,6 +621,8 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
                       &rank->arena);
         fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
+        rank->arena.sink = tensors[r].sink;
+        rank->arena.d_sink = tensors[r].d_sink;
         rank->prepared = false;
         rank->waiting = FCP_NONE;
         rank->completed[FCP_COMPUTE] = rank->completed[FCP_COMM] = 0;
@@ -745,10 +748,11 @@ static fcp_code exec_collect(fcp_session *session, uint32_t from, void *memory, 
     return fcp_net_collect(session->net, from, memory, bytes, err);
 }
 
-static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_transport_mpi, NULL};
+static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_transport_mpi, &fcp_transport_tcp, NULL};
 
 const fcp_session_kind fcp_session_host = {.name = "host",
                                            .transports = transports,
+                                           .sinks = true,
                                            .create = exec_create,
                                            .free = exec_free,
                                            .run = exec_run,

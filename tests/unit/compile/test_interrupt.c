@@ -44,13 +44,16 @@ void free(void *p) {
 }
 #endif
 
+/* Two threads may ask: large plans are verified by two, and auto predicts two candidates at a time. */
 static struct {
     uint64_t asked, end_at; /* questions so far; the one that is answered with yes, 0: none */
-    double longest;         /* processor time between two questions of a thread */
+    double longest;         /* processor time between two questions of a thread, at most */
+    uint64_t run;           /* the number of the planning */
     volatile int flag;
-} stop;
-static _Thread_local double last; /* when this thread asked last, in its own processor time; 0: not yet */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `stop`: large plans are verified by two threads */
+    pthread_mutex_t lock;
+} stop = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local double last; /* processor time of this thread's last question, */
+static _Thread_local uint64_t run; /* in this planning */
 
 static double processor_time(void) {
     struct timespec t;
@@ -60,13 +63,14 @@ static double processor_time(void) {
 
 bool fcp_stop_asked(const volatile int *asked) {
     if (!asked) return false;
-    double now = processor_time();
-    pthread_mutex_lock(&lock);
-    if (stop.asked && now - last > stop.longest) stop.longest = now - last;
-    last = now;
+    const double now = processor_time();
+    pthread_mutex_lock(&stop.lock);
+    if (run == stop.run && now - last > stop.longest) stop.longest = now - last;
     if (++stop.asked == stop.end_at) stop.flag = 1;
-    bool yes = stop.flag;
-    pthread_mutex_unlock(&lock);
+    const bool yes = stop.flag;
+    pthread_mutex_unlock(&stop.lock);
+    last = now;
+    run = stop.run;
     return yes;
 }
 
@@ -75,7 +79,7 @@ static fcp_code plan_until(const fcpc_program *program, const scatter *by, uint6
     const fcpc_batch batch = {.size = sizeof batch};
     const compile_watch watch = {.strategy = by ? &by->strategy : NULL};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
-    stop.asked = 0, stop.end_at = end_at, stop.flag = 0, stop.longest = 0;
+    stop.asked = 0, stop.end_at = end_at, stop.flag = 0, stop.longest = 0, stop.run++;
     fcp_code code = compile_batch(program, &batch, &stop.flag, d, &watch, NULL, plan);
     if (code) cr_assert_eq(diag_first_code(d), code);
     fcpc_diagnostics_free(d);
