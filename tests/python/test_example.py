@@ -1,8 +1,13 @@
 """test_example.py: the training loop of runtime/python/README.md, with a small model, against the same model on a mask."""
+import os
+import socket
+import subprocess
+import sys
 import unittest
 from types import SimpleNamespace
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
 import fcpc
@@ -54,8 +59,22 @@ def on_a_mask(model, batch):
 
 class Example(unittest.TestCase):
     def test_the_loop(self):
+        self.loop(None)
+
+    def test_the_loop_in_processes(self):
+        """The same under a launcher: each process is a rank, and gradients are added up as every framework does."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(s.getsockname()[1]), "WORLD_SIZE": "2"}
+        ranks = [subprocess.Popen([sys.executable, __file__], env={**os.environ, **there, "RANK": str(r)},
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for r in range(2)]
+        for rank in ranks:
+            said, _ = rank.communicate(timeout=300)
+            self.assertEqual((rank.returncode, said.count("the loop is right")), (0, 1), said)
+
+    def loop(self, group):
         torch.manual_seed(0)
-        model, group, steps = Model(), None, 0
+        model, steps = Model(), 0
         prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], heads=HEADS, kv_heads=KV_HEADS,
                             head_dim=DIM, cluster=fcpc.detect(group), dtype="fp32", block=32)
         attn = Attention(prog, group=group)
@@ -65,6 +84,11 @@ class Example(unittest.TestCase):
             loss = model(x, pos, attn.bind(plan)).loss(labels, keep) / plan.global_tokens
             loss.backward()
             got, steps = [p.grad.clone() for p in model.parameters()], steps + 1
+            loss = loss.detach()
+            if group is not None:
+                for x in (loss, *got):
+                    dist.all_reduce(x, group=group)
+                self.assertEqual((plan.here, plan.tokens < 320), (range(dist.get_rank(), dist.get_rank() + 1), True))
             model.zero_grad()
             want = on_a_mask(model, batch)
             want.backward()
@@ -73,3 +97,10 @@ class Example(unittest.TestCase):
                 self.assertLess((a - p.grad).abs().max().item(), 1e-6)
             model.zero_grad()
         self.assertEqual(steps, 4)
+
+
+if __name__ == "__main__":  # a rank of test_the_loop_in_processes
+    dist.init_process_group("gloo")
+    Example().loop(dist.group.WORLD)
+    print("the loop is right")
+    dist.destroy_process_group()

@@ -1,6 +1,6 @@
 """torch.py: attention as PyTorch calls it: an operator with gradients, which torch.compile takes whole.
 
-    attn = Attention(prog, group=None)              # once: all ranks in this process, on the CPU
+    attn = Attention(prog, group=group)             # once; group None: all ranks in this process
     for batch, plan in prog.ahead(loader):
         x = plan.take(batch.tokens)
         loss = model(x, plan.positions(), attn.bind(plan))      # in a layer: o = attention(q, k, v)
@@ -18,7 +18,7 @@ import weakref
 
 import torch
 
-from ._c import C, check, fcp_error, fcp_session_options, fcp_tensors
+from ._c import C, check, fcp_error, fcp_session_options, fcp_start, fcp_tensors
 from .errors import Error
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -33,7 +33,9 @@ class Attention:
     """Runs the plans of a program in this process. It holds the session: threads, memory and plans.
 
     prog      an fcpc.Program; its plans are what `bind` takes
-    group     None: all ranks live in this process, on the CPU
+    group     None: all ranks live in this process. A process group of torch.distributed: each process of it is a rank,
+              as `detect(group)` says; they compute on the CPU and reach each other by TCP. All of them bind the same
+              plans in the same order, and run the same passes
     threads   how many threads may compute at once; 0: one for each processor
     timeout   seconds that a wait may last in which nothing goes on; 0: 120
 
@@ -41,11 +43,14 @@ class Attention:
     """
 
     def __init__(self, prog, group=None, threads=0, timeout=0):
-        if group is not None:
-            raise Error("E702", "Attention: processes run plans with fcpc run; a group in Python is not built yet")
         self._prog, self._process, self._lock = prog, os.getpid(), threading.Lock()
         self._options = fcp_session_options(ctypes.sizeof(fcp_session_options), b"host", compute_threads=threads,
                                             timeout_s=timeout)
+        self._here = None  # the ranks of this process; None: all of a plan's
+        if group is not None:
+            self._start = _start_of(group)
+            self._here = range(self._start.rank, self._start.rank + 1)
+            self._options.transport, self._options.start = b"tcp", ctypes.addressof(self._start)
         self._session, self._plans, self._free = None, [], []  # _free: numbers of session plans that nobody uses
 
     def __del__(self):
@@ -65,8 +70,9 @@ class Attention:
         """
         if plan.program not in (self._prog, None):
             raise Error("E203", "bind: the plan is of another program than this Attention")
-        if plan.here != range(plan.ranks):
-            raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs all")
+        here = range(plan.ranks) if self._here is None else self._here
+        if plan.here != here:
+            raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs {list(here)}")
         with self._alone():
             slot = self._free.pop() if self._free else None
             err = fcp_error()
@@ -98,6 +104,27 @@ class Attention:
         if not self._lock.acquire(blocking=False):
             raise Error("E203", "this Attention is in use by another thread: each thread needs one of its own")
         return _Release(self._lock)
+
+
+def _start_of(group):
+    """How the processes of a group find each other: rank 0 names a port of its machine and a secret, and tells all."""
+    import secrets
+    import socket
+    import torch.distributed as dist
+    hosts, rank = [None] * dist.get_world_size(group), dist.get_rank(group)
+    dist.all_gather_object(hosts, socket.gethostname(), group=group)
+    said = [None]
+    if rank == 0:
+        with socket.socket() as s:
+            s.bind(("", 0))
+            port = s.getsockname()[1]
+        host = "127.0.0.1" if len(set(hosts)) == 1 else socket.gethostbyname(socket.gethostname())
+        said = [f"{host}:{port}:{secrets.token_hex(16)}"]
+    dist.broadcast_object_list(said, src=dist.get_global_rank(group, 0), group=group)
+    start = fcp_start(ctypes.sizeof(fcp_start), len(hosts), rank)
+    start.memory = ctypes.create_string_buffer(said[0].encode(), 128)  # FCP_ID_BYTES; it lives as long as `start`
+    start.id = ctypes.addressof(start.memory)
+    return start
 
 
 class _Release:
