@@ -1,4 +1,4 @@
-"""test_example.py: the training loop of runtime/python/README.md, with a small model, against the same model on a mask."""
+"""test_example.py: the training loop of runtime/python/README.md, with a small model, against that model on a mask."""
 import os
 import socket
 import subprocess

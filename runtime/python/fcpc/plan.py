@@ -108,7 +108,8 @@ class Plan:
         if self._positions is None:
             self._positions = self._list(
                 lambda rank, keys, at: C["fcp_plan_positions"](self._handle, rank, keys, at), False)
-        return _array(self._positions, like)
+        made = _array(self._positions, like)
+        return made.clone() if hasattr(made, "clone") else made.copy()  # the caller's own
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -198,8 +199,8 @@ class Simulation(dict):
 
     def __repr__(self):
         return "\n".join(
-            f"{name:8} {x['makespan_s'] * 1e3:.4f} ms, {x['makespan_s'] / x['makespan_lower_bound_s']:.3f} of the bound; "
-            f"waiting {sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}" for name, x in self.passes())
+            f"{name:8} {x['makespan_s'] * 1e3:.4f} ms, {x['makespan_s'] / x['makespan_lower_bound_s']:.3f} of the bound;"
+            f" waiting {sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}" for name, x in self.passes())
 
     def _bars(self, x):
         """A row of an SVG for each rank; the picture is as wide as the pass is long."""
