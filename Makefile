@@ -15,6 +15,7 @@
 #
 #   make bench            measure, each figure beside its goal [ROWS=plan]
 #   make pictures         draw the prelude's masks again (grammar/pictures), and the picture of a page
+#   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
@@ -319,6 +320,8 @@ demo: setup
 pictures: all
 	@B=$(B) grammar/pictures/draw.sh
 	@B=$(B) compiler/page/picture.sh
+python-pages: shared
+	@FCPC_LIBRARIES=$(abspath $(B)) PYTHONPATH=runtime/python build/python/bin/python runtime/python/pages.py
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
@@ -403,7 +406,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
-        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures bench examples editors \
+        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
         gpu-check gpu-binaries gpu-check-build gpu-report setup install shared wheel-files clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,7 +1,7 @@
 """Measures what the Python package costs, for the rows of bench_python.c: one line a row, with tabs between its parts.
 
-Usage: bench_python.py LENGTHS, a file with a length on each line. What is compared is measured in turns, and the medians
-are compared.
+Usage: bench_python.py LENGTHS, a file with a length on each line. What is compared is measured in turns, and the
+medians are compared.
 """
 import ctypes
 import os

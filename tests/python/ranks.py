@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import fcpc
 from fcpc.torch import Attention
-from test_example import DIM, HEADS, KV_HEADS, Model, loader, on_a_mask
+from test_example import DIM, HEADS, KV_HEADS, Example
 
 MODEL = {"heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM, "dtype": "fp32", "block": 32}
 
@@ -35,29 +35,6 @@ def values(group, what):
         if step == plan.here[0]:
             held.append(o)  # this rank gives up the plan of another step than that rank
     print(what, flush=True)
-
-
-def training(group):
-    """The loop of the README: losses and gradients, summed over the ranks, are those of the batch on one mask."""
-    torch.manual_seed(0)
-    model = Model()
-    prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], cluster=fcpc.detect(group), **MODEL)
-    attn = Attention(prog, group=group)
-    for batch, plan in prog.ahead(loader(3), depth=2, threads=2):
-        x, pos = plan.take(batch.tokens), plan.positions()
-        labels, keep = plan.take(batch.labels, shift=1), plan.take(batch.loss_mask, shift=1)
-        loss = model(x, pos, attn.bind(plan)).loss(labels, keep) / plan.global_tokens
-        loss.backward()
-        got = [loss.detach(), *(p.grad.clone() for p in model.parameters())]
-        for x in got:
-            dist.all_reduce(x)
-        model.zero_grad()
-        want = on_a_mask(model, batch)
-        want.backward()
-        for a, b in zip(got, [want, *(p.grad for p in model.parameters())]):
-            assert (a - b).abs().max() < 1e-5
-        model.zero_grad()
-    print("training", flush=True)
 
 
 def errors(group):
@@ -91,7 +68,8 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     group = dist.group.WORLD
     values(group, "values")
-    training(group)
+    Example().loop(group)
+    print("training", flush=True)
     errors(group)
     os._exit(0)  # the group ends with its processes: rank 1 must not wait for rank 0, which waits for it to end
 

@@ -108,7 +108,8 @@ class Plan:
         if self._positions is None:
             self._positions = self._list(
                 lambda rank, keys, at: C["fcp_plan_positions"](self._handle, rank, keys, at), False)
-        return _array(self._positions, like)
+        made = _array(self._positions, like)
+        return made.clone() if hasattr(made, "clone") else made.copy()  # the caller's own
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -186,6 +187,11 @@ class Plan:
         return f"{self.svg()}<pre>{html.escape(repr(self))}</pre>"
 
 
+def over_bound(x):
+    """How many times as long as the largest bound a simulated pass takes."""
+    return x["makespan_s"] / x["makespan_lower_bound_s"]
+
+
 class Simulation(dict):
     """What the simulator predicts: `forward` and `backward`, each a dict as `fcpc sim --json` has it. Times in seconds.
 
@@ -197,9 +203,8 @@ class Simulation(dict):
         return [(name, self[name]) for name in ("forward", "backward") if name in self]
 
     def __repr__(self):
-        return "\n".join(
-            f"{name:8} {x['makespan_s'] * 1e3:.4f} ms, {x['makespan_s'] / x['makespan_lower_bound_s']:.3f} of the bound; "
-            f"waiting {sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}" for name, x in self.passes())
+        return "\n".join(f"{name:8} {x['makespan_s'] * 1e3:.4f} ms, {over_bound(x):.3f} of the bound; waiting "
+                         f"{sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}" for name, x in self.passes())
 
     def _bars(self, x):
         """A row of an SVG for each rank; the picture is as wide as the pass is long."""
@@ -218,7 +223,7 @@ class Simulation(dict):
         head = "<tr><th>pass</th><th>ms</th><th>over the bound</th><th>MFU</th><th>ranks: " + ", ".join(
             f'<span style="color:{c}">{name}</span>' for name, c in self._COLOURS.items()) + "</th></tr>"
         rows = [f"<tr><td>{name}</td><td>{x['makespan_s'] * 1e3:.4f}</td>"
-                f"<td>{x['makespan_s'] / x['makespan_lower_bound_s']:.3f}</td><td>{x['mfu']:.3f}</td>"
+                f"<td>{over_bound(x):.3f}</td><td>{x['mfu']:.3f}</td>"
                 f"<td>{self._bars(x)}</td></tr>" for name, x in self.passes()]
         return f"<table>{head}{''.join(rows)}</table>"
 

@@ -1,6 +1,6 @@
 """torch.py: attention as PyTorch calls it: an operator with gradients, which torch.compile takes whole.
 
-    attn = Attention(prog, group=None)              # once: all ranks in this process, on the CPU
+    attn = Attention(prog, group=group)             # once; group None: all ranks in this process
     for batch, plan in prog.ahead(loader):
         x = plan.take(batch.tokens)
         loss = model(x, plan.positions(), attn.bind(plan))      # in a layer: o = attention(q, k, v)
