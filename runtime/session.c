@@ -197,7 +197,8 @@ fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of
         code = fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for %u plans", plans->count + 1);
     if (grown) plans->parts = grown;
     if (plans->transport->processes) {
-        if (!code && !s->first_rank) code = fcp_start_id(id, &why);
+        if (!code && !s->first_rank && plans->transport->make_id)
+            code = plans->transport->make_id(s->net, id, &why);
         code = agree_to_add(s, code, id, &why);
         if (s->kind->device) start.device = s->kind->device(s);
         options.start = &start;
@@ -247,6 +248,10 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
     const fcp_plan *plan = s->plan;
     unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
     for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
+        const fcp_tensors *x = &tensors[r - s->first_rank];
+        if ((x->sink || x->d_sink) && (!s->kind->sinks || !plan->sink_count))
+            return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r), "rank %u: the run has sinks of its own, and %s", r,
+                               plan->sink_count ? "this backend takes those of the plan" : "the plan has none");
         for (int t = 0; t < FCP_TENSORS; t++)
             if (needed >> t & 1 && fcp_tensors_tokens(plan, r, (fcp_tensor)t) &&
                 !fcp_tensors_get(&tensors[r - s->first_rank], (fcp_tensor)t))

@@ -222,10 +222,52 @@ static fcp_code tell_outlook(planning *x) {
 }
 
 static fcp_code open_cells(planning *x, mc_code mask, uint32_t heads) {
-    cells_free(x->cells);
+    problem_close_mask(x, &x->cells);
     x->cells = cells_new(mask, heads);
     if (!x->cells) return FCP_E_NO_MEMORY;
     cells_set_stop(x->cells, x->stop);
+    return FCP_OK;
+}
+
+fcp_code problem_open_mask(planning *x, cells **out) {
+    const struct fcpc_program *g = x->program;
+    *out = x->kept && *x->kept ? *x->kept : cells_new(g->mask, g->heads);
+    if (!*out) return FCP_E_NO_MEMORY;
+    if (x->kept) *x->kept = *out;
+    cells_set_stop(*out, x->stop);
+    return FCP_OK;
+}
+
+void problem_close_mask(const planning *x, cells **c) {
+    if (!x->kept || *c != *x->kept) cells_free(*c);
+    *c = NULL;
+}
+
+/* Gives the problem shapes of its own, in the order in which its parts name them first: those that are kept have other
+ * plannings' among them, and grow. So a plan has the same shapes, in the same order, whatever was asked before. */
+static fcp_code own_shapes(planning *x, raw_parts *raw) {
+    problem *p = x->problem;
+    uint32_t *number = ARENA_NEW(&x->scratch, uint32_t, p->shape_count + (size_t)1);
+    fcp_shape_rec *shapes = ARENA_NEW(&x->work, fcp_shape_rec, p->shape_count + (size_t)1);
+    fcp_run *runs = ARENA_NEW(&x->work, fcp_run, p->run_count + (size_t)1);
+    uint32_t count = 0, run_count = 0;
+    if (!number || !shapes || !runs) return FCP_E_NO_MEMORY;
+    memset(number, 0xff, p->shape_count * sizeof *number); /* FCP_NONE */
+    for (size_t i = 0; i < raw->count; i++) {
+        uint32_t *shape = &raw->part[i].shape, *made = &number[*shape];
+        if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
+        if (*made == FCP_NONE) {
+            const fcp_shape_rec *from = &p->shapes[*shape];
+            shapes[count] = *from;
+            shapes[count].first_run = run_count;
+            if (from->runs) memcpy(runs + run_count, p->runs + from->first_run, from->runs * sizeof *runs);
+            run_count += from->runs;
+            *made = count++;
+        }
+        *shape = *made;
+    }
+    p->shapes = shapes, p->shape_count = count;
+    p->runs = runs, p->run_count = run_count;
     return FCP_OK;
 }
 
@@ -292,9 +334,11 @@ fcp_code problem_tiles(planning *x) {
     if (!code && mc_uses(p->program->mask) & MC_USES_H && problem_range_count(p) > 1) {
         code = tiles_by_range(x, &ranges);
     } else {
-        if (!code) code = open_cells(x, p->program->mask, p->program->heads);
+        problem_close_mask(x, &x->cells);
+        if (!code) code = problem_open_mask(x, &x->cells);
         if (!code) code = tell_outlook(x);
         if (!code) code = classify(x, &raw, &(asked){0});
+        if (!code && x->kept) code = own_shapes(x, &raw);
         if (!code) code = gather_tiles(x, &raw);
     }
     return code ? code : problem_ranges(x, ranges);
@@ -302,8 +346,7 @@ fcp_code problem_tiles(planning *x) {
 
 fcp_code problem_tiles_again(planning *x) {
     problem *p = x->problem;
-    cells_free(x->cells);
-    x->cells = NULL;
+    problem_close_mask(x, &x->cells);
     memset(p->max_block, 0, sizeof p->max_block);
     p->pairs = p->heaviest = p->head_count = 0;
     p->twin = NULL;

@@ -157,7 +157,7 @@ typedef struct fcp_cuda_session {
     fcp_session base;
     const fcp_plan *plan;
     fcp_cuda *cuda;
-    uint32_t first_device, device_count, timeout_s, graph_from;
+    uint32_t first_device, device_count, graph_from;
     bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;

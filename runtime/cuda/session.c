@@ -111,7 +111,7 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
     s->base = (fcp_session){.kind = &fcp_session_cuda, .plan = plan};
     s->plan = plan;
     s->mma_sync = options->mma_sync;
-    s->timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    s->base.timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     s->partition_wanted = options->partition;
     s->graph_from = options->timings ? UINT32_MAX : options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     s->stage_bytes = options->stage_bytes;

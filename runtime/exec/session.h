@@ -13,6 +13,7 @@ typedef struct fcp_session_kind {
     const char *name;                        /* what options->backend says */
     const fcp_transport *const *transports;  /* those it can use, the usual one first; NULL ends the list */
     bool streams;                            /* a caller may name a stream to run on */
+    bool sinks;                              /* sinks may be a run's own, and have gradients */
 
     /* options and the start that they name are whole: of this library's size, what a caller left out being 0. */
     fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
@@ -62,6 +63,7 @@ struct fcp_session {
     const fcp_plan *plan;
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
+    uint32_t timeout_s;              /* how long a wait may last in which nothing goes on */
     fcp_times *times;                /* NULL: nothing is recorded */
     fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */
 };

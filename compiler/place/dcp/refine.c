@@ -55,7 +55,7 @@ typedef struct refining {
     queued *queue;
     uint32_t queued;
     int64_t *key;       /* per vertex: its gain in the queue */
-    uint8_t *locked;    /* per vertex: it was moved in this chain */
+    uint8_t *locked;    /* per vertex: it was moved in this chain, or is fixed */
     uint8_t *wish;      /* per vertex: it may save bytes at a rank that is full, and that was not tried yet */
     bool stopped;
     uint32_t *seen, search; /* per vertex: the last move after which it was looked at */
@@ -315,11 +315,11 @@ static int64_t chain(refining *x, uint32_t room) {
     int64_t sum = 0, most = 0;
     uint32_t kept = 0, idle = 0;
     x->queued = x->moves = 0;
-    memset(x->locked, 0, g->vertices);
+    memcpy(x->locked, g->fixed, g->vertices);
     for (uint32_t v = 0; v < g->vertices; v++) {
         x->key[v] = INT64_MIN;
         if (stop_at(x, v)) return 0;
-        if (g->pin_start[v] == g->pin_start[v + 1]) continue;
+        if (x->locked[v] || g->pin_start[v] == g->pin_start[v + 1]) continue;
         const options o = best_moves(x, v, false);
         if (x->wish[v]) x->wish[v] = o.full.gain > 0;
         if (o.near.to != FCP_NONE) enqueue(x, v, o.near.gain);
@@ -362,7 +362,7 @@ static uint32_t cheapest(refining *x, uint32_t r, uint32_t keep, int64_t budget,
     bool best_enough = false;
     int64_t best_gain = 0;
     for (uint32_t u = x->head[r]; u != FCP_NONE; u = x->next[u]) {
-        if (u == keep || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
+        if (u == keep || g->fixed[u] || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
         const option o = best_moves(x, u, true).any;
         const int64_t gain = o.gain;
         if (o.to == FCP_NONE || -gain >= budget) continue;
@@ -420,7 +420,7 @@ static int64_t make_room(refining *x) {
     find_roomy(x);
     for (uint32_t v = 0; v < g->vertices; v++) {
         if (x->looks >= x->most_looks || stop_at(x, v)) break;
-        if (!x->wish[v] || g->work[v] > x->in->pair_cap || g->tokens[v] > x->in->token_cap) continue;
+        if (!x->wish[v] || g->fixed[v] || g->work[v] > x->in->pair_cap || g->tokens[v] > x->in->token_cap) continue;
         const option o = best_moves(x, v, false).full;
         const int64_t gain = o.to != FCP_NONE && o.gain > 0 ? force(x, v, o.to, o.gain) : 0;
         if (gain > 0) wake_neighbours(x);

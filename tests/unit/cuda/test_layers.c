@@ -6,7 +6,7 @@
 
 enum { ALL = (1 << FCP_TENSORS) - 1, LAYERS = 3 };
 
-static const char *const batches[] = {"500, 130, 60, 40 x 5", "64:300 x 2, 70, 1:200 x 3"};
+static const char *const batches[] = {"300, 130, 60, 40 x 3", "64:200 x 2, 70, 1:150 x 3"};
 
 /* The plans of three masks. */
 static void plan_layers(const char *lengths, const char *how, unsigned ranks, fcp_plan *out[LAYERS]) {
@@ -140,7 +140,7 @@ static void take_turns(standin *x, const fcp_session_options *options, const cha
     cr_expect_eq(fcp_session_add(session, held[3], 9, &none, &err), FCP_E_ARGUMENT);
     cr_expect_eq(fcp_session_select(session, LAYERS + 2, &err), FCP_E_ARGUMENT);
     cr_expect_eq(none, 77);
-    for (int turn = 0; turn < 8; turn++) {
+    for (int turn = 0; turn < 6; turn++) {
         const uint32_t i = (uint32_t)turn * 3 % (LAYERS + 2);
         char what[80];
         fcp_packed mine = {0};
