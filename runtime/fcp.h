@@ -360,9 +360,12 @@ const fcp_plan *fcp_session_plan(const fcp_session *session);
  * this fails with FCP_E_HOMES, because tensors of one would be read as if they were the other's. FCP_OWN_BATCH: it is
  * of a batch of its own. What fcp_session_rebind compares must agree here, too (else FCP_E_ARGUMENT).
  *
- * Each plan has memory, streams and graphs of its own; kernels that are in the cache are not compiled again. Where
- * ranks are processes, all of them add the same plan at the same point, and each plan has connections of its own. An
- * error leaves the session as it was. Plans live as long as the session has them. */
+ * All plans compute in the same memory, which is as large as the largest of them needs; so a run waits for the run
+ * before it, of whatever plan. With "nccl" each plan has memory of its own, which belongs to its connections. Work
+ * lists, streams and graphs each plan has; kernels that are in the cache are not compiled again. A plan that needs more
+ * memory than there is waits for earlier runs when it is added, and graphs are then made anew. Where ranks are
+ * processes, all of them add the same plan at the same point, and each plan has connections of its own. An error leaves
+ * the session as it was. Plans live as long as the session has them. */
 #define FCP_OWN_BATCH UINT32_MAX
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
                          fcp_error *err);

@@ -59,10 +59,10 @@ static fcp_code make_times(const fcp_plan *plan, fcp_times **out, fcp_error *err
 
 /* A session of one plan. */
 static fcp_code open_part(const fcp_session_kind *kind, const fcp_transport *transport, const fcp_plan *plan,
-                          const fcp_session_options *options, fcp_session **out, fcp_error *err) {
+                          const fcp_session_options *options, fcp_session *lender, fcp_session **out, fcp_error *err) {
     fcp_times *times = NULL;
     fcp_code code = options->timings ? make_times(plan, &times, err) : FCP_OK;
-    if (!code) code = kind->create(plan, options, transport, out, err);
+    if (!code) code = kind->create(plan, options, transport, lender, out, err);
     if (!code) (*out)->times = times;
     else free_times(times);
     return code;
@@ -88,7 +88,7 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
     if (!transport) return FCP_E_BACKEND;
     fcp_session_plans *plans = calloc(1, sizeof *plans);
     if (plans) plans->parts = calloc(1, sizeof *plans->parts);
-    code = plans && plans->parts ? open_part(kind, transport, plan, &own, out_session, err)
+    code = plans && plans->parts ? open_part(kind, transport, plan, &own, NULL, out_session, err)
                                  : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     if (!code) {
         plans->parts[0] = *out_session;
@@ -203,7 +203,7 @@ fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of
         if (s->kind->device) start.device = s->kind->device(s);
         options.start = &start;
     }
-    if (!code) code = open_part(s->kind, plans->transport, plan, &options, &made, &why);
+    if (!code) code = open_part(s->kind, plans->transport, plan, &options, s, &made, &why);
     if (code) {
         if (err) *err = why;
         return code;
