@@ -337,10 +337,12 @@ typedef struct cmd_text {
 fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t count, fcp_error *err);
 
 /* Add the trace of --trace: as it is predicted for a plan, of which `result` is known, or as it was measured in a
- * session (timeline.c). cmd_check_ranks refuses --ranks that the plan does not have. */
+ * session (timeline.c). cmd_check_ranks refuses --ranks that the plan does not have, cmd_check_drawing those of which
+ * nothing would be drawn. */
 fcp_code cmd_trace_predicted(const cmd_line *line, const fcp_plan *plan, const sim_profile *profile,
                              const sim_options *how, const sim_result *result, text *out, fcp_error *err);
 fcp_code cmd_trace_measured(const cmd_line *line, const fcp_session *session, text *out, fcp_error *err);
+fcp_code cmd_check_drawing(const cmd_line *line, fcp_error *err);
 fcp_code cmd_check_ranks(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
 /* Writes an SVG image as PNG (png.c). */

@@ -45,6 +45,7 @@ static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_e
                                .choose_sequence = line->value[OPT_SEQ] != NULL,
                                .ranks = line->value[OPT_RANKS]};
     fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
+    if (code == FCP_OK) code = cmd_check_drawing(line, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_ROWS, &out->row, &out->row_end, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_COLS, &out->col, &out->col_end, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &sequence, err);

@@ -430,6 +430,7 @@ fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (!code) code = cmd_number(line, OPT_SEEDS, 1, 100000, r.how.noise ? 16 : 0, &r.how.seeds, err);
     if (!code && line->value[OPT_SEEDS] && !r.how.noise && r.how.options.network != SIM_NETWORK_PULLS)
         code = fcp_fail(err, FCP_E_USAGE, "--seeds goes with --noise, or with --network pulls");
+    if (!code) code = cmd_check_drawing(line, err);
     if (!code && line->value[OPT_TRACE] && r.sweep_count)
         code = fcp_fail(err, FCP_E_USAGE,
                         "--trace draws one plan: it does not go with --strategy and --sweep, and -D chooses one");
