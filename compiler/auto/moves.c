@@ -220,7 +220,7 @@ static bool exchange(mover *m, attempt *a, uint32_t r, uint32_t to, const uint32
 /* Changes the `width` ranks that end last. */
 static fcp_code take_step(mover *m, uint32_t width, arena *scratch, attempt *a) {
     const problem *p = m->p;
-    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)1),
+    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2),
              *of = ARENA_NEW(scratch, uint32_t, p->block_count);
     if (!start || !of) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < p->ranks; r++) m->load[r] = m->ranks[r].compute, m->tokens[r] = 0;
