@@ -30,7 +30,6 @@ enum { WIDEST = 64 }; /* ranks that a step changes */
 typedef struct mover {
     auto_job *job;
     const problem *p;
-    const placement *from;
     bool homes;          /* blocks are moved, with all their tiles; else rows of tiles */
     uint64_t *time;      /* per tile: its cells, in the longer pass */
     uint64_t *block;     /* per block: of all its tiles */
