@@ -329,8 +329,8 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     return code;
 }
 
-/* Learns what is known of the placement to start from: the best candidate's, or one that has been moved and is predicted
- * once more. */
+/* Learns what is known of the placement to start from: the best candidate's, or one that has been moved and is
+ * predicted once more. */
 static fcp_code begin(mover *m, const attempt *best, arena *memory) {
     auto_job *j = m->job;
     auto_trial t;
