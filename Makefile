@@ -219,7 +219,7 @@ $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
-$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/host/test_mpi $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
+$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/host/test_processes $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------

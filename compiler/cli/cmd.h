@@ -115,11 +115,11 @@ typedef enum cmd_kind {
     X(ASCII, "ascii", 0, CMD_FLAG, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                             \
     X(BACKEND, "backend", 0, CMD_WORD, "host|cuda", CMD_BIT(RUN),                                                      \
       "compute on the processor (host, the default) or on GPUs (cuda)")                                                \
-    X(TRANSPORT, "transport", 0, CMD_WORD, "threads|mpi|local|nccl", CMD_BIT(RUN),                                     \
-      "move data by this: for host threads (the default) or mpi, for cuda local (the default) or nccl; mpi and nccl "  \
-      "need one process for each rank, started by mpirun or srun, nccl also by torchrun")                              \
+    X(TRANSPORT, "transport", 0, CMD_WORD, "threads|mpi|tcp|local|nccl", CMD_BIT(RUN),                                 \
+      "move data by this: for host threads (the default), mpi or tcp; for cuda local (the default) or nccl; mpi, tcp " \
+      "and nccl need one process for each rank, started by mpirun or srun, tcp and nccl also by torchrun")             \
     X(ID_FILE, "id-file", 0, CMD_WORD, "PATH", CMD_BIT(RUN),                                                           \
-      "nccl: let the processes find each other by this path, which all of them must see; needed only without MPI")     \
+      "nccl, tcp: let the processes find each other by this path, which all must see; needed only without MPI")        \
     X(PASS, "pass", 0, CMD_WORD, "forward|backward|forward,backward", CMD_BIT(RUN) | CMD_BIT(EMIT),                    \
       "run or emit these passes; running backward brings forward along; the default is what plan and inputs allow")    \
     X(Q, "q", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the queries from this file: [tokens, heads, head_dim]")        \

@@ -139,9 +139,10 @@ static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp
     fcp_place place;
     const bool cuda = backend && strcmp(backend, "cuda") == 0;
     const bool nccl = cuda && transport && strcmp(transport, "nccl") == 0;
-    work->processes = nccl || (!cuda && transport && strcmp(transport, "mpi") == 0);
-    if (!nccl && line->value[OPT_ID_FILE])
-        return fcp_fail(err, FCP_E_USAGE, "--id-file is for --backend cuda --transport nccl");
+    const bool tcp = !cuda && transport && strcmp(transport, "tcp") == 0;
+    work->processes = nccl || tcp || (!cuda && transport && strcmp(transport, "mpi") == 0);
+    if (!nccl && !tcp && line->value[OPT_ID_FILE])
+        return fcp_fail(err, FCP_E_USAGE, "--id-file is for --transport tcp, and for nccl with --backend cuda");
     if (!work->processes) return FCP_OK;
     fcp_code code = fcp_place_find(NULL, p->ranks, p->gpus, &place, err);
     if (code) return code;

@@ -75,10 +75,14 @@ static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
  * colours these could have alone; 0: no choice is worth it. */
 static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t *out_from) {
     const bigraph *g = s->g;
-    uint32_t vertices = g->lefts + g->rights, hi = 0, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
-    for (uint32_t i = 0; i < edges; i++)
-        if (s->size[ids[i]] > hi) hi = s->size[ids[i]];
-    if (!hi) return 0;
+    uint32_t vertices = g->lefts + g->rights, hi = 0, lo = UINT32_MAX, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
+    for (uint32_t i = 0; i < edges; i++) {
+        uint32_t size = s->size[ids[i]];
+        hi = size > hi ? size : hi;
+        lo = size < lo ? size : lo;
+    }
+    uint64_t best = (uint64_t)degree * hi / MIN_GAIN;
+    if ((uint64_t)degree * (hi - lo) <= best) return 0; /* no division gains so much */
     memset(s->count, 0, (size_t)vertices * BUCKETS * sizeof *s->count);
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i], b = bucket_of(s->size[e], hi);
@@ -92,7 +96,6 @@ static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_
             sum += s->count[(size_t)v * BUCKETS + b];
             if (sum > most[b]) most[b] = sum;
         }
-    uint64_t best = (uint64_t)degree * hi / MIN_GAIN;
     uint32_t colours = 0, below = largest[0];
     for (uint32_t b = 1; b < BUCKETS; b++) {
         uint64_t gain = (uint64_t)(degree - most[b]) * (hi - below);

@@ -535,9 +535,14 @@ static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *
     return code;
 }
 
+static fcp_code nccl_make_id(const fcp_net *base, void *out_id, fcp_error *err) {
+    (void)base;
+    return fcp_start_id(out_id, err);
+}
+
 const fcp_transport fcp_transport_nccl = {.name = "nccl",
                                           .processes = true,
-    .by_id = true,
+    .make_id = nccl_make_id,
                                           .open = nccl_open,
                                           .connect = nccl_connect,
                                           .close = nccl_close,

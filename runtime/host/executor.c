@@ -8,7 +8,8 @@
  * Failure:  the first error is kept with its place, and everybody is woken to leave. A wait fails if for timeout_s
  *           seconds nobody in the session completes an instruction and nobody computes.
  * Cost:     while a pass runs, two threads a rank, and helpers if there are more processors than ranks. All the time,
- *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker.
+ *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker. Sessions of one
+ *           lender share its arenas.
  */
 #include "runtime/host/executor.h"
 
@@ -23,6 +24,7 @@
 #include "runtime/host/blas.h"
 #include "runtime/host/threads.h"
 #include "runtime/host/transport_mpi.h"
+#include "runtime/host/transport_tcp.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
@@ -454,7 +456,25 @@ static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Counts a rank's slots, and gets memory if it needs more than it has. */
+/* The rank in whose arena this one computes: the lender's. */
+static fcp_rank *lender_of(const fcp_rank *rank) {
+    fcp_exec *s = rank->session, *lender = (fcp_exec *)s->base.lender;
+    return &(lender ? lender : s)->ranks[rank->index - s->base.first_rank];
+}
+
+/* Makes the arena larger. What is in it is lost: no run is under way. */
+static fcp_code grow_arena(fcp_exec *s, fcp_rank *lends, size_t bytes, fcp_error *err) {
+    void *larger = NULL;
+    if (lends->memory && bytes <= lends->memory_held) return FCP_OK;
+    fcp_code code = s->device->backend->allocate(s->device, bytes, &larger, err);
+    if (code) return code;
+    if (lends->memory) s->device->backend->release(s->device, lends->memory);
+    lends->memory = larger;
+    lends->memory_held = bytes;
+    return FCP_OK;
+}
+
+/* Counts a rank's slots, and gets memory if it needs more than there is. */
 static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
     const fcp_homes *homes = &s->homes[rank->index];
     size_t most = 0;
@@ -465,12 +485,7 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
         if (bytes > most) most = bytes;
     }
     fcp_code code = fcp_partials_make(&rank->partials, homes->homes, rank->slots);
-    if (!code && (!rank->memory || most > rank->memory_held)) {
-        if (rank->memory) s->device->backend->release(s->device, rank->memory);
-        rank->memory = NULL;
-        code = s->device->backend->allocate(s->device, most, &rank->memory, err);
-        rank->memory_held = most;
-    }
+    if (!code) code = grow_arena(s, lender_of(rank), most, err);
     if (!code) return FCP_OK;
     return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most);
 }
@@ -550,12 +565,13 @@ static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err
 
 /* Processes join even if one of them has failed already, so that all others learn of it. */
 static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
-                       const fcp_session_options *options, fcp_session **out_session, fcp_error *err) {
+                       const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
+                       fcp_error *err) {
     const fcp_problem *p = plan->problem;
     const fcp_start *start = options ? options->start : NULL;
     fcp_exec *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
-    s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan,
+    s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan, .lender = lender,
                             .timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S};
     s->plan = plan;
     fcp_code code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
@@ -582,12 +598,12 @@ static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const f
 
 fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
                                fcp_session **out_session, fcp_error *err) {
-    return create(plan, backend, &fcp_transport_threads, options, out_session, err);
+    return create(plan, backend, &fcp_transport_threads, options, NULL, out_session, err);
 }
 
 static fcp_code exec_create(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
-                            fcp_session **out_session, fcp_error *err) {
-    return create(plan, &fcp_backend_host, transport, options, out_session, err);
+                            fcp_session *lender, fcp_session **out_session, fcp_error *err) {
+    return create(plan, &fcp_backend_host, transport, options, lender, out_session, err);
 }
 
 static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
@@ -601,10 +617,12 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     for (uint32_t i = 0; i < s->free_count; i++) s->free_workers[i] = i;
     for (uint32_t r = 0; r < s->base.rank_count; r++) {
         fcp_rank *rank = &s->ranks[r];
-        fcp_arena_lay(s->plan, pass, rank->index, &s->homes[rank->index], &rank->slots[pass], rank->memory,
+        fcp_arena_lay(s->plan, pass, rank->index, &s->homes[rank->index], &rank->slots[pass], lender_of(rank)->memory,
                       &rank->arena);
         fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
+        rank->arena.sink = tensors[r].sink;
+        rank->arena.d_sink = tensors[r].d_sink;
         rank->prepared = false;
         rank->waiting = FCP_NONE;
         rank->completed[FCP_COMPUTE] = rank->completed[FCP_COMM] = 0;
@@ -730,10 +748,11 @@ static fcp_code exec_collect(fcp_session *session, uint32_t from, void *memory, 
     return fcp_net_collect(session->net, from, memory, bytes, err);
 }
 
-static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_transport_mpi, NULL};
+static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_transport_mpi, &fcp_transport_tcp, NULL};
 
 const fcp_session_kind fcp_session_host = {.name = "host",
                                            .transports = transports,
+                                           .sinks = true,
                                            .create = exec_create,
                                            .free = exec_free,
                                            .run = exec_run,

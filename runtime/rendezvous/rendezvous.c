@@ -106,7 +106,7 @@ fcp_code fcp_id_share(const fcp_place *place, const fcp_start *start, uint32_t t
     if (start && start->id_file) return fcp_id_by_file(place, start->id_file, timeout_s, id, err);
     if (place->mpi) return fcp_id_by_mpi(place, id, err);
     return fcp_fail(err, FCP_E_START,
-                    "rank %u of %u, as %s says, has no way to get NCCL's id: name a file that all processes see "
+                    "rank %u of %u, as %s says, has no way to get rank 0's id: name a file that all processes see "
                     "(--id-file PATH), or start them with mpirun",
                     place->rank, place->ranks, place->from);
 }

@@ -1175,6 +1175,25 @@ export RANK WORLD_SIZE FCP_MPI
 bad "mpi without MPI" 1 E706 run a.plan --transport mpi
 holds "says what was looked for" grep -q "/nowhere/libmpi.so" stderr
 unset RANK WORLD_SIZE FCP_MPI
+# without MPI: connections, and the id of rank 0 in a file
+plan gpu.fcp two.plan
+ok "both ranks in one process" "$fcpc" run two.plan --bf16 --out threads.npy --dq threads-dq.npy
+WORLD_SIZE=2
+export RANK WORLD_SIZE
+set -- run two.plan --transport tcp --id-file out/id --timeout 600 --json --bf16 --out tcp.npy --dq tcp-dq.npy
+RANK=1 "$fcpc" "$@" > one.out 2> one.err &
+other=$!
+RANK=0
+ok "tcp, rank 0 of 2" "$fcpc" "$@"
+holds "its JSON" json '.ok and .checked and .backend == "host" and .transport == "tcp" and .ranks == 2'
+ok "tcp, rank 1 of 2" wait $other
+holds "rank 1 is silent" [ ! -s one.out ]
+holds "and makes no complaint" [ ! -s one.err ]
+holds "two processes compute the same bits" cmp -s threads.npy tcp.npy
+holds "and the same gradients" cmp -s threads-dq.npy tcp-dq.npy
+bad "a rank that does not come" 1 E706 run two.plan --transport tcp --id-file out/id --timeout 1
+bad "no way for the id" 1 E706 run two.plan --transport tcp
+unset RANK WORLD_SIZE
 if command -v mpirun > /dev/null 2>&1 && [ -z "${SAN:-}" ]; then
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM

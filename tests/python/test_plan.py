@@ -171,8 +171,8 @@ class Ahead(unittest.TestCase):
         self.assertEqual([p.sequences for _, p in prog.ahead(mapped)], [1])
         self.assertEqual([p.sequences for _, p in prog.ahead([3, 4], of=lambda n: ([100] * 5, {"doc": DOCUMENTS}))],
                          [5, 5])
-        self.assertEqual([p.sequences for _, p in fcpc.program("causal", block=64).ahead([2, 3], of=lambda n: [64] * n)],
-                         [2, 3])
+        causal = fcpc.program("causal", block=64)
+        self.assertEqual([p.sequences for _, p in causal.ahead([2, 3], of=lambda n: [64] * n)], [2, 3])
         with self.assertRaises(fcpc.Error) as raised:
             next(prog.ahead([{"lengths": [500]}]))
         self.assertEqual(raised.exception.code, "E209")

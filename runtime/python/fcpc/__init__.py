@@ -6,13 +6,15 @@
     plan = prog.plan([4096, 2048], {"doc": documents})
     mine = plan.take(tokens)
 
-Lengths are in tokens, sizes in
-bytes, times in seconds, positions count from 0. What goes wrong is an fcpc.Error with the code of runtime/errors.def.
+`fcpc.torch` has attention as a module of PyTorch, `fcpc.trace` makes masks of functions. Lengths are in tokens,
+sizes in bytes, times in seconds, positions count from 0. What goes wrong is an fcpc.Error with the code of
+runtime/errors.def.
 """
 from ._c import C as _C
 from .errors import Error
 from .plan import Plan, load
 from .program import Cluster, Program, detect, parse, program
+from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Plan", "Program", "detect", "load", "parse", "program"]
+__all__ = ["Cluster", "Error", "Field", "Plan", "Program", "detect", "load", "parse", "program", "trace"]

@@ -1,8 +1,8 @@
 """_c.py: the two C libraries, as ctypes sees them.
 
-The functions are declared below in the words of runtime/fcp.h and compiler/fcpc.h. A test repeats these lines behind the
-headers and lets a C compiler compare them, and asks it for the size and the offsets of each structure. So a header that
-changes without this file is found before anybody calls the wrong thing.
+The functions are declared below in the words of runtime/fcp.h and compiler/fcpc.h. A test repeats these lines behind
+the headers and lets a C compiler compare them, and asks it for the size and the offsets of each structure. So a header
+that changes without this file is found before anybody calls the wrong thing.
 
 ctypes.CDLL gives the interpreter lock back while a C function runs: threads of Python plan and compute side by side.
 """
@@ -32,7 +32,7 @@ class fcp_shape(ctypes.Structure):
 
 
 class fcp_tensors(ctypes.Structure):
-    _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv")]
+    _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "sink", "d_sink")]
 
 
 class fcp_start(ctypes.Structure):

@@ -40,7 +40,7 @@ def _again(*arguments):
 
 
 class Diagnostics:
-    """What the compiler says while it parses or plans: `with Diagnostics() as d: d.check(C[...](..., d.handle, ...))`."""
+    """What the compiler says while it parses or plans: `with Diagnostics() as d: d.check(C[...](d.handle, ...))`."""
 
     def __enter__(self):
         self.handle = C["fcpc_diagnostics_new"]()

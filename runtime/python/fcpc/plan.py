@@ -14,23 +14,24 @@ LAYOUTS = ("planned", "contiguous", "zigzag")  # of fcp_layout
 class Plan:
     """The plan of one batch. `Program.plan` and `Program.ahead` make it; `fcpc.load` reads it from a file.
 
-    The *packed batch* has all sequences end to end. The *plan's order* has the tokens of this process as the plan places
-    them: those of its first rank, then those of the next. With all ranks in one process it is a permutation of the
-    packed batch; where ranks are processes, each holds its part.
+    The *packed batch* has all sequences end to end. The *plan's order* has the tokens of this process as the plan
+    places them: those of its first rank, then those of the next. With all ranks in one process it is a permutation of
+    the packed batch; where ranks are processes, each holds its part.
 
     ranks, heads, kv_heads, head_dim, dtype, layout, scale   as the program says
     global_tokens   queries of the whole batch
     sequences       how many there are
     here            the ranks of this process, a range
     tokens          queries that this process holds: the rows of its tensors
+    program         the Program that made it; None if it comes from a file
     seconds         how long planning took
     warnings        what the compiler said, line by line
 
     A plan does not change, and any number of threads may use it.
     """
 
-    def __init__(self, handle, here=None, times=None, warnings=()):
-        self._handle, self._times = handle, times or fcpc_times()
+    def __init__(self, handle, here=None, times=None, warnings=(), program=None):
+        self._handle, self._times, self.program = handle, times or fcpc_times(), program
         self._rows, self._positions = {}, None
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))

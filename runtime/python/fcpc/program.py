@@ -56,8 +56,9 @@ class Program:
     warnings   what the compiler said, line by line
     """
 
-    def __init__(self, text, name="program", defines=(), fields=(), here=None):
+    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None):
         self.source, self.name, self.fields, self.here = text, name, tuple(fields), here
+        self._values = dict(values or {})  # of fields that a mask function has captured
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
         self._options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
         self._settings = settings  # the options point to it
@@ -91,19 +92,19 @@ class Program:
         held = [_whole(lengths, "Q", "lengths"), _whole(queries, "Q", "queries")]
         if held[0] and held[1] and held[0][1] != held[1][1]:
             raise Error("E300", f"there are {held[0][1]} lengths and {held[1][1]} numbers of queries")
-        values = fields or {}
+        values = {**self._values, **(fields or {})}
         listed = (fcpc_field * len(values))()
         for slot, (name, given) in zip(listed, values.items()):
             held.append(_whole(given, "q", f"field '{name}'"))
             slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
         batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],
                            held[0][1] if held[0] else 0, ctypes.addressof(listed), len(values))
-        made, times = ctypes.c_void_p(), fcpc_times()
+        made, times, watched = ctypes.c_void_p(), fcpc_times(), None if stop is None else ctypes.byref(stop)
         with Diagnostics() as d:
-            d.check(C["fcpc_plan_batch"](self._handle, ctypes.byref(batch), None if stop is None else ctypes.byref(stop),
-                                         d.handle, ctypes.byref(times), ctypes.byref(made)))
+            d.check(C["fcpc_plan_batch"](self._handle, ctypes.byref(batch), watched, d.handle,
+                                         ctypes.byref(times), ctypes.byref(made)))
             said = d.warnings()
-        return Plan(made.value, self.here if here is None else here, times, said)
+        return Plan(made.value, self.here if here is None else here, times, said, self)
 
     def ahead(self, loader, depth=2, threads=2, of=None):
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
@@ -140,7 +141,7 @@ class Program:
             has = name in batch if hasattr(batch, "keys") else hasattr(batch, name)
             if has:
                 found[name] = batch[name] if hasattr(batch, "keys") else getattr(batch, name)
-            else:
+            elif name not in self._values:
                 raise Error("E209", f"ahead: a batch has no '{name}': `of` says where its lengths and fields are")
         return found.pop("lengths"), found
 
@@ -162,7 +163,7 @@ def _pair(said):
 
 
 def _whole(values, kind, what):
-    """(address, count, what owns the memory) of whole numbers of 64 bits, signed ('q') or not ('Q'). None stays None."""
+    """(address, count, what owns the memory) of whole numbers of 64 bits, signed ('q') or not ('Q'); of None: None."""
     if values is None:
         return None
     if hasattr(values, "data_ptr"):  # a tensor of torch
@@ -199,11 +200,13 @@ def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None,
             score=None, tables=None, **plan):
     """A program from its parts.
 
-    mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"
+    mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
+              (b, h, q_idx, kv_idx) as FlexAttention takes it, see fcpc.trace
     fields    names of numbers that each batch brings for each of its tokens; or {name: "given(range = 0..64)"}
     heads, kv_heads, head_dim, dtype, scale   of the model; kv_heads None: as many as heads. dtype: bf16 fp16 fp32
     cluster   from `detect`, or a Cluster; None: one rank
-    score     what takes the place of a logit: text, such as "softcap(c = 30.0)"
+    score     what takes the place of a logit: text, such as "softcap(c = 30.0)"; or a function
+              (score, b, h, q_idx, kv_idx)
     tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag". layout is "planned"
               unless it is stated
@@ -212,16 +215,31 @@ def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None,
     """
     cluster = cluster or Cluster()
     declared = dict(fields) if hasattr(fields, "items") else {name: "given" for name in fields}
-    tables = dict(tables or {})
+    tables, values, before = dict(tables or {}), {}, []
+    mask, score = [x if x is None or isinstance(x, str) else _traced(x, kind, declared, tables, values, before)
+                   for x, kind in ((mask, "mask"), (score, "score"))]
     plan = {"layout": "planned", **plan}
     model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
              "dtype": dtype, "scale": None if scale is None else float(scale)}
     lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
              _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": cluster.gpu}),
              _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
-             f"mask main_mask = {mask}", f"score main_score = {score}" if score else "",
+             *before, f"mask main_mask = {mask}", f"score main_score = {score}" if score else "",
              _section("plan", {"mask": "main_mask", "score": "main_score" if score else None, **plan})]
-    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here)
+    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values)
+
+
+def _traced(function, kind, declared, tables, values, before):
+    from .trace import trace
+    traced = trace(function, kind, tuple(declared))
+    for name, numbers in traced.tables.items():
+        tables.setdefault(name, numbers)
+    for name, numbers in traced.fields.items():
+        declared.setdefault(name, "given")
+        if numbers is not None:
+            values.setdefault(name, numbers)
+    before.extend(traced.definitions)
+    return traced.text
 
 
 def _section(name, keys, lines=()):
@@ -255,4 +273,5 @@ def real(number):
 
 
 def _numbers(table):
-    return table if isinstance(table, str) else _value(table)
+    """A table as the language writes it; of conditions: 1 and 0."""
+    return table if isinstance(table, str) else _value(table * 1 if hasattr(table, "tolist") else table)

@@ -15,7 +15,8 @@ typedef struct pair {
     const char *mpi; /* which MPI stands in; NULL: none */
 } pair;
 static const pair pairs[] = {{"host", "threads", false, false, NULL}, {"host", "mpi", true, false, "open"},
-                             {"cuda", "local", false, true, NULL},    {"cuda", "nccl", true, true, NULL}};
+                             {"host", "tcp", true, false, NULL},      {"cuda", "local", false, true, NULL},
+                             {"cuda", "nccl", true, true, NULL}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 /* Plans: of one model, and of another one. */
@@ -54,7 +55,8 @@ static bool begin_timed(process *p, scene *x, bool timings) {
     p->cuda->plan = g->plans[CAUSAL];
     if (g->pair->mpi) process_mpi(p, g->pair->mpi);
     else if (g->pair->processes) {
-        if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &x->err) == FCP_OK, "%s", x->err.message);
+        if (!strcmp(g->pair->transport, "tcp")) process_tcp_id(p);
+        else if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &x->err) == FCP_OK, "%s", x->err.message);
         process_meet(p, 0, 1);
     }
     fcp_code code = create(p, g, g->plans[CAUSAL], timings, &x->session, &x->err);
@@ -76,7 +78,7 @@ static void on_every_pair(void (*body)(process *)) {
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60",
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "560, 40" : "420, 130, 60",
                  i == WINDOW ? "window(w = 200)" : "causal");
         g.plans[i] = plan_named("pair.fcp", text);
     }
