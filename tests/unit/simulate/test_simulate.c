@@ -249,6 +249,34 @@ Test(simulate, the_timeline_adds_up_to_the_result) {
     fcp_plan_free(plan);
 }
 
+/* Less is asked for, and memory comes from a call for another plan: the times are the same. */
+Test(simulate, brief_predictions_in_kept_memory_are_the_same) {
+    fcp_plan *plans[] = {ring_of(8, 4096, "ring", "causal", "intra = 40 GB/s"),
+                         ring_of(4, 2048, "zigzag", "causal", "intra = 20 GB/s")};
+    sim_profile profile = profile_of(round_figures);
+    sim_room room = {.scratch = {0}};
+    const sim_options brief = {.brief = true, .room = &room};
+    for (int i = 0; i < 4; i++) {
+        const fcp_plan *plan = plans[i % 2];
+        const uint32_t ranks = plan->problem->ranks;
+        arena memory = {0};
+        sim_result whole, less;
+        fcp_error err = {0};
+        cr_assert_eq(simulate(plan, &profile, NULL, &memory, &whole, &err), FCP_OK);
+        cr_assert_eq(simulate(plan, &profile, &brief, &memory, &less, &err), FCP_OK);
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const sim_pass *a = &whole.pass[pass], *b = &less.pass[pass];
+            cr_expect_eq(a->makespan, b->makespan);
+            cr_expect_eq(a->bound[SIM_BOUND_COMPUTE], b->bound[SIM_BOUND_COMPUTE]);
+            cr_expect(a->bound[SIM_BOUND_PATH] > 0 && b->bound[SIM_BOUND_PATH] == 0);
+            cr_expect_arr_eq(a->ranks, b->ranks, ranks * sizeof *a->ranks);
+        }
+        arena_free(&memory);
+    }
+    sim_room_free(&room);
+    for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
+}
+
 Test(simulate, noise_only_adds_is_bounded_and_follows_the_seed) {
     fcp_plan *plan = ring_of(4, 2048, "ring", "causal", "intra = 40 GB/s");
     sim_profile profile = profile_of(round_figures);
