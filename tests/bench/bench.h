@@ -33,5 +33,6 @@ void bench_sim(void);
 void bench_calibrate(void);
 void bench_published(void);
 void bench_host(void);
+void bench_heads(void);
 void bench_trace(void);
 #endif
