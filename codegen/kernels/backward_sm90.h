@@ -72,8 +72,9 @@ enum {
 #define FK_B_WORKERS_REGISTERS fk_registers_up(224)
 #else
 #define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 128)
-#define FK_B_LOADERS_REGISTERS fk_registers_down(40)
-#define FK_B_WORKERS_REGISTERS fk_registers_up(232)
+/* By head, loaders follow the heads of each run. */
+#define FK_B_LOADERS_REGISTERS if (FK_BY_HEAD) fk_registers_down(56); else fk_registers_down(40)
+#define FK_B_WORKERS_REGISTERS if (FK_BY_HEAD) fk_registers_up(224); else fk_registers_up(232)
 #endif
 #if FK_HEAD_DIM == 128 && FK_HAS_SCORE
 #define fk_b_product FK_PRODUCT(fk_product_, 32)

@@ -215,9 +215,9 @@ FK_DEVICE fk_u32 fk_run_class(const fk_row_run *run) { return FK_BY_HEAD ? run->
 FK_DEVICE fk_u32 fk_run_head(const fk_row_run *run, fk_u32 head, fk_u32 first, fk_u32 group) {
     if (!FK_BY_HEAD) return head;
     fk_u32 base = first + (run->cls >> FK_SET_BASE_SHIFT) * FK_SET_HEADS;
-    if (head < base) head = base;
-    while (head < base + FK_SET_HEADS && !(run->cls >> (FK_SET_SHIFT + head - base) & 1)) head++;
-    return head < base + FK_SET_HEADS ? head : first + group;
+    fk_u32 set = run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+    if (head > base) set &= ~0u << (head - base);
+    return set ? base + fk_count_bits((set & -set) - 1) : first + group;
 }
 
 /* Bytes from one token to the next in Q, O and dO, and in K and V. */
