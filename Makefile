@@ -3,7 +3,7 @@
 #   make                  build/fcpc and the libraries
 #   make demo             set up, build, compile and run an example
 #   make install          [PREFIX=/usr/local] [DESTDIR=]
-#   make setup            install with apt what the build and the tests need and this machine lacks
+#   make setup            install with apt what the build and the tests need and this machine lacks; and PyTorch
 #
 #   make check            set up, build, run every test: about three and a half minutes on two cores
 #   make test T='a b'     build and run these tests alone: test_parse, oracle, ...
@@ -95,6 +95,22 @@ $(B)/libfcpc.so: $(FCPC_OBJ) $(B)/libfcp.so
 	@printf '{ global: fcpc_*; local: *; };\n' > $(B)/fcpc.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $^ -lm
+# What the wheel of the Python package carries (runtime/python/wheel.py). In its folder they find each other and the libraries
+# that are bundled with them, also those that are loaded late and what these need: RPATH does that, and RUNPATH does not.
+WHEEL_LINK = $(LDFLAGS) -Wl,--disable-new-dtags,-rpath,'$$ORIGIN',--strip-debug
+$(B)/wheel/libfcp.so: $(B)/libfcp.so
+	@mkdir -p $(@D)
+	@echo '  link  $@'
+	$(Q)$(CC) $(WHEEL_LINK) -shared -Wl,-soname,libfcp.so.$(SOVERSION) -Wl,--version-script=$(B)/fcp.map -o $@ $(FCP_OBJ) $(RT_LIBS)
+$(B)/wheel/libfcpc.so: $(B)/libfcpc.so $(B)/wheel/libfcp.so
+	@echo '  link  $@'
+	$(Q)$(CC) $(WHEEL_LINK) -shared -Wl,-soname,libfcpc.so.$(SOVERSION) -Wl,--version-script=$(B)/fcpc.map -o $@ $(FCPC_OBJ) $(B)/wheel/libfcp.so -lm
+$(B)/wheel/fcpc: $(B)/fcpc
+	@mkdir -p $(@D)
+	@echo '  link  $@'
+	$(Q)$(CC) $(WHEEL_LINK) -o $@ $(CMD_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a $(RT_LIBS) -ldl
+shared: $(B)/libfcp.so $(B)/libfcpc.so
+wheel-files: $(B)/wheel/libfcp.so $(B)/wheel/libfcpc.so $(B)/wheel/fcpc
 $(B)/install/libfcp.a: $(FCP_OBJ)
 $(B)/install/libfcpc.a: $(FCPC_OBJ)
 $(B)/install/%.a:
@@ -194,15 +210,16 @@ $(B)/standin/libnvrtc.so: $(B)/tests/machines/standin/nvrtc.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<
-$(B)/standin/libmpi-%.so: tests/machines/standin/mpi.c
+$(B)/standin/libmpi-%.so: tests/machines/standin/mpi.c tests/machines/standin/mailbox.c
 	@mkdir -p $(@D)
+	@printf '{ global: MPI_*; ompi_*; local: *; };\n' > $(B)/standin/mpi-$*.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(CFLAGS) $(if $(filter open,$*),-DMPI_OPEN) $(LDFLAGS) -shared -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(if $(filter open,$*),-DMPI_OPEN) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/mpi-$*.map -o $@ $^
 $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
-$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
+$(filter $(B)/tests/unit/exec/% $(B)/tests/unit/host/test_processes $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------
@@ -345,6 +362,7 @@ gpu-report:
 # --- setting up and installing ------------------------------------------------------------------------------------------
 setup:
 	@.ci/setup.sh $(SETUP)
+	@$(if $(SETUP),,.ci/python.sh)
 D = $(DESTDIR)$(PREFIX)
 L = $(DESTDIR)$(LIBDIR)
 install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/libfcpc.a
@@ -377,6 +395,6 @@ clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures bench examples editors \
-        gpu-check gpu-binaries gpu-check-build gpu-report setup install clean
+        gpu-check gpu-binaries gpu-check-build gpu-report setup install shared wheel-files clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -36,6 +36,7 @@ need clang clang
 need pkg-config pkg-config
 need git git
 need jq jq
+need mpirun openmpi-bin
 header stdio.h libc6-dev
 header criterion/criterion.h libcriterion-dev
 header isa-l/crc.h libisal-dev

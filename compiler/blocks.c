@@ -27,7 +27,7 @@ static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
     if (!code) code = strategy_cut(&other);
     if (!code) code = problem_tiles(&other);
     if (!code) *out_heavy = is_too_heavy(&other, other.problem);
-    cells_free(other.cells);
+    problem_close_mask(&other, &other.cells);
     arena_free(&other.memory);
     arena_free(&other.work);
     x->scratch = other.scratch;

@@ -40,7 +40,7 @@ static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_
         arena_reset(&other->scratch);
     }
     *out_bytes = code ? UINT64_MAX : peak_of(other, NULL).bytes;
-    if (from == FROM_CUT) cells_free(other->cells);
+    if (from == FROM_CUT) problem_close_mask(other, &other->cells);
     arena_free(&other->memory);
     arena_free(&other->work);
     x->scratch = other->scratch;

@@ -6,7 +6,10 @@
  */
 #include "compiler/compile.h"
 
+#include <string.h>
+
 #include "compiler/auto/auto.h"
+#include "compiler/cells/cells.h"
 #include "compiler/place/strategies.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
@@ -25,6 +28,36 @@ static void end_candidate(planning *x) {
     compile_end(x);
 }
 
+/* A strategy whose placement auto/ has changed. */
+typedef struct moved {
+    strategy strategy; /* first: planning.strategy points to it */
+    const auto_moves *moves;
+} moved;
+
+static fcp_code place_moved(planning *x, const place_input *in, uint32_t *home) {
+    const auto_moves *m = ((const moved *)x->strategy)->moves;
+    (void)in;
+    if (m->blocks != x->problem->block_count || m->tiles != x->problem->tile_count)
+        return planning_fail(x, FCP_E_INTERNAL, SPAN_NONE, "auto moved other blocks than there are");
+    memcpy(home, m->home, m->blocks * sizeof *home);
+    return FCP_OK;
+}
+
+static fcp_code exec_moved(planning *x, const uint32_t *home, uint32_t *exec) {
+    const auto_moves *m = ((const moved *)x->strategy)->moves;
+    (void)home;
+    memcpy(exec, m->exec, m->tiles * sizeof *exec);
+    return FCP_OK;
+}
+
+static moved as_moved(const struct fcpc_program *settings, const auto_moves *moves) {
+    const planning x = {.program = settings};
+    moved by = {.strategy = *strategy_of(&x), .moves = moves};
+    by.strategy.place = place_moved;
+    by.strategy.exec = moves->exec ? exec_moved : NULL;
+    return by;
+}
+
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
     static const auto_passes lent = {compile_begin, run_stretch, end_candidate};
@@ -32,11 +65,20 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
         return compile_one(program, batch, stop, d, watch, out_times, out_plan);
     const double start = fcp_clock();
     struct fcpc_program settings;
+    struct cells *kept = NULL;
     auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
-    fcp_code code = auto_choose(&lent, program, batch, stop, d, &settings, report);
+    fcp_code code = auto_choose(&lent, program, batch, stop, d, &kept, &settings, report);
     const double chosen = fcp_clock() - start;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
-    if (!code) code = compile_one(&settings, batch, stop, d, watch, out_times, out_plan);
+    compile_watch how = watch ? *watch : (compile_watch){.see = NULL};
+    moved by;
+    how.kept = &kept;
+    if (!code && report->moves.kept) {
+        by = as_moved(&settings, &report->moves);
+        how.strategy = &by.strategy;
+    }
+    if (!code) code = compile_one(&settings, batch, stop, d, &how, out_times, out_plan);
+    cells_free(kept);
     if (!code && out_times) {
         out_times->choose = chosen;
         out_times->total += chosen;

@@ -12,6 +12,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/place/strategies.h"
 #include "compiler/price.h"
+#include "compiler/problem/problem.h"
 #include "compiler/problem/warn.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
@@ -92,7 +93,7 @@ void compile_begin(planning *x, const fcpc_program *program, const fcpc_batch *b
 }
 
 void compile_end(planning *x) {
-    cells_free(x->cells);
+    problem_close_mask(x, &x->cells);
     workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);
     workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);
     workspace_give(x->program->workspace, WORKSPACE_SCRATCH, &x->scratch);
@@ -116,6 +117,7 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
     planning x;
     compile_begin(&x, program, batch, stop, d);
     x.strategy = watch ? watch->strategy : NULL;
+    x.kept = watch ? watch->kept : NULL;
     fcp_code code = compile_stretch(&x, NULL, NULL, true);
     if (batch->bound && x.placement) { /* for those who want figures: nothing is planned by it */
         double before = fcp_clock();

@@ -10,11 +10,15 @@ typedef struct compile_watch {
     void *context;
     /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
     const struct strategy *strategy;
+    struct cells **kept; /* planning.kept, of the program's mask and the batch; or NULL */
     /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
     struct auto_report *tried;
+    /* of compile_layers: room for the times of each mask; or NULL */
+    fcpc_times *each;
 } compile_watch;
 
-/* Plans a batch: compile_one with the program's strategy, compile_batch (choose.c) also with strategy = auto. d may not be NULL, watch and out_times may. */
+/* Plans a batch: compile_one with the program's strategy, compile_batch (choose.c) also with strategy = auto. d may not
+ * be NULL, watch and out_times may. */
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan);
 fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,

@@ -103,9 +103,9 @@ const char *fcpc_program_file(const fcpc_program *program, size_t number);
  * plan does not hold. */
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
-    uint64_t bytes_lower_bound; /* where work moves: the forward pass moves at least so many bytes, in whatever way the
-                                  * work is divided within the tolerance. 0: no bound is known, or fcpc_batch.bound did
-                                  * not ask for it */
+    uint64_t bytes_lower_bound; /* where work moves from given homes (cad; dcp with a stated layout): the forward pass
+                                  * moves at least so many bytes, in whatever way the work is divided within the
+                                  * tolerance. 0: no bound is known, or fcpc_batch.bound did not ask for it */
     double choose;               /* strategy = auto: trying candidates; the other times are those of the chosen one */
 } fcpc_times;
 

@@ -11,11 +11,13 @@
  */
 #include "compiler/layers.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/place/strategies.h"
 #include "compiler/problem/problem.h"
 #include "compiler/workspace.h"
+#include "runtime/base/clock.h"
 
 /* A strategy that has its homes from another plan. */
 typedef struct given {
@@ -155,43 +157,68 @@ static fcp_code compare_homes(fcp_plan **plans, uint32_t count, diags *d) {
 static void add_times(fcpc_times *all, const fcpc_times *one) {
     all->classify += one->classify, all->place += one->place, all->colour += one->colour;
     all->schedule += one->schedule, all->verify += one->verify, all->choose += one->choose;
-    all->total += one->total - one->parse;
+}
+
+/* The time that parsing one of the masks took. That of the first is said to be that of all. */
+static double parse_seconds(const fcpc_program *program, uint32_t i) {
+    double seconds = layer_of(program, i)->parse_seconds;
+    for (uint32_t k = 1; !i && k < program->layer_count; k++) seconds -= program->layers[k].program->parse_seconds;
+    return seconds;
+}
+
+/* The mask with most work, whose layers take longest. */
+static fcp_code find_heaviest(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                              uint32_t *out) {
+    uint64_t most = 0;
+    fcp_code code = FCP_OK;
+    *out = 0;
+    for (uint32_t i = 0; i < program->layer_count && !code; i++) {
+        uint64_t pairs = 0;
+        code = count_pairs(layer_of(program, i), batch, stop, &pairs);
+        if (pairs > most) most = pairs, *out = i;
+    }
+    return code;
+}
+
+/* Plans all masks, the heaviest first. each: what they took. */
+static fcp_code plan_all(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
+                         const compile_watch *watch, uint32_t heavy, fcpc_times *each, fcp_plan **out_plans) {
+    taking t = {.watch = watch};
+    const compile_watch first = {.see = take, .context = &t, .tried = watch ? watch->tried : NULL};
+    fcp_code code = compile_batch(layer_of(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
+    if (!code && t.failed) code = FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < program->layer_count && !code; i++)
+        if (i != heavy) code = plan_other(&t, layer_of(program, i), batch, stop, d, &each[i], &out_plans[i]);
+    arena_free(&t.memory);
+    return code;
 }
 
 fcp_code compile_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                         const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plans) {
     const uint32_t count = program->layer_count;
     if (!count) return compile_batch(program, batch, stop, d, watch, out_times, out_plans);
-    uint64_t most = 0;
+    const double start = fcp_clock();
     uint32_t heavy = 0;
-    taking t = {.watch = watch};
-    fcpc_times all = {.parse = program->parse_seconds, .total = program->parse_seconds}, one;
-    fcp_code code = FCP_OK;
-    for (uint32_t i = 0; i < count && !code; i++) {
-        uint64_t pairs = 0;
-        out_plans[i] = NULL;
-        code = count_pairs(layer_of(program, i), batch, stop, &pairs);
-        if (pairs > most) most = pairs, heavy = i;
-    }
-    const compile_watch first = {.see = take, .context = &t, .tried = watch ? watch->tried : NULL};
+    fcpc_times *each = calloc(count, sizeof *each);
+    for (uint32_t i = 0; i < count; i++) out_plans[i] = NULL;
+    fcp_code code = each ? find_heaviest(program, batch, stop, &heavy) : FCP_E_NO_MEMORY;
+    fcpc_times all = {.parse = program->parse_seconds, .classify = fcp_clock() - start};
     if (code) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
-    else code = compile_batch(layer_of(program, heavy), batch, stop, d, &first, &one, &out_plans[heavy]);
-    if (!code && t.failed) code = FCP_E_NO_MEMORY;
-    if (!code) {
-        add_times(&all, &one);
-        all.bytes_lower_bound = one.bytes_lower_bound;
-    }
-    for (uint32_t i = 0; i < count && !code; i++) {
-        if (i == heavy) continue;
-        code = plan_other(&t, layer_of(program, i), batch, stop, d, &one, &out_plans[i]);
-        if (!code) add_times(&all, &one);
-    }
+    else code = plan_all(program, batch, stop, d, watch, heavy, each, out_plans);
     if (!code) code = compare_homes(out_plans, count, d);
+    for (uint32_t i = 0; i < count && !code; i++) {
+        add_times(&all, &each[i]);
+        each[i].total += parse_seconds(program, i) - each[i].parse;
+        each[i].parse = parse_seconds(program, i);
+    }
     for (uint32_t i = 0; i < count && code; i++) {
         fcp_plan_free(out_plans[i]);
         out_plans[i] = NULL;
     }
-    arena_free(&t.memory);
+    all.total = all.parse + fcp_clock() - start;
+    if (!code) all.bytes_lower_bound = each[heavy].bytes_lower_bound;
     if (!code && out_times) *out_times = all;
+    if (!code && watch && watch->each) memcpy(watch->each, each, count * sizeof *each);
+    free(each);
     return code;
 }

@@ -34,6 +34,10 @@ typedef struct planning {
     uint32_t block;    /* tokens of a block: what the program says, or what block_choose found */
     uint32_t coalesce; /* independent rounds to a stage; 0: schedule_build finds out, from program->divisions */
 
+    /* Where several plannings of one batch and mask keep what the mask answered, one planning at a time; NULL: this one
+     * asks for itself. */
+    struct cells **kept;
+
     /* what the passes made, in the order they run; NULL: not yet */
     struct cells *cells;
     struct binding *binding;
@@ -41,6 +45,7 @@ typedef struct planning {
     struct division *division; /* cad: who computes what, found before the blocks are cut */
     struct grouping *grouping; /* groups: which sequences share ranks, found before the blocks are cut */
     struct sharing *sharing;   /* ulysses, upipe: which heads are computed where and when */
+    uint32_t *block_home; /* dcp: where blocks stay, found when they are cut; NULL: it chooses homes */
     uint32_t *tile_rank; /* who computes each tile, where a strategy finds that while it finds homes */
     struct placement *placement;
     struct traffic *traffic;

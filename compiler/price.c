@@ -85,7 +85,8 @@ static void warn_of(planning *x, const fcp_problem *facts, const load *loads, co
 
 fcp_code price_warn(planning *x) {
     const struct fcpc_program *g = x->program;
-    const bool queries = x->division && x->placement->exec, tokens = g->layout != FCP_LAYOUT_PLANNED;
+    const bool queries = (x->division || x->block_home) && x->placement->exec;
+    const bool tokens = g->layout != FCP_LAYOUT_PLANNED;
     if (!g->passes[FCP_FORWARD] || (!queries && !tokens)) return FCP_OK;
     fcp_problem facts;
     problem_facts(x, &facts);

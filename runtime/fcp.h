@@ -154,6 +154,14 @@ bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
 
+/* The same layout as a list, for a caller that gathers the rank's tokens out of the packed batch. `out_rows` has room for
+ * fcp_plan_rank_queries numbers, or with `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that of
+ * the token which is `shift` behind the rank's token i in the same sequence, or -1 if the sequence ends before it. So
+ * shift 0 gives the tokens themselves, and shift 1 the labels of a language model. */
+void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
+/* The positions of the rank's queries, or keys, in their sequences, in the same order (fcp_plan_query_position). */
+void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
+
 /* In a packed batch sequences follow each other. Returns the row of a sequence's first query, and in *out_length how
  * many queries it has. For a sequence that does not exist: the number of all queries, and 0. out_length may be NULL. */
 uint64_t fcp_plan_sequence_offset(const fcp_plan *plan, uint32_t sequence, uint64_t *out_length);
@@ -176,8 +184,14 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * members may be NULL, and so may those of a rank without tokens.
  *
  * A row that sees no key has o = 0 exactly and lse = -inf. With sinks, lse includes the sink z of the row's head, and
- * is z where the row sees no key. The gradient of a sink is the caller's to compute: dz[h] = -sum over rows of
- * exp(z[h] - lse) (d_o . o).
+ * is z where the row sees no key.
+ *
+ *     sink             [heads]                   float32: this run's sinks; NULL: those that the plan has
+ *     d_sink           [heads]                   float32: their gradient; NULL: nobody wants it
+ *
+ * These two are of the backend "host", and of plans that have sinks (sink = 0.0 will do); else the run fails with
+ * FCP_E_TENSOR. All ranks are given the same sinks, in both passes. The backward pass writes to d_sink what this rank's
+ * rows have: -sum of exp(z[h] - lse) (d_o . o); the caller adds the ranks up. Elsewhere that sum is the caller's.
  *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
  * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16
@@ -188,6 +202,8 @@ typedef struct fcp_tensors {
     float *lse;
     const void *d_o;
     void *dq, *dk, *dv;
+    const float *sink;
+    float *d_sink;
 } fcp_tensors;
 
 typedef struct fcp_session fcp_session;
@@ -213,7 +229,8 @@ bool fcp_partition_find(const char *name, fcp_partition *out);
  * default, which is always 0. A larger one comes from a newer caller; it is accepted if all bytes that the library
  * does not know are 0. Otherwise, and if `size` is 0, functions fail with FCP_E_ARGUMENT. */
 
-/* Transport "nccl": which rank of the plan this process is, and how the processes find each other. */
+/* Transports "mpi", "tcp" and "nccl": which rank of the plan this process is; for "tcp" and "nccl" how the processes
+ * find each other; and for "nccl" which device it uses. */
 enum { FCP_ID_BYTES = 128 };
 typedef struct fcp_start {
     size_t size;         /* sizeof(fcp_start) */
@@ -222,7 +239,9 @@ typedef struct fcp_start {
     uint32_t rank;       /* which of them this process is */
     uint32_t device;     /* 1 + the number of the device to use; 0: the process's number on its machine, modulo the
                           * number of devices */
-    const void *id;      /* FCP_ID_BYTES from fcp_start_id, the same in all processes; NULL: by id_file, else by MPI */
+    const void *id;      /* FCP_ID_BYTES, the same in all processes; NULL: by id_file, else by MPI. "nccl": of
+                          * fcp_start_id. "tcp": the text "HOST:PORT:SECRET" and zeros, where HOST is rank 0's machine,
+                          * PORT a number that is free there, and SECRET 32 hexadecimal digits that nobody can guess */
     const char *id_file; /* a path that all processes see, and that one run at a time uses: rank 0 writes the id to it,
                           * and the file is removed again. NULL: none */
 } fcp_start;
@@ -234,9 +253,11 @@ fcp_code fcp_start_id(void *out_id, fcp_error *err);
 typedef struct fcp_session_options {
     size_t size;              /* sizeof(fcp_session_options) */
     const char *backend;      /* "host" (the default) or "cuda" */
-    const char *transport;    /* host: "threads"; cuda: "local" (the default) or "nccl" */
-    const fcp_start *start;   /* nccl; NULL: all of it from the environment */
-    uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor */
+    const char *transport;    /* host: "threads" (the default), "mpi" or "tcp"; cuda: "local" (the
+                               * default) or "nccl" */
+    const fcp_start *start;   /* mpi, tcp and nccl; NULL: all of it from the environment */
+    uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor,
+                               * with "mpi" or "tcp" this process's share of them */
     uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Time in which this
                                * process is stopped (by a debugger, say) does not count */
     bool host_tensors;        /* nccl: tensors will lie in host memory. They then need room on the device too. With this
@@ -257,14 +278,19 @@ typedef struct fcp_session_options {
 /* Makes ready what a plan needs to run: threads or streams, memory, the connections between ranks. The plan must live
  * as long as the session has it. `options` may be NULL.
  *
- * "host" runs all ranks in this process on its processors. It loads OpenBLAS for matrix products. OpenBLAS's number
- * of threads is a setting of the whole process: while a pass runs it is 1, and afterwards what it was before. At most
+ * "host" with "threads" runs all ranks in this process on its processors. It loads OpenBLAS for matrix products.
+ * OpenBLAS's number of threads is a setting of the whole process: while a pass runs it is 1, and afterwards what it was
+ * before. At most
  * 32 threads are inside OpenBLAS at once, over all sessions of the process.
  *
  * "cuda" with "local" runs all ranks in this process on its devices: rank r on device r modulo their number. Plans
  * must be bf16 or fp16, and their blocks of all heads.
  *
- * "cuda" with "nccl" runs one rank, on one device; each other rank is another process, here or on another machine.
+ * "cuda" with "nccl" runs one rank, on one device, and "host" with "mpi" or "tcp" one rank on the processors; each
+ * other rank is another process, here or on another machine. "mpi" needs mpirun or srun: MPI is loaded, and begun unless
+ * the caller has begun it; it must be able to serve threads (MPI_THREAD_SERIALIZED), and is ended when the process
+ * exits if it was begun here. "tcp" works under any launcher, and has a connection for each pair of ranks.
+ *
  * All processes create their sessions at the same time, from the same plan and with the same options (this is
  * compared), run the same passes in the same order, and free their sessions. If one process does not do its part, the
  * others wait for it, at most timeout_s.
@@ -278,14 +304,15 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
 /* Waits for runs that are under way, at most timeout_s. */
 void fcp_session_free(fcp_session *session);
 
-/* Runs a pass: all ranks of this process do their part, and with "nccl" those of the other processes theirs.
+/* Runs a pass: all ranks of this process do their part, and where ranks are processes the others do theirs.
  * `tensors` has one entry for each rank of this process, in order (fcp_session_ranks). When this returns, outputs are
  * written. Two runs on the same inputs give the same bits, unless the plan says deterministic = false and the backend
  * is "cuda".
  *
  * On an error outputs are undefined. err->where and the message name rank, stage and instruction. FCP_E_PASS: the
  * plan has no such pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; these two
- * change nothing. FCP_E_RUN: something failed or did not end in time; a "cuda" session then refuses further runs. */
+ * change nothing. FCP_E_RUN: something failed or did not end in time; a session of "cuda", "mpi" or "tcp" then refuses
+ * further runs. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* The same on a CUDA stream (CUstream) of the caller's, behind what the stream has already. "cuda" only. The stream
  * belongs to a device that the session uses, and is not being captured. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD
@@ -333,8 +360,11 @@ const fcp_plan *fcp_session_plan(const fcp_session *session);
  * this fails with FCP_E_HOMES, because tensors of one would be read as if they were the other's. FCP_OWN_BATCH: it is
  * of a batch of its own. What fcp_session_rebind compares must agree here, too (else FCP_E_ARGUMENT).
  *
- * Each plan has memory, streams and graphs of its own; kernels that are in the cache are not compiled again. With
- * "nccl" all processes add the same plan at the same point, and each plan has connections of its own. An error leaves
+ * All plans compute in the same memory, which is as large as the largest of them needs; so a run waits for the run
+ * before it, of whatever plan. With "nccl" each plan has memory of its own, which belongs to its connections. Work
+ * lists, streams and graphs each plan has; kernels that are in the cache are not compiled again. A plan that needs more
+ * memory than there is waits for earlier runs when it is added, and graphs are then made anew. Where ranks are
+ * processes, all of them add the same plan at the same point, and each plan has connections of its own. An error leaves
  * the session as it was. Plans live as long as the session has them. */
 #define FCP_OWN_BATCH UINT32_MAX
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
@@ -342,10 +372,11 @@ fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t la
 /* FCP_E_ARGUMENT: there is no such plan. Runs that are under way go on. */
 fcp_code fcp_session_select(fcp_session *session, uint32_t number, fcp_error *err);
 
-/* Which ranks this process runs: *out_first and those that follow, as many as are returned. With "nccl" it is one,
- * else all of them. out_first may be NULL. */
+/* Which ranks this process runs: *out_first and those that follow, as many as are returned. With "mpi",
+ * "tcp" and "nccl" it is one, else all of them. out_first may be NULL. */
 uint32_t fcp_session_ranks(const fcp_session *session, uint32_t *out_first);
-/* How many processes the session is made of: with "nccl" one for each rank, else 1. */
+/* How many processes the session is made of: with "mpi", "tcp" and "nccl" one for each rank,
+ * else 1. */
 uint32_t fcp_session_processes(const fcp_session *session);
 /* Tells all processes something of each: out_all has `bytes` from each process, in order of rank. `bytes` is 1 to
  * FCP_GATHER_BYTES. All processes call this at the same point; with one process it is a copy. */
@@ -368,7 +399,7 @@ fcp_code fcp_session_timings(const fcp_session *session, fcp_pass pass, uint32_t
  * nothing to do. Every process counts from the beginning of its own run. */
 fcp_code fcp_session_timings_collect(fcp_session *session, fcp_error *err);
 
-/* The names of what was chosen: "host" with "threads"; "cuda" with "local" or "nccl". */
+/* The names of what was chosen: "host" with "threads", "mpi" or "tcp"; "cuda" with "local" or "nccl". */
 const char *fcp_session_backend(const fcp_session *session);
 const char *fcp_session_transport(const fcp_session *session);
 /* How attention and communication share the devices; never AUTO. *out_why says in a sentence why, and lives as long

@@ -59,10 +59,10 @@ static fcp_code make_times(const fcp_plan *plan, fcp_times **out, fcp_error *err
 
 /* A session of one plan. */
 static fcp_code open_part(const fcp_session_kind *kind, const fcp_transport *transport, const fcp_plan *plan,
-                          const fcp_session_options *options, fcp_session **out, fcp_error *err) {
+                          const fcp_session_options *options, fcp_session *lender, fcp_session **out, fcp_error *err) {
     fcp_times *times = NULL;
     fcp_code code = options->timings ? make_times(plan, &times, err) : FCP_OK;
-    if (!code) code = kind->create(plan, options, transport, out, err);
+    if (!code) code = kind->create(plan, options, transport, lender, out, err);
     if (!code) (*out)->times = times;
     else free_times(times);
     return code;
@@ -88,7 +88,7 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
     if (!transport) return FCP_E_BACKEND;
     fcp_session_plans *plans = calloc(1, sizeof *plans);
     if (plans) plans->parts = calloc(1, sizeof *plans->parts);
-    code = plans && plans->parts ? open_part(kind, transport, plan, &own, out_session, err)
+    code = plans && plans->parts ? open_part(kind, transport, plan, &own, NULL, out_session, err)
                                  : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
     if (!code) {
         plans->parts[0] = *out_session;
@@ -197,12 +197,13 @@ fcp_code fcp_session_add(fcp_session *s, const fcp_plan *plan, uint32_t layer_of
         code = fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for %u plans", plans->count + 1);
     if (grown) plans->parts = grown;
     if (plans->transport->processes) {
-        if (!code && !s->first_rank) code = fcp_start_id(id, &why);
+        if (!code && !s->first_rank && plans->transport->make_id)
+            code = plans->transport->make_id(s->net, id, &why);
         code = agree_to_add(s, code, id, &why);
         if (s->kind->device) start.device = s->kind->device(s);
         options.start = &start;
     }
-    if (!code) code = open_part(s->kind, plans->transport, plan, &options, &made, &why);
+    if (!code) code = open_part(s->kind, plans->transport, plan, &options, s, &made, &why);
     if (code) {
         if (err) *err = why;
         return code;
@@ -247,6 +248,10 @@ static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_ten
     const fcp_plan *plan = s->plan;
     unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
     for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
+        const fcp_tensors *x = &tensors[r - s->first_rank];
+        if ((x->sink || x->d_sink) && (!s->kind->sinks || !plan->sink_count))
+            return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r), "rank %u: the run has sinks of its own, and %s", r,
+                               plan->sink_count ? "this backend takes those of the plan" : "the plan has none");
         for (int t = 0; t < FCP_TENSORS; t++)
             if (needed >> t & 1 && fcp_tensors_tokens(plan, r, (fcp_tensor)t) &&
                 !fcp_tensors_get(&tensors[r - s->first_rank], (fcp_tensor)t))

@@ -2,7 +2,9 @@
  *
  * Example: a batch in contiguous layout on 64 ranks. fcp would take 58 ms, for its tokens must be brought home. cad
  * takes 30 ms with a tolerance of 0.02 and 28 ms with 0.1. Zigzag is not even planned: all that its ranks would fetch
- * takes 170 ms on the wires. So the plan is cad's, with a tolerance of 0.1.
+ * takes 170 ms on the wires. So cad with a tolerance of 0.1 is the best candidate. Its neighbours come next: with
+ * coalesce = 8 it takes 27 ms. There rank 12 ends last, and waits for results that return; it computes some rows
+ * itself then, and all is done after 26 ms.
  *
  * Candidates are planned by the passes of compiler/compile.c, which stands above this room and lends them.
  *
@@ -12,7 +14,8 @@
 #define FCPC_AUTO_AUTO_H
 #include "compiler/auto/report.h"
 #include "compiler/place/strategies.h"
-#include "compiler/simulate/simulate.h"
+#include "compiler/problem/problem.h"
+#include "compiler/simulate/model.h"
 
 /* The passes, in three stretches: up to the placement; routes and the reshuffle; up to a plan,
  * which is not verified. */
@@ -25,25 +28,99 @@ typedef struct auto_passes {
 } auto_passes;
 
 /* Tries candidates. *out_settings: a copy of the program with the settings of the best one, by which it is then planned
- * as any program is. Errors that are the batch's, and of the first candidate where none can be planned, are left to
- * that planning to report: then *out_settings are the first candidate's.
- * FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
+ * as any program is; report->moves: who computes what in place of the strategy's answer, if any was kept. *kept: what
+ * the mask answered, for that planning; the caller frees it, also after an error. Errors that are the batch's, and of
+ * the first candidate where none can be planned, are left to that planning to report: then *out_settings are the first
+ * candidate's. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
  * Cost: for each candidate that is not ruled out by its bound a planning without proof, and a prediction. */
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                     const volatile int *stop, diags *d, struct fcpc_program *out_settings, auto_report *report);
+                     const volatile int *stop, diags *d, struct cells **kept, struct fcpc_program *out_settings,
+                     auto_report *report);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
-
-/* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
- * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
-fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds *out, uint64_t *out_memory,
-                           uint32_t *out_rank);
 
 /* What a mask allows in each sequence, of which a planning has found out. */
 typedef struct auto_pairs {
     uint64_t *of, *queries, *keys; /* per sequence */
     uint32_t sequences;
 } auto_pairs;
+
+typedef struct auto_trial auto_trial;
+typedef struct auto_job {
+    const auto_passes *passes;
+    const struct fcpc_program *program;
+    const fcpc_batch *batch;
+    const volatile int *stop;
+    struct cells **kept; /* what the mask has answered */
+    sim_profile profile;
+    auto_report *report;
+    auto_pairs pairs;    /* of NULL: not known yet */
+    uint32_t best;       /* FCP_NONE: none has been predicted */
+    sim_room room[2];
+    auto_trial *base;    /* a planning with the best candidate's placement; NULL: none */
+    arena memory;        /* of result */
+    sim_result result;   /* the best candidate's */
+} auto_job;
+
+/* A candidate under way. */
+struct auto_trial {
+    auto_job *job;
+    auto_candidate *made;
+    uint64_t limit; /* the time that is to be beaten */
+    struct fcpc_program settings;
+    fcpc_diagnostics *d;
+    planning x;
+    problem problem;     /* x.problem and x.placement of one that is derived */
+    placement placement;
+    bool derived, placed; /* placed: routes, schedule and prediction are to come */
+    fcp_code code;
+    sim_room *room;    /* its thread's */
+    arena memory;      /* of result */
+    sim_result result; /* if it was predicted */
+};
+
+enum { AUTO_BLOCK_LEAST = 128 }; /* tokens; smaller ones are not tried */
+
+/* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
+bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);
+/* What a parameter of the candidate's strategy is. */
+uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
+const strategy *auto_strategy(fcp_strategy of);
+uint64_t auto_best_time(const auto_job *j);
+/* Plans and predicts candidates n[0] to n[count - 1], at most two, unless their bounds rule them out; both are compared
+ * with the best one before them, and may run at the same time. */
+fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count);
+/* Begins a planning with t->settings and the placement of j->base, and the same blocks and tiles. Errors: t->code. */
+void auto_derive(auto_job *j, auto_trial *t);
+/* Of trials that are placed, at most two: routes, schedule and prediction, at the same time if there is a thread to be
+ * had. made learns what becomes of each. Errors: t->code. */
+void auto_predict(auto_trial *t, uint32_t count);
+void auto_finish(const auto_job *j, auto_trial *t);
+void auto_forget(auto_job *j); /* frees what it has */
+static inline uint64_t auto_time(const sim_result *r) {
+    return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
+}
+/* The pass that takes longer. */
+static inline const sim_pass *auto_longer(const sim_result *r) {
+    return &r->pass[r->pass[FCP_BACKWARD].makespan > r->pass[FCP_FORWARD].makespan ? FCP_BACKWARD : FCP_FORWARD];
+}
+/* What keeps a rank of that pass; and of the one that ends last. */
+auto_resource auto_keeps(const sim_rank *r);
+auto_last auto_ends_last(const sim_pass *pass, uint32_t ranks);
+
+/* search.c. Tries neighbours of the best candidate, no more than `budget`. */
+fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget);
+
+/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried. */
+fcp_code auto_move(auto_job *j, uint32_t budget);
+
+/* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
+ * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
+fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds *out, uint64_t *out_memory,
+                           uint32_t *out_rank);
+/* What the cells of each tile take, all heads together, on what the margin leaves of the device. FCP_E_NO_MEMORY. */
+fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time);
+
 /* FCP_E_NO_MEMORY. Cost: O(parts). */
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out);
 /* What no plan can beat that cuts every sequence into `even` chunks a rank. */

@@ -73,21 +73,34 @@ static uint64_t *time_shapes(const problem *p, const sim_model *m, arena *scratc
     return time;
 }
 
+/* What a tile's cells take that take `time` on the whole device. */
+static wide on_share(const sim_model *m, uint64_t time) { return (wide)time * m->sms / (m->sms - m->margin); }
+
+static uint64_t tile_time(const problem *p, const uint64_t *shape, uint32_t t) {
+    uint64_t time = 0;
+    for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) time += shape[p->parts[i].shape];
+    return time;
+}
+
+fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time) {
+    const uint64_t *shape = time_shapes(p, m, scratch);
+    if (!shape) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) time[t] = narrow(on_share(m, tile_time(p, shape, t)));
+    return FCP_OK;
+}
+
 static fcp_code bound_pass(planning *x, const fcp_problem *facts, const sim_model *m, uint64_t of[AUTO_BOUNDS]) {
     const problem *p = x->problem;
-    const uint64_t share = m->sms - m->margin;
     uint64_t *shape = time_shapes(p, m, &x->scratch), *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
     port *ports = ARENA_ZNEW(&x->scratch, port, p->ranks);
     if (!shape || !work || !ports) return FCP_E_NO_MEMORY;
     for (uint32_t t = 0; t < p->tile_count; t++) {
-        uint64_t time = 0;
         if (planning_stopped_at(x, t)) return FCP_E_INTERRUPTED;
-        for (uint32_t i = p->tile_part[t]; i < p->tile_part[t + 1]; i++) time += shape[p->parts[i].shape];
-        work[placement_exec(x->placement, t)] += time;
+        work[placement_exec(x->placement, t)] += tile_time(p, shape, t);
     }
     load_ports(x, facts, m->pass, ports);
     for (uint32_t r = 0; r < p->ranks; r++) {
-        raise(&of[AUTO_COMPUTE], narrow((wide)work[r] * m->sms / share));
+        raise(&of[AUTO_COMPUTE], narrow(on_share(m, work[r])));
         for (int way = 0; way < 2; way++)
             for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
                 raise(&of[fabric == FCP_NET ? AUTO_NET : AUTO_LOCAL],

@@ -1,27 +1,37 @@
 /* report.c: what was tried, and why it lost, as text and as JSON. */
 #include <stdio.h>
+#include <string.h>
 
 #include "compiler/auto/report.h"
 
 #define X(id, name) name,
 const char *const auto_end_names[AUTO_END_COUNT] = {AUTO_ENDS(X)};
 #undef X
+#define X(id, name) name,
+const char *const auto_resource_names[AUTO_RESOURCE_COUNT] = {AUTO_RESOURCES(X)};
+#undef X
 const char *const auto_bound_names[AUTO_BOUNDS] = {"compute", "net", "local"};
 
 static double ms(uint64_t picoseconds) { return (double)picoseconds * 1e-9; }
 
+static void print_setting(const auto_setting *s, text *out) {
+    const strategy_param *p = &strategy_params[s->param];
+    text_printf(out, "%s = ", p->name);
+    if (p->kind == PARAM_RATIO) text_printf(out, "%.10g", s->value / 1e6);
+    else if (p->kind == PARAM_FLAG) text_puts(out, s->value ? "true" : "false");
+    else if (p->words && (p->kind == PARAM_WORD || !s->value)) text_puts(out, p->words[s->value]);
+    else text_printf(out, "%u", s->value);
+}
+
 void auto_name(const auto_candidate *c, text *out) {
-    const strategy_param *p = c->param < STRATEGY_PARAMS ? &strategy_params[c->param] : NULL;
     text_puts(out, fcp_strategy_names[c->strategy]);
-    if (!p) {
-        if (c->ring) text_puts(out, " + ring");
-        return;
+    for (uint32_t i = 0; i < c->settings; i++) {
+        text_puts(out, i ? ", " : "(");
+        print_setting(&c->set[i], out);
     }
-    text_printf(out, "(%s = ", p->name);
-    if (p->kind == PARAM_RATIO) text_printf(out, "%.10g", c->value / 1e6);
-    else if (p->words && (p->kind == PARAM_WORD || !c->value)) text_puts(out, p->words[c->value]);
-    else text_printf(out, "%u", c->value);
-    text_puts(out, ")");
+    if (c->settings) text_puts(out, ")");
+    if (c->ring) text_puts(out, " + ring");
+    if (c->no_relay) text_puts(out, "; relay = off");
 }
 
 static auto_bound largest(const auto_bounds *b) {
@@ -32,19 +42,41 @@ static auto_bound largest(const auto_bounds *b) {
 }
 
 static void print_why(const auto_report *r, const auto_candidate *c, text *out) {
-    const auto_candidate *best = &r->at[r->chosen];
     if (c->end == AUTO_SLOWER)
         text_printf(out, "%.1f %% slower",
-                    100 * ((double)c->makespan - (double)best->makespan) / (double)best->makespan);
+                    100 * ((double)c->makespan - (double)auto_makespan(r)) / (double)auto_makespan(r));
     else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
     else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower");
     else if (c->end == AUTO_LONG) text_puts(out, "not tried: effort = 1, and its ring goes through more than 8 nodes");
     else if (c->end == AUTO_REFUSED) text_printf(out, "refused: %s", c->why);
-    else text_puts(out, auto_end_names[c->end]);
+    else {
+        text_puts(out, auto_end_names[c->end]);
+        if (c->makespan)
+            text_printf(out, "; rank %u ends last and %s", c->last.rank, auto_resource_names[c->last.what]);
+    }
+}
+
+static void print_moves(const auto_report *r, text *out) {
+    const auto_moves *m = &r->moves;
+    if (!m->tried) return;
+    text_printf(out, "moved: %u placements tried, %u kept", m->tried, m->kept);
+    if (m->kept)
+        text_printf(out, ": %u %s%s moved, %.4f ms, %.1f %% less", m->moved, m->exec ? "row" : "block",
+                    text_plural(m->moved),
+                    ms(m->makespan),
+                    100 * (1 - (double)m->makespan / (double)r->at[r->chosen].makespan));
+    text_puts(out, "\n");
 }
 
 void auto_print(const auto_report *r, text *out) {
-    text_printf(out, "%-24s %6s %12s %-8s %12s  %s (profile %s, all passes)\n", "candidate", "block", "bound ms",
+    int width = (int)strlen("candidate");
+    for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
+        text name = {0};
+        auto_name(c, &name);
+        if ((int)name.size > width) width = (int)name.size;
+        text_free(&name);
+    }
+    text_printf(out, "%-*s %6s %12s %-8s %12s  %s (profile %s, all passes)\n", width, "candidate", "block", "bound ms",
                 "which", "predicted ms", "what became of it", r->profile);
     for (const auto_candidate *c = r->at; c < r->at + r->count; c++) {
         text name = {0};
@@ -53,13 +85,14 @@ void auto_print(const auto_report *r, text *out) {
         if (c->block) snprintf(block, sizeof block, "%u", c->block);
         if (c->bound.all) snprintf(bound, sizeof bound, "%.4f", ms(c->bound.all));
         if (c->makespan) snprintf(makespan, sizeof makespan, "%.4f", ms(c->makespan));
-        text_printf(out, "%-24.*s %6s %12s %-8s %12s  ", (int)name.size, name.size ? name.at : "", block, bound,
+        text_printf(out, "%-*.*s %6s %12s %-8s %12s  ", width, (int)name.size, name.size ? name.at : "", block, bound,
                     c->bound.all ? auto_bound_names[largest(&c->bound)] : "-", makespan);
         print_why(r, c, out);
         text_puts(out, "\n");
         out->failed |= name.failed;
         text_free(&name);
     }
+    print_moves(r, out);
 }
 
 void auto_json(const auto_report *r, json *j, const char *key) {
@@ -80,12 +113,23 @@ void auto_json(const auto_report *r, json *j, const char *key) {
             for (int b = 0; b < AUTO_BOUNDS; b++) json_double(j, auto_bound_names[b], 1e-3 * ms(c->bound.of[b]));
             json_end(j);
         }
-        if (c->makespan) json_double(j, "makespan_s", 1e-3 * ms(c->makespan));
+        if (c->found) json_bool(j, "found", true);
+        if (c->makespan) {
+            json_double(j, "makespan_s", 1e-3 * ms(c->makespan));
+            json_u64(j, "last_rank", c->last.rank);
+            json_string(j, "last_rank_does", auto_resource_names[c->last.what]);
+        }
         if (c->end == AUTO_REFUSED) json_string(j, "why", c->why);
         json_end(j);
         text_free(&name);
     }
     json_end(j);
+    json_object(j, "moves");
+    json_u64(j, "tried", r->moves.tried);
+    json_u64(j, "kept", r->moves.kept);
+    json_u64(j, "moved", r->moves.moved);
+    json_end(j);
+    json_double(j, "makespan_s", 1e-3 * ms(auto_makespan(r)));
     json_end(j);
 }
 

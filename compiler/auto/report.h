@@ -16,6 +16,27 @@ typedef struct auto_bounds {
     uint64_t all; /* the largest of each pass, added up */
 } auto_bounds;
 
+/* What ends last in a predicted plan: of the rank that ends last in the longer pass, what keeps it. */
+#define AUTO_RESOURCES(X)                                                                                              \
+    X(COMPUTING, "computes")          /* it hardly waits */                                                            \
+    X(NET_SEND, "sends on net")       /* it waits, and this port of it is busy half of the time or more */             \
+    X(NET_RECEIVE, "receives on net")                                                                                  \
+    X(LOCAL_SEND, "sends locally")                                                                                     \
+    X(LOCAL_RECEIVE, "receives locally")                                                                               \
+    X(ROUNDS, "waits for rounds")     /* it waits, and none of its ports is */
+typedef enum auto_resource {
+#define X(id, name) AUTO_##id,
+    AUTO_RESOURCES(X)
+#undef X
+    AUTO_RESOURCE_COUNT
+} auto_resource;
+extern const char *const auto_resource_names[AUTO_RESOURCE_COUNT];
+
+typedef struct auto_last {
+    uint32_t rank;
+    auto_resource what;
+} auto_last;
+
 /* What became of a candidate. */
 #define AUTO_ENDS(X)                                                                                                   \
     X(CHOSEN, "chosen")                                                                                                \
@@ -32,25 +53,52 @@ typedef enum auto_end {
 } auto_end;
 extern const char *const auto_end_names[AUTO_END_COUNT];
 
+/* A value of strategy_params. */
+typedef struct auto_setting {
+    uint32_t param, value;
+} auto_setting;
+enum { AUTO_SETTINGS = 6 };
+
 typedef struct auto_candidate {
     fcp_strategy strategy;
-    uint32_t param, value;  /* of strategy_params; STRATEGY_PARAMS: all have their usual values */
+    auto_setting set[AUTO_SETTINGS]; /* the other parameters have their usual values, or the program's */
+    uint32_t settings;
+    bool no_relay;          /* relay = off, where the program says auto */
+    bool found;             /* not of the list: a neighbour of the best one, found by the search */
+    bool spread;            /* its neighbours have been tried */
     uint32_t even;          /* it cuts every sequence into so many chunks a rank; 0: it does not */
     bool ring;              /* ... + ring */
     uint32_t block;         /* 0: it does not look at the size of blocks */
     auto_end end;
     auto_bounds bound;      /* zeros: not known */
     uint64_t makespan;      /* 0: not predicted */
+    auto_last last;         /* of one that was predicted */
     char why[200];          /* of one that was refused */
 } auto_candidate;
+
+/* A candidate's placement, changed step by step: which rank computes a tile, or is home to a block. */
+typedef struct auto_moves {
+    uint32_t of;            /* the candidate */
+    uint32_t tried, kept;   /* placements; tried: of all candidates */
+    uint32_t moved;         /* blocks and rows in those that were kept */
+    uint64_t makespan;      /* of the last one that was kept */
+    uint32_t blocks, tiles; /* of the problem */
+    uint32_t *home;         /* per block */
+    uint32_t *exec;         /* per tile; NULL: at its Q block's home */
+} auto_moves;
 
 typedef struct auto_report {
     arena memory;
     char profile[SIM_NAME];
     auto_candidate *at;
     uint32_t count, chosen;
+    auto_moves moves; /* kept = 0: the plan is the chosen candidate's */
 } auto_report;
 
+/* What the plan takes. */
+static inline uint64_t auto_makespan(const auto_report *r) {
+    return r->moves.kept ? r->moves.makespan : r->at[r->chosen].makespan;
+}
 /* As text, a line for each candidate; and as an array of an object that is open. */
 void auto_print(const auto_report *r, text *out);
 void auto_json(const auto_report *r, json *j, const char *key);

@@ -47,6 +47,41 @@ fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const
     return code;
 }
 
+void candidate_add(candidate *sum, const candidate *one, uint32_t times) {
+    const uint64_t n = times, peak = sum->summary.memory_peak_bytes;
+    if (peak <= one->summary.memory_peak_bytes) sum->summary = one->summary;
+    sum->memory_cap = one->memory_cap;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const double before = (double)sum->pass[pass].makespan, added = (double)n * (double)one->pass[pass].makespan;
+        if (before + added > 0)
+            sum->pass[pass].mfu = (sum->pass[pass].mfu * before + one->pass[pass].mfu * added) / (before + added);
+        sum->pass[pass].makespan += n * one->pass[pass].makespan;
+        for (int b = 0; b < SIM_BOUNDS; b++) sum->pass[pass].bound[b] += n * one->pass[pass].bound[b];
+        for (int i = 0; i < SIM_REASONS; i++) sum->pass[pass].exposed[i] += n * one->pass[pass].exposed[i];
+        for (int i = 0; i < FCP_FABRICS; i++) sum->pass[pass].bytes[i] += n * one->pass[pass].bytes[i];
+        sum->pass[pass].largest += n * one->pass[pass].largest;
+        sum->pass[pass].least += (double)n * one->pass[pass].least;
+        sum->pass[pass].most += (double)n * one->pass[pass].most;
+        const uint64_t *bound = sum->pass[pass].bound;
+        sum->pass[pass].compute =
+            bound[SIM_BOUND_MEAN] ? (double)bound[SIM_BOUND_COMPUTE] / (double)bound[SIM_BOUND_MEAN] : 1;
+    }
+}
+
+fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input, const sim_profile *profile,
+                               arena *memory, candidate *out, candidate *out_each, sim_result *out_result,
+                               fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < cmd_plans(input) && !code; i++) {
+        candidate one = {.error = {0}};
+        code = candidate_predict(how, cmd_plan(input, i), profile, memory, &one, out_result, err);
+        if (out_each) out_each[i] = one;
+        if (input->layer_count) candidate_add(out, &one, input->layers[i].times);
+        else *out = one;
+    }
+    return code;
+}
+
 fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const char *const (*settings)[2],
                        size_t count, sim_profile *out_profile, candidate *out, fcp_error *err) {
     cmd_line line = *how->line;
@@ -73,7 +108,7 @@ fcp_code candidate_try(const candidate_how *how, const cmd_input *opened, const 
         sim_result result;
         code = cmd_load(&line, &input, &why);
         if (!code) code = candidate_profile(&line, input.plan, out_profile, &why);
-        if (!code) code = candidate_predict(how, input.plan, out_profile, &memory, out, &result, &why);
+        if (!code) code = candidate_predict_all(how, &input, out_profile, &memory, out, NULL, &result, &why);
         arena_free(&memory);
         if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) *err = why;
         else if (code) {

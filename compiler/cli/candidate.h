@@ -18,6 +18,10 @@ typedef struct candidate {
     } pass[FCP_PASSES];
 } candidate;
 
+/* Adds what `times` layers of one mask take to the sum of a model's attention: one layer follows the other, so times,
+ * bounds and bytes add up; memory is that of the mask that needs most. Begin with zeros. */
+void candidate_add(candidate *sum, const candidate *one, uint32_t times);
+
 /* Is shown a plan that was predicted, with the options of the prediction, while they are there. */
 typedef fcp_code candidate_shown(void *context, const fcp_plan *plan, const sim_profile *profile,
                                  const sim_options *options, const sim_result *result, fcp_error *err);
@@ -37,6 +41,11 @@ fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profi
 /* Predicts a plan. What *out_result points to is in `memory`. */
 fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory,
                            candidate *out, sim_result *out_result, fcp_error *err);
+/* Predicts all plans of the input, of a program with layers one after the other: *out is their sum, and out_each,
+ * unless NULL, has room for each. What *out_result points to, of the last one, is in `memory`. */
+fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input, const sim_profile *profile,
+                               arena *memory, candidate *out, candidate *out_each, sim_result *out_result,
+                               fcp_error *err);
 /* Plans and predicts the program that `opened` has open, with settings beside those of the line: `count` times NAME and
  * VALUE. What is wrong with the candidate is in out->error; errors of the command line, of memory and of the profile
  * are returned. The program's own warnings are not printed. */

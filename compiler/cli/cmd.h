@@ -108,16 +108,19 @@ typedef enum cmd_kind {
     X(COLS, "cols", 0, CMD_WORD, "A..B", CMD_BIT(SHOW), "draw only these keys")                                        \
     X(SEQ, "seq", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                                  \
       "choose this sequence of the batch, counted from 0; the default is the longest")                                 \
+    X(LAYER, "layer", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) | CMD_BIT(DUMP),   \
+      "of a program with layers, take the plan of this mask alone, counted from 1; the default of show, run and sim "  \
+      "is all of them")                                                                                                \
     X(WIDTH, "width", 0, CMD_WORD, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                        \
       "print this many columns; the default is the terminal's width, or 80")                                           \
     X(ASCII, "ascii", 0, CMD_FLAG, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                             \
     X(BACKEND, "backend", 0, CMD_WORD, "host|cuda", CMD_BIT(RUN),                                                      \
       "compute on the processor (host, the default) or on GPUs (cuda)")                                                \
-    X(TRANSPORT, "transport", 0, CMD_WORD, "threads|local|nccl", CMD_BIT(RUN),                                         \
-      "move data by this: threads for host; for cuda local (the default) or nccl, which needs one process for "        \
-      "each rank, started by mpirun, srun or torchrun")                                                                \
+    X(TRANSPORT, "transport", 0, CMD_WORD, "threads|mpi|tcp|local|nccl", CMD_BIT(RUN),                                 \
+      "move data by this: for host threads (the default), mpi or tcp; for cuda local (the default) or nccl; mpi, tcp " \
+      "and nccl need one process for each rank, started by mpirun or srun, tcp and nccl also by torchrun")             \
     X(ID_FILE, "id-file", 0, CMD_WORD, "PATH", CMD_BIT(RUN),                                                           \
-      "nccl: let the processes find each other by this path, which all of them must see; needed only without MPI")     \
+      "nccl, tcp: let the processes find each other by this path, which all must see; needed only without MPI")        \
     X(PASS, "pass", 0, CMD_WORD, "forward|backward|forward,backward", CMD_BIT(RUN) | CMD_BIT(EMIT),                    \
       "run or emit these passes; running backward brings forward along; the default is what plan and inputs allow")    \
     X(Q, "q", 0, CMD_READ, "F.npy", CMD_BIT(RUN), "read the queries from this file: [tokens, heads, head_dim]")        \
@@ -238,8 +241,9 @@ typedef struct cmd_input {
     bool opened, is_plan, in_memory; /* what cmd_open found out; in_memory: `bytes` are those of the file */
     text bytes;
     fcp_plan *plan;                 /* of a program with layers: that of the first mask */
-    struct cmd_layer { fcp_plan *plan; uint32_t times; } *layers; /* of all its masks */
-    uint32_t layer_count;           /* 0: the plan names one mask */
+    /* of all its masks: how many layers have it, and what planning it took */
+    struct cmd_layer { fcp_plan *plan; uint32_t times; fcpc_times spent; } *layers;
+    uint32_t layer_count;           /* 0: the plan names one mask, or --layer chose one */
     fcpc_times times;               /* of a plan from a file: verify and total are those of loading it */
     bool compiled;                  /* from a program */
     fcpc_diagnostics *diagnostics;  /* errors and warnings of a program; NULL for a plan file */
@@ -258,6 +262,15 @@ fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err);
 /* Opens the file and reads it into input->bytes: the text of a program. */
 fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err);
 void cmd_input_free(cmd_input *input);
+/* How many plans the input has, and number i of them: one, unless it is a program with layers. */
+uint32_t cmd_plans(const cmd_input *input);
+fcp_plan *cmd_plan(const cmd_input *input, uint32_t i);
+/* What planning number i took. */
+const fcpc_times *cmd_times(const cmd_input *input, uint32_t i);
+/* Of a program with layers, adds which plan number i is: "mask 2 of 2, 3 layers: window(w = 60)". Else nothing. */
+fcp_code cmd_layer_text(const cmd_input *input, uint32_t i, text *out, fcp_error *err);
+/* The same as the members layers and mask of the open object. */
+fcp_code cmd_layer_json(const cmd_input *input, uint32_t i, json *j, fcp_error *err);
 /* What the file is called in diagnostics: "<stdin>" for "-". */
 const char *cmd_name(const cmd_line *line);
 /* The path by which it is opened: that of standard input for "-". */

@@ -9,7 +9,7 @@
 
 /* Writes all plans; each is complete before the first gets its name. */
 static fcp_code write_plans(const cmd_input *input, const char *path, fcp_error *err) {
-    const uint32_t count = input->layer_count ? input->layer_count : 1;
+    const uint32_t count = cmd_plans(input);
     cmd_file *files = calloc(count, sizeof *files);
     char **paths = calloc(count, sizeof *paths);
     fcp_code code = files && paths ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
@@ -18,7 +18,7 @@ static fcp_code write_plans(const cmd_input *input, const char *path, fcp_error 
     for (uint32_t i = 0; i < count && !code; i++) {
         paths[i] = cmd_layer_path(path, i);
         code = paths[i] ? cmd_file_open(&files[i], paths[i], err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        int why = code ? 0 : fcp_plan_write(i ? input->layers[i].plan : input->plan, files[i].file.fd);
+        int why = code ? 0 : fcp_plan_write(cmd_plan(input, i), files[i].file.fd);
         if (why) code = cmd_cannot_write(paths[i], why, err);
     }
     cmd_hold();
@@ -43,27 +43,25 @@ static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1
 }
 
 static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const char *path, text *out, fcp_error *err) {
-    const fcpc_times none = {.parse = 0};
     char homes[2 * FCP_DIGEST_BYTES + 1];
-    if (!input->layer_count) {
-        summary_text(out, input->plan, &input->times, cmd_name(line), path);
-        return FCP_OK;
-    }
-    for (uint32_t i = 0; i < input->layer_count; i++) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < cmd_plans(input) && !code; i++) {
         char *written = path ? cmd_layer_path(path, i) : NULL;
-        summary_text(out, input->layers[i].plan, i ? &none : &input->times, cmd_name(line), written);
-        text_printf(out, "  layers  %" PRIu32 " with mask %" PRIu32 " of %" PRIu32 "%s\n", input->layers[i].times,
-                    i + 1, input->layer_count, i ? "" : "; the times are those of all");
+        summary_text(out, cmd_plan(input, i), cmd_times(input, i), cmd_name(line), written);
         free(written);
+        if (!input->layer_count) continue;
+        text_puts(out, "  layers  ");
+        code = cmd_layer_text(input, i, out, err);
+        text_puts(out, "\n");
     }
-    fcp_code code = homes_of(input->plan, homes, err);
-    if (!code) text_printf(out, "  homes   %s, of all masks\n", homes);
+    if (code || !input->layer_count) return code;
+    code = homes_of(input->plan, homes, err);
+    if (!code) text_printf(out, "  homes   %s, of all masks; %.2f ms\n", homes, 1e3 * input->times.total);
     return code;
 }
 
 static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *err) {
     char homes[2 * FCP_DIGEST_BYTES + 1];
-    const fcpc_times none = {.parse = 0};
     json j = {0};
     json_object(&j, NULL);
     summary_json(&j, input->plan, &input->times);
@@ -74,10 +72,10 @@ static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *
     for (uint32_t i = 0; i < input->layer_count && !code; i++) {
         char *written = path ? cmd_layer_path(path, i) : NULL;
         json_object(&j, NULL);
-        json_u64(&j, "layers", input->layers[i].times);
-        summary_json(&j, input->layers[i].plan, &none);
+        code = cmd_layer_json(input, i, &j, err);
+        summary_json(&j, cmd_plan(input, i), cmd_times(input, i));
         json_string(&j, "plan", written);
-        code = homes_of(input->layers[i].plan, homes, err);
+        if (!code) code = homes_of(cmd_plan(input, i), homes, err);
         if (!code) json_string(&j, "homes", homes);
         json_end(&j);
         free(written);

@@ -4,6 +4,7 @@
  * at. A regular file is left to the library, which maps plans instead of reading them.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include "compiler/compile.h"
 #include "compiler/dump.h"
 #include "compiler/layers.h"
+#include "compiler/show/model.h"
 
 enum { PROGRAM_MAX = 32 << 20 }; /* more than a program may have, so that the parser says that it is too long */
 #define PLAN_MAX ((size_t)4 << 30)
@@ -99,6 +101,9 @@ fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err) {
 static fcp_code load_plan(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (line->define_count || line->value[OPT_LENGTHS])
         return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan: -D and --lengths apply to a program", line->file);
+    if (line->value[OPT_LAYER])
+        return fcp_fail(err, FCP_E_USAGE, "%.200s is a plan, which is of one mask: --layer applies to a program",
+                        line->file);
     if (line->field_count && line->command != CMD_RUN)
         return fcp_fail(err, FCP_E_USAGE,
                         "%.200s is a plan, which has the values of its fields: --field applies to a program",
@@ -119,57 +124,99 @@ static void print_passes(void *context, const planning *x) {
     dump_planning(x, input->dump, cmd_emit, stdout);
 }
 
-/* Plans all masks of a program with layers. */
-static fcp_code plan_layers(const fcpc_program *program, const fcpc_batch *batch, const compile_watch *watch,
-                            cmd_input *input) {
+/* Plans all masks of a program with layers. chosen: the number of the only one that is kept, from 1; 0: all are. */
+static fcp_code plan_layers(const fcpc_program *program, const fcpc_batch *batch, compile_watch *watch,
+                            uint32_t chosen, cmd_input *input) {
     const uint32_t count = fcpc_program_layers(program, 0, NULL);
     fcp_plan **plans = calloc(count, sizeof *plans);
-    input->layers = calloc(count, sizeof *input->layers);
-    fcp_code code = plans && input->layers
+    struct cmd_layer *layers = calloc(count, sizeof *layers);
+    watch->each = calloc(count, sizeof *watch->each);
+    fcp_code code = plans && layers && watch->each
                         ? compile_layers(program, batch, NULL, input->diagnostics, watch, &input->times, plans)
                         : FCP_E_NO_MEMORY;
     for (uint32_t i = 0; !code && i < count; i++) {
-        input->layers[i].plan = plans[i];
-        fcpc_program_layers(program, i, &input->layers[i].times);
+        layers[i] = (struct cmd_layer){.plan = plans[i], .spent = watch->each[i]};
+        fcpc_program_layers(program, i, &layers[i].times);
     }
-    if (!code) {
+    if (!code && chosen) {
+        input->plan = layers[chosen - 1].plan;
+        input->times = layers[chosen - 1].spent;
+        for (uint32_t i = 0; i < count; i++)
+            if (i != chosen - 1) fcp_plan_free(layers[i].plan);
+    } else if (!code) {
         input->layer_count = count;
-        input->plan = plans[0];
+        input->plan = layers[0].plan;
+        input->layers = layers;
+        layers = NULL;
     }
+    free(watch->each);
+    free(layers);
     free(plans);
     return code;
 }
 
-static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, cmd_input *input) {
+static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, uint32_t chosen, cmd_input *input) {
     fcpc_progress progress = {0};
     const fcpc_batch own = {.size = sizeof own, .progress = &progress,
                             .bound = !line->quiet || line->json || input->dump}; /* those print it */
-    const compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .tried = &input->tried};
+    compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .tried = &input->tried};
     cmd_watch(&progress);
-    fcp_code code = program->layer_count ? plan_layers(program, &own, &watch, input)
+    fcp_code code = program->layer_count ? plan_layers(program, &own, &watch, chosen, input)
                                          : compile_batch(program, &own, NULL, input->diagnostics, &watch, &input->times,
                                                          &input->plan);
     cmd_watch(NULL);
     return code;
 }
 
+/* Does the command write a file for each mask under this option? */
+static bool is_numbered(const cmd_line *line, int option) {
+    if (line->command == CMD_COMPILE) return option == OPT_OUTPUT;
+    return line->command == CMD_SHOW && (option == OPT_SVG || option == OPT_HTML || option == OPT_PNG);
+}
+
 /* A program with layers makes several files of -o: none of them may be one that is read. */
 static fcp_code protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err) {
-    const char *path = line->value[OPT_OUTPUT], *named;
+    const char *named;
     struct stat st;
     fcp_code code = FCP_OK;
-    if (path && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return fcp_fail_in(err, FCP_E_WRITE, path, 0, 0, "is no file: %u masks make a file each", program->layer_count);
-    for (uint32_t i = 1; path && i < program->layer_count && !code; i++) {
+    for (int o = 0; o < OPT_COUNT; o++) {
+        const char *path = is_numbered(line, o) ? line->value[o] : NULL;
+        if (path && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+            return fcp_fail_in(err, FCP_E_WRITE, path, 0, 0, "is no file: %u masks make a file each",
+                               program->layer_count);
+    }
+    for (uint32_t i = 1; i < program->layer_count && !code; i++) {
         cmd_line implied = *line;
-        char *own = cmd_layer_path(path, i);
-        implied.value[OPT_OUTPUT] = own;
-        code = own ? cmd_check_outputs(&implied, err) : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        char *own[OPT_COUNT] = {NULL};
+        for (int o = 0; o < OPT_COUNT && !code; o++) {
+            if (!line->value[o] || !is_numbered(line, o)) continue;
+            implied.value[o] = own[o] = cmd_layer_path(line->value[o], i);
+            if (!own[o]) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        }
+        if (!code) code = cmd_check_outputs(&implied, err);
         for (size_t n = 0; !code && (named = fcpc_program_file(program, n)); n++)
             code = cmd_protect(&implied, named, "the program reads it", err);
-        free(own);
+        for (int o = 0; o < OPT_COUNT; o++) free(own[o]);
     }
     return code;
+}
+
+/* Which of the masks is meant: its number from 1, or 0, all. */
+static fcp_code choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err) {
+    static const cmd_command all[] = {CMD_COMPILE, CMD_EXPLAIN, CMD_SHOW, CMD_RUN, CMD_SIM};
+    const uint32_t count = fcpc_program_layers(program, 0, NULL);
+    const char *command = cmd_commands[line->command].name;
+    uint64_t chosen = 0;
+    fcp_code code = cmd_number(line, OPT_LAYER, 1, UINT32_MAX, 0, &chosen, err);
+    if (!code && chosen > count)
+        return fcp_fail(err, FCP_E_USAGE, "--layer is %" PRIu64 ": the program has %" PRIu32 " mask%s", chosen, count,
+                        count > 1 ? "s" : "");
+    *out = (uint32_t)chosen;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (chosen || count == 1 || line->command == all[i]) return code;
+    return code ? code : fcp_fail(err, FCP_E_USAGE,
+                                  "%.200s has layers of %" PRIu32 " masks, and %s takes one of them: --layer 1 to "
+                                  "--layer %" PRIu32, cmd_name(line), count, command, count);
 }
 
 static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_error *err) {
@@ -187,16 +234,13 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
     const char *named;
     for (size_t i = 0; code == FCP_OK && overwrites == FCP_OK && (named = fcpc_program_file(program, i)); i++)
         overwrites = cmd_protect(line, named, "the program reads it", err);
-    if (code == FCP_OK && program->layer_count > 1 && line->command != CMD_COMPILE && line->command != CMD_EXPLAIN)
-        overwrites = fcp_fail(err, FCP_E_USAGE,
-                              "%.200s has layers of %u masks: fcpc %.200s -o PLAN makes a plan of each, and %s takes "
-                              "one of them",
-                              cmd_name(line), program->layer_count, line->file, cmd_commands[line->command].name);
-    if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1)
+    uint32_t chosen = 0;
+    if (code == FCP_OK && overwrites == FCP_OK) overwrites = choose_layer(line, program, &chosen, err);
+    if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1 && !chosen)
         overwrites = protect_layers(line, program, err);
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
-        code = plan_program(line, program, input);
+        code = plan_program(line, program, chosen, input);
         cmd_done();
     }
     fcpc_program_free(program);
@@ -213,6 +257,41 @@ fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err) {
     fcp_code code = cmd_open(line, input, err);
     if (code != FCP_OK) return code;
     return input->is_plan ? load_plan(line, input, err) : compile_program(line, input, err);
+}
+
+uint32_t cmd_plans(const cmd_input *input) { return input->layer_count ? input->layer_count : 1; }
+
+fcp_plan *cmd_plan(const cmd_input *input, uint32_t i) {
+    return input->layer_count ? input->layers[i].plan : input->plan;
+}
+
+const fcpc_times *cmd_times(const cmd_input *input, uint32_t i) {
+    return input->layer_count ? &input->layers[i].spent : &input->times;
+}
+
+fcp_code cmd_layer_text(const cmd_input *input, uint32_t i, text *out, fcp_error *err) {
+    arena memory = {0};
+    const char *mask = NULL;
+    if (!input->layer_count) return FCP_OK;
+    const uint32_t times = input->layers[i].times;
+    fcp_code code = show_mask_text(input->layers[i].plan, &memory, &mask);
+    if (!code)
+        text_printf(out, "mask %" PRIu32 " of %" PRIu32 ", %" PRIu32 " layer%s: %s", i + 1, input->layer_count, times,
+                    times == 1 ? "" : "s", mask);
+    arena_free(&memory);
+    return code || out->failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
+}
+
+fcp_code cmd_layer_json(const cmd_input *input, uint32_t i, json *j, fcp_error *err) {
+    arena memory = {0};
+    const char *mask = NULL;
+    fcp_code code = show_mask_text(input->layers[i].plan, &memory, &mask);
+    if (!code) {
+        json_u64(j, "layers", input->layers[i].times);
+        json_string(j, "mask", mask);
+    }
+    arena_free(&memory);
+    return code ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
 }
 
 void cmd_input_free(cmd_input *input) {

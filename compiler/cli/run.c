@@ -40,7 +40,7 @@ typedef struct job {
     unsigned collected;     /* tensors that rank 0 has all rows of: bit per fcp_tensor */
     fcp_partition partition; /* asked for, then taken */
     char backend[32], transport[32], partition_why[400], warning[400];
-    bool nccl;             /* every rank is a process, of which this is one */
+    bool processes;        /* every rank is a process, of which this is one */
     uint32_t first, count; /* the ranks of this process */
     fcp_session *session;
     text trace; /* of --trace */
@@ -137,10 +137,13 @@ static fcp_code find_rank(const cmd_line *line, cmd_input *input, job *work, fcp
     const char *transport = line->value[OPT_TRANSPORT], *backend = line->value[OPT_BACKEND];
     const fcp_problem *p = input->plan->problem;
     fcp_place place;
-    work->nccl = transport && strcmp(transport, "nccl") == 0 && backend && strcmp(backend, "cuda") == 0;
-    if (!work->nccl && line->value[OPT_ID_FILE])
-        return fcp_fail(err, FCP_E_USAGE, "--id-file is for --backend cuda --transport nccl");
-    if (!work->nccl) return FCP_OK;
+    const bool cuda = backend && strcmp(backend, "cuda") == 0;
+    const bool nccl = cuda && transport && strcmp(transport, "nccl") == 0;
+    const bool tcp = !cuda && transport && strcmp(transport, "tcp") == 0;
+    work->processes = nccl || tcp || (!cuda && transport && strcmp(transport, "mpi") == 0);
+    if (!nccl && !tcp && line->value[OPT_ID_FILE])
+        return fcp_fail(err, FCP_E_USAGE, "--id-file is for --transport tcp, and for nccl with --backend cuda");
+    if (!work->processes) return FCP_OK;
     fcp_code code = fcp_place_find(NULL, p->ranks, p->gpus, &place, err);
     if (code) return code;
     input->json_told = place.rank != 0;
@@ -183,8 +186,8 @@ static fcp_code get_inputs(const cmd_line *line, job *work, unsigned set, fcp_er
     return code;
 }
 
-static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, fcp_error *err) {
-    static const char *const doing[FCP_PASSES] = {"running the forward pass", "running the backward pass"};
+/* A session of all plans; what it says of itself goes to the job. */
+static fcp_code open_session(const cmd_line *line, const cmd_input *input, job *work, fcp_error *err) {
     const fcp_start start = {.size = sizeof start, .id_file = line->value[OPT_ID_FILE]};
     fcp_session_options options = {.size = sizeof options, .backend = line->value[OPT_BACKEND],
                                    .transport = line->value[OPT_TRANSPORT],
@@ -195,7 +198,9 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
                                    .partition = work->partition,
                                    .mma_sync = line->value[OPT_MMA_SYNC] != NULL,
                                    .timings = line->value[OPT_TRACE] != NULL};
-    fcp_code code = fcp_session_create(plan, &options, &work->session, err);
+    fcp_code code = fcp_session_create(input->plan, &options, &work->session, err);
+    for (uint32_t i = 1, number; i < cmd_plans(input) && !code; i++)
+        code = fcp_session_add(work->session, cmd_plan(input, i), 0, &number, err);
     if (code != FCP_OK) return code;
     fcp_session *session = work->session;
     work->count = fcp_session_ranks(session, &work->first);
@@ -206,10 +211,22 @@ static fcp_code execute(const cmd_line *line, const fcp_plan *plan, job *work, f
     snprintf(work->partition_why, sizeof work->partition_why, "%s", why);
     snprintf(work->warning, sizeof work->warning, "%s", fcp_session_warning(session));
     if (*work->warning && !line->quiet && !line->json) fprintf(stderr, "fcpc: warning: %s\n", work->warning);
+    return FCP_OK;
+}
+
+/* Runs the passes of plan number i; a new report begins. */
+static fcp_code execute(const cmd_input *input, uint32_t i, job *work, fcp_error *err) {
+    static const char *const doing[FCP_PASSES] = {"running the forward pass", "running the backward pass"};
+    free(work->sample);
+    work->sample = NULL;
+    work->collected = 0;
+    work->report = FCP_CHECK_START;
+    fcp_code code = fcp_session_select(work->session, i, err);
     for (int p = 0; p < FCP_PASSES && code == FCP_OK; p++) {
         if (!work->pass[p]) continue;
         cmd_doing(doing[p]);
-        code = fcp_session_run_packed(session, plan, (fcp_pass)p, &work->packed, &work->seconds[p], err);
+        code = fcp_session_run_packed(work->session, cmd_plan(input, i), (fcp_pass)p, &work->packed, &work->seconds[p],
+                                      err);
         cmd_done();
     }
     return code;
@@ -354,10 +371,8 @@ static void json_sample(json *j, const job *work) {
     json_end(j);
 }
 
-static void print_text(const cmd_line *line, const fcp_plan *plan, const job *work) {
-    summary_figures f = summary_derive(plan);
-    double flops[FCP_PASSES] = {f.flops_forward, f.flops_backward};
-    char number[SUMMARY_NUMBER];
+/* What ran, and on what. */
+static void print_head(const cmd_line *line, const fcp_plan *plan, const job *work) {
     char tokens[64];
     if (fcp_plan_split(plan))
         snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", work->shape.tokens,
@@ -367,14 +382,22 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
            line->file, tokens, work->shape.heads, work->shape.kv_heads, work->shape.head_dim,
            fcp_dtype_name(work->shape.dtype), work->shape.ranks, work->backend, work->shape.ranks == 1 ? "" : "s",
            work->transport, work->drawn ? "drawn" : "from files");
+    if (strcmp(work->backend, "cuda") == 0)
+        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition),
+               work->partition_why);
+    if (strcmp(work->transport, "nccl") == 0 && work->shape.ranks == 1)
+        printf("  one rank alone: NCCL was tried by sending to itself\n");
+}
+
+/* How long it took, and whether it is right. */
+static void print_verdict(const fcp_plan *plan, const job *work) {
+    const summary_figures f = summary_derive(plan);
+    const double flops[FCP_PASSES] = {f.flops_forward, f.flops_backward};
+    char number[SUMMARY_NUMBER];
     for (int p = 0; p < FCP_PASSES; p++)
         if (work->pass[p])
             printf("  %-8s %8.3f s  %s in all\n", fcp_pass_names[p], work->seconds[p],
                    summary_number(number, work->seconds[p] > 0 ? flops[p] / work->seconds[p] : 0, "FLOP/s"));
-    if (strcmp(work->backend, "cuda") == 0)
-        printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition),
-               work->partition_why);
-    if (work->nccl && work->shape.ranks == 1) printf("  one rank alone: NCCL was tried by sending to itself\n");
     if (!work->check) return;
     if (!work->report.sampled) printf("  checked against the definition in float64 (%.1f s):\n", work->check_seconds);
     else print_sample(work);
@@ -391,46 +414,123 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const job *wo
     }
 }
 
-static fcp_code print_json(cmd_input *input, const job *work, const fcp_error *wrong, fcp_error *err) {
-    json j = {0};
-    json_object(&j, NULL);
-    json_string(&j, "backend", work->backend);
-    json_string(&j, "transport", work->transport);
+static fcp_code print_text(const cmd_line *line, const cmd_input *input, uint32_t i, const job *work, fcp_error *err) {
+    text name = {0};
+    fcp_code code = cmd_layer_text(input, i, &name, err);
+    if (!i) print_head(line, input->plan, work);
+    if (name.size) printf("  %.*s\n", (int)name.size, name.at);
+    print_verdict(cmd_plan(input, i), work);
+    text_free(&name);
+    return code;
+}
+
+static void head_json(json *j, const job *work) {
+    json_string(j, "backend", work->backend);
+    json_string(j, "transport", work->transport);
     if (strcmp(work->backend, "cuda") == 0) {
-        json_string(&j, "sm_partition", fcp_partition_name(work->partition));
-        json_string(&j, "sm_partition_why", work->partition_why);
-        json_string(&j, "session_warning", *work->warning ? work->warning : NULL);
+        json_string(j, "sm_partition", fcp_partition_name(work->partition));
+        json_string(j, "sm_partition_why", work->partition_why);
+        json_string(j, "session_warning", *work->warning ? work->warning : NULL);
     }
-    json_u64(&j, "ranks", work->shape.ranks);
-    json_bool(&j, "ok", work->report.ok);
-    json_bool(&j, "checked", work->check);
+    json_u64(j, "ranks", work->shape.ranks);
+}
+
+static void verdict_json(json *j, const job *work) {
+    json_bool(j, "ok", work->report.ok);
+    json_bool(j, "checked", work->check);
     if (work->check) {
-        json_double(&j, "max_abs_error", work->report.max_abs_error);
-        json_double(&j, "reference_error", work->report.reference_error);
+        json_double(j, "max_abs_error", work->report.max_abs_error);
+        json_double(j, "reference_error", work->report.reference_error);
     } else {
-        json_null(&j, "max_abs_error");
-        json_null(&j, "reference_error");
+        json_null(j, "max_abs_error");
+        json_null(j, "reference_error");
     }
-    json_sample(&j, work);
-    json_double(&j, "seconds", work->seconds[FCP_FORWARD] + work->seconds[FCP_BACKWARD]);
+    json_sample(j, work);
+    json_double(j, "seconds", work->seconds[FCP_FORWARD] + work->seconds[FCP_BACKWARD]);
     for (int p = 0; p < FCP_PASSES; p++)
-        if (work->pass[p]) json_double(&j, p == FCP_FORWARD ? "seconds_forward" : "seconds_backward", work->seconds[p]);
-    json_object(&j, "tensors");
+        if (work->pass[p]) json_double(j, p == FCP_FORWARD ? "seconds_forward" : "seconds_backward", work->seconds[p]);
+    json_object(j, "tensors");
     for (int t = 0; t < FCP_TENSORS; t++) {
         const fcp_check *c = &work->report.tensor[t];
         if (!c->checked) continue;
-        json_object(&j, fcp_tensor_name((fcp_tensor)t));
-        json_bool(&j, "ok", c->ok);
-        json_double(&j, "max_abs_error", c->max_abs_error);
-        json_double(&j, "reference_error", c->reference_error);
-        json_double(&j, "tolerance", c->tolerance);
-        json_end(&j);
+        json_object(j, fcp_tensor_name((fcp_tensor)t));
+        json_bool(j, "ok", c->ok);
+        json_double(j, "max_abs_error", c->max_abs_error);
+        json_double(j, "reference_error", c->reference_error);
+        json_double(j, "tolerance", c->tolerance);
+        json_end(j);
     }
-    json_end(&j);
-    cmd_json_diagnostics(&j, input->diagnostics, wrong);
-    json_end(&j);
-    input->json_told = true;
-    return cmd_json_print(&j, err);
+    json_end(j);
+}
+
+/* --- one plan after the other ------------------------------------------------------------------------------------- */
+
+/* With several plans there are several results, and an option names one file. */
+static fcp_code check_files(const cmd_line *line, const cmd_input *input, const job *work, fcp_error *err) {
+    const char *named = line->value[OPT_TRACE] ? "trace" : NULL;
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (work->outputs >> t & 1) named = cmd_options[tensor_option[t]].name;
+    if (!named || cmd_plans(input) == 1) return FCP_OK;
+    return fcp_fail(err, FCP_E_USAGE, "--%s names one file, and there are %" PRIu32 " masks: --layer chooses one",
+                    named, cmd_plans(input));
+}
+
+/* Runs plan number i and judges it. *wrong: what is wrong with its result, unless an earlier one's was wrong. */
+static fcp_code run_plan(const cmd_line *line, const cmd_input *input, uint32_t i, job *work, fcp_error *wrong,
+                         fcp_error *err) {
+    const fcp_plan *plan = cmd_plan(input, i);
+    uint32_t wrong_rank = 0;
+    char who[32] = "";
+    fcp_code code = execute(input, i, work, err);
+    if (code == FCP_OK) code = check(plan, work, err);
+    if (code == FCP_OK && work->check) code = share_report(work, &wrong_rank, err);
+    if (code == FCP_OK && work->report.ok && work->outputs) code = collect(plan, work, work->outputs, err);
+    if (code == FCP_OK && line->value[OPT_TRACE]) code = fcp_session_timings_collect(work->session, err);
+    if (code == FCP_OK && line->value[OPT_TRACE] && work->first == 0)
+        code = cmd_trace_measured(line, work->session, &work->trace, err);
+    if (code != FCP_OK) return code;
+    if (work->processes && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
+    for (int t = 0; t < FCP_TENSORS && wrong->code == FCP_OK; t++)
+        if (work->report.tensor[t].checked && !work->report.tensor[t].ok) {
+            char verdict[400];
+            fcp_check_text(&work->shape, (fcp_tensor)t, &work->report.tensor[t], verdict, sizeof verdict);
+            fcp_fail(wrong, FCP_E_MISMATCH, "%s%s", who, verdict);
+        }
+    return FCP_OK;
+}
+
+/* Runs all plans on the same inputs, and tells of each. */
+static fcp_code run_plans(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
+    const bool told = work->first == 0;
+    fcp_error wrong = {0};
+    json j = {0};
+    json_object(&j, NULL);
+    head_json(&j, work);
+    if (input->layer_count) json_array(&j, "layers");
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < cmd_plans(input) && code == FCP_OK; i++) {
+        code = run_plan(line, input, i, work, &wrong, err);
+        if (code == FCP_OK && wrong.code == FCP_OK && told) code = write_outputs(line, work, err);
+        if (code == FCP_OK && told && !line->quiet && !line->json) code = print_text(line, input, i, work, err);
+        if (input->layer_count) json_object(&j, NULL);
+        if (input->layer_count && code == FCP_OK) code = cmd_layer_json(input, i, &j, err);
+        verdict_json(&j, work);
+        if (input->layer_count) json_end(&j);
+    }
+    if (input->layer_count) {
+        json_end(&j);
+        json_bool(&j, "ok", wrong.code == FCP_OK);
+    }
+    if (code == FCP_OK && told && line->json) {
+        cmd_json_diagnostics(&j, input->diagnostics, wrong.code != FCP_OK ? &wrong : NULL);
+        json_end(&j);
+        input->json_told = true;
+        code = cmd_json_print(&j, err);
+    } else json_free(&j);
+    if (code == FCP_OK) code = cmd_flush(err);
+    if (code != FCP_OK || wrong.code == FCP_OK) return code;
+    *err = wrong;
+    return wrong.code;
 }
 
 static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_error *err) {
@@ -443,41 +543,12 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     fcp_plan_shape(input->plan, &work->shape);
     code = find_rank(line, input, work, err);
     if (code == FCP_OK) code = settle(line, work, wanted, err);
+    if (code == FCP_OK) code = check_files(line, input, work, err);
     if (code == FCP_OK) code = cmd_check_ranks(line, input->plan, err);
     unsigned set = BIT_Q | BIT_K | BIT_V | (work->pass[FCP_BACKWARD] ? (unsigned)BIT_DO : 0);
     if (code == FCP_OK) code = get_inputs(line, work, set, err);
-    if (code == FCP_OK) code = execute(line, input->plan, work, err);
-    if (code == FCP_OK) code = check(input->plan, work, err);
-    if (code != FCP_OK) return code;
-    fcp_error wrong = {0};
-    uint32_t wrong_rank = 0;
-    char who[32] = "";
-    if (work->check) code = share_report(work, &wrong_rank, err);
-    if (code == FCP_OK && work->report.ok && work->outputs)
-        code = collect(input->plan, work, work->outputs, err);
-    if (code == FCP_OK && line->value[OPT_TRACE]) code = fcp_session_timings_collect(work->session, err);
-    if (code == FCP_OK && line->value[OPT_TRACE] && work->first == 0)
-        code = cmd_trace_measured(line, work->session, &work->trace, err);
-    fcp_session_free(work->session);
-    work->session = NULL;
-    if (code != FCP_OK) return code;
-    if (work->nccl && work->shape.ranks > 1) snprintf(who, sizeof who, "rank %u: ", wrong_rank);
-    for (int t = 0; t < FCP_TENSORS && wrong.code == FCP_OK; t++)
-        if (work->report.tensor[t].checked && !work->report.tensor[t].ok) {
-            char verdict[400];
-            fcp_check_text(&work->shape, (fcp_tensor)t, &work->report.tensor[t], verdict, sizeof verdict);
-            fcp_fail(&wrong, FCP_E_MISMATCH, "%s%s", who, verdict);
-        }
-    if (wrong.code == FCP_OK && work->first == 0) code = write_outputs(line, work, err);
-    if (code != FCP_OK) return code;
-    if (!line->quiet && !line->json && work->first == 0) print_text(line, input->plan, work);
-    if (line->json && work->first == 0) code = print_json(input, work, wrong.code != FCP_OK ? &wrong : NULL, err);
-    if (code == FCP_OK) code = cmd_flush(err);
-    if (code == FCP_OK && wrong.code != FCP_OK) {
-        *err = wrong;
-        code = wrong.code;
-    }
-    return code;
+    if (code == FCP_OK) code = open_session(line, input, work, err);
+    return code == FCP_OK ? run_plans(line, input, work, err) : code;
 }
 
 fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {

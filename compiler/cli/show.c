@@ -99,45 +99,82 @@ static fcp_code add_moves(json *j, const fcp_plan *plan, fcp_error *err) {
     return code == FCP_OK ? code : fcp_fail(err, code, "%s", fcp_code_text(code));
 }
 
+/* What is drawn of plan number i; its files are numbered where there are several. */
+static fcp_code plan_json(json *j, const cmd_line *line, const cmd_input *input, uint32_t i,
+                          const fcpc_show_options *how, fcp_error *err) {
+    static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
+    const fcp_plan *plan = cmd_plan(input, i);
+    summary_json(j, plan, cmd_times(input, i));
+    fcp_code code = add_moves(j, plan, err);
+    if (code == FCP_OK && how->part) code = add_view(j, line, plan, how, err);
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        char *path = line->value[files[f]] ? cmd_layer_path(line->value[files[f]], i) : NULL;
+        json_string(j, cmd_options[files[f]].name, path);
+        free(path);
+    }
+    return code;
+}
+
 static fcp_code print_json(const cmd_line *line, const cmd_input *input, const fcpc_show_options *how, fcp_error *err) {
     json j = {0};
     json_object(&j, NULL);
-    summary_json(&j, input->plan, &input->times);
-    fcp_code code = add_moves(&j, input->plan, err);
-    if (code == FCP_OK && how->part) code = add_view(&j, line, input->plan, how, err);
+    fcp_code code = plan_json(&j, line, input, 0, how, err);
+    if (input->layer_count) json_array(&j, "layers");
+    for (uint32_t i = 0; i < input->layer_count && !code; i++) {
+        json_object(&j, NULL);
+        code = cmd_layer_json(input, i, &j, err);
+        if (!code) code = plan_json(&j, line, input, i, how, err);
+        json_end(&j);
+    }
+    if (input->layer_count) json_end(&j);
     if (code != FCP_OK) {
         json_free(&j);
         return code;
     }
-    json_string(&j, "svg", line->value[OPT_SVG]);
-    json_string(&j, "html", line->value[OPT_HTML]);
-    json_string(&j, "png", line->value[OPT_PNG]);
     cmd_json_diagnostics(&j, input->diagnostics, NULL);
     json_end(&j);
     return cmd_json_print(&j, err);
 }
 
-static fcp_code print_text(const fcp_plan *plan, const fcpc_show_options *how, fcp_error *err) {
-    char *picture = NULL;
-    fcp_code code = draw(plan, how, OPT_COUNT, &picture, err);
-    if (code == FCP_OK) fputs(picture, stdout);
-    free(picture);
+/* Draws all plans for the terminal, of a program with layers each below a line that says which it is. */
+static fcp_code print_text(const cmd_input *input, const fcpc_show_options *how, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < cmd_plans(input) && !code; i++) {
+        char *picture = NULL;
+        text name = {0};
+        code = cmd_layer_text(input, i, &name, err);
+        if (!code) code = draw(cmd_plan(input, i), how, OPT_COUNT, &picture, err);
+        if (!code && name.size) printf("%s%.*s\n\n", i ? "\n" : "", (int)name.size, name.at);
+        if (!code) fputs(picture, stdout);
+        free(picture);
+        text_free(&name);
+    }
     return code == FCP_OK ? cmd_flush(err) : code;
 }
 
+/* Draws each plan into its file of the option, if the line has that. */
+static fcp_code draw_files(const cmd_line *line, const cmd_input *input, const fcpc_show_options *how, cmd_option as,
+                           fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; line->value[as] && i < cmd_plans(input) && !code; i++) {
+        char *path = cmd_layer_path(line->value[as], i);
+        code = path ? draw_file(cmd_plan(input, i), how, as, path, err)
+                    : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        free(path);
+    }
+    return code;
+}
+
 fcp_code cmd_show(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
     fcpc_show_options how;
-    bool any = false;
+    const bool any = line->value[OPT_SVG] || line->value[OPT_HTML] || line->value[OPT_PNG];
     fcp_code code = read_options(line, &how, err);
     if (code == FCP_OK && line->value[OPT_PNG]) code = cmd_png_check(line->value[OPT_PNG], err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
-    for (size_t i = 0; i < sizeof files / sizeof *files && code == FCP_OK; i++) {
-        const char *path = line->value[files[i]];
-        if (path) code = draw_file(input->plan, &how, files[i], path, err);
-        any |= path != NULL;
-    }
+    if (code == FCP_OK) code = draw_files(line, input, &how, OPT_SVG, err);
+    if (code == FCP_OK) code = draw_files(line, input, &how, OPT_HTML, err);
+    if (code == FCP_OK) code = draw_files(line, input, &how, OPT_PNG, err);
     if (code != FCP_OK) return code;
     if (line->json) return print_json(line, input, &how, err);
-    return any ? FCP_OK : print_text(input->plan, &how, err);
+    return any ? FCP_OK : print_text(input, &how, err);
 }

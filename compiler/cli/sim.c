@@ -7,6 +7,7 @@
 #include "compiler/cli/candidate.h"
 #include "compiler/base/diag.h"
 #include "compiler/page/page.h"
+#include "compiler/show/model.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
 
@@ -24,6 +25,7 @@ typedef struct run {
     sweep sweeps[MOST_SWEEPS];
     size_t sweep_count;
     size_t point; /* the one that is being predicted */
+    candidate *layers; /* without sweeps, of a program with layers: each mask; else NULL */
     page page;    /* of --html */
     text html, trace, csv; /* the files */
 } run;
@@ -100,51 +102,75 @@ static void point_text(const run *r, size_t point, text *out) {
                     strcmp(r->sweeps[i].name, "plan.strategy") ? r->sweeps[i].name : "strategy", value_at(r, point, i));
 }
 
+/* What a mask's row is called: as the program lists it, "window(w = 4096) x 3". */
+static fcp_code mask_text(const cmd_input *input, uint32_t i, text *out, fcp_error *err) {
+    arena memory = {0};
+    const char *mask = NULL;
+    fcp_code code = show_mask_text(cmd_plan(input, i), &memory, &mask);
+    if (!code) text_puts(out, mask);
+    if (!code && input->layers[i].times > 1) text_printf(out, " x %" PRIu32, input->layers[i].times);
+    arena_free(&memory);
+    return code ? fcp_fail(err, code, "%s", fcp_code_text(code)) : FCP_OK;
+}
+
+static void print_pass(const run *r, const text *name, int width, const candidate *x, int pass) {
+    char net[SUMMARY_NUMBER], local[SUMMARY_NUMBER], memory[SUMMARY_NUMBER];
+    if (!x->pass[pass].makespan) return;
+    printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", width,
+           (int)name->size, name->size ? name->at : "", fcp_pass_names[pass], 1e3 * seconds(x->pass[pass].makespan),
+           (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass),
+           x->pass[pass].compute, 1e3 * seconds(x->pass[pass].exposed[SIM_KV]),
+           1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
+           1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]),
+           summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
+           summary_number(local, (double)x->pass[pass].bytes[FCP_LOCAL], "B"),
+           summary_number(memory, (double)x->summary.memory_peak_bytes, "B"), x->pass[pass].mfu);
+    if (!r->how.seeds) return;
+    printf("%-*s %-8s %12.4f to %.4f", width, "", "", 1e3 * x->pass[pass].least, 1e3 * x->pass[pass].most);
+    if (r->how.noise) printf(" with up to %" PRIu64 " %% of noise", r->how.noise);
+    printf(", %" PRIu64 " seeds\n", r->how.seeds);
+}
+
+static void print_row(const run *r, const text *name, int width, const candidate *x) {
+    if (x->error.code)
+        printf("%-*.*s %s: %s\n", width, (int)name->size, name->size ? name->at : "", fcp_code_name(x->error.code),
+               x->error.message);
+    for (int pass = 0; pass < FCP_PASSES && !x->error.code; pass++) print_pass(r, name, width, x, pass);
+}
+
+/* The name of row i: first those of the masks, if there are several, then those of the candidates. */
+static fcp_code row_text(const run *r, const cmd_input *input, size_t i, text *out, fcp_error *err) {
+    const uint32_t masks = r->layers ? input->layer_count : 0;
+    fcp_code code = FCP_OK;
+    uint64_t all = 0;
+    for (uint32_t k = 0; k < masks; k++) all += input->layers[k].times;
+    out->size = 0;
+    if (i < masks) code = mask_text(input, (uint32_t)i, out, err);
+    else if (masks) text_printf(out, "all %" PRIu64 " layers", all);
+    else point_text(r, i, out);
+    return code || !out->failed ? code : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+}
+
 static fcp_code print_table(const run *r, const candidate *rows, size_t points, const cmd_input *input,
                             fcp_error *err) {
+    const size_t masks = r->layers ? input->layer_count : 0;
     size_t width = 9;
     text name = {0};
-    for (size_t p = 0; p < points; p++) {
-        name.size = 0;
-        point_text(r, p, &name);
+    fcp_code code = FCP_OK;
+    for (size_t i = 0; i < masks + points && !code; i++) {
+        code = row_text(r, input, i, &name, err);
         if (name.size > width) width = name.size;
     }
-    if (name.failed) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width,
-           r->sweep_count ? "candidate" : "", "pass", "makespan ms", "/ bound", "which", "max/mean", "kv ms", "q ms",
-           "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
-    for (size_t p = 0; p < points; p++)
-        for (int pass = 0; pass < FCP_PASSES; pass++) {
-            const candidate *x = &rows[p];
-            char net[SUMMARY_NUMBER], local[SUMMARY_NUMBER], memory[SUMMARY_NUMBER];
-            name.size = 0;
-            point_text(r, p, &name);
-            if (x->error.code) {
-                if (!pass)
-                    printf("%-*.*s %s: %s\n", (int)width, (int)name.size, name.size ? name.at : "",
-                           fcp_code_name(x->error.code), x->error.message);
-                continue;
-            }
-            if (!x->pass[pass].makespan) continue;
-            printf("%-*.*s %-8s %12.4f %7.3f %-8s %8.3f | %8.3f %8.3f %8.3f %9.3f | %9s %9s %9s %6.3f\n", (int)width,
-                   (int)name.size, name.size ? name.at : "", fcp_pass_names[pass],
-                   1e3 * seconds(x->pass[pass].makespan),
-                   (double)x->pass[pass].makespan / (double)x->pass[pass].largest, largest_name(x, pass),
-                   x->pass[pass].compute, 1e3 * seconds(x->pass[pass].exposed[SIM_KV]),
-                   1e3 * seconds(x->pass[pass].exposed[SIM_Q]), 1e3 * seconds(x->pass[pass].exposed[SIM_RETURN]),
-                   1e3 * seconds(x->pass[pass].exposed[SIM_RESHUFFLE]),
-                   summary_number(net, (double)x->pass[pass].bytes[FCP_NET], "B"),
-                   summary_number(local, (double)x->pass[pass].bytes[FCP_LOCAL], "B"),
-                   summary_number(memory, (double)x->summary.memory_peak_bytes, "B"), x->pass[pass].mfu);
-            if (r->how.seeds) {
-                printf("%-*s %-8s %12.4f to %.4f", (int)width, "", "", 1e3 * x->pass[pass].least,
-                       1e3 * x->pass[pass].most);
-                if (r->how.noise) printf(" with up to %" PRIu64 " %% of noise", r->how.noise);
-                printf(", %" PRIu64 " seeds\n", r->how.seeds);
-            }
-        }
+    if (!code)
+        printf("%-*s %-8s %12s %7s %-8s %8s | %8s %8s %8s %9s | %9s %9s %9s %6s\n", (int)width,
+               r->sweep_count ? "candidate" : "", "pass", "makespan ms", "/ bound", "which", "max/mean", "kv ms",
+               "q ms", "ret. ms", "resh. ms", "net", "local", "memory", "MFU");
+    for (size_t i = 0; i < masks + points && !code; i++) {
+        code = row_text(r, input, i, &name, err);
+        if (!code) print_row(r, &name, (int)width, i < masks ? &r->layers[i] : &rows[i - masks]);
+    }
     text_free(&name);
-    fcp_code code = r->sweep_count ? FCP_OK : cmd_print_phases(input->plan, err);
+    if (!code && !r->sweep_count) code = cmd_print_phases(input->plan, err);
     return code ? code : cmd_flush(err);
 }
 
@@ -235,6 +261,21 @@ static void candidates_json(json *j, const char *key, const run *r, const candid
     json_end(j);
 }
 
+/* Each mask of a program with layers. */
+static fcp_code layers_json(json *j, const run *r, const cmd_input *input, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    json_array(j, "layers");
+    for (uint32_t i = 0; i < input->layer_count && !code; i++) {
+        json_object(j, NULL);
+        code = cmd_layer_json(input, i, j, err);
+        summary_json(j, cmd_plan(input, i), cmd_times(input, i));
+        if (!code) code = row_json(j, &r->layers[i], NULL, NULL, err);
+        json_end(j);
+    }
+    json_end(j);
+    return code;
+}
+
 static fcp_code make_page(run *r, const candidate *rows, size_t points, fcp_error *err) {
     json j = {0};
     if (r->sweep_count) candidates_json(&j, NULL, r, rows, points);
@@ -250,8 +291,13 @@ static fcp_code draw(void *context, const fcp_plan *plan, const sim_profile *pro
                      const sim_result *result, fcp_error *err) {
     run *r = context;
     text name = {0};
+    arena memory = {0};
+    const char *mask = "";
+    if (r->layers) show_mask_text(plan, &memory, &mask);
     point_text(r, r->point, &name);
+    text_puts(&name, mask);
     text_add(&name, "", 1);
+    arena_free(&memory);
     fcp_code code = name.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : FCP_OK;
     if (!code && r->line->value[OPT_HTML] && r->page.plans < PAGE_PLANS)
         code = page_add(&r->page, name.at, plan, profile, NULL, options, result, r->line->value[OPT_RANKS], err);
@@ -267,7 +313,11 @@ static fcp_code print_json(const run *r, const candidate *rows, size_t points, c
     fcp_code code = FCP_OK;
     json_object(&j, NULL);
     json_string(&j, "profile", r->profile.name);
-    if (!r->sweep_count) {
+    if (r->layers) { /* the sum of all, then each */
+        code = row_json(&j, rows, NULL, NULL, err);
+        if (!code) code = layers_json(&j, r, input, err);
+        cmd_json_diagnostics(&j, input->diagnostics, NULL);
+    } else if (!r->sweep_count) {
         summary_json(&j, input->plan, &input->times);
         code = row_json(&j, rows, whole, input->plan, err);
         cmd_json_diagnostics(&j, input->diagnostics, NULL);
@@ -316,9 +366,16 @@ static fcp_code predict_one(run *r, cmd_input *input, candidate *out, arena *mem
     fcp_code code =
         opened.bytes.failed ? fcp_fail(err, FCP_E_NO_MEMORY, "out of memory") : cmd_load(r->line, input, err);
     if (!code) code = candidate_profile(r->line, input->plan, &r->profile, err);
-    if (!code) code = candidate_predict(&r->how, input->plan, &r->profile, memory, out, result, err);
+    if (!code && input->layer_count && r->line->value[OPT_TRACE])
+        code = fcp_fail(err, FCP_E_USAGE,
+                        "--trace draws one plan, and there are %" PRIu32 " masks: --layer chooses one",
+                        input->layer_count);
+    if (!code && input->layer_count && !(r->layers = calloc(input->layer_count, sizeof *r->layers)))
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = candidate_predict_all(&r->how, input, &r->profile, memory, out, r->layers, result, err);
     r->how.shown = NULL; /* what is tried for advice is not drawn */
-    if (!code && !input->is_plan) {
+    if (!code && input->layer_count) cmd_render(input->diagnostics); /* advice is about one plan */
+    else if (!code && !input->is_plan) {
         code = candidate_advise(&r->how, &opened, input->plan, &r->profile, out, input->diagnostics, err);
         if (!code) cmd_render(input->diagnostics);
     }
@@ -404,6 +461,7 @@ fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
         code = fcp_fail(err, FCP_E_USAGE,
                         "%.200s is a plan: --strategy and --sweep need the program that it was made from", line->file);
     if (!code) code = predict_all(&r, input, err);
+    free(r.layers);
     page_free(&r.page);
     text_free(&r.html);
     text_free(&r.trace);

@@ -94,6 +94,7 @@ STRATEGIES(X)
 #undef X
 fcp_code cad_cut(planning *x);
 fcp_code exec_by_cad(planning *x, const uint32_t *home, uint32_t *exec);
+fcp_code dcp_cut(planning *x);
 fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec);
 fcp_code groups_cut(planning *x);
 fcp_code exec_by_groups(planning *x, const uint32_t *home, uint32_t *exec);

@@ -22,14 +22,34 @@ const strategy *strategy_of(const planning *x) {
 
 bool strategy_shares_blocks(const planning *x) { return strategy_of(x)->exec || place_splits(x); }
 
-fcp_code strategy_bound(const planning *x, uint64_t *out_bytes) {
-    arena scratch = {0};
+/* The tolerance that the placement keeps: the program's, or more where tiles are too heavy for that; millionths. */
+static fcp_code reached_tolerance(planning *x, uint32_t *out) {
+    const problem *p = x->problem;
+    uint64_t most = 0, *load = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    if (!load) return FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        const uint32_t r = placement_exec(x->placement, t);
+        if ((load[r] += p->tile_pairs[t]) > most) most = load[r];
+    }
+    const uint64_t mean = p->pairs / p->ranks + !p->pairs;
+    const unsigned __int128 over = most > mean ? ((unsigned __int128)(most - mean) * 1000000 + mean - 1) / mean : 0;
+    *out = over > UINT32_MAX ? UINT32_MAX : over > x->program->tolerance ? (uint32_t)over : x->program->tolerance;
+    return FCP_OK;
+}
+
+fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
+    cad_input in = {0};
     *out_bytes = 0;
-    if (!x->division) return FCP_OK;
-    cad_input in = x->division->in;
+    if (!x->division && !x->block_home) return FCP_OK;
+    fcp_code code = FCP_OK;
+    if (x->division) in = x->division->in;
+    else { /* homes are given: which strategy moves the work from them is all the same */
+        code = cad_input_of(x, &in);
+        if (!code) code = reached_tolerance(x, &in.tolerance);
+    }
     in.price = cad_price_of(x->program, false);
-    fcp_code code = cad_bound(&in, &scratch, out_bytes);
-    arena_free(&scratch);
+    if (!code) code = cad_bound(&in, &x->scratch, out_bytes);
+    arena_reset(&x->scratch);
     return code;
 }
 
@@ -40,6 +60,12 @@ static bool moves(const problem *p, const uint32_t *home, const uint32_t *exec) 
     uint32_t t = 0;
     while (t < p->tile_count && exec[t] == home[p->tile_q[t]]) t++;
     return t < p->tile_count;
+}
+
+/* May a rank pass on what it has received? Where homes are chosen for few bytes, that would add some. */
+static bool relays(const planning *x) {
+    const bool chosen = x->program->strategy == FCP_STRATEGY_DCP && !x->block_home;
+    return strategy_of(x)->in_place && !chosen && x->program->relay;
 }
 
 /* Who shares heads has phases, and ways of its own around a ring. */
@@ -67,7 +93,7 @@ fcp_code strategy_place(planning *x) {
     if (code) return code;
     if (exec && !moves(x->problem, home, exec)) exec = NULL;
     *made = (placement){.home = home, .exec = exec, .tile_q = x->problem->tile_q, .route = by->route,
-                          .relay = by->in_place && x->program->relay};
+                        .relay = relays(x)};
     if (exec && x->sharing) share_heads(x, made);
     x->placement = made;
     return FCP_OK;

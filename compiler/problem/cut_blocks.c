@@ -23,10 +23,8 @@
 fcp_code problem_cut_blocks(planning *x) {
     problem *p = x->problem;
     if (p->split) return problem_cut_split(x);
-    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
-        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
-                             p->block);
+    fcp_code code = problem_check_blocks(x);
+    if (code) return code;
     arena *plan = &x->memory, *work = &x->work, *scratch = &x->scratch;
     uint32_t block = p->block, rests = 0;
     uint64_t full = 0;

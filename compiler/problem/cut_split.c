@@ -98,10 +98,8 @@ static void add_bins(problem *p, const uint32_t *first, uint32_t bins, const uin
 
 fcp_code problem_cut_split(planning *x) {
     problem *p = x->problem;
-    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
-        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
-                             p->block);
+    fcp_code code = problem_check_blocks(x);
+    if (code) return code;
     arena *plan = &x->memory, *scratch = &x->scratch;
     uint64_t full = 0;
     unsigned __int128 work = 0;

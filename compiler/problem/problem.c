@@ -49,6 +49,13 @@ static fcp_code check_size(planning *x, const problem *p) {
                          p->ranks);
 }
 
+fcp_code problem_check_blocks(planning *x) {
+    const problem *p = x->problem;
+    if (problem_least_blocks(p, p->block) <= PROBLEM_BLOCKS_MAX) return FCP_OK;
+    return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
+                         "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX, p->block);
+}
+
 fcp_code problem_open(planning *x) {
     problem *p = ARENA_ZNEW(&x->work, problem, 1);
     if (!p) return FCP_E_NO_MEMORY;

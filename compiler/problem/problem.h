@@ -122,6 +122,8 @@ static inline mc_env problem_env(const problem *p, uint32_t sequence) {
 
 /* problem.c. Checks the lengths (FCP_E_LENGTHS) and makes x->problem, without blocks. */
 fcp_code problem_open(planning *x);
+/* FCP_E_PLAN_SIZE: the batch fills more blocks of x->block tokens than a plan holds. For a cut, before it begins. */
+fcp_code problem_check_blocks(planning *x);
 
 /* How strategies cut the batch into blocks. FCP_E_PLAN_SIZE: more blocks or pieces than a plan holds.
  * Cost: O(pieces + sequences), and sorting the remainders. */
@@ -129,6 +131,8 @@ fcp_code problem_cut_blocks(planning *x); /* cut_blocks.c: blocks of x->block to
 fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one chunk a rank */
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
+/* cut_held.c: blocks of x->block tokens that stay where the caller holds them. *out_home: per block, in x->work. */
+fcp_code problem_cut_held(planning *x, uint32_t **out_home);
 
 /* pack.c. Makes pieces and blocks of parts, which come by side, sequence and start; of parts of one sequence no two
  * have the same home and the same place. *out_home: per block, in x->work. */
@@ -146,6 +150,11 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
  * keeps using. A fault of the mask that some pair of the batch reaches is reported: FCP_E_MASK_*.
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
+
+/* What the program's mask answers, for as long as *out is not closed: what was kept, or an object of its own.
+ * FCP_E_NO_MEMORY. */
+fcp_code problem_open_mask(planning *x, cells **out);
+void problem_close_mask(const planning *x, cells **c);
 
 /* The same once more, after blocks of one range of heads have been cut. */
 fcp_code problem_tiles_again(planning *x);

@@ -206,20 +206,69 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-/* Asks the mask of one class of heads about the whole batch. */
-static fcp_code ask(planning *x, mc_code mask, uint32_t head, raw_parts *raw) {
+fcp_code problem_open_mask(planning *x, cells **out) {
+    const struct fcpc_program *g = x->program;
+    *out = x->kept && *x->kept ? *x->kept : cells_new(g->mask, g->heads);
+    if (!*out) return FCP_E_NO_MEMORY;
+    if (x->kept) *x->kept = *out;
+    cells_set_stop(*out, x->stop);
+    return FCP_OK;
+}
+
+void problem_close_mask(const planning *x, cells **c) {
+    if (!x->kept || *c != *x->kept) cells_free(*c);
+    *c = NULL;
+}
+
+/* Gives the problem shapes of its own, in the order in which its parts name them first: those that are kept have other
+ * plannings' among them, and grow. So a plan has the same shapes, in the same order, whatever was asked before. */
+static fcp_code own_shapes(planning *x, raw_parts *raw) {
     problem *p = x->problem;
-    cells_stats spent;
-    cells_free(x->cells);
-    x->cells = cells_new(mask, 1);
-    if (!x->cells) return FCP_E_NO_MEMORY;
-    cells_set_stop(x->cells, x->stop);
+    uint32_t *number = ARENA_NEW(&x->scratch, uint32_t, p->shape_count + (size_t)1);
+    fcp_shape_rec *shapes = ARENA_NEW(&x->work, fcp_shape_rec, p->shape_count + (size_t)1);
+    fcp_run *runs = ARENA_NEW(&x->work, fcp_run, p->run_count + (size_t)1);
+    uint32_t count = 0, run_count = 0;
+    if (!number || !shapes || !runs) return FCP_E_NO_MEMORY;
+    memset(number, 0xff, p->shape_count * sizeof *number); /* FCP_NONE */
+    for (size_t i = 0; i < raw->count; i++) {
+        uint32_t *shape = &raw->part[i].shape, *made = &number[*shape];
+        if (planning_stopped_at(x, i)) return FCP_E_INTERRUPTED;
+        if (*made == FCP_NONE) {
+            const fcp_shape_rec *from = &p->shapes[*shape];
+            shapes[count] = *from;
+            shapes[count].first_run = run_count;
+            if (from->runs) memcpy(runs + run_count, p->runs + from->first_run, from->runs * sizeof *runs);
+            run_count += from->runs;
+            *made = count++;
+        }
+        *shape = *made;
+    }
+    p->shapes = shapes, p->shape_count = count;
+    p->runs = runs, p->run_count = run_count;
+    return FCP_OK;
+}
+
+/* Asks the mask in x->cells about the whole batch; `head` is the first of those that see it. */
+static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
+    problem *p = x->problem;
+    cells_stats spent; /* with what was asked before, if they are kept */
     fcp_code code = tell_outlook(x);
     if (!code) code = classify(x, raw, head);
     cells_get_stats(x->cells, &spent);
     p->boxes += spent.boxes;
     p->elements += spent.elements;
     return code;
+}
+
+/* Asks the mask of one class of heads. */
+static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
+    mc_code mask;
+    problem_close_mask(x, &x->cells);
+    if (!problem_class_mask(x->problem, cls, &x->work, &mask)) return FCP_E_NO_MEMORY;
+    x->cells = cells_new(mask, 1);
+    if (!x->cells) return FCP_E_NO_MEMORY;
+    cells_set_stop(x->cells, x->stop);
+    return ask(x, problem_class_head(x->problem, cls), raw);
 }
 
 /* Keeps what was found for one class: the next class has cells of its own. */
@@ -279,9 +328,7 @@ static fcp_code tiles_by_class(planning *x, problem **out) {
     fcp_code code = of ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint32_t c = 0; !code && c < p->class_count; c++) {
         raw_parts raw = {0};
-        mc_code mask;
-        code = problem_class_mask(p, c, &x->work, &mask) ? ask(x, mask, problem_class_head(p, c), &raw)
-                                                         : FCP_E_NO_MEMORY;
+        code = ask_class(x, c, &raw);
         if (!code) code = keep_class(x, &raw, &of[c]);
     }
     code = code ? code : join_ranges(x, of, out);
@@ -301,7 +348,10 @@ fcp_code problem_tiles(planning *x) {
     if (!code && p->class_count) {
         code = tiles_by_class(x, &ranges);
     } else {
-        if (!code) code = ask(x, p->program->mask, 0, &raw);
+        problem_close_mask(x, &x->cells);
+        if (!code) code = problem_open_mask(x, &x->cells);
+        if (!code) code = ask(x, 0, &raw);
+        if (!code && x->kept) code = own_shapes(x, &raw);
         if (!code) code = gather_tiles(x, &raw);
     }
     return code ? code : problem_ranges(x, ranges);
@@ -309,8 +359,7 @@ fcp_code problem_tiles(planning *x) {
 
 fcp_code problem_tiles_again(planning *x) {
     problem *p = x->problem;
-    cells_free(x->cells);
-    x->cells = NULL;
+    problem_close_mask(x, &x->cells);
     memset(p->max_block, 0, sizeof p->max_block);
     p->pairs = p->heaviest = p->head_count = 0;
     p->twin = NULL;

@@ -315,6 +315,11 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
     uint32_t degree = degrees(g->left, ids, count, left_group, g->lefts);
     uint32_t right_degree = degrees(g->right, ids, count, right_group, g->rights);
     if (right_degree > degree) degree = right_degree;
+    *out_degree = degree;
+    if (degree == 1) { /* no two edges meet */
+        for (uint32_t i = 0; i < count; i++) out_colour[ids[i]] = first;
+        return FCP_OK;
+    }
     uint32_t n = merge(left_group, g->lefts, degree), rights = merge(right_group, g->rights, degree);
     if (rights > n) n = rights;
     uint64_t entries = (uint64_t)n * stride_of(degree);
@@ -348,6 +353,5 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
     /* the split's tables are free now: `mate` links edges (count <= entries), x holds transposed tiles when they fit */
     uint32_t *columns = (uint64_t)16 * degree <= entries ? x : ARENA_NEW(scratch, uint32_t, (size_t)16 * degree);
     if (!columns) return FCP_E_NO_MEMORY;
-    *out_degree = degree;
     return hand_out(g, n, degree, right_group, order, starts, s.classes, first, s.taken, s.mate, columns, out_colour);
 }

@@ -25,7 +25,7 @@ enum {
     BUCKETS = 8,
     MAX_DEPTH = 4,     /* of divisions: at most 16 layers */
     MIN_GAIN = 100,    /* a division must gain one part in so many */
-    MAX_ATTEMPTS = 12, /* numbers of colours that a division tries */
+    MAX_NUMBERS = 13,  /* of colours that a division may try: down to less than half of the best */
     MAX_PHASES = 8,    /* of the search for paths */
     STRETCH = 1 << 16  /* edges between two looks at stop */
 };
@@ -75,10 +75,14 @@ static inline uint32_t bucket_of(uint32_t size, uint32_t hi) {
  * colours these could have alone; 0: no choice is worth it. */
 static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t *out_from) {
     const bigraph *g = s->g;
-    uint32_t vertices = g->lefts + g->rights, hi = 0, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
-    for (uint32_t i = 0; i < edges; i++)
-        if (s->size[ids[i]] > hi) hi = s->size[ids[i]];
-    if (!hi) return 0;
+    uint32_t vertices = g->lefts + g->rights, hi = 0, lo = UINT32_MAX, most[BUCKETS] = {0}, largest[BUCKETS] = {0};
+    for (uint32_t i = 0; i < edges; i++) {
+        uint32_t size = s->size[ids[i]];
+        hi = size > hi ? size : hi;
+        lo = size < lo ? size : lo;
+    }
+    uint64_t best = (uint64_t)degree * hi / MIN_GAIN;
+    if ((uint64_t)degree * (hi - lo) <= best) return 0; /* no division gains so much */
     memset(s->count, 0, (size_t)vertices * BUCKETS * sizeof *s->count);
     for (uint32_t i = 0; i < edges; i++) {
         uint32_t e = ids[i], b = bucket_of(s->size[e], hi);
@@ -92,7 +96,6 @@ static uint32_t choose(layering *s, const uint32_t *ids, uint32_t edges, uint32_
             sum += s->count[(size_t)v * BUCKETS + b];
             if (sum > most[b]) most[b] = sum;
         }
-    uint64_t best = (uint64_t)degree * hi / MIN_GAIN;
     uint32_t colours = 0, below = largest[0];
     for (uint32_t b = 1; b < BUCKETS; b++) {
         uint64_t gain = (uint64_t)(degree - most[b]) * (hi - below);
@@ -274,13 +277,28 @@ static bool find_light(layering *s, const uint32_t *ids, uint32_t edges, uint32_
 
 /* --- layers ------------------------------------------------------------------------------------------------------ */
 
+/* Seeks the light set for k colours, or for as many below k as one is found for; returns how many, or 0. Numbers that
+ * have a set are a range from 0 on. So where k itself has none, the smallest number comes next: most layers have no set
+ * for that either, and then for none. */
+static uint32_t find_largest(layering *s, const uint32_t *ids, uint32_t edges, uint32_t degree, uint32_t from,
+                             uint32_t k) {
+    uint32_t numbers[MAX_NUMBERS], count = 0;
+    for (; k && count < MAX_NUMBERS; k -= (k + 15) / 16) numbers[count++] = k;
+    for (uint32_t i = 0; i < count && !s->stopped; i++) {
+        if (find_light(s, ids, edges, degree, from, numbers[i])) return numbers[i];
+        if (!i && !find_light(s, ids, edges, degree, from, numbers[count - 1])) break;
+    }
+    return 0;
+}
+
 static void split_layer(layering *s, uint32_t begin, uint32_t end, uint32_t degree, uint32_t depth) {
     uint32_t *ids = s->ids + begin, edges = end - begin, from = 0, k = 0;
     if (is_stopped(s)) return;
     if (depth < MAX_DEPTH && edges && degree > 1) k = choose(s, ids, edges, degree, &from);
-    if (k) sort_light_edges(s, ids, edges, from);
-    for (int attempt = 0; k && !s->stopped && !find_light(s, ids, edges, degree, from, k); attempt++)
-        k = attempt < MAX_ATTEMPTS ? k - (k + 15) / 16 : 0;
+    if (k) {
+        sort_light_edges(s, ids, edges, from);
+        k = find_largest(s, ids, edges, degree, from, k);
+    }
     if (s->stopped) return;
     if (!k) {
         s->starts[s->layers++] = begin;

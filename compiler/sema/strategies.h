@@ -26,7 +26,7 @@
     X(CAD,    true,     true,     cad_cut,            place_by_cad,    exec_by_cad)                                    \
     X(ULYSSES,false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
     X(UPIPE,  false,    true,     heads_cut,          place_by_heads,  exec_by_heads)                                  \
-    X(DCP,    true,     false,    problem_cut_blocks, place_by_dcp,    exec_by_dcp)                                    \
+    X(DCP,    true,     true,     dcp_cut,            place_by_dcp,    exec_by_dcp)                                    \
     X(GROUPS, true,     true,     groups_cut,         place_by_groups, exec_by_groups)
 
 /* What a program's strategy may be beyond those of plans; and, for the functions below, any. */

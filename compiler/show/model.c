@@ -539,6 +539,11 @@ static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, 
     return FCP_OK;
 }
 
+fcp_code show_mask_text(const fcp_plan *plan, arena *memory, const char **out) {
+    *out = "?";
+    return find_line(plan, "mask = ", memory, out);
+}
+
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {
     const fcp_problem *p = plan->problem;
     *out = (show_model){.plan = plan,
@@ -548,8 +553,7 @@ fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *m
     if (!code) code = choose_sequences(plan, min_u32(scale->grids, SHOW_GRIDS), memory, out);
     if (!code) code = fill_grids(plan, scale, memory, out);
     if (!code) code = fill_ranks(plan, scale, memory, out);
-    out->mask = "?";
-    if (!code) code = find_line(plan, "mask = ", memory, &out->mask);
+    if (!code) code = show_mask_text(plan, memory, &out->mask);
     if (!code && plan->score_count) code = find_line(plan, "score = ", memory, &out->score);
     if (!code && plan->sink_count) code = find_line(plan, "sink = ", memory, &out->sink);
     return code;

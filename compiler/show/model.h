@@ -98,6 +98,9 @@ typedef struct show_model {
 
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out);
 
+/* The plan's mask as its source has it: "lambda(sink = 64)"; "?" where the source has none. */
+fcp_code show_mask_text(const fcp_plan *plan, arena *memory, const char **out);
+
 /* How many sequences of the batch have the same mask as this one, itself among them: as many queries and keys, and
  * where the mask reads fields, the same values. */
 uint64_t show_alike(const fcp_plan *plan, uint64_t sequence);

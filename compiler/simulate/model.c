@@ -159,13 +159,12 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     out->noise = options ? options->noise : 0;
     out->seed = options ? options->seed : 0;
     out->single = options && options->without & SIM_WITHOUT_FUSION;
-    arena scratch = {0};
-    cell_counts *shapes = count_shapes(plan, &scratch);
+    cell_counts *shapes = count_shapes(plan, memory);
     sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
     uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, plan->blocks_count + p->ranks);
     uint32_t *first = ARENA_ZNEW(memory, uint32_t, (size_t)p->ranks + 1);
     /* per piece: the last launch that counted its rows */
-    uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count);
+    uint64_t *seen = ARENA_ZNEW(memory, uint64_t, plan->pieces_count);
     fcp_code code = shapes && visits && tokens && first && seen ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint64_t b = 0; !code && b < plan->blocks_count; b++) first[plan->blocks[b].home + 1]++;
     for (uint32_t r = 0; !code && r < p->ranks; r++) first[r + 1] += first[r] + 1; /* one entry more: the sum of all */
@@ -190,7 +189,6 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
                                      launched(out, cells_time(out, &sum), sum.rows, tile_bytes(plan, pass, v, t)));
         }
     }
-    arena_free(&scratch);
     out->visits = visits;
     out->home_tokens = tokens;
     out->home_first = first;

@@ -76,9 +76,10 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
         code = sim_walk(m, &rounds, false, options, out->ranks, &out->makespan, walks);
     else if (!code) code = sim_events(m, &rounds, options, out->ranks, &out->makespan, scratch);
     arena_reset(walks); /* the second walk takes the first one's memory */
-    if (!code && matched && ordered)
+    const bool brief = options && options->brief;
+    if (!code && matched && ordered && !brief)
         code = sim_walk(m, &rounds, true, &unwatched, unhindered, &out->bound[SIM_BOUND_PATH], walks);
-    if (!code) code = bound_wires(m, &rounds, matched, out, scratch);
+    if (!code && !brief) code = bound_wires(m, &rounds, matched, out, scratch);
     if (code) return code;
     uint64_t longest = 0;
     for (uint32_t r = 0; r < p->ranks; r++) {
@@ -99,21 +100,25 @@ static fcp_code simulate_pass(const sim_model *m, const sim_options *options, si
     return FCP_OK;
 }
 
+void sim_room_free(sim_room *room) {
+    arena_free(&room->scratch);
+    arena_free(&room->walks);
+}
+
 fcp_code simulate(const fcp_plan *plan, const sim_profile *profile, const sim_options *options, arena *memory,
                   sim_result *out, fcp_error *err) {
-    arena scratch = {0}, walks = {0};
+    sim_room own = {.scratch = {0}}, *room = options && options->room ? options->room : &own;
     fcp_code code = FCP_OK;
     memset(out, 0, sizeof *out);
     for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
         sim_model m;
         if (!(plan->problem->passes >> pass & 1)) continue;
-        code = sim_model_new(plan, (fcp_pass)pass, profile, options, &scratch, &m);
-        if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &scratch, &walks);
-        arena_reset(&scratch);
-        arena_reset(&walks);
+        code = sim_model_new(plan, (fcp_pass)pass, profile, options, &room->scratch, &m);
+        if (!code) code = simulate_pass(&m, options, &out->pass[pass], memory, &room->scratch, &room->walks);
+        arena_reset(&room->scratch);
+        arena_reset(&room->walks);
     }
-    arena_free(&scratch);
-    arena_free(&walks);
+    sim_room_free(&own);
     if (code == FCP_E_PROFILE)
         fcp_fail(err, code,
                  "by the figures of profile %s and of the cluster, the plan takes longer than can be counted",

@@ -109,6 +109,12 @@ enum {
 };
 extern const char *const sim_without_names[SIM_WITHOUT_COUNT]; /* "overlap", "hiding", "fusion" */
 
+/* Memory that one call leaves to the next; zeros at first. */
+typedef struct sim_room {
+    arena scratch, walks;
+} sim_room;
+void sim_room_free(sim_room *room);
+
 typedef struct sim_options {
     uint32_t noise;       /* per mille: each kernel and transfer takes up to this much longer; 0: none */
     uint64_t seed;        /* of noise and of the order of pulls; the same seed draws the same */
@@ -116,6 +122,8 @@ typedef struct sim_options {
     uint32_t without;     /* bits SIM_WITHOUT_*; without OVERLAP or HIDING, ROUNDS is SHARED */
     sim_watch *watch;     /* gets the timeline of both passes; NULL: none is made */
     void *context;        /* for watch */
+    bool brief;           /* the makespan is enough: `path` is 0, and what wires are bounded by */
+    sim_room *room;       /* of one thread; NULL: nothing is kept */
     const volatile int *stop; /* asked once in some rounds (runtime/base/stop.h); NULL: nobody stops it */
 } sim_options;
 

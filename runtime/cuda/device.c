@@ -105,7 +105,7 @@ fcp_code fcp_cuda_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
 }
 
 fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *what, fcp_error *err) {
-    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+    fcp_patience patience = fcp_patience_of(s->base.timeout_s, 0.1);
     long pause = 5000;
     for (;; fcp_pause(&pause, 200000)) {
         cu_result result = s->cuda->call.event_query(event);
@@ -113,12 +113,12 @@ fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *wh
         fcp_code code = fcp_net_watch(s->base.net, what, err);
         if (code) return code;
         if (fcp_patience_ends(&patience))
-            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+            return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->base.timeout_s);
     }
 }
 
 fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, fcp_error *err) {
-    fcp_patience patience = fcp_patience_of(s->timeout_s, 0.1);
+    fcp_patience patience = fcp_patience_of(s->base.timeout_s, 0.1);
     long pause = 10000;
     fcp_code code = FCP_OK;
     for (;; fcp_pause(&pause, 1000000)) {
@@ -128,7 +128,7 @@ fcp_code fcp_cuda_wait(fcp_cuda_session *s, cu_stream stream, const char *what, 
          * stream is empty, or has reported an error twice. */
         if (result != CU_ERROR_NOT_READY) code = fcp_cuda_check(s->cuda, result, err, "%s failed", what);
         else if (fcp_patience_ends(&patience))
-            return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->timeout_s);
+            return code ? code : fcp_fail(err, FCP_E_RUN, "%s did not end within %u s", what, s->base.timeout_s);
         if (!code && (code = fcp_net_watch(s->base.net, what, err)))
             return code; /* the caller aborts the net, and that ends what waits */
     }

@@ -136,7 +136,7 @@ typedef struct cuda_rank {
     cuda_work work[FCP_PASSES];
     fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* the words of fk_map, if kernels of the pass take maps */
     size_t arena_bytes;
-    bool memory_lent; /* the arena belongs to the transport, which frees it */
+    bool memory_lent; /* the arena belongs to the transport or the lender, who frees it */
     cu_ptr memory, locks; /* the arena; lock_words words of 4 bytes, the last of which is the counter */
     fk_gather_run *runs;          /* of its bundles, on the host; NULL once they are on the device */
     uint32_t run_count;
@@ -157,7 +157,7 @@ typedef struct fcp_cuda_session {
     fcp_session base;
     const fcp_plan *plan;
     fcp_cuda *cuda;
-    uint32_t first_device, device_count, timeout_s, graph_from;
+    uint32_t first_device, device_count, graph_from;
     bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;
@@ -167,8 +167,12 @@ typedef struct fcp_cuda_session {
     bool host_tensors;  /* if ranks are processes: tensors lie in host memory; a caller said so, or a run had such */
     uint32_t *marks;    /* host memory that devices write (marks.c) */
     cu_stream origin;   /* a stream of the first device: runs begin and end in it if the caller names no stream */
-    cu_event finished;  /* recorded after everything that the last run put into streams; NULL: nothing has run */
+    /* Of a session that lends its arenas, these are about the runs of all that use them, too. finished: recorded after
+     * everything that the last run put into streams; NULL: nothing has run. */
+    cu_event finished;
     cuda_device *finished_device;
+    bool lends, kept;      /* others use its arenas; one of these hangs, and so they are not freed */
+    uint32_t arenas, laid; /* how often its arenas have moved; the lender's count when this one's were laid out */
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition, partition_wanted;
@@ -178,6 +182,11 @@ typedef struct fcp_cuda_session {
     bool made, broken, hung;
     fcp_error why;
 } fcp_cuda_session;
+
+/* The session whose arenas this one uses: mostly itself. */
+static inline fcp_cuda_session *fcp_cuda_lender(const fcp_cuda_session *s) {
+    return (fcp_cuda_session *)(s->base.lender ? s->base.lender : &s->base);
+}
 
 /* One more than the last rank of this process; the first is base.first_rank. */
 static inline uint32_t fcp_cuda_end(const fcp_cuda_session *s) { return s->base.first_rank + s->base.rank_count; }

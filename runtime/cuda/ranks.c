@@ -37,6 +37,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     const fcp_homes *h = &s->homes[index];
     fcp_code code = FCP_OK;
     r->device = &s->devices[(index - s->base.first_rank) % s->device_count];
+    if (fcp_cuda_lender(s) != s) r->memory_held = fcp_cuda_lender(s)->ranks[index].memory_held;
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         fcp_slots *slots = &r->slots[pass];
@@ -103,10 +104,35 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     return code;
 }
 
+/* Takes the lender's arena, which becomes larger if this plan needs that. Who else uses it lays its own out anew before
+ * its next run (fcp_cuda_ranks_follow). An error leaves it as it was. */
+static fcp_code borrow_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
+    fcp_cuda_session *of = fcp_cuda_lender(s);
+    cuda_rank *r = &s->ranks[index], *own = &of->ranks[index];
+    if (!own->memory || r->arena_bytes > own->memory_held) {
+        cu_ptr larger = 0;
+        fcp_code code = of->finished ? fcp_cuda_event_await(s, s->origin, of->finished, err) : FCP_OK;
+        if (!code && of->finished) code = fcp_cuda_wait(s, s->origin, "what was run", err);
+        if (!code) code = fcp_cuda_memory(s, r->device, r->arena_bytes, NULL, "an arena", &larger, err);
+        if (!code && own->memory)
+            code = fcp_cuda_check(s->cuda, s->cuda->call.release(own->memory), err, "device %d does not give memory up",
+                                  r->device->handle);
+        if (code) return code;
+        own->memory = larger;
+        own->memory_held = fcp_cuda_allocated(r->arena_bytes);
+        of->arenas++;
+    }
+    r->memory = own->memory;
+    r->memory_held = own->memory_held;
+    r->memory_lent = r != own;
+    return FCP_OK;
+}
+
 /* Makes an arena, of the transport's memory if it insists on that. */
 static fcp_code make_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     cuda_rank *r = &s->ranks[index];
     fcp_net *net = s->base.net;
+    if (fcp_cuda_lender(s) != s || s->lends) return borrow_arena(s, index, err);
     if (!net->transport->allocate)
         return fcp_cuda_memory_again(s, r->device, r->arena_bytes, NULL, "an arena", &r->memory, &r->memory_held, err);
     if (r->memory && r->arena_bytes <= r->memory_held) return FCP_OK;
@@ -116,6 +142,27 @@ static fcp_code make_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err) 
     fcp_code code = net->transport->allocate(net, index, fcp_cuda_allocated(r->arena_bytes), &memory, err);
     r->memory = (uintptr_t)memory;
     if (!code) r->memory_held = fcp_cuda_allocated(r->arena_bytes);
+    return code;
+}
+
+/* Lays out the arena of a pass where it is now. */
+static fcp_code lay(fcp_cuda_session *s, uint32_t index, fcp_pass pass, fcp_error *err) {
+    cuda_rank *r = &s->ranks[index];
+    fcp_arena_lay(s->plan, pass, index, &s->homes[index], &r->slots[pass], (void *)(uintptr_t)r->memory,
+                  &r->arena[pass]);
+    return fcp_cuda_maps_make(s, r, pass, err);
+}
+
+fcp_code fcp_cuda_ranks_follow(fcp_cuda_session *s, fcp_error *err) {
+    const fcp_cuda_session *of = fcp_cuda_lender(s);
+    fcp_code code = FCP_OK;
+    for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s) && !code; r++) {
+        s->ranks[r].memory = of->ranks[r].memory;
+        s->ranks[r].memory_held = of->ranks[r].memory_held;
+        for (int pass = 0; pass < FCP_PASSES && !code; pass++)
+            if (s->plan->problem->passes >> pass & 1) code = lay(s, r, (fcp_pass)pass, err);
+    }
+    if (!code) s->laid = of->arenas;
     return code;
 }
 
@@ -134,14 +181,12 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         cuda_work *w = &r->work[pass];
-        fcp_arena_lay(s->plan, (fcp_pass)pass, index, &s->homes[index], &r->slots[pass],
-                      (void *)(uintptr_t)r->memory, &r->arena[pass]);
         if (w->size)
             code = fcp_cuda_memory_again(s, r->device, w->size, w->bytes, "work lists", &w->memory, &w->held, err);
         free(w->bytes);
         w->bytes = NULL;
         w->capacity = 0;
-        if (!code) code = fcp_cuda_maps_make(s, r, (fcp_pass)pass, err);
+        if (!code) code = lay(s, index, (fcp_pass)pass, err);
     }
     return code;
 }
@@ -216,6 +261,7 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     else if (!code) code = fcp_cuda_partition_open(s, err);
     if (!code && !again) code = fcp_cuda_marks_open(s, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
+    s->laid = fcp_cuda_lender(s)->arenas;
     if (!code) code = fcp_net_reserve(s->base.net, err);
     return code;
 }
@@ -231,7 +277,7 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     if (r->locks) call->release(r->locks);
     if (r->runs_memory) call->release(r->runs_memory);
     if (r->messages) call->release(r->messages);
-    if (r->memory && !r->memory_lent) call->release(r->memory);
+    if (r->memory && !r->memory_lent && !s->kept) call->release(r->memory);
 }
 
 void fcp_cuda_ranks_close(fcp_cuda_session *s) {

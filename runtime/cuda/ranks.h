@@ -10,6 +10,9 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
 /* Makes what the ranks need on the devices: kernels, environment, arenas, streams. `again`: there was another plan
  * before. */
 fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err);
+/* Lays the arenas out anew where the lender has them now; no run is under way. The graphs of the session are worthless
+ * then. */
+fcp_code fcp_cuda_ranks_follow(fcp_cuda_session *s, fcp_error *err);
 /* ranks_close frees what they have in the driver, ranks_free what they have in host memory. */
 void fcp_cuda_ranks_close(fcp_cuda_session *s);
 void fcp_cuda_ranks_free(fcp_cuda_session *s);

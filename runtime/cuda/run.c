@@ -3,7 +3,8 @@
  * Requires: a session that was made completely; tensors of all its ranks.
  * Gives:    run.h.
  * Order:    IN, the pass and OUT come one after the other, except for results that leave early (early.c). Each run
- *           comes after the run before it, whatever streams the caller names.
+ *           comes after the run before it, whatever streams the caller names; and so do runs of sessions that share
+ *           arenas.
  * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
  *           one graph. That touches nothing but arenas, so it serves any tensors.
  * Failure:  an error names rank, stage and instruction: the instruction that was being put into a stream, or the one
@@ -17,6 +18,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/early.h"
 #include "runtime/cuda/marks.h"
+#include "runtime/cuda/ranks.h"
 #include "runtime/cuda/record.h"
 #include "runtime/cuda/reshuffle.h"
 #include "runtime/cuda/stage.h"
@@ -88,14 +90,16 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
 
 /* Records the event for which the next run waits, on whatever stream that is. */
 static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
-    if (s->finished && s->finished_device != d) {
-        fcp_cuda_event_give(s->finished_device, s->finished);
-        s->finished = NULL;
+    fcp_cuda_session *of = fcp_cuda_lender(s);
+    cuda_device *own = &of->devices[d - s->devices]; /* the lender's events live longer */
+    if (of->finished && of->finished_device != own) {
+        fcp_cuda_event_give(of->finished_device, of->finished);
+        of->finished = NULL;
     }
-    fcp_code code = s->finished ? FCP_OK : fcp_cuda_event_take(s, d, &s->finished, err);
-    s->finished_device = d;
+    fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, own, &of->finished, err);
+    of->finished_device = own;
     if (!code)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(s->finished, origin), err, "cannot record an event");
+        code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(of->finished, origin), err, "cannot record an event");
     return code;
 }
 
@@ -119,9 +123,12 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
 static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
                          cu_stream origin, bool host, bool wait, fcp_error *err) {
     const fcp_tensors *inside = tensors;
-    fcp_code code = fcp_net_watch(s->base.net, "what ran before", err);
+    const fcp_cuda_session *of = fcp_cuda_lender(s);
+    if (s->laid != of->arenas) fcp_cuda_graphs_destroy(s); /* nothing runs: arenas have moved since */
+    fcp_code code = s->laid != of->arenas ? fcp_cuda_ranks_follow(s, err) : FCP_OK;
+    if (!code) code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
-    if (!code && s->finished) code = fcp_cuda_event_await(s, origin, s->finished, err);
+    if (!code && of->finished) code = fcp_cuda_event_await(s, origin, of->finished, err);
     if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = fcp_cuda_timing_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
@@ -191,7 +198,7 @@ static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors
     if (!code) code = put_down(s, pass, tensors, &s->devices[0], s->origin, host, host, err);
     if (!code) code = fcp_cuda_use(s, d, err);
     if (code) return code;
-    return fcp_cuda_event_await(s, stream, s->finished, err);
+    return fcp_cuda_event_await(s, stream, fcp_cuda_lender(s)->finished, err);
 }
 
 /* After a failed run: makes the session's stream follow the caller's, so that what the run put there is waited for,
@@ -231,10 +238,11 @@ fcp_code fcp_cuda_run_wait(fcp_cuda_session *s, fcp_error *err) {
     cu_context before = NULL;
     fcp_error why = {0};
     fcp_code code = fcp_cuda_run_check(s, err);
-    if (code || !s->finished) return code;
+    const cu_event finished = fcp_cuda_lender(s)->finished;
+    if (code || !finished) return code;
     code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
     if (!code) code = fcp_cuda_use(s, &s->devices[0], &why);
-    if (!code) code = fcp_cuda_event_await(s, s->origin, s->finished, &why);
+    if (!code) code = fcp_cuda_event_await(s, s->origin, finished, &why);
     if (!code) code = fcp_cuda_wait(s, s->origin, "what was run", &why);
     if (code) fcp_cuda_break(s, code, &why);
     s->cuda->call.context_set(before);

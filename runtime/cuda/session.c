@@ -79,7 +79,7 @@ static void close_all(fcp_cuda_session *s) {
 }
 
 static void session_free(fcp_session *base) {
-    fcp_cuda_session *s = (fcp_cuda_session *)base;
+    fcp_cuda_session *s = (fcp_cuda_session *)base, *of = fcp_cuda_lender(s);
     if (s->cuda) {
         const fcp_cuda_table *call = &s->cuda->call;
         cu_context before = NULL;
@@ -88,8 +88,9 @@ static void session_free(fcp_session *base) {
         if (s->origin) {
             fcp_error ignored;
             fcp_cuda_use(s, &s->devices[0], &ignored);
-            if (s->finished) call->stream_wait_event(s->origin, s->finished, 0);
+            if (of->finished) call->stream_wait_event(s->origin, of->finished, 0);
             fcp_cuda_drain(s);
+            of->kept |= s->hung;
         }
         if (!s->hung) close_all(s);
         /* If something hangs, the rest stays allocated: freeing it would make the driver wait for what hangs. */
@@ -102,16 +103,18 @@ static void session_free(fcp_session *base) {
     free(s);
 }
 
+/* Arenas that belong to a transport are its connections' own, and are not lent. */
 static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
-                               fcp_session **out_session, fcp_error *err) {
+                               fcp_session *lender, fcp_session **out_session, fcp_error *err) {
     fcp_code code = fcp_kernel_check(plan, err);
     if (code) return code;
     fcp_cuda_session *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
-    s->base = (fcp_session){.kind = &fcp_session_cuda, .plan = plan};
+    s->base = (fcp_session){.kind = &fcp_session_cuda, .plan = plan, .lender = transport->allocate ? NULL : lender};
+    fcp_cuda_lender(s)->lends = s->base.lender != NULL;
     s->plan = plan;
     s->mma_sync = options->mma_sync;
-    s->timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
+    s->base.timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     s->partition_wanted = options->partition;
     s->graph_from = options->timings ? UINT32_MAX : options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     s->stage_bytes = options->stage_bytes;

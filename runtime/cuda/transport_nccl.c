@@ -33,6 +33,7 @@
 #include "runtime/cuda/run.h"
 #include "runtime/cuda/stage.h"
 #include "runtime/cuda/transports.h"
+#include "runtime/libraries/mpi.h"
 #include "runtime/libraries/nccl.h"
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -66,7 +67,7 @@ static fcp_code check(const nccl_net *n, nccl_result result, const char *what, f
 /* Waits until a call that has returned `result` is really done, so that its work is in the stream. An error: it
  * failed, or took longer than the time limit. */
 static fcp_code settle(nccl_net *n, nccl_result result, const char *what, fcp_error *err) {
-    const uint32_t timeout_s = n->session->timeout_s;
+    const uint32_t timeout_s = n->session->base.timeout_s;
     fcp_patience patience = fcp_patience_of(timeout_s, 0.1);
     long pause = 2000;
     fcp_code code = check(n, result, what, err);
@@ -124,7 +125,7 @@ static fcp_code nccl_connect(fcp_net *base, fcp_session *session, const fcp_star
     memset(&id, 0, sizeof id);
     fcp_code code = FCP_OK;
     if (n->place.rank == 0 && !(start && start->id)) code = check(n, n->nccl->call.unique_id(&id), "making an id", err);
-    if (!code) code = fcp_id_share(&n->place, start, s->timeout_s, (uint8_t *)id.bytes, err);
+    if (!code) code = fcp_id_share(&n->place, start, s->base.timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
     if (!code) code = begin_comm(n, &id, err);
     return code ? code : fcp_cuda_memory(s, &s->devices[0], scratch_bytes(n), NULL, "what ranks tell each other",
@@ -220,7 +221,7 @@ static bool leave_others(nccl_net *n) {
     n->base.apart = false;
     if (settle(n, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) return false;
     n->ended = true;
-    n->stuck = !call_within(n->nccl->call.destroy, n->comm, n->session->timeout_s);
+    n->stuck = !call_within(n->nccl->call.destroy, n->comm, n->session->base.timeout_s);
     return true;
 }
 
@@ -229,8 +230,9 @@ static void nccl_abort(fcp_net *base) {
     if (!n->session) return;
     fcp_cuda_graphs_destroy(n->session);
     if (n->ended || !n->comm || (n->base.apart && leave_others(n))) return;
+    fcp_mpi_forsake(NULL); /* it may have carried the id */
     n->ended = true;
-    n->stuck = !call_within(n->nccl->call.abort, n->comm, n->session->timeout_s);
+    n->stuck = !call_within(n->nccl->call.abort, n->comm, n->session->base.timeout_s);
 }
 
 static void nccl_close(fcp_net *base) {
@@ -533,8 +535,14 @@ static fcp_code nccl_stage_out(fcp_net *base, fcp_pass pass, const fcp_tensors *
     return code;
 }
 
+static fcp_code nccl_make_id(const fcp_net *base, void *out_id, fcp_error *err) {
+    (void)base;
+    return fcp_start_id(out_id, err);
+}
+
 const fcp_transport fcp_transport_nccl = {.name = "nccl",
                                           .processes = true,
+    .make_id = nccl_make_id,
                                           .open = nccl_open,
                                           .connect = nccl_connect,
                                           .close = nccl_close,

@@ -60,7 +60,15 @@ typedef struct fcp_arena {
     /* Transient slots. */
     char *kv;
     float *state, *dkv;
+    /* Of the run: fcp_tensors.sink and d_sink. */
+    const float *sink;
+    float *d_sink;
 } fcp_arena;
+
+/* The sink of a query head of the model, in a plan that has sinks. */
+static inline double fcp_arena_sink(const fcp_arena *a, uint32_t head) {
+    return a->sink ? (double)a->sink[head] : a->plan->sink[head];
+}
 
 /* The bytes of an arena. */
 size_t fcp_arena_size(const fcp_plan *plan, fcp_pass pass, const fcp_homes *homes, const fcp_slots *slots);

@@ -13,10 +13,12 @@ typedef struct fcp_session_kind {
     const char *name;                        /* what options->backend says */
     const fcp_transport *const *transports;  /* those it can use, the usual one first; NULL ends the list */
     bool streams;                            /* a caller may name a stream to run on */
+    bool sinks;                              /* sinks may be a run's own, and have gradients */
 
-    /* options and the start that they name are whole: of this library's size, what a caller left out being 0. */
+    /* options and the start that they name are whole: of this library's size, what a caller left out being 0. lender:
+     * a session of the same kind, ranks and transport that outlives this one, whose arenas it may use; or NULL. */
     fcp_code (*create)(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
-                       fcp_session **out_session, fcp_error *err);
+                       fcp_session *lender, fcp_session **out_session, fcp_error *err);
     void (*free)(fcp_session *session);
     /* A pass over this process's ranks; tensors has one entry for each of them. `stream`: the caller's; NULL: the
      * session uses its own, and the run has ended when this returns. */
@@ -47,8 +49,9 @@ typedef struct fcp_times {
     bool ran[FCP_PASSES], collected;
 } fcp_times;
 
-/* The plans of a session. Each has a session of its own kind, with memory, streams and connections of its own; the
- * first one's is the session that callers have. runtime/session.c alone knows of this. */
+/* The plans of a session. Each has a session of its own kind, with work lists, streams and connections of its own; the
+ * first one's is the session that callers have, and lends its arenas to the others: one plan runs at a time, and each
+ * run puts into arenas all that it reads there. runtime/session.c alone knows of the list. */
 typedef struct fcp_session_plans {
     fcp_session **parts;
     uint32_t count, now; /* now: the part that runs */
@@ -62,8 +65,10 @@ struct fcp_session {
     const fcp_plan *plan;
     fcp_net *net;
     uint32_t first_rank, rank_count; /* the ranks of the plan that are this process's: the net's */
+    uint32_t timeout_s;              /* how long a wait may last in which nothing goes on */
     fcp_times *times;                /* NULL: nothing is recorded */
     fcp_session_plans *plans;        /* of a session that a caller has; NULL in the others */
+    fcp_session *lender;             /* whose arenas it uses; NULL: it has its own */
 };
 /* The session of the plan that runs next. */
 static inline fcp_session *fcp_session_now(const fcp_session *s) {

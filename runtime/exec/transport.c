@@ -9,6 +9,22 @@
 
 #include "runtime/exec/reshuffle.h"
 
+size_t fcp_wire_bytes(const fcp_wire *w) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < w->segments; i++) bytes += w->segment[i].bytes;
+    return bytes;
+}
+
+void fcp_wire_pack(const fcp_wire *w, char *to) {
+    for (uint32_t i = 0; i < w->segments; to += w->segment[i++].bytes)
+        if (w->segment[i].bytes) memcpy(to, w->segment[i].data, w->segment[i].bytes);
+}
+
+void fcp_wire_unpack(const fcp_wire *w, const char *from) {
+    for (uint32_t i = 0; i < w->segments; from += w->segment[i++].bytes)
+        if (w->segment[i].bytes) memcpy(w->segment[i].data, from, w->segment[i].bytes);
+}
+
 fcp_code fcp_net_open(const fcp_transport *transport, uint32_t ranks, uint32_t gpus, const fcp_start *start,
                       fcp_net **out_net, fcp_error *err) {
     if (!transport || !out_net || ranks == 0) return fcp_fail(err, FCP_E_ARGUMENT, "a net needs a transport and ranks");

@@ -1,9 +1,9 @@
 /* transport.h: what moves data between ranks: one table of functions, which every kind of wire fills.
  *
  * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of wires for
- * each round, and a transport moves what they name. There are three: "threads" (all ranks in this process, in
- * host memory), "local" (all ranks in this process, on its CUDA devices) and "nccl" (every rank a process with a
- * device of its own).
+ * each round, and a transport moves what they name. There are five: "threads" (all ranks in this process, in
+ * host memory), "mpi" and "tcp" (every rank a process, in host memory), "local" (all ranks in this process, on its CUDA devices)
+ * and "nccl" (every rank a process with a device of its own).
  *
  * A net is one transport opened for one session. Some transports carry every rank in one process, others have a
  * process for each rank (`processes`). Slots that only the latter need may be NULL in the former; the fcp_net_*
@@ -30,6 +30,11 @@ typedef struct fcp_wire {
     fcp_segment segment[FCP_SEGMENTS];
 } fcp_wire;
 
+/* The bytes of a wire, and its segments copied end to end to or from one piece of memory. */
+size_t fcp_wire_bytes(const fcp_wire *wire);
+void fcp_wire_pack(const fcp_wire *wire, char *out_bytes);
+void fcp_wire_unpack(const fcp_wire *wire, const char *bytes);
+
 typedef enum fcp_wait {
     FCP_WAIT_DONE,
     FCP_WAIT_PENDING, /* not within the time given */
@@ -43,6 +48,9 @@ typedef struct fcp_transport {
     bool processes;   /* every rank is a process of its own; false: this process has all ranks */
 
     /* --- opening and closing */
+    /* Makes the id by which the processes of another net will find each other: FCP_ID_BYTES, in rank 0's process. NULL:
+     * they need none. */
+    fcp_code (*make_id)(const fcp_net *net, void *out_id, fcp_error *err);
     /* Finds out which ranks this process has, of a plan for `ranks` of them with `gpus` on a node. start: as
      * fcp_session_options has it, or NULL. */
     fcp_code (*open)(uint32_t ranks, uint32_t gpus, const fcp_start *start, fcp_net **out_net, fcp_error *err);

@@ -8,7 +8,8 @@
  * Failure:  the first error is kept with its place, and everybody is woken to leave. A wait fails if for timeout_s
  *           seconds nobody in the session completes an instruction and nobody computes.
  * Cost:     while a pass runs, two threads a rank, and helpers if there are more processors than ranks. All the time,
- *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker.
+ *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker. Sessions of one
+ *           lender share its arenas.
  */
 #include "runtime/host/executor.h"
 
@@ -22,6 +23,8 @@
 #include "runtime/exec/where.h"
 #include "runtime/host/blas.h"
 #include "runtime/host/threads.h"
+#include "runtime/host/transport_mpi.h"
+#include "runtime/host/transport_tcp.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
 
@@ -48,14 +51,13 @@ struct fcp_exec {
     fcp_session base;
     const fcp_plan *plan;
     fcp_device *device;
-    uint32_t timeout_s;
     uint32_t workers, team_size; /* if team_size > 1, each rank has so many workers of its own; else all share them */
-    fcp_rank *ranks;
-    fcp_homes *homes; /* of every rank */
+    fcp_rank *ranks;  /* those of this process, as in all that follow: of rank base.first_rank first */
+    fcp_homes *homes; /* of every rank of the plan */
     fcp_bundles *bundles;
     struct team *teams;
     struct member *members; /* team_size - 1 for each rank */
-    bool broken; /* it could not be given its last plan, and runs no more */
+    const char *broken; /* why it runs no more; NULL: it does */
     /* workers that nobody computes with, under lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -69,11 +71,14 @@ struct fcp_exec {
     fcp_error error; /* the first, under lock */
 };
 
+/* Which of this process's ranks it is. */
+static uint32_t own_index(const fcp_rank *rank) { return (uint32_t)(rank - rank->session->ranks); }
+
 /* --- failure ------------------------------------------------------------------------------------------------------ */
 
 static void wake_everyone(fcp_exec *s) {
     fcp_net_abort(s->base.net);
-    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+    for (uint32_t r = 0; r < s->base.rank_count; r++) {
         pthread_mutex_lock(&s->ranks[r].lock);
         pthread_cond_broadcast(&s->ranks[r].changed);
         pthread_mutex_unlock(&s->ranks[r].lock);
@@ -114,17 +119,17 @@ struct patience {
 };
 
 /* Milliseconds of one slice of a wait. */
-static uint32_t slice(const fcp_exec *s) { return s->timeout_s < 4 ? s->timeout_s * 250 : 1000; }
+static uint32_t slice(const fcp_exec *s) { return s->base.timeout_s < 4 ? s->base.timeout_s * 250 : 1000; }
 
 static struct patience patience_begin(const fcp_exec *s) {
-    return (struct patience){s->progress, fcp_patience_of(s->timeout_s, 1.2e-3 * slice(s)), 3};
+    return (struct patience){s->progress, fcp_patience_of(s->base.timeout_s, 1.2e-3 * slice(s)), 3};
 }
 
 static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round) {
     if (s->progress != p->progress || s->computing) *p = patience_begin(s);
     if (!fcp_patience_ends(&p->left)) return false;
     bool earlier = false;
-    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) earlier |= s->ranks[r].waiting < round;
+    for (uint32_t r = 0; r < s->base.rank_count; r++) earlier |= s->ranks[r].waiting < round;
     return !earlier || p->courtesy-- == 0;
 }
 
@@ -134,7 +139,7 @@ static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round)
 static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
     fcp_exec *s = rank->session;
     if (s->team_size > 1) {
-        *out_worker = rank->index * s->team_size;
+        *out_worker = own_index(rank) * s->team_size;
         s->computing++;
         return !s->failed;
     }
@@ -292,7 +297,7 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     case FCP_OP_ATTEND:
         if (rank->arena.pass == FCP_BACKWARD) open_accumulators(rank, x);
         else fcp_partials_attended(&rank->partials, s->plan, x);
-        if (s->team_size > 1) code = team_attend(&s->teams[rank->index], worker, x, err);
+        if (s->team_size > 1) code = team_attend(&s->teams[own_index(rank)], worker, x, err);
         else
             code = s->device->backend->attend(s->device, worker, &rank->arena, x->a, x->b, 0,
                                               rank->arena.kv_heads, err);
@@ -342,7 +347,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
         if (t->block == FCP_NONE) snprintf(what, sizeof what, "%s", fcp_class_texts[t->cls]);
         else snprintf(what, sizeof what, "%s of block %u", fcp_class_texts[t->cls], t->block);
         snprintf(why, sizeof why, "round %u: %s rank %u for %u s (%s, tokens %u to %u)", x->c,
-                 t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->timeout_s, what,
+                 t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->base.timeout_s, what,
                  t->first, t->first + t->tokens);
         fail_at(rank, FCP_COMM, index, FCP_E_RUN, why);
         return FCP_OK;
@@ -371,7 +376,7 @@ static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t c
     if (done >= count || s->failed) return;
     char why[160];
     snprintf(why, sizeof why, "the %s queue has completed %u of %u instructions, and nothing went on for %u s",
-             fcp_queue_texts[other], done, count, s->timeout_s);
+             fcp_queue_texts[other], done, count, s->base.timeout_s);
     fail_at(rank, queue, index, FCP_E_RUN, why);
 }
 
@@ -432,7 +437,7 @@ static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
         return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
     }
     s->locks = true;
-    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+    for (uint32_t r = 0; r < s->base.rank_count; r++) {
         fcp_rank *rank = &s->ranks[r];
         struct team *team = &s->teams[r];
         if (pthread_mutex_init(&rank->lock, NULL)) return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
@@ -451,7 +456,25 @@ static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Counts a rank's slots, and gets memory if it needs more than it has. */
+/* The rank in whose arena this one computes: the lender's. */
+static fcp_rank *lender_of(const fcp_rank *rank) {
+    fcp_exec *s = rank->session, *lender = (fcp_exec *)s->base.lender;
+    return &(lender ? lender : s)->ranks[rank->index - s->base.first_rank];
+}
+
+/* Makes the arena larger. What is in it is lost: no run is under way. */
+static fcp_code grow_arena(fcp_exec *s, fcp_rank *lends, size_t bytes, fcp_error *err) {
+    void *larger = NULL;
+    if (lends->memory && bytes <= lends->memory_held) return FCP_OK;
+    fcp_code code = s->device->backend->allocate(s->device, bytes, &larger, err);
+    if (code) return code;
+    if (lends->memory) s->device->backend->release(s->device, lends->memory);
+    lends->memory = larger;
+    lends->memory_held = bytes;
+    return FCP_OK;
+}
+
+/* Counts a rank's slots, and gets memory if it needs more than there is. */
 static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
     const fcp_homes *homes = &s->homes[rank->index];
     size_t most = 0;
@@ -462,12 +485,7 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
         if (bytes > most) most = bytes;
     }
     fcp_code code = fcp_partials_make(&rank->partials, homes->homes, rank->slots);
-    if (!code && (!rank->memory || most > rank->memory_held)) {
-        if (rank->memory) s->device->backend->release(s->device, rank->memory);
-        rank->memory = NULL;
-        code = s->device->backend->allocate(s->device, most, &rank->memory, err);
-        rank->memory_held = most;
-    }
+    if (!code) code = grow_arena(s, lender_of(rank), most, err);
     if (!code) return FCP_OK;
     return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most);
 }
@@ -477,21 +495,24 @@ static uint32_t processors(void) {
     return n < 1 ? 1 : n > FCP_BLAS_CALLERS ? FCP_BLAS_CALLERS : (uint32_t)n;
 }
 
-/* How many workers there are, and whether each rank has a team of its own. */
+/* How many workers there are, and whether each rank has a team of its own. By default the processes of a node share its
+ * processors. */
 static void choose_workers(fcp_exec *s, uint32_t threads) {
     const fcp_problem *p = s->plan->problem;
-    if (threads == 0) threads = processors();
+    const uint32_t ranks = s->base.rank_count, of_node = p->gpus < p->ranks ? p->gpus : p->ranks;
+    if (threads == 0) threads = s->base.net->transport->processes ? processors() / of_node : processors();
+    if (threads == 0) threads = 1;
     if (threads > FCP_BLAS_CALLERS) threads = FCP_BLAS_CALLERS;
-    s->team_size = threads / p->ranks;
+    s->team_size = threads / ranks;
     if (s->team_size > p->kv_heads) s->team_size = p->kv_heads;
     if (s->team_size < 1) s->team_size = 1;
-    s->workers = s->team_size > 1 ? s->team_size * p->ranks : threads < p->ranks ? threads : p->ranks;
+    s->workers = s->team_size > 1 ? s->team_size * ranks : threads < ranks ? threads : ranks;
 }
 
 static void exec_free(fcp_session *session) {
     fcp_exec *s = (fcp_exec *)session;
-    uint32_t ranks = s->plan->problem->ranks;
-    for (uint32_t r = 0; r < ranks; r++) {
+    if (s->base.net && s->broken) fcp_net_abort(s->base.net);
+    for (uint32_t r = 0; r < s->base.rank_count; r++) {
         fcp_rank *rank = s->ranks ? &s->ranks[r] : NULL;
         if (rank && rank->memory) s->device->backend->release(s->device, rank->memory);
         if (rank) fcp_partials_free(&rank->partials);
@@ -520,35 +541,53 @@ static void exec_free(fcp_session *session) {
     free(s);
 }
 
+/* Makes what does not depend on other processes. */
+static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err) {
+    const uint32_t first = s->base.first_rank, ranks = s->base.rank_count;
+    s->ranks = calloc(ranks, sizeof *s->ranks);
+    s->teams = calloc(ranks, sizeof *s->teams);
+    s->members = calloc((size_t)ranks * (s->team_size - 1) + 1, sizeof *s->members);
+    s->free_workers = calloc(s->workers, sizeof *s->free_workers);
+    s->homes = fcp_homes_of(s->plan);
+    if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->homes)
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", ranks);
+    for (uint32_t r = 0; r < ranks; r++) {
+        s->ranks[r].session = s;
+        s->ranks[r].index = first + r;
+        s->teams[r].rank = &s->ranks[r];
+    }
+    fcp_code code = init_locks(s, err);
+    if (code == FCP_OK) code = fcp_bundles_make(s->plan, first, ranks, &s->bundles, err);
+    if (code == FCP_OK) code = backend->open(s->plan, s->workers, &s->device, err);
+    for (uint32_t r = 0; code == FCP_OK && r < ranks; r++) code = make_rank(s, &s->ranks[r], err);
+    return code;
+}
+
+/* Processes join even if one of them has failed already, so that all others learn of it. */
 static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
-                       const fcp_session_options *options, fcp_session **out_session, fcp_error *err) {
+                       const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
+                       fcp_error *err) {
     const fcp_problem *p = plan->problem;
     const fcp_start *start = options ? options->start : NULL;
     fcp_exec *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
-    s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan, .rank_count = p->ranks};
+    s->base = (fcp_session){.kind = &fcp_session_host, .plan = plan, .lender = lender,
+                            .timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S};
     s->plan = plan;
-    s->timeout_s = options && options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
-    choose_workers(s, options ? options->compute_threads : 0);
-    s->ranks = calloc(p->ranks, sizeof *s->ranks);
-    s->teams = calloc(p->ranks, sizeof *s->teams);
-    s->members = calloc((size_t)p->ranks * (s->team_size - 1) + 1, sizeof *s->members);
-    s->free_workers = calloc(s->workers, sizeof *s->free_workers);
-    s->homes = fcp_homes_of(plan);
-    fcp_code code = FCP_OK;
-    if (!s->ranks || !s->teams || !s->members || !s->free_workers || !s->homes)
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", p->ranks);
-    if (code == FCP_OK) code = init_locks(s, err);
-    if (code == FCP_OK) code = fcp_bundles_make(plan, 0, p->ranks, &s->bundles, err);
-    if (code == FCP_OK) code = backend->open(plan, s->workers, &s->device, err);
-    if (code == FCP_OK) code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
-    if (code == FCP_OK) code = fcp_net_connect(s->base.net, &s->base, start, err);
-    for (uint32_t r = 0; code == FCP_OK && r < p->ranks; r++) {
-        s->ranks[r].session = s;
-        s->ranks[r].index = r;
-        s->teams[r].rank = &s->ranks[r];
-        code = make_rank(s, &s->ranks[r], err);
+    fcp_code code = fcp_net_open(transport, p->ranks, p->gpus, start, &s->base.net, err);
+    if (code != FCP_OK) {
+        free(s);
+        return code;
     }
+    s->base.first_rank = s->base.net->first_rank;
+    s->base.rank_count = s->base.net->rank_count;
+    choose_workers(s, options ? options->compute_threads : 0);
+    fcp_promise mine = {.plan = plan, .made = make_own(s, backend, err)};
+    fcp_error why = {0};
+    code = fcp_net_connect(s->base.net, &s->base, start, &why);
+    if (code == FCP_OK) code = fcp_agree(s->base.net, &mine, &why);
+    if (mine.made) code = mine.made;
+    else if (code && err) *err = why;
     if (code != FCP_OK) {
         exec_free(&s->base);
         return code;
@@ -559,12 +598,12 @@ static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const f
 
 fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
                                fcp_session **out_session, fcp_error *err) {
-    return create(plan, backend, &fcp_transport_threads, options, out_session, err);
+    return create(plan, backend, &fcp_transport_threads, options, NULL, out_session, err);
 }
 
 static fcp_code exec_create(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
-                            fcp_session **out_session, fcp_error *err) {
-    return create(plan, &fcp_backend_host, transport, options, out_session, err);
+                            fcp_session *lender, fcp_session **out_session, fcp_error *err) {
+    return create(plan, &fcp_backend_host, transport, options, lender, out_session, err);
 }
 
 static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
@@ -576,11 +615,14 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     s->error = (fcp_error){0};
     s->free_count = s->team_size > 1 ? 0 : s->workers;
     for (uint32_t i = 0; i < s->free_count; i++) s->free_workers[i] = i;
-    for (uint32_t r = 0; r < s->plan->problem->ranks; r++) {
+    for (uint32_t r = 0; r < s->base.rank_count; r++) {
         fcp_rank *rank = &s->ranks[r];
-        fcp_arena_lay(s->plan, pass, r, &s->homes[r], &rank->slots[pass], rank->memory, &rank->arena);
+        fcp_arena_lay(s->plan, pass, rank->index, &s->homes[rank->index], &rank->slots[pass], lender_of(rank)->memory,
+                      &rank->arena);
         fcp_partials_clear(&rank->partials);
         rank->tensors = &tensors[r];
+        rank->arena.sink = tensors[r].sink;
+        rank->arena.d_sink = tensors[r].d_sink;
         rank->prepared = false;
         rank->waiting = FCP_NONE;
         rank->completed[FCP_COMPUTE] = rank->completed[FCP_COMM] = 0;
@@ -590,23 +632,35 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
     fcp_net_reset(s->base.net);
 }
 
-static fcp_code refuse(fcp_error *err) {
-    return fcp_fail(err, FCP_E_RUN, "this session could not be given its last plan, and a new session is needed");
+static fcp_code refuse(const fcp_exec *s, fcp_error *err) {
+    return fcp_fail(err, FCP_E_RUN, "%s, and a new session is needed", s->broken);
+}
+#define NO_PLAN "this session could not be given its last plan"
+
+/* This process refuses a plan to rebind to. It keeps the one that it has if all others refuse it too. */
+static void exec_refuse(fcp_session *session, const fcp_plan *plan, const fcp_error *why) {
+    fcp_exec *s = (fcp_exec *)session;
+    const fcp_promise promise = {.plan = plan, .made = why->code};
+    if (!s->broken && !fcp_agree_to_refuse(session->net, &promise)) s->broken = NO_PLAN;
 }
 
 /* Arenas that are large enough are kept, though another device gave them: memory is the backend's, not the device's. */
 static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err) {
     fcp_exec *s = (fcp_exec *)session;
     fcp_device *device = NULL;
-    if (s->broken) return refuse(err);
-    fcp_homes *homes = fcp_homes_of(plan);
-    if (!homes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session of %u ranks", plan->problem->ranks);
     fcp_bundles *bundles = NULL;
-    fcp_code code = fcp_bundles_make(plan, 0, plan->problem->ranks, &bundles, err);
-    if (code == FCP_OK) code = s->device->backend->open(plan, s->workers, &device, err);
+    fcp_error why = {0};
+    if (s->broken) return refuse(s, err);
+    fcp_homes *homes = fcp_homes_of(plan);
+    fcp_code code = homes ? fcp_bundles_make(plan, session->first_rank, session->rank_count, &bundles, &why)
+                          : fcp_fail(&why, FCP_E_NO_MEMORY, "out of memory for a plan of %u ranks",
+                                     plan->problem->ranks);
+    if (code == FCP_OK) code = s->device->backend->open(plan, s->workers, &device, &why);
     if (code != FCP_OK) {
         free(homes);
         fcp_bundles_free(bundles);
+        exec_refuse(session, plan, &why);
+        if (err) *err = why;
         return code;
     }
     s->device->backend->close(s->device);
@@ -616,8 +670,11 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     s->homes = homes;
     s->bundles = bundles;
     s->plan = s->base.plan = plan;
-    for (uint32_t r = 0; code == FCP_OK && r < plan->problem->ranks; r++) code = make_rank(s, &s->ranks[r], err);
-    s->broken = code != FCP_OK;
+    for (uint32_t r = 0; code == FCP_OK && r < session->rank_count; r++) code = make_rank(s, &s->ranks[r], &why);
+    const fcp_promise mine = {.plan = plan, .made = code};
+    code = fcp_agree(session->net, &mine, &why);
+    if (code != FCP_OK) s->broken = NO_PLAN;
+    if (code != FCP_OK && err) *err = why;
     return code;
 }
 
@@ -631,24 +688,26 @@ static bool start(pthread_t *thread, size_t stack, void *(*body)(void *), void *
 
 /* Starts all threads and waits for them. */
 static void run_threads(fcp_exec *s, pthread_t *threads) {
-    uint32_t ranks = s->plan->problem->ranks, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
+    uint32_t ranks = s->base.rank_count, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
     for (uint32_t i = 0; i < helpers && !s->failed; i++) {
         struct member *m = &s->members[i];
         uint32_t rank = i / (s->team_size - 1);
         m->team = &s->teams[rank];
         m->worker = rank * s->team_size + 1 + i % (s->team_size - 1);
         if (start(&m->thread, COMPUTE_STACK, run_member, m)) helping++;
-        else fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank), "out of memory: no thread for a helper could be started");
+        else
+            fail(s, FCP_E_NO_MEMORY, fcp_where_rank(s->ranks[rank].index),
+                 "out of memory: no thread for a helper could be started");
     }
     for (uint32_t i = 0; i < 2 * ranks && !s->failed; i++) {
         fcp_rank *rank = &s->ranks[i / 2];
         bool ok = i % 2 ? start(&threads[i], COMM_STACK, run_comm, rank)
                         : start(&threads[i], COMPUTE_STACK, run_compute, rank);
         char text[120];
-        snprintf(text, sizeof text, "rank %u, %s pass: out of memory: no thread could be started", i / 2,
+        snprintf(text, sizeof text, "rank %u, %s pass: out of memory: no thread could be started", rank->index,
                  fcp_pass_names[s->pass]);
         if (ok) started++;
-        else fail(s, FCP_E_NO_MEMORY, fcp_where_rank(i / 2), text);
+        else fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
     }
     for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     for (uint32_t r = 0; helping && r < ranks; r++) {
@@ -664,8 +723,8 @@ static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
                          fcp_error *err) {
     fcp_exec *s = (fcp_exec *)session;
     (void)stream;
-    if (s->broken) return refuse(err);
-    pthread_t *threads = malloc(2 * (size_t)s->plan->problem->ranks * sizeof *threads);
+    if (s->broken) return refuse(s, err);
+    pthread_t *threads = malloc(2 * (size_t)s->base.rank_count * sizeof *threads);
     if (!threads) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
     fcp_code code = s->device->backend->enter(s->device, err);
     if (code == FCP_OK) {
@@ -676,14 +735,9 @@ static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
     free(threads);
     if (code != FCP_OK) return code;
     if (!s->failed) return FCP_OK;
+    if (session->net->transport->processes) s->broken = "a pass of this session has failed";
     if (err) *err = s->error;
     return s->error.code;
-}
-
-static void exec_refuse(fcp_session *session, const fcp_plan *plan, const fcp_error *why) {
-    fcp_exec *s = (fcp_exec *)session;
-    const fcp_promise promise = {.plan = plan, .made = why->code};
-    if (!s->broken && !fcp_agree_to_refuse(session->net, &promise)) s->broken = true;
 }
 
 static fcp_code exec_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err) {
@@ -694,10 +748,11 @@ static fcp_code exec_collect(fcp_session *session, uint32_t from, void *memory, 
     return fcp_net_collect(session->net, from, memory, bytes, err);
 }
 
-static const fcp_transport *const transports[] = {&fcp_transport_threads, NULL};
+static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_transport_mpi, &fcp_transport_tcp, NULL};
 
 const fcp_session_kind fcp_session_host = {.name = "host",
                                            .transports = transports,
+                                           .sinks = true,
                                            .create = exec_create,
                                            .free = exec_free,
                                            .run = exec_run,

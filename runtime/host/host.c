@@ -6,6 +6,7 @@
  */
 #include "runtime/host/host.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "runtime/host/blas.h"
@@ -99,7 +100,7 @@ static void host_prepare(fcp_device *device, const fcp_arena *a) {
     size_t rows = a->home_first[FCP_QUERIES][a->homes] * a->heads, q = rows * p->head_dim;
     size_t kv = a->home_first[FCP_KEYS][a->homes] * a->kv_heads * p->head_dim;
     if (a->pass == FCP_FORWARD) {
-        const double *sink = a->plan->sink_count ? a->plan->sink : NULL;
+        const bool sink = a->plan->sink_count;
         host_clear(device, a->o, q * fcp_dtype_size((fcp_dtype)p->dtype));
         for (size_t i = 0; !sink && i < rows; i++) a->lse[i] = -INFINITY;
         for (uint32_t slot = 0; sink && slot < a->homes; slot++) {
@@ -107,13 +108,28 @@ static void host_prepare(fcp_device *device, const fcp_arena *a) {
             float *lse = a->lse + a->home_first[FCP_QUERIES][slot] * a->heads;
             float *end = a->lse + a->home_first[FCP_QUERIES][slot + 1] * a->heads;
             while (lse < end)
-                for (uint32_t i = 0; i < a->heads; i++) *lse++ = (float)sink[fcp_model_head(p, range, i)];
+                for (uint32_t i = 0; i < a->heads; i++) *lse++ = (float)fcp_arena_sink(a, fcp_model_head(p, range, i));
         }
         return;
     }
     host_clear(device, a->dq, q * sizeof *a->dq);
     host_clear(device, a->dk, kv * sizeof *a->dk);
     host_clear(device, a->dv, kv * sizeof *a->dv);
+    if (a->d_sink) host_clear(device, a->d_sink, p->heads * sizeof *a->d_sink);
+}
+
+/* What the rows of a home slot, whose deltas are known, add to the gradients of the sinks. */
+static void sink_gradients(const fcp_arena *a, uint32_t slot) {
+    const fcp_heads *range = &a->plan->heads[a->plan->blocks[a->home_block[slot]].heads];
+    const uint64_t *tokens = a->home_first[FCP_QUERIES];
+    for (uint32_t i = 0; i < a->heads; i++) {
+        const uint32_t head = fcp_model_head(a->plan->problem, range, i);
+        const double z = fcp_arena_sink(a, head);
+        double sum = 0;
+        for (size_t at = tokens[slot] * a->heads + i; at < tokens[slot + 1] * a->heads; at += a->heads)
+            sum += exp(z - (double)a->lse[at]) * (double)a->delta[at];
+        a->d_sink[head] -= (float)sum;
+    }
 }
 
 static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count) {
@@ -127,6 +143,7 @@ static void host_delta(fcp_device *device, uint32_t worker, const fcp_arena *a, 
         fcp_to_float(dtype, (const char *)a->d_o + i * row_bytes, w->o, p->head_dim);
         a->delta[i] = fcp_rows_dot(w->q, w->o, p->head_dim);
     }
+    for (uint32_t slot = first; a->d_sink && slot < first + count; slot++) sink_gradients(a, slot);
 }
 
 static fcp_code host_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,

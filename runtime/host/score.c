@@ -21,8 +21,7 @@ static bool is_one(mc_code code) {
 
 bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile) {
     *score = (fcp_host_score){.code = {plan->score, (uint32_t)plan->score_count},
-                              .slope = {plan->slope, (uint32_t)plan->slope_count},
-                              .sink = plan->sink_count ? plan->sink : NULL};
+                              .slope = {plan->slope, (uint32_t)plan->slope_count}};
     score->slope_is_one = is_one(score->slope);
     if (score->code.count == 0) return true;
     size_t words = mc_row_scratch(score->code), more = mc_row_scratch(score->slope);

@@ -8,12 +8,11 @@
 #define FCP_HOST_SCORE_H
 #include "runtime/plan/plan.h"
 
-/* What a worker needs of a plan's score and sinks. */
+/* What a worker needs of a plan's score. */
 typedef struct fcp_host_score {
     mc_code code;       /* count 0: there is no score; the logits are s */
     mc_code slope;
     bool slope_is_one;
-    const double *sink; /* per query head, or NULL */
     int64_t *scratch;
     float *slopes;      /* of a tile; NULL if the slope is one */
 } fcp_host_score;

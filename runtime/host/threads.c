@@ -92,31 +92,13 @@ static void threads_reset(fcp_net *base) {
     }
 }
 
-static size_t wire_bytes(const fcp_wire *w) {
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < w->segments; i++) bytes += w->segment[i].bytes;
-    return bytes;
-}
-
 static struct message *pack(const fcp_wire *w) {
-    size_t bytes = wire_bytes(w);
+    size_t bytes = fcp_wire_bytes(w);
     struct message *m = malloc(sizeof *m + bytes);
     if (!m) return NULL;
     m->bytes = bytes;
-    char *at = m->data;
-    for (uint32_t i = 0; i < w->segments; i++) {
-        if (w->segment[i].bytes) memcpy(at, w->segment[i].data, w->segment[i].bytes);
-        at += w->segment[i].bytes;
-    }
+    fcp_wire_pack(w, m->data);
     return m;
-}
-
-static void unpack(const struct message *m, const fcp_wire *w) {
-    const char *at = m->data;
-    for (uint32_t i = 0; i < w->segments; i++) {
-        if (w->segment[i].bytes) memcpy(w->segment[i].data, at, w->segment[i].bytes);
-        at += w->segment[i].bytes;
-    }
 }
 
 static fcp_code threads_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
@@ -215,7 +197,7 @@ static fcp_wait threads_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds
             continue;
         }
         pthread_mutex_unlock(&own->lock);
-        size_t expected = wire_bytes(&own->wires[wire]);
+        size_t expected = fcp_wire_bytes(&own->wires[wire]);
         if (m->bytes != expected) {
             fcp_fail(err, FCP_E_RUN, "a message of %zu bytes from rank %u where %zu were expected", m->bytes, m->from,
                      expected);
@@ -223,7 +205,7 @@ static fcp_wait threads_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds
             free(m);
             return FCP_WAIT_FAILED;
         }
-        unpack(m, &own->wires[wire]);
+        fcp_wire_unpack(&own->wires[wire], m->data);
         struct endpoint *sender = &net->ends[m->from];
         pthread_mutex_lock(&sender->lock);
         finish(sender, m->wire);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/both.h"
 #include "runtime/base/stop.h"
 #include "runtime/plan/file.h"
 
@@ -653,6 +654,52 @@ static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, 
     return FCP_OK;
 }
 
+/* What is computed: shapes, tiles, visits. */
+static fcp_code check_work(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
+    fcp_code code = check_shapes(plan, err);
+    if (!code) code = check_tiles(plan, stop, err);
+    if (!code) code = check_shared_shapes(plan, err);
+    if (!code) code = check_visits(plan, err);
+    return code;
+}
+
+/* What the queues do: rounds, instructions, transfers. */
+static fcp_code check_queues(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
+    fcp_code code = check_rounds(plan, err);
+    if (!code) code = check_streams(plan, err);
+    if (!code) code = check_transfers(plan, stop, err);
+    return code;
+}
+
+/* One of these, and what came of it. */
+typedef struct half {
+    fcp_code (*check)(const fcp_plan *plan, const volatile int *stop, fcp_error *err);
+    const fcp_plan *plan;
+    const volatile int *stop;
+    fcp_code code;
+    fcp_error err;
+} half;
+
+static void check_half(void *given) {
+    half *h = given;
+    h->code = h->check(h->plan, h->stop, &h->err);
+}
+
+/* Neither half needs the other, so those of a large plan are checked at the same time. An error of the first comes
+ * first. */
+static fcp_code check_halves(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
+    half work = {check_work, plan, stop, FCP_OK, {0}}, queues = {check_queues, plan, stop, FCP_OK, {0}};
+    if (plan->instrs_count + plan->transfers_count >= FCP_BOTH_FROM) {
+        fcp_both(check_half, &work, &queues);
+    } else {
+        check_half(&work);
+        if (!work.code) check_half(&queues);
+    }
+    const half *wrong = work.code ? &work : &queues;
+    if (wrong->code && err) *err = wrong->err;
+    return wrong->code;
+}
+
 fcp_code fcp_plan_check(const fcp_plan *given, fcp_error *err) { return fcp_plan_check_until(given, NULL, err); }
 
 fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, fcp_error *err) {
@@ -664,12 +711,5 @@ fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, f
     if (!code) code = check_classes(plan, err);
     if (!code) code = check_blocks(plan, err);
     if (!code) code = check_layout(plan, err);
-    if (!code) code = check_shapes(plan, err);
-    if (!code) code = check_tiles(plan, stop, err);
-    if (!code) code = check_shared_shapes(plan, err);
-    if (!code) code = check_visits(plan, err);
-    if (!code) code = check_rounds(plan, err);
-    if (!code) code = check_streams(plan, err);
-    if (!code) code = check_transfers(plan, stop, err);
-    return code;
+    return code ? code : check_halves(plan, stop, err);
 }

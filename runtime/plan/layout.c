@@ -266,3 +266,28 @@ bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at
 
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank) { return fcp_side_tokens(plan, FCP_QUERIES, rank); }
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank) { return fcp_side_tokens(plan, FCP_KEYS, rank); }
+
+void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows) {
+    const fcp_side side = keys ? FCP_KEYS : FCP_QUERIES;
+    const int64_t beyond = INT64_C(1) << 41; /* further than any sequence is long; so nothing below overflows */
+    fcp_layout_at at = {0};
+    fcp_span span;
+    shift = shift > beyond ? beyond : shift < -beyond ? -beyond : shift;
+    while (fcp_side_layout(plan, side, rank, &at, &span)) {
+        const int64_t first = (int64_t)fcp_offsets(plan, side)[span.sequence];
+        const int64_t count = (int64_t)fcp_offsets(plan, side)[span.sequence + 1] - first;
+        const int64_t from = (int64_t)span.start + shift;
+        for (int64_t i = from; i < from + (int64_t)span.length; i++)
+            *out_rows++ = i >= 0 && i < count ? first + i : -1;
+    }
+}
+
+void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions) {
+    const fcp_side side = keys ? FCP_KEYS : FCP_QUERIES;
+    fcp_layout_at at = {0};
+    fcp_span span;
+    while (fcp_side_layout(plan, side, rank, &at, &span)) {
+        const int64_t from = (int64_t)span.start + (keys ? 0 : fcp_plan_query_position(plan, span.sequence));
+        for (int64_t i = 0; i < (int64_t)span.length; i++) *out_positions++ = from + i;
+    }
+}

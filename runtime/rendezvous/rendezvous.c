@@ -87,7 +87,7 @@ fcp_code fcp_place_find(const fcp_start *start, uint32_t ranks, uint32_t gpus, f
             err, FCP_E_START,
             "nothing says which rank this process is: looked for RANK and WORLD_SIZE (torchrun), "
             "OMPI_COMM_WORLD_RANK (Open MPI), PMI_RANK (MPICH), PMIX_RANK and SLURM_PROCID in the environment; start "
-            "%u processes with mpirun, srun or torchrun, or use --transport local",
+            "%u processes with mpirun, srun or torchrun, or use --transport local (cuda) or threads (host)",
             ranks);
     if (p.rank >= ranks)
         return fcp_fail(err, FCP_E_START, "%s says that this process is rank %u, and there are ranks 0 to %u", p.from,
@@ -106,7 +106,7 @@ fcp_code fcp_id_share(const fcp_place *place, const fcp_start *start, uint32_t t
     if (start && start->id_file) return fcp_id_by_file(place, start->id_file, timeout_s, id, err);
     if (place->mpi) return fcp_id_by_mpi(place, id, err);
     return fcp_fail(err, FCP_E_START,
-                    "rank %u of %u, as %s says, has no way to get NCCL's id: name a file that all processes see "
+                    "rank %u of %u, as %s says, has no way to get rank 0's id: name a file that all processes see "
                     "(--id-file PATH), or start them with mpirun",
                     place->rank, place->ranks, place->from);
 }

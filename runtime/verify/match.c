@@ -11,7 +11,7 @@
  * Method:   Rank by rank, all sends and receives are listed. Sends are put into the inbox of the rank that they name,
  *           by a counting sort. Then each rank's receives, indexed by (round, fabric), are held against its inbox. The
  *           tables are read once, in order.
- * Cost:     linear in communication instructions, transfers and rounds; 60 bytes a send, and 4 bytes a pair
+ * Cost:     linear in communication instructions, transfers and rounds; 44 bytes a send, and 4 bytes a pair
  *           of ranks that talk.
  */
 #include <stdio.h>
@@ -25,7 +25,7 @@
 enum { CLASS_KEYS = 16 }; /* rounds are few enough for this: check.c */
 typedef struct side {
     uint32_t block, first, tokens; /* block: of a bundle FCP_NONE less its side */
-    uint32_t other; /* the other rank. Of a send it is the receiver until `deliver`, and then the sender */
+    uint32_t other; /* the other rank */
     uint32_t key;   /* (round * FCP_FABRICS + fabric) * CLASS_KEYS + class */
 } side;
 
@@ -51,12 +51,11 @@ typedef struct match {
     size_t side_count, send_count, recv_count;
     size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
     uint32_t *inbox;        /* ranks + 1, into delivered */
-    side *delivered;
+    uint32_t *delivered;    /* sends, as indices into sides */
     uint32_t unit[FCP_CLASSES]; /* tokens */
     uint64_t bytes[FCP_CLASSES]; /* of a token */
     uint32_t *receive;      /* by key / CLASS_KEYS: this rank's receive (index in sides), MET, or NONE */
     uint32_t *met;          /* per rank: the last rank that talked to it, + 1 */
-    bool later;             /* an earlier pass has listed peers */
 } match;
 
 enum { NONE = 0 }; /* sides has one to spare, so no receive has index 0 */
@@ -85,14 +84,14 @@ static fcp_code group_rounds(match *m) {
         }
         m->info[i] = (struct round_info){g, r->kind, r->stage};
         m->group_rounds[g]++;
-        v->facts[v->pass].rounds[r->kind]++;
-        v->facts[v->pass].last_stage = r->stage;
+        v->facts.rounds[r->kind]++;
+        v->facts.last_stage = r->stage;
         if (r->kind == FCP_ROUND_IN && r->stage)
             return fcp_fail(v->err, FCP_E_VERIFY_ORDER, "%s: round %u brings tokens in at stage %u",
                             fcp_pass_names[v->pass], i, r->stage);
         if ((r->kind == FCP_ROUND_INDEPENDENT || r->kind == FCP_ROUND_DEPENDENT) &&
-            r->stage >= v->facts[v->pass].stages)
-            v->facts[v->pass].stages = (uint64_t)r->stage + 1;
+            r->stage >= v->facts.stages)
+            v->facts.stages = (uint64_t)r->stage + 1;
     }
     return FCP_OK;
 }
@@ -196,7 +195,7 @@ static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer 
 enum { IN_ALONE = FCP_CLASSES, COUNTED = FCP_CLASSES + 2, LANES = FCP_FABRICS * FCP_DIRECTION_COUNT };
 static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint32_t (*count)[LANES]) {
     verifier *v = m->v;
-    pass_facts *facts = &v->facts[v->pass];
+    pass_facts *facts = &v->facts;
     _Static_assert(FCP_OUT == FCP_IN + 1, "so are those of KV alone");
     for (int lane = 0; lane < LANES; lane++) {
         uint64_t units = 0;
@@ -237,9 +236,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     uint32_t count[COUNTED][LANES] = {{0}};
     uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
     side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;
-    uint32_t *met = m->met, *peers = v->peers + v->peer_count, known = 0;
-    if (m->later) known = v->peer_first[rank + 1] - v->peer_first[rank];
-    for (uint32_t i = 0; i < known; i++) met[v->peers[v->peer_first[rank] + i]] = rank + 1;
+    uint32_t *met = m->met, *peers = v->peers + v->peer_first[rank];
     for (uint32_t i = 0, n = stream->count; i < n; i++) {
         const fcp_instr *x = &instrs[i];
         uint32_t op = x->op, now = x->stage, round = x->c;
@@ -284,10 +281,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             met[t->peer] = rank + 1;
         }
     }
-    uint32_t more = (uint32_t)(peers - (v->peers + v->peer_count));
-    v->peer_count += more;
-    if (!m->later) v->peer_first[rank + 1] = v->peer_count;
-    if (known + more > v->peers_max) v->peers_max = known + more;
+    v->peer_first[rank + 1] = (uint32_t)(peers - v->peers);
     m->send_first[rank + 1] = m->send_count = (size_t)(sends - m->sides);
     m->recv_first[rank + 1] = m->recv_count = (size_t)(m->sides + m->side_count - recvs);
     finish_degrees(m);
@@ -301,12 +295,8 @@ static void deliver(match *m) {
     uint32_t ranks = m->v->p->ranks;
     for (uint32_t r = 0; r < ranks; r++) m->inbox[r + 1] += m->inbox[r];
     for (uint32_t rank = 0; rank < ranks; rank++)
-        for (size_t i = m->send_first[rank]; i < m->send_first[rank + 1]; i++) {
-            const side *s = &m->sides[i];
-            side *to = &m->delivered[m->inbox[s->other]++];
-            *to = *s;
-            to->other = rank;
-        }
+        for (size_t i = m->send_first[rank]; i < m->send_first[rank + 1]; i++)
+            m->delivered[m->inbox[m->sides[i].other]++] = (uint32_t)i;
     memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* the end of one is the beginning of the next */
     m->inbox[0] = 0;
 }
@@ -332,9 +322,17 @@ static void word_side(const side *s, char text[100]) {
     snprintf(text, 100, "%s of %s, tokens %u to %u", class_of_key(s->key), what, s->first, s->first + s->tokens);
 }
 
+/* Who sends sides[i]. */
+static uint32_t sender_of(const match *m, size_t i) {
+    uint32_t rank = 0;
+    while (m->send_first[rank + 1] <= i) rank++;
+    return rank;
+}
+
 static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const side *received) {
     const side *s = sent, *r = received;
-    uint32_t key = (s ? s : r)->key / CLASS_KEYS, round = key / FCP_FABRICS, from = s ? s->other : r->other;
+    uint32_t key = (s ? s : r)->key / CLASS_KEYS, round = key / FCP_FABRICS;
+    uint32_t from = s ? sender_of(m, (size_t)(s - m->sides)) : r->other;
     const char *fabric = fcp_fabric_names[key % FCP_FABRICS];
     char out[100] = "", in[100] = "";
     if (s) word_side(s, out);
@@ -357,12 +355,13 @@ static fcp_code meet(match *m, uint32_t rank) {
     size_t begin = m->side_count - m->recv_first[rank + 1], end = m->side_count - m->recv_first[rank];
     uint32_t *receive = m->receive;
     for (size_t i = begin; i < end; i++) receive[m->sides[i].key / CLASS_KEYS] = (uint32_t)i;
-    for (const side *s = m->delivered + m->inbox[rank], *last = m->delivered + m->inbox[rank + 1]; s < last; s++) {
+    for (uint32_t j = m->inbox[rank]; j < m->inbox[rank + 1]; j++) {
+        const side *s = &m->sides[m->delivered[j]];
         size_t i = receive[s->key / CLASS_KEYS];
         if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* NONE, or left from an earlier rank */
         const side *r = &m->sides[i];
-        if ((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (s->other ^ r->other) |
-            (s->key ^ r->key))
+        bool named = m->delivered[j] - m->send_first[r->other] < m->send_first[r->other + 1] - m->send_first[r->other];
+        if ((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (s->key ^ r->key) | !named)
             return mismatch(m, rank, s, r);
         receive[s->key / CLASS_KEYS] = MET;
     }
@@ -378,7 +377,7 @@ static void check_delta(match *m) {
         uint64_t colours = 0, delta = m->delta[FCP_ROUND_INDEPENDENT * FCP_FABRICS + f];
         for (uint32_t i = 0; i < m->round_count; i++)
             colours += m->rounds[i].kind == FCP_ROUND_INDEPENDENT && m->receive[i * FCP_FABRICS + f] != NONE;
-        v->facts[v->pass].delta[f] = delta;
+        v->facts.delta[f] = delta;
         if (colours != delta && !v->late.code)
             fcp_fail(&v->late, FCP_E_VERIFY_DELTA, "%s: independent units take %llu rounds on %s, and Delta is %llu",
                      fcp_pass_names[v->pass], (unsigned long long)colours, fcp_fabric_names[f],
@@ -393,6 +392,18 @@ static void check_delta(match *m) {
                  fcp_pass_names[v->pass], r->stage, m->group_rounds[g], fcp_round_names[r->kind], d[FCP_NET],
                  d[FCP_LOCAL]);
     }
+}
+
+/* How many transfers the launches of this pass name: not more than there are (check.c). */
+static size_t launched(const verifier *v) {
+    const fcp_plan *plan = v->plan;
+    size_t count = 0;
+    for (uint32_t r = 0; r < v->p->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, v->pass, r, FCP_COMM);
+        for (const fcp_instr *x = plan->instrs + s->first, *end = x + s->count; x < end; x++)
+            if (x->op == FCP_OP_LAUNCH) count += x->b;
+    }
+    return count;
 }
 
 fcp_code fcp_verify_match(verifier *v) {
@@ -416,16 +427,12 @@ fcp_code fcp_verify_match(verifier *v) {
     m.send_first = calloc((size_t)ranks + 1, sizeof *m.send_first);
     m.recv_first = calloc((size_t)ranks + 1, sizeof *m.recv_first);
     m.met = calloc(ranks, sizeof *m.met);
-    m.side_count = (size_t)plan->transfers_count + 1; /* room for all, though one pass names only some */
-    m.later = v->sides != NULL;
-    if (!m.later) {
-        /* With room for what is delivered. It is one block so that the allocator, which keeps up to twice the largest
-         * block that it got back, has this memory at hand for the next plan: 300 page faults fewer for 256 ranks. */
-        v->sides = malloc(2 * m.side_count * sizeof *m.sides);
-        v->peers = malloc(m.side_count * sizeof *v->peers); /* all passes together name no more: check.c */
-        v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);
-    }
-    m.sides = v->sides;
+    m.side_count = launched(v) + 1; /* one is never used */
+    /* With room for what is delivered. It is one block so that the allocator, which keeps up to twice the largest block
+     * that it got back, has this memory at hand for the next plan: 300 page faults fewer for 256 ranks. */
+    m.sides = malloc(m.side_count * (sizeof *m.sides + sizeof *m.delivered));
+    v->peers = malloc(m.side_count * sizeof *v->peers);
+    v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);
     fcp_code code = FCP_OK;
     if (!m.info || !m.group_round || !m.group_rounds || !m.delta || !m.degree || !m.touched || !m.seen ||
         !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.met || !m.sides || !v->peers || !v->peer_first)
@@ -435,9 +442,9 @@ fcp_code fcp_verify_match(verifier *v) {
     for (uint32_t r = 0; r < ranks && !code; r++)
         if (!(code = fcp_verify_stopped(v))) code = scan_rank(&m, r);
     if (!code) {
-        v->facts[v->pass].sends = m.send_count;
+        v->facts.sends = m.send_count;
         v->named += m.send_count + m.recv_count;
-        m.delivered = m.sides + m.side_count;
+        m.delivered = (uint32_t *)(m.sides + m.side_count);
     }
     if (!code) code = fcp_verify_stopped(v);
     if (!code) deliver(&m);
@@ -456,5 +463,6 @@ fcp_code fcp_verify_match(verifier *v) {
     free(m.send_first);
     free(m.recv_first);
     free(m.met);
+    free(m.sides);
     return code;
 }

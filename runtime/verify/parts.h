@@ -65,45 +65,45 @@ typedef struct layout_facts {
 } layout_facts;
 
 
-/* What runs away from a Q block's home, as far as the forward pass has been looked at: how many tiles; and where, which
- * is the rank + 1, FCP_VERIFY_SEVERAL, or 0 if nothing does. */
+/* What runs away from a Q block's home in the forward pass: how many tiles; and where, which is the rank + 1,
+ * FCP_VERIFY_SEVERAL, or 0 if nothing does. */
 typedef struct away_work {
     uint32_t tiles, where;
 } away_work;
 enum { FCP_VERIFY_SEVERAL = FCP_NONE };
 
+/* What the verifier knows. Each pass is looked at with a copy of its own, maybe at the same time as the other: what is
+ * of the plan is then no longer changed, and what is of the pass is the copy's. */
 typedef struct verifier {
     const fcp_plan *plan;
     const fcp_problem *p;
     const volatile int *stop; /* NULL, or not 0 once the caller wants the verifier to end */
-    fcp_error *err;
     /* per rank */
     uint32_t *node;
     uint32_t *homes;       /* how many home blocks it has */
     uint32_t *home_first;  /* ranks + 1 of them: where its blocks begin in home_blocks */
     uint64_t *home_tokens[FCP_SIDES]; /* of its home blocks that hold the side */
+    uint64_t *rank_pairs;  /* of the tiles that run there */
     /* per block */
     uint32_t *home_blocks; /* by rank, in order of home slot */
     uint32_t *tiles_of;    /* how many tiles it has as a Q block */
     away_work *away;
     /* over the plan */
-    uint8_t *attended;     /* per visit: computed in this pass */
     uint32_t *visit_away;  /* per visit: the rank that computes it forward, + 1, if that is not its home; else 0 */
     uint64_t visits_away;  /* how many there are of these */
-    uint64_t named;        /* transfers that instructions name */
-    uint64_t peers_max;    /* the most ranks that one rank talks to, in all passes together */
-    uint64_t *rank_pairs;  /* of the tiles that run there */
     uint64_t pairs, pairs_max_block, tokens_max_rank[FCP_SIDES];
     bool split, any_whole; /* any_whole: some block is WHOLE */
-    /* the pass that is looked at */
+    /* of the pass */
     fcp_pass pass;
+    fcp_error *err;
+    uint8_t *attended;     /* per visit: computed */
     rank_moves *moves;     /* per rank */
     layout_facts *layout;
-    void *sides;                                /* memory of match.c, kept from pass to pass */
-    uint32_t *peers, *peer_first, peer_count;   /* in the first pass, by rank: whom it talks to */
+    uint32_t *peers, *peer_first; /* by rank, ranks + 1: whom it talks to */
+    uint64_t named;        /* transfers that instructions name */
     fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other
                      * damage disturbs them, too */
-    pass_facts facts[FCP_PASSES];
+    pass_facts facts;
 } verifier;
 
 /* Transfers lie in the order in which they are looked at, but the blocks that they name do not: fetch those early. */
@@ -127,7 +127,7 @@ fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, 
 fcp_code fcp_verify_stopped(const verifier *v);
 
 /* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of transfers,
- * peers_max, and `late` if there are more rounds than Delta. */
+ * peers, and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
 
 /* rank.c: one rank's two queues against its slots. */

@@ -166,7 +166,7 @@ static uint32_t slot_room(const verifier *v, uint32_t rank, fcp_class cls) {
     if (cls == FCP_STATE) moved += (uint64_t)m->count[FCP_O][FCP_SEND] + m->merges;
     if (cls == FCP_DQ) moved += m->count[FCP_DQW][FCP_SEND];
     bool of_whole = v->any_whole && (cls == FCP_O || cls == FCP_DQ || cls == FCP_DQW);
-    bool spare = cls != FCP_STATE && (of_whole || v->facts[v->pass].moves[cls]);
+    bool spare = cls != FCP_STATE && (of_whole || v->facts.moves[cls]);
     uint64_t room = v->homes[rank] + moved + (spare ? SPARE : 0);
     return room < FCP_NONE ? (uint32_t)room : FCP_NONE - 1;
 }
@@ -179,7 +179,7 @@ static void start(run *r) {
         b->held[FCP_KV][h] = (held_slot){.block = r->blocks[h], .left = plan->blocks[r->blocks[h]].tokens};
     memset(b->home, 0, r->homes * sizeof *b->home);
     for (int cls = 0; cls < FCP_CLASSES; cls++)
-        if (kind[cls] == IS_PARTIAL && (cls == FCP_DKV || (cls == FCP_DQ && r->v->facts[r->v->pass].moves[FCP_DQ])))
+        if (kind[cls] == IS_PARTIAL && (cls == FCP_DKV || (cls == FCP_DQ && r->v->facts.moves[FCP_DQ])))
             for (uint32_t h = 0; h < r->homes; h++)
                 b->partial[cls][h] = (partial_slot){.block = r->blocks[h], .kind = ADDING};
     for (int cls = 0; cls < FCP_CLASSES; cls++) {
@@ -196,7 +196,7 @@ static void start(run *r) {
 /* Nothing may be left over at the end. Then the rank's memory. */
 static fcp_code finish(run *r) {
     verifier *v = r->v;
-    pass_facts *facts = &v->facts[v->pass];
+    pass_facts *facts = &v->facts;
     const uint8_t *kind = kinds[v->pass];
     for (int q = 0; q < FCP_QUEUES; q++)
         if (r->stage[q] > facts->last_stage) facts->last_stage = r->stage[q];
@@ -248,7 +248,7 @@ fcp_code fcp_verify_buffers(const verifier *v, rank_buffers **out) {
         b->home = malloc(homes * sizeof *b->home);
         bool moved = false;
         for (int cls = 0; cls < FCP_IN; cls++)
-            moved |= cls != FCP_KV && cls != FCP_DKV && v->facts[v->pass].moves[cls];
+            moved |= cls != FCP_KV && cls != FCP_DKV && v->facts.moves[cls];
         b->guests = moved ? (uint32_t)v->plan->blocks_count : 1;
         b->guest = calloc(b->guests, sizeof *b->guest);
         good = b->home && b->guest;

@@ -38,6 +38,8 @@
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
  * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the summary.
  *
+ * The passes of a large plan are looked at in two threads, if a second one can be had; what is reported is the same.
+ *
  * Files: match.c proves 2 and 6; rank.c 5, with held.h (1, 3, 7), partial.h (3, 4a) and work.c (1, 4); layout.c what
  *        the reshuffle does; fail.c words errors.
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
@@ -50,6 +52,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/both.h"
 #include "runtime/base/saturate.h"
 #include "runtime/plan/file.h"
 
@@ -67,12 +70,10 @@ static fcp_code index_homes(verifier *v) {
     v->home_blocks = malloc((size_t)blocks * sizeof *v->home_blocks);
     v->tiles_of = malloc((size_t)blocks * sizeof *v->tiles_of);
     v->away = calloc((size_t)blocks, sizeof *v->away);
-    v->attended = calloc((size_t)plan->visits_count + 1, 1);
     v->visit_away = calloc((size_t)plan->visits_count + 1, sizeof *v->visit_away);
     v->rank_pairs = calloc(ranks, sizeof *v->rank_pairs);
-    v->moves = calloc(ranks, sizeof *v->moves);
     if (!v->node || !v->homes || !v->home_first || !v->home_tokens[FCP_QUERIES] || !v->home_tokens[FCP_KEYS] ||
-        !v->home_blocks || !v->tiles_of || !v->away || !v->attended || !v->visit_away || !v->rank_pairs || !v->moves)
+        !v->home_blocks || !v->tiles_of || !v->away || !v->visit_away || !v->rank_pairs)
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", ranks);
     for (uint32_t b = 0; b < blocks; b++) {
         const fcp_block *k = &plan->blocks[b];
@@ -140,7 +141,7 @@ static fcp_code check_tiles(verifier *v) {
             seen[k_blocks[i]] = (uint32_t)q + 1;
         }
         v->tiles_of[q] = first[q + 1] - first[q];
-        uint64_t *rank = &v->rank_pairs[plan->blocks[q].home]; /* what runs elsewhere is moved when it is met */
+        uint64_t *rank = &v->rank_pairs[plan->blocks[q].home]; /* what runs elsewhere is moved by count_away */
         *rank = fcp_plus(*rank, pairs[q]);
         v->pairs = fcp_plus(v->pairs, pairs[q]);
         if (pairs[q] > v->pairs_max_block) v->pairs_max_block = pairs[q];
@@ -153,22 +154,38 @@ done:
     return code;
 }
 
-/* Every visit is computed exactly once in this pass. Counts MERGEs. */
+/* A visit runs at a rank that is not its Q block's home. */
+static void count_away(verifier *v, uint32_t id, uint32_t rank) {
+    const fcp_plan *plan = v->plan;
+    const fcp_visit *w = &plan->visits[id];
+    away_work *away = &v->away[w->q_block];
+    v->visit_away[id] = rank + 1;
+    v->visits_away++;
+    away->tiles += w->tiles;
+    away->where = !away->where || away->where == rank + 1 ? rank + 1 : FCP_VERIFY_SEVERAL;
+    uint64_t *home = &v->rank_pairs[plan->blocks[w->q_block].home], *here = &v->rank_pairs[rank];
+    for (const fcp_tile *t = plan->tiles + w->first_tile, *end = t + w->tiles; t < end; t++) {
+        *home -= *home < t->pairs ? *home : t->pairs;
+        *here = fcp_plus(*here, t->pairs);
+    }
+}
+
+/* Every visit is computed exactly once in this pass. Counts MERGEs, and forward what runs away from home. */
 static fcp_code check_attended(verifier *v) {
     const fcp_plan *plan = v->plan;
-    memset(v->attended, 0, (size_t)plan->visits_count);
     for (uint32_t r = 0; r < v->p->ranks; r++) {
         const fcp_stream *s = fcp_stream_of(plan, v->pass, r, FCP_COMPUTE);
-        v->moves[r].merges = 0;
         for (uint32_t i = 0; i < s->count; i++) {
             const fcp_instr *x = &plan->instrs[s->first + i];
             if (x->op == FCP_OP_MERGE) v->moves[r].merges++;
             if (x->op != FCP_OP_ATTEND) continue;
-            for (uint32_t w = x->a; w < x->a + x->b; w++)
+            for (uint32_t w = x->a; w < x->a + x->b; w++) {
+                uint32_t block = plan->visits[w].q_block;
                 if (v->attended[w]++)
                     return fcp_verify_fail(v, FCP_E_VERIFY_TILE, r, FCP_COMPUTE, i,
-                                           "visit %u to Q block %u is computed a second time", w,
-                                           plan->visits[w].q_block);
+                                           "visit %u to Q block %u is computed a second time", w, block);
+                if (v->pass == FCP_FORWARD && plan->blocks[block].home != r) count_away(v, w, r);
+            }
         }
     }
     for (uint64_t w = 0; w < plan->visits_count; w++)
@@ -196,12 +213,43 @@ static fcp_code check_whole(const verifier *v) {
     return FCP_OK;
 }
 
-static fcp_code check_pass(verifier *v, fcp_pass pass) {
+/* --- the passes --------------------------------------------------------------------------------------------------- */
+
+/* One pass, as it is looked at, and what came of it. */
+typedef struct pass_check {
+    verifier v;
+    fcp_error err;
+    fcp_code code;
+} pass_check;
+
+/* Begins a pass with a copy of what is known. Every visit is computed, and forward it turns out where: both passes need
+ * that before the rest. */
+static fcp_code open_pass(const verifier *known, fcp_pass pass, pass_check *out) {
+    verifier *v = &out->v;
+    *out = (pass_check){.v = *known};
     v->pass = pass;
-    v->late.code = FCP_OK;
-    v->facts[pass].stages = 1; /* there is always a stage 0, if only to copy in and out */
-    fcp_code code = check_attended(v);
-    if (!code) code = fcp_verify_match(v);
+    v->err = &out->err;
+    v->layout = NULL;
+    v->facts.stages = 1; /* there is always a stage 0, if only to copy in and out */
+    v->attended = calloc((size_t)v->plan->visits_count + 1, 1);
+    v->moves = calloc(v->p->ranks, sizeof *v->moves);
+    if (!v->attended || !v->moves)
+        return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", v->p->ranks);
+    fcp_code code = fcp_verify_layout_open(v);
+    return code ? code : check_attended(v);
+}
+
+static void close_pass(verifier *v) {
+    free(v->attended);
+    free(v->moves);
+    free(v->peers);
+    free(v->peer_first);
+    fcp_verify_layout_close(v);
+}
+
+/* What open_pass has left. */
+static fcp_code check_pass(verifier *v) {
+    fcp_code code = fcp_verify_match(v);
     rank_buffers *buffers = NULL;
     if (!code) code = fcp_verify_buffers(v, &buffers);
     for (uint32_t r = 0; r < v->p->ranks && !code; r++) {
@@ -211,18 +259,70 @@ static fcp_code check_pass(verifier *v, fcp_pass pass) {
         if (!code) code = fcp_verify_layout_end(v);
     }
     fcp_verify_buffers_free(buffers);
-    if (!code && pass == FCP_FORWARD) code = check_whole(v);
-    const pass_facts *f = &v->facts[pass];
+    if (!code && v->pass == FCP_FORWARD) code = check_whole(v);
+    const pass_facts *f = &v->facts;
     if (!code && f->last_stage > f->stages)
         code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,
                         "%s: an instruction or round of stage %llu, in %llu stages and what follows them",
-                        fcp_pass_names[pass], (ull)f->last_stage, (ull)f->stages);
+                        fcp_pass_names[v->pass], (ull)f->last_stage, (ull)f->stages);
     if (!code && v->late.code) {
         code = v->late.code;
-        if (v->err) *v->err = v->late;
+        *v->err = v->late;
     }
     return code;
 }
+
+static void check_opened(void *given) {
+    pass_check *c = given;
+    c->code = check_pass(&c->v);
+}
+
+/* Looks at all passes, at the same time if the plan is large. The first pass that is wrong is reported. */
+static fcp_code check_passes(const verifier *v, pass_check of[FCP_PASSES]) {
+    pass_check *ahead = &of[FCP_FORWARD], *back = &of[FCP_BACKWARD];
+    bool large = v->plan->instrs_count + v->plan->transfers_count >= FCP_BOTH_FROM;
+    bool two = v->p->passes & 1u << FCP_BACKWARD;
+    ahead->code = open_pass(v, FCP_FORWARD, ahead);
+    if (!ahead->code && two) back->code = open_pass(&ahead->v, FCP_BACKWARD, back);
+    two = two && !ahead->code && !back->code;
+    if (two && large) {
+        fcp_both(check_opened, ahead, back);
+    } else {
+        if (!ahead->code) check_opened(ahead);
+        if (!ahead->code && two) check_opened(back);
+    }
+    const pass_check *wrong = ahead->code ? ahead : back;
+    if (wrong->code && v->err) *v->err = wrong->err;
+    return wrong->code;
+}
+
+/* The most ranks that one rank talks to, in all passes together. */
+static fcp_code count_peers(const verifier *v, const pass_check of[FCP_PASSES], uint64_t *out_most) {
+    uint32_t *met = calloc(v->p->ranks, sizeof *met); /* per rank: the last that talked to it, + 1 */
+    if (!met) return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", v->p->ranks);
+    *out_most = 0;
+    for (uint32_t r = 0; r < v->p->ranks; r++) {
+        uint64_t count = 0;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const verifier *w = &of[pass].v;
+            for (uint32_t i = w->peers ? w->peer_first[r] : 0; w->peers && i < w->peer_first[r + 1]; i++) {
+                count += met[w->peers[i]] != r + 1;
+                met[w->peers[i]] = r + 1;
+            }
+        }
+        if (count > *out_most) *out_most = count;
+    }
+    free(met);
+    return FCP_OK;
+}
+
+/* --- the summary -------------------------------------------------------------------------------------------------- */
+
+/* What was found, of which the summary speaks. */
+typedef struct findings {
+    const pass_facts *of[FCP_PASSES];
+    uint64_t peers_max;
+} findings;
 
 /* Bytes that IN and OUT move between ranks in the forward pass. */
 static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
@@ -237,10 +337,10 @@ static uint64_t reshuffled(const verifier *v, const pass_facts *f) {
 
 /* Bytes of the other classes that ranks send each other: all of them, those on net, and those that are of Q. */
 typedef struct sent_bytes { uint64_t all, net, moved; } sent_bytes;
-static sent_bytes sent(const verifier *v, fcp_pass pass) {
+static sent_bytes sent(const verifier *v, const pass_facts *f, fcp_pass pass) {
     sent_bytes s = {0};
     for (int cls = 0; cls < FCP_IN; cls++) {
-        const uint64_t *tokens = v->facts[pass].tokens[cls], of_token = fcp_class_bytes(v->p, (fcp_class)cls, pass);
+        const uint64_t *tokens = f->tokens[cls], of_token = fcp_class_bytes(v->p, (fcp_class)cls, pass);
         uint64_t net = fcp_times(tokens[FCP_NET], of_token);
         uint64_t all = fcp_plus(net, fcp_times(tokens[FCP_LOCAL], of_token));
         s.all = fcp_plus(s.all, all);
@@ -251,9 +351,9 @@ static sent_bytes sent(const verifier *v, fcp_pass pass) {
 }
 
 /* Every figure of the summary, as it follows from the tables. */
-static fcp_summary summarise(const verifier *v) {
+static fcp_summary summarise(const verifier *v, const findings *is) {
     const fcp_plan *plan = v->plan;
-    const pass_facts *f = &v->facts[FCP_FORWARD], *b = &v->facts[FCP_BACKWARD];
+    const pass_facts *f = is->of[FCP_FORWARD], *b = is->of[FCP_BACKWARD];
     /* pairs count once for each range of query heads, or once for each head */
     uint64_t positions = 0, heads = v->p->mask_uses & MC_USES_H ? v->p->heads
                                                                 : v->p->heads / (v->p->range_kv * v->p->range_sub);
@@ -262,7 +362,7 @@ static fcp_summary summarise(const verifier *v) {
     uint64_t pairs_max_rank = 0;
     for (uint32_t r = 0; r < v->p->ranks; r++)
         if (v->rank_pairs[r] > pairs_max_rank) pairs_max_rank = v->rank_pairs[r];
-    sent_bytes ahead = sent(v, FCP_FORWARD), back = sent(v, FCP_BACKWARD);
+    sent_bytes ahead = sent(v, f, FCP_FORWARD), back = sent(v, b, FCP_BACKWARD);
     fcp_summary s = {
         .sequences = plan->sequences_count,
         .blocks = plan->blocks_count,
@@ -297,13 +397,13 @@ static fcp_summary summarise(const verifier *v) {
         .backward_rounds_reshuffle = b->rounds[FCP_ROUND_IN] + b->rounds[FCP_ROUND_OUT],
         .backward_stages = b->stages,
         .backward_slots_max = b->slots_max,
-        .peers_max = v->peers_max,
+        .peers_max = is->peers_max,
     };
     return s;
 }
 
 /* Figures of memory come first in the list, since they have an error code of their own. */
-static fcp_code check_summary(const verifier *v) {
+static fcp_code check_summary(const verifier *v, const findings *of) {
 #define MEMBER(name) {#name, offsetof(fcp_summary, name)}
     static const struct { const char *name; size_t offset; } figures[] = {
         MEMBER(slots_max), MEMBER(backward_slots_max), MEMBER(memory_peak_bytes), MEMBER(sequences), MEMBER(blocks),
@@ -317,7 +417,7 @@ static fcp_code check_summary(const verifier *v) {
         MEMBER(backward_rounds_bound), MEMBER(backward_bytes_moved), MEMBER(peers_max)};
 #undef MEMBER
     enum { OF_MEMORY = 3 };
-    const fcp_summary found = summarise(v);
+    const fcp_summary found = summarise(v, of);
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         uint64_t says = *(const uint64_t *)((const char *)v->plan->summary + figures[i].offset);
         uint64_t is = *(const uint64_t *)((const char *)&found + figures[i].offset);
@@ -329,16 +429,17 @@ static fcp_code check_summary(const verifier *v) {
 }
 
 /* Nothing above has looked at a transfer that no instruction names, so there must be none. */
-static fcp_code check_named(const verifier *v) {
-    if (v->named == v->plan->transfers_count) return FCP_OK;
+static fcp_code check_named(const verifier *v, const pass_check of[FCP_PASSES]) {
+    uint64_t named = of[FCP_FORWARD].v.named + of[FCP_BACKWARD].v.named;
+    if (named == v->plan->transfers_count) return FCP_OK;
     return fcp_fail(v->err, FCP_E_VERIFY_MATCH, "%llu transfers, and instructions name %llu of them",
-                    (ull)v->plan->transfers_count, (ull)v->named);
+                    (ull)v->plan->transfers_count, (ull)named);
 }
 
-static void report(const verifier *v, fcp_verify_report *out) {
+static void report(const verifier *v, const findings *is, fcp_verify_report *out) {
     *out = (fcp_verify_report){.tiles = v->plan->tiles_count, .instructions = v->plan->instrs_count};
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        const pass_facts *f = &v->facts[pass];
+        const pass_facts *f = is->of[pass];
         out->transfers += f->sends;
         out->rounds[pass] = f->rounds[FCP_ROUND_INDEPENDENT];
         for (int fabric = 0; fabric < FCP_FABRICS; fabric++) out->delta[pass][fabric] = f->delta[fabric];
@@ -349,28 +450,24 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
                          fcp_error *err) {
     fcp_plan view = fcp_plan_view(plan);
     verifier v = {.plan = &view, .p = plan->problem, .stop = stop, .err = err};
+    pass_check of[FCP_PASSES] = {{.code = FCP_OK}, {.code = FCP_OK}};
+    findings found = {.of = {&of[FCP_FORWARD].v.facts, &of[FCP_BACKWARD].v.facts}};
     fcp_code code = index_homes(&v);
-    if (!code) code = fcp_verify_layout_open(&v);
     if (!code) code = check_tiles(&v);
-    for (int pass = 0; pass < FCP_PASSES && !code; pass++)
-        if (v.p->passes & 1u << pass) code = check_pass(&v, (fcp_pass)pass);
-    if (!code) code = check_named(&v);
-    if (!code) code = check_summary(&v);
-    if (!code && out_report) report(&v, out_report);
+    if (!code) code = check_passes(&v, of);
+    if (!code) code = count_peers(&v, of, &found.peers_max);
+    if (!code) code = check_named(&v, of);
+    if (!code) code = check_summary(&v, &found);
+    if (!code && out_report) report(&v, &found, out_report);
+    for (int pass = 0; pass < FCP_PASSES; pass++) close_pass(&of[pass].v);
     free(v.node);
     free(v.homes);
     free(v.home_first);
     free(v.home_blocks);
     free(v.tiles_of);
     free(v.away);
-    free(v.attended);
     free(v.visit_away);
     free(v.rank_pairs);
-    free(v.moves);
-    free(v.sides);
-    free(v.peers);
-    free(v.peer_first);
-    fcp_verify_layout_close(&v);
     for (int side = 0; side < FCP_SIDES; side++) free(v.home_tokens[side]);
     return code;
 }

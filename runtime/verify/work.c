@@ -106,29 +106,16 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
         s->kind = EMPTY;
         q->chain = 0;
     }
-    r->v->facts[FCP_FORWARD].state_tokens += (uint64_t)(!first + !last) * k->tokens;
+    r->v->facts.state_tokens += (uint64_t)(!first + !last) * k->tokens;
     return FCP_OK;
 }
 
-/* A visit away from home: forward, its tiles are counted there; backward, it must be where it was. */
-static fcp_code count_away(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k) {
-    verifier *v = r->v;
-    away_work *away = &v->away[w->q_block];
-    if (v->pass == FCP_BACKWARD) {
-        if (v->visit_away[id] == r->rank + 1) return FCP_OK;
-        return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u is at another rank than forward", id,
-                    w->q_block);
-    }
-    v->visit_away[id] = r->rank + 1;
-    v->visits_away++;
-    away->tiles += w->tiles;
-    away->where = !away->where || away->where == r->rank + 1 ? r->rank + 1 : FCP_VERIFY_SEVERAL;
-    for (const fcp_tile *t = r->plan->tiles + w->first_tile, *end = t + w->tiles; t < end; t++) {
-        uint64_t *home = &v->rank_pairs[k->home], *here = &v->rank_pairs[r->rank];
-        *home -= *home < t->pairs ? *home : t->pairs;
-        *here = fcp_plus(*here, t->pairs);
-    }
-    return FCP_OK;
+/* A visit runs where it runs in the forward pass. */
+static inline fcp_code check_place(run *r, uint32_t id, const fcp_visit *w, uint32_t away) {
+    const verifier *v = r->v;
+    if (v->pass == FCP_FORWARD || !v->visits_away || v->visit_away[id] == away) return FCP_OK;
+    return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u is at another rank than forward", id,
+                w->q_block);
 }
 
 /* Q of a visit is in its slot: at home in the home slot, elsewhere where it was received. */
@@ -150,15 +137,13 @@ static inline fcp_code visit_q(run *r, uint32_t id, const fcp_visit *w, const fc
         if (k->flags & FCP_BLOCK_WHOLE)
             return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE,
                         "visit %u is to Q block %u at its home, and its results come home whole", id, w->q_block);
-        if (r->v->pass == FCP_FORWARD || !r->v->visits_away || !r->v->visit_away[id]) return FCP_OK;
-        return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u is at another rank than forward", id,
-                    w->q_block);
+        return check_place(r, id, w, 0);
     }
     held_slot *s = fcp_verify_held(r, FCP_Q, w->q_slot);
     if (!s || s->block != w->q_block || !fcp_verify_ready(r, s))
         return fcp_verify_absent(r, FCP_COMPUTE, "visit", id, FCP_Q, w->q_block, w->q_slot);
     s->read[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
-    return count_away(r, id, w, k);
+    return check_place(r, id, w, r->rank + 1);
 }
 
 /* dQ of a visit. What is added to a home slot needs no note of its own: it is known when the last visit was. */
@@ -203,7 +188,7 @@ static fcp_code visit(run *r, uint32_t id) {
 }
 
 fcp_code fcp_verify_attend(run *r, const fcp_instr *x) {
-    pass_facts *facts = &r->v->facts[r->v->pass];
+    pass_facts *facts = &r->v->facts;
     if (x->stage >= facts->stages) facts->stages = (uint64_t)x->stage + 1;
     for (uint32_t i = x->a; i < x->a + x->b; i++) {
         __builtin_prefetch(&r->plan->visits[i] + 16);
@@ -321,7 +306,7 @@ static inline fcp_code take_out_block(run *r, fcp_queue q, uint32_t block) {
         last[FCP_COMPUTE] = h->made;
     } else {
         uint32_t dkv = r->b->partial[FCP_DKV][slot].touched[FCP_COMPUTE];
-        uint32_t dq = v->facts[v->pass].moves[FCP_DQ] ? r->b->partial[FCP_DQ][slot].touched[FCP_COMPUTE] : 0;
+        uint32_t dq = v->facts.moves[FCP_DQ] ? r->b->partial[FCP_DQ][slot].touched[FCP_COMPUTE] : 0;
         if (dkv > last[FCP_COMPUTE]) last[FCP_COMPUTE] = dkv;
         if (dq > last[FCP_COMPUTE]) last[FCP_COMPUTE] = dq;
     }

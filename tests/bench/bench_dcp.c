@@ -34,14 +34,14 @@ static void time_place(void *context, const planning *x) {
     *seconds = bench_median(times, RUNS);
 }
 
-static fcp_plan *plan_of(const char *mask, const char *strategy, uint32_t ranks, const uint64_t *lengths, size_t count,
+static fcp_plan *plan_of(const char *mask, const char *by, uint32_t ranks, const uint64_t *lengths, size_t count,
                          double *out_seconds) {
     char source[512];
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
              "cluster { nodes = %u; gpus = %d; intra = 450 GB/s; inter = 50 GB/s; memory = 100 TB }\n"
              "plan { mask = %s; block = %s; passes = forward; strategy = %s }\n",
-             ranks / GPUS, GPUS, mask, strcmp(mask, "causal") ? "1K" : "2K", strategy);
+             ranks / GPUS, GPUS, mask, strcmp(mask, "causal") ? "1K" : "2K", by);
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;

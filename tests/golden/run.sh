@@ -1,8 +1,8 @@
 #!/bin/sh
 # Golden files. tests/golden/dump/NAME.fcp is compiled, and the dump of its plan, as text and with --json, compared with
 # NAME.txt and NAME.json; the plan and the program give the same dump. What the passes make of tests/golden/passes/NAME.fcp
-# is compared with NAME.txt. GOLDEN_UPDATE=1 rewrites the files (make golden-update; read the diff). $B is the build folder;
-# closing line: "golden: N passed, M failed".
+# is compared with NAME.txt, and so is what strategy = auto tries for tests/golden/auto/NAME.fcp. GOLDEN_UPDATE=1 rewrites
+# the files (make golden-update; read the diff). $B is the build folder; closing line: "golden: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
@@ -53,6 +53,12 @@ for program in tests/golden/passes/*.fcp; do
     : > "$work/again"
     for pass in $passes; do "$fcpc" -q "$program" --dump "$pass" >> "$work/again" 2> "$work/log"; done
     check "$name: the passes one by one" cmp "$work/txt" "$work/again"
+done
+# What strategy = auto tries, and why each candidate loses.
+for program in tests/golden/auto/*.fcp; do
+    name=$(basename "$program" .fcp)
+    check "what is tried for $name" sh -c "\"$fcpc\" -q \"$program\" --explain > \"$work/txt\""
+    golden "what is tried for $name as text" "${program%.fcp}.txt" "$work/txt"
 done
 # compiler/README.md quotes what passes make of two_nodes.fcp, and of the plan of test_scatter_plans: each record that it shows is in
 # the golden file of one.

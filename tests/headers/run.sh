@@ -32,13 +32,14 @@ cuda_places="${CUDA_HOME:-/usr/local/cuda}/include /usr/local/cuda/include /usr/
         /usr/include/*/mpich /usr/include/mpich* /usr/local/include)
 }
 
-# build TREE NAME FOLDER COMPILER: the check of a tree's declarations; its standard output goes to $work/NAME
+# build TREE NAME FOLDER COMPILER: the check of our declarations, of which those in TREE come before those of this tree;
+# its standard output goes to $work/NAME
 build() {
-    include="-iquote $1 -isystem $3"
+    include="-iquote $1 -iquote . -isystem $3"
     [ "$2" = nccl ] && include="$include -isystem $cuda"
     # shellcheck disable=SC2086
     "$4" -std=gnu11 -Wall -Wextra -Werror -Wno-missing-field-initializers $include \
-        -o "$work/program" "$1/tests/headers/$2.c" &&
+        -o "$work/program" "tests/headers/$2.c" &&
         "$work/program" > "$work/$2"
 }
 compilers=
@@ -121,16 +122,11 @@ else
 fi
 
 # mistake NAME FOLDER FILE SED WORD: with the mistake in a copy, the check of NAME fails and says WORD
-copy() {
-    rm -rf "$work/tree"
-    mkdir -p "$work/tree"
-    find runtime codegen tests \( -name '*.h' -o -name '*.def' \) -exec cp --parents {} "$work/tree" \;
-    cp --parents tests/headers/*.c "$work/tree"
-}
 mistake() {
     [ -n "$2" ] || return
-    copy
-    sed -i "$4" "$work/tree/$3"
+    rm -rf "$work/tree"
+    mkdir -p "$work/tree/$(dirname "$3")"
+    sed "$4" "$3" > "$work/tree/$3"
     found=no
     build "$work/tree" "$1" "$2" "${compilers##* }" > "$work/log" 2>&1 || found=$(grep -c "$5" "$work/log")
     if cmp -s "$3" "$work/tree/$3"; then echo "nothing was changed" > "$work/log"; found=no; fi
@@ -170,7 +166,7 @@ mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_IN_PROGRESS = 7/NCCL_IN_PR
 mistake nccl "$nccl" runtime/libraries/nccl.h 's/NCCL_ID_BYTES = 128/NCCL_ID_BYTES = 64/' nccl_id
 for folder in $mpi; do
     mistake mpi "$folder" runtime/libraries/mpi_symbols.h \
-        's/(void \*, int, TYPE, int, COMM)/(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
+        's/(\*broadcast)(void \*, int, TYPE, int, COMM)/(*broadcast)(void *, TYPE, int, int, COMM, int)/' MPI_Bcast
 done
 if [ -e "$work/since" ]; then # of two lists and a library: one symbol that is too young, one that is not there
     sed 's/^optional cuGreenCtxCreate/required cuGreenCtxCreate/' "$work/since" > "$work/young"
@@ -180,7 +176,6 @@ if [ -e "$work/since" ]; then # of two lists and a library: one symbol that is t
         passed=$((passed + 1))
     fi
 fi
-copy
 if [ -n "$nvrtc" ] && [ -e "$work/there" ]; then
     echo "required nvrtcNoSuchThing" > "$work/none"
     nm() { printf '0 T nvrtcVersion\n'; }

@@ -500,7 +500,8 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     else if (!shares) put(p, ", coalesce = %u", p->coalesce);
     if (p->strategy == FCP_STRATEGY_DCP)
         put(p, ", epsilon_compute = %u.%02u", roll(d, 4) ? 0 : roll(d, 3), 1 + roll(d, 60));
-    bool held = p->strategy == FCP_STRATEGY_GROUPS && p->layout; /* homes are where the caller holds the tokens */
+    /* homes are where the caller holds the tokens */
+    bool held = (p->strategy == FCP_STRATEGY_GROUPS || p->strategy == FCP_STRATEGY_DCP) && p->layout;
     if (p->strategy == FCP_STRATEGY_CAD) {
         uint32_t base = roll(d, 4);
         held = !base;

@@ -227,7 +227,7 @@ static inline void run_rank(process *p) {
     p->word->code = create(p, &session, err);
     if (fault_in_a_pass(x)) { /* nobody is still connecting when it begins, and none gives up while they do */
         process_meet(p, 1, 1);
-        if (session) ((fcp_cuda_session *)session)->timeout_s = x->timeout_s;
+        if (session) session->timeout_s = x->timeout_s;
     }
     if (p->rank == x->odd) {
         p->nccl->group_at = x->group_at ? p->nccl->begun + x->group_at : 0;

@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -112,6 +114,34 @@ static inline bool process_stand(process *p) {
     p->nccl = nccl();
     p->nccl->stops = &p->word->stops;
     return true;
+}
+
+/* In a rank: chooses the MPI that stands in, of which this process is a rank. */
+static inline void process_mpi(const process *p, const char *which_mpi) {
+    char path[512], number[24];
+    snprintf(number, sizeof number, "standin/libmpi-%s.so", which_mpi);
+    process_path(path, sizeof path, number);
+    setenv("FCP_MPI", path, 1);
+    snprintf(path, sizeof path, "%s/mpi", getenv("TMPDIR"));
+    setenv("STANDIN_MPI", path, 1);
+    snprintf(number, sizeof number, "%u", p->rank);
+    setenv("STANDIN_MPI_RANK", number, 1);
+    snprintf(number, sizeof number, "%u", p->ranks);
+    setenv("STANDIN_MPI_SIZE", number, 1);
+}
+/* All ranks have begun MPI, and need its file no more. */
+static inline void process_mpi_met(void) { unlink(getenv("STANDIN_MPI")); }
+
+/* In a rank: makes an id of the transport tcp for all, which is in p->shared->id once all have met. */
+static inline void process_tcp_id(const process *p) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof at;
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    if (p->rank == 0 && s >= 0 && !bind(s, (struct sockaddr *)&at, size) &&
+        !getsockname(s, (struct sockaddr *)&at, &size))
+        snprintf(p->shared->id.bytes, sizeof p->shared->id.bytes, "127.0.0.1:%u:%032x", ntohs(at.sin_port),
+                 (unsigned)getpid());
+    close(s);
 }
 
 /* In a rank: what is not so is written down, once, and the rank goes on. */

@@ -7,12 +7,15 @@
  *     and placed once more before.
  *
  * A block ends at multiples of the block size, where another rank's tokens begin, and where a share begins or ends. So
- * every tile lies in one share. Pieces shorter than a block are packed together if they have the same home, and the
- * same single rank computes all that they see and are seen by: then nothing travels that is not needed.
+ * every tile lies in one share. Pieces shorter than a block are packed together if they have the same home, one rank
+ * computes all that they see, the same of each, and the same ranks read their keys: then nothing travels that is not
+ * needed. Ring and zigzag as bases cut short sequences into a few tokens for each rank; of those, pieces with the same
+ * number go to the same ranks, and are packed.
  */
 
 #include <string.h>
 
+#include "compiler/base/memo.h"
 #include "compiler/base/sort.h"
 #include "compiler/place/cad/cad.h"
 #include "compiler/problem/faults.h"
@@ -78,7 +81,7 @@ static fcp_code fcp_homes(planning *x, run_list out[FCP_SIDES]) {
                 if (!add_run(&other, &out[side], s, home[piece->block], piece->start, piece->start + piece->length))
                     code = FCP_E_NO_MEMORY;
             }
-    cells_free(other.cells);
+    problem_close_mask(&other, &other.cells);
     arena_free(&other.memory);
     x->work = other.work;
     x->scratch = other.scratch;
@@ -197,10 +200,9 @@ static fcp_code make_tables(planning *x, cad_input *in) {
         for (uint32_t i = 0; i < count; i++) first[side][runs[i].sequence + 1]++;
         for (uint32_t s = 0; s < p->sequences; s++) first[side][s + 1] += first[side][s];
     }
-    cells *c = cells_new(p->program->mask, p->program->heads);
-    fcp_code code = tables && c ? FCP_OK : FCP_E_NO_MEMORY;
+    cells *c = NULL;
+    fcp_code code = tables ? problem_open_mask(x, &c) : FCP_E_NO_MEMORY;
     unsigned __int128 all = 0, heavy = 0;
-    if (!code) cells_set_stop(c, x->stop);
     for (uint32_t s = 0; s < p->sequences && !code; s++) {
         code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, 0, &tables[s]);
         if (!code) all += table_work(&tables[s]);
@@ -214,7 +216,7 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     for (uint32_t s = 0; s < p->sequences && !code; s++)
         if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
             code = planning_stopped(x) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, step, &tables[s]);
-    cells_free(c);
+    problem_close_mask(x, &c);
     in->pairs.tables = tables;
     return code;
 }
@@ -242,6 +244,10 @@ typedef struct cutter {
     size_t count, room;
     uint64_t *cut, *other;
     size_t cut_count, cut_room;
+    memo places;        /* by who computes the rows, and who reads the keys: a number */
+    int64_t *place;     /* of the piece at hand: these ranks, the readers in ascending order */
+    uint32_t *read_by;  /* per rank: the last piece that it was found to read, + 1 */
+    uint64_t *ranks[2]; /* for sorting */
 } cutter;
 
 static bool add_cut(cutter *c, uint64_t at) {
@@ -255,25 +261,51 @@ static bool add_cut(cutter *c, uint64_t at) {
     return true;
 }
 
-/* The one rank that computes what the tokens start to end - 1 see and are seen by; FCP_NONE: there are several. */
-static uint32_t place_of(const cutter *c, uint32_t s, uint32_t holds, uint64_t start, uint64_t end) {
+/* Looks at who computes the rows of tokens start to end - 1 and who reads their keys: fills c->place. Returns how many
+ * words of it; 0: several ranks compute the rows, or nobody needs anything. */
+static size_t find_place(cutter *c, uint32_t s, uint32_t holds, uint64_t start, uint64_t end) {
     const division *d = c->d;
-    uint32_t found = FCP_NONE;
+    size_t readers = 0;
+    c->place[0] = FCP_NONE;
     for (uint32_t i = d->first[s]; i < d->first[s + 1]; i++) {
         const cad_share *share = &d->shares[i];
         cad_run rows = share->run, keys = share->run;
-        bool touched = false;
         if (rows.x < start) rows.x = start;
         if (rows.y > end) rows.y = end;
-        if (holds & FCP_HOLDS_Q && rows.x < rows.y) touched = cad_work(&d->in.pairs, &rows);
+        if (holds & FCP_HOLDS_Q && rows.x < rows.y && c->place[0] != share->rank && cad_work(&d->in.pairs, &rows)) {
+            if (c->place[0] != FCP_NONE) return 0;
+            c->place[0] = share->rank;
+        }
         if (keys.k0 < start) keys.k0 = start;
         if (keys.k1 > end) keys.k1 = end;
-        if (holds & FCP_HOLDS_KV && !touched && keys.k0 < keys.k1) touched = cad_work(&d->in.pairs, &keys);
-        if (!touched) continue;
-        if (found != FCP_NONE && found != share->rank) return FCP_NONE;
-        found = share->rank;
+        if (!(holds & FCP_HOLDS_KV) || keys.k0 >= keys.k1 || c->read_by[share->rank] == c->count) continue;
+        if (!cad_work(&d->in.pairs, &keys)) continue;
+        c->read_by[share->rank] = (uint32_t)c->count; /* pieces so far, with this one */
+        c->ranks[0][readers++] = share->rank;
     }
-    return found;
+    sort_u64(c->ranks[0], c->ranks[1], readers);
+    for (size_t i = 0; i < readers; i++) c->place[i + 1] = (int64_t)c->ranks[0][i];
+    return readers || c->place[0] != FCP_NONE ? readers + 1 : 0;
+}
+
+/* Says of the last piece, which is shorter than a block, with which others it may share one. first: the first piece of
+ * its sequence; no two of a sequence share a block. Where one rank does all, the place is that rank. */
+static fcp_code choose_place(cutter *c, size_t first) {
+    problem_part *made = &c->parts[c->count - 1];
+    size_t words = find_place(c, made->sequence, made->holds, made->start, made->start + made->length);
+    if (!words) return FCP_OK;
+    int64_t last = c->place[words - 1];
+    if (words == 1 || (words == 2 && (c->place[0] == FCP_NONE || c->place[0] == last))) made->place = (uint32_t)last;
+    else {
+        uint64_t hash = memo_hash(c->place, words), next = c->p->ranks + c->places.count;
+        const memo_entry *seen = memo_find(&c->places, c->place, words, hash);
+        if (!seen) seen = memo_add(&c->places, &c->x->scratch, c->place, words, hash, (uint64_t[3]){next});
+        if (!seen) return FCP_E_NO_MEMORY;
+        made->place = (uint32_t)seen->answer[0];
+    }
+    for (const problem_part *m = made; m-- > c->parts + first && made->place != FCP_NONE;)
+        if (m->home == made->home && m->place == made->place) made->place = FCP_NONE;
+    return FCP_OK;
 }
 
 static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const problem_run *runs, uint32_t run_count) {
@@ -305,13 +337,10 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
             if (!grown) return FCP_E_NO_MEMORY;
             c->parts = grown;
         }
-        problem_part *made = &c->parts[c->count++];
-        *made = (problem_part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank, .place = FCP_NONE,
-                       .holds = holds, .start = at};
-        if (to - at < block) made->place = place_of(c, s, holds, at, to);
-        /* no two of it in a block */
-        for (const problem_part *m = made; m-- > c->parts + first && made->place != FCP_NONE;)
-            if (m->home == made->home && m->place == made->place) made->place = FCP_NONE;
+        c->parts[c->count++] = (problem_part){.sequence = s, .length = (uint32_t)(to - at), .home = runs[run].rank,
+                                              .place = FCP_NONE, .holds = holds, .start = at};
+        fcp_code code = to - at < block ? choose_place(c, first) : FCP_OK;
+        if (code) return code;
         at = to;
     }
     return FCP_OK;
@@ -333,13 +362,13 @@ fcp_code cad_cut(planning *x) {
     problem *p = x->problem;
     cad_shares found;
     arena own = {0};
-    cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1)};
-    if (!c.d) return FCP_E_NO_MEMORY;
-    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
-        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
-                             p->block);
-    fcp_code code = cad_input_of(x, &c.d->in);
+    cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1),
+                .place = ARENA_NEW(&x->scratch, int64_t, p->ranks + (size_t)1),
+                .read_by = ARENA_ZNEW(&x->scratch, uint32_t, p->ranks),
+                .ranks = {ARENA_NEW(&x->scratch, uint64_t, p->ranks), ARENA_NEW(&x->scratch, uint64_t, p->ranks)}};
+    if (!c.d || !c.place || !c.read_by || !c.ranks[0] || !c.ranks[1]) return FCP_E_NO_MEMORY;
+    fcp_code code = problem_check_blocks(x);
+    if (!code) code = cad_input_of(x, &c.d->in);
     if (!code) code = cad_divide(&c.d->in, &own, &x->scratch, &found);
     if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
     arena_free(&own);
@@ -357,6 +386,7 @@ fcp_code cad_cut(planning *x) {
             from = to;
         }
     }
+    memo_free(&c.places);
     if (!code) code = problem_pack(x, c.parts, c.count, &c.d->home);
     if (!code) x->division = c.d;
     return code;

@@ -37,6 +37,8 @@ typedef struct building {
     dcp_parts *out;
     uint64_t *work;             /* per block: pairs of its row */
     uint32_t *user_start, *user; /* what needs the keys of each block */
+    uint32_t *homeless;         /* per block: how many of these have no home yet */
+    int64_t *keys;              /* per block: bytes of all keys that its row and its home need */
     uint32_t *first, *member;   /* the blocks of each component */
     uint32_t components;
     uint64_t *order, *other;    /* components by what is left of them; to sort with */
@@ -124,6 +126,7 @@ static fcp_code find_users(building *b, arena *scratch) {
             own |= q == k;
         }
         if (!own) b->user[count++] = k;
+        for (uint32_t i = b->user_start[k]; i < count; i++) b->keys[b->user[i]] += (int64_t)in->kv[k];
     }
     b->user_start[n] = count;
     return FCP_OK;
@@ -153,19 +156,17 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
     b->here_count = b->picks = 0;
     b->pick_work = b->pick_tokens = 0;
     for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
-        b->extra[b->member[i]] = b->outside[b->member[i]] = 0;
-        b->picked[b->member[i]] = 0;
+        const uint32_t k = b->member[i];
+        b->extra[k] = b->keys[k];
+        b->outside[k] = b->homeless[k];
+        b->picked[k] = 0;
     }
     for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
-        uint32_t k = b->member[i], last = FCP_NONE;
-        for (uint32_t j = b->user_start[k]; j < b->user_start[k + 1]; j++) {
-            const uint32_t u = b->user[j];
-            b->extra[u] += (int64_t)in->kv[k];
-            if (b->out->home[u] != FCP_NONE) continue;
-            b->outside[k]++;
-            last = u;
-        }
-        if (b->outside[k] == 1) b->extra[last] -= (int64_t)in->kv[k];
+        const uint32_t k = b->member[i];
+        if (b->outside[k] != 1) continue;
+        uint32_t last = b->user_start[k];
+        while (b->out->home[b->user[last]] != FCP_NONE) last++;
+        b->extra[b->user[last]] -= (int64_t)in->kv[k];
     }
     if (rank == FCP_NONE || is_empty(b, rank)) return;
     for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
@@ -252,8 +253,15 @@ static void run(building *b, uint32_t t, uint32_t rank) {
 
 /* Gives a block its home, where tiles of wide rows with its keys run. */
 static void put(building *b, uint32_t k, uint32_t home) {
+    bool own = false;
     b->out->home[k] = home;
     b->out->held[home] += b->in->tokens[k];
+    for (uint32_t t = b->in->tile_start[k]; t < b->in->tile_start[k + 1]; t++) {
+        if (dcp_with_keys(b->in, b->c, t)) continue;
+        b->homeless[b->in->tile_k[t]]--;
+        own |= b->in->tile_k[t] == k;
+    }
+    if (!own) b->homeless[k]--;
     for (uint32_t i = b->c->start[k]; i < b->c->start[k + 1]; i++)
         if (dcp_with_keys(b->in, b->c, b->c->tile[i])) run(b, b->c->tile[i], home);
 }
@@ -461,6 +469,8 @@ static fcp_code open_building(building *b, arena *scratch) {
     b->left = ARENA_NEW(scratch, uint32_t, n);
     b->pick = ARENA_NEW(scratch, uint32_t, n);
     b->extra = ARENA_NEW(scratch, int64_t, n);
+    b->keys = ARENA_ZNEW(scratch, int64_t, n);
+    b->homeless = ARENA_NEW(scratch, uint32_t, n);
     b->outside = ARENA_NEW(scratch, uint32_t, n);
     b->have = ARENA_ZNEW(scratch, uint8_t, n);
     b->picked = ARENA_ZNEW(scratch, uint8_t, n);
@@ -472,8 +482,8 @@ static fcp_code open_building(building *b, arena *scratch) {
     b->order = ARENA_NEW(scratch, uint64_t, n);
     b->other = ARENA_NEW(scratch, uint64_t, n);
     b->last_node = ARENA_NEW(scratch, uint32_t, n);
-    if (!b->work || !b->left || !b->pick || !b->extra || !b->outside || !b->have || !b->picked || !b->here ||
-        !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
+    if (!b->work || !b->left || !b->pick || !b->extra || !b->keys || !b->homeless || !b->outside || !b->have ||
+        !b->picked || !b->here || !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
         !b->last_node)
         return FCP_E_NO_MEMORY;
     fcp_code code = find_components(b, scratch);
@@ -489,6 +499,7 @@ static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_
     memset(b->out->exec, 0xff, in->tile_start[in->blocks] * sizeof *b->out->exec);
     memset(b->out->load, 0, in->ranks * sizeof *b->out->load);
     memset(b->out->held, 0, in->ranks * sizeof *b->out->held);
+    for (uint32_t k = 0; k < in->blocks; k++) b->homeless[k] = b->user_start[k + 1] - b->user_start[k];
     b->strip_cap = in->pair_cap / 16 * sixteenths;
     sort_components(b);
     for (uint32_t i = 0; i < b->components; i++) {

@@ -3,11 +3,12 @@
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. Both caps are kept, unless blocks or single tiles are too
  *     large for it.
- * Cost: about 256 looks (refine.c) for each block and tile on each of a few graphs. Memory: O(blocks + tiles).
+ * Cost: about 100 looks (refine.c) for each block and tile on each of a few graphs. Memory: O(blocks + tiles).
  * Units: pairs, tokens, bytes.
  *
  * In order:
- *   1. Build (build.c): sequences whole where they fit, strips of those that are too heavy.
+ *   1. Build (build.c): sequences whole where they fit, strips of those that are too heavy. Or, where homes are given,
+ *      give (give.c): ranks with too much work give rows away.
  *   2. Relieve (tiles.c): where a rank has too many pairs, tiles of a row move to another.
  *   3. Refine (refine.c) on ever finer graphs. On the coarsest a vertex is all of a sequence that is at one rank, on
  *      the finest a row. So whole sequences make room for one another before cuts slide along them.
@@ -112,8 +113,8 @@ fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uin
     if (!group_by(in->tile_k, sizeof *in->tile_k, tiles, n, c.start, c.tile, in->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t q = 0; q < n; q++)
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) c.tile_q[t] = q;
-    fcp_code code = dcp_find_wide(in, &c, scratch);
-    if (!code) code = dcp_build(in, &c, scratch, &p);
+    fcp_code code = in->fixed ? dcp_give(in, &c, scratch, &p) : dcp_find_wide(in, &c, scratch);
+    if (!code && !in->fixed) code = dcp_build(in, &c, scratch, &p);
     if (!code) code = dcp_relieve(in, &c, &p, scratch);
     if (!code) code = refine_levels(in, &c, &p, scratch);
     if (!code) code = refine_tiles(in, &c, &p, scratch);

@@ -6,12 +6,14 @@
  * then receive the few blocks that their rows see across the cut.
  *
  * What is divided is a hypergraph. A vertex is some tiles of one row of tiles (of one Q block), all at one rank; one
- * vertex of each block also holds its tokens. A net joins what should be together: the readers of a block's K and V
- * with its home, or the vertices of one row. A net that lies on n ranks costs n - 1 transfers of its bytes.
+ * vertex of each block also holds its tokens. Where homes are given, that vertex has no tiles and stays. A net joins
+ * what should be together: the readers of a block's K and V with its home, or the vertices of one row. A net that lies
+ * on n ranks costs n - 1 transfers of its bytes.
  *
  *   place.c    the strategy: from a problem to homes, and to a rank for each tile
  *   dcp.c      the order of the steps below, and what a placement costs
  *   build.c    a first placement: whole sequences, and strips of those that are too heavy
+ *   give.c     the same where homes are given: rows that leave ranks with too much work
  *   graph.c    the hypergraph of a placement, and coarser ones of it
  *   refine.c   moves that save bytes, on a hypergraph, under the caps
  *   tiles.c    moves of some tiles of a row, to reach the cap on pairs
@@ -30,6 +32,7 @@ typedef struct dcp_input {
     /* Bytes of a block: of K and V to a reader; of Q to the rank that computes its row and of the result back, if that
      * is one rank; of the same to each rank but the home, if they are several. */
     const uint64_t *kv, *whole, *part;
+    const uint32_t *fixed;      /* per block: its home, where homes are given and only tiles are placed; or NULL */
     uint32_t net;               /* a byte between nodes counts as so many inside one */
     uint64_t pair_cap, token_cap;
     const volatile int *stop;
@@ -79,10 +82,14 @@ fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch);
 /* A first placement: every block has a home, every tile a rank. */
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
 
+/* give.c. A first placement of tiles alone, where homes are given. */
+fcp_code dcp_give(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
+
 typedef struct dcp_graph {
     uint32_t vertices, nets;
     uint64_t *work, *tokens;    /* of each vertex */
     uint32_t *part;             /* the rank of each vertex */
+    uint8_t *fixed;             /* of each vertex: it stays there */
     uint32_t *pin_start, *pin;  /* the nets of each vertex */
     uint32_t *net_start, *end;  /* the vertices of each net */
     uint64_t *bytes;            /* of each net */

@@ -2,7 +2,8 @@
  *
  * Requires: a home for every block and a rank for every tile.
  * Gives: dcp_graph_of: a vertex for each block's tokens together with those tiles of its row that run at its home, and
- *     one for the tiles of a row at each other rank. dcp_coarsen: neighbours of one rank joined, up to a size.
+ *     one for the tiles of a row at each other rank. Where homes are given, tokens have a vertex of their own, which
+ *     stays. dcp_coarsen: neighbours of one rank joined, up to a size.
  * Cost: linear in blocks and tiles.
  * Memory: O(vertices + pins).
  */
@@ -58,11 +59,12 @@ static bool open_graph(dcp_graph *g, arena *scratch, uint32_t vertices, uint32_t
     g->work = ARENA_ZNEW(scratch, uint64_t, vertices + (size_t)1);
     g->tokens = ARENA_ZNEW(scratch, uint64_t, vertices + (size_t)1);
     g->part = ARENA_NEW(scratch, uint32_t, vertices + (size_t)1);
+    g->fixed = ARENA_ZNEW(scratch, uint8_t, vertices + (size_t)1);
     g->net_start = ARENA_ZNEW(scratch, uint32_t, most_nets + (size_t)1);
     g->bytes = ARENA_NEW(scratch, uint64_t, most_nets + (size_t)1);
     g->end = ARENA_NEW(scratch, uint32_t, pins + (size_t)1);
     *n = (collected){g, ARENA_ZNEW(scratch, uint32_t, vertices + (size_t)1), 0};
-    return g->work && g->tokens && g->part && g->net_start && g->bytes && g->end && n->seen;
+    return g->work && g->tokens && g->part && g->fixed && g->net_start && g->bytes && g->end && n->seen;
 }
 
 /* --- the finest --------------------------------------------------------------------------------------------------- */
@@ -82,8 +84,11 @@ fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts
     if (!seen || !at) return FCP_E_NO_MEMORY;
     for (uint32_t q = 0; q < n; q++) {
         const bool apart = tiles_apart && is_away(in, p, q);
-        seen[p->home[q]] = q + 1;
-        out_data[q] = at[p->home[q]] = vertices++;
+        out_data[q] = vertices++;
+        if (!in->fixed) { /* with the tiles that run there */
+            seen[p->home[q]] = q + 1;
+            at[p->home[q]] = out_data[q];
+        }
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
             uint32_t r = p->exec[t];
             if (dcp_with_keys(in, c, t) && r == p->home[in->tile_k[t]]) {
@@ -106,6 +111,7 @@ fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts
         uint32_t parts = 0, first = in->tile_start[q], end = in->tile_start[q + 1];
         out->tokens[out_data[q]] = in->tokens[q];
         out->part[out_data[q]] = p->home[q];
+        out->fixed[out_data[q]] = in->fixed != NULL;
         begin_net(&nets);
         add_pin(&nets, out_data[q]);
         for (uint32_t t = first; t < end; t++) {
@@ -185,9 +191,10 @@ static fcp_code join(const dcp_graph *g, const edges *x, uint64_t most_work, uin
     for (uint32_t v = 0; v < g->vertices; v++) up[v] = v;
     for (uint32_t v = 0; v < g->vertices; v++) {
         uint32_t a = find(up, v), best = FCP_NONE;
+        if (g->fixed[v]) continue;
         for (uint32_t i = x->start[v]; i < x->start[v + 1]; i++) {
             uint32_t b = find(up, x->other[i]);
-            if (b == a || work[a] + work[b] > most_work || tokens[a] + tokens[b] > most_tokens) continue;
+            if (b == a || g->fixed[b] || work[a] + work[b] > most_work || tokens[a] + tokens[b] > most_tokens) continue;
             shared[b] += x->bytes[i];
             if (best == FCP_NONE || shared[b] > shared[best] || (shared[b] == shared[best] && b < best)) best = b;
         }
@@ -220,6 +227,7 @@ fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uin
         out->work[out_up[v]] += g->work[v];
         out->tokens[out_up[v]] += g->tokens[v];
         out->part[out_up[v]] = g->part[v];
+        out->fixed[out_up[v]] = g->fixed[v];
     }
     for (uint32_t e = 0; e < g->nets; e++) {
         begin_net(&nets);

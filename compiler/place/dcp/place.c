@@ -67,14 +67,23 @@ static fcp_code fill(planning *x, const place_input *in, dcp_input *out, uint64_
     for (uint32_t b = 0; b < p->block_count; b++) *out_tokens += in->tokens[b];
     uint64_t net = g->nodes > 1 && g->cluster.inter ? (g->cluster.intra + g->cluster.inter / 2) / g->cluster.inter : 1;
     *out = (dcp_input){.ranks = in->ranks, .gpus = in->gpus, .blocks = in->blocks, .tokens = in->tokens,
+                       .fixed = x->block_home,
                        .tile_start = p->tile_start, .tile_k = p->tile_k, .tile_pairs = p->tile_pairs,
                        .kv = bytes, .whole = q, .part = state, .net = net < 1 ? 1 : net > 1000 ? 1000 : (uint32_t)net,
                        .pair_cap = cap_of(p->pairs, in->ranks, g->tolerance),
                        .token_cap = cap_of(*out_tokens, in->ranks, g->epsilon_memory), .stop = in->stop};
+    if (out->fixed) { /* tokens are where they are */
+        out->token_cap = UINT64_MAX / 2;
+        return FCP_OK;
+    }
     /* what blocks allow: where all ranks but one are at the mean at most, one has room for another block */
     if (g->epsilon_span.source == SPAN_NONE.source && out->token_cap < place_token_cap(in))
         out->token_cap = place_token_cap(in);
     return FCP_OK;
+}
+
+fcp_code dcp_cut(planning *x) {
+    return x->program->layout == FCP_LAYOUT_PLANNED ? problem_cut_blocks(x) : problem_cut_held(x, &x->block_home);
 }
 
 fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
@@ -88,7 +97,7 @@ fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     if (code) return code;
     for (uint32_t b = 0; b < p->block_count; b++)
         if ((held[home[b]] += in->tokens[b]) > most) most = held[home[b]];
-    const bool stated = x->program->epsilon_span.source != SPAN_NONE.source;
+    const bool stated = x->program->epsilon_span.source != SPAN_NONE.source && !d.fixed;
     return stated && most > d.token_cap ? refuse(x, in, tokens, most) : FCP_OK;
 }
 

@@ -24,17 +24,19 @@ enum {
     WIDE = 48,      /* the vertices of a net with more are not looked at again when one of them moves */
     ENOUGH = 64,    /* if two passes save less than such a part of the cost, no other follows */
     EVICTIONS = 8,  /* vertices that leave a rank to make room for one */
+    NEAR = 8,       /* vertices that are looked at again before one of them leaves */
     ROOMY = 64,     /* ranks to which vertices may go that share nothing with them */
-    LOOKS = 256,    /* ranks of nets that are looked at, for each vertex and pin */
+    LOOKS = 96,     /* ranks of nets that are looked at, for each vertex and pin */
     QUEUED = 8,     /* entries of the queue for each vertex: each time that its gain changes it enters anew */
     STRETCH = 256   /* vertices between two questions whether to stop */
 };
 
-/* How many vertices of each net lie in each bin, a rank or a node. A net with fewer vertices than there are bins has a
- * list of its bins, the others a count for each. */
+/* How many vertices of each net lie in each bin, a rank or a node: a list of the bins that have some. A net with many
+ * vertices also has, for each bin, the place in its list. */
 typedef struct counts {
     uint32_t bins;
-    uint32_t *first, *used, *bin, *count;
+    uint32_t *first, *used, *bin, *count; /* the list of net e begins at first[e], and has used[e] bins */
+    uint32_t *places, *place;             /* places[e] + bin: FCP_NONE, it is not in the list; of no net: FCP_NONE */
 } counts;
 
 typedef struct queued {
@@ -55,8 +57,10 @@ typedef struct refining {
     queued *queue;
     uint32_t queued;
     int64_t *key;       /* per vertex: its gain in the queue */
-    uint8_t *locked;    /* per vertex: it was moved in this chain */
+    uint8_t *locked;    /* per vertex: it was moved in this chain, or is fixed */
     uint8_t *wish;      /* per vertex: it may save bytes at a rank that is full, and that was not tried yet */
+    int64_t *leave;     /* per vertex: what it gained when it was last looked at whether it could leave a full rank */
+    uint8_t *left;      /* per vertex: that was done, and its neighbours have not moved since */
     bool stopped;
     uint32_t *seen, search; /* per vertex: the last move after which it was looked at */
     uint64_t *order, *other;    /* to sort ranks with */
@@ -66,54 +70,61 @@ typedef struct refining {
 
 /* --- counts ------------------------------------------------------------------------------------------------------- */
 
-static bool is_dense(const counts *c, uint32_t e) { return c->first[e + 1] - c->first[e] == c->bins; }
+/* The place of a bin in the list of a net; the end of the list: it is not there. */
+static uint32_t find_bin(const counts *c, uint32_t e, uint32_t bin) {
+    uint32_t i = c->first[e], end = i + c->used[e];
+    if (c->places[e] != FCP_NONE) {
+        const uint32_t place = c->place[c->places[e] + bin];
+        return place == FCP_NONE ? end : place;
+    }
+    while (i < end && c->bin[i] != bin) i++;
+    return i;
+}
 
 static uint32_t count_of(const counts *c, uint32_t e, uint32_t bin) {
-    uint32_t i = c->first[e], end = i + c->used[e];
-    if (is_dense(c, e)) return c->count[i + bin];
-    while (i < end && c->bin[i] != bin) i++;
-    return i < end ? c->count[i] : 0;
+    const uint32_t i = find_bin(c, e, bin);
+    return i < c->first[e] + c->used[e] ? c->count[i] : 0;
+}
+
+static void put_bin(counts *c, uint32_t e, uint32_t i, uint32_t bin, uint32_t count) {
+    c->bin[i] = bin;
+    c->count[i] = count;
+    if (c->places[e] != FCP_NONE) c->place[c->places[e] + bin] = i;
 }
 
 static void count_in(counts *c, uint32_t e, uint32_t bin, int by) {
-    uint32_t i = c->first[e];
-    if (is_dense(c, e)) {
-        c->count[i + bin] += (uint32_t)by;
-        return;
-    }
-    uint32_t end = i + c->used[e];
-    while (i < end && c->bin[i] != bin) i++;
+    const uint32_t i = find_bin(c, e, bin), end = c->first[e] + c->used[e];
     if (i == end) {
-        c->bin[i] = bin;
-        c->count[i] = 0;
+        put_bin(c, e, i, bin, (uint32_t)by);
         c->used[e]++;
+        return;
     }
     if (c->count[i] += (uint32_t)by) return;
     c->used[e]--;
-    c->bin[i] = c->bin[end - 1];
-    c->count[i] = c->count[end - 1];
+    if (i < end - 1) put_bin(c, e, i, c->bin[end - 1], c->count[end - 1]);
+    if (c->places[e] != FCP_NONE) c->place[c->places[e] + bin] = FCP_NONE;
 }
 
 static fcp_code counts_init(counts *c, const dcp_graph *g, uint32_t bins, arena *scratch) {
+    uint32_t slots = 0, places = 0;
     c->bins = bins;
     c->first = ARENA_NEW(scratch, uint32_t, g->nets + (size_t)1);
     c->used = ARENA_ZNEW(scratch, uint32_t, g->nets + (size_t)1);
-    if (!c->first || !c->used) return FCP_E_NO_MEMORY;
-    uint32_t slots = 0;
+    c->places = ARENA_NEW(scratch, uint32_t, g->nets + (size_t)1);
+    if (!c->first || !c->used || !c->places) return FCP_E_NO_MEMORY;
     for (uint32_t e = 0; e < g->nets; e++) {
-        uint32_t size = g->net_start[e + 1] - g->net_start[e] + 1; /* one more while a vertex moves */
+        const uint32_t size = g->net_start[e + 1] - g->net_start[e] + 1; /* one more while a vertex moves */
         c->first[e] = slots;
+        c->places[e] = size >= bins ? places : FCP_NONE;
         slots += size < bins ? size : bins;
+        places += size >= bins ? bins : 0;
     }
     c->first[g->nets] = slots;
     c->bin = ARENA_NEW(scratch, uint32_t, slots + (size_t)1);
-    c->count = ARENA_ZNEW(scratch, uint32_t, slots + (size_t)1);
-    if (!c->bin || !c->count) return FCP_E_NO_MEMORY;
-    for (uint32_t e = 0; e < g->nets; e++) {
-        if (!is_dense(c, e)) continue;
-        c->used[e] = bins;
-        for (uint32_t i = 0; i < bins; i++) c->bin[c->first[e] + i] = i;
-    }
+    c->count = ARENA_NEW(scratch, uint32_t, slots + (size_t)1);
+    c->place = ARENA_NEW(scratch, uint32_t, places + (size_t)1);
+    if (!c->bin || !c->count || !c->place) return FCP_E_NO_MEMORY;
+    memset(c->place, 0xff, places * sizeof *c->place);
     return FCP_OK;
 }
 
@@ -135,7 +146,6 @@ static bool collect(const counts *c, uint32_t e, uint32_t own, int64_t bytes, in
     bool last = false;
     const uint32_t *bin = c->bin + c->first[e], *n = c->count + c->first[e], used = c->used[e];
     for (uint32_t i = 0; i < used; i++) {
-        if (!n[i]) continue;
         if (bin[i] == own) last = n[i] == 1;
         else {
             if (!have[bin[i]]) touched[(*count)++] = bin[i];
@@ -239,13 +249,17 @@ static void do_move(refining *x, uint32_t v, uint32_t to) {
     move(x, v, to);
 }
 
-/* The neighbours of what was moved are worth a try at a full rank, even if one has failed before. */
+/* The neighbours of what was moved are worth a try at a full rank, even if one has failed before; and what they gain by
+ * leaving has changed. */
 static void wake_neighbours(refining *x) {
     const dcp_graph *g = x->g;
     for (uint32_t m = 0; m < x->moves; m++)
         for (uint32_t i = g->pin_start[x->moved[m]]; i < g->pin_start[x->moved[m] + 1]; i++) {
             const uint32_t first = g->net_start[g->pin[i]], end = g->net_start[g->pin[i] + 1];
-            for (uint32_t k = first; k < end && end - first <= WIDE; k++) x->wish[g->end[k]] = 1;
+            for (uint32_t k = first; k < end && end - first <= WIDE; k++) {
+                x->wish[g->end[k]] = 1;
+                x->left[g->end[k]] = 0;
+            }
         }
 }
 
@@ -315,11 +329,11 @@ static int64_t chain(refining *x, uint32_t room) {
     int64_t sum = 0, most = 0;
     uint32_t kept = 0, idle = 0;
     x->queued = x->moves = 0;
-    memset(x->locked, 0, g->vertices);
+    memcpy(x->locked, g->fixed, g->vertices);
     for (uint32_t v = 0; v < g->vertices; v++) {
         x->key[v] = INT64_MIN;
         if (stop_at(x, v)) return 0;
-        if (g->pin_start[v] == g->pin_start[v + 1]) continue;
+        if (x->locked[v] || g->pin_start[v] == g->pin_start[v + 1]) continue;
         const options o = best_moves(x, v, false);
         if (x->wish[v]) x->wish[v] = o.full.gain > 0;
         if (o.near.to != FCP_NONE) enqueue(x, v, o.near.gain);
@@ -352,36 +366,55 @@ static int64_t chain(refining *x, uint32_t room) {
 
 /* --- making room -------------------------------------------------------------------------------------------------- */
 
-/* The vertex of a rank that is over a cap whose leaving costs least; of equals, the smallest that is enough, or else
- * the largest. `budget`: what it may cost. */
-static uint32_t cheapest(refining *x, uint32_t r, uint32_t keep, int64_t budget, uint32_t *out_to, int64_t *out_gain) {
+/* A vertex that could leave a rank that is over a cap. */
+typedef struct leaving {
+    uint32_t v, to;
+    int64_t gain;
+    bool enough;   /* with it gone the rank is within its caps */
+    uint64_t size; /* of it, by what the rank has too much of */
+} leaving;
+
+/* The one that costs less; of equals, the smallest that is enough, or else the largest. */
+static bool leaves_first(const leaving *a, const leaving *b) {
+    if (a->gain != b->gain) return a->gain > b->gain;
+    if (a->enough != b->enough) return a->enough;
+    if (a->size != b->size) return (a->size < b->size) == a->enough;
+    return a->v < b->v;
+}
+
+/* What leaving gains, of a vertex; INT64_MIN: there is no rank with room for it. */
+static void look_at_leaving(refining *x, leaving *l) {
+    const option o = best_moves(x, l->v, true).any;
+    l->to = o.to;
+    l->gain = x->leave[l->v] = o.to == FCP_NONE ? INT64_MIN : o.gain;
+    x->left[l->v] = 1;
+}
+
+/* The vertex of a rank that is over a cap whose leaving costs least, and where it goes; v = FCP_NONE: there is none
+ * that costs less than `budget`. What leaving gains is remembered from earlier searches; the few that come first by
+ * that are looked at again. */
+static leaving cheapest(refining *x, uint32_t r, uint32_t keep, int64_t budget) {
     const dcp_graph *g = x->g;
     const uint64_t pairs = x->load[r] > x->in->pair_cap ? x->load[r] - x->in->pair_cap : 0;
     const uint64_t tokens = x->held[r] > x->in->token_cap ? x->held[r] - x->in->token_cap : 0;
-    uint32_t best = FCP_NONE;
-    bool best_enough = false;
-    int64_t best_gain = 0;
+    leaving near[NEAR], best = {.v = FCP_NONE};
+    uint32_t count = 0;
     for (uint32_t u = x->head[r]; u != FCP_NONE; u = x->next[u]) {
-        if (u == keep || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
-        const option o = best_moves(x, u, true).any;
-        const int64_t gain = o.gain;
-        if (o.to == FCP_NONE || -gain >= budget) continue;
-        bool enough = g->work[u] >= pairs && g->tokens[u] >= tokens;
-        if (best != FCP_NONE) {
-            bool smaller = pairs ? g->work[u] < g->work[best] : g->tokens[u] < g->tokens[best];
-            bool same = pairs ? g->work[u] == g->work[best] : g->tokens[u] == g->tokens[best];
-            bool better = gain != best_gain       ? gain > best_gain
-                          : enough != best_enough ? enough
-                          : same                  ? u < best
-                                                  : smaller == enough;
-            if (!better) continue;
-        }
-        best = u;
-        best_gain = gain;
-        best_enough = enough;
-        *out_to = o.to;
+        if (u == keep || g->fixed[u] || (pairs && !g->work[u]) || (tokens && !g->tokens[u])) continue;
+        leaving l = {.v = u, .gain = x->leave[u], .enough = g->work[u] >= pairs && g->tokens[u] >= tokens,
+                     .size = pairs ? g->work[u] : g->tokens[u]};
+        if (!x->left[u]) look_at_leaving(x, &l);
+        if (l.gain == INT64_MIN || -l.gain >= budget) continue;
+        if (count == NEAR && !leaves_first(&l, &near[NEAR - 1])) continue;
+        uint32_t i = count < NEAR ? count++ : NEAR - 1;
+        for (; i > 0 && leaves_first(&l, &near[i - 1]); i--) near[i] = near[i - 1];
+        near[i] = l;
     }
-    *out_gain = best_gain;
+    for (uint32_t i = 0; i < count; i++) {
+        look_at_leaving(x, &near[i]);
+        if (near[i].gain == INT64_MIN || -near[i].gain >= budget) continue;
+        if (best.v == FCP_NONE || leaves_first(&near[i], &best)) best = near[i];
+    }
     return best;
 }
 
@@ -390,14 +423,13 @@ static int64_t force(refining *x, uint32_t v, uint32_t to, int64_t gain) {
     x->moves = 0;
     do_move(x, v, to);
     for (uint32_t i = 0; is_over(x, to); i++) {
-        int64_t by = 0;
-        uint32_t where = FCP_NONE, u = i < EVICTIONS ? cheapest(x, to, v, gain, &where, &by) : FCP_NONE;
-        if (u == FCP_NONE) {
+        const leaving l = i < EVICTIONS ? cheapest(x, to, v, gain) : (leaving){.v = FCP_NONE};
+        if (l.v == FCP_NONE) {
             undo_to(x, 0);
             return 0;
         }
-        do_move(x, u, where);
-        gain += by;
+        do_move(x, l.v, l.to);
+        gain += l.gain;
     }
     return gain;
 }
@@ -418,9 +450,10 @@ static int64_t make_room(refining *x) {
     const dcp_graph *g = x->g;
     int64_t saved = 0;
     find_roomy(x);
+    memset(x->left, 0, g->vertices);
     for (uint32_t v = 0; v < g->vertices; v++) {
         if (x->looks >= x->most_looks || stop_at(x, v)) break;
-        if (!x->wish[v] || g->work[v] > x->in->pair_cap || g->tokens[v] > x->in->token_cap) continue;
+        if (!x->wish[v] || g->fixed[v] || g->work[v] > x->in->pair_cap || g->tokens[v] > x->in->token_cap) continue;
         const option o = best_moves(x, v, false).full;
         const int64_t gain = o.to != FCP_NONE && o.gain > 0 ? force(x, v, o.to, o.gain) : 0;
         if (gain > 0) wake_neighbours(x);
@@ -453,10 +486,13 @@ static bool setup_vertices(refining *x, arena *scratch) {
     x->key = ARENA_NEW(scratch, int64_t, n);
     x->locked = ARENA_NEW(scratch, uint8_t, n);
     x->wish = ARENA_NEW(scratch, uint8_t, n);
+    x->leave = ARENA_NEW(scratch, int64_t, n);
+    x->left = ARENA_ZNEW(scratch, uint8_t, n);
     x->seen = ARENA_ZNEW(scratch, uint32_t, n);
     x->moved = ARENA_NEW(scratch, uint32_t, n + EVICTIONS);
     x->from = ARENA_NEW(scratch, uint32_t, n + EVICTIONS);
-    return x->next && x->previous && x->queue && x->key && x->locked && x->wish && x->seen && x->moved && x->from;
+    return x->next && x->previous && x->queue && x->key && x->locked && x->wish && x->leave && x->left && x->seen &&
+           x->moved && x->from;
 }
 
 static fcp_code setup(refining *x, arena *scratch) {
@@ -482,9 +518,7 @@ static fcp_code setup(refining *x, arena *scratch) {
 static int64_t cost_of(const refining *x) {
     int64_t sum = 0;
     for (uint32_t e = 0; e < x->g->nets; e++) {
-        int64_t ranks = -1, nodes = -1;
-        for (uint32_t i = 0; i < x->ranks.used[e]; i++) ranks += x->ranks.count[x->ranks.first[e] + i] != 0;
-        for (uint32_t i = 0; i < x->nodes.used[e]; i++) nodes += x->nodes.count[x->nodes.first[e] + i] != 0;
+        const int64_t ranks = (int64_t)x->ranks.used[e] - 1, nodes = (int64_t)x->nodes.used[e] - 1;
         sum += (int64_t)x->g->bytes[e] * (ranks + (x->in->net - 1) * nodes);
     }
     return sum;

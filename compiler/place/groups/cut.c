@@ -97,11 +97,10 @@ static fcp_code too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t 
 static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
     const problem *p = x->problem;
     uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
-    cells *c = cells_new(p->program->mask, p->program->heads);
+    cells *c = NULL;
     cells_counts found = {0};
-    fcp_code code = keys && c ? FCP_OK : FCP_E_NO_MEMORY;
+    fcp_code code = keys ? problem_open_mask(x, &c) : FCP_E_NO_MEMORY;
     if (!code) {
-        cells_set_stop(c, x->stop);
         for (uint32_t s = 0; s < p->sequences; s++) keys[s] = p->lengths[s] << 24 | s; /* equal ones side by side */
         sort_u64(keys, keys + p->sequences, p->sequences);
     }
@@ -122,7 +121,7 @@ static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *group
         g->keys += p->lengths[s];
         before = s;
     }
-    cells_free(c);
+    problem_close_mask(x, &c);
     return code;
 }
 
@@ -268,11 +267,8 @@ fcp_code groups_cut(planning *x) {
     problem_run *runs[FCP_SIDES] = {NULL};
     uint32_t count[FCP_SIDES] = {0};
     if (!g) return FCP_E_NO_MEMORY;
-    if (problem_least_blocks(p, p->block) > PROBLEM_BLOCKS_MAX)
-        return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                             "more than %d blocks of %u tokens are more than a plan holds", PROBLEM_BLOCKS_MAX,
-                             p->block);
-    fcp_code code = make_groups(x, g);
+    fcp_code code = problem_check_blocks(x);
+    if (!code) code = make_groups(x, g);
     if (code) return code;
     g->first = ARENA_NEW(&x->work, uint32_t, g->count + (size_t)1);
     g->ranks = ARENA_NEW(&x->work, uint32_t, p->ranks);

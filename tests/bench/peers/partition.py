@@ -1,19 +1,21 @@
-"""Compares strategy dcp with Mt-KaHyPar on the same blocks and tiles, at the balance and tokens that Mt-KaHyPar reached.
+"""Compares strategy dcp with Mt-KaHyPar on the same blocks and tiles, at the balance and tokens that Mt-KaHyPar
+reached.
 
     MTKAHYPAR=FOLDER [FCPC=build/fcpc] [RANKS=64] [RUNS=3] [MASKS='lambda causal'] partition.py LIST.lengths...
 
-FOLDER is where Python finds the module mtkahypar, such as .../site-packages (it is on PyPI, under the MIT licence). RANKS is a
-multiple of 8. For each mask and list, Mt-KaHyPar divides at imbalance 0.1, in four ways:
+FOLDER is where Python finds the module mtkahypar, such as .../site-packages (it is on PyPI, under the MIT licence).
+RANKS is a multiple of 8. For each mask and list, Mt-KaHyPar divides at imbalance 0.1, in four ways:
 
     rows    a vertex for each block, with its row of tiles; a net for each block's K and V
     tiles   a vertex for each tile and one for each block's tokens; nets for K and V, and for Q with its result
     pairs   a vertex weighs its pairs
     both    half its pairs, half its tokens, since it takes one weight
 
-Then dcp places the same blocks, with the largest load and the most tokens of that result as its caps. Bytes of both are
-counted by the same rule: of a forward pass, by what a plan moves; and the rule is checked against the plan's own summary.
-Times are by the clock on the wall, on one thread: the least of RUNS runs of Mt-KaHyPar, and of three times as many of dcp.
-The two alternate, so that other work on the machine is met by both.
+Then dcp places the same blocks, with the largest load and the most tokens of that result as its caps. Bytes of both
+are counted by the same rule: of a forward pass, by what a plan moves; and the rule is checked against the plan's own
+summary.
+Times are by the clock on the wall, on one thread: the least of RUNS runs of Mt-KaHyPar, and of three times as many of
+dcp. The two alternate, so that other work on the machine is met by both.
 """
 import json
 import math
@@ -65,7 +67,7 @@ class Batch:
         return done.stdout
 
     def cost(self, home, rank):
-        """Bytes, those between nodes, load and tokens of the fullest rank over the mean; of homes and ranks of tiles."""
+        """Of homes and ranks of tiles: bytes, those between nodes, most work and most tokens over the mean."""
         rows, columns = [set() for _ in self.tokens], [set() for _ in self.tokens]
         load, held = [0] * self.ranks, [0] * self.ranks
         for (q, k, pairs), r in zip(self.tiles, rank):
@@ -173,7 +175,8 @@ def main():
                     count += 1
                     missed += bytes_ratio > 1.05
                     slow += time_ratio > 0.05
-                    print("%-34s %-12s | %9.1f %8.1f %7.4f %7.4f %8.1f | %9.1f %8.1f %7.4f %7.4f %8.1f | %6.3f %6.3f" % (
+                    each = "%9.1f %8.1f %7.4f %7.4f %8.1f"
+                    print(("%-34s %-12s | " + each + " | " + each + " | %6.3f %6.3f") % (
                         mask + " " + os.path.basename(lengths).removesuffix(".lengths"),
                         ("rows" if by_rows else "tiles") + (", pairs" if weigh == 1 else ", both"), total / 1e6,
                         net / 1e6, load, tokens, seconds * 1e3, summary["bytes_total"] / 1e6,

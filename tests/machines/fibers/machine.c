@@ -44,10 +44,10 @@
 enum {
     STACK = 64 << 10,
     GUARD = 4096,
-    POISONED = 12 << 10,          /* of a stack, at its near end: kernels use 5 KiB */
+    POISONED = 6 << 10, /* of a stack, at its near end: kernels use 5 KiB */
+    /* stacks begin at different bytes of a page, or those of a warp would share a few lines of the cache */
     COLOURS = 32,
-    COLOUR =
-        128 /* stacks begin at different bytes of a page, or those of a warp would share a few lines of the cache */
+    COLOUR = 128
 };
 
 _Thread_local thread *machine_self;
@@ -64,8 +64,11 @@ __asm__(".text\n.globl machine_switch\n.hidden machine_switch\n.type machine_swi
         "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n    ret\n"
         ".size machine_switch, .-machine_switch\n");
 
+/* Where a thread's stack begins, in bytes from its far end. */
+static size_t near_end(const thread *t) { return STACK - t->index % COLOURS * COLOUR; }
+
 static void prepare_stack(thread *t, char *stack, void (*entry)(void)) {
-    uintptr_t *top = (uintptr_t *)(stack + STACK - t->index % COLOURS * COLOUR);
+    uintptr_t *top = (uintptr_t *)(stack + near_end(t));
     *--top = 0; /* at its entry a function expects the stack 8 bytes off a multiple of 16 */
     *--top = (uintptr_t)entry;
     for (int i = 0; i < 6; i++) *--top = 0;
@@ -74,6 +77,10 @@ static void prepare_stack(thread *t, char *stack, void (*entry)(void)) {
 static void switch_stacks(void **save, void *restore) { machine_switch(save, restore); }
 #else
 #include <ucontext.h>
+static size_t near_end(const thread *t) {
+    (void)t;
+    return STACK;
+}
 static void prepare_stack(thread *t, char *stack, void (*entry)(void)) {
     ucontext_t *context = (ucontext_t *)stack; /* it is kept at the far end of the stack */
     getcontext(context);
@@ -354,11 +361,12 @@ static bool reserve_shared(block *b, uint32_t bytes) {
 /* Fills a fiber's stack with what it holds before it is used. */
 static void poison_stacks(machine *m, block *b) {
     for (uint32_t i = 0; i < m->launch->threads; i++) {
-        char *stack = stack_of(&b->threads[i]);
+        const thread *t = &b->threads[i];
+        char *stack = stack_of(t);
 #if defined(HAVE_SANITIZER) && !defined(HAVE_THREAD_SANITIZER)
         __asan_unpoison_memory_region(stack, STACK);
 #endif
-        memset(stack + STACK - POISONED, 0xff, POISONED);
+        memset(stack + near_end(t) - POISONED, 0xff, POISONED);
     }
 }
 
@@ -404,7 +412,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
             snprintf(text, MACHINE_TEXT, "out of memory for %u bytes of shared memory", launch->shared);
             return false;
         }
-        poison_stacks(m, &m->blocks[i]);
+        if (i < launch->blocks) poison_stacks(m, &m->blocks[i]);
     }
 #ifdef HAVE_THREAD_SANITIZER
     m->main_sanitizer = __tsan_get_current_fiber();

@@ -13,6 +13,7 @@
 #include "runtime/base/numeric.h"
 #include "tests/machines/fibers/machine_parts.h"
 #include "codegen/kernels/abi.h"
+#include "codegen/mask/clones.h"
 #define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "codegen/kernels/prim.h"
 #include "codegen/kernels/prim_sm90.h"
@@ -83,6 +84,9 @@ __attribute__((always_inline)) static inline void multiply(float (*number)(uint1
     }
 }
 
+FCP_CLONES static void multiply_bf16(thread *lanes) { multiply(fcp_bf16_float, lanes); }
+FCP_CLONES static void multiply_fp16(thread *lanes) { multiply(fcp_fp16_float, lanes); }
+
 static void matrices(bool transposed, thread *lanes) {
     uint16_t rows[4][8][8];
     bool alike = true;
@@ -133,8 +137,8 @@ __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
                 machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0",
                              x->in[0], x->out[0]);
         }
-    else if (kind == MEET_MULTIPLY_BF16) multiply(fcp_bf16_float, lanes);
-    else multiply(fcp_fp16_float, lanes);
+    else if (kind == MEET_MULTIPLY_BF16) multiply_bf16(lanes);
+    else multiply_fp16(lanes);
 }
 
 /* All lanes of a warp come here; the last one does it for all. */

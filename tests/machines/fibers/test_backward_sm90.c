@@ -13,7 +13,7 @@ static void judge_hand(hand *h, const fcp_backend *backend, const char *mask) {
     hand_free(h);
 }
 
-static const uint64_t mixed[] = {300, 60, 129, 1, 200, 64};
+static const uint64_t mixed[] = {200, 60, 129, 1, 100, 64};
 
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
 
@@ -30,7 +30,7 @@ Test(backward_sm90, masks_128) {
 
 /* dQ as it comes: right, whatever the order. */
 Test(backward_sm90, unordered) {
-    static const uint64_t lengths[] = {500, 130};
+    static const uint64_t lengths[] = {400, 130};
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
         hand *h = hand_make(2, 2, 1, head_dim, head_dim == 64 ? FCP_FP16 : FCP_BF16, 1024, "causal", lengths, 2);
         cr_assert_not_null(h);

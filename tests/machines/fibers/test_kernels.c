@@ -5,7 +5,7 @@
 #include "tests/support/judge_plan.h"
 
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
-static const uint64_t mixed[] = {300, 60, 129, 1, 200, 64};
+static const uint64_t mixed[] = {200, 60, 129, 1, 100, 64};
 
 static void judge_hand(hand *h, const fcp_backend *backend, const char *mask) {
     char what[120];
@@ -24,7 +24,7 @@ Test(kernels, masks) {
 
 /* Blocks that wait for one another: many key items on few rows. */
 Test(kernels, ordered) {
-    static const uint64_t lengths[] = {700, 200};
+    static const uint64_t lengths[] = {450, 150};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
         judge_hand(hand_make(1 + m % 2, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 1024, masks[m], lengths, 2),
                    &fibers_ordered_backend, masks[m]);
@@ -32,7 +32,7 @@ Test(kernels, ordered) {
 
 /* The same, added as they come: right, whatever the order; and not in the same order twice. */
 Test(kernels, unordered) {
-    static const uint64_t lengths[] = {700, 200};
+    static const uint64_t lengths[] = {450, 150};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
         hand *h = hand_make(1 + m % 2, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 1024, masks[m], lengths, 2);
         cr_assert_not_null(h);
@@ -45,8 +45,8 @@ Test(kernels, unordered) {
     memset(packed, 0, sizeof packed);
     fcp_session *session;
     fcp_session_options options = {.size = sizeof options, .compute_threads = 2, .timeout_s = 100};
-    static const uint64_t longer[] = {1500};
-    hand *h = hand_make(1, 2, 1, 16, FCP_FP16, 2048, "full", longer, 1);
+    static const uint64_t longer[] = {700};
+    hand *h = hand_make(1, 2, 1, 16, FCP_FP16, 1024, "full", longer, 1);
     cr_assert_not_null(h);
     fcp_plan_shape(&h->plan, &shape);
     cr_assert(fcp_session_create_on(&h->plan, &fibers_unordered_backend, &options, &session, &err) == FCP_OK, "%s",

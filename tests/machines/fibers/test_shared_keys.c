@@ -6,7 +6,7 @@
 
 static void judge(const char *model, const fcp_backend *backend, bool twice) {
     char text[300];
-    snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 1 }\nbatch { lengths = [4500] }\n"
+    snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 1 }\nbatch { lengths = [3000] }\n"
              "plan { mask = lambda(sink = 20, window = 90); block = 1K; strategy = fcp(coalesce = 8); "
              "passes = forward, backward }\n", model);
     fcp_plan *plan = plan_named("shared.fcp", text);

@@ -88,10 +88,34 @@ static void watch(const store *s, uint32_t index) {
     }
 }
 
+/* A node of the live store waits for those of its dependencies that are not done. */
+static void wait_for_deps(store *s, uint32_t index) {
+    node *n = &s->nodes[index];
+    for (uint32_t i = 0; i < n->dep_count; i++) {
+        node *o = &s->nodes[n->deps[i] - 1];
+        if (o->done) continue;
+        if (!(o->after_count & (o->after_count - 1))) /* a power of two, or none: there is no room */
+            o->after = realloc(o->after, (o->after_count ? 2 * o->after_count : 1) * sizeof *o->after);
+        o->after[o->after_count++] = index;
+        n->unmet++;
+    }
+    if (!n->unmet) s->open[s->open_count++] = index;
+}
+
+/* The open node at place `at` of the list is done: nodes that waited for nothing else are open now. */
+static void close_node(store *s, uint32_t at) {
+    const node *n = &s->nodes[s->open[at]];
+    s->open[at] = s->open[--s->open_count];
+    for (uint32_t i = 0; i < n->after_count; i++)
+        if (--s->nodes[n->after[i]].unmet == 0) s->open[s->open_count++] = n->after[i];
+    s->done++;
+}
+
 uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t dep_count, bool live) {
     if (s->count == s->capacity) {
         s->capacity = s->capacity ? 2 * s->capacity : 64;
         s->nodes = realloc(s->nodes, s->capacity * sizeof *s->nodes);
+        s->open = realloc(s->open, s->capacity * sizeof *s->open);
     }
     uint32_t index = s->count++, words = index / 64 + 1;
     node *n = &s->nodes[index];
@@ -99,7 +123,8 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->deps = calloc(dep_count + 1, sizeof *n->deps);
     n->before = calloc(words, sizeof *n->before);
     n->reads = n->writes = (ranges){0};
-    n->dep_count = 0;
+    n->dep_count = n->unmet = n->after_count = 0;
+    n->after = NULL;
     n->done = false;
     n->state = NULL;
     n->stuck = 0;
@@ -125,6 +150,7 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
         n->before[(deps[i] - 1) / 64] |= UINT64_C(1) << (deps[i] - 1) % 64;
     }
     if (!live) return index + 1;
+    wait_for_deps(s, index);
     for (uint32_t w = 0; w < words && w < seen_words; w++) n->before[w] |= seen[w];
     if (n->op == KERNEL) kernel_ranges(n);
     if (n->op == COPY) range_add(&n->reads, n->from, n->bytes);
@@ -145,11 +171,13 @@ void store_clear(store *s) {
         if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
         if (n->event && s->graph) n->event->graphs--;
         free(s->nodes[i].deps);
+        free(s->nodes[i].after);
         free(s->nodes[i].before);
         free(s->nodes[i].reads.all);
         free(s->nodes[i].writes.all);
     }
     free(s->nodes);
+    free(s->open);
     *s = (store){.id = s->id};
 }
 
@@ -192,37 +220,41 @@ static bool do_node(node *n) {
     return true;
 }
 
-/* May the node run? A node that hangs begins but does not end: it has written its word of host memory. */
-static bool ready(const store *s, uint32_t i) {
-    const node *n = &s->nodes[i];
-    bool may = !n->done;
-    for (uint32_t j = 0; may && j < n->dep_count; j++) may = s->nodes[n->deps[j] - 1].done;
-    if (may && n->hangs && n->marks) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
-    return may && !n->hangs;
+/* May an open node run? A node that hangs begins but does not end: it has written its word of host memory. */
+static bool ready(const node *n) {
+    if (n->hangs && n->marks) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
+    return !n->hangs;
 }
 
 bool store_stuck(const store *s) {
     bool stuck = s->done < s->count;
-    for (uint32_t i = 0; stuck && i < s->count; i++) stuck = !ready(s, i);
+    for (uint32_t i = 0; stuck && i < s->open_count; i++) stuck = !ready(&s->nodes[s->open[i]]);
     return stuck;
+}
+
+/* The device is lost: nothing is waited for any more. */
+static void drop_all(store *s) {
+    for (uint32_t i = 0; i < s->count; i++) s->nodes[i].done = true;
+    s->done = s->count;
+    s->open_count = 0;
 }
 
 void store_run(store *s, uint32_t count) {
     static uint64_t turn;
-    for (uint32_t i = 0; control.lost && i < s->count; i++) s->nodes[i].done = true;
-    if (control.lost) s->done = s->count;
-    uint32_t *may = malloc((s->count + 1) * sizeof *may);
+    if (control.lost) drop_all(s);
+    uint32_t *may = malloc((s->count + 1) * sizeof *may); /* places in the list of open nodes */
     turn++;
     while (may && count-- && s->done < s->count && !control.stall) {
         uint32_t found = 0;
-        for (uint32_t i = 0; i < s->count; i++)
-            if (s->nodes[i].stuck != turn && ready(s, i)) may[found++] = i;
+        for (uint32_t i = 0; i < s->open_count; i++)
+            if (s->nodes[s->open[i]].stuck != turn && ready(&s->nodes[s->open[i]])) may[found++] = i;
         if (!found) break; /* what is left hangs, or waits for another process */
         control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        node *n = &s->nodes[may[(control.seed >> 33) % found]];
+        uint32_t at = may[(control.seed >> 33) % found];
+        node *n = &s->nodes[s->open[at]];
         if (do_node(n)) turn++; /* a node that was stuck may have waited for this one, and is tried again */
         else n->stuck = turn;
-        s->done += n->done;
+        if (n->done) close_node(s, at);
     }
     free(may);
 }

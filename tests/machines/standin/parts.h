@@ -77,7 +77,9 @@ typedef struct node {
     void *state;    /* of the work, once it has been tried */
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* numbers of nodes, counted from 1 */
-    uint32_t dep_count;
+    uint32_t dep_count, unmet; /* unmet: how many of those are not done, in the live store */
+    uint32_t *after;           /* [after_count]: indices of the nodes that wait for this one, once for each dependency */
+    uint32_t after_count;
     uint64_t *before; /* a bit for each earlier node that is before this one */
     ranges reads, writes;
     uint64_t mark; /* the mark of its stream, as above */
@@ -90,6 +92,8 @@ typedef struct store {
     uint64_t id;
     node *nodes;
     uint32_t count, capacity, done;
+    uint32_t *open; /* [open_count], room for `capacity`: nodes that are not done and wait for no other */
+    uint32_t open_count;
     bool graph; /* of a graph; otherwise the one for all streams */
 } store;
 struct cu_graph_ {

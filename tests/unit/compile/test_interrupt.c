@@ -3,6 +3,7 @@
  * The answer to "has the caller asked for the end?" is this file's own (runtime/base/stop.h), so that planning can be
  * ended at any one of the questions, and the time between two of them measured.
  */
+#include <pthread.h>
 #include <time.h>
 
 #include "runtime/base/stop.h"
@@ -43,11 +44,16 @@ void free(void *p) {
 }
 #endif
 
+/* Two threads may ask: large plans are verified by two, and auto predicts two candidates at a time. */
 static struct {
     uint64_t asked, end_at; /* questions so far; the one that is answered with yes, 0: none */
-    double last, longest;   /* processor time of the last question; the longest time between two */
+    double longest;         /* processor time between two questions of a thread, at most */
+    uint64_t run;           /* the number of the planning */
     volatile int flag;
-} stop;
+    pthread_mutex_t lock;
+} stop = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local double last; /* processor time of this thread's last question, */
+static _Thread_local uint64_t run; /* in this planning */
 
 static double processor_time(void) {
     struct timespec t;
@@ -57,11 +63,15 @@ static double processor_time(void) {
 
 bool fcp_stop_asked(const volatile int *asked) {
     if (!asked) return false;
-    double now = processor_time();
-    if (stop.asked && now - stop.last > stop.longest) stop.longest = now - stop.last;
-    stop.last = now;
+    const double now = processor_time();
+    pthread_mutex_lock(&stop.lock);
+    if (run == stop.run && now - last > stop.longest) stop.longest = now - last;
     if (++stop.asked == stop.end_at) stop.flag = 1;
-    return stop.flag;
+    const bool yes = stop.flag;
+    pthread_mutex_unlock(&stop.lock);
+    last = now;
+    run = stop.run;
+    return yes;
 }
 
 /* By the program's strategy, or by a scatter. */
@@ -69,7 +79,7 @@ static fcp_code plan_until(const fcpc_program *program, const scatter *by, uint6
     const fcpc_batch batch = {.size = sizeof batch};
     const compile_watch watch = {.strategy = by ? &by->strategy : NULL};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
-    stop.asked = 0, stop.end_at = end_at, stop.flag = 0, stop.longest = 0;
+    stop.asked = 0, stop.end_at = end_at, stop.flag = 0, stop.longest = 0, stop.run++;
     fcp_code code = compile_batch(program, &batch, &stop.flag, d, &watch, NULL, plan);
     if (code) cr_assert_eq(diag_first_code(d), code);
     fcpc_diagnostics_free(d);

@@ -29,7 +29,7 @@ Test(cuda_moved, scattered_plans) {
                  "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
                  "batch { lengths = [%u, 130%s, 60] }\nplan { mask = %s; block = 128%s }\n",
                  kv_heads * (1 + scatter_draw(seed, 100, 4, 2)), kv_heads, dim,
-                 scatter_draw(seed, 100, 5, 2) ? "bf16" : "fp16", nodes, gpus, 200 + scatter_draw(seed, 100, 6, 400),
+                 scatter_draw(seed, 100, 5, 2) ? "bf16" : "fp16", nodes, gpus, 150 + scatter_draw(seed, 100, 6, 250),
                  scatter_draw(seed, 100, 7, 4) ? "" : ":300", masks[scatter_draw(seed, 100, 8, 6)],
                  more[scatter_draw(seed, 100, 9, dim == 64 ? 2 : 4)]);
         scatter by = scatter_new(seed);

@@ -2,11 +2,12 @@
  * on the host and on the driver that stands in. */
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "runtime/exec/arena.h"
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, LAYERS = 3 };
 
-static const char *const batches[] = {"500, 130, 60, 40 x 5", "64:300 x 2, 70, 1:200 x 3"};
+static const char *const batches[] = {"300, 130, 60, 40 x 3", "64:200 x 2, 70, 1:150 x 3"};
 
 /* The plans of three masks. */
 static void plan_layers(const char *lengths, const char *how, unsigned ranks, fcp_plan *out[LAYERS]) {
@@ -140,7 +141,7 @@ static void take_turns(standin *x, const fcp_session_options *options, const cha
     cr_expect_eq(fcp_session_add(session, held[3], 9, &none, &err), FCP_E_ARGUMENT);
     cr_expect_eq(fcp_session_select(session, LAYERS + 2, &err), FCP_E_ARGUMENT);
     cr_expect_eq(none, 77);
-    for (int turn = 0; turn < 8; turn++) {
+    for (int turn = 0; turn < 6; turn++) {
         const uint32_t i = (uint32_t)turn * 3 % (LAYERS + 2);
         char what[80];
         fcp_packed mine = {0};
@@ -184,6 +185,103 @@ Test(layers, sessions_on_devices, .timeout = 300) {
     cr_assert(x->graph_launches > 0);
     cr_assert_str_empty(x->trouble, "%s", x->trouble);
     cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
+}
+
+/* The bytes of a rank's arena, in the larger pass. */
+static size_t arena_bytes(const fcp_plan *plan, uint32_t rank) {
+    fcp_homes *homes = fcp_homes_of(plan);
+    size_t most = 0;
+    cr_assert_not_null(homes);
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        fcp_slots slots;
+        fcp_slots_of(plan, (fcp_pass)pass, rank, homes[rank].homes, &slots);
+        const size_t bytes = fcp_arena_size(plan, (fcp_pass)pass, &homes[rank], &slots);
+        if (bytes > most) most = bytes;
+    }
+    free(homes);
+    return most;
+}
+
+static size_t held_of(const standin *x) { return x->held[0] + x->held[1]; }
+
+/* All plans of a session compute in the same arenas, as large as the largest needs; all else each has of its own. */
+Test(layers, arenas_are_shared) {
+    enum { RANKS = 3, PLANS = LAYERS + 1 };
+    const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60};
+    standin *x = stand();
+    fcp_plan *plans[LAYERS], *other[LAYERS];
+    fcp_session *session;
+    fcp_error err = {0};
+    size_t expected = 0, first = 0, largest = 0;
+    x->devices = 2;
+    plan_layers(batches[0], "strategy = fcp", RANKS, plans);
+    plan_layers("900, 260", "strategy = fcp", RANKS, other);
+    const fcp_plan *held[PLANS] = {plans[0], plans[1], plans[2], other[1]};
+    for (int i = 0; i < PLANS; i++) {
+        x->plan = held[i];
+        cr_assert_eq(fcp_session_create(held[i], &options, &session, &err), FCP_OK, "%s", err.message);
+        expected += held_of(x);
+        fcp_session_free(session);
+        cr_assert_eq(held_of(x), 0);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
+        size_t most = 0;
+        for (int i = 0; i < PLANS; i++) {
+            const size_t bytes = arena_bytes(held[i], r);
+            expected -= bytes;
+            if (bytes > most) most = bytes;
+        }
+        expected += most;
+        largest += most;
+        first += arena_bytes(held[0], r);
+    }
+    cr_assert_gt(largest, first, "no arena has to grow");
+    x->plan = held[0];
+    cr_assert_eq(fcp_session_create(held[0], &options, &session, &err), FCP_OK, "%s", err.message);
+    for (uint32_t i = 1, number; i < PLANS; i++) {
+        fcp_packed packed = {0};
+        x->plan = held[i - 1];
+        run_judged(session, held[i - 1], i, &packed, "before another plan comes");
+        fcp_packed_free(&packed);
+        x->plan = held[i];
+        cr_assert_eq(fcp_session_add(session, held[i], i < LAYERS ? 0 : FCP_OWN_BATCH, &number, &err), FCP_OK, "%s",
+                     err.message);
+        cr_assert_eq(fcp_session_select(session, number, &err), FCP_OK);
+    }
+    cr_expect_eq(held_of(x), expected, "%zu, expected %zu", held_of(x), expected);
+    fcp_session_free(session);
+    cr_expect_eq(held_of(x), 0);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    for (int i = 0; i < LAYERS; i++) fcp_plan_free(plans[i]), fcp_plan_free(other[i]);
+}
+
+/* There is no memory for a larger arena: the plan is refused, and the others go on in the one that there is. */
+Test(layers, no_memory_for_a_larger_arena) {
+    const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .graph_from = 1};
+    standin *x = stand();
+    fcp_plan *plans[LAYERS], *other[LAYERS];
+    fcp_session *session;
+    fcp_error err = {0};
+    fcp_packed packed = {0};
+    uint32_t number = 7;
+    x->devices = 1;
+    plan_layers(batches[0], "strategy = fcp", 2, plans);
+    plan_layers("3000, 2000", "strategy = fcp", 2, other);
+    x->plan = plans[0];
+    cr_assert_eq(fcp_session_create(plans[0], &options, &session, &err), FCP_OK, "%s", err.message);
+    x->memory = x->held[0] + arena_bytes(other[1], 0);
+    x->plan = other[1];
+    cr_expect_eq(fcp_session_add(session, other[1], FCP_OWN_BATCH, &number, &err), FCP_E_NO_MEMORY, "%s", err.message);
+    cr_expect_eq(number, 7);
+    x->plan = plans[0];
+    for (uint64_t i = 0; i < 2; i++) {
+        run_judged(session, plans[0], i + 1, &packed, "after a refusal");
+        fcp_packed_free(&packed);
+    }
+    fcp_session_free(session);
+    cr_expect_eq(held_of(x), 0);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    for (int i = 0; i < LAYERS; i++) fcp_plan_free(plans[i]), fcp_plan_free(other[i]);
 }
 
 /* A model that does not fit is refused, and the session goes on. */

@@ -12,9 +12,11 @@ enum { RANKS = 4, ALL = (1 << FCP_TENSORS) - 1 };
 typedef struct pair {
     const char *backend, *transport;
     bool processes, streams;
+    const char *mpi; /* which MPI stands in; NULL: none */
 } pair;
-static const pair pairs[] = {{"host", "threads", false, false}, {"cuda", "local", false, true}, {"cuda", "nccl", true,
-                                                                                                 true}};
+static const pair pairs[] = {{"host", "threads", false, false, NULL}, {"host", "mpi", true, false, "open"},
+                             {"host", "tcp", true, false, NULL},      {"cuda", "local", false, true, NULL},
+                             {"cuda", "nccl", true, true, NULL}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 /* Plans: of one model, and of another one. */
@@ -51,12 +53,15 @@ static bool begin_timed(process *p, scene *x, bool timings) {
     fcp_plan_shape(g->plans[CAUSAL], &shape);
     p->cuda->devices = RANKS;
     p->cuda->plan = g->plans[CAUSAL];
-    if (g->pair->processes) {
-        if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &x->err) == FCP_OK, "%s", x->err.message);
+    if (g->pair->mpi) process_mpi(p, g->pair->mpi);
+    else if (g->pair->processes) {
+        if (!strcmp(g->pair->transport, "tcp")) process_tcp_id(p);
+        else if (p->rank == 0) CHECK(p, fcp_start_id(p->shared->id.bytes, &x->err) == FCP_OK, "%s", x->err.message);
         process_meet(p, 0, 1);
     }
     fcp_code code = create(p, g, g->plans[CAUSAL], timings, &x->session, &x->err);
     CHECK(p, code == FCP_OK, "%s", x->err.message);
+    if (g->pair->mpi && p->rank == 0) process_mpi_met();
     return code == FCP_OK;
 }
 static bool begin(process *p, scene *x) { return begin_timed(p, x, false); }
@@ -73,15 +78,15 @@ static void on_every_pair(void (*body)(process *)) {
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "900, 40" : "700, 130, 60",
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "560, 40" : "420, 130, 60",
                  i == WINDOW ? "window(w = 200)" : "causal");
         g.plans[i] = plan_named("pair.fcp", text);
     }
     for (int i = 0; i < PAIRS; i++) {
-        char what[60];
+        char what[80];
         process_shared *s = process_shared_make();
         g.pair = &pairs[i];
-        snprintf(what, sizeof what, "%s, %s", g.pair->backend, g.pair->transport);
+        snprintf(what, sizeof what, "%s, %s %s", g.pair->backend, g.pair->transport, g.pair->mpi ? g.pair->mpi : "");
         process_run(s, g.pair->processes ? RANKS : 1, body, &g);
         process_all_well(s, g.pair->processes ? RANKS : 1, 0, what);
         process_shared_end(s, false);

@@ -345,7 +345,7 @@ Test(reference, gradients_are_slopes) {
         const struct { fcp_tensor t; const double *gradient; uint32_t heads; } all[] = {
             {FCP_TENSOR_Q, s.out.dq, 4}, {FCP_TENSOR_K, s.out.dk, 2}, {FCP_TENSOR_V, s.out.dv, 2}};
         for (int i = 0; i < 3; i++)
-            for (size_t at = 3; at < s.shape.tokens * all[i].heads * 6; at += 397) {
+            for (size_t at = 3; at < s.shape.tokens * all[i].heads * 6; at += amount(797, 397)) {
                 float *x = (float *)s.in.t[all[i].t] + at, kept = *x;
                 double given = all[i].gradient[at];
                 *x = kept + 0x1p-10f;

@@ -137,7 +137,7 @@ static void gradients_are_slopes(const char *mask, const char *score, bool sinks
     const struct { fcp_tensor t; const double *gradient; uint32_t heads; } all[] = {
         {FCP_TENSOR_Q, s.out.dq, HEADS}, {FCP_TENSOR_K, s.out.dk, KV_HEADS}, {FCP_TENSOR_V, s.out.dv, KV_HEADS}};
     for (int i = 0; i < 3; i++)
-        for (size_t at = 3; at < s.shape.tokens * all[i].heads * DIM; at += 701) {
+        for (size_t at = 3; at < s.shape.tokens * all[i].heads * DIM; at += amount(1601, 701)) {
             float *x = (float *)s.in.t[all[i].t] + at, kept = *x;
             double given = all[i].gradient[at];
             *x = kept + 0x1p-12f;
@@ -437,4 +437,63 @@ Test(score, two_runs_and_any_number_of_threads_give_the_same_bits) {
         close(&b);
     }
     free(first);
+}
+
+/* --- sinks of a run ----------------------------------------------------------------------------------------------- */
+
+/* -sum of exp(z - lse) (d_o . o), in double, of one head. */
+static double sink_slope(const struct bench *b, const fcp_tensors *x, uint32_t h, double z) {
+    double sum = 0;
+    for (size_t row = h; row < b->shape.tokens * b->shape.heads; row += b->shape.heads) {
+        double dot = 0;
+        for (size_t d = row * b->shape.head_dim; d < (row + 1) * b->shape.head_dim; d++)
+            dot += (double)((const float *)x->o)[d] * (double)((const float *)x->d_o)[d];
+        sum -= exp(z - (double)x->lse[row]) * dot;
+    }
+    return sum;
+}
+
+Test(score, a_run_has_sinks_of_its_own) {
+    struct bench b = open(hand_make(1, 4, 2, 32, FCP_FP32, 128, "causal", mixed, 6), NULL, true, 2);
+    void **m = b.packed.t;
+    float own[4], gradient[4] = {7, 7, 7, 7};
+    fcp_tensors x = {.q = m[FCP_TENSOR_Q], .k = m[FCP_TENSOR_K], .v = m[FCP_TENSOR_V], .o = m[FCP_TENSOR_O],
+                     .lse = m[FCP_TENSOR_LSE], .d_o = m[FCP_TENSOR_DO], .dq = m[FCP_TENSOR_DQ],
+                     .dk = m[FCP_TENSOR_DK], .dv = m[FCP_TENSOR_DV], .d_sink = gradient};
+    for (int different = 0; different < 2; different++) {
+        for (uint32_t h = 0; h < 4; h++) {
+            if (!different) b.store->sink[h] = (double)(float)b.store->sink[h];
+            own[h] = (float)b.store->sink[h] + (float)different * (0.5f + (float)h);
+        }
+        x.sink = own;
+        cr_assert(fcp_session_run(b.session, FCP_FORWARD, &x, NULL) == FCP_OK);
+        cr_assert(fcp_session_run(b.session, FCP_BACKWARD, &x, NULL) == FCP_OK);
+        for (uint32_t h = 0; h < 4; h++) {
+            double want = sink_slope(&b, &x, h, (double)own[h]);
+            cr_assert(fabs((double)gradient[h] - want) < 1e-4 * (1 + fabs(want)), "sink %u: %g, not %g", h,
+                      (double)gradient[h], want);
+        }
+        /* the plan's own sinks, made the same, give the same bits */
+        size_t bytes = fcp_packed_bytes(&b.shape, FCP_TENSOR_LSE);
+        float *lse = malloc(bytes);
+        memcpy(lse, x.lse, bytes);
+        for (uint32_t h = 0; h < 4; h++) b.store->sink[h] = (double)own[h];
+        x.sink = NULL;
+        cr_assert(fcp_session_run(b.session, FCP_FORWARD, &x, NULL) == FCP_OK);
+        cr_assert(!memcmp(lse, x.lse, bytes));
+        free(lse);
+    }
+    close(&b);
+}
+
+Test(score, sinks_of_a_run_need_a_plan_with_sinks) {
+    struct bench b = open(hand_make(1, 4, 2, 32, FCP_FP32, 128, "causal", mixed, 6), NULL, false, 2);
+    float own[4] = {0};
+    fcp_error err;
+    const fcp_tensors both[] = {{.sink = own}, {.d_sink = own}};
+    for (int i = 0; i < 2; i++) {
+        cr_assert(fcp_session_run(b.session, FCP_FORWARD, &both[i], &err) == FCP_E_TENSOR);
+        cr_assert(strstr(err.message, "the plan has none"), "%s", err.message);
+    }
+    close(&b);
 }

@@ -10,7 +10,7 @@ Test(nccl, ranks) {
     static const char *const masks[] = {"causal", "full", "window(w = 200)", "lambda(sink = 8, window = 100)"};
     for (unsigned ranks = 1; ranks <= 8; ranks++) {
         char what[80], lengths[40];
-        snprintf(lengths, sizeof lengths, ranks > 6 ? "60:%u, 130, 60" : "%u, 130, 60", 300 + 70 * ranks);
+        snprintf(lengths, sizeof lengths, ranks > 6 ? "60:%u, 130, 60" : "%u, 130, 60", 200 + 50 * ranks);
         const char *layout = ranks == 5 || ranks == 7 ? "; layout = zigzag" : ranks % 2 ? ""
                              : ranks > 4              ? "; layout = zigzag(group = 2)" : "; layout = contiguous";
         fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, lengths, layout);
@@ -24,7 +24,7 @@ Test(nccl, ranks) {
 
 Test(nccl, graphs) {
     for (unsigned ranks = 1; ranks <= 4; ranks++) {
-        fcp_plan *plan = make_plan(ranks == 3 ? "full" : "causal", ranks, 1, "330, 130", "; layout = zigzag");
+        fcp_plan *plan = make_plan(ranks == 3 ? "full" : "causal", ranks, 1, "280, 130", "; layout = zigzag");
         task x = {.plan = plan, .graph_from = ranks == 2 ? 1 : 2, .times = 3, .seed = 40 + ranks, .odd = 99};
         agree(&x, "graphs");
         fcp_plan_free(plan);
@@ -33,7 +33,7 @@ Test(nccl, graphs) {
 
 /* Ranks that have no tokens, or nobody to talk to in most rounds. The last batch has two blocks for seven ranks. */
 Test(nccl, uneven) {
-    static const char *const lengths[] = {"450, 60", "600, 20, 20", "700, 65", "200"};
+    static const char *const lengths[] = {"320, 60", "400, 20, 20", "450, 65", "200"};
     for (unsigned i = 0; i < 4; i++) {
         fcp_plan *plan = make_plan("causal", 4 + i, 1, lengths[i], i == 1 ? "; strategy = ring" : "");
         unsigned long least = ULONG_MAX, most = 0;
@@ -51,7 +51,7 @@ Test(nccl, uneven) {
 
 Test(nccl, device_memory) {
     for (unsigned i = 0; i < 2; i++) {
-        fcp_plan *plan = make_plan("causal", 3, 1, "330, 130", i ? "; layout = zigzag" : "");
+        fcp_plan *plan = make_plan("causal", 3, 1, "280, 130", i ? "; layout = zigzag" : "");
         task x = {.plan = plan, .graph_from = 2, .times = 2, .seed = 80 + i, .device_memory = true};
         agree(&x, "device memory");
         fcp_plan_free(plan);

@@ -231,7 +231,23 @@ typedef struct look {
     uint64_t moved;       /* tiles away from their Q block's home */
     uint32_t holders;     /* ranks with tokens */
     uint64_t misplaced;   /* tokens that are not where the caller holds them */
+    uint32_t blocks;
+    uint64_t read;        /* tokens of KV that ranks read which are not their home */
 } look;
+
+static uint64_t tokens_read(const planning *x) {
+    const problem *p = x->problem;
+    bool *reads = calloc((size_t)p->block_count * p->ranks, 1);
+    uint64_t tokens = 0;
+    for (uint32_t t = 0; t < p->tile_count; t++) {
+        uint32_t k = p->tile_k[t], r = placement_exec(x->placement, t);
+        bool *seen = &reads[(size_t)k * p->ranks + r];
+        if (!*seen && r != x->placement->home[k]) tokens += p->blocks[k].tokens;
+        *seen = true;
+    }
+    free(reads);
+    return tokens;
+}
 
 static uint32_t rank_of(const problem_run *runs, uint32_t count, uint32_t sequence, uint64_t at) {
     uint32_t i = 0;
@@ -250,6 +266,8 @@ static void see(look *l, const planning *x) {
         l->moved += r != x->placement->home[p->tile_q[t]];
     }
     for (uint32_t r = 0; r < p->ranks; r++) most = load[r] > most ? load[r] : most;
+    l->blocks = p->block_count;
+    l->read = tokens_read(x);
     l->over = p->pairs ? (double)most * p->ranks / (double)p->pairs : 1;
     planning other = *x;
     other.work = (arena){0};
@@ -326,6 +344,18 @@ Test(cad, bases_servers_and_parts_of_a_batch) {
     cr_expect_eq(s.holders, 8);
     cr_expect_eq(s.misplaced, 0);
     cr_expect_leq(s.over, 1.021);
+}
+
+/* Zigzag cuts each sequence into 16 pieces of 15 tokens. Those with the same number go to the same ranks: they
+ * share blocks, and nothing travels that zigzag itself, whose blocks are whole, would not send. */
+Test(cad, crumbs_share_blocks) {
+    static const char cluster[] = "nodes = 2; gpus = 4", lengths[] = "lengths = [240 x 64]";
+    look s = plan(cluster, lengths, "mask = causal; strategy = cad(tolerance = 0.1, base = zigzag, shard = 32)");
+    look zigzag = plan(cluster, lengths, "mask = causal; strategy = zigzag");
+    cr_expect_leq(s.blocks, 16 * 4, "%u blocks", s.blocks);
+    cr_expect_eq(s.moved, 0);
+    cr_expect_eq(s.read, zigzag.read, "%llu tokens, and %llu", (unsigned long long)s.read,
+                 (unsigned long long)zigzag.read);
 }
 
 /* One sequence has most of the work: its last blocks are too heavy for one of 48 ranks. */

@@ -164,6 +164,46 @@ Test(dcp, small_batches_against_all_placements) {
     cr_assert_gt(moving, 200);
 }
 
+static uint32_t power(uint32_t base, uint32_t exponent) { return exponent ? base * power(base, exponent - 1) : 1; }
+
+/* The same where homes are given: only tiles are placed, and the best of all ways to place them is the judge. */
+Test(dcp, small_batches_with_given_homes) {
+    static const uint32_t lists[][4] = {{3, 0}, {2, 1, 0}, {1, 2, 0}, {2, 2, 0}, {1, 1, 1, 0}};
+    static batch b;
+    uint32_t compared = 0, moving = 0, given[BLOCKS], home[BLOCKS], exec[MOST_TILES], rank[MOST_TILES];
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        for (uint32_t gpus = 1; gpus <= RANKS; gpus += 2) {
+            fill(&b, lists[l], RANKS, gpus, 0, 9, false, CELL);
+            const uint32_t n = b.in.blocks, tiles = b.start[n];
+            for (uint32_t h = 0, all = power(RANKS, n); h < all; h++) {
+                for (uint32_t x = 0, left = h; x < n; x++, left /= RANKS) given[x] = left % RANKS;
+                for (uint32_t pairs = 100; pairs <= 300; pairs += 40) {
+                    uint64_t best = UINT64_MAX;
+                    caps(&b, pairs, 100);
+                    b.in.token_cap = UINT64_MAX / 2;
+                    for (uint32_t i = 0, ways = power(RANKS, tiles); i < ways; i++) {
+                        for (uint32_t t = 0, left = i; t < tiles; t++, left /= RANKS) rank[t] = left % RANKS;
+                        const dcp_cost c = count(&b, given, rank);
+                        if (c.most_pairs <= b.in.pair_cap && weighted(&b, &c) < best) best = weighted(&b, &c);
+                    }
+                    b.in.fixed = given;
+                    const dcp_cost c = divide(&b, home, exec);
+                    cr_assert_arr_eq(home, given, n * sizeof *home);
+                    b.in.fixed = NULL;
+                    if (best == UINT64_MAX) continue;
+                    cr_expect_leq(c.most_pairs, b.in.pair_cap, "list %zu, homes %u, cap %u", l, h, pairs);
+                    cr_expect_leq(2 * weighted(&b, &c), 3 * best, "list %zu, homes %u, cap %u: %lu of %lu", l, h, pairs,
+                                  weighted(&b, &c), best);
+                    cr_expect_geq(weighted(&b, &c), best);
+                    compared++;
+                    moving += best > 0;
+                }
+            }
+        }
+    cr_assert_gt(compared, 1500);
+    cr_assert_gt(moving, 1000);
+}
+
 /* --- larger ones -------------------------------------------------------------------------------------------------- */
 
 /* Caps are kept wherever some rank always has room for one more block or tile, and the same input gives the same
@@ -259,6 +299,64 @@ Test(dcp, programs_keep_both_caps_and_move_less_than_fcp) {
         planned_free(&x);
     }
     cr_assert_lt(units[0], units[1], "%lu, fcp %lu", units[0], units[1]);
+}
+
+/* With a stated layout tokens stay where the caller holds them: nothing is brought to homes and back, and work moves
+ * until the cap is kept. */
+Test(dcp, a_stated_layout_gives_the_homes) {
+    static const char *const layouts[] = {"contiguous", "zigzag", "contiguous(group = 4)"};
+    for (int i = 0; i < 3; i++) {
+        char text[400];
+        planned x;
+        problem_run *runs;
+        uint32_t count_of_runs;
+        snprintf(text, sizeof text,
+                 "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [60000, 20000, 3000 x 12, 500 x 20] }\n"
+                 "plan { mask = causal; block = 1K; strategy = dcp; layout = %s }\n", layouts[i]);
+        plan_passes(&x, text, 0);
+        cr_assert_eq(problem_held(&x.at, FCP_QUERIES, &runs, &count_of_runs), FCP_OK);
+        uint64_t load[8] = {0}, most = 0, held[8] = {0}, there[8] = {0};
+        for (uint32_t r = 0; r < count_of_runs; r++) held[runs[r].rank] += runs[r].end - runs[r].start;
+        for (uint32_t b = 0; b < x.p.block_count; b++) there[x.home[b]] += x.p.blocks[b].tokens;
+        cr_expect_arr_eq(held, there, sizeof held);
+        for (uint32_t b = 0; b < x.p.block_count; b++)
+            for (uint32_t k = x.p.blocks[b].first_piece; k < x.p.blocks[b].first_piece + x.p.blocks[b].pieces; k++) {
+                const fcp_piece *piece = &x.p.pieces[k];
+                uint32_t r = 0;
+                while (runs[r].sequence != piece->sequence || runs[r].end <= piece->start) r++;
+                cr_assert_eq(runs[r].rank, x.home[b]);
+                cr_assert_geq(runs[r].end, piece->start + piece->length);
+            }
+        for (uint32_t t = 0; t < x.p.tile_count; t++) load[placement_exec(x.at.placement, t)] += x.p.tile_pairs[t];
+        for (int r = 0; r < 8; r++) most = load[r] > most ? load[r] : most;
+        cr_expect_leq(most * 80, x.p.pairs * 11, "%s: %lu of %lu", layouts[i], most, x.p.pairs / 8);
+        for (uint32_t k = 0; k < x.r.count && i != 1; k++) cr_expect_eq(x.r.bundles[k].caller, x.r.bundles[k].home);
+        planned_free(&x);
+    }
+}
+
+/* The bound of the bytes is below what is moved, also where blocks are too large for the tolerance. */
+Test(dcp, bytes_are_not_below_their_bound) {
+    static const char *const plans[] = {"causal; block = 128; strategy = dcp",
+                                        "causal; block = 1K; strategy = dcp(epsilon_compute = 0.001)",
+                                        "lambda(sink = 64, window = 512); block = 256; strategy = dcp",
+                                        "full; block = 512; strategy = dcp(epsilon_compute = 0.5); layout = zigzag"};
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [9000, 2500, 100 x 9] }\n"
+                 "plan { passes = forward; mask = %s%s }\n", plans[i], i < 3 ? "; layout = contiguous" : "");
+        fcpc_program *program = parse_text(text, NULL);
+        const fcpc_batch batch = {.size = sizeof batch, .bound = true};
+        fcpc_times times;
+        fcp_plan *plan = NULL;
+        cr_assert_eq(fcpc_plan_batch(program, &batch, NULL, NULL, &times, &plan), FCP_OK);
+        if (i != 2) cr_expect_gt(times.bytes_lower_bound, 0, "plan %zu", i); /* of a window it knows nothing */
+        cr_expect_leq(times.bytes_lower_bound, plan->summary->bytes_total, "plan %zu", i);
+        if (i < 3) cr_expect_eq(plan->summary->bytes_reshuffle, 0, "plan %zu", i); /* zigzag gathers crumbs */
+        fcp_plan_free(plan);
+        fcpc_program_free(program);
+    }
 }
 
 /* Blocks that are too large for epsilon_memory are an error that says what would do; and what it says does. */

@@ -187,6 +187,16 @@ Test(plan, accessors) {
     at = (fcp_layout_at){0};
     cr_expect_eq(fcp_plan_rank_queries(plan, 2), 0, "no such rank");
     cr_expect_not(fcp_plan_layout(plan, 2, &at, &span));
+    int64_t rows[128], places[128];
+    fcp_plan_positions(plan, 0, false, places);
+    fcp_plan_rows(plan, 0, true, 0, rows);
+    for (int i = 0; i < 128; i++)
+        cr_expect(rows[i] == i + (i < 64 ? 0 : 128) && places[i] == rows[i], "token %d", i);
+    fcp_plan_rows(plan, 0, false, 1, rows);
+    cr_expect(rows[0] == 1 && rows[63] == 64 && rows[64] == 193 && rows[126] == 255, "the next token");
+    cr_expect_eq(rows[127], -1, "there is none behind the last");
+    fcp_plan_rows(plan, 0, false, INT64_MIN, rows);
+    cr_expect(rows[0] == -1 && rows[127] == -1);
     uint64_t length;
     cr_expect_eq(fcp_plan_sequence_offset(plan, 0, &length), 0);
     cr_expect_eq(length, 256);

@@ -317,10 +317,9 @@ static void by_mpi(const char *library, const char *path, bool twice) {
             setenv("STANDIN_MPI_RANK", r ? "1" : "0", 1);
             int bad = fcp_id_share(&p, NULL, 1, id, &err) != FCP_OK;
             for (int i = 0; i < FCP_ID_BYTES; i++) bad |= id[i] != 42;
-            if (twice) { /* it was ended, and says so */
-                bad |=
-                    fcp_id_share(&p, NULL, 1, id, &err) != FCP_E_START || !strstr(err.message, "cannot be begun again");
-                p.rank = 0;
+            if (twice) { /* another session's */
+                memset(id, r ? 0 : 43, sizeof id);
+                bad |= fcp_id_share(&p, NULL, 1, id, &err) != FCP_OK || id[0] != 43 || id[FCP_ID_BYTES - 1] != 43;
             }
             if (bad) fprintf(stderr, "%s\n", err.message);
             _exit(bad);
@@ -339,12 +338,14 @@ Test(start, by_mpi) {
     make_folder(folder);
     snprintf(path, sizeof path, "%s/mpi", folder);
     by_mpi("libmpi-open.so", path, false);
+    unlink(path);
     by_mpi("libmpi-mpich.so", path, true);
     unlink(path);
     /* another number of processes than the launcher says; none at all */
     setenv("STANDIN_MPI_RANK", "0", 1);
     cr_assert_eq(fcp_id_share(&p, NULL, 1, id, &err), FCP_E_START);
     cr_assert(strstr(err.message, "process 0 of 2, and a test that it is 0 of 3"), "%s", err.message);
+    unlink(path);
     remove_folder(folder);
 }
 Test(start, no_mpi) {

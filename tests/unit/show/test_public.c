@@ -46,13 +46,15 @@ Test(public, summary) {
 }
 
 /* A bound of the bytes is found where it is asked for, and work moves. */
-Test(public, bound_of_the_bytes) {
-    static const char in_place[] = "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"
-                                   "cluster { nodes = 2; gpus = 2 }\n"
-                                   "batch { lengths = [3000, 100] }\n"
-                                   "plan { mask = causal; block = 128; strategy = cad; layout = contiguous }\n";
+static void check_bound(const char *strategy) {
+    char in_place[300];
+    snprintf(in_place, sizeof in_place, "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"
+                                        "cluster { nodes = 2; gpus = 2 }\n"
+                                        "batch { lengths = [3000, 100] }\n"
+                                        "plan { mask = causal; block = 128; strategy = %s; layout = contiguous }\n",
+             strategy);
     fcpc_program *program = NULL;
-    cr_assert_eq(fcpc_parse_text("a.fcp", in_place, sizeof in_place - 1, NULL, NULL, &program), FCP_OK);
+    cr_assert_eq(fcpc_parse_text("a.fcp", in_place, strlen(in_place), NULL, NULL, &program), FCP_OK);
     for (int asked = 0; asked < 2; asked++) {
         const fcpc_batch batch = {.size = sizeof batch, .bound = asked};
         fcpc_times times;
@@ -66,6 +68,11 @@ Test(public, bound_of_the_bytes) {
         fcp_plan_free(plan);
     }
     fcpc_program_free(program);
+}
+
+Test(public, bound_of_the_bytes) {
+    check_bound("cad");
+    check_bound("dcp");
 }
 
 Test(public, pictures) {

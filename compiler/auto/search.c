@@ -1,0 +1,135 @@
+/* search.c: tries neighbours of good candidates: the same strategy with one setting changed.
+ *
+ * Requires: a best candidate.
+ * Gives: the best one that was found. No candidate near it has a better neighbour, or the budget is spent.
+ * Cost: that of the candidates it tries.
+ *
+ * Example: cad(tolerance = 0.1) with blocks of 2K is the best of the list. Its neighbours on the axis of tolerance are
+ * 0.05 and 0.2. If 0.2 is faster, 0.4 is next. Then it is the turn of blocks: 1K and 4K; and so on, until no axis leads
+ * to anything better. With budget left, the second best candidate's neighbours are tried, then the third's.
+ *
+ * What ends last says which axes come first. A rank that computes to the end wants fewer launches or finer blocks. One
+ * that waits wants its rounds in other stages, then less traffic. What the program states is no axis.
+ */
+#include <string.h>
+
+#include "compiler/auto/auto.h"
+
+/* Settings that are changed by doubling and halving, or by one. BLOCK and RELAY are no parameters of a strategy. */
+typedef enum axis { TOLERANCE, BLOCK, COALESCE, BUFFERS, RELAY, EPSILON, DIVISIONS, TOKENS, PINGPONG, AXES } axis;
+static const struct {
+    const char *param;
+    bool by_one;
+} axes[AXES] = {[TOLERANCE] = {"tolerance", false},   [COALESCE] = {"coalesce", false}, [BUFFERS] = {"buffers", true},
+                [EPSILON] = {"epsilon_compute", false}, [DIVISIONS] = {"divisions", false},
+                [TOKENS] = {"tokens", false},         [PINGPONG] = {"pingpong", true}};
+static const axis when_computing[AXES] = {COALESCE, DIVISIONS, BLOCK,    TOLERANCE, EPSILON,
+                                          BUFFERS,  TOKENS,    RELAY,    PINGPONG},
+                  when_waiting[AXES] = {COALESCE, PINGPONG, TOLERANCE, EPSILON, DIVISIONS,
+                                        BUFFERS,  BLOCK,    RELAY,     TOKENS};
+
+enum {
+    BLOCK_MOST = 8192,
+    NEAR_PERCENT = 110, /* of the best time: whose neighbours are tried */
+    PLACED = 2 /* of the budget, for a neighbour with another placement; one with the best one's is less to plan: 1 */
+};
+
+static bool set_value(auto_candidate *c, uint32_t param, uint32_t value) {
+    uint32_t i = 0;
+    while (i < c->settings && c->set[i].param != param) i++;
+    if (i == AUTO_SETTINGS) return false;
+    c->set[i] = (auto_setting){param, value};
+    if (i == c->settings) c->settings++;
+    return true;
+}
+
+/* value one step up or down. False: it leaves [least, most]. */
+static bool step_value(uint32_t value, bool by_one, bool up, uint32_t least, uint32_t most, uint32_t *out) {
+    if (up ? value > (by_one ? most - 1 : most / 2) : value < (by_one ? least + 1 : 2 * least)) return false;
+    *out = by_one ? (up ? value + 1 : value - 1) : (up ? value * 2 : value / 2);
+    return true;
+}
+
+/* The neighbour of a candidate on an axis. False: there is none. */
+static bool neighbour(const struct fcpc_program *g, const auto_candidate *of, axis a, bool up, auto_candidate *out) {
+    *out = (auto_candidate){.strategy = of->strategy, .settings = of->settings, .no_relay = of->no_relay,
+                            .found = true, .even = of->even, .ring = of->ring, .block = of->block, .end = AUTO_FAR};
+    memcpy(out->set, of->set, sizeof out->set);
+    if (a == RELAY) { /* only where work moves has it a meaning */
+        if (!g->relay || !auto_strategy(of->strategy)->in_place || strategy_shares_heads(of->strategy) ||
+            up == !of->no_relay)
+            return false;
+        out->no_relay = !of->no_relay;
+        return true;
+    }
+    if (a == BLOCK)
+        return g->block == BLOCK_AUTO && of->block &&
+               step_value(of->block, false, up, AUTO_BLOCK_LEAST, BLOCK_MOST, &out->block);
+    const uint32_t param = strategy_find_param(of->strategy, axes[a].param);
+    if (param == STRATEGY_PARAMS || (a == COALESCE && g->coalesce) || (a == BUFFERS && g->buffers)) return false;
+    if (a == DIVISIONS && g->coalesce) return false;
+    const strategy_param *p = &strategy_params[param];
+    uint32_t value = auto_value(g, of, param);
+    if (!value && p->kind == PARAM_COUNT) return false; /* a word: something else decides */
+    return step_value(value, axes[a].by_one, up, p->least, p->most, &value) && set_value(out, param, value);
+}
+
+static bool alike(const struct fcpc_program *g, const auto_candidate *a, const auto_candidate *b) {
+    if (a->strategy != b->strategy || a->block != b->block || a->ring != b->ring || a->no_relay != b->no_relay)
+        return false;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (strategy_takes(a->strategy, i) && auto_value(g, a, i) != auto_value(g, b, i)) return false;
+    return true;
+}
+
+/* The candidate's number, if it is on the list and has not been tried, or may still be added to it. */
+static bool add(auto_job *j, const auto_candidate *c, uint32_t *out) {
+    auto_report *r = j->report;
+    for (*out = 0; *out < r->count; ++*out)
+        if (alike(j->program, &r->at[*out], c)) return r->at[*out].end == AUTO_FAR;
+    r->at[r->count++] = *c;
+    return true;
+}
+
+/* Tries the neighbours of a candidate on an axis; and, as long as one of them is the best, the neighbours of that. */
+static fcp_code follow(auto_job *j, uint32_t from, axis a, uint32_t *budget) {
+    for (uint32_t best = j->best; *budget; best = from = j->best) {
+        uint32_t pair[2], count = 0;
+        for (int up = 0; up < 2 && count < *budget; up++) {
+            auto_candidate next;
+            if (neighbour(j->program, &j->report->at[from], a, up, &next) && add(j, &next, &pair[count])) count++;
+        }
+        const uint32_t cost = count * (a == TOLERANCE || a == EPSILON || a == BLOCK || a == TOKENS ? PLACED : 1);
+        *budget -= cost < *budget ? cost : *budget;
+        const fcp_code code = count ? auto_try(j, pair, count) : FCP_OK;
+        if (code || j->best == best) return code;
+    }
+    return FCP_OK;
+}
+
+/* The best candidate whose neighbours have not been tried; FCP_NONE: no such one is near the best. */
+static uint32_t next_centre(const auto_report *r, uint32_t best) {
+    uint32_t found = FCP_NONE;
+    for (uint32_t n = 0; n < r->count; n++) {
+        const auto_candidate *c = &r->at[n];
+        if (!c->makespan || c->spread || c->makespan / NEAR_PERCENT * 100 > r->at[best].makespan) continue;
+        if (found == FCP_NONE || c->makespan < r->at[found].makespan) found = n;
+    }
+    return found;
+}
+
+fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget) {
+    uint32_t centre;
+    fcp_code code = FCP_OK;
+    while (budget && !code && (centre = next_centre(j->report, j->best)) != FCP_NONE) {
+        auto_candidate *c = &j->report->at[centre];
+        const uint32_t best = j->best;
+        c->spread = true;
+        for (int i = 0; i < AXES && budget && !code && j->best == best; i++) {
+            const axis a = (c->last.what == AUTO_COMPUTING ? when_computing : when_waiting)[i];
+            if (a != BLOCK || effort > 1) code = follow(j, centre, a, &budget); /* finer blocks take long to plan */
+        }
+        c->spread = j->best == best; /* a better one comes first; then it may be this one's turn again */
+    }
+    return code;
+}

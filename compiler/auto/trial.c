@@ -1,0 +1,275 @@
+/* trial.c: plans and predicts candidates, one or two at a time.
+ *
+ * Requires: a program with strategy = auto, and candidates of its report.
+ * Gives: what became of each, and which one is the best so far.
+ * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
+ *
+ * Two candidates share what the mask answers, so their blocks are cut one after the other. Routes, schedule and
+ * prediction know nothing of each other, and run on two threads. Both candidates are compared with what was the best
+ * before either: so nothing depends on which is ready first, nor on there being a second thread.
+ */
+#include "compiler/auto/auto.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/problem/problem.h"
+#include "runtime/base/both.h"
+
+uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param) {
+    const bool coalesce = param == strategy_find_param(c->strategy, "coalesce"),
+               buffers = param == strategy_find_param(c->strategy, "buffers");
+    for (uint32_t i = 0; i < c->settings; i++)
+        if (c->set[i].param == param) return c->set[i].value;
+    if (coalesce && g->coalesce) return g->coalesce;
+    if (buffers && g->buffers) return g->buffers;
+    return strategy_params[param].usual;
+}
+
+bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out) {
+    *out = *g;
+    out->strategy = c->strategy;
+    out->coalesce = 1; /* of those that do not take it */
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++)
+        if (strategy_takes(c->strategy, i)) *strategy_param_of(out, i) = auto_value(g, c, i);
+    if (c->no_relay) out->relay = false;
+    if (c->block) out->block = c->block;
+    if (!strategy_shares_heads(c->strategy)) return true;
+    out->ring = c->ring; /* as sema/sharing.c has it */
+    out->inside = c->ring ? g->gpus : g->nodes * g->gpus;
+    out->together = c->strategy == FCP_STRATEGY_ULYSSES ? g->heads : out->inside;
+    return g->heads % out->inside == 0;
+}
+
+const strategy *auto_strategy(fcp_strategy of) {
+    const struct fcpc_program settings = {.strategy = of};
+    const planning x = {.program = &settings};
+    return strategy_of(&x);
+}
+
+uint64_t auto_best_time(const auto_job *j) {
+    return j->best == FCP_NONE ? UINT64_MAX : j->report->at[j->best].makespan;
+}
+
+/* --- what ends last ----------------------------------------------------------------------------------------------- */
+
+auto_resource auto_keeps(const sim_rank *r) {
+    static const auto_resource ports[FCP_FABRICS][2] = {
+        [FCP_NET] = {[FCP_SEND] = AUTO_NET_SEND, [FCP_RECV] = AUTO_NET_RECEIVE},
+        [FCP_LOCAL] = {[FCP_SEND] = AUTO_LOCAL_SEND, [FCP_RECV] = AUTO_LOCAL_RECEIVE}};
+    auto_resource found = AUTO_ROUNDS;
+    uint64_t most = r->end / 2;
+    if (r->compute >= r->end - r->end / 10) return AUTO_COMPUTING;
+    for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
+        for (int way = 0; way < 2; way++)
+            if (r->busy[fabric][way] > most) {
+                most = r->busy[fabric][way];
+                found = ports[fabric][way];
+            }
+    return found;
+}
+
+auto_last auto_ends_last(const sim_pass *pass, uint32_t ranks) {
+    auto_last last = {.rank = 0};
+    for (uint32_t r = 1; r < ranks; r++)
+        if (pass->ranks[r].end > pass->ranks[last.rank].end) last.rank = r;
+    last.what = auto_keeps(&pass->ranks[last.rank]);
+    return last;
+}
+
+/* --- one candidate ------------------------------------------------------------------------------------------------ */
+
+/* Is it worth scheduling, now that its routes are known? */
+static bool is_worth(auto_trial *t) {
+    auto_candidate *made = t->made;
+    uint64_t memory;
+    uint32_t rank;
+    t->code = auto_bound_routes(&t->x, &t->job->profile, &made->bound, &memory, &rank);
+    if (t->code) return false;
+    if (memory > t->settings.memory_cap) {
+        made->end = AUTO_REFUSED;
+        snprintf(made->why, sizeof made->why, "rank %u needs at least %llu bytes, cluster.memory allows %llu", rank,
+                 (unsigned long long)memory, (unsigned long long)t->settings.memory_cap);
+        return false;
+    }
+    if (made->bound.all >= t->limit) made->end = AUTO_BOUND;
+    return made->bound.all < t->limit;
+}
+
+static void predict(void *context) {
+    auto_trial *t = context;
+    const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room};
+    fcp_error err = {0};
+    t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
+    if (t->code || !is_worth(t)) return;
+    t->code = t->job->passes->run(&t->x, AUTO_PLAN);
+    if (!t->code) t->code = simulate(t->x.plan, &t->job->profile, &options, &t->memory, &t->result, &err);
+    if (t->code) return;
+    t->made->makespan = auto_time(&t->result);
+    t->made->last = auto_ends_last(auto_longer(&t->result), t->x.problem->ranks);
+    t->made->end = AUTO_SLOWER;
+}
+
+void auto_predict(auto_trial *t, uint32_t count) {
+    if (count == 2 && t[0].placed && t[1].placed) {
+        fcp_both(predict, &t[0], &t[1]);
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (t[i].placed) predict(&t[i]);
+}
+
+static bool start(auto_job *j, auto_trial *t) {
+    if (!(t->d = fcpc_diagnostics_new())) {
+        t->code = FCP_E_NO_MEMORY;
+        return false;
+    }
+    j->passes->begin(&t->x, &t->settings, j->batch, j->stop, t->d);
+    t->x.trial = true;
+    t->x.kept = j->kept;
+    return true;
+}
+
+void auto_derive(auto_job *j, auto_trial *t) {
+    const planning *from = &j->base->x;
+    if (!start(j, t)) return;
+    const planning own = t->x;
+    planning *x = &t->x;
+    *x = *from;
+    x->program = own.program, x->d = own.d, x->times = own.times, x->coalesce = own.coalesce;
+    x->memory = own.memory, x->work = own.work, x->scratch = own.scratch;
+    x->cells = NULL; /* that planning has them; and what it made after its placement is not this one's */
+    x->traffic = NULL, x->reshuffle = NULL, x->schedule = NULL, x->slots = NULL, x->plan = NULL;
+    t->problem = *from->problem;
+    t->problem.program = &t->settings;
+    t->problem.blocks = ARENA_NEW(&x->memory, fcp_block, t->problem.block_count); /* lowering writes to them */
+    if (!t->problem.blocks) {
+        t->code = FCP_E_NO_MEMORY;
+        return;
+    }
+    memcpy(t->problem.blocks, from->problem->blocks, t->problem.block_count * sizeof *t->problem.blocks);
+    t->placement = *from->placement;
+    t->placement.relay &= t->settings.relay;
+    x->problem = &t->problem;
+    x->placement = &t->placement;
+    t->placed = true;
+}
+
+/* Does the placement of the best candidate follow from these settings, too? */
+static bool is_placed(const auto_job *j, auto_trial *t) {
+    static const char *const later[] = {"coalesce", "buffers", "divisions", "pingpong"}; /* read by schedule/ alone */
+    enum { LATER = sizeof later / sizeof *later };
+    struct fcpc_program *a = &t->settings, *b = j->base ? &j->base->settings : NULL;
+    if (!b || a->strategy != b->strategy || a->block != b->block || a->ring != b->ring || (a->relay && !b->relay))
+        return false;
+    for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
+        uint32_t n = 0;
+        while (n < LATER && strcmp(later[n], strategy_params[i].name)) n++;
+        if (n == LATER && strategy_takes((uint32_t)a->strategy, i) &&
+            *strategy_param_of(a, i) != *strategy_param_of(b, i))
+            return false;
+    }
+    return true;
+}
+
+/* Up to the placement. */
+static void place(auto_job *j, auto_trial *t) {
+    if (!auto_apply(j->program, t->made, &t->settings)) {
+        t->made->end = AUTO_REFUSED;
+        snprintf(t->made->why, sizeof t->made->why, "%u heads do not divide among %u ranks", t->settings.heads,
+                 t->settings.inside);
+        return;
+    }
+    if (t->made->even && j->pairs.of) {
+        auto_bound_even(&t->settings, &j->profile, &j->pairs, t->made->even, &t->made->bound);
+        t->made->end = AUTO_BOUND;
+        if (t->made->bound.all >= t->limit) return;
+    }
+    if (is_placed(j, t)) {
+        auto_derive(j, t);
+        t->derived = true;
+        return;
+    }
+    if (!start(j, t)) return;
+    t->code = j->passes->run(&t->x, AUTO_PLACE);
+    if (!t->code && !j->pairs.of) t->code = auto_count_pairs(&t->x, &j->report->memory, &j->pairs);
+    t->placed = !t->code;
+}
+
+/* Is it the candidate that the planner refuses, and not the batch? */
+static bool of_candidate(fcp_code code) {
+    return code == FCP_E_MEMORY_CAP || code == FCP_E_PLAN_SIZE || code == FCP_E_VALUE || code == FCP_E_HEADS;
+}
+
+static void forgive(auto_trial *t) {
+    if (!of_candidate(t->code)) return;
+    fcpc_diagnostic first = {.message = fcp_code_text(t->code)};
+    if (fcpc_diagnostics_count(t->d)) fcpc_diagnostics_get(t->d, 0, &first);
+    t->made->end = AUTO_REFUSED;
+    snprintf(t->made->why, sizeof t->made->why, "%s", first.message);
+    t->code = FCP_OK;
+}
+
+void auto_finish(const auto_job *j, auto_trial *t) {
+    if (t->d) j->passes->end(&t->x);
+    if (t->d) fcpc_diagnostics_free(t->d);
+    arena_free(&t->memory);
+    t->d = NULL;
+}
+
+static void forget_base(auto_job *j) {
+    if (j->base) auto_finish(j, j->base);
+    free(j->base);
+    j->base = NULL;
+}
+
+void auto_forget(auto_job *j) {
+    forget_base(j);
+    arena_free(&j->memory);
+    for (int i = 0; i < 2; i++) sim_room_free(&j->room[i]);
+}
+
+/* The best candidate's planning stays, so that others can have its placement. */
+static fcp_code keep(auto_job *j, auto_trial *t) {
+    auto_trial *base = malloc(sizeof *base);
+    if (!base) return FCP_E_NO_MEMORY;
+    *base = *t;
+    base->x.program = &base->settings;
+    base->x.problem->program = &base->settings;
+    t->d = NULL;
+    forget_base(j);
+    j->base = base;
+    return FCP_OK;
+}
+
+fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
+    auto_trial t[2] = {{.job = j, .room = &j->room[0]}, {.job = j, .room = &j->room[1]}};
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < count && !code; i++) {
+        t[i].made = &j->report->at[n[i]];
+        t[i].limit = auto_best_time(j);
+        place(j, &t[i]);
+        forgive(&t[i]);
+        code = t[i].code;
+    }
+    if (!code) auto_predict(t, count);
+    const uint64_t before = auto_best_time(j);
+    uint32_t best = FCP_NONE;
+    for (uint32_t i = 0; i < count && !code; i++) {
+        forgive(&t[i]);
+        code = t[i].code;
+        if (!code && t[i].made->makespan && t[i].made->makespan < (best == FCP_NONE ? before : t[best].made->makespan))
+            best = i;
+    }
+    if (!code && best != FCP_NONE) {
+        j->best = n[best];
+        arena_free(&j->memory);
+        j->memory = t[best].memory;
+        j->result = t[best].result;
+        t[best].memory = (arena){0};
+        if (!t[best].derived) code = keep(j, &t[best]);
+    }
+    for (uint32_t i = 0; i < count; i++) auto_finish(j, &t[i]);
+    return code;
+}

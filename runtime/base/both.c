@@ -1,0 +1,37 @@
+/* both.c: two pieces of work, in two threads or one after the other. */
+#include "runtime/base/both.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct task {
+    void (*work)(void *);
+    void *on;
+} task;
+
+static void *run(void *given) {
+    const task *t = given;
+    t->work(t->on);
+    return NULL;
+}
+
+/* A new thread inherits the mask of signals. The caller's handlers must run in the caller's threads. */
+static bool start(pthread_t *out, task *t) {
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before)) return false;
+    bool good = !pthread_create(out, NULL, run, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return good;
+}
+
+void fcp_both(void (*work)(void *), void *first, void *second) {
+    pthread_t thread;
+    task other = {work, second};
+    bool started = start(&thread, &other);
+    work(first);
+    if (started) pthread_join(thread, NULL);
+    else work(second);
+}

@@ -1,0 +1,13 @@
+/* both.h: two pieces of work at the same time, where a thread can be had for one of them.
+ *
+ * The two may share what neither changes. Nothing may depend on which ends first: so where there is no thread, one is
+ * done after the other, and the result is the same.
+ */
+#ifndef FCP_BASE_BOTH_H
+#define FCP_BASE_BOTH_H
+enum { FCP_BOTH_FROM = 1 << 15 }; /* records of a plan: to go over fewer takes less time than to start a thread */
+
+/* Does work(first) and work(second), the second in a thread of its own if there can be one. That thread gets no
+ * signals. */
+void fcp_both(void (*work)(void *), void *first, void *second);
+#endif

@@ -1,0 +1,54 @@
+/* mpi.h: the functions of MPI that are used, of whichever MPI started the process.
+ *
+ * Nothing of MPI is included or linked, so that a machine without it can build and run all the rest. The library is
+ * loaded when it is first needed. There are two kinds: in Open MPI a handle is a pointer to an object, in MPICH and its
+ * relatives it is an integer. These functions hide the difference.
+ *
+ * MPI can be begun and ended once in a process. So it is begun here if the caller has not begun it, and then ended when
+ * the process exits, never earlier. A caller who has begun it ends it, after the last session.
+ *
+ * Only one thread at a time is inside MPI through these functions. MPI must be begun with MPI_THREAD_SERIALIZED or
+ * more; a caller with MPI calls in other threads at the same time needs MPI_THREAD_MULTIPLE.
+ */
+#ifndef FCP_LIBRARIES_MPI_H
+#define FCP_LIBRARIES_MPI_H
+#include "runtime/fcp.h"
+
+typedef union fcp_mpi_handle {
+    void *pointer; /* Open MPI */
+    int number;    /* MPICH */
+} fcp_mpi_handle;
+
+/* Loads MPI and begins it, unless that has been done. `from` ("torchrun", say) says that this process is `rank` of
+ * `ranks`; MPI must say the same. FCP_E_START: there is no MPI, it says otherwise, it cannot be used from threads, or
+ * it has been ended. */
+fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err);
+/* Other ranks may hang: MPI is not ended at exit, because that would wait for them. The launcher sees a process that
+ * ends without having ended MPI, and ends all others. MPI may still write to memory that `kept` is a part of, so that it
+ * is never freed; NULL: there is none. */
+typedef struct fcp_mpi_kept {
+    struct fcp_mpi_kept *next;
+} fcp_mpi_kept;
+void fcp_mpi_forsake(fcp_mpi_kept *kept);
+
+/* The rest needs fcp_mpi_begin. They return true, or false if MPI has failed. */
+
+/* Begins to make a communicator of all ranks, so that its messages meet no others. Once the request is done, it is made
+ * ready: its errors are returned then and end no process. */
+bool fcp_mpi_communicator(fcp_mpi_handle *out_comm, fcp_mpi_handle *out_request);
+bool fcp_mpi_communicator_ready(fcp_mpi_handle comm);
+void fcp_mpi_communicator_free(fcp_mpi_handle comm);
+/* `bytes` of rank 0 to all; waits for it. */
+bool fcp_mpi_broadcast(void *data, int bytes);
+/* These begin a transfer. Until the request is done, what is sent must not change, and what is received must not be
+ * read. */
+bool fcp_mpi_send(fcp_mpi_handle comm, const void *data, int bytes, uint32_t to, int tag, fcp_mpi_handle *out_request);
+#define FCP_MPI_ANYBODY UINT32_MAX /* as `from` */
+bool fcp_mpi_receive(fcp_mpi_handle comm, void *data, int bytes, uint32_t from, int tag, fcp_mpi_handle *out_request);
+/* `bytes` of each rank, to all, in order of rank. */
+bool fcp_mpi_gather(fcp_mpi_handle comm, const void *mine, int bytes, void *out_all, fcp_mpi_handle *out_request);
+/* Has it ended? Then *request is of no more use. */
+bool fcp_mpi_test(fcp_mpi_handle *request, bool *out_done);
+/* Gives up a receive that nothing has come for. */
+void fcp_mpi_cancel(fcp_mpi_handle *request);
+#endif

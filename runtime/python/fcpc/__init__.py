@@ -1,0 +1,20 @@
+"""fcpc: plans of context-parallel attention, from Python.
+
+    import fcpc
+    prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], heads=32, kv_heads=8, head_dim=128,
+                        cluster=fcpc.detect(ranks=8))
+    plan = prog.plan([4096, 2048], {"doc": documents})
+    mine = plan.take(tokens)
+
+`fcpc.torch` has attention as a module of PyTorch, `fcpc.trace` makes masks of functions. Lengths are in tokens,
+sizes in bytes, times in seconds, positions count from 0. What goes wrong is an fcpc.Error with the code of
+runtime/errors.def.
+"""
+from ._c import C as _C
+from .errors import Error
+from .plan import Plan, load
+from .program import Cluster, Program, detect, parse, program
+from .trace import Field, trace
+
+__version__ = _C["fcp_version"]().decode()
+__all__ = ["Cluster", "Error", "Field", "Plan", "Program", "detect", "load", "parse", "program", "trace"]

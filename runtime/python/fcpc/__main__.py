@@ -1,0 +1,17 @@
+"""`python -m fcpc` and the command `fcpc`: the program that the package carries."""
+import os
+import sys
+
+from ._c import folder
+
+
+def main():
+    program = str(folder() / "fcpc")
+    try:
+        os.execv(program, ["fcpc", *sys.argv[1:]])
+    except OSError as error:
+        sys.exit(f"fcpc cannot start {program}: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""_c.py: the two C libraries, as ctypes sees them.
+
+The functions are declared below in the words of runtime/fcp.h and compiler/fcpc.h. A test repeats these lines behind
+the headers and lets a C compiler compare them, and asks it for the size and the offsets of each structure. So a header
+that changes without this file is found before anybody calls the wrong thing.
+
+ctypes.CDLL gives the interpreter lock back while a C function runs: threads of Python plan and compute side by side.
+"""
+import ctypes
+import os
+import re
+from pathlib import Path
+
+_bool, _double, _size = ctypes.c_bool, ctypes.c_double, ctypes.c_size_t
+_u32, _u64, _i64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
+_text, _pointer, _int = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int
+
+
+class fcp_where(ctypes.Structure):
+    _fields_ = [(name, _u32) for name in ("rank", "pass", "stage", "queue", "instruction")]
+
+
+class fcp_error(ctypes.Structure):
+    _fields_ = [("code", _int), ("line", _u32), ("column", _u32), ("where", fcp_where),
+                ("file", ctypes.c_char * 240), ("message", ctypes.c_char * 520)]
+
+
+class fcp_shape(ctypes.Structure):
+    _fields_ = [("ranks", _u32), ("heads", _u32), ("kv_heads", _u32), ("head_dim", _u32), ("dtype", _int),
+                ("layout", _int), ("has_pass", _bool * 2), ("tokens", _u64), ("key_tokens", _u64),
+                ("sequences", _u64), ("scale", _double)]
+
+
+class fcp_tensors(ctypes.Structure):
+    _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "sink", "d_sink")]
+
+
+class fcp_start(ctypes.Structure):
+    _fields_ = [("size", _size), ("ranks", _u32), ("rank", _u32), ("device", _u32), ("id", _pointer),
+                ("id_file", _text)]
+
+
+class fcp_session_options(ctypes.Structure):
+    _fields_ = [("size", _size), ("backend", _text), ("transport", _text), ("start", _pointer),
+                ("compute_threads", _u32), ("timeout_s", _u32), ("host_tensors", _bool), ("stage_bytes", _size),
+                ("graph_from", _u32), ("partition", _int), ("mma_sync", _bool), ("timings", _bool)]
+
+
+class fcpc_diagnostic(ctypes.Structure):
+    _fields_ = [("warning", _bool), ("code", _int), ("message", _text), ("file", _text), ("line", _u32),
+                ("column", _u32)]
+
+
+class fcpc_options(ctypes.Structure):
+    _fields_ = [("size", _size), ("defines", _pointer), ("define_count", _size), ("lengths_file", _text),
+                ("fields", _pointer), ("field_count", _size), ("need_lengths", _bool), ("stop", _pointer),
+                ("profile", _text)]
+
+
+class fcpc_field(ctypes.Structure):
+    _fields_ = [("name", _text), ("values", _pointer), ("count", _u64)]
+
+
+class fcpc_batch(ctypes.Structure):
+    _fields_ = [("size", _size), ("lengths", _pointer), ("queries", _pointer), ("count", _size),
+                ("fields", _pointer), ("field_count", _size), ("progress", _pointer), ("bound", _bool)]
+
+
+class fcpc_times(ctypes.Structure):
+    _fields_ = [("parse", _double), ("classify", _double), ("place", _double), ("colour", _double),
+                ("schedule", _double), ("verify", _double), ("total", _double), ("bytes_lower_bound", _u64),
+                ("choose", _double)]
+
+
+class fcpc_show_options(ctypes.Structure):
+    _fields_ = [("size", _size), ("width", _u32), ("colour", _bool), ("unicode", _bool), ("part", _bool),
+                ("choose_sequence", _bool), ("sequence", _u32), ("row", _u64), ("row_end", _u64), ("col", _u64),
+                ("col_end", _u64), ("ranks", _text)]
+
+
+class fcpc_question(ctypes.Structure):
+    _fields_ = [("size", _size), ("q", _i64), ("k", _i64), ("length", _u64), ("choose_sequence", _bool),
+                ("sequence", _u32), ("head", _u32), ("logit", _double), ("plan", _pointer), ("width", _u32),
+                ("colour", _bool)]
+
+
+STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_start, fcp_session_options, fcpc_diagnostic,
+              fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options, fcpc_question]
+
+FUNCTIONS = """
+const char *fcp_version(void);
+const char *fcp_code_name(fcp_code code);
+const char *fcp_code_text(fcp_code code);
+fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err);
+fcp_code fcp_plan_load_memory(const void *bytes, size_t size, fcp_plan **out_plan, fcp_error *err);
+fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
+void fcp_plan_free(fcp_plan *plan);
+fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
+fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
+void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
+uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
+uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
+void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
+void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
+fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,
+                            fcp_error *err);
+void fcp_session_free(fcp_session *session);
+fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
+fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
+fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
+                         fcp_error *err);
+fcp_code fcp_session_select(fcp_session *session, uint32_t number, fcp_error *err);
+const char *fcp_session_warning(const fcp_session *session);
+fcpc_diagnostics *fcpc_diagnostics_new(void);
+void fcpc_diagnostics_free(fcpc_diagnostics *d);
+size_t fcpc_diagnostics_count(const fcpc_diagnostics *d);
+void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *out);
+char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour);
+fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const fcpc_options *options,
+                         fcpc_diagnostics *d, fcpc_program **out_program);
+void fcpc_program_free(fcpc_program *program);
+char *fcpc_program_print(const fcpc_program *program);
+fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                         fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
+fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
+                           char **out_text, fcp_error *err);
+fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);
+fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
+fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
+fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
+fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
+fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, const fcpc_options *options,
+                           const fcpc_question *question, fcpc_diagnostics *d, char **out_text);
+"""
+
+_VALUES = {"fcp_code": _int, "fcp_pass": _int, "bool": _bool, "size_t": _size, "uint32_t": _u32, "uint64_t": _u64,
+           "int64_t": _i64, "void": None}
+
+
+def _type(declared, is_result):
+    """The ctypes type of a declaration such as `const char *path`. Text that the caller must free stays a pointer."""
+    if "**" in declared or "*" in declared and "char" not in declared:
+        return _pointer
+    if "*" in declared:
+        return _pointer if is_result and "const" not in declared else _text
+    return _VALUES[declared.split()[0]]
+
+
+def _declare(libraries):
+    """Gives the functions of FUNCTIONS their types, and returns them by name."""
+    found = {}
+    for line in re.sub(r"\s+", " ", FUNCTIONS).split(";"):
+        if not line.strip():
+            continue
+        result, name, parameters = re.fullmatch(r"\s*(.*?)(\w+)\((.*)\)\s*", line).groups()
+        function = getattr(libraries[name.split("_")[0]], name)
+        function.restype = _type(result, True)
+        function.argtypes = [_type(p.strip(), False) for p in parameters.split(",") if p.strip() != "void"]
+        found[name] = function
+    return found
+
+
+def folder():
+    """Where the libraries and the program are: FCPC_LIBRARIES, or the package's own folder."""
+    return Path(os.environ.get("FCPC_LIBRARIES") or Path(__file__).parent / "lib")
+
+
+def _load():
+    where, loaded = folder(), {}
+    for name in ("fcp", "fcpc"):  # in this order: the second needs the first
+        try:
+            loaded[name] = ctypes.CDLL(str(where / f"lib{name}.so"))
+        except OSError as error:
+            raise ImportError(f"fcpc cannot load its library: {error}. `pip install .` builds it; in a tree that is "
+                              f"built, FCPC_LIBRARIES names the folder of libfcp.so and libfcpc.so") from None
+    return _declare(loaded)
+
+
+C = _load()
+_free = ctypes.CDLL(None).free
+_free.argtypes, _free.restype = [_pointer], None
+
+
+def take_text(pointer):
+    """The text at a char * that C has made for its caller, which is freed."""
+    if not pointer:
+        raise MemoryError("fcpc is out of memory")
+    try:
+        return ctypes.string_at(pointer).decode()
+    finally:
+        _free(pointer)
+
+
+def call_text(name, *arguments):
+    """Calls a function that makes a string in *out_text and says why it cannot in *err."""
+    made, err = _pointer(), fcp_error()
+    check(C[name](*arguments, ctypes.byref(made), ctypes.byref(err)), err)
+    return take_text(made.value)
+
+
+def check(code, err):
+    """Raises the error that a C function has returned, unless it is none."""
+    if code:
+        from .errors import Error
+        raise Error.of_c(err)

@@ -1,0 +1,277 @@
+"""program.py: a program of the language: a mask, a model and a cluster, from which batches are planned."""
+import array
+import ctypes
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ._c import (C, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text)
+from .errors import Diagnostics, Error
+from .plan import Plan
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The hardware of a program: nodes x gpus ranks. `detect` makes one.
+
+    gpu    a profile of the language, a100 h100 h200 b200 or cpu, which says how fast links and kernels are
+    here   the ranks of this process, a range; None: all
+    """
+    nodes: int = 1
+    gpus: int = 1
+    gpu: str = "h100"
+    here: range = None
+
+
+def detect(group=None, ranks=4):
+    """The cluster of a process group of torch.distributed.
+
+    The ranks of the plan are the processes of the group, in its order. Processes of one host are a node; each node must
+    have as many as the others, side by side. group None: there are no other processes, and `ranks` ranks live in this
+    one, on the CPU.
+    """
+    if group is None:
+        return Cluster(1, ranks, "cpu")
+    import socket
+    import torch
+    import torch.distributed as dist
+    hosts = [None] * dist.get_world_size(group)
+    dist.all_gather_object(hosts, socket.gethostname(), group=group)
+    starts = [i for i, host in enumerate(hosts) if i == 0 or host != hosts[i - 1]]
+    gpus = len(hosts) // len(starts)
+    if len(set(hosts)) != len(starts) or starts != list(range(0, len(hosts), gpus)):
+        raise Error("E706", f"detect: hosts have unlike numbers of ranks, or ranks that are not neighbours: {hosts}")
+    name = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else "cpu"
+    profile = next((p for p in ("a100", "h100", "h200", "b200", "cpu") if p in name), "h100")
+    rank = dist.get_rank(group)
+    return Cluster(len(starts), gpus, profile, range(rank, rank + 1))
+
+
+class Program:
+    """A parsed program. It does not change: any number of threads may plan from it at the same time.
+
+    source     the text it was parsed from
+    fields     the names of the fields that each batch brings
+    warnings   what the compiler said, line by line
+    """
+
+    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None):
+        self.source, self.name, self.fields, self.here = text, name, tuple(fields), here
+        self._values = dict(values or {})  # of fields that a mask function has captured
+        settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
+        self._options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
+        self._settings = settings  # the options point to it
+        made, source = ctypes.c_void_p(), text.encode()
+        with Diagnostics() as d:
+            d.check(C["fcpc_parse_text"](name.encode(), source, len(source), ctypes.byref(self._options), d.handle,
+                                         ctypes.byref(made)))
+            self.warnings = d.warnings()
+        self._handle = made.value
+
+    def __del__(self):
+        if getattr(self, "_handle", None) and C:
+            C["fcpc_program_free"](self._handle)
+
+    @property
+    def text(self):
+        """The program in canonical layout. Parsing this text gives a program that prints the same."""
+        return take_text(C["fcpc_program_print"](self._handle))
+
+    def plan(self, lengths=None, fields=None, queries=None, here=None, stop=None):
+        """Plans a batch, and proves the plan right.
+
+        lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch
+        fields    {name: values}, whole numbers, one for each token, sequences end to end
+        queries   where it differs from the number of keys: queries of each sequence
+        here      the ranks of this process; None: as the program's cluster says
+        stop      a ctypes.c_int that another thread may set to end the planning (E013)
+
+        Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large).
+        """
+        held = [_whole(lengths, "Q", "lengths"), _whole(queries, "Q", "queries")]
+        if held[0] and held[1] and held[0][1] != held[1][1]:
+            raise Error("E300", f"there are {held[0][1]} lengths and {held[1][1]} numbers of queries")
+        values = {**self._values, **(fields or {})}
+        listed = (fcpc_field * len(values))()
+        for slot, (name, given) in zip(listed, values.items()):
+            held.append(_whole(given, "q", f"field '{name}'"))
+            slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
+        batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],
+                           held[0][1] if held[0] else 0, ctypes.addressof(listed), len(values))
+        made, times, watched = ctypes.c_void_p(), fcpc_times(), None if stop is None else ctypes.byref(stop)
+        with Diagnostics() as d:
+            d.check(C["fcpc_plan_batch"](self._handle, ctypes.byref(batch), watched, d.handle,
+                                         ctypes.byref(times), ctypes.byref(made)))
+            said = d.warnings()
+        return Plan(made.value, self.here if here is None else here, times, said, self)
+
+    def ahead(self, loader, depth=2, threads=2, of=None):
+        """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
+
+        depth     so many batches are taken from the loader before they are needed
+        threads   so many plan at once
+        of        a function from a batch to (lengths, fields), or to lengths alone. None: the batch has `lengths` and
+                  what the program names as fields, as attributes or as keys
+
+        Batches come in the loader's order. An error of planning is raised where its batch would have come. When the
+        loop ends early, planning that is under way is stopped.
+        """
+        if depth < 1 or threads < 1:
+            raise Error("E203", f"ahead: depth is {depth} and threads {threads}; both are at least 1")
+        stop, waiting = ctypes.c_int(0), deque()
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="fcpc-ahead")
+        try:
+            for batch in loader:
+                lengths, fields = self._of(batch) if of is None else _pair(of(batch))
+                waiting.append((batch, pool.submit(self.plan, lengths, fields, stop=stop)))
+                if len(waiting) > depth:
+                    batch, planned = waiting.popleft()
+                    yield batch, planned.result()
+            while waiting:
+                batch, planned = waiting.popleft()
+                yield batch, planned.result()
+        finally:
+            stop.value = 1
+            pool.shutdown(cancel_futures=True)
+
+    def _of(self, batch):
+        found = {}
+        for name in ("lengths", *self.fields):
+            has = name in batch if hasattr(batch, "keys") else hasattr(batch, name)
+            if has:
+                found[name] = batch[name] if hasattr(batch, "keys") else getattr(batch, name)
+            elif name not in self._values:
+                raise Error("E209", f"ahead: a batch has no '{name}': `of` says where its lengths and fields are")
+        return found.pop("lengths"), found
+
+    def explain(self, q, k, length=0, head=0, logit=0.0, width=80):
+        """Says why query q sees key k or does not, with the value of every sub-expression; and what the score does."""
+        question = fcpc_question(ctypes.sizeof(fcpc_question), q, k, length, head=head, logit=logit, width=width)
+        made, source = ctypes.c_void_p(), self.source.encode()
+        with Diagnostics() as d:
+            d.check(C["fcpc_explain_text"](self.name.encode(), source, len(source), ctypes.byref(self._options),
+                                           ctypes.byref(question), d.handle, ctypes.byref(made)))
+        return take_text(made.value)
+
+    def __repr__(self):
+        return f"fcpc.Program:\n{self.text}"
+
+
+def _pair(said):
+    return said if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], dict) else (said, None)
+
+
+def _whole(values, kind, what):
+    """(address, count, what owns the memory) of whole numbers of 64 bits, signed ('q') or not ('Q'); of None: None."""
+    if values is None:
+        return None
+    if hasattr(values, "data_ptr"):  # a tensor of torch
+        if values.is_floating_point() or values.is_complex() or values.dim() != 1:
+            raise Error("E202", f"{what}: a tensor of whole numbers with one dimension is expected")
+        if kind == "q":
+            values = values.detach().cpu().contiguous().long()
+            return values.data_ptr(), len(values), values
+        values = values.tolist()
+    elif hasattr(values, "__array_interface__"):
+        if values.dtype.kind not in "iub" or values.ndim != 1:
+            raise Error("E202", f"{what}: an array of whole numbers with one dimension is expected")
+        if kind == "q" and values.dtype != "uint64":
+            values = values.astype("int64", order="C", copy=False)
+            if not values.flags.c_contiguous:
+                values = values.copy()
+            return values.__array_interface__["data"][0], len(values), values
+        values = values.tolist()
+    try:
+        numbers = array.array(kind, values)
+    except (TypeError, OverflowError) as error:
+        raise Error("E206" if isinstance(error, OverflowError) else "E202", f"{what}: {error}") from None
+    count = len(numbers)
+    numbers = numbers or array.array(kind, [0])  # so that no values are something other than no array
+    return numbers.buffer_info()[0], count, numbers
+
+
+def parse(text, name="program", defines=(), fields=(), here=None):
+    """A program from its whole text (grammar/LANGUAGE.md). `defines`: settings such as "cluster.nodes=4"."""
+    return Program(text, name, defines, fields, here)
+
+
+def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
+            score=None, tables=None, **plan):
+    """A program from its parts.
+
+    mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
+              (b, h, q_idx, kv_idx) as FlexAttention takes it, see fcpc.trace
+    fields    names of numbers that each batch brings for each of its tokens; or {name: "given(range = 0..64)"}
+    heads, kv_heads, head_dim, dtype, scale   of the model; kv_heads None: as many as heads. dtype: bf16 fp16 fp32
+    cluster   from `detect`, or a Cluster; None: one rank
+    score     what takes the place of a logit: text, such as "softcap(c = 30.0)"; or a function
+              (score, b, h, q_idx, kv_idx)
+    tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
+    plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag". layout is "planned"
+              unless it is stated
+
+    Errors: those of the language (E1xx, E2xx), with the place in the text that was made of the parts.
+    """
+    cluster = cluster or Cluster()
+    declared = dict(fields) if hasattr(fields, "items") else {name: "given" for name in fields}
+    tables, values, before = dict(tables or {}), {}, []
+    mask, score = [x if x is None or isinstance(x, str) else _traced(x, kind, declared, tables, values, before)
+                   for x, kind in ((mask, "mask"), (score, "score"))]
+    plan = {"layout": "planned", **plan}
+    model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
+             "dtype": dtype, "scale": None if scale is None else float(scale)}
+    lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
+             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": cluster.gpu}),
+             _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
+             *before, f"mask main_mask = {mask}", f"score main_score = {score}" if score else "",
+             _section("plan", {"mask": "main_mask", "score": "main_score" if score else None, **plan})]
+    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values)
+
+
+def _traced(function, kind, declared, tables, values, before):
+    from .trace import trace
+    traced = trace(function, kind, tuple(declared))
+    for name, numbers in traced.tables.items():
+        tables.setdefault(name, numbers)
+    for name, numbers in traced.fields.items():
+        declared.setdefault(name, "given")
+        if numbers is not None:
+            values.setdefault(name, numbers)
+    before.extend(traced.definitions)
+    return traced.text
+
+
+def _section(name, keys, lines=()):
+    said = [f"{key} = {_value(value)}" for key, value in keys.items() if value is not None]
+    return f"{name} {{\n" + "".join(f"    {line}\n" for line in [*said, *lines]) + "}"
+
+
+def _value(value):
+    """A value as the language writes it: text stands for itself."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return real(value)
+    if hasattr(value, "tolist"):
+        return _value(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    if isinstance(value, int):
+        return str(value)
+    raise Error("E202", f"a {type(value).__name__} is no value of the language")
+
+
+def real(number):
+    """A float as the language writes it: with digits on both sides of the point."""
+    if number != number or number in (float("inf"), float("-inf")):
+        raise Error("E330", f"{number} is not finite: a mask takes the place of scores that are -inf")
+    digits, _, exponent = repr(float(number)).partition("e")
+    return (digits if "." in digits else digits + ".0") + (f"e{exponent}" if exponent else "")
+
+
+def _numbers(table):
+    """A table as the language writes it; of conditions: 1 and 0."""
+    return table if isinstance(table, str) else _value(table * 1 if hasattr(table, "tolist") else table)

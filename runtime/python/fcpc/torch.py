@@ -1,0 +1,246 @@
+"""torch.py: attention as PyTorch calls it: an operator with gradients, which torch.compile takes whole.
+
+    attn = Attention(prog, group=None)              # once: all ranks in this process, on the CPU
+    for batch, plan in prog.ahead(loader):
+        x = plan.take(batch.tokens)
+        loss = model(x, plan.positions(), attn.bind(plan))      # in a layer: o = attention(q, k, v)
+        loss.backward()
+
+The plan goes through the graph as a tensor that holds its number. So torch.compile does not see which plan it is, and a
+new plan in each step compiles nothing anew; and what autograd has saved for a backward pass finds the plan of its own
+forward pass, whatever was bound since: under activation checkpointing, and with several micro-batches in flight.
+"""
+import ctypes
+import itertools
+import os
+import threading
+import weakref
+
+import torch
+
+from ._c import C, check, fcp_error, fcp_session_options, fcp_tensors
+from .errors import Error
+
+_DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_FORWARD, _BACKWARD = 0, 1  # fcp_pass
+_OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
+
+_bound = {}  # number -> _Binding, as long as the tensor lives that holds the number
+_numbers = itertools.count(1)
+
+
+class Attention:
+    """Runs the plans of a program in this process. It holds the session: threads, memory and plans.
+
+    prog      an fcpc.Program; its plans are what `bind` takes
+    group     None: all ranks live in this process, on the CPU
+    threads   how many threads may compute at once; 0: one for each processor
+    timeout   seconds that a wait may last in which nothing goes on; 0: 120
+
+    It belongs to one process and is used by one thread at a time; otherwise E203.
+    """
+
+    def __init__(self, prog, group=None, threads=0, timeout=0):
+        if group is not None:
+            raise Error("E702", "Attention: processes run plans with fcpc run; a group in Python is not built yet")
+        self._prog, self._process, self._lock = prog, os.getpid(), threading.Lock()
+        self._options = fcp_session_options(ctypes.sizeof(fcp_session_options), b"host", compute_threads=threads,
+                                            timeout_s=timeout)
+        self._session, self._plans, self._free = None, [], []  # _free: numbers of session plans that nobody uses
+
+    def __del__(self):
+        if getattr(self, "_session", None) and C and os.getpid() == self._process:
+            C["fcp_session_free"](self._session)
+
+    def bind(self, plan):
+        """Attention of one batch: a function (q, k, v, sink=None) -> o.
+
+        q, o   [plan.tokens, heads, head_dim] in the plan's order, in the program's dtype
+        k, v   [plan.key_tokens, kv_heads, head_dim], likewise
+        sink   [heads], float32: a logit of each head in every softmax, in place of what the program says, with a
+               gradient; the program must have one (sink=0.0 will do)
+
+        Other strides than those of a dense tensor are copied first. A row that sees no key has o = 0. Errors: E701
+        (shape, dtype or device), E203 (a plan of another program: heads, ranks, ...), E703.
+        """
+        if plan.program not in (self._prog, None):
+            raise Error("E203", "bind: the plan is of another program than this Attention")
+        if plan.here != range(plan.ranks):
+            raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs all")
+        with self._alone():
+            slot = self._free.pop() if self._free else None
+            err = fcp_error()
+            if self._session is None:
+                made = ctypes.c_void_p()
+                check(C["fcp_session_create"](plan._handle, ctypes.byref(self._options), ctypes.byref(made),
+                                              ctypes.byref(err)), err)
+                self._session, slot = made.value, 0
+                self._plans.append(plan)
+            elif slot is None:
+                number = ctypes.c_uint32()
+                check(C["fcp_session_add"](self._session, plan._handle, _OWN_BATCH, ctypes.byref(number),
+                                           ctypes.byref(err)), err)
+                slot = number.value
+                self._plans.append(plan)
+            else:
+                code = C["fcp_session_select"](self._session, slot, ctypes.byref(err))
+                code = code or C["fcp_session_rebind"](self._session, plan._handle, ctypes.byref(err))
+                if code:
+                    self._free.append(slot)
+                    check(code, err)
+                self._plans[slot] = plan
+        return BoundAttention(_Binding(self, slot, plan))
+
+    def _alone(self):
+        """A lock for one call. Two threads, or a process that was forked, get an error instead of a wrong result."""
+        if os.getpid() != self._process:
+            raise Error("E203", "this Attention belongs to another process: its threads were not forked with it")
+        if not self._lock.acquire(blocking=False):
+            raise Error("E203", "this Attention is in use by another thread: each thread needs one of its own")
+        return _Release(self._lock)
+
+
+class _Release:
+    def __init__(self, lock):
+        self._lock = lock
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+class BoundAttention:
+    """What `Attention.bind` gives: attention(q, k, v, sink=None) -> o, for one plan."""
+
+    def __init__(self, binding):
+        self.plan = binding.plan
+        self.number = torch.tensor(next(_numbers))
+        number = int(self.number)
+        _bound[number] = binding
+        weakref.finalize(self.number, binding.end, number).atexit = False
+
+    def __call__(self, q, k, v, sink=None):
+        return torch.ops.fcpc.attention(q, k, v, sink, self.number)[0]
+
+
+class _Binding:
+    """A plan in its place in a session, and where in a tensor of all tokens the rows of each rank begin."""
+
+    def __init__(self, attention, slot, plan):
+        self.attention, self.slot, self.plan = attention, slot, plan
+        self.dtype, self.needs = _DTYPES[plan.dtype], {
+            "q": (plan.tokens, plan.heads, plan.head_dim), "k": (plan.key_tokens, plan.kv_heads, plan.head_dim),
+            "sink": (plan.heads,)}
+        size, row = self.dtype.itemsize, plan.heads * plan.head_dim
+        queries = list(itertools.accumulate(plan.rank_queries, initial=0))[:-1]
+        keys = list(itertools.accumulate(plan.rank_keys, initial=0))[:-1]
+        wide = [rows * row * size for rows in queries]
+        narrow = [rows * plan.kv_heads * plan.head_dim * size for rows in keys]
+        self.begins = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
+                       "lse": [rows * plan.heads * 4 for rows in queries], "sink": [0] * len(queries),
+                       "d_sink": [i * plan.heads * 4 for i in range(len(queries))]}
+
+    def end(self, number):
+        """Nobody holds the number any more: no pass of this plan will come."""
+        _bound.pop(number, None)
+        self.attention._free.append(self.slot)
+
+    def run(self, which, tensors):
+        """Runs a pass. `tensors`: name -> tensor of all tokens."""
+        array = (fcp_tensors * len(self.plan.here))()
+        for name, x in tensors.items():
+            base = x.data_ptr()
+            for slot, begin in zip(array, self.begins[name]):
+                setattr(slot, name, base + begin)
+        attention, err = self.attention, fcp_error()
+        with attention._alone():
+            code = C["fcp_session_select"](attention._session, self.slot, ctypes.byref(err))
+            code = code or C["fcp_session_run"](attention._session, which, array, ctypes.byref(err))
+        check(code, err)
+
+    def take(self, name, x):
+        """The tensor as C reads it, if it fits."""
+        shape = self.needs["q" if name in ("q", "o", "d_o") else "sink" if name == "sink" else "k"]
+        dtype = torch.float32 if name == "sink" else self.dtype
+        if x.shape != shape or x.dtype != dtype or x.device.type != "cpu":
+            raise Error("E701", f"attention: {name} is {_words(x.shape, x.dtype, x.device.type)}; the plan needs "
+                                f"{_words(shape, dtype, 'cpu')}")
+        return x.contiguous()
+
+    def inputs(self, **tensors):
+        """All tensors as C reads them; those that are None are left out."""
+        return {name: self.take(name, x) for name, x in tensors.items() if x is not None}
+
+
+def _words(shape, dtype, device):
+    return f"{list(shape)} of {str(dtype).removeprefix('torch.')} on {device}"
+
+
+def _binding(number):
+    binding = _bound.get(int(number))
+    if binding is None:
+        raise Error("E203", "attention: there is no such plan any more, or it was bound in another process")
+    return binding
+
+
+# --- the operators ----------------------------------------------------------------------------------------------------
+
+_library = torch.library.Library("fcpc", "DEF")
+_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor plan) -> (Tensor, Tensor)")
+_library.define("attention_backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? sink, "
+                "Tensor plan) -> (Tensor, Tensor, Tensor, Tensor)")
+
+
+def _attention(q, k, v, sink, plan):
+    binding = _binding(plan)
+    inputs = binding.inputs(q=q, k=k, v=v, sink=sink)
+    o, lse = torch.empty_like(inputs["q"]), q.new_empty(q.shape[:2], dtype=torch.float32)
+    binding.run(_FORWARD, {**inputs, "o": o, "lse": lse})
+    return o, lse
+
+
+def _attention_backward(d_o, q, k, v, o, lse, sink, plan):
+    binding = _binding(plan)
+    inputs = binding.inputs(q=q, k=k, v=v, o=o, d_o=d_o, sink=sink)
+    outputs = {"dq": torch.empty_like(inputs["q"]), "dk": torch.empty_like(inputs["k"]),
+               "dv": torch.empty_like(inputs["v"])}
+    of_ranks = lse.new_zeros((len(binding.plan.here), 0 if sink is None else len(sink)))
+    binding.run(_BACKWARD, {**inputs, "lse": lse.contiguous(), **outputs, **({} if sink is None else
+                                                                             {"d_sink": of_ranks})})
+    return *outputs.values(), of_ranks.sum(0)
+
+
+_library.impl("attention", _attention, "CompositeExplicitAutograd")
+_library.impl("attention_backward", _attention_backward, "CompositeExplicitAutograd")
+
+
+def _dense(x):
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("fcpc::attention")
+def _(q, k, v, sink, plan):
+    return _dense(q), q.new_empty(q.shape[:2], dtype=torch.float32)
+
+
+@torch.library.register_fake("fcpc::attention_backward")
+def _(d_o, q, k, v, o, lse, sink, plan):
+    return _dense(q), _dense(k), _dense(v), lse.new_empty(0) if sink is None else _dense(sink)
+
+
+def _save(ctx, inputs, output):
+    q, k, v, sink, plan = inputs
+    o, lse = output
+    ctx.mark_non_differentiable(lse)
+    ctx.save_for_backward(q, k, v, o, lse, sink, plan)
+
+
+def _gradients(ctx, d_o, _):
+    q, k, v, o, lse, sink, plan = ctx.saved_tensors
+    dq, dk, dv, d_sink = torch.ops.fcpc.attention_backward(d_o, q, k, v, o, lse, sink, plan)
+    return dq, dk, dv, None if sink is None else d_sink, None
+
+
+torch.library.register_autograd("fcpc::attention", _gradients, setup_context=_save)

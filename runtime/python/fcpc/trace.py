@@ -1,0 +1,457 @@
+"""trace.py: a function of Python becomes a mask or a score of the language.
+
+    def mine(b, h, q_idx, kv_idx):
+        return (q_idx >= kv_idx) & (doc[q_idx] == doc[kv_idx])
+
+The function is called once, with symbols in place of numbers. Each operation on a symbol makes a symbol, so what
+it returns is the tree of what it would have computed, and that is written down:
+
+    mask main_mask = q >= k and doc[q] == doc[k]
+
+What cannot be written down is refused with the function's own line: `if`, `and`, `or`, `not` and chained comparisons
+look at a value that is not there yet; so do loops over symbols.
+"""
+import linecache
+import os
+import sys
+
+from .errors import Error
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_RESERVED = {"and", "or", "not", "if", "then", "else", "where", "true", "false", "q", "k", "n", "h", "s", "heads",
+             "kv_heads", "x", "rect", "slices", "run", "exact", "min", "max", "abs", "file"}
+# Operators and how tight they bind; what is looser than its surroundings gets parentheses.
+_BINDS = {"if": 0, "or": 1, "and": 2, "not": 3, **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), 4),
+          "+": 5, "-": 5, "*": 6, "/": 6, "%": 6, "neg": 7}
+_ATOM = 8
+
+
+def _line():
+    """(file, line) of the caller's function: the innermost frame that is neither of this package nor of torch."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if os.path.dirname(os.path.abspath(name)) != _HERE and f"{os.sep}torch{os.sep}" not in name:
+            return name, frame.f_lineno
+        frame = frame.f_back
+    return "", 0
+
+
+def _refuse(message, at=None, code="E210"):
+    file, line = at or _line()
+    source = linecache.getline(file, line).strip()
+    place = f"{file}:{line}: " if line else ""
+    shown = f"\n    {source}" if source else ""
+    raise Error(code, message, file, line, text=f"{place}error[{code}]: {message}{shown}")
+
+
+class Sym:
+    """What an expression would be. kind: "int", "real" or "bool". at: the line that made it. real: does it, or anything
+    in it, compute with reals?"""
+    __slots__ = ("op", "args", "kind", "at", "real")
+    __hash__ = object.__hash__
+
+    def __init__(self, op, args, kind):
+        self.op, self.args, self.kind, self.at = op, args, kind, _line()
+        self.real = kind == "real" or any(a.real for a in args if isinstance(a, Sym))
+
+    def __bool__(self):
+        _refuse("this asks whether a symbol is true: `if`, `and`, `or`, `not` and `a < b < c` become torch.where, &, "
+                "|, ~ and (a < b) & (b < c)")
+
+    def _number(self, *_):
+        _refuse("this asks for the number behind a symbol, which is known for each pair alone")
+
+    __index__ = __int__ = __float__ = __len__ = __iter__ = item = tolist = _number
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in _FUNCTIONS:
+            return lambda *rest, **named: _FUNCTIONS[name](self, *rest, **named)
+        _refuse(f"a mask or score has no '{name}'")
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", str(function)).strip("_")
+        if name == "getitem":
+            return _indexed(*args)
+        if name not in _FUNCTIONS:
+            _refuse(f"torch.{name} is no operation of masks and scores")
+        return _FUNCTIONS[name](*args, **(kwargs or {}))
+
+
+def _symbol(value):
+    """A value that takes part in an expression, as a symbol."""
+    if isinstance(value, Sym):
+        return value
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()  # a tensor of one number
+    if isinstance(value, bool):
+        return Sym("true" if value else "false", (), "bool")
+    if isinstance(value, (int, float)):
+        return Sym("number", (value,), "int" if isinstance(value, int) else "real")
+    _refuse(f"a {type(value).__name__} is no number here" + (": tensors are read as t[q_idx]" if hasattr(value, "shape")
+                                                              else ""))
+
+
+def _constant(x):
+    return x.args[0] if x.op == "number" else None
+
+
+def _arithmetic(op):
+    def make(a, b):
+        a, b = _symbol(a), _symbol(b)
+        if "bool" in (a.kind, b.kind):
+            _refuse(f"{op} computes with a condition: torch.where(c, 1, 0) makes a number of it", code="E202")
+        return Sym(op, (a, b), "real" if "real" in (a.kind, b.kind) else "int")
+    return make
+
+
+def _floor_divide(a, b):
+    made = _arithmetic("/")(a, b)
+    return made if made.kind == "int" else Sym("floor", (made,), "real")
+
+
+def _divide(a, b, rounding_mode=None):
+    if rounding_mode == "floor":
+        return _floor_divide(a, b)
+    if rounding_mode is not None:
+        _refuse(f"rounding_mode = '{rounding_mode}': only 'floor' is there")
+    a, b = _symbol(a), _symbol(b)
+    if a.kind == b.kind == "int":
+        a = Sym("*", (Sym("number", (1.0,), "real"), a), "real")
+    return _arithmetic("/")(a, b)
+
+
+def _compare(op):
+    def make(a, b):
+        a, b = _symbol(a), _symbol(b)
+        if (a.kind == "bool") != (b.kind == "bool") or a.kind == "bool" and op not in ("==", "!="):
+            _refuse(f"{op} compares a condition and a number", code="E202")
+        return Sym(op, (a, b), "bool")
+    return make
+
+
+def _logic(op):
+    def make(a, b):
+        a, b = _symbol(a), _symbol(b)
+        if not a.kind == b.kind == "bool":
+            _refuse(f"bits of numbers: {'&' if op == 'and' else '|'} takes conditions here", code="E202")
+        return Sym(op, (a, b), "bool")
+    return make
+
+
+def _not(a):
+    a = _symbol(a)
+    if a.kind != "bool":
+        _refuse("bits of numbers: ~ takes a condition here", code="E202")
+    return Sym("not", (a,), "bool")
+
+
+def _shift(up):
+    def make(a, b):
+        bits = _constant(_symbol(b))
+        if not isinstance(bits, int) or not 0 <= bits < 63:
+            _refuse("a shift is by a constant number of bits")
+        return (_arithmetic("*") if up else _floor_divide)(a, 1 << bits)
+    return make
+
+
+def _where(condition, a, b):
+    condition, a, b = _symbol(condition), _symbol(a), _symbol(b)
+    if condition.kind != "bool" or (a.kind == "bool") != (b.kind == "bool"):
+        _refuse("torch.where takes a condition and two values of one type", code="E202")
+    return Sym("if", (condition, a, b), "real" if "real" in (a.kind, b.kind) else a.kind)
+
+
+def _extreme(op):
+    def make(a, b):
+        return Sym(op, _arithmetic(op)(a, b).args, _arithmetic(op)(a, b).kind)
+    return make
+
+
+def _clamp(x, min=None, max=None):
+    x = x if min is None else _extreme("max")(x, min)
+    return x if max is None else _extreme("min")(x, max)
+
+
+def _real(op):
+    return lambda x: Sym(op, (_symbol(x),), "real")
+
+
+def _abs(x):
+    return Sym("abs", (_symbol(x),), _symbol(x).kind)
+
+
+def _negative(x):
+    x = _symbol(x)
+    return Sym("neg", (x,), x.kind)
+
+
+def _same(x, *_, **__):
+    return x
+
+
+def _filled_with(number):
+    """x.new_ones((), dtype=torch.bool): how FlexAttention writes a mask that allows everything."""
+    return lambda x, size=(), dtype=None, **__: _symbol(bool(number) if str(dtype) == "torch.bool" else number)
+
+
+_FUNCTIONS = {
+    "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"), "remainder": _arithmetic("%"),
+    "div": _divide, "true_divide": _divide, "floor_divide": _floor_divide, "neg": _negative, "abs": _abs,
+    "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"),
+    "ge": _compare(">="), "logical_and": _logic("and"), "logical_or": _logic("or"), "logical_not": _not,
+    "where": _where, "minimum": _extreme("min"), "maximum": _extreme("max"), "clamp": _clamp, "clip": _clamp,
+    "exp": _real("exp"), "exp2": _real("exp2"), "log": _real("log"), "log2": _real("log2"), "tanh": _real("tanh"),
+    "sqrt": _real("sqrt"), "floor": _real("floor"), "contiguous": _same, "view": _same,
+    "new_ones": _filled_with(1), "new_zeros": _filled_with(0),
+}
+for _name, _other in (("bitwise_and", "logical_and"), ("bitwise_or", "logical_or"), ("bitwise_not", "logical_not"),
+                      ("and", "logical_and"), ("or", "logical_or"), ("invert", "logical_not"),
+                      ("logical_xor", "ne"), ("bitwise_xor", "ne"), ("xor", "ne"), ("absolute", "abs"),
+                      ("subtract", "sub"), ("multiply", "mul"), ("mod", "remainder"), ("truediv", "div"),
+                      ("floordiv", "floor_divide"), ("negative", "neg"), ("min", "minimum"), ("max", "maximum")):
+    _FUNCTIONS[_name] = _FUNCTIONS[_other]
+_FUNCTIONS["rshift"], _FUNCTIONS["lshift"] = _shift(False), _shift(True)
+for _name in ("rsub", "rdiv", "rtruediv", "rfloordiv", "rmod", "radd", "rmul", "rand", "ror", "rxor"):
+    _plain = {"rdiv": "div"}.get(_name, _name[1:])
+    _FUNCTIONS[_name] = lambda a, b, f=_FUNCTIONS[_plain]: f(b, a)
+for _name in ("add", "sub", "mul", "mod", "truediv", "floordiv", "and", "or", "xor", "rshift", "lshift", "eq", "ne",
+              "lt", "le", "gt", "ge", "neg", "invert", "abs", "rsub", "radd", "rmul", "rmod", "rtruediv", "rfloordiv",
+              "rand", "ror", "rxor"):
+    # each function reads its own arguments, so that a plain number may stand on either side
+    setattr(Sym, f"__{_name}__", lambda *a, f=_FUNCTIONS[_name]: f(*a))
+
+
+class Field:
+    """A field by its name, for functions: `doc = fcpc.Field("doc")`, then `doc[q_idx] == doc[kv_idx]`."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __getitem__(self, index):
+        index = index if isinstance(index, tuple) else (index,)
+        index = [i for i in index if not (isinstance(i, Sym) and i.op == "b")]  # sequences are told apart by the batch
+        if len(index) != 1:
+            _refuse(f"field '{self.name}' is read at one position")
+        return Sym("index", (self, _whole(index[0])), "int")
+
+
+def _whole(index):
+    index = _symbol(index)
+    if index.kind != "int":
+        _refuse("an index is a whole number", code="E202")
+    return index
+
+
+class _Table:
+    """A tensor that the function has captured. `index`: those that were given so far, as in t[h][q_idx]."""
+
+    def __init__(self, tensor, index=()):
+        self.tensor, self.index = tensor, index
+
+    def __getitem__(self, index):
+        return _indexed(self.tensor, self.index + (index if isinstance(index, tuple) else (index,)))
+
+
+_tracing = []  # of the trace that goes on: what it knows of captured tensors
+
+
+def _indexed(tensor, index):
+    """A captured tensor at some indices: an element of a field or table."""
+    index = index if isinstance(index, tuple) else (index,)
+    name, is_field = _tracing[-1].name_of(tensor)
+    if is_field:
+        if len(index) < tensor.dim():
+            return _Table(tensor, index)
+        element = Field(name)[index]
+    elif len(index) < tensor.dim():
+        return _Table(tensor, index)
+    else:
+        if len(index) > 2 or not index:
+            _refuse(f"'{name}' has {len(index)} dimensions: tables have one or two")
+        if any(isinstance(i, Sym) and i.op == "b" for i in index):
+            _refuse(f"'{name}' differs from sequence to sequence: name it as a field, fields=[\"{name}\"]")
+        element = Sym("index", (_Named(name), *map(_whole, index)), "real" if tensor.is_floating_point() else "int")
+    kind = str(tensor.dtype)
+    return Sym("!=", (element, _symbol(0)), "bool") if kind == "torch.bool" else element
+
+
+class _Named:
+    def __init__(self, name):
+        self.name = name
+
+
+def _captured(function, seen):
+    """(name, tensor) of all that a function, and the functions it has captured, can see by a name."""
+    code = getattr(function, "__code__", None)
+    if code is None or id(function) in seen:
+        return
+    seen.add(id(function))
+    cells = [(n, c.cell_contents) for n, c in zip(code.co_freevars, function.__closure__ or ()) if _filled(c)]
+    for name, value in cells + [(n, function.__globals__[n]) for n in code.co_names if n in function.__globals__]:
+        if callable(value) and hasattr(value, "__code__"):
+            yield from _captured(value, seen)
+        elif isinstance(value, (list, tuple)):
+            for each in value:
+                yield from _captured(each, seen)
+        elif hasattr(value, "is_floating_point"):
+            yield name, value
+
+
+def _filled(cell):
+    try:
+        cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+class Traced:
+    """What a function has become.
+
+    text          the condition or number, as it stands behind `mask name =`
+    definitions   masks that the text calls, each a line
+    tables        {name: tensor} that it reads, fields likewise; values of a field are None where none was captured
+    """
+
+    def __init__(self, function, fields):
+        self.tables, self.fields, self.definitions = {}, {}, []
+        self._declared, self._names, self._used = set(fields), {}, set(_RESERVED) | set(fields)
+        for name, tensor in _captured(function, set()):
+            self._names.setdefault(id(tensor), name)
+
+    def name_of(self, tensor):
+        """The name of a captured tensor, and whether it is a field."""
+        name = self._names.get(id(tensor), "table")
+        if name in self._declared:
+            self.fields[name] = tensor.flatten()
+            return name, True
+        for known, other in self.tables.items():
+            if other is tensor:
+                return known, False
+        base, number = name, 1
+        while name in self._used:
+            number += 1
+            name = f"{base}_{number}"
+        self._used.add(name)
+        self.tables[name] = tensor
+        return name, False
+
+
+def trace(function, kind="mask", fields=()):
+    """Traces a function (b, h, q_idx, kv_idx) of kind "mask", or (score, b, h, q_idx, kv_idx) of kind "score".
+
+    fields   names of captured tensors that have a value for each token of the batch; all others are tables
+    """
+    traced = Traced(function, fields)
+    arguments = [Sym(name, (), "int") for name in ("b", "h", "q", "k")]
+    if kind == "score":
+        arguments.insert(0, Sym("s", (), "real"))
+    _tracing.append(traced)
+    try:
+        with _Reads():
+            root = _symbol(function(*arguments))
+    finally:
+        _tracing.pop()
+    if (root.kind == "bool") != (kind == "mask"):
+        _refuse(f"the function gives a {'condition' if root.kind == 'bool' else 'number'}, and a {kind} is a "
+                f"{'condition' if kind == 'mask' else 'number'}", root.at, "E202")
+    traced.text = _Writer(traced, kind == "score").whole(root)
+    return traced
+
+
+def _Reads():
+    """While a function is traced: t[q_idx] of a captured tensor is an element and not a read."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        import contextlib
+        return contextlib.nullcontext()
+
+    class Reads(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function is torch.Tensor.__getitem__:
+                index = args[1] if isinstance(args[1], tuple) else (args[1],)
+                if any(isinstance(i, Sym) for i in index):
+                    return _indexed(args[0], index)
+            return function(*args, **(kwargs or {}))
+    return Reads()
+
+
+class _Writer:
+    """Writes an expression. What is used more than once becomes a definition behind `where`."""
+
+    def __init__(self, traced, in_score):
+        self.traced, self.in_score = traced, in_score
+        self.uses, self.names, self.lines = {}, {}, []
+
+    def whole(self, root):
+        self._count(root)
+        text, _ = self._text(root, False)
+        return text + (" where {\n" + "".join(f"    {line}\n" for line in self.lines) + "}" if self.lines else "")
+
+    def _arguments(self, node):
+        return [a for a in node.args if isinstance(a, Sym)]
+
+    def _is_mask(self, node):
+        """A condition on whole numbers in a score: it is a mask of its own, where // and % may stand."""
+        return node.kind == "bool" and node.args and not node.real
+
+    def _count(self, node):
+        """How often each expression is used; what is a mask of its own counts by itself."""
+        self.uses[id(node)] = self.uses.get(id(node), 0) + 1
+        if self.uses[id(node)] == 1 and not (self.in_score and self._is_mask(node)):
+            for argument in self._arguments(node):
+                self._count(argument)
+
+    def _text(self, node, inside):
+        if id(node) in self.names:
+            return self.names[id(node)], _ATOM
+        text, binds = self._expression(node, inside)
+        worth = node.op != "index" and self._arguments(node) or any(self._arguments(a) for a in self._arguments(node))
+        if self.uses.get(id(node), 0) > 1 and worth and not (self.in_score and inside):
+            name = self.names[id(node)] = f"t{len(self.lines) + 1}"
+            self.lines.append(f"{name} = {text}")
+            return name, _ATOM
+        return text, binds
+
+    def _under(self, node, binds, inside):
+        """The text of an argument, in parentheses if it binds no tighter than `binds`."""
+        text, own = self._text(node, inside)
+        return text if own > binds else f"({text})"
+
+    def _expression(self, node, inside):
+        op, args = node.op, node.args
+        if self.in_score and self._is_mask(node):
+            name = f"condition_{len(self.traced.definitions) + 1}"
+            self.traced.definitions.append(f"mask {name} = {_Writer(self.traced, False).whole(node)}")
+            return name, _ATOM
+        if op == "b":
+            _refuse("b is the number of a sequence, which masks and scores do not know: a field tells sequences apart",
+                    node.at)
+        if op == "number":
+            from .program import real
+            text = str(args[0]) if node.kind == "int" else real(args[0])
+            return text, _BINDS["neg"] if text.startswith("-") else _ATOM
+        if op == "index":
+            return f"{args[0].name}[{', '.join(self._text(a, True)[0] for a in args[1:])}]", _ATOM
+        if not args:
+            return op, _ATOM
+        if not self.in_score and node.kind == "real":
+            _refuse("masks compute with whole numbers: // divides them", node.at, "E202")
+        if op == "if":
+            c, a, b = (self._text(x, inside)[0] for x in args)
+            return f"if {c} then {a} else {b}", _BINDS["if"]
+        if op == "not":
+            return f"not {self._under(args[0], _BINDS['not'], inside)}", _BINDS["not"]
+        if op == "neg":
+            return f"-{self._under(args[0], _BINDS['neg'], inside)}", _BINDS["neg"]
+        if op not in _BINDS:
+            return f"{op}({', '.join(self._text(a, inside)[0] for a in args)})", _ATOM
+        if self.in_score and not inside and op in "/%" and node.kind == "int":
+            _refuse("in a score // and % of whole numbers stand inside an index or a condition only", node.at, "E202")
+        binds = _BINDS[op]
+        loose = binds - (op in ("+", "-", "*", "/", "%", "and", "or"))  # these go from left to right
+        return f"{self._under(args[0], loose, inside)} {op} {self._under(args[1], binds, inside)}", binds

@@ -1,0 +1,75 @@
+"""test_example.py: the training loop of runtime/python/README.md, with a small model, against the same model on a mask."""
+import unittest
+from types import SimpleNamespace
+
+import torch
+import torch.nn.functional as F
+
+import fcpc
+from fcpc.torch import Attention
+
+WORDS, HEADS, KV_HEADS, DIM = 50, 4, 2, 16
+
+
+class Model(torch.nn.Module):
+    """Two layers of attention and nothing else that looks at other tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(WORDS, HEADS * DIM), torch.nn.Embedding(512, HEADS * DIM)
+        self.qkv = torch.nn.ModuleList(torch.nn.Linear(HEADS * DIM, (HEADS + 2 * KV_HEADS) * DIM) for _ in range(2))
+        self.out = torch.nn.Linear(HEADS * DIM, WORDS)
+
+    def forward(self, tokens, positions, attention):
+        x = self.words(tokens) + self.places(positions)
+        for layer in self.qkv:
+            q, k, v = layer(x).view(len(x), -1, DIM).split([HEADS, KV_HEADS, KV_HEADS], 1)
+            x = x + attention(q, k, v).reshape(x.shape)
+        return SimpleNamespace(loss=lambda labels, keep: (F.cross_entropy(self.out(x), labels, reduction="none")
+                                                          * keep).sum())
+
+
+def loader(batches):
+    for i in range(batches):
+        lengths = [200 - 30 * i, 120 + 30 * i]
+        doc = torch.cat([torch.arange(n) // 70 for n in lengths])
+        tokens = torch.randint(WORDS, (320,), generator=torch.Generator().manual_seed(i))
+        yield SimpleNamespace(lengths=lengths, doc=doc, tokens=tokens, labels=tokens, loss_mask=(tokens != 7).float())
+
+
+def on_a_mask(model, batch):
+    """The loss of a batch with every token in its place, by scaled_dot_product_attention."""
+    number = torch.repeat_interleave(torch.arange(2), torch.tensor(batch.lengths))
+    at = torch.arange(320)
+    allowed = (at[:, None] >= at) & (number[:, None] == number) & (batch.doc[:, None] == batch.doc)
+
+    def attention(q, k, v):
+        k, v = (x.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for x in (k, v))
+        return F.scaled_dot_product_attention(q.transpose(0, 1), k, v, attn_mask=allowed).transpose(0, 1)
+    follows = torch.cat([number[1:] == number[:-1], torch.tensor([False])])
+    positions = torch.cat([torch.arange(n) for n in batch.lengths])
+    return model(batch.tokens, positions, attention).loss(batch.labels.roll(-1),
+                                                          batch.loss_mask.roll(-1) * follows) / 320
+
+
+class Example(unittest.TestCase):
+    def test_the_loop(self):
+        torch.manual_seed(0)
+        model, group, steps = Model(), None, 0
+        prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], heads=HEADS, kv_heads=KV_HEADS,
+                            head_dim=DIM, cluster=fcpc.detect(group), dtype="fp32", block=32)
+        attn = Attention(prog, group=group)
+        for batch, plan in prog.ahead(loader(4), depth=2, threads=2):
+            x, pos = plan.take(batch.tokens), plan.positions()
+            labels, keep = plan.take(batch.labels, shift=1), plan.take(batch.loss_mask, shift=1)
+            loss = model(x, pos, attn.bind(plan)).loss(labels, keep) / plan.global_tokens
+            loss.backward()
+            got, steps = [p.grad.clone() for p in model.parameters()], steps + 1
+            model.zero_grad()
+            want = on_a_mask(model, batch)
+            want.backward()
+            self.assertAlmostEqual(loss.item(), want.item(), places=5)
+            for a, p in zip(got, model.parameters()):
+                self.assertLess((a - p.grad).abs().max().item(), 1e-6)
+            model.zero_grad()
+        self.assertEqual(steps, 4)

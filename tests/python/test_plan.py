@@ -1,0 +1,212 @@
+"""test_plan.py: programs, plans, and plans ahead, from Python."""
+import ctypes
+import os
+import pickle
+import tempfile
+import threading
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import numpy
+
+import fcpc
+
+DOCUMENTS = numpy.repeat(numpy.arange(10), 50)
+
+
+def a_program(**more):
+    return fcpc.program(**{"mask": "causal and doc[q] == doc[k]", "fields": ["doc"], "heads": 4, "kv_heads": 2,
+                           "head_dim": 16, "cluster": fcpc.detect(), "block": 64, **more})
+
+
+def resident():
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Plans(unittest.TestCase):
+    def test_what_a_plan_says(self):
+        plan = a_program().plan([300, 200], {"doc": DOCUMENTS})
+        self.assertEqual((plan.ranks, plan.heads, plan.kv_heads, plan.head_dim, plan.dtype), (4, 4, 2, 16, "bf16"))
+        self.assertEqual((plan.global_tokens, plan.tokens, plan.sequences, plan.layout), (500, 500, 2, "planned"))
+        self.assertEqual(sum(plan.rank_queries), 500)
+        self.assertEqual(plan.summary()["pairs"], sum(n * (n + 1) // 2 for n in [50] * 10))
+        self.assertIn("500 tokens in 2 sequences", repr(plan))
+        self.assertIn("<svg", plan._repr_html_())
+        self.assertIn("does not see", plan.explain(200, 149))
+        self.assertGreater(plan.seconds, 0)
+        self.assertEqual(plan.part((148, 152), (148, 152))["grid"],
+                         [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]])
+
+    def test_take_and_restore(self):
+        plan = a_program().plan([300, 200], {"doc": DOCUMENTS})
+        tokens = numpy.arange(500) * 7
+        taken = plan.take(tokens)
+        self.assertFalse((taken == tokens).all())
+        self.assertTrue((plan.restore(taken) == tokens).all())
+        self.assertTrue((taken == numpy.asarray(plan.rows()) * 7).all())
+        inside = numpy.asarray(plan.rows()) % 300
+        self.assertTrue((plan.positions() == numpy.where(numpy.asarray(plan.rows()) < 300, inside, inside)).all())
+        following = plan.take(tokens, shift=1, fill=-100)
+        last = numpy.isin(plan.rows(), (299, 499))
+        self.assertTrue((following[~last] == taken[~last] + 7).all())
+        self.assertTrue((following[last] == -100).all())
+        self.assertEqual(last.sum(), 2)
+
+    def test_a_part_of_the_ranks(self):
+        prog = a_program()
+        whole = prog.plan([300, 200], {"doc": DOCUMENTS})
+        parts = [prog.plan([300, 200], {"doc": DOCUMENTS}, here=range(r, r + 1)) for r in range(4)]
+        self.assertEqual(sum(p.tokens for p in parts), 500)
+        self.assertEqual(numpy.concatenate([p.take(DOCUMENTS) for p in parts]).tolist(),
+                         whole.take(DOCUMENTS).tolist())
+        with self.assertRaises(fcpc.Error) as raised:
+            parts[0].restore(parts[0].take(DOCUMENTS))
+        self.assertEqual(raised.exception.code, "E203")
+
+    def test_more_keys_than_queries(self):
+        plan = fcpc.program("causal", heads=2, head_dim=16, cluster=fcpc.detect(ranks=2), block=64).plan(
+            [200, 100], queries=[50, 100])
+        self.assertEqual((plan.global_tokens, plan.global_key_tokens), (150, 300))
+        self.assertEqual(sorted(plan.rows(keys=True)), list(range(300)))
+        self.assertEqual(sorted(plan.positions().tolist()), sorted([*range(150, 200), *range(100)]))
+
+    def test_same_input_same_bytes(self):
+        prog, given = a_program(), DOCUMENTS.tolist()
+        with ThreadPoolExecutor(4) as pool:
+            digests = list(pool.map(lambda _: prog.plan([300, 200], {"doc": given}).digest, range(16)))
+        self.assertEqual(len(set(digests)), 1)
+        for other in (DOCUMENTS, DOCUMENTS.astype("int16"), DOCUMENTS.repeat(2)[::2]):
+            self.assertEqual(prog.plan(numpy.array([300, 200]), {"doc": other}).digest, digests[0])
+
+    def test_save_and_load(self):
+        plan = a_program().plan([300, 200], {"doc": DOCUMENTS})
+        with tempfile.TemporaryDirectory() as folder:
+            plan.save(f"{folder}/a.plan")
+            again = fcpc.load(f"{folder}/a.plan")
+            self.assertEqual(again.digest, plan.digest)
+            self.assertEqual(again.homes, plan.homes)
+            bytes_ = bytearray(open(f"{folder}/a.plan", "rb").read())
+            bytes_[-100] ^= 1
+            open(f"{folder}/b.plan", "wb").write(bytes_)
+            for path, code in ((f"{folder}/b.plan", "E503"), (f"{folder}/c.plan", "E010")):
+                with self.assertRaises(fcpc.Error) as raised:
+                    fcpc.load(path)
+                self.assertEqual(raised.exception.code, code)
+
+    def test_canonical_text(self):
+        prog = a_program(strategy="dcp(divisions = 3)", sink=[0.5, -1.0, 1e-7, 2.0], score="softcap(c = 30.0)")
+        self.assertEqual(fcpc.parse(prog.text).text, prog.text)
+        self.assertEqual(a_program().plan([500], {"doc": DOCUMENTS}).digest,
+                         fcpc.parse(a_program().text).plan([500], {"doc": DOCUMENTS}).digest)
+
+    def test_warnings(self):
+        plan = fcpc.program("q < k and k <= q", cluster=fcpc.detect(ranks=1), block=64).plan([100])
+        self.assertTrue(any("allows no pair" in w for w in plan.warnings), plan.warnings)
+
+
+class Errors(unittest.TestCase):
+    def expect(self, code, call, *words):
+        with self.assertRaises(fcpc.Error) as raised:
+            call()
+        self.assertEqual(raised.exception.code, code, str(raised.exception))
+        for word in words:
+            self.assertIn(word, str(raised.exception))
+        return raised.exception
+
+    def test_of_the_program(self):
+        e = self.expect("E200", lambda: fcpc.program("causl"), "did you mean 'causal'?", "^^^^^")
+        self.assertEqual((e.file, e.line, e.column), ("program", 12, 18))
+        self.expect("E400", lambda: fcpc.program("causal", heads=3, kv_heads=2))
+        self.expect("E205", lambda: fcpc.program("causal", blck=64), "block")
+        self.expect("E330", lambda: fcpc.program("causal", scale=float("nan")))
+        self.expect("E202", lambda: fcpc.program("causal", sink=object()))
+        again = pickle.loads(pickle.dumps(e))
+        self.assertEqual((again.code, str(again), again.line), (e.code, str(e), e.line))
+
+    def test_of_the_batch(self):
+        prog = a_program()
+        self.expect("E209", lambda: prog.plan())
+        self.expect("E320", lambda: prog.plan([300, 200], {"doc": DOCUMENTS[:5]}), "5 values", "500 tokens")
+        self.expect("E320", lambda: prog.plan([300, 200]))
+        self.expect("E320", lambda: prog.plan([500], {"doc": DOCUMENTS, "dok": DOCUMENTS}))
+        self.expect("E206", lambda: prog.plan([-1], {"doc": DOCUMENTS}))
+        self.expect("E202", lambda: prog.plan([1.5], {"doc": DOCUMENTS}))
+        self.expect("E202", lambda: prog.plan([500], {"doc": DOCUMENTS * 0.5}))
+        self.expect("E320", lambda: prog.plan([500], {"doc": []}), "0 values")
+        self.expect("E300", lambda: fcpc.program("causal").plan([100, 0]))
+        self.expect("E300", lambda: fcpc.program("causal").plan([]))
+        self.expect("E300", lambda: prog.plan([1, 2], {"doc": DOCUMENTS}, queries=[1]))
+        plan = prog.plan([500], {"doc": DOCUMENTS})
+        self.expect("E701", lambda: plan.take(DOCUMENTS[:5]), "5 rows", "500 tokens")
+        self.expect("E206", lambda: plan.explain(500, 0))
+
+    def test_stop(self):
+        stop = ctypes.c_int(1)
+        self.expect("E013", lambda: fcpc.program("(q * k) % 1009 < 13", block=4096).plan([65536], stop=stop))
+
+
+class Ahead(unittest.TestCase):
+    def batches(self, count):
+        for i in range(count):
+            self.taken += 1
+            yield SimpleNamespace(number=i, lengths=[100 + i, 400 - i], doc=DOCUMENTS)
+
+    def setUp(self):
+        self.taken = 0
+
+    def test_order_and_depth(self):
+        prog, seen = a_program(), []
+        for batch, plan in prog.ahead(self.batches(12), depth=3, threads=2):
+            self.assertLessEqual(self.taken - len(seen), 4)
+            seen.append(batch.number)
+            self.assertEqual(plan.digest, prog.plan(batch.lengths, {"doc": DOCUMENTS}).digest)
+        self.assertEqual(seen, list(range(12)))
+
+    def test_where_lengths_are(self):
+        prog = a_program()
+        mapped = [{"lengths": [500], "doc": DOCUMENTS}]
+        self.assertEqual([p.sequences for _, p in prog.ahead(mapped)], [1])
+        self.assertEqual([p.sequences for _, p in prog.ahead([3, 4], of=lambda n: ([100] * 5, {"doc": DOCUMENTS}))],
+                         [5, 5])
+        causal = fcpc.program("causal", block=64)
+        self.assertEqual([p.sequences for _, p in causal.ahead([2, 3], of=lambda n: [64] * n)], [2, 3])
+        with self.assertRaises(fcpc.Error) as raised:
+            next(prog.ahead([{"lengths": [500]}]))
+        self.assertEqual(raised.exception.code, "E209")
+
+    def test_an_error_comes_in_its_turn(self):
+        prog, seen = a_program(), []
+        batches = [{"lengths": [500], "doc": DOCUMENTS[:n]} for n in (500, 500, 3, 500)]
+        with self.assertRaises(fcpc.Error) as raised:
+            for batch, _ in prog.ahead(batches, depth=3):
+                seen.append(batch)
+        self.assertEqual((raised.exception.code, len(seen)), ("E320", 2))
+
+    def test_leaving_early_ends_the_threads(self):
+        loop = a_program().ahead(self.batches(100), depth=5, threads=3)
+        next(loop)
+        loop.close()
+        self.assertLessEqual(self.taken, 6)
+        self.assertFalse([t for t in threading.enumerate() if t.name.startswith("fcpc-ahead")])
+
+
+class Memory(unittest.TestCase):
+    def test_many_plans_keep_it(self):
+        """After a while, planning and looking at plans takes no more memory."""
+        prog = a_program()
+        rounds = 10000 if os.environ.get("CHECK_LONG") else 1000
+
+        def some(count):
+            for i in range(count):
+                plan = prog.plan([200 + i % 7, 300 - i % 7], {"doc": DOCUMENTS})
+                plan.take(DOCUMENTS, shift=1)
+                try:
+                    prog.plan([200], {"doc": DOCUMENTS})
+                except fcpc.Error:
+                    pass
+            return resident()
+        before = some(rounds // 5)
+        self.assertLess(some(rounds) - before, 4 << 20)

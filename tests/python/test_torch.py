@@ -1,0 +1,268 @@
+"""test_torch.py: attention as an operator of PyTorch, against scaled_dot_product_attention, on the CPU."""
+import gc
+import os
+import threading
+import types
+import unittest
+
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+import fcpc
+import fcpc.torch
+from fcpc.torch import Attention
+
+HEADS, KV_HEADS, DIM = 4, 2, 16
+# How far results may be from those of float32 inputs, per dtype: a few steps of its own rounding.
+NEAR = {"fp32": 2e-5, "fp16": 6e-3, "bf16": 5e-2}
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def a_program(mask="causal", **more):
+    return fcpc.program(**{"mask": mask, "heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM, "dtype": "fp32",
+                           "cluster": fcpc.detect(), "block": 64, **more})
+
+
+def draw(tokens, dtype="fp32", seed=1):
+    """q, k, v and the gradient of o, in the order of the packed batch."""
+    torch.manual_seed(seed)
+    shapes = [(tokens, h, DIM) for h in (HEADS, KV_HEADS, KV_HEADS, HEADS)]
+    return [torch.randn(s).to(DTYPES[dtype]) for s in shapes]
+
+
+def judge(allowed, q, k, v, d_o):
+    """o, dq, dk, dv as PyTorch computes them in float32. allowed: bool [queries, keys] or [heads, queries, keys]."""
+    q, k, v = (x.float().detach().requires_grad_() for x in (q, k, v))
+    kk, vv = (x.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for x in (k, v))
+    o = F.scaled_dot_product_attention(q.transpose(0, 1), kk, vv, attn_mask=allowed).transpose(0, 1)
+    o.backward(d_o.float())
+    return o.detach(), q.grad, k.grad, v.grad
+
+
+def causal(lengths):
+    """The mask of packed causal sequences."""
+    number = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    return torch.ones(len(number), len(number)).tril().bool() & (number[:, None] == number)
+
+
+def compute(attention, plan, q, k, v, d_o):
+    """The same by fcpc: taken into the plan's order, and brought back."""
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    o = plan.restore(attention(plan.take(q), plan.take(k), plan.take(v)))
+    o.backward(d_o)
+    return o.detach(), q.grad, k.grad, v.grad
+
+
+class Compared(unittest.TestCase):
+    def assert_near(self, got, want, near):
+        for name, a, b in zip(("o", "dq", "dk", "dv"), got, want):
+            self.assertLess((a.float() - b).abs().max().item(), near * max(1, b.abs().max().item()), name)
+
+
+class Values(Compared):
+    def test_all_dtypes(self):
+        lengths = [300, 150, 62]
+        for dtype, near in NEAR.items():
+            prog = a_program(dtype=dtype)
+            plan, inputs = prog.plan(lengths), draw(512, dtype)
+            got = compute(Attention(prog).bind(plan), plan, *inputs)
+            self.assertEqual({x.dtype for x in got}, {DTYPES[dtype]})
+            self.assert_near(got, judge(causal(lengths), *inputs), near)
+
+    def test_masks_and_strategies(self):
+        at = torch.arange(512)
+        distance = at[:, None] - at
+        document = torch.arange(512) // 100
+        cases = [("window(w = 70)", {}, (distance >= 0) & (distance < 70), {}),
+                 ("abs(q - k) <= 20 or k < 30", {"strategy": "ring"}, (distance.abs() <= 20) | (at < 30), {}),
+                 ("causal and doc[q] == doc[k]", {"fields": ["doc"], "strategy": "dcp"},
+                  (distance >= 0) & (document[:, None] == document), {"doc": document}),
+                 ("causal and q - k < 30 * (h + 1)", {"strategy": "ulysses"},
+                  (distance >= 0) & (distance < 30 * (torch.arange(HEADS)[:, None, None] + 1)), {})]
+        for mask, more, allowed, fields in cases:
+            prog, inputs = a_program(mask, **more), draw(512)
+            plan = prog.plan([512], fields)
+            self.assert_near(compute(Attention(prog).bind(plan), plan, *inputs), judge(allowed, *inputs), NEAR["fp32"])
+
+    def test_learnable_sinks(self):
+        """A sink is one more logit of each softmax; its gradient is autograd's."""
+        at = torch.arange(256)
+        for strategy in ("fcp", "ulysses", "dcp"):
+            prog, inputs = a_program(strategy=strategy, sink=0.25), draw(256)
+            plan, attn = prog.plan([256]), Attention(prog)
+            for given in (None, torch.tensor([-1.0, 0.5, 2.0, 0.0])):
+                sink = given if given is None else given.clone().requires_grad_()
+                got = compute(lambda q, k, v: attn.bind(plan)(q, k, v, sink), plan, *inputs)
+                x, y, z = (t.clone().requires_grad_() for t in inputs[:3])
+                extra = (torch.full((HEADS,), 0.25) if given is None else given.clone()).requires_grad_()
+                kk, vv = (t.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for t in (y, z))
+                logits = (x.transpose(0, 1) @ kk.transpose(1, 2) / DIM ** 0.5).masked_fill(at[:, None] < at, -torch.inf)
+                weights = torch.cat([logits, extra[:, None, None].expand(HEADS, 256, 1)], 2).softmax(-1)[..., :-1]
+                o = (weights @ vv).transpose(0, 1)
+                o.backward(inputs[3])
+                self.assert_near(got, (o.detach(), x.grad, y.grad, z.grad), NEAR["fp32"])
+                if sink is not None:
+                    self.assertLess((sink.grad - extra.grad).abs().max().item(), 1e-4)
+
+    def test_a_layout_of_the_caller(self):
+        """With layout = contiguous the caller's order is the packed batch's."""
+        prog, inputs = a_program(layout="contiguous"), draw(256)
+        plan = prog.plan([156, 100])
+        self.assertEqual(list(plan.rows()), list(range(256)))
+        self.assert_near(compute(Attention(prog).bind(plan), plan, *inputs), judge(causal([156, 100]), *inputs),
+                         NEAR["fp32"])
+
+    def test_other_strides(self):
+        prog, (q, k, v, d_o) = a_program(), draw(128)
+        plan = prog.plan([128])
+        attention = Attention(prog).bind(plan)
+        want = attention(plan.take(q), plan.take(k), plan.take(v))
+        strided = [plan.take(x).transpose(0, 1).contiguous().transpose(0, 1) for x in (q, k, v)]
+        self.assertFalse(strided[0].is_contiguous())
+        self.assertTrue(torch.equal(attention(*strided), want))
+
+
+class Plans(Compared):
+    def test_micro_batches(self):
+        """The backward pass of each batch finds its own plan, whichever was bound since."""
+        prog = a_program()
+        attn, kept = Attention(prog), []
+        for i, lengths in enumerate(([256], [100, 156], [30, 226])):
+            plan = prog.plan(lengths)
+            q, k, v, d_o = draw(256, seed=i)
+            inputs = [plan.take(x).requires_grad_() for x in (q, k, v)]
+            kept.append((plan, inputs, attn.bind(plan)(*inputs), judge(causal(lengths), q, k, v, d_o), d_o))
+        for plan, inputs, o, want, d_o in kept:
+            o.backward(plan.take(d_o))
+            self.assert_near([plan.restore(x) for x in (o.detach(), *(x.grad for x in inputs))], want, NEAR["fp32"])
+
+    def test_checkpointing(self):
+        """What is computed again is computed with the plan of the first time."""
+        prog = a_program()
+        attn, kept = Attention(prog), []
+        for i, lengths in enumerate(([256], [100, 156])):
+            plan = prog.plan(lengths)
+            q, k, v, d_o = draw(256, seed=i)
+            inputs = [plan.take(x).requires_grad_() for x in (q, k, v)]
+            o = checkpoint(lambda q, k, v, a: a(q * 1, k, v), *inputs, attn.bind(plan), use_reentrant=False)
+            kept.append((plan, inputs, o, judge(causal(lengths), q, k, v, d_o), d_o))
+        for plan, inputs, o, want, d_o in kept:
+            o.backward(plan.take(d_o))
+            self.assert_near([plan.restore(x) for x in (o.detach(), *(x.grad for x in inputs))], want, NEAR["fp32"])
+
+    def test_session_plans_are_used_again(self):
+        """However many plans follow each other, the session has as many as are in use at once; all are given back."""
+        prog = a_program()
+        attn, held = Attention(prog), None
+        q, k, v, _ = draw(256)
+        for i in range(30):
+            plan = prog.plan([100 + i, 156 - i])
+            held = attn.bind(plan), attn.bind(plan)
+            self.assertTrue(torch.equal(held[0](q, k, v), held[1](q, k, v)))
+        self.assertLessEqual(len(attn._plans), 4)
+        del held
+        gc.collect()
+        self.assertEqual(len(attn._free), len(attn._plans))
+        self.assertFalse([b for b in fcpc.torch._bound.values() if b.attention is attn])
+
+
+class Operators(Compared):
+    def test_opcheck(self):
+        prog = a_program(sink=0.0)
+        plan = prog.plan([128])
+        attention = Attention(prog).bind(plan)
+        q, k, v, d_o = draw(128)
+        sink = torch.zeros(HEADS)
+        o, lse = torch.ops.fcpc.attention(q, k, v, sink, attention.number)
+        torch.library.opcheck(torch.ops.fcpc.attention_backward, (d_o, q, k, v, o, lse, sink, attention.number))
+        for x in (q, k, v, sink):
+            x.requires_grad_()
+        torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, sink, attention.number))
+
+    def test_compiled_whole_and_once(self):
+        """One graph without breaks; a new plan, and another number of tokens, compile nothing anew."""
+        from torch._dynamo.testing import CompileCounterWithBackend
+        torch._dynamo.reset()
+        counter = CompileCounterWithBackend("aot_eager")
+
+        def layer(q, k, v, attention):
+            return attention(q * 2, k, v) + 1
+        prog = a_program()
+        attn, compiled = Attention(prog), torch.compile(layer, backend=counter, fullgraph=True, dynamic=True)
+        for lengths in ([256], [100, 156], [200, 184], [384], [130, 200]):
+            plan, inputs = prog.plan(lengths), draw(sum(lengths))
+            q, k, v, d_o = inputs
+            got = compute(lambda *x, a=attn.bind(plan): compiled(*x, a), plan, *inputs)
+            o, dq, dk, dv = judge(causal(lengths), q * 2, k, v, d_o)
+            self.assert_near(got, (o + 1, dq * 2, dk, dv), NEAR["fp32"])
+        self.assertEqual(counter.frame_count, 1)
+
+
+class Errors(unittest.TestCase):
+    def expect(self, code, call, *words):
+        with self.assertRaises(fcpc.Error) as raised:
+            call()
+        self.assertEqual(raised.exception.code, code, str(raised.exception))
+        for word in words:
+            self.assertIn(word, str(raised.exception))
+
+    def setUp(self):
+        self.prog = a_program()
+        self.attn, self.plan = Attention(self.prog), self.prog.plan([128])
+        self.bound, (self.q, self.k, self.v, _) = self.attn.bind(self.plan), draw(128)
+
+    def test_tensors(self):
+        q, k, v = self.q, self.k, self.v
+        self.expect("E701", lambda: self.bound(q[:100], k, v), "q is [100, 4, 16]", "needs [128, 4, 16]")
+        self.expect("E701", lambda: self.bound(q, k[:, :1], v), "k is [128, 1, 16]")
+        self.expect("E701", lambda: self.bound(q, k, v.half()), "v is [128, 2, 16] of float16 on cpu")
+        self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(HEADS)), "the plan has none")
+        self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(3)), "sink is [3]")
+        self.expect("E701", lambda: fcpc.torch._binding(self.bound.number).take("q", q.to("meta")), "on meta")
+
+    def test_plans(self):
+        other = a_program(heads=2)
+        self.expect("E203", lambda: self.attn.bind(other.plan([128])), "another program")
+        loaded = types.SimpleNamespace(**{**vars(other.plan([128])), "program": None})
+        self.expect("E203", lambda: self.attn.bind(loaded), "heads")
+        self.expect("E203", lambda: self.attn.bind(self.prog.plan([128], here=range(1))), "ranks")
+        number = self.bound.number.clone()
+        del self.bound
+        gc.collect()
+        self.expect("E203", lambda: torch.ops.fcpc.attention(self.q, self.k, self.v, None, number), "no such plan")
+        forward = a_program(passes="forward")
+        o = Attention(forward).bind(forward.plan([128]))(self.q.requires_grad_(), self.k, self.v)
+        self.expect("E705", lambda: o.sum().backward(), "no backward pass")
+
+    def test_another_thread(self):
+        held, go = threading.Event(), threading.Event()
+
+        def hold():
+            with self.attn._alone():
+                held.set()
+                go.wait(60)
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(60)
+        try:
+            self.expect("E203", lambda: self.bound(self.q, self.k, self.v), "another thread")
+        finally:
+            go.set()
+            thread.join()
+        self.bound(self.q, self.k, self.v)
+
+    def test_a_forked_process(self):
+        """A data loader's worker has plans, and no threads to run them with: it gets an error, and ends well."""
+        child = os.fork()
+        if child == 0:
+            try:
+                planned = self.prog.plan([128]).digest == self.plan.digest
+                self.bound(self.q, self.k, self.v)
+            except fcpc.Error as error:
+                os._exit(7 if planned and error.code == "E203" and "another process" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+
+    def test_no_group_yet(self):
+        self.expect("E702", lambda: Attention(self.prog, group=object()))

@@ -1,0 +1,71 @@
+# dcp.sh: DCP, dynamic context parallelism. Part of run.sh.
+
+row dcp_tiles -D 'batch.lengths=[8K]' -D plan.block=256 -D 'plan.mask=lambda(sink = 64, window = 512)'
+plans "tiles: those of the window, and of the sink's block; causal has thirteen times as many" '
+    ([range(0; 128) | ([., 4] | min) + 1 + (if . > 4 then 1 else 0 end)] | add) as $window
+    | .[0].tiles == $window and .[1].tiles == 128 * 129 / 2' '' '-D plan.mask=causal'
+plans "what is sent falls with the mask" '[.[].bytes_total] | .[0] < .[1] and .[1] < .[2] / 2' \
+    '-D plan.mask.window=1024' '' '-D plan.mask=causal'
+
+row dcp_masks -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+pairs_of() { # pairs_of CONDITION: pairs of a sequence of n = 700 tokens for which it is true, one by one
+    awk "BEGIN { n = 700; for (q = 0; q < n; q++) for (k = 0; k < n; k++) if ($1) s++; print s }"
+}
+while IFS='|' read -r mask condition; do
+    pairs=$(pairs_of "$condition")
+    plans "$mask is its definition, pair by pair" ".[0].pairs == $pairs" \
+        "-D plan.mask=$mask -D batch.lengths=[700] -D plan.block=128"
+done << 'END'
+causal|k <= q
+lambda(sink=64,window=300)|k <= q && (k < 64 || q - k < 300)
+causal_blockwise(b=100,w=2)|k <= q && (int(q/100) == 0 || int(q/100) == int((n-1)/100) || k < 100 || k >= q - 200)
+shared_question(p=20,answers=4)|k <= q && (k < 140 || (k >= 140 && q >= 140 && int((q-140)/140) == int((k-140)/140)))
+END
+
+row dcp_fewest_bytes -D 'batch.lengths=[8K, 4K, 500 x 16]' -D plan.block=256 \
+    -D 'plan.mask=lambda(sink = 64, window = 512)'
+plans "within both tolerances, with less than a third of the bytes of fcp" '.[0].compute_max_over_mean <= 1.1
+    and .[0].tokens_max_over_mean <= 1.1 and .[0].bytes_total < 
+    .[1].bytes_total / 3 and .[0].bytes_inter_node <= .[1].bytes_inter_node' \
+    '' '-D plan.strategy=fcp'
+plans "tighter tolerances are kept, too" '.[0] | .compute_max_over_mean <= 1.02 and .tokens_max_over_mean <= 1.03' \
+    '-D plan.strategy=dcp(epsilon_compute=0.02,epsilon_memory=0.03)'
+
+row dcp_divisions -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+counts "the first waits for nothing; the others share the rounds, none has more than a third" rounds '
+    $1 == "round" { rounds++; n[of("stage")]++ }
+    END { for (s = 1; s <= 3; s++) if (n[s] < 1 || n[s] > int((rounds + 2) / 3)) wrong("stage " s ": " n[s])
+        if (n[0] || n[4]) wrong("stage 0: " n[0] ", 4: " n[4]) }'
+plans "as many stages as divisions" '[.[].stages] == [2, 4, 8]' '-D plan.strategy.divisions=2' '' \
+    '-D plan.strategy.divisions=8'
+
+row dcp_instructions -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+"$fcpc" -q "$program" -o "$work/plan"
+"$fcpc" dump "$work/plan" > "$work/tables"
+check "four kinds of instructions: launch, wait, copy, attend" sh -c \
+    "sed -n 's/^instr .* op=\([a-z_]*\) .*/\1/p' '$work/tables' | sort -u | tr '\n' ' ' |
+        grep -x 'attend copy launch wait '"
+check "slots are used again: some rank receives half as many blocks again as it has slots" awk "$fields"'
+    $1 == "summary" { slots = of("slots_max") }
+    $1 == "instr" && of("op") == "launch" {
+        for (i = 0; i < of("count"); i++) owner[of("first_transfer") + i] = of("rank") }
+    $1 == "transfer" && of("dir") == "recv" && of("cls") == "kv" { n = ++got[owner[$2]]; if (n > most) most = n }
+    END { if (most < 1.5 * slots) wrong(most " blocks, " slots " slots") }'"$ends" "$work/tables"
+
+row dcp_ahead -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+for i in 1 2 3 4; do "$fcpc" -q "$program" -o "$work/plan.$i" & done
+wait
+check "four that plan at once get the same bytes" \
+    sh -c "for i in 2 3 4; do cmp '$work/plan.1' '$work/plan.'\$i || exit 1; done"
+plans "ranks need to exchange no more than a digest of homes; another batch has another" '[.[].homes]
+    | (.[0] | test("^[0-9a-f]{64}$")) and .[0] == .[1] and .[0] != .[2]' '' '' \
+    '-D batch.lengths=lognormal(median=3000,sigma=1.2,tokens=512K,max=128K,seed=6)'
+# the call from another thread: tests/unit/compile/test_compile.c and examples/train_loop.c
+
+row dcp_once_a_node -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+for strategy in dcp fcp ring zigzag groups cad 'ulysses(inside = node) + ring'; do
+    counts "$strategy: no block comes to a node twice" traffic '
+        $1 == "fetch" && of("fabric") == "net" { net++; node = int(of("dst") / 4)
+            if (seen[of("block") " " node " " of("class")]++) wrong("again: " $0) }
+        END { if (!net) wrong("nothing between nodes") }' -D "plan.strategy=$strategy" -D plan.layout=contiguous
+done

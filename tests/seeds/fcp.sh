@@ -1,0 +1,101 @@
+# fcp.sh: FCP, block-wise context parallelism. Part of run.sh.
+
+row fcp_blocks -D 'batch.lengths=[5000, 2000 x 2, 300 x 4, 100 x 16]' -D plan.block=512
+counts "only what is shorter than a block shares one; 28 blocks hold 112,000 tokens, as few as can" problem '
+    $1 == "piece" { pieces[of("block")]++; if (of("length") < 4096) short[of("sequence")]++
+        else whole[of("block")] = 1; tokens[of("block")] += of("length") }
+    END { for (b in pieces) { blocks++; if (whole[b] && pieces[b] > 1) wrong("block " b " is shared")
+            if (tokens[b] > 4096) wrong("block " b " is too large") }
+        for (s in short) if (short[s] > 1) wrong("sequence " s " is cut in small pieces")
+        if (blocks != 28) wrong(blocks " blocks") }'
+
+row fcp_balance -D 'batch.lengths=[4K, 500 x 8]' -D plan.block=128 -D cluster.nodes=2 -D cluster.gpus=4
+plans "work within half a percent of what blocks allow, tokens within a block of the mean" '.[0]
+    | .compute_max_over_mean <= 1.005 * .compute_floor
+    and .tokens_max_over_mean * .tokens / .ranks <= .tokens / .ranks + .block'
+counts "one sequence of 16 blocks on 8 ranks: early and late blocks in pairs, as in a zigzag" placement '
+    $1 == "home" { sum[of("rank")] += $2; n[of("rank")]++ }
+    END { for (r = 0; r < 8; r++) if (n[r] != 2 || sum[r] != 15) wrong("rank " r ": " n[r] " blocks, sum " sum[r]) }' \
+    -D 'batch.lengths=[32K]' -D cluster.nodes=1
+says "a block too heavy to balance is a warning that names the size that would do" 'hint: plan.block = 2048 would do' \
+    "$fcpc" -q "$program" -D plan.block=16K -D plan.strategy.split=off
+
+row fcp_rounds -D 'batch.lengths=[4K, 350 x 10]' -D plan.block=128
+plans "as many rounds as the bound; what depends on others is counted apart" '.[0] | .rounds == .rounds_lower_bound
+    and .rounds > 0 and .rounds_dependent > 0
+    and .backward_rounds == .rounds and .backward_rounds_dependent > .rounds_dependent'
+counts "the bound is what the busiest port sends or receives; the two fabrics work side by side" traffic,rounds '
+    $1 == "fetch" && of("parent") == "-" { f = of("fabric"); units = of("units")
+        ports[f " out " of("src")] += units; ports[f " in " of("dst")] += units }
+    $1 == "round" && of("pass") == "forward" && of("kind") == "independent" { rounds++ }
+    END { for (p in ports) if (ports[p] > most) most = ports[p]
+        if (rounds != most) wrong(rounds " rounds, " most " units") }'
+counts "in no round a rank sends twice or receives twice on a fabric" rounds '
+    $1 == "move" { p = of("pass") of("round") of("fabric")
+        if (s[p of("src")]++ || d[p of("dst")]++) wrong("round " of("round") ", " $0); moves++ }
+    END { if (!moves) wrong("nothing moves") }'
+
+row fcp_pipeline -D 'batch.lengths=[2K, 512 x 4]' -D plan.block=128
+predicts "more buffers take less time, one takes most; bytes stay the same" '([.[].bytes_total] | unique | length) == 1
+    and ([.[].makespan_s] | .[0] > .[1] and .[1] > .[2] and .[2] > .[3])' \
+    '-D plan.strategy.buffers=1' '-D plan.strategy.buffers=2' '' '-D plan.strategy.buffers=8'
+predicts "stages overlap: all takes less than computing and moving one after the other" \
+    '.[0].makespan_s < .[1].makespan_s' '' '--without overlap'
+says "9 buffers are refused" 'error.*buffers must be from 1 to 8' "$fcpc" -q "$program" -D plan.strategy.buffers=9
+for buffers in 1 8; do
+    check "runs with $buffers buffers" run_small "$program" -D 'batch.lengths=[2K, 512 x 4]' -D plan.block=128 \
+        -D plan.strategy.buffers=$buffers
+done
+
+row fcp_coalescer -D 'batch.lengths=[4K, 1K x 4]' -D plan.block=256
+plans "bytes and rounds are the same from 1 to 64 rounds a stage; stages become fewer" '([.[] | [.bytes_total, .rounds,
+    .rounds_lower_bound, .backward_bytes_total, .backward_rounds]] | unique | length) == 1
+    and ([.[].stages] == ([.[].stages] | sort | reverse)) and .[0].stages > .[3].stages' \
+    '-D plan.strategy.coalesce=1' '-D plan.strategy.coalesce=4' '' '-D plan.strategy.coalesce=64'
+says "65 are refused" 'error.*coalesce must be from 1 to 64' "$fcpc" -q "$program" -D plan.strategy.coalesce=65
+
+row fcp_reshuffle -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+plans "what attention moves does not depend on the layout; planned moves nothing before and after" '
+    ([.[].bytes_total] | unique | length) == 1 and ([.[].bytes_reshuffle > 0] == [true, true, false])' \
+    '' '-D plan.layout=zigzag' '-D plan.layout=planned'
+predicts "hiding it behind local tiles saves time" '.[0].makespan_s < .[1].makespan_s' '' '--without hiding'
+for layout in zigzag planned; do
+    check "runs with tokens held $layout" run_small "$program" -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128 \
+        -D plan.layout=$layout
+done
+
+row fcp_margin -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+predicts "16 of 132 multiprocessors for communication: attention takes a tenth longer than with 4, the network less" '
+    .[1].bounds.compute / .[0].bounds.compute | . > 1.09 and . < 1.11' '-D plan.margin=4' '-D plan.margin=16'
+predicts "with none the network is too slow" '.[0].exposed.kv > 2 * .[1].exposed.kv' '-D plan.margin=0' ''
+
+row fcp_rails -D 'batch.lengths=[4K, 250 x 16]' -D plan.block=128
+counts "what goes between nodes stays on its rail, in one hop from its home's" traffic,rounds '
+    $1 == "fetch" { net[$2] = of("fabric") == "net"; if (net[$2] && net[of("parent")]) wrong("two hops: " $0) }
+    $1 == "move" && of("fabric") == "net" { moves++; if (of("src") % 4 != of("dst") % 4) wrong("off its rail: " $0) }
+    END { if (!moves) wrong("nothing moves between nodes") }'
+counts "without rails some of it does not" rounds '
+    $1 == "move" && of("fabric") == "net" { off += of("src") % 4 != of("dst") % 4 }
+    END { if (!off) wrong("all stays on rails") }' -D cluster.fabric=fat_tree
+
+row fcp_both_passes -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128
+plans "backward: K and V in bf16 as forward, and their gradients in fp32, twice that" '.[0] | .backward_bytes_total ==
+    3 * .bytes_total and .bytes_total > 0 and .backward_rounds == .rounds and .backward_rounds_dependent >= .rounds'
+
+row fcp_auto_block -D 'batch.lengths=[4K, 250 x 8]'
+predicts "no other size is predicted to be a percent faster" '
+    ([.[] | .makespan_s + .backward.makespan_s] | .[0] <= 1.01 * min) and (.[0].block | IN(1024, 2048, 4096, 8192))' \
+    '' '-D plan.block=1K' '-D plan.block=2K' '-D plan.block=4K' '-D plan.block=8K'
+
+row fcp_ablation -D 'batch.lengths=[2K, 250 x 8]' -D plan.block=128 -D cluster.nodes=8
+# Their GPU computes 5920 operations in the time of a byte: the times of h200's profile, longer by 989 / 296.
+awk '/^(forward|backward)\..*\.(full|partial|row) / { $2 *= 989 / 296 } { print }' \
+    compiler/simulate/profiles/h200.profile > "$work/slow.profile"
+for profile in "$work/slow.profile" h200; do
+    predicts "each part of it gains, in their order, in both passes" '
+        ([.[].makespan_s] | . == sort and .[0] < .[2] and .[1] < .[2] and .[2] < .[3] and .[3] < .[4])
+        and ([.[].backward.makespan_s] | . == sort and .[1] < .[2] and .[2] < .[3] and .[3] < .[4])' \
+        "--profile $profile" "--profile $profile --without hiding" "--profile $profile --without hiding,fusion" \
+        "--profile $profile --without hiding,fusion --network pulls" \
+        "--profile $profile --without hiding,fusion,overlap --network pulls"
+done

@@ -1,0 +1,253 @@
+/* test_processes.c: tests the transports "mpi" and "tcp" where something is not as it should be: ranks that stall, fail
+ * or have another plan, an MPI that cannot be used, strangers at a port. MPI is one that stands in. What every transport
+ * does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the command line (tests/cli). */
+#include "runtime/exec/session.h"
+#include "runtime/host/transport_mpi.h"
+#include "runtime/host/transport_tcp.h"
+#include "runtime/judge/packed.h"
+#include "tests/support/plan_of.h"
+#include "tests/support/processes.h"
+
+enum { RANKS = 3, INPUTS = 1 << FCP_TENSOR_Q | 1 << FCP_TENSOR_K | 1 << FCP_TENSOR_V };
+
+static const char text[] =
+    "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp32 }\ncluster { gpus = 3 }\n"
+    "batch { lengths = [%d] }\nplan { mask = full; block = 128; passes = forward }\n";
+static const fcp_plan *plan, *other;
+static const fcp_transport *transport; /* the one that is tested */
+
+static void on(const fcp_transport *t, void (*body)(process *)) {
+    char own[300];
+    transport = t;
+    snprintf(own, sizeof own, text, 768);
+    plan = plan_named("mpi.fcp", own);
+    snprintf(own, sizeof own, text, 512);
+    other = plan_named("mpi.fcp", own);
+    process_shared *s = process_shared_make();
+    process_run(s, RANKS, body, NULL);
+    process_all_well(s, RANKS, 0, t->name);
+    process_shared_end(s, false);
+    fcp_plan_free((fcp_plan *)(uintptr_t)plan);
+    fcp_plan_free((fcp_plan *)(uintptr_t)other);
+}
+
+static void on_both(void (*body)(process *)) {
+    on(&fcp_transport_mpi, body);
+    on(&fcp_transport_tcp, body);
+}
+
+/* How this process finds the others; `turn` counts the sessions. */
+static fcp_start begin(process *p, int turn) {
+    if (transport == &fcp_transport_mpi) process_mpi(p, p->rank ? "mpich" : "open"); /* they talk, as both stand in */
+    else process_tcp_id(p);
+    process_meet(p, 7, turn);
+    return (fcp_start){.size = sizeof(fcp_start), .ranks = RANKS, .rank = p->rank, .id = p->shared->id.bytes};
+}
+/* All have begun. */
+static void met(process *p, int turn) {
+    process_meet(p, 6, turn);
+    if (transport == &fcp_transport_mpi && p->rank == 0) process_mpi_met();
+}
+
+static fcp_code create(process *p, const fcp_plan *of, int turn, fcp_session **out, fcp_error *err) {
+    const fcp_start start = begin(p, turn);
+    const fcp_session_options options = {.size = sizeof options, .transport = transport->name, .start = &start,
+                                         .timeout_s = 2, .compute_threads = 1};
+    fcp_code code = fcp_session_create(of, &options, out, err);
+    met(p, turn);
+    return code;
+}
+
+/* Runs forward on drawn tensors. */
+static fcp_code run(fcp_session *session, fcp_error *err) {
+    fcp_packed packed = {0};
+    fcp_shape shape;
+    fcp_plan_shape(plan, &shape);
+    fcp_code code = fcp_packed_alloc(&shape, INPUTS | fcp_pass_outputs(FCP_FORWARD), &packed, err);
+    if (!code) fcp_packed_draw(&shape, INPUTS, 1, &packed);
+    if (!code) code = fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, err);
+    fcp_packed_free(&packed);
+    return code;
+}
+
+/* Rank 2 never runs: the others say within the time limit who waits for whom, and their sessions run no more. */
+static void one_stalls(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    fcp_code code = create(p, plan, 1, &session, &err);
+    CHECK(p, code == FCP_OK, "%s", err.message);
+    if (p->rank < 2 && !code) {
+        CHECK(p, run(session, &err) == FCP_E_RUN && err.where.rank < RANKS);
+        bool waited = strstr(err.message, "nothing came from rank 2") ||
+                      strstr(err.message, "nothing was taken by rank 2");
+        CHECK(p, waited || strstr(err.message, "has failed"), "%s", err.message);
+        CHECK(p, run(session, &err) == FCP_E_RUN && strstr(err.message, "a new session is needed"), "%s", err.message);
+    }
+    process_meet(p, 0, 1);
+    if (p->rank == 2 && !code) /* too late: it learns so from the others */
+        CHECK(p, run(session, &err) == FCP_E_RUN && strstr(err.message, "has failed"), "%s", err.message);
+    fcp_session_free(session);
+}
+Test(processes, a_rank_that_stalls) { on_both(one_stalls); }
+
+/* Rank 1 lacks a tensor before anything has begun: it says so, and can run again, as with any transport. */
+static void one_lacks_a_tensor(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    const fcp_tensors none[RANKS] = {{0}};
+    fcp_code code = create(p, plan, 1, &session, &err);
+    CHECK(p, code == FCP_OK, "%s", err.message);
+    if (p->rank == 1 && !code) CHECK(p, fcp_session_run(session, FCP_FORWARD, none, &err) == FCP_E_TENSOR);
+    if (!code) CHECK(p, run(session, &err) == FCP_OK, "%s", err.message);
+    fcp_session_free(session);
+}
+Test(processes, a_rank_without_a_tensor) { on_both(one_lacks_a_tensor); }
+
+/* Rank 1 has another plan: all say so, and nobody waits. */
+static void plans_differ(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    CHECK(p, create(p, p->rank == 1 ? other : plan, 1, &session, &err) == FCP_E_START, "%s", err.message);
+    CHECK(p, strstr(err.message, "rank 1 has another plan than rank 0"), "%s", err.message);
+    CHECK(p, err.where.rank == 1 && !session);
+    CHECK(p, create(p, plan, 2, &session, &err) == FCP_OK, "the next one is made: %s", err.message);
+    if (session) CHECK(p, run(session, &err) == FCP_OK, "%s", err.message);
+    fcp_session_free(session);
+}
+Test(processes, plans_that_differ) { on_both(plans_differ); }
+
+/* A receive gets what its peer sends on the same fabric, however long it is; a message of another round is an error. */
+static void messages(process *p) {
+    enum { LONG = 100000 };
+    static char in[2][LONG], out[2][LONG];
+    fcp_session session = {.timeout_s = 100};
+    fcp_net *net = NULL;
+    fcp_error err = {0};
+    const fcp_start start = begin(p, 1);
+    fcp_code code = fcp_net_open(transport, RANKS, RANKS, &start, &net, &err);
+    if (!code) code = fcp_net_connect(net, &session, &start, &err);
+    CHECK(p, code == FCP_OK, "%s", err.message);
+    if (code) return;
+    met(p, 1);
+    const uint32_t to = (p->rank + 1) % RANKS, from = (p->rank + 2) % RANKS;
+    fcp_wire wires[4];
+    for (uint8_t f = 0; f < 2; f++) {
+        for (int i = 0; i < LONG; i++) out[f][i] = (char)(i * 7 + (int)p->rank * 3 + f);
+        const size_t size = f ? LONG : 5;
+        wires[f] = (fcp_wire){.peer = to, .dir = FCP_SEND, .fabric = f, .segments = 2,
+                              .segment = {{out[f], 2}, {out[f] + 2, size - 2}}};
+        wires[3 - f] = (fcp_wire){.peer = from, .dir = FCP_RECV, .fabric = f, .segments = 3,
+                                  .segment = {{in[f], 1}, {in[f] + 1, 0}, {in[f] + 1, size - 1}}};
+    }
+    for (uint32_t round = 0; round < 3; round++) {
+        uint32_t wire;
+        memset(in, 0, sizeof in);
+        CHECK(p, fcp_net_launch(net, p->rank, FCP_FORWARD, round, wires, 4, &err) == FCP_OK, "%s", err.message);
+        CHECK(p, fcp_net_wait(net, p->rank, 60000, &wire, &err) == FCP_WAIT_DONE, "%s", err.message);
+        for (int f = 0; f < 2; f++)
+            for (int i = 0; i < (f ? LONG : 5); i++)
+                CHECK(p, in[f][i] == (char)(i * 7 + (int)from * 3 + f), "round %u, byte %d", round, i);
+    }
+    process_meet(p, 1, 1);
+    fcp_wire *wrong = p->rank ? &wires[3] : &wires[0]; /* rank 0 sends to 1, which expects another round */
+    if (p->rank < 2) {
+        uint32_t wire;
+        CHECK(p, fcp_net_launch(net, p->rank, FCP_FORWARD, 7 + p->rank, wrong, 1, &err) == FCP_OK, "%s", err.message);
+        fcp_wait end = fcp_net_wait(net, p->rank, 60000, &wire, &err);
+        CHECK(p, end == (p->rank ? FCP_WAIT_FAILED : FCP_WAIT_DONE), "rank %u: %d", p->rank, (int)end);
+        if (p->rank) CHECK(p, strstr(err.message, "round 7"), "%s", err.message);
+    }
+    fcp_net_close(net);
+}
+Test(processes, messages_meet_their_receives) { on_both(messages); }
+
+/* --- an MPI that cannot be used ----------------------------------------------------------------------------------- */
+
+static void refuses(process *p, const char *name, const char *value, const char *why) {
+    const fcp_start start = {.size = sizeof start, .ranks = RANKS, .rank = p->rank};
+    fcp_net *net = NULL;
+    fcp_error err = {0};
+    process_mpi(p, "open");
+    setenv(name, value, 1);
+    CHECK(p, fcp_net_open(&fcp_transport_mpi, RANKS, RANKS, &start, &net, &err) == FCP_E_START);
+    CHECK(p, strstr(err.message, why), "%s", err.message);
+    process_meet(p, 0, 1);
+    if (p->rank == 0) process_mpi_met();
+}
+static void for_one_thread(process *p) { refuses(p, "STANDIN_MPI_THREADS", "1", "MPI_THREAD_SERIALIZED"); }
+Test(mpi, for_one_thread) { on(&fcp_transport_mpi, for_one_thread); }
+static void of_another_size(process *p) { refuses(p, "STANDIN_MPI_SIZE", "4", "of 4, and the caller that it is"); }
+Test(mpi, of_another_size) { on(&fcp_transport_mpi, of_another_size); }
+static void not_there(process *p) {
+    const fcp_start start = {.size = sizeof start, .ranks = RANKS, .rank = p->rank};
+    fcp_net *net = NULL;
+    fcp_error err = {0};
+    setenv("FCP_MPI", "/nowhere/libmpi.so", 1);
+    CHECK(p, fcp_net_open(&fcp_transport_mpi, RANKS, RANKS, &start, &net, &err) == FCP_E_START);
+    CHECK(p, strstr(err.message, "/nowhere/libmpi.so"), "%s", err.message);
+}
+Test(mpi, that_is_not_there) { on(&fcp_transport_mpi, not_there); }
+
+/* --- connections -------------------------------------------------------------------------------------------------- */
+
+/* A stranger connects to rank 0 and says nothing that it should; the ranks find each other all the same. */
+static void a_stranger_comes(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    fcp_start start = begin(p, 1);
+    const fcp_session_options options = {.size = sizeof options, .transport = "tcp", .start = &start, .timeout_s = 100,
+                                         .compute_threads = 1};
+    if (p->rank == 1) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+        unsigned port = 0;
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+        bool read = sscanf(p->shared->id.bytes, "127.0.0.1:%5u:", &port) == 1;
+        CHECK(p, read);
+        at.sin_port = htons((uint16_t)port);
+        while (connect(s, (struct sockaddr *)&at, sizeof at)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        char noise[100];
+        memset(noise, 'x', sizeof noise);
+        CHECK(p, write(s, noise, sizeof noise) == sizeof noise);
+        close(s);
+    }
+    CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
+    if (session) CHECK(p, run(session, &err) == FCP_OK, "%s", err.message);
+    fcp_session_free(session);
+}
+Test(tcp, a_stranger_at_the_port) { on(&fcp_transport_tcp, a_stranger_comes); }
+
+/* Rank 2 dies in the middle of a run: the others learn of it at once, long before the time limit. */
+static void one_dies(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    fcp_start start = begin(p, 1);
+    const fcp_session_options options = {.size = sizeof options, .transport = "tcp", .start = &start, .timeout_s = 250,
+                                         .compute_threads = 1};
+    CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
+    if (p->rank == 2) {
+        p->word->ended = true;
+        _exit(0);
+    }
+    CHECK(p, run(session, &err) == FCP_E_RUN && strstr(err.message, "has failed, or its process has ended"), "%s",
+          err.message);
+    fcp_session_free(session);
+}
+Test(tcp, a_process_that_dies) { on(&fcp_transport_tcp, one_dies); }
+
+static void ids_are_wrong(process *p) {
+    static const char *const wrong[] = {"", "host", "host:0:0123456789abcdef0123456789abcdef",
+                                        "host:70000:0123456789abcdef0123456789abcdef", "host:7:0123", ":7:",
+                                        "host:7:0123456789abcdef0123456789abcdefx"};
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char id[FCP_ID_BYTES] = "";
+        snprintf(id, sizeof id, "%s", wrong[i]);
+        const fcp_start start = {.size = sizeof start, .ranks = RANKS, .rank = p->rank, .id = id};
+        const fcp_session_options options = {.size = sizeof options, .transport = "tcp", .start = &start,
+                                             .timeout_s = 1};
+        CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_E_START, "'%s'", wrong[i]);
+        CHECK(p, strstr(err.message, "HOST:PORT:SECRET"), "%s", err.message);
+    }
+}
+Test(tcp, ids_that_are_none) { on(&fcp_transport_tcp, ids_are_wrong); }

@@ -1,0 +1,84 @@
+/* test_verify_both.c: what the verifier says of a large plan does not depend on threads.
+ *
+ * This file's own fcp_both (runtime/base/both.h) does the two pieces of work in either order, or in two threads. A plan
+ * that is right is right in each, and each damage to it is reported by the same words.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+
+#include "runtime/base/both.h"
+#include "tests/support/plan_damage.h"
+#include "tests/support/plan_of.h"
+
+static enum { FIRST_FIRST, SECOND_FIRST, TOGETHER, ORDERS } order;
+static int asked; /* how often two pieces of work came */
+
+typedef struct task {
+    void (*work)(void *);
+    void *on;
+} task;
+
+static void *run(void *given) {
+    const task *t = given;
+    t->work(t->on);
+    return NULL;
+}
+
+void fcp_both(void (*work)(void *), void *first, void *second) {
+    pthread_t thread;
+    task other = {work, second};
+    asked++;
+    if (order == SECOND_FIRST) work(second);
+    if (order == TOGETHER) cr_assert_eq(pthread_create(&thread, NULL, run, &other), 0);
+    work(first);
+    if (order == FIRST_FIRST) work(second);
+    if (order == TOGETHER) pthread_join(thread, NULL);
+}
+
+static const char *const programs[] = {
+    "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
+    "batch { lengths = [9000, 20000 x 3, 700 x 150] }\ncluster { nodes = 4; gpus = 8 }\n"
+    "plan { mask = causal; block = 128; strategy = fcp; layout = contiguous; passes = forward, backward }",
+    "model { heads = 8; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
+    "batch { lengths = [9000, 20000 x 3, 700 x 150] }\ncluster { nodes = 4; gpus = 8 }\n"
+    "plan { mask = causal; block = 128; strategy = cad; layout = contiguous; passes = forward, backward }"};
+
+/* What is said of t in each order: the same. */
+static void judge_in_all(const tables *t, const char *what) {
+    fcp_error said[ORDERS] = {{0}};
+    for (order = 0; order < ORDERS; order++) {
+        tables copy;
+        tables_copy(&copy, &t->plan);
+        judge(&copy, &said[order]);
+        tables_free(&copy);
+        cr_expect_eq(said[order].code, said[0].code, "%s, order %d", what, (int)order);
+        cr_expect_str_eq(said[order].message, said[0].message, "%s, order %d", what, (int)order);
+    }
+    order = FIRST_FIRST;
+}
+
+Test(verify_both, the_same_is_said_in_every_order) {
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    for (size_t n = 0; n < sizeof programs / sizeof *programs; n++) {
+        fcp_plan *plan = plan_of(programs[n]);
+        tables whole;
+        tables_copy(&whole, plan);
+        tables_plan(&whole);
+        cr_assert_geq(plan->instrs_count + plan->transfers_count, FCP_BOTH_FROM);
+        asked = 0;
+        judge_in_all(&whole, "undamaged");
+        cr_expect_eq(asked, 2 * ORDERS, "the check and the proof each have two pieces of work");
+        for (int k = 0; k < KINDS; k++) {
+            tables t;
+            draw d = {n * 1000 + (uint64_t)k, 0};
+            tables_copy(&t, &whole.plan);
+            if (kinds[k].apply(&t, &d)) {
+                tables_plan(&t);
+                judge_in_all(&t, kinds[k].name);
+            }
+            tables_free(&t);
+        }
+        tables_free(&whole);
+        fcp_plan_free(plan);
+    }
+}
