@@ -203,6 +203,8 @@ typedef struct fcpc_show_options {
     uint64_t col, col_end; /* and keys [col, col_end), likewise */
     const char *ranks;     /* html: what these ranks do when is drawn: "0,5,8..16", "all" or "busiest", which are 8 and
                             * the median; NULL: all, or the busiest where there are many ranks */
+    bool choose_head;      /* the part is what query head number `head` sees; else the pairs of all are added up */
+    uint32_t head;
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
@@ -210,7 +212,8 @@ typedef struct fcpc_show_options {
  * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only; in it there is
  * also what each rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part
  * and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
- * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key. `options` may be NULL. */
+ * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key, or the model no such head.
+ * `options` may be NULL. */
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);

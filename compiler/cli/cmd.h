@@ -98,7 +98,8 @@ typedef enum cmd_kind {
       "with --trace or --html: draw what these ranks do; busiest, the default beyond 64 ranks, are 8 and the median")  \
     X(LENGTH, "length", 'n', CMD_WORD, "TOKENS", CMD_BIT(EXPLAIN),                                                     \
       "assume a sequence of this length; the default is the batch's longest, or q or k + 1")                           \
-    X(HEAD, "head", 0, CMD_WORD, "H", CMD_BIT(EXPLAIN), "explain this query head, for a mask that names h; default 0") \
+    X(HEAD, "head", 0, CMD_WORD, "H", CMD_BIT(EXPLAIN) | CMD_BIT(SHOW),                                                \
+      "explain or draw what this query head sees, for a mask that names h; explain's default is 0")                    \
     X(LOGIT, "s", 0, CMD_WORD, "LOGIT", CMD_BIT(EXPLAIN),                                                              \
       "give the plan's score this scaled logit; default 0")                                                            \
     X(PNG, "png", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this PNG file; this needs librsvg")                  \
