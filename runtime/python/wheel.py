@@ -1,8 +1,8 @@
 """wheel.py: makes the wheel of the package, for `pip install .` and `pip wheel .` (PEP 517).
 
 The wheel is pure data to Python: the package, the two libraries and the program as make links them, the libraries of
-other projects that these need, and the licences of all. It depends on no version of Python and of torch, so it is tagged
-py3-none-manylinux_2_N: N is the newest version of the C library that anything in it asks for.
+other projects that these need, and the licences of all. It depends on no version of Python and of torch, so it is
+tagged py3-none-manylinux_2_N: N is the newest version of the C library that anything in it asks for.
 
 FCPC_BUILD names the build folder, FCPC_MAKE the make that fills it; `build` and `make` unless they are set.
 """
@@ -92,8 +92,9 @@ def _metadata(p):
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     p, build = _project(), os.environ.get("FCPC_BUILD", "build")
     jobs = f"-j{os.cpu_count() or 1}"
-    subprocess.run([*os.environ.get("FCPC_MAKE", "make").split(), jobs, f"B={build}", "wheel-files"], cwd=ROOT, check=True,
-                   stdout=2, env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")})
+    outside = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    subprocess.run([*os.environ.get("FCPC_MAKE", "make").split(), jobs, f"B={build}", "wheel-files"], cwd=ROOT,
+                   check=True, stdout=2, env=outside)
     built = ROOT / build / "wheel"
     bundled = _bundled(built)
     tag = _tag([*(built / name for name in LINKED), *bundled.values()])

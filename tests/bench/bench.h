@@ -34,4 +34,5 @@ void bench_calibrate(void);
 void bench_published(void);
 void bench_host(void);
 void bench_trace(void);
+void bench_python(void);
 #endif
