@@ -7,6 +7,7 @@
 #include "compiler/cli/candidate.h"
 #include "compiler/base/diag.h"
 #include "compiler/page/page.h"
+#include "compiler/simulate/report.h"
 #include "compiler/show/model.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
@@ -201,33 +202,12 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
 
 /* The members of one pass. */
 static void pass_json(json *j, const candidate *x, int pass, const sim_pass *whole, const fcp_plan *plan) {
-    json_double(j, "makespan_s", seconds(x->pass[pass].makespan));
-    json_double(j, "makespan_lower_bound_s", seconds(x->pass[pass].largest));
-    json_double(j, "mfu", x->pass[pass].mfu);
-    json_object(j, "bounds");
-    for (int b = 0; b < SIM_BOUNDS; b++) json_double(j, sim_bound_names[b], seconds(x->pass[pass].bound[b]));
-    json_end(j);
-    json_object(j, "exposed");
-    for (int i = 0; i < SIM_REASONS; i++) json_double(j, sim_reason_names[i], seconds(x->pass[pass].exposed[i]));
-    json_end(j);
-    json_object(j, "bytes");
-    json_u64(j, "net", x->pass[pass].bytes[FCP_NET]);
-    json_u64(j, "local", x->pass[pass].bytes[FCP_LOCAL]);
-    json_end(j);
-    if (!whole) return;
-    json_array(j, "per_rank");
-    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
-        json_object(j, NULL);
-        json_double(j, "compute_s", seconds(whole->ranks[r].compute));
-        for (int i = 0; i < SIM_REASONS; i++) {
-            char key[32];
-            snprintf(key, sizeof key, "wait_%s_s", sim_reason_names[i]);
-            json_double(j, key, seconds(whole->ranks[r].wait[i]));
-        }
-        json_double(j, "end_s", seconds(whole->ranks[r].end));
-        json_end(j);
-    }
-    json_end(j);
+    sim_pass seen = {.makespan = x->pass[pass].makespan};
+    memcpy(seen.bound, x->pass[pass].bound, sizeof seen.bound);
+    memcpy(seen.exposed, x->pass[pass].exposed, sizeof seen.exposed);
+    memcpy(seen.bytes, x->pass[pass].bytes, sizeof seen.bytes);
+    sim_pass_json(j, &seen, x->pass[pass].mfu);
+    if (whole) sim_ranks_json(j, whole, plan->problem->ranks);
 }
 
 static fcp_code row_json(json *j, const candidate *x, const sim_result *whole, const fcp_plan *plan, fcp_error *err) {

@@ -35,4 +35,5 @@ void bench_published(void);
 void bench_host(void);
 void bench_heads(void);
 void bench_trace(void);
+void bench_python(void);
 #endif

@@ -32,7 +32,9 @@ typedef struct size {
     double goal_s, goal_bytes; /* 0: none */
     bool load;                 /* measure loading too */
     bool first;                /* and first calls */
-    const char *layout;        /* NULL: planned, both passes; else that one, the forward pass alone */
+    const char *layout;        /* NULL: planned, both passes; else that one, the forward pass alone, unless `both` */
+    bool both;
+    const char *strategy;      /* NULL: fcp */
     double goal_plan;          /* bytes of the plan file; 0: none */
     size_t sequences;          /* so many sequences of 16 tokens in place of a workload; 0: the workload */
 } size;
@@ -43,6 +45,8 @@ static const size sizes[] = {
     {"16,384 ranks", "wlbllm-1024x32k", 2048, 16, 3, 2.0, 4.0 * 1073741824, true},
     {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 21, 0.060, 0, true, .layout = "zigzag", .goal_plan = 12e6},
     {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 21, 0.060, 0, .layout = "contiguous", .goal_plan = 12e6},
+    {"wlbllm-256x32k", "wlbllm-256x32k", 32, 1, 21, 0.025, 0, .layout = "contiguous", .both = true, .strategy = "cad",
+     .goal_plan = 8e6},
     /* what a plan of so many sequences keeps of them anyway is 1.2 GB, and planning needs it a few times */
     {"2^24 sequences", "", 8, 1, 1, 0, 6.0 * 1073741824, .layout = "contiguous", .sequences = 1 << 24},
     {"2^24 sequences", "", 8, 1, 1, 0, 6.0 * 1073741824, .layout = "zigzag", .sequences = 1 << 24},
@@ -58,6 +62,9 @@ typedef struct result {
     uint64_t plan_bytes, peak_bytes;
     double round_ratio[FCP_FABRICS]; /* sum of round maxima over the heaviest rank's bytes; 0: the fabric is not used */
 } result;
+
+static const char *strategy_of(const size *z) { return z->strategy ? z->strategy : "fcp"; }
+static bool is_forward(const size *z) { return z->layout && !z->both; }
 
 /* Peak resident memory of this process since reset_peak. */
 static uint64_t peak_bytes(void) {
@@ -213,8 +220,8 @@ static fcp_code child(const size *z, result *out) {
     snprintf(source, sizeof source,
              "model { heads = 64; kv_heads = 8; head_dim = 128; dtype = bf16 }\n"
              "cluster { nodes = %u; gpus = 8; gpu = h200%s }\n"
-             "plan { mask = causal; block = 2K; strategy = fcp; passes = forward%s; layout = %s }\n",
-             z->nodes, z->sequences ? "; memory = 1 TB" : "", z->layout ? "" : ", backward",
+             "plan { mask = causal; block = 2K; strategy = %s; passes = forward%s; layout = %s }\n",
+             z->nodes, z->sequences ? "; memory = 1 TB" : "", strategy_of(z), is_forward(z) ? "" : ", backward",
              z->layout ? z->layout : "planned");
     size_t one = z->sequences, count;
     uint64_t *batch = z->sequences ? malloc(one * sizeof *batch) : NULL;
@@ -272,8 +279,10 @@ static void rows(const size *z, const result *r) {
     char name[192], goal[64], note[256];
     const char *from = r->drawn ? ", drawn lengths" : "";
     char what[64];
-    snprintf(what, sizeof what, z->layout ? "%s, %s" : "%s", z->name, z->layout);
-    snprintf(name, sizeof name, "plan %s, causal, block 2K, fcp, %s", what, z->layout ? "forward" : "both passes");
+    snprintf(what, sizeof what, "%s%s%s%s%s", z->name, z->layout ? ", " : "", z->layout ? z->layout : "",
+             z->strategy ? ", " : "", z->strategy ? z->strategy : "");
+    snprintf(name, sizeof name, "plan %s, causal, block 2K, %s%s", what, z->strategy ? "" : "fcp, ",
+             is_forward(z) ? "forward" : "both passes");
     if (r->code != FCP_OK) {
         snprintf(note, sizeof note, "failed: %s %s", fcp_code_name(r->code), fcp_code_text(r->code));
         bench_row(name, 0, "", "a plan", false, note);
