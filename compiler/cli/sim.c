@@ -61,10 +61,10 @@ static fcp_code check_strategies(const sweep *s, fcp_error *err) {
     for (size_t i = 0; i < s->count; i++) {
         const size_t length = strcspn(s->values[i], "( +");
         bool found = false;
-        for (int n = 0; n < FCP_STRATEGY_COUNT && !found; n++)
-            found = strlen(fcp_strategy_names[n]) == length && !memcmp(fcp_strategy_names[n], s->values[i], length);
+        for (int n = 0; n < STRATEGY_ANY && !found; n++)
+            found = strlen(strategy_names[n]) == length && !memcmp(strategy_names[n], s->values[i], length);
         if (found) continue;
-        const char *near = diag_nearest(s->values[i], length, fcp_strategy_names, FCP_STRATEGY_COUNT);
+        const char *near = diag_nearest(s->values[i], length, strategy_names, STRATEGY_ANY);
         return fcp_fail(err, FCP_E_USAGE, "--strategy: there is no strategy '%.40s'%s%s%s", s->values[i],
                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
