@@ -67,7 +67,7 @@ TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/fi
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -201,7 +201,7 @@ $(PTX_TESTS): $(PTX_SRC:%.c=$(B)/%.o)
 # Libraries that stand in for the CUDA driver, NVRTC, NCCL and MPI. Tests choose them by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c
 NCCL_SRC = tests/machines/standin/nccl.c tests/machines/standin/mailbox.c
-STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
+STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libnvml.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a
 	@mkdir -p $(@D)
 	@printf '{ global: cu*; standin_*; local: *; };\n' > $(B)/standin/cuda.map
@@ -213,7 +213,7 @@ $(B)/standin/libcuda-12.0.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libf
 	@printf '{ global: cu*; standin_*; local: cuGreenCtxCreate; *; };\n' > $(@:.so=.map)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(@:.so=.map) -o $@ $(filter %.o %.a,$^) $(RT_LIBS)
-$(B)/standin/libnvrtc.so: $(B)/tests/machines/standin/nvrtc.o
+$(B)/standin/libnvrtc.so $(B)/standin/libnvml.so: $(B)/standin/lib%.so: $(B)/tests/machines/standin/%.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<

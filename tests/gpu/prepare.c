@@ -94,6 +94,7 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         g->control->idle = true;
         make_ceilings(g, &c);
         if (!gpu_correct_examples(g, make, &c, why) || !gpu_correct_random(g, make, &c, why)) report(&c, "plans", why);
+        gpu_measured_smoke(g, make_text, &c);
         gpu_measured(g, make_text, &c);
         gpu_measured_runtime(g, make_text, &c);
         gpu_measured_pointers(g, make_text, &c);
