@@ -1,5 +1,5 @@
-"""ranks.py: what each process of test_group.py does: it is one rank of two, under mpirun if there is one. It prints a line
-for each thing that is so, and ends with an error if one is not."""
+"""ranks.py: what each process of test_group.py does. It is one rank of two, under mpirun if there is one. It prints a
+line for each thing that is so, and ends with an error if one is not."""
 import importlib.util
 import os
 import sys
