@@ -15,6 +15,7 @@
 #
 #   make bench            measure, each figure beside its goal [ROWS=plan]
 #   make pictures         draw the prelude's masks again (grammar/pictures), and the picture of a page
+#   make python-pages     write the page of the Python package's functions again (runtime/python/API.md)
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
@@ -23,8 +24,9 @@
 # Variables: B (build folder), CC, OPT, SAN (address,undefined | thread), JOBS, V=1 (show commands).
 B ?= build
 CC = gcc
-OPT ?= -O3 -g
+OPT ?= -O3 -g1
 TEST_OPT ?= -O1 -g1
+UNIT_OPT ?= -O0 -g1
 SAN ?=
 JOBS ?= 2
 SECONDS ?= 60
@@ -43,7 +45,9 @@ WARN = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wn
 ARCH ?= $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v2 -mtune=generic,)
 CFLAGS = -std=gnu11 $(OPT) $(ARCH) -ffp-contract=off -fno-math-errno $(WARN) -fPIC -fno-semantic-interposition \
          -pthread -MMD -MP -I. -I$(B)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
-LDFLAGS = -pthread $(if $(SAN),-fsanitize=$(SAN))
+# gold, which Debian's binutils have, links in half the time; sanitizers and fuzzers keep the linker they are made for.
+LINKER := $(if $(SAN),,$(if $(shell command -v ld.gold),-fuse-ld=gold))
+LDFLAGS = -pthread $(LINKER) $(if $(SAN),-fsanitize=$(SAN))
 RT_LIBS = -lisal -lnettle -lm
 
 # --- what there is ------------------------------------------------------------------------------------------------------
@@ -173,9 +177,12 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
-# Most tests take longer to optimise than to run. The machine of fibers and its kernels run long: they keep $(OPT). All have lines
-# for stacks and no more (-g1), which takes a quarter of the time off; TEST_OPT='-O0 -g' is for a debugger.
-$(B)/tests/unit/%.o $(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
+# Unit tests take longer to optimise than to run (UNIT_OPT); those that look at every pair themselves are optimised (TEST_OPT).
+# The machine of fibers and its kernels run long: they keep $(OPT). All have lines for stacks and no more (-g1): '-O0 -g' is for a
+# debugger.
+$(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
+EVERY_PAIR = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/%)
+$(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(EVERY_PAIR),$@),$(TEST_OPT),$(UNIT_OPT))
 $(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += -g1
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
@@ -248,9 +255,12 @@ golden-update: all tests
 lint: all lint-clang lint-rules
 lint-rules:
 	@B=$(B) SAN=$(SAN) .ci/rules.sh
+# One process of the compiler proper reads all sources: clang would begin one for each, which takes longer than reading them.
 lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@if command -v clang > /dev/null; then echo '  clang -fsyntax-only -Werror'; \
-	 clang -std=gnu11 $(WARN) -Werror -fsyntax-only -I. -I$(B)/gen -Icompiler -Iruntime $(C_SRC); fi
+	 first=$$(clang -\#\#\# -std=gnu11 $(WARN) -Werror -fsyntax-only -I. -I$(B)/gen -Icompiler -Iruntime -x c /dev/null 2>&1 \
+	     | tail -n 1); \
+	 eval "$${first% *} $(C_SRC)"; fi
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
 # fuzz/README.md says what each of these settings is worth.
@@ -311,6 +321,8 @@ demo: setup
 pictures: all
 	@B=$(B) grammar/pictures/draw.sh
 	@B=$(B) compiler/page/picture.sh
+python-pages: shared
+	@FCPC_LIBRARIES=$(abspath $(B)) PYTHONPATH=runtime/python build/python/bin/python runtime/python/pages.py
 editors: $(B)/generate-editors
 	$(B)/generate-editors vim > grammar/editors/fcp.vim
 	$(B)/generate-editors textmate > grammar/editors/fcp.tmLanguage.json
@@ -318,7 +330,7 @@ $(B)/generate-editors: $(B)/grammar/editors/generate.o $(B)/libfcpc.a $(B)/libfc
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RT_LIBS)
 $(B)/grammar/editors/generate.o $(B)/tests/unit/syntax/test_editors.o: | $(B)/gen/fcp.tab.h
-bench: $(B)/bench $(B)/fcpc
+bench: $(B)/bench $(B)/fcpc shared
 	@$(B)/bench $(ROWS)
 $(B)/bench: $(BENCH_SRC:%.c=$(B)/%.o) $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
@@ -399,7 +411,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
-        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures bench examples editors \
+        fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared wheel-files clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,7 +1,8 @@
 /* source.h: the CUDA source of a program's kernels: the skeletons of codegen/kernels around the functions of emit.h.
  *
  * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM, FK_BF16,
- * FK_HAS_SCORE, FK_FORWARD_SM90, FK_RANGES and FK_NEGATIVE_SCALE; abi.h; prim_ptx.h; the emitted functions; common.h;
+ * FK_HAS_SCORE, FK_FORWARD_SM90, FK_RANGES, FK_NEGATIVE_SCALE and FK_BY_HEAD;
+ * abi.h; prim_ptx.h; the emitted functions; common.h;
  * and the skeletons that were asked for, with what they stand on. Each part begins with a #line, so that messages of
  * the CUDA compiler name the file under codegen/kernels, or "emitted".
  */
@@ -31,6 +32,7 @@ typedef struct emit_source {
     bool ranges;        /* blocks hold some heads of the model: then masks and scores are told which */
     unsigned skeletons; /* EMIT_*, at least one */
     bool negative_scale; /* the factor of q . k is below 0 */
+    bool by_head;       /* work lists are by head (abi.h) */
 } emit_source;
 
 bool emit_has_head_dim(uint32_t head_dim);

@@ -121,10 +121,14 @@ fcp_code blocks_warn_idle(planning *x) {
         owns[r] = true;
     }
     if (!idle) return FCP_OK;
-    diag_warning(x->d, planning_span(x, x->program->ranks_span),
-                 "%u of %u ranks get%s no tokens: the batch has only %u block%s", idle, p->ranks, idle == 1 ? "s" : "",
-                 p->block_count, p->block_count == 1 ? "" : "s");
-    uint32_t size = strategy_of(x)->by_block ? size_for_all(p->tokens, p->ranks) : 0;
+    const bool few = p->block_count < p->ranks; /* else the strategy has no use for more ranks */
+    const char *gets = idle == 1 ? "gets" : "get", *plural = p->block_count == 1 ? "" : "s";
+    span at = planning_span(x, x->program->ranks_span);
+    if (few) diag_warning(x->d, at, "%u of %u ranks %s no tokens: the batch has only %u block%s", idle, p->ranks, gets,
+                          p->block_count, plural);
+    else diag_warning(x->d, at, "%u of %u ranks %s no tokens: %s has no use for more", idle, p->ranks, gets,
+                      strategy_names[x->program->strategy]);
+    uint32_t size = few && strategy_of(x)->by_block ? size_for_all(p->tokens, p->ranks) : 0;
     if (size) diag_hint(x->d, "with plan.block = %u every rank gets some", size);
     else diag_hint(x->d, "they take part in the plan and compute nothing");
     return FCP_OK;

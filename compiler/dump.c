@@ -66,7 +66,7 @@ static void dump_placement(const out *o, const planning *x) {
     for (uint32_t t = 0; t < x->problem->tile_count; t++)
         print(o, "exec %u q_block=%u k_block=%u rank=%u\n", t, x->problem->tile_q[t], x->problem->tile_k[t],
               placement_exec(x->placement, t));
-    if (x->division || x->block_home)
+    if (x->times.bytes_lower_bound)
         print(o, "bytes_lower_bound %llu\n", (unsigned long long)x->times.bytes_lower_bound);
 }
 

@@ -103,9 +103,9 @@ const char *fcpc_program_file(const fcpc_program *program, size_t number);
  * plan does not hold. */
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
-    uint64_t bytes_lower_bound; /* where work moves from given homes (cad; dcp with a stated layout): the forward pass
-                                  * moves at least so many bytes, in whatever way the work is divided within the
-                                  * tolerance. 0: no bound is known, or fcpc_batch.bound did not ask for it */
+    uint64_t bytes_lower_bound; /* of cad and dcp: the forward pass moves at least so many bytes, in whatever way the
+                                  * work is divided within the tolerances; with dcp and layout = planned, wherever
+                                  * tokens are. 0: no bound is known, or fcpc_batch.bound did not ask for it */
     double choose;               /* strategy = auto: trying candidates; the other times are those of the chosen one */
 } fcpc_times;
 
@@ -183,6 +183,12 @@ fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const 
 /* The same figures and more as a JSON object. */
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);
 
+/* How long the plan would take on its cluster, as a JSON object: for each pass the members of `fcpc sim --json`
+ * (makespan_s, makespan_lower_bound_s, mfu, bounds, exposed, bytes, per_rank), in `forward` and `backward`; and
+ * `profile`, whose figures kernels have. `profile`: a name such as "h200", or a file; NULL: that of the plan's gpu.
+ * compiler/simulate/README.md says what is predicted. FCP_E_PROFILE, FCP_E_READ: there is no such profile. */
+fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **out_text, fcp_error *err);
+
 /* What a picture shows, and how. Zeros show the whole plan, in ASCII and 80 columns wide. */
 typedef struct fcpc_show_options {
     size_t size;          /* sizeof(fcpc_show_options) */
@@ -197,6 +203,8 @@ typedef struct fcpc_show_options {
     uint64_t col, col_end; /* and keys [col, col_end), likewise */
     const char *ranks;     /* html: what these ranks do when is drawn: "0,5,8..16", "all" or "busiest", which are 8 and
                             * the median; NULL: all, or the busiest where there are many ranks */
+    bool choose_head;      /* the part is what query head number `head` sees; else the pairs of all are added up */
+    uint32_t head;
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
@@ -204,7 +212,8 @@ typedef struct fcpc_show_options {
  * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only; in it there is
  * also what each rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part
  * and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
- * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key. `options` may be NULL. */
+ * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key, or the model no such head.
+ * `options` may be NULL. */
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);

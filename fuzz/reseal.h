@@ -13,13 +13,15 @@ static inline void plan_reseal(uint8_t *bytes, size_t size, bool layout) {
     if (size < FCP_HEADER_SIZE) return;
     memcpy(&h, bytes, sizeof h);
     memcpy(e, bytes + sizeof h, sizeof e);
+    const uint32_t sections = FCP_SECTION_COUNT - !(h.required & FCP_FEATURE_HEADS);
     if (layout) {
         uint64_t at = FCP_HEADER_SIZE;
-        memset(bytes + FCP_HEADER_USED, 0, FCP_HEADER_SIZE - FCP_HEADER_USED);
-        for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+        const size_t used = sizeof h + sections * sizeof *e;
+        memset(bytes + used, 0, FCP_HEADER_SIZE - used);
+        for (uint32_t i = 0; i < sections; i++) {
             uint64_t room = (size - at) / FCP_FILE_ALIGN * FCP_FILE_ALIGN;
-            bool last = i + 1 == FCP_SECTION_COUNT;
-            e[i].type = (uint32_t)i;
+            bool last = i + 1 == sections;
+            e[i].type = i;
             e[i].record_size = fcp_record_sizes[i];
             e[i].reserved = 0;
             e[i].offset = at;
@@ -32,16 +34,17 @@ static inline void plan_reseal(uint8_t *bytes, size_t size, bool layout) {
         memcpy(h.magic, FCP_MAGIC, sizeof h.magic);
         h.header_size = FCP_HEADER_SIZE;
         h.writer_version = h.reader_version = FCP_PLAN_VERSION;
-        h.sections = FCP_SECTION_COUNT;
-        h.required = h.optional = h.reserved = 0;
+        h.sections = sections;
+        h.required &= FCP_FEATURE_HEADS;
+        h.optional = h.reserved = 0;
         h.total_size = size;
     }
-    for (int i = 0; i < FCP_SECTION_COUNT; i++)
+    for (uint32_t i = 0; i < sections; i++)
         if (e[i].offset <= size && e[i].length <= size - e[i].offset)
             e[i].crc = fcp_crc32c(bytes + e[i].offset, e[i].length);
-    h.table_crc = fcp_crc32c(e, sizeof e);
+    h.table_crc = fcp_crc32c(e, sections * sizeof *e);
     h.header_crc = fcp_crc32c(&h, offsetof(file_header, header_crc));
     memcpy(bytes, &h, sizeof h);
-    memcpy(bytes + sizeof h, e, sizeof e);
+    memcpy(bytes + sizeof h, e, sections * sizeof *e);
 }
 #endif

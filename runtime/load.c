@@ -45,12 +45,12 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
     memcpy(h, base, sizeof *h);
     if (h->header_crc != fcp_crc32c(h, offsetof(file_header, header_crc)))
         return fcp_fail(err, FCP_E_PLAN_CHECKSUM, "the plan was altered: its header's checksum does not match");
-    if (h->reader_version > FCP_PLAN_VERSION || h->required & ~(uint64_t)FCP_REQUIRED_FEATURES)
+    if (h->reader_version > FCP_PLAN_VERSION || h->required & ~(uint64_t)FCP_KNOWN_FEATURES)
         return fcp_fail(err, FCP_E_PLAN_VERSION,
                         "the plan was written in version %u and needs a reader of version %u with features %#llx; this "
                         "is version %u with features %#llx",
                         h->writer_version, h->reader_version, (unsigned long long)h->required, FCP_PLAN_VERSION,
-                        (unsigned long long)FCP_REQUIRED_FEATURES);
+                        (unsigned long long)FCP_KNOWN_FEATURES);
     if (h->writer_version && h->writer_version < FCP_PLAN_VERSION)
         return fcp_fail(err, FCP_E_PLAN_VERSION,
                         "the plan is older: it is of version %u, and this is version %u; compile it again",
@@ -59,7 +59,8 @@ static fcp_code check_header(const uint8_t *base, uint64_t size, file_header *h,
         return fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is %s: %llu bytes, and its header says %llu",
                         size < h->total_size ? "cut short" : "too long", (unsigned long long)size,
                         (unsigned long long)h->total_size);
-    if (h->header_size != FCP_HEADER_SIZE || h->sections != FCP_SECTION_COUNT || h->reserved ||
+    if (h->header_size != FCP_HEADER_SIZE ||
+        h->sections != FCP_SECTION_COUNT - !(h->required & FCP_FEATURE_HEADS) || h->reserved ||
         h->writer_version == 0 || h->reader_version == 0 || h->reader_version > h->writer_version ||
         size < FCP_HEADER_SIZE)
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's header is not one of version %u", FCP_PLAN_VERSION);
@@ -79,28 +80,31 @@ static fcp_code check_file(const uint8_t *base, uint64_t size, file_entry entrie
     file_header header;
     fcp_code code = check_header(base, size, &header, err);
     if (code) return code;
-    memcpy(entries, base + sizeof header, FCP_SECTION_COUNT * sizeof *entries);
-    if (header.table_crc != fcp_crc32c(entries, FCP_SECTION_COUNT * sizeof *entries))
+    const uint32_t sections = header.sections;
+    memset(entries, 0, FCP_SECTION_COUNT * sizeof *entries);
+    memcpy(entries, base + sizeof header, sections * sizeof *entries);
+    if (header.table_crc != fcp_crc32c(entries, sections * sizeof *entries))
         return fcp_fail(err, FCP_E_PLAN_CHECKSUM, "the plan was altered: its section table's checksum does not match");
     uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], total;
     for (int i = 0; i < FCP_SECTION_COUNT; i++) lengths[i] = entries[i].length;
-    if (!fcp_file_offsets(lengths, offsets, &total) || total != size)
+    if (!fcp_file_offsets(lengths, offsets, &total) || total != size || fcp_file_sections(lengths) != sections)
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the lengths of the plan's sections do not make up its size");
-    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+    for (uint32_t i = 0; i < sections; i++) {
         const file_entry *e = &entries[i];
-        if (e->type != (uint32_t)i || e->record_size != fcp_record_sizes[i] || e->offset != offsets[i] || e->reserved ||
+        if (e->type != i || e->record_size != fcp_record_sizes[i] || e->offset != offsets[i] || e->reserved ||
             e->length % e->record_size || e->length / e->record_size >= FCP_NONE)
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's section %d (%s) is not as version %u has it", i,
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "the plan's section %d (%s) is not as version %u has it", (int)i,
                             fcp_section_names[i], FCP_PLAN_VERSION);
     }
-    if ((code = check_zeros(base, FCP_HEADER_USED, FCP_HEADER_SIZE, err))) return code;
-    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
+    const uint64_t used = sizeof header + sections * sizeof *entries;
+    if ((code = check_zeros(base, used, FCP_HEADER_SIZE, err))) return code;
+    for (uint32_t i = 0; i < sections; i++) {
         const file_entry *e = &entries[i];
         if (e->crc != fcp_crc32c(base + e->offset, e->length))
             return fcp_fail(err, FCP_E_PLAN_CHECKSUM,
-                            "the plan was altered: the checksum of its section %d (%s) does not match", i,
+                            "the plan was altered: the checksum of its section %d (%s) does not match", (int)i,
                             fcp_section_names[i]);
-        uint64_t next = i + 1 < FCP_SECTION_COUNT ? offsets[i + 1] : size;
+        uint64_t next = i + 1 < sections ? offsets[i + 1] : size;
         if ((code = check_zeros(base, e->offset + e->length, next, err))) return code;
     }
     return FCP_OK;

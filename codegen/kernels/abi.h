@@ -5,11 +5,15 @@
  * the beginning of the arena. Positions are tokens counted within a sequence. Sizes are tokens or bytes, as their
  * comments say.
  *
- * A launch does one stage of one rank. Its work is a list of items, each done for every head. A row item is up to
+ * A launch does one stage of one rank. Its work is a list of items. A row item is up to
  * FK_ROWS rows of a Q piece with the runs of keys that these rows meet in the stage. A key item is the same the other
  * way round: up to FK_KEYS keys of a KV piece with the runs of rows that meet them. Items begin at multiples of 128
  * from the beginning of their piece, so an item is one row, or one column, of cells. A run is neighbouring cells of
  * one class, as far as the piece goes.
+ *
+ * If the plan tells heads apart (FK_BY_HEAD), they have items and runs of their own: a row item is of one query head, a
+ * key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item is done for all heads,
+ * and so are its runs.
  *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
  * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
@@ -28,6 +32,10 @@ typedef unsigned long long fk_u64;
 enum { FK_ROWS = 128, FK_KEYS = 128 };
 enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask allow all pairs, or some? */
 enum { FK_FIRST = 1, FK_LAST = 2 };           /* flags of a row item: it is the Q block's first visit, its last */
+/* By head: the query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. A run of rows has, in cls, the
+ * class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it is of; and above these
+ * how many times FK_SET_HEADS heads of the group come before the first of these bits. */
+enum { FK_HEAD_SHIFT = 2, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 
 /* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and
@@ -80,7 +88,8 @@ typedef struct fk_key_item {
     fk_u32 k_row, v_row;
     /* lock FK_NONE: no other item of the launch has these keys. Otherwise several add to the same dK and dV; if the
      * launch is ordered they do it in turn, and the lock counts the turns. */
-    fk_u32 lock, turn, pad;
+    fk_u32 lock, turn;
+    fk_u32 kv_head;         /* by head: of which KV head; else 0 */
 } fk_key_item;
 typedef struct fk_row_run {
     fk_i64 position;

@@ -25,11 +25,12 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     fk_dkv_sums x;
     fk_step step = {0, 0};
     int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only helps to copy */
+    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
     fk_dkv_open(p, item, runs, first, kv_head, &x);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group); // cost: step
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, p->group); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
@@ -43,9 +44,10 @@ FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
     fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM);
-    fk_u32 heads = p->head_count, work = p->item_count * parts * heads;
+    fk_u32 heads = fk_each(p->head_count), work = p->item_count * parts * heads;
     for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
-        fk_dkv_item(p, (const fk_key_item *)p->items + i / heads / parts, i / heads % parts, p->first_head + i % heads);
+        fk_dkv_item(p, (const fk_key_item *)p->items + i / heads / parts, i / heads % parts,
+                    fk_key_head(p, i, heads, parts));
 }
 
 /* --- dQ ----------------------------------------------------------------------------------------------------------- */
@@ -140,8 +142,8 @@ FK_KERNEL(fk_backward_dq, FK_Q_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
     fk_begin(p->mark, p->mark_value);
     const fk_u32 parts = FK_DQ_PARTS(FK_HEAD_DIM);
-    fk_u32 heads = p->head_count * p->group, work = p->item_count * parts * heads;
+    fk_u32 heads = fk_each(p->head_count * p->group), work = p->item_count * parts * heads;
     for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
         fk_dq_item(p, (const fk_row_item *)p->items + i / heads / parts, i / heads % parts,
-                   p->first_head * p->group + i % heads);
+                   fk_row_head(p, i, heads, parts));
 }

@@ -4,7 +4,8 @@
  *           It may be included twice, to have both. Both need a counter that is 0. The ordered kernel also needs
  *           locks that are 0, and runs of one row of cells each with their turns.
  * Gives:    adds to dK, dV and dQ.
- * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter.
+ * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter. (By
+ *           head, an item is of one KV head.)
  * Order:    several items add to the same dQ. In the ordered kernel a run adds its part after all runs of the same
  *           rows that stand before it in the work list; the lock of these rows and head counts who has added. So a
  *           piece of work waits only for pieces that were taken before it. The oldest piece under way therefore never
@@ -84,6 +85,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
     fk_dkv_sums x;
     fk_step step = {0, 0};
     int more = 1, idle = band * 16 >= keys; /* a warp without keys computes nothing; its dS is 0 */
+    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
     fk_dkv_open(p, item, runs, 0, kv_head, &x);
     if (idle)
         for (fk_u32 i = fk_lane(); i < 16 * FK_K_STEP / 2; i += 32)
@@ -91,7 +93,7 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, first_head, p->group); // cost: step
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, p->group); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
@@ -111,14 +113,14 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
 
 FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
     fk_begin(p->mark, p->mark_value);
-    fk_u32 heads = p->head_count, work = p->item_count * heads;
+    fk_u32 heads = fk_each(p->head_count), work = p->item_count * heads;
     for (;;) {
         fk_sync(); /* everybody has read the ticket before */
         if (fk_thread() == 0) fk_store_shared_bits(fk_joint_ticket(), fk_take(p->counter));
         fk_sync();
         fk_u32 i = fk_load_shared_bits(fk_joint_ticket());
         if (i >= work) break;
-        fk_joint_item(p, (const fk_key_item *)p->items + i / heads, p->first_head + i % heads, ordered);
+        fk_joint_item(p, (const fk_key_item *)p->items + i / heads, fk_key_head(p, i, heads, 1), ordered);
     }
 }
 #endif

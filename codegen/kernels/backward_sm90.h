@@ -5,7 +5,8 @@
  *           that is 0. The ordered kernel also needs locks that are 0, and runs of one row of cells each with their
  *           turns.
  * Gives:    adds to dK, dV and dQ.
- * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter.
+ * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter. (By
+ *           head, an item is of one KV head.)
  * Order:    as in backward_ordered_mma.h: a run adds its part of dQ after all runs of the same rows that stand before
  *           it in the work list, and items that share keys add to dK and dV in turn. A block also does its pieces in
  *           the order in which it took them. So the oldest piece under way never waits, and any grid gives the same
@@ -71,8 +72,9 @@ enum {
 #define FK_B_WORKERS_REGISTERS fk_registers_up(224)
 #else
 #define fk_b_product_sums FK_PRODUCT(fk_product_registers_, 128)
-#define FK_B_LOADERS_REGISTERS fk_registers_down(40)
-#define FK_B_WORKERS_REGISTERS fk_registers_up(232)
+/* By head, loaders follow the heads of each run. */
+#define FK_B_LOADERS_REGISTERS if (FK_BY_HEAD) fk_registers_down(56); else fk_registers_down(40)
+#define FK_B_WORKERS_REGISTERS if (FK_BY_HEAD) fk_registers_up(224); else fk_registers_up(232)
 #endif
 #if FK_HEAD_DIM == 128 && FK_HAS_SCORE
 #define fk_b_product FK_PRODUCT(fk_product_, 32)
@@ -99,9 +101,9 @@ FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece %
  * the piece after it are loaded, and by then everybody has left the piece. */
 FK_DEVICE const fk_key_item *fk_b_item(const fk_launch *p, fk_u32 piece, fk_u32 *kv_head) {
     fk_u32 ticket = fk_load_shared_bits(fk_b_ticket(piece));
-    if (ticket >= p->item_count * p->head_count) return 0;
-    *kv_head = p->first_head + ticket % p->head_count;
-    return (const fk_key_item *)p->items + ticket / p->head_count;
+    if (ticket >= p->item_count * fk_each(p->head_count)) return 0;
+    *kv_head = fk_key_head(p, ticket, p->head_count, 1);
+    return (const fk_key_item *)p->items + ticket / fk_each(p->head_count);
 }
 FK_DEVICE const fk_row_run *fk_b_runs(const fk_launch *p, const fk_key_item *item) {
     return (const fk_row_run *)p->runs + item->first;
@@ -183,14 +185,14 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
         if (piece) fk_sync_some(FK_B_KEYS_FREE, FK_B_THREADS);
         if (!item) break;
         const fk_row_run *runs = fk_b_runs(p, item);
-        fk_u32 first_head = kv_head * p->group, head = first_head, count;
+        fk_u32 first_head = kv_head * p->group, head = fk_run_head(runs, first_head, first_head, p->group), count;
         fk_step step = {0, 0};
         fk_b_load_keys(m, item, kv_head);
         do {
             const fk_row_run *run = runs + step.run;
             count = run->count;
             fk_b_load_rows(m, run->token + step.at, count - step.at, head, n++);
-        } while (fk_next_rows(&step, &head, FK_B_ROWS, count, item->runs, first_head, p->group));
+        } while (fk_next_rows(&step, &head, FK_B_ROWS, count, item->runs, runs, first_head, p->group));
     }
     fk_barrier_arrive(fk_b_keys_full()); /* others see the last ticket: there is no more work */
     for (fk_u32 i = n < 2 ? 0 : n - 2; i < n; i++)
@@ -217,7 +219,8 @@ FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
         const fk_row_run *runs = fk_b_runs(p, item);
         fk_u32 first_head = kv_head * p->group;
         for (fk_u32 i = 0; ordered && i < item->runs; i++)
-            for (fk_u32 head = first_head; head < first_head + p->group; head++)
+            for (fk_u32 head = first_head;
+                 (head = fk_run_head(runs + i, head, first_head, p->group)) < first_head + p->group; head++)
                 fk_b_take_turn(p->locks + ((fk_u64)runs[i].lock * p->heads + head) * 4, runs[i].turn);
         if (ordered && item->lock != FK_NONE)
             fk_b_take_turn(p->locks + ((fk_u64)item->lock * p->heads + first_head) * 4, item->turn);
@@ -321,7 +324,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
                          fk_u32 at, fk_u32 head, fk_u32 n, float (*s)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
     fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4;
-    int full = run->cls == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
+    int full = fk_run_class(run) == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
     fk_u32 q = fk_b_rows(stage, 0), d_o = fk_b_rows(stage, 1), ds = fk_b_ds(stage);
     fk_i64 row = run->position + at + t, key = first_key + own;
     float g[FK_B_COLUMNS][4];
@@ -332,7 +335,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_u32 counting[2] = {0, 0};
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!full) {
-            fk_counting(env, run->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head, counting); // cost: PARTIAL
+            fk_counting(env, fk_run_class(run) == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head, counting); // cost: PARTIAL
             FK_UNROLL
             for (fk_u32 half = 0; half < 2; half++)
                 if (own + half * 8 >= keys) counting[half] = 0; // cost: PARTIAL
@@ -378,10 +381,11 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
     fk_env env = fk_env_of(p, item->sequence);
     const fk_row_run *runs = fk_b_runs(p, item);
+    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
     fk_b_sums_of x;
     float last_dq[8][4];
     fk_step step = {0, 0}, last = step;
-    int behind = 0;
+    int behind = 0, more;
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_CHUNKS; j++)
         FK_UNROLL
@@ -399,7 +403,8 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
         behind = 1;
         last = step;
         last_head = head;
-        if (!fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, first_head, p->group)) break; // cost: step
+        more = fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, runs, first_head, p->group); // cost: step
+        if (!more) break;
     }
     fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
     fk_products_wait_0();

@@ -65,17 +65,22 @@ FK_DEVICE void fk_add_sums_atomically(fk_u64 to, fk_u64 stride, fk_u32 row, fk_u
     }
 }
 
-/* Goes on to the next step: `length` rows further in a run of `count`; at its end to the same rows of the next head
- * of the group; after the last head to the next run. In this order, items that run at the same time and have the same
- * rows come to them one after the other, whatever their lengths are. 0: there is no next step. */
-FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs, fk_u32 first_head,
-                           fk_u32 group) {
+/* Goes on to the next step: `length` rows further in a run of `count`; at its end to the same rows of the next head of
+ * the group that the run is of; after the last head to the next run. In this order, items that run at the same time and
+ * have the same rows come to them one after the other, whatever their lengths are. 0: there is no next step. */
+FK_DEVICE int fk_next_rows(fk_step *step, fk_u32 *head, fk_u32 length, fk_u32 count, fk_u32 runs,
+                           const fk_row_run *first_run, fk_u32 first_head, fk_u32 group) {
     step->at += length;
     if (step->at < count) return 1;
     step->at = 0;
-    if (++*head < first_head + group) return 1;
+    if (FK_BY_HEAD) *head = fk_run_head(first_run + step->run, *head + 1, first_head, group);
+    else ++*head;
+    if (*head < first_head + group) return 1;
     *head = first_head;
-    return ++step->run < runs;
+    if (!FK_BY_HEAD) return ++step->run < runs;
+    if (++step->run >= runs) return 0;
+    *head = fk_run_head(first_run + step->run, first_head, first_head, group);
+    return 1;
 }
 
 /* --- dK and dV ---------------------------------------------------------------------------------------------------- */
@@ -132,7 +137,7 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
     fk_sync(); /* everybody has read the tiles of the item before */
     fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
     fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
-    fk_dkv_copy(p, runs, 0, kv_head * p->group, 0);
+    fk_dkv_copy(p, runs, 0, fk_run_head(runs, kv_head * p->group, kv_head * p->group, p->group), 0);
 }
 
 /* Adds the finished dK and dV to their sums in memory. */
@@ -165,7 +170,7 @@ FK_DEVICE void fk_dkv_step(const fk_launch *p, const fk_env *env, fk_i64 key, fk
     fk_u32 q_tile = fk_dkv_stream(buffer, 0), do_tile = fk_dkv_stream(buffer, 1);
     float s[FK_K_COLUMNS][4], g[FK_K_COLUMNS][4];
     fk_u32 packed[FK_K_COLUMNS][2];
-    int whole = run->cls == FK_FULL;
+    int whole = fk_run_class(run) == FK_FULL;
     fk_i64 row = run->position + at + t;
     fk_u32 counting[2] = {~0u, ~0u};
     key += band * 16 + fk_lane() / 4;

@@ -200,6 +200,29 @@ FK_DEVICE fk_u32 fk_piece(fk_u32 n) {
     return n * fk_blocks() + (n % 2 ? fk_blocks() - 1 - fk_block() : fk_block());
 }
 
+/* How many pieces of work an item is: one for each of `heads` heads, or by head one. */
+FK_DEVICE fk_u32 fk_each(fk_u32 heads) { return FK_BY_HEAD ? 1 : heads; }
+/* Of piece i the query head, where items are rows, or the KV head, where they are keys; heads: what fk_each says. */
+FK_DEVICE fk_u32 fk_row_head(const fk_launch *p, fk_u32 i, fk_u32 heads, fk_u32 parts) {
+    if (FK_BY_HEAD) return ((const fk_row_item *)p->items)[i / parts].flags >> FK_HEAD_SHIFT;
+    return p->first_head * p->group + i % heads;
+}
+FK_DEVICE fk_u32 fk_key_head(const fk_launch *p, fk_u32 i, fk_u32 heads, fk_u32 parts) {
+    if (FK_BY_HEAD) return ((const fk_key_item *)p->items)[i / parts].kv_head;
+    return p->first_head + i % heads;
+}
+
+/* The class of a run of rows; and the next of its heads from `head` on, where the group has heads first to first +
+ * group - 1. first + group: there is none. */
+FK_DEVICE fk_u32 fk_run_class(const fk_row_run *run) { return FK_BY_HEAD ? run->cls % (1u << FK_SET_SHIFT) : run->cls; }
+FK_DEVICE fk_u32 fk_run_head(const fk_row_run *run, fk_u32 head, fk_u32 first, fk_u32 group) {
+    if (!FK_BY_HEAD) return head;
+    fk_u32 base = first + (run->cls >> FK_SET_BASE_SHIFT) * FK_SET_HEADS;
+    fk_u32 set = run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+    if (head > base) set &= ~0u << (head - base);
+    return set ? base + fk_count_bits((set & -set) - 1) : first + group;
+}
+
 /* Bytes from one token to the next in Q, O and dO, and in K and V. */
 FK_DEVICE fk_u64 fk_q_stride(const fk_launch *p) { return (fk_u64)p->heads * FK_ROW_BYTES; }
 FK_DEVICE fk_u64 fk_k_stride(const fk_launch *p) { return (fk_u64)p->kv_heads * FK_ROW_BYTES; }

@@ -3,8 +3,9 @@
  * Requires: common.h, forward_rows.h; K and V of the item's runs in their slots; a state slot that an earlier visit
  *           wrote, unless this is the first visit.
  * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
- * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, and block i does pieces
- *           i, i + blocks, ... The heads of an item are neighbours, because those of a group read the same keys.
+ * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head item_count, and
+ *           block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those of a group read
+ *           the same keys.
  * Shared:   Q, then K and V of one step. V arrives while the scores are computed, the next K while they are used.
  * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
  *
@@ -107,7 +108,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
 FK_KERNEL(fk_forward, FK_F_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u32 heads = p->head_count * p->group, work = p->item_count * heads;
+    fk_u32 heads = fk_each(p->head_count * p->group), work = p->item_count * heads;
     for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
-        fk_forward_item(p, (const fk_row_item *)p->items + i / heads, p->first_head * p->group + i % heads);
+        fk_forward_item(p, (const fk_row_item *)p->items + i / heads, fk_row_head(p, i, heads, 1));
 }

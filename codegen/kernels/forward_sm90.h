@@ -3,8 +3,8 @@
  * Requires: common.h, tiles_sm90.h, forward_rows.h; K and V of the item's runs in their slots, which the maps
  *           describe; a state slot that an earlier visit wrote, unless this is the first visit.
  * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
- * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, and block i does pieces
- *           i, i + blocks, ...
+ * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head item_count, and
+ *           block i does pieces i, i + blocks, ...
  * Threads:  three warpgroups. The first is the producer and brings tiles. The other two are consumers and have 64
  *           rows each.
  * Shared:   Q, two stages of K, two of V, and barriers.
@@ -292,7 +292,8 @@ FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, f
 FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     const fk_launch *p = &maps.launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u32 heads = p->head_count * p->group, work = p->item_count * heads, group = fk_thread() / 128, n = 0, items = 0;
+    fk_u32 heads = fk_each(p->head_count * p->group), work = p->item_count * heads;
+    fk_u32 group = fk_thread() / 128, n = 0, items = 0;
     if (fk_thread() == 0) {
         /* K and V are full when the copy engine and the producer have arrived, Q when the copy engine has; a stage is
          * free when all eight warps of the consumers have left it. */
@@ -306,14 +307,14 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
         fk_registers_down(40);
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
-            if (item->runs) fk_forward_produce(&maps, item, p->first_head * p->group + i % heads, items++, &n);
+            if (item->runs) fk_forward_produce(&maps, item, fk_row_head(p, i, heads, 1), items++, &n);
         }
     } else {
         fk_registers_up(232);
         if (group == 2) fk_forward_pass_turn(1);
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
-            fk_forward_consume(p, item, p->first_head * p->group + i % heads, group - 1, items, &n);
+            fk_forward_consume(p, item, fk_row_head(p, i, heads, 1), group - 1, items, &n);
             items += item->runs != 0;
         }
         if (group == 1) fk_forward_take_turn(0); /* the turn that the other passed last */

@@ -17,6 +17,7 @@ FK_PRIMITIVE(fk_u32, fk_thread, (void))    /* its number in its block */
 FK_PRIMITIVE(fk_u32, fk_block, (void))     /* its block's number in the grid */
 FK_PRIMITIVE(fk_u32, fk_blocks, (void))    /* how many blocks the grid has */
 FK_PRIMITIVE(fk_u32, fk_shared, (void))    /* the address of the block's shared memory; a multiple of 1024 */
+FK_PRIMITIVE(fk_u32, fk_count_bits, (fk_u32 x)) /* how many bits of x are 1 */
 /* A barrier for all threads of the block. */
 FK_PRIMITIVE(void, fk_sync, (void))
 

@@ -62,6 +62,11 @@ FK_DEVICE fk_u32 fk_shared(void) {
     extern __shared__ __align__(1024) unsigned char fk_shared_memory[];
     return (fk_u32)__cvta_generic_to_shared(fk_shared_memory);
 }
+FK_DEVICE fk_u32 fk_count_bits(fk_u32 x) {
+    fk_u32 count;
+    asm("popc.b32 %0, %1;" : "=r"(count) : "r"(x));
+    return count;
+}
 FK_DEVICE void fk_sync(void) { asm volatile("bar.sync 0;" ::: "memory"); }
 
 FK_DEVICE void fk_copy(fk_u32 to, fk_u64 from, fk_u32 bytes) {

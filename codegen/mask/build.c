@@ -203,7 +203,7 @@ static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, in
 
 static bool is_bool_op(mc_op op) { return mc_op_type(op) == 'b'; }
 
-static bool commutes(mc_op op) {
+bool mc_commutes(mc_op op) {
     switch (op) {
     case MC_ADD: case MC_MUL: case MC_MIN: case MC_MAX: case MC_EQ: case MC_NE: case MC_AND: case MC_OR: case MC_IFF:
     case MC_ADD_F: case MC_MUL_F: case MC_EQ_F: case MC_NE_F:
@@ -454,7 +454,7 @@ static fact facts_of(const mc_builder *b, mc_node *x, uint32_t place) {
 uint32_t mc_emit(mc_builder *b, mc_op op, uint32_t a, uint32_t b_, uint32_t c, int64_t imm, uint32_t guard,
                  uint32_t place) {
     if (b->failed) return MC_NONE;
-    if (commutes(op) && a > b_) {
+    if (mc_commutes(op) && a > b_) {
         uint32_t t = a;
         a = b_;
         b_ = t;

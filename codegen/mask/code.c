@@ -160,6 +160,16 @@ unsigned mc_uses(mc_code code) {
     return uses;
 }
 
+mc_code mc_of_head(mc_code code, int64_t head, mc_node *out) {
+    for (uint32_t i = 0; i < code.count; i++) {
+        out[i] = code.nodes[i];
+        if (out[i].op != MC_H) continue;
+        out[i].op = MC_CONST_I;
+        out[i].imm = head;
+    }
+    return (mc_code){out, code.count};
+}
+
 /* Is a node's constant what its operation needs: the number of a declared array or bands, a bool, a finite real? */
 static const char *check_constant(const mc_node *x, const mc_decls *decls) {
     const uint64_t imm = (uint64_t)x->imm;

@@ -155,6 +155,9 @@ enum { MC_USES_Q = 1, MC_USES_K = 2, MC_USES_N = 4, MC_USES_H = 8, MC_USES_DATA 
        MC_USES_S = 64 };
 unsigned mc_uses(mc_code code);
 
+/* The same code for one head: where it reads h, `out` has the constant. Nodes keep their numbers; out: code.count. */
+mc_code mc_of_head(mc_code code, int64_t head, mc_node *out);
+
 /* Checks code that comes from outside: operations are known, operands are earlier nodes of the right type, guards are
  * earlier bools on nodes that can fault, the answer has the right type, arrays and bands are declared (`decls` NULL:
  * there are none), and there are 1 to MC_MAX_NODES nodes. Returns NULL if so. Else it returns a static text that says
@@ -197,6 +200,7 @@ typedef enum mc_fault { MC_OK, MC_OVERFLOW, MC_DIV_ZERO, MC_INDEX } mc_fault;
 mc_fault mc_eval_checked(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch, bool *out,
                          uint32_t *node);
 
+bool mc_commutes(mc_op op);    /* the order of its operands does not matter */
 char mc_op_type(uint32_t op);  /* 'i', 'b' or 'f' */
 bool mc_op_faults(uint32_t op);
 const char *mc_op_name(uint32_t op); /* "add", ... ; "?" for an unknown one */

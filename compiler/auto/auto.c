@@ -34,7 +34,7 @@ enum {
 /* Neighbours and moved placements that each effort adds to those of the effort before it. It goes on where that one
  * ends, so it is never worse. */
 enum { EFFORTS = 3 };
-static const uint32_t searched[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
+static const uint32_t searched[EFFORTS + 1] = {[1] = 8, [2] = 40, [3] = 160},
                       moved[EFFORTS + 1] = {[1] = 4, [2] = 16, [3] = 64};
 
 /* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
@@ -84,6 +84,13 @@ static uint32_t choose_sizes(const auto_job *j, uint32_t out[SIZES]) {
     return SIZES;
 }
 
+/* Do tokens stay where the caller holds them? */
+static bool keeps_homes(const auto_job *j, fcp_strategy of) {
+    struct fcpc_program settings;
+    auto_apply(j->program, &(auto_candidate){.strategy = of}, &settings);
+    return strategy_keeps_homes(&settings);
+}
+
 static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     auto_report *r = j->report;
     uint32_t room = LINES * SIZES;
@@ -91,10 +98,11 @@ static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, room);
     if (!r->at) return FCP_E_NO_MEMORY;
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
-    for (int i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first where the caller has a layout */
+    for (int i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
         const int l = i % LINES;
         const strategy *by = auto_strategy(lines[l].strategy);
-        if ((by->in_place == stated) != (i < LINES) || !(j->program->among >> lines[l].strategy & 1)) continue;
+        if (!(j->program->among >> lines[l].strategy & 1)) continue;
+        if ((keeps_homes(j, lines[l].strategy) == stated) != (i < LINES)) continue;
         if (lines[l].ring && j->program->nodes == 1) continue; /* the same as without */
         auto_candidate made = {.strategy = lines[l].strategy, .even = lines[l].even, .ring = lines[l].ring,
                                .end = AUTO_FAR};
@@ -135,14 +143,20 @@ static bool is_near(const auto_job *j, uint32_t n) {
 }
 
 /* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
- * that, so are the others. */
-static bool brings_too_much(const auto_job *j, uint32_t n) {
+ * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
+ * homes. If of the best plan no rank waits, that can gain nothing. */
+static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
-    if (j->program->layout == FCP_LAYOUT_PLANNED || auto_strategy(r->at[n].strategy)->in_place) return false;
+    const fcp_strategy of = r->at[n].strategy;
+    const bool keeps = keeps_homes(j, of);
+    if (j->best == FCP_NONE) return false;
+    if (j->program->layout == FCP_LAYOUT_PLANNED)
+        return keeps && !strategy_shares_heads(of) && r->at[j->best].last.what == AUTO_COMPUTING;
+    if (keeps) return false;
     for (uint32_t i = 0; i < n; i++) {
         const auto_candidate *c = &r->at[i];
         const bool far = c->end == AUTO_BOUND || c->makespan / NEAR_PERCENT * 100 > auto_best_time(j);
-        if (!auto_strategy(c->strategy)->in_place && !c->even && far) return true;
+        if (!keeps_homes(j, c->strategy) && !c->even && far) return true;
     }
     return false;
 }
@@ -159,7 +173,7 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     const auto_candidate *c = &j->report->at[n];
     if (c->end != AUTO_FAR && (c->end != AUTO_LONG || s != REST)) return false; /* it has been tried, or is too long */
     switch (s) {
-    case FIRST: return is_first(j->report, n) && (all || !brings_too_much(j, n));
+    case FIRST: return is_first(j->report, n) && (all || !moves_too_much(j, n));
     case SETTINGS: return (!c->block || c->block == middle) && (all || is_near(j, n));
     case SIZE: return j->best != FCP_NONE && same_setting(c, &j->report->at[j->best]);
     default: return all || j->best == FCP_NONE;

@@ -59,19 +59,22 @@ static void load_ports(const planning *x, const fcp_problem *facts, fcp_pass pas
     }
 }
 
-/* The time of each shape's cells, of one head on the whole device. */
+/* The time of the cells of a part with each shape, over the heads of a range, on the whole device. */
 static uint64_t *time_shapes(const problem *p, const sim_model *m, arena *scratch) {
+    const uint64_t heads = (uint64_t)p->range_kv * p->range_sub;
     uint64_t *time = ARENA_ZNEW(scratch, uint64_t, p->shape_count + (size_t)1);
-    for (uint32_t s = 0; time && s < p->shape_count; s++)
+    for (uint32_t s = 0; time && s < p->shape_count; s++) {
         for (uint32_t r = p->shapes[s].first_run; r < p->shapes[s].first_run + p->shapes[s].runs; r++)
             time[s] += p->runs[r].count * m->kernel.at[p->runs[r].cls == FCP_CELL_FULL ? SIM_FULL : SIM_PARTIAL];
+        time[s] *= p->sets ? p->sets[s].heads : heads;
+    }
+    for (uint32_t s = 0; time && p->sets && s < p->shape_count; s += p->sets[s].set)
+        for (uint32_t c = 1; c < p->sets[s].set; c++) time[s] += time[s + c];
     return time;
 }
 
-/* What a tile's cells take that take `time` of one head on the whole device. */
-static wide on_share(const problem *p, const sim_model *m, uint64_t time) {
-    return (wide)time * p->range_kv * p->range_sub * m->sms / (m->sms - m->margin);
-}
+/* What a tile's cells take that take `time` on the whole device. */
+static wide on_share(const sim_model *m, uint64_t time) { return (wide)time * m->sms / (m->sms - m->margin); }
 
 static uint64_t tile_time(const problem *p, const uint64_t *shape, uint32_t t) {
     uint64_t time = 0;
@@ -82,7 +85,7 @@ static uint64_t tile_time(const problem *p, const uint64_t *shape, uint32_t t) {
 fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time) {
     const uint64_t *shape = time_shapes(p, m, scratch);
     if (!shape) return FCP_E_NO_MEMORY;
-    for (uint32_t t = 0; t < p->tile_count; t++) time[t] = narrow(on_share(p, m, tile_time(p, shape, t)));
+    for (uint32_t t = 0; t < p->tile_count; t++) time[t] = narrow(on_share(m, tile_time(p, shape, t)));
     return FCP_OK;
 }
 
@@ -97,7 +100,7 @@ static fcp_code bound_pass(planning *x, const fcp_problem *facts, const sim_mode
     }
     load_ports(x, facts, m->pass, ports);
     for (uint32_t r = 0; r < p->ranks; r++) {
-        raise(&of[AUTO_COMPUTE], narrow(on_share(p, m, work[r])));
+        raise(&of[AUTO_COMPUTE], narrow(on_share(m, work[r])));
         for (int way = 0; way < 2; way++)
             for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
                 raise(&of[fabric == FCP_NET ? AUTO_NET : AUTO_LOCAL],
@@ -167,7 +170,7 @@ fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out) {
     memcpy(out->queries, p->queries, p->sequences * sizeof *p->queries);
     memcpy(out->keys, p->lengths, p->sequences * sizeof *p->lengths);
     for (uint32_t i = 0; i < p->part_count; i++)
-        out->of[p->pieces[p->parts[i].q_piece].sequence] += p->shapes[p->parts[i].shape].pairs;
+        out->of[p->pieces[p->parts[i].q_piece].sequence] += problem_part_pairs(p, &p->parts[i]);
     return FCP_OK;
 }
 

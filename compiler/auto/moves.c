@@ -30,7 +30,6 @@ enum { WIDEST = 64 }; /* ranks that a step changes */
 typedef struct mover {
     auto_job *job;
     const problem *p;
-    const placement *from;
     bool homes;          /* blocks are moved, with all their tiles; else rows of tiles */
     uint64_t *time;      /* per tile: its cells, in the longer pass */
     uint64_t *block;     /* per block: of all its tiles */
@@ -220,7 +219,7 @@ static bool exchange(mover *m, attempt *a, uint32_t r, uint32_t to, const uint32
 /* Changes the `width` ranks that end last. */
 static fcp_code take_step(mover *m, uint32_t width, arena *scratch, attempt *a) {
     const problem *p = m->p;
-    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)1),
+    uint32_t *start = ARENA_NEW(scratch, uint32_t, p->ranks + (size_t)2),
              *of = ARENA_NEW(scratch, uint32_t, p->block_count);
     if (!start || !of) return FCP_E_NO_MEMORY;
     for (uint32_t r = 0; r < p->ranks; r++) m->load[r] = m->ranks[r].compute, m->tokens[r] = 0;
@@ -330,8 +329,8 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     return code;
 }
 
-/* Learns what is known of the placement to start from: the best candidate's, or one that has been moved and is predicted
- * once more. */
+/* Learns what is known of the placement to start from: the best candidate's, or one that has been moved and is
+ * predicted once more. */
 static fcp_code begin(mover *m, const attempt *best, arena *memory) {
     auto_job *j = m->job;
     auto_trial t;

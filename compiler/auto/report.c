@@ -46,7 +46,7 @@ static void print_why(const auto_report *r, const auto_candidate *c, text *out) 
         text_printf(out, "%.1f %% slower",
                     100 * ((double)c->makespan - (double)auto_makespan(r)) / (double)auto_makespan(r));
     else if (c->end == AUTO_BOUND) text_puts(out, "not scheduled: a faster one was known");
-    else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower");
+    else if (c->end == AUTO_FAR) text_puts(out, "not tried: effort = 1, and its like was slower, or moves more");
     else if (c->end == AUTO_LONG) text_puts(out, "not tried: effort = 1, and its ring goes through more than 8 nodes");
     else if (c->end == AUTO_REFUSED) text_printf(out, "refused: %s", c->why);
     else {

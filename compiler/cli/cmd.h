@@ -98,7 +98,8 @@ typedef enum cmd_kind {
       "with --trace or --html: draw what these ranks do; busiest, the default beyond 64 ranks, are 8 and the median")  \
     X(LENGTH, "length", 'n', CMD_WORD, "TOKENS", CMD_BIT(EXPLAIN),                                                     \
       "assume a sequence of this length; the default is the batch's longest, or q or k + 1")                           \
-    X(HEAD, "head", 0, CMD_WORD, "H", CMD_BIT(EXPLAIN), "explain this query head, for a mask that names h; default 0") \
+    X(HEAD, "head", 0, CMD_WORD, "H", CMD_BIT(EXPLAIN) | CMD_BIT(SHOW),                                                \
+      "explain or draw what this query head sees, for a mask that names h; explain's default is 0")                    \
     X(LOGIT, "s", 0, CMD_WORD, "LOGIT", CMD_BIT(EXPLAIN),                                                              \
       "give the plan's score this scaled logit; default 0")                                                            \
     X(PNG, "png", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this PNG file; this needs librsvg")                  \
@@ -337,10 +338,12 @@ typedef struct cmd_text {
 fcp_code cmd_texts_write(const cmd_line *line, const cmd_text *texts, size_t count, fcp_error *err);
 
 /* Add the trace of --trace: as it is predicted for a plan, of which `result` is known, or as it was measured in a
- * session (timeline.c). cmd_check_ranks refuses --ranks that the plan does not have. */
+ * session (timeline.c). cmd_check_ranks refuses --ranks that the plan does not have, cmd_check_drawing those of which
+ * nothing would be drawn. */
 fcp_code cmd_trace_predicted(const cmd_line *line, const fcp_plan *plan, const sim_profile *profile,
                              const sim_options *how, const sim_result *result, text *out, fcp_error *err);
 fcp_code cmd_trace_measured(const cmd_line *line, const fcp_session *session, text *out, fcp_error *err);
+fcp_code cmd_check_drawing(const cmd_line *line, fcp_error *err);
 fcp_code cmd_check_ranks(const cmd_line *line, const fcp_plan *plan, fcp_error *err);
 
 /* Writes an SVG image as PNG (png.c). */

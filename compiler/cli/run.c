@@ -544,6 +544,7 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
     code = find_rank(line, input, work, err);
     if (code == FCP_OK) code = settle(line, work, wanted, err);
     if (code == FCP_OK) code = check_files(line, input, work, err);
+    if (code == FCP_OK) code = cmd_check_drawing(line, err);
     if (code == FCP_OK) code = cmd_check_ranks(line, input->plan, err);
     unsigned set = BIT_Q | BIT_K | BIT_V | (work->pass[FCP_BACKWARD] ? (unsigned)BIT_DO : 0);
     if (code == FCP_OK) code = get_inputs(line, work, set, err);

@@ -35,24 +35,29 @@ static fcp_code draw_file(const fcp_plan *plan, const fcpc_show_options *how, cm
     return code;
 }
 
-/* Reads --rows, --cols, --seq, --width, --ascii. */
+/* Reads --rows, --cols, --seq, --head, --width, --ascii. */
 static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_error *err) {
-    uint64_t width = 0, sequence = 0;
+    uint64_t width = 0, sequence = 0, head = 0;
     *out = (fcpc_show_options){.size = sizeof *out,
                                .colour = cmd_colour(stdout),
                                .unicode = locale_is_utf8() && !line->value[OPT_ASCII],
-                               .part = line->value[OPT_ROWS] || line->value[OPT_COLS] || line->value[OPT_SEQ],
+                               .part = line->value[OPT_ROWS] || line->value[OPT_COLS] || line->value[OPT_SEQ] ||
+                                       line->value[OPT_HEAD],
                                .choose_sequence = line->value[OPT_SEQ] != NULL,
+                               .choose_head = line->value[OPT_HEAD] != NULL,
                                .ranks = line->value[OPT_RANKS]};
     fcp_code code = cmd_number(line, OPT_WIDTH, 20, 1000, cmd_width(), &width, err);
+    if (code == FCP_OK) code = cmd_check_drawing(line, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_ROWS, &out->row, &out->row_end, err);
     if (code == FCP_OK) code = cmd_range(line, OPT_COLS, &out->col, &out->col_end, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_SEQ, 0, UINT32_MAX - 1, 0, &sequence, err);
+    if (code == FCP_OK) code = cmd_number(line, OPT_HEAD, 0, 4095, 0, &head, err);
     if (code == FCP_OK && out->part && line->value[OPT_HTML])
-        code =
-            fcp_fail(err, FCP_E_USAGE, "--html draws a whole plan: --rows, --cols and --seq go with --svg and --png");
+        code = fcp_fail(err, FCP_E_USAGE,
+                        "--html draws a whole plan: --rows, --cols, --seq and --head go with --svg and --png");
     out->width = (uint32_t)width;
     out->sequence = (uint32_t)sequence;
+    out->head = (uint32_t)head;
     return code;
 }
 
@@ -61,6 +66,8 @@ static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_e
 static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, const fcpc_show_options *how,
                          fcp_error *err) {
     zoom_view view = {.sequence = how->choose_sequence ? how->sequence : FCP_NONE,
+                      .one_head = how->choose_head,
+                      .head = how->head,
                       .row = how->row,
                       .row_end = how->row_end,
                       .col = how->col,

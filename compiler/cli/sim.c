@@ -7,6 +7,7 @@
 #include "compiler/cli/candidate.h"
 #include "compiler/base/diag.h"
 #include "compiler/page/page.h"
+#include "compiler/simulate/report.h"
 #include "compiler/show/model.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
@@ -55,6 +56,21 @@ static fcp_code add_sweep(run *r, const char *name, size_t name_size, const char
     return split(values, s, err);
 }
 
+/* A strategy that does not exist is a slip of the hand; one that refuses the batch is a row of the table. */
+static fcp_code check_strategies(const sweep *s, fcp_error *err) {
+    for (size_t i = 0; i < s->count; i++) {
+        const size_t length = strcspn(s->values[i], "( +");
+        bool found = false;
+        for (int n = 0; n < STRATEGY_ANY && !found; n++)
+            found = strlen(strategy_names[n]) == length && !memcmp(strategy_names[n], s->values[i], length);
+        if (found) continue;
+        const char *near = diag_nearest(s->values[i], length, strategy_names, STRATEGY_ANY);
+        return fcp_fail(err, FCP_E_USAGE, "--strategy: there is no strategy '%.40s'%s%s%s", s->values[i],
+                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return FCP_OK;
+}
+
 static fcp_code read_sweeps(run *r, fcp_error *err) {
     const char *strategies = r->line->value[OPT_STRATEGY];
     fcp_code code = FCP_OK;
@@ -65,6 +81,7 @@ static fcp_code read_sweeps(run *r, fcp_error *err) {
         else
             code = add_sweep(r, "plan.strategy", strlen("plan.strategy"),
                              strcmp(strategies, "all") ? strategies : all.at, err);
+        if (!code) code = check_strategies(&r->sweeps[0], err);
         text_free(&all);
     }
     for (size_t i = 0; i < r->line->sweep_count && !code; i++) {
@@ -201,33 +218,12 @@ static void print_csv(const run *r, const candidate *rows, size_t points, FILE *
 
 /* The members of one pass. */
 static void pass_json(json *j, const candidate *x, int pass, const sim_pass *whole, const fcp_plan *plan) {
-    json_double(j, "makespan_s", seconds(x->pass[pass].makespan));
-    json_double(j, "makespan_lower_bound_s", seconds(x->pass[pass].largest));
-    json_double(j, "mfu", x->pass[pass].mfu);
-    json_object(j, "bounds");
-    for (int b = 0; b < SIM_BOUNDS; b++) json_double(j, sim_bound_names[b], seconds(x->pass[pass].bound[b]));
-    json_end(j);
-    json_object(j, "exposed");
-    for (int i = 0; i < SIM_REASONS; i++) json_double(j, sim_reason_names[i], seconds(x->pass[pass].exposed[i]));
-    json_end(j);
-    json_object(j, "bytes");
-    json_u64(j, "net", x->pass[pass].bytes[FCP_NET]);
-    json_u64(j, "local", x->pass[pass].bytes[FCP_LOCAL]);
-    json_end(j);
-    if (!whole) return;
-    json_array(j, "per_rank");
-    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
-        json_object(j, NULL);
-        json_double(j, "compute_s", seconds(whole->ranks[r].compute));
-        for (int i = 0; i < SIM_REASONS; i++) {
-            char key[32];
-            snprintf(key, sizeof key, "wait_%s_s", sim_reason_names[i]);
-            json_double(j, key, seconds(whole->ranks[r].wait[i]));
-        }
-        json_double(j, "end_s", seconds(whole->ranks[r].end));
-        json_end(j);
-    }
-    json_end(j);
+    sim_pass seen = {.makespan = x->pass[pass].makespan};
+    memcpy(seen.bound, x->pass[pass].bound, sizeof seen.bound);
+    memcpy(seen.exposed, x->pass[pass].exposed, sizeof seen.exposed);
+    memcpy(seen.bytes, x->pass[pass].bytes, sizeof seen.bytes);
+    sim_pass_json(j, &seen, x->pass[pass].mfu);
+    if (whole) sim_ranks_json(j, whole, plan->problem->ranks);
 }
 
 static fcp_code row_json(json *j, const candidate *x, const sim_result *whole, const fcp_plan *plan, fcp_error *err) {
@@ -450,6 +446,7 @@ fcp_code cmd_sim(const cmd_line *line, cmd_input *input, fcp_error *err) {
     if (!code) code = cmd_number(line, OPT_SEEDS, 1, 100000, r.how.noise ? 16 : 0, &r.how.seeds, err);
     if (!code && line->value[OPT_SEEDS] && !r.how.noise && r.how.options.network != SIM_NETWORK_PULLS)
         code = fcp_fail(err, FCP_E_USAGE, "--seeds goes with --noise, or with --network pulls");
+    if (!code) code = cmd_check_drawing(line, err);
     if (!code && line->value[OPT_TRACE] && r.sweep_count)
         code = fcp_fail(err, FCP_E_USAGE,
                         "--trace draws one plan: it does not go with --strategy and --sweep, and -D chooses one");

@@ -2,6 +2,11 @@
 #include "compiler/cli/cmd.h"
 #include "compiler/trace/trace.h"
 
+fcp_code cmd_check_drawing(const cmd_line *line, fcp_error *err) {
+    if (!line->value[OPT_RANKS] || line->value[OPT_TRACE] || line->value[OPT_HTML]) return FCP_OK;
+    return fcp_fail(err, FCP_E_USAGE, "--ranks chooses what --trace or --html draws, and there is neither");
+}
+
 fcp_code cmd_check_ranks(const cmd_line *line, const fcp_plan *plan, fcp_error *err) {
     arena memory = {0};
     trace_ranks ranks;

@@ -122,6 +122,8 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     plan->shapes_count = p->shape_count;
     plan->runs = runs;
     plan->runs_count = p->run_count;
+    plan->head_classes = p->head_class;
+    plan->head_classes_count = p->class_count ? p->program->heads : 0;
     return FCP_OK;
 }
 

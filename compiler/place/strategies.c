@@ -6,6 +6,7 @@
 #include "compiler/place/strategies.h"
 
 #include "compiler/place/cad/cad.h"
+#include "compiler/place/dcp/dcp.h"
 #include "compiler/place/heads/heads.h"
 #include "compiler/problem/problem.h"
 
@@ -40,8 +41,13 @@ static fcp_code reached_tolerance(planning *x, uint32_t *out) {
 fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
     cad_input in = {0};
     *out_bytes = 0;
-    if (!x->division && !x->block_home) return FCP_OK;
     fcp_code code = FCP_OK;
+    if (x->program->strategy == FCP_STRATEGY_DCP && !x->block_home) {
+        code = dcp_bound_of(x, out_bytes);
+        arena_reset(&x->scratch);
+        return code;
+    }
+    if (!x->division && !x->block_home) return FCP_OK;
     if (x->division) in = x->division->in;
     else { /* homes are given: which strategy moves the work from them is all the same */
         code = cad_input_of(x, &in);

@@ -19,7 +19,8 @@ const strategy *strategy_of(const planning *x);
 bool strategy_shares_blocks(const planning *x);
 
 /* Where work moves from where the caller holds the tokens: the bytes that the forward pass moves at least, in whatever
- * way it is divided within the tolerance. Else 0. Cost: some microseconds a rank, more than placing. */
+ * way it is divided within the tolerance; for dcp with layout = planned, also wherever tokens are. Else 0. Cost: some
+ * microseconds a rank, more than placing. */
 fcp_code strategy_bound(planning *x, uint64_t *out_bytes);
 
 /* Two passes that do what the program's strategy says: blocks of x->problem, and x->placement. */

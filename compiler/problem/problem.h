@@ -26,6 +26,13 @@ typedef struct problem_part {
     uint64_t start;
 } problem_part;
 
+/* What is known of a shape if the mask names h: it is then of one class of heads of one range. */
+typedef struct problem_shape {
+    uint32_t heads; /* how many heads of the range are of the class */
+    uint32_t set;   /* of the first shape of a part: how many the part has, one for each class; of others 0 */
+    uint64_t pairs; /* of the part, over the heads of the range */
+} problem_shape;
+
 typedef struct problem problem;
 struct problem {
     const struct fcpc_program *program;
@@ -72,9 +79,15 @@ struct problem {
     uint64_t *tile_pairs; /* allowed (query, key) pairs */
     fcp_part *parts;
     uint32_t part_count;
-    const fcp_shape_rec *shapes; /* these two stay with planning.cells */
+    const fcp_shape_rec *shapes; /* these two stay with planning.cells, unless there are classes */
     const fcp_run *runs;
     uint32_t shape_count, run_count;
+
+    /* Classes of heads (runtime/plan/plan.h), if the mask names h; else NULL, 0 and NULL. */
+    uint32_t *head_class;      /* per query head of the model */
+    uint32_t class_count;
+    const problem_shape *sets; /* per shape */
+    uint64_t boxes, elements;  /* what classifying the mask took: boxes evaluated, pairs looked at one by one */
 
     uint64_t *work; /* per Q block: its pairs */
     uint64_t pairs, positions, heaviest; /* heaviest: pairs of the block that has most */
@@ -95,6 +108,10 @@ static inline uint64_t problem_length(const problem *p, uint32_t sequence, fcp_s
 }
 /* The next block with the same tokens, and of other heads. */
 static inline uint32_t problem_twin(const problem *p, uint32_t b) { return p->twin ? p->twin[b] : FCP_NONE; }
+/* Allowed pairs of a part: of one head, or if the mask names h over the heads of its range. */
+static inline uint64_t problem_part_pairs(const problem *p, const fcp_part *part) {
+    return p->sets ? p->sets[part->shape].pairs : p->shapes[part->shape].pairs;
+}
 /* Does block b hold this side? */
 static inline bool problem_holds(const problem *p, uint32_t b, fcp_side side) { return p->blocks[b].holds >> side & 1; }
 /* What the mask sees of a sequence; valid until the next call. */
@@ -159,11 +176,12 @@ static inline uint32_t problem_range_heads(const problem *p, uint32_t i) {
     const uint32_t subs = p->program->heads / p->program->kv_heads / p->range_sub;
     return subs == 1 ? i : i / subs * (subs + 1) + 1 + i % subs;
 }
-/* head_mask.c. The mask for a range of query heads: its h counts them from 0. *out_added: by how much the numbers of
- * the mask's nodes grow. False: no memory. */
-bool problem_head_mask(const problem *p, const fcp_heads *range, arena *memory, mc_code *out, uint32_t *out_added);
-/* Head h of a range, in the model. */
-int64_t problem_head(const problem *p, const fcp_heads *range, int64_t h);
+/* head_classes.c. Fills p->head_class and p->class_count. */
+fcp_code problem_find_classes(planning *x);
+/* The first head of a class; and the mask for its heads, whose nodes have the numbers that they have in the program's.
+ * False: no memory. */
+uint32_t problem_class_head(const problem *p, uint32_t cls);
+bool problem_class_mask(const problem *p, uint32_t cls, arena *memory, mc_code *out);
 
 /* check.c: what else can be wrong with a batch. */
 fcp_code problem_check_slices(planning *x); /* slices that end after the longest sequence: FCP_E_SLICES */

@@ -10,15 +10,10 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
+#include "compiler/problem/class_tiles.h"
 #include "compiler/problem/faults.h"
 
-/* The parts found so far, in order of sequence, Q piece and K piece. */
-typedef struct raw_parts {
-    fcp_part *part;
-    size_t count, room;
-} raw_parts;
-
-static fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
+fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     enum { STRETCH = 1 << 19 }; /* parts copied between two looks at stop */
     if (raw->room - raw->count >= more) return FCP_OK;
     size_t room = raw->room * 2 > raw->count + more ? raw->room * 2 : raw->count + more;
@@ -34,21 +29,8 @@ static fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     return FCP_OK;
 }
 
-/* How the mask is asked: for which range of heads, and how its code differs from the program's. */
-typedef struct asked {
-    const fcp_heads *range; /* NULL: all heads */
-    uint32_t added;         /* problem_head_mask */
-} asked;
-
-static fcp_code report_fault(planning *x, fcp_code code, uint32_t sequence, cells_fault fault, const asked *as) {
-    if (as->range) {
-        fault.node -= as->added;
-        fault.h = problem_head(x->problem, as->range, fault.h);
-    }
-    return faults_report(x, code, FAULTS_MASK, sequence, &fault);
-}
-
-static fcp_code classify(planning *x, raw_parts *raw, const asked *as) {
+/* Finds the parts that one class of heads sees; `head` is its first. */
+static fcp_code classify(planning *x, raw_parts *raw, uint32_t head) {
     problem *p = x->problem;
     arena *scratch = &x->scratch;
     uint64_t *cuts[FCP_SIDES] = {0};
@@ -80,7 +62,10 @@ static fcp_code classify(planning *x, raw_parts *raw, const asked *as) {
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
         code = cells_grid(x->cells, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS],
                                    &entries, &count, &fault);
-        if (fault.kind != MC_OK) return report_fault(x, code, s, fault, as);
+        if (fault.kind != MC_OK) {
+            fault.h = head;
+            return faults_report(x, code, FAULTS_MASK, s, &fault);
+        }
         if (code == FCP_E_PLAN_SIZE)
             return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
         if (code) return code;
@@ -153,7 +138,7 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
                 p->tile_pairs[tiles++] = 0;
             }
             p->parts[parts] = raw->part[mine[(uint32_t)keys[i]]];
-            uint64_t pairs = p->shapes[p->parts[parts++].shape].pairs;
+            uint64_t pairs = problem_part_pairs(p, &p->parts[parts++]);
             p->tile_pairs[tiles - 1] += pairs;
             p->work[b] += pairs;
         }
@@ -221,14 +206,6 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-static fcp_code open_cells(planning *x, mc_code mask, uint32_t heads) {
-    problem_close_mask(x, &x->cells);
-    x->cells = cells_new(mask, heads);
-    if (!x->cells) return FCP_E_NO_MEMORY;
-    cells_set_stop(x->cells, x->stop);
-    return FCP_OK;
-}
-
 fcp_code problem_open_mask(planning *x, cells **out) {
     const struct fcpc_program *g = x->program;
     *out = x->kept && *x->kept ? *x->kept : cells_new(g->mask, g->heads);
@@ -271,73 +248,109 @@ static fcp_code own_shapes(planning *x, raw_parts *raw) {
     return FCP_OK;
 }
 
-/* Shapes and runs of several ranges, one range after the other. */
-typedef struct shape_list {
-    fcp_shape_rec *shapes;
-    fcp_run *runs;
-    size_t shape_count, shape_room, run_count, run_room;
-} shape_list;
-
-/* Adds the shapes just found, and lets the parts name them there. */
-static fcp_code keep_shapes(planning *x, shape_list *all, const problem *found, fcp_part *parts) {
-    const size_t shapes = all->shape_count, runs = all->run_count;
-    for (uint32_t i = 0; i < found->shape_count; i++) {
-        all->shapes = arena_grow(&x->work, all->shapes, all->shape_count, &all->shape_room, sizeof *all->shapes);
-        if (!all->shapes) return FCP_E_NO_MEMORY;
-        all->shapes[all->shape_count] = found->shapes[i];
-        all->shapes[all->shape_count++].first_run += (uint32_t)runs;
-    }
-    for (uint32_t i = 0; i < found->run_count; i++) {
-        all->runs = arena_grow(&x->work, all->runs, all->run_count, &all->run_room, sizeof *all->runs);
-        if (!all->runs) return FCP_E_NO_MEMORY;
-        all->runs[all->run_count++] = found->runs[i];
-    }
-    for (uint32_t i = 0; i < found->part_count; i++) parts[i].shape += (uint32_t)shapes;
-    return all->run_count > UINT32_MAX / 4 ? FCP_E_PLAN_SIZE : FCP_OK;
+/* Asks the mask in x->cells about the whole batch; `head` is the first of those that see it. */
+static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
+    problem *p = x->problem;
+    cells_stats spent; /* with what was asked before, if they are kept */
+    fcp_code code = tell_outlook(x);
+    if (!code) code = classify(x, raw, head);
+    cells_get_stats(x->cells, &spent);
+    p->boxes += spent.boxes;
+    p->elements += spent.elements;
+    return code;
 }
 
-/* The mask differs from head to head: asks it range by range. *out: the problem with each range's tiles. */
-static fcp_code tiles_by_range(planning *x, problem **out) {
+/* Asks the mask of one class of heads. */
+static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
+    mc_code mask;
+    problem_close_mask(x, &x->cells);
+    if (!problem_class_mask(x->problem, cls, &x->work, &mask)) return FCP_E_NO_MEMORY;
+    x->cells = cells_new(mask, 1);
+    if (!x->cells) return FCP_E_NO_MEMORY;
+    cells_set_stop(x->cells, x->stop);
+    return ask(x, problem_class_head(x->problem, cls), raw);
+}
+
+/* Keeps what was found for one class: the next class has cells of its own. */
+static fcp_code keep_class(planning *x, const raw_parts *raw, class_parts *out) {
+    const problem *p = x->problem;
+    fcp_shape_rec *shapes = ARENA_NEW(&x->scratch, fcp_shape_rec, p->shape_count + (size_t)1);
+    fcp_run *runs = ARENA_NEW(&x->scratch, fcp_run, p->run_count + (size_t)1);
+    if (!shapes || !runs) return FCP_E_NO_MEMORY;
+    if (p->shape_count) memcpy(shapes, p->shapes, p->shape_count * sizeof *shapes);
+    if (p->run_count) memcpy(runs, p->runs, p->run_count * sizeof *runs);
+    *out = (class_parts){raw->part, raw->count, shapes, runs};
+    return FCP_OK;
+}
+
+/* Per piece of a side, where it stands in the order of sequence and start. */
+static fcp_code place_pieces(planning *x, uint32_t *place[FCP_SIDES]) {
+    const problem *p = x->problem;
+    for (int side = 0; side < FCP_SIDES; side++) {
+        place[side] = ARENA_NEW(&x->scratch, uint32_t, p->piece_count + (size_t)1);
+        if (!place[side]) return FCP_E_NO_MEMORY;
+        for (uint32_t i = 0; i < p->piece_start[side][p->sequences]; i++) place[side][p->sequence_piece[side][i]] = i;
+    }
+    return FCP_OK;
+}
+
+/* Makes the tiles of each range of heads of what the classes see. *out: the problem with each range's tiles. */
+static fcp_code join_ranges(planning *x, const class_parts *of, problem **out) {
     problem *p = x->problem;
     const uint32_t ranges = problem_range_count(p);
     const problem blank = *p;
-    shape_list all = {0};
+    uint32_t *place[FCP_SIDES];
+    class_shapes all = {0};
     *out = ARENA_NEW(&x->work, problem, ranges);
-    if (!*out) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; r < ranges; r++) {
-        asked as = {.range = &p->heads[problem_range_heads(p, r)]};
+    fcp_code code = *out ? place_pieces(x, place) : FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; !code && r < ranges; r++) {
         raw_parts raw = {0};
-        mc_code mask;
         *p = blank;
-        if (!problem_head_mask(p, as.range, &x->work, &mask, &as.added)) return FCP_E_NO_MEMORY;
-        fcp_code code = open_cells(x, mask, p->range_kv * p->range_sub);
-        if (!code && !r) code = tell_outlook(x);
-        if (!code) code = classify(x, &raw, &as);
+        code = class_tiles_join(x, of, (const uint32_t *const *)place, &p->heads[problem_range_heads(p, r)], &all,
+                                &raw);
+        p->shapes = all.shapes;
+        p->sets = all.sets;
         if (!code) code = gather_tiles(x, &raw);
-        if (!code) code = keep_shapes(x, &all, p, p->parts);
-        if (code) return code;
         (*out)[r] = *p;
     }
     p->shapes = all.shapes;
+    p->sets = all.sets;
     p->runs = all.runs;
     p->shape_count = (uint32_t)all.shape_count;
     p->run_count = (uint32_t)all.run_count;
-    return FCP_OK;
+    return code;
+}
+
+/* The mask tells heads apart: asks it for each class of them. */
+static fcp_code tiles_by_class(planning *x, problem **out) {
+    problem *p = x->problem;
+    class_parts *of = ARENA_NEW(&x->scratch, class_parts, p->class_count);
+    fcp_code code = of ? FCP_OK : FCP_E_NO_MEMORY;
+    for (uint32_t c = 0; !code && c < p->class_count; c++) {
+        raw_parts raw = {0};
+        code = ask_class(x, c, &raw);
+        if (!code) code = keep_class(x, &raw, &of[c]);
+    }
+    code = code ? code : join_ranges(x, of, out);
+    if (code == FCP_E_PLAN_SIZE) return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
+    return code;
 }
 
 fcp_code problem_tiles(planning *x) {
     problem *p = x->problem, *ranges = NULL;
     raw_parts raw = {0};
     measure_blocks(x);
+    p->boxes = p->elements = 0;
+    p->sets = NULL;
     fcp_code code = problem_make_heads(x);
     if (!code && !p->piece_start[0]) code = index_pieces(x);
-    if (!code && mc_uses(p->program->mask) & MC_USES_H && problem_range_count(p) > 1) {
-        code = tiles_by_range(x, &ranges);
+    if (!code) code = problem_find_classes(x);
+    if (!code && p->class_count) {
+        code = tiles_by_class(x, &ranges);
     } else {
         problem_close_mask(x, &x->cells);
         if (!code) code = problem_open_mask(x, &x->cells);
-        if (!code) code = tell_outlook(x);
-        if (!code) code = classify(x, &raw, &(asked){0});
+        if (!code) code = ask(x, 0, &raw);
         if (!code && x->kept) code = own_shapes(x, &raw);
         if (!code) code = gather_tiles(x, &raw);
     }

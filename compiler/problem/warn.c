@@ -113,16 +113,14 @@ static bool warn_extremes(const batch *b) {
 
 /* --- queries that see nothing ------------------------------------------------------------------------------------- */
 
-static fcp_code warn_blind(batch *b, const cells *mask) {
+static fcp_code warn_blind(batch *b) {
     const struct fcpc_program *g = b->program;
     bool by_head = mc_uses(g->mask) & MC_USES_H, by_length = mc_uses(g->mask) & MC_USES_N;
-    cells_stats stats;
-    cells_get_stats(mask, &stats);
     uint64_t rows = 0, sequences = 0;
     uint32_t s = 0; /* the example's */
     blind_rows example = {0};
     bool at_least = false;
-    blind *search = blind_new(g->mask, g->heads, EFFORT + stats.boxes);
+    blind *search = blind_new(g->mask, g->heads, EFFORT + b->problem->boxes);
     if (!search) return FCP_E_NO_MEMORY;
     blind_set_stop(search, b->x->stop);
     blind_rows r;
@@ -193,17 +191,13 @@ static void warn_params(const batch *b) {
 
 /* Did so many pairs have to be looked at one by one that planning took long? */
 static bool is_unstructured(const batch *b) {
-    cells_stats stats;
-    cells_get_stats(b->x->cells, &stats);
-    return stats.elements >> ELEMENTS_BITS != 0;
+    return b->problem->elements >> ELEMENTS_BITS != 0;
 }
 
 static void warn_unstructured(const batch *b) {
-    cells_stats stats;
-    cells_get_stats(b->x->cells, &stats);
     diag_warning(b->d, place(b, b->program->mask_span),
                  "%s makes planning slow: %" PRIu64 " of its pairs had to be looked at one by one",
-                 b->program->mask_name, stats.elements);
+                 b->program->mask_name, b->problem->elements);
     diag_hint(b->d,
               "conditions on q - k, on blocks of positions or on fields with long runs decide many pairs at a time");
 }
@@ -289,6 +283,6 @@ fcp_code warn_batch(planning *x) {
     warn_params(&b);
     if (is_unstructured(&b)) warn_unstructured(&b);
     if (warn_extremes(&b)) return FCP_OK;
-    fcp_code code = warn_blind(&b, x->cells);
+    fcp_code code = warn_blind(&b);
     return code == FCP_OK ? warn_symmetric(&b) : code;
 }

@@ -20,6 +20,9 @@
  *          Where partials land, a slot that computing empties in stage u is free from u + buffers on; elsewhere only
  *          computing takes slots of STATE and DQ, and u + 1 will do.
  *   O, DQW lives from the last visit, or from the arrival at a rank that passes it on, until its last unit has left.
+ *
+ * With phases, what leaves in a stage has left before that stage computes. There O, DQW, DKV and DQ end a stage
+ * earlier, so that a phase's results take the place of the results of the phase before.
  */
 #include "compiler/schedule/slots.h"
 
@@ -125,6 +128,31 @@ static inline bool is_whole(const builder *b, uint32_t f) {
     return f >= b->t->keys && traffic_result(b->t, b->t->hops[f].block) == RESULT_WHOLE;
 }
 
+/* With phases, computing waits for what leaves in its own stage (lower/streams.c): so what it makes then may take the
+ * place of a result that leaves then. Unless results are passed on, and so may land there. Of hops `first` to
+ * `end` - 1. */
+static bool leaves_before(const builder *b, uint32_t first, uint32_t end) {
+    if (!b->x->placement->phase) return false;
+    for (uint32_t f = first; f < end; f++)
+        if (b->t->hops[f].parent != FCP_NONE) return false;
+    return true;
+}
+
+/* Lives that begin by computing, then the `n` - `made` others, which begin by arrival. `apart`: no arrival may take the
+ * place of what computing made, because both may be in the stage in which that leaves. */
+static fcp_code colour_sums(const builder *b, const life *lives, uint32_t made, uint32_t n, bool apart,
+                            uint32_t *count) {
+    if (!apart) return colour_lives(b->x, lives, n, b->stages, b->out->homes, count);
+    const uint32_t ranks = b->x->problem->ranks;
+    uint32_t *base = ARENA_NEW(&b->x->scratch, uint32_t, ranks), *landing = ARENA_NEW(&b->x->scratch, uint32_t, ranks);
+    if (!base || !landing) return FCP_E_NO_MEMORY;
+    fcp_code code = colour_lives(b->x, lives, made, b->stages, b->out->homes, count);
+    for (uint32_t r = 0; !code && r < ranks; r++) base[r] = b->out->homes[r] + count[r];
+    if (!code) code = colour_lives(b->x, lives + made, n - made, b->stages, base, landing);
+    for (uint32_t r = 0; !code && r < ranks; r++) count[r] += landing[r];
+    return code;
+}
+
 /* DKV or DQ of hops `first` to `end` - 1: where it adds up, and where it lands. */
 static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint32_t end) {
     const schedule *s = b->s;
@@ -134,7 +162,7 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     life *lives = ARENA_NEW(&b->x->scratch, life, room);
     uint32_t *life_of =
         cls == FCP_DQ ? ARENA_NEW(&b->x->scratch, uint32_t, room) : NULL; /* per hop; DKV: hop f's is f */
-    uint32_t n = 0;
+    uint32_t n = 0, made, kept = leaves_before(b, first, end) ? 0 : 1;
     if (!lives || (cls == FCP_DQ && !life_of)) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < end; f++) {
         const hop *of = &b->t->hops[f];
@@ -144,24 +172,16 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
             lives[n++] = (life){of->dst, s->use_first[f], free_after(b, of->dst, s->use_last[f]), &b->out->whole_dq[f]};
             continue;
         }
-        lives[n++] = (life){of->dst, s->use_first[f], back->last[f] + 1, &places->from[f]};
+        lives[n++] = (life){of->dst, s->use_first[f], back->last[f] + kept, &places->from[f]};
         if (of->parent == FCP_NONE) continue;
         life *into = &lives[life_of ? life_of[of->parent - first] : of->parent - first];
         into->birth = sooner(into->birth, back->last[f]); /* FCP_NONE: no tile of its own */
     }
+    made = n;
     for (uint32_t f = first; f < end; f++)
         if (!is_whole(b, f))
             lives[n++] = (life){b->t->hops[f].src, back->first[f], back->last[f] + b->buffers, &places->to[f]};
-    return colour_lives(b->x, lives, n, b->stages, b->out->homes, b->out->count[cls]);
-}
-
-/* With phases, computing waits for what leaves in its own stage (lower/streams.c): so what it makes then may take the
- * place of a result that leaves then. Unless results are passed on, and so may land there. */
-static bool leaves_before(const builder *b) {
-    if (!b->x->placement->phase) return false;
-    for (uint32_t f = b->t->keys; f < b->t->count; f++)
-        if (b->t->hops[f].parent != FCP_NONE) return false;
-    return true;
+    return colour_sums(b, lives, made, n, !kept, b->out->count[cls]);
 }
 
 /* O or DQW of whole blocks: where it is made or passed on; it lands where it is passed on, or in the home slot. */
@@ -169,7 +189,7 @@ static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     const schedule *s = b->s;
     const returns *back = &s->back[pass];
     back_slots *places = &b->out->back[pass];
-    uint32_t first = b->t->keys, n = 0, *life_of, kept = leaves_before(b) ? 0 : 1;
+    uint32_t first = b->t->keys, n = 0, *life_of, kept = leaves_before(b, first, b->t->count) ? 0 : 1;
     life *lives = ARENA_NEW(&b->x->scratch, life, b->t->count - first + (size_t)1);
     life_of = ARENA_NEW(&b->x->scratch, uint32_t, b->t->count - first + (size_t)1);
     if (!lives || !life_of) return FCP_E_NO_MEMORY;

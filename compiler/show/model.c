@@ -285,9 +285,9 @@ static void add_pairs(show_grid *g, uint64_t row, uint64_t col, uint64_t pairs, 
     if (moved_to < g->moved_to[at]) g->moved_to[at] = moved_to;
 }
 
-static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, const fcp_part *part,
-                     const uint64_t *first_cell, uint32_t moved_to) {
-    const fcp_shape_rec *shape = &plan->shapes[part->shape];
+/* Adds the pairs of a part that one of its shapes stands for; a pair counts for `heads` heads. */
+static void add_shape(const fcp_plan *plan, const fcp_shape_rec *shape, uint32_t heads, show_grid *g,
+                      const fcp_part *part, const uint64_t *first_cell, uint32_t moved_to) {
     const fcp_run *runs = plan->runs + shape->first_run;
     uint32_t q_length = plan->pieces[part->q_piece].length, k_length = plan->pieces[part->k_piece].length;
     uint64_t full = 0, partial = 0, done = 0, given = 0;
@@ -296,7 +296,7 @@ static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, co
         if (runs[i].cls == FCP_CELL_FULL) full += area;
         else partial += area;
     }
-    uint64_t rest = shape->pairs > full * m->pair_heads ? shape->pairs - full * m->pair_heads : 0;
+    uint64_t rest = shape->pairs > full ? (shape->pairs - full) * heads : 0;
     for (uint32_t i = 0; i < shape->runs; i++) {
         uint64_t row = first_cell[part->q_piece] + runs[i].row;
         uint64_t height = extent(q_length, runs[i].row, 1);
@@ -307,7 +307,7 @@ static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, co
             uint64_t area = height * extent(k_length, runs[i].col + at, count);
             at += count;
             if (runs[i].cls == FCP_CELL_FULL) {
-                add_pairs(g, row / g->row_group, group, area * m->pair_heads, moved_to);
+                add_pairs(g, row / g->row_group, group, area * heads, moved_to);
             } else {
                 done += area;
                 uint64_t until = (uint64_t)((unsigned __int128)rest * done / partial);
@@ -316,6 +316,15 @@ static void add_part(const fcp_plan *plan, const show_model *m, show_grid *g, co
             }
         }
     }
+}
+
+/* Adds a part: for each class of heads, its shape. */
+static void add_part(const fcp_plan *plan, show_grid *g, const fcp_part *part, const uint64_t *first_cell,
+                     uint32_t moved_to) {
+    const uint32_t range = plan->blocks[plan->pieces[part->q_piece].block].heads;
+    for (uint32_t c = 0; c < fcp_class_count(plan, range); c++)
+        add_shape(plan, &plan->shapes[part->shape + c], plan->range_classes ? fcp_class_size(plan, range, c) : 1, g,
+                  part, first_cell, moved_to);
 }
 
 static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {
@@ -333,7 +342,7 @@ static fcp_code fill_grids(const fcp_plan *plan, const show_scale *scale, arena 
         for (uint32_t i = tile->first_part; i < tile->first_part + tile->parts; i++) {
             uint8_t grid = grid_of[plan->parts[i].q_piece];
             if (grid && grid == grid_of[plan->parts[i].k_piece])
-                add_part(plan, out, &out->grids[grid - 1], &plan->parts[i], first_cell,
+                add_part(plan, &out->grids[grid - 1], &plan->parts[i], first_cell,
                          rank == plan->blocks[tile->q_block].home ? FCP_NONE : rank);
         }
     }

@@ -51,6 +51,8 @@ fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char *
 static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uint32_t rows, uint32_t cols,
                            arena *memory, zoom *out, fcp_error *err) {
     const zoom_view view = {.sequence = o->choose_sequence ? o->sequence : FCP_NONE,
+                            .one_head = o->choose_head,
+                            .head = o->head,
                             .row = o->row,
                             .row_end = o->row_end,
                             .col = o->col,

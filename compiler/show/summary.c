@@ -146,20 +146,20 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
          summary_number(n[2], f.flops_backward, "FLOP"), f.compute_max_over_mean, f.compute_floor);
-    char of_q[64] = "", least[64] = "", rounds[128]; /* the first two are empty where no work moves */
+    /* of_q is empty where no work moves, least where no bound is known */
+    char of_q[64] = "", least[64] = "", rounds[128];
     if (!s->rounds && s->rounds_dependent) /* work may be done anywhere: rounds are of a stage */
         snprintf(rounds, sizeof rounds, "%" PRIu64 " rounds, stage by stage (bound %" PRIu64 ")", s->rounds_dependent,
                  s->rounds_bound);
     else
         snprintf(rounds, sizeof rounds, "%" PRIu64 " rounds (bound %" PRIu64 ") + %" PRIu64 " dependent", s->rounds,
                  s->rounds_lower_bound, s->rounds_dependent);
-    if (s->bytes_moved) {
-        snprintf(of_q, sizeof of_q, " (Q and O %s", summary_number(n[0], (double)s->bytes_moved, "B"));
-        if (times->bytes_lower_bound)
-            snprintf(least, sizeof least, ", bound %s", summary_number(n[0], (double)times->bytes_lower_bound, "B"));
-    }
+    if (s->bytes_moved) snprintf(of_q, sizeof of_q, " (Q and O %s", summary_number(n[0], (double)s->bytes_moved, "B"));
+    if (times->bytes_lower_bound)
+        snprintf(least, sizeof least, "%sbound %s", *of_q ? ", " : " (",
+                 summary_number(n[0], (double)times->bytes_lower_bound, "B"));
     text_printf(out, "  traffic %s%s%s%s, %s between nodes, reshuffle %s; %s; send max/mean %.3f, receive %.3f\n",
-         summary_number(n[0], (double)s->bytes_total, "B"), of_q, least, *of_q ? ")" : "",
+         summary_number(n[0], (double)s->bytes_total, "B"), of_q, least, *of_q || *least ? ")" : "",
          summary_number(n[1], (double)s->bytes_inter_node, "B"), summary_number(n[2], (double)s->bytes_reshuffle, "B"),
          rounds, f.send_max_over_mean, f.recv_max_over_mean);
     char balance[64];

@@ -125,6 +125,27 @@ static fcp_code count_pairs(cells *c, const mc_env *env, zoom *z) {
     return cells_count(c, env, &z->all, &fault);
 }
 
+/* The cells of the whole sequence, over all heads: each class of heads has its own. */
+static fcp_code count_classes(const fcp_plan *plan, const mc_env *env, mc_node *nodes, zoom *z) {
+    const uint64_t heads = plan->head_classes_count;
+    z->all.full = z->all.partial = z->all.none = 0;
+    for (uint64_t h = 0, next = 0; h < heads; h++) { /* next: the class whose first head comes next */
+        uint64_t size = 0;
+        cells_counts one;
+        if (plan->head_classes[h] != next) continue;
+        for (uint64_t i = h; i < heads; i++) size += plan->head_classes[i] == next;
+        next++;
+        cells *c = cells_new(mc_of_head((mc_code){plan->mask, (uint32_t)plan->mask_count}, (int64_t)h, nodes), 1);
+        fcp_code code = c ? cells_count(c, env, &one, NULL) : FCP_E_NO_MEMORY;
+        cells_free(c);
+        if (code) return code;
+        z->all.full += one.full * size;
+        z->all.partial += one.partial * size;
+        z->all.none += one.none * size;
+    }
+    return FCP_OK;
+}
+
 static fcp_code count_runs(cells *c, zoom *z) {
     z->runs_least = UINT32_MAX;
     for (uint32_t i = 0; i < z->rows; i++) {
@@ -141,17 +162,24 @@ static fcp_code count_runs(cells *c, zoom *z) {
 
 fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, zoom *out, fcp_error *err) {
     const fcp_problem *p = plan->problem;
-    *out = (zoom){.plan = plan, .heads = p->mask_uses & MC_USES_H ? p->heads : 1};
+    const bool by_head = p->mask_uses & MC_USES_H, one = view->one_head;
+    *out = (zoom){.plan = plan, .heads = by_head && !one ? p->heads : 1, .head = one ? view->head : FCP_NONE};
     uint64_t range[4] = {0};
     fcp_code code = choose_view(plan, view, out, range, err);
     if (code != FCP_OK) return code;
+    if (one && view->head >= p->heads)
+        return fcp_fail(err, FCP_E_VALUE, "there is no head %" PRIu32 ": the model has %" PRIu32 ", from 0", view->head,
+                        p->heads);
     out->group = choose_group(range[1] - range[0], range[3] - range[2], view);
     out->row_cut = make_cuts(memory, range[0], range[1], out->group, &out->rows);
     out->col_cut = make_cuts(memory, range[2], range[3], out->group, &out->cols);
     out->pairs = ARENA_ZNEW(memory, uint64_t, (size_t)out->rows * out->cols);
     out->runs = ARENA_ZNEW(memory, uint32_t, out->rows);
     out->positions_drawn = (range[1] - range[0]) * (range[3] - range[2]) * out->heads;
-    cells *c = cells_new((mc_code){plan->mask, (uint32_t)plan->mask_count}, p->heads);
+    mc_node *nodes = ARENA_NEW(memory, mc_node, plan->mask_count + 1);
+    mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
+    if (one && nodes) mask = mc_of_head(mask, view->head, nodes);
+    cells *c = nodes ? cells_new(mask, p->heads) : NULL;
     code = out->row_cut && out->col_cut && out->pairs && out->runs && c ? FCP_OK : FCP_E_NO_MEMORY;
     mc_array *arrays = ARENA_NEW(memory, mc_array, plan->arrays_count + 1);
     mc_bands *bands = ARENA_NEW(memory, mc_bands, plan->slices_count + 1);
@@ -161,8 +189,9 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     if (code == FCP_OK) code = count_pairs(c, &env, out);
     if (code == FCP_OK) code = count_runs(c, out);
     cells_free(c);
+    if (code == FCP_OK && by_head && !one) code = count_classes(plan, &env, nodes, out);
     if (code != FCP_OK) return fcp_fail(err, code, "%s", fcp_code_text(code));
-    double products = (double)out->all.pairs / out->heads * p->heads * p->head_dim;
+    double products = (double)out->all.pairs / out->heads * (one ? 1 : p->heads) * p->head_dim;
     out->flops_forward = p->passes & 1u << FCP_FORWARD ? 4 * products : 0;
     out->flops_backward = p->passes & 1u << FCP_BACKWARD ? 10 * products : 0;
     return FCP_OK;
@@ -181,7 +210,9 @@ static double percent(uint64_t part, double whole) { return whole > 0 ? 100 * (d
 static void describe(const zoom *z, words *w) {
     char a[SHOW_COUNT], b[SHOW_COUNT], f[SUMMARY_NUMBER], g[SUMMARY_NUMBER];
     uint64_t all = z->queries * z->n * z->heads;
-    const char *by_head = z->heads > 1 ? ", summed over heads" : "";
+    char by_head[48] = "";
+    if (z->heads > 1) snprintf(by_head, sizeof by_head, ", summed over heads");
+    if (z->head != FCP_NONE) snprintf(by_head, sizeof by_head, ", for head %" PRIu32, z->head);
     w->label[0] = "sequence";
     snprintf(w->line[0], SENTENCE, "%s of %s pairs are allowed (%.2f %%)%s", show_count(a, z->all.pairs),
              show_count(b, all), percent(z->all.pairs, (double)all), by_head);
@@ -205,11 +236,12 @@ static void describe(const zoom *z, words *w) {
 }
 
 static void title(const zoom *z, char *out, size_t size) {
-    char n[SHOW_LENGTH], count[SHOW_COUNT], alike[SHOW_COUNT + 16] = "";
+    char n[SHOW_LENGTH], count[SHOW_COUNT], alike[SHOW_COUNT + 16] = "", head[24] = "";
     if (z->alike > 1) snprintf(alike, sizeof alike, ", %s alike", show_count(count, z->alike));
-    snprintf(out, size, "sequence %" PRIu32 ": %s%s; rows %" PRIu64 "..%" PRIu64 ", cols %" PRIu64 "..%" PRIu64,
-             z->sequence, show_length(n, z->queries, z->n), alike, z->row_cut[0], z->row_cut[z->rows], z->col_cut[0],
-             z->col_cut[z->cols]);
+    if (z->head != FCP_NONE) snprintf(head, sizeof head, "head %" PRIu32 ", ", z->head);
+    snprintf(out, size, "%ssequence %" PRIu32 ": %s%s; rows %" PRIu64 "..%" PRIu64 ", cols %" PRIu64 "..%" PRIu64,
+             head, z->sequence, show_length(n, z->queries, z->n), alike, z->row_cut[0], z->row_cut[z->rows],
+             z->col_cut[0], z->col_cut[z->cols]);
 }
 
 static uint32_t level(const zoom *z, uint32_t row, uint32_t col, uint32_t levels) {
@@ -358,6 +390,7 @@ void zoom_json(json *j, const zoom *z) {
     json_u64(j, "sequence", z->sequence);
     json_u64(j, "tokens", z->n);
     json_u64(j, "alike", z->alike);
+    if (z->head != FCP_NONE) json_u64(j, "head", z->head);
     json_u64(j, "pairs", z->all.pairs);
     json_double(j, "density", (double)z->all.pairs / all);
     json_double(j, "flops_forward", z->flops_forward);

@@ -12,6 +12,8 @@ typedef struct zoom_view {
     uint64_t sequence;             /* FCP_NONE: the longest */
     uint64_t row, row_end, col, col_end;
     uint32_t most_rows, most_cols; /* the picture has at most so many signs on a side */
+    bool one_head;                 /* what query head `head` sees; else the pairs of all heads are added up */
+    uint32_t head;
 } zoom_view;
 
 typedef struct zoom {
@@ -20,20 +22,21 @@ typedef struct zoom {
     uint64_t n, queries, alike;    /* its keys, its queries; see show_alike */
     int64_t q_first;               /* position of its first query */
     uint32_t heads;                /* how many heads a pair is counted for: 1, or all if the mask names h */
+    uint32_t head;                 /* the head that is drawn; FCP_NONE: all */
     uint64_t group;                /* how many positions a sign stands for on each side */
     uint32_t rows, cols;
     uint64_t *row_cut, *col_cut;   /* [rows + 1], [cols + 1]: where each sign begins */
     uint64_t *pairs;               /* [rows x cols]: the allowed pairs of each sign, exactly */
-    uint32_t *runs;                /* [rows]: the runs of keys that the row's first query sees (of head 0) */
+    uint32_t *runs;                /* [rows]: the runs of keys that the row's first query sees (of all heads: of 0) */
     uint64_t pairs_drawn, positions_drawn;
-    cells_counts all;              /* of the whole sequence */
+    cells_counts all;              /* of the whole sequence, over the heads that a pair is counted for */
     double flops_forward, flops_backward; /* of the whole sequence; 0 if the plan lacks the pass */
     uint32_t runs_least, runs_most;
     uint64_t runs_sum;
 } zoom;
 
 /* Counts the pairs of a part. The lists of *out lie in `memory`. FCP_E_VALUE: the batch has no such sequence, or the
- * sequence no such row or column; FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
+ * sequence no such row or column, or the model no such head; FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
 fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, zoom *out, fcp_error *err);
 fcp_code zoom_text(const zoom *z, const show_options *options, text *out, fcp_error *err);
 fcp_code zoom_svg(const zoom *z, text *out, fcp_error *err);

@@ -70,6 +70,16 @@ static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
     return counts;
 }
 
+/* Adds the cells of a part, over the heads of its range. */
+static void add_cells(const fcp_plan *plan, const cell_counts *shapes, const fcp_part *part, uint32_t range,
+                      cell_counts *sum) {
+    for (uint32_t c = 0; c < fcp_class_count(plan, range); c++) {
+        const uint64_t heads = fcp_class_size(plan, range, c);
+        sum->full += shapes[part->shape + c].full * heads;
+        sum->partial += shapes[part->shape + c].partial * heads;
+    }
+}
+
 /* What tiles [first, end) have, all query heads of their blocks together. They are one launch: each row of cells counts
  * once. `seen` has for each piece the number of the launch that counted its rows last; this is launch `number`. */
 static cell_counts count_tiles(const fcp_plan *plan, const cell_counts *shapes, uint32_t first, uint32_t end,
@@ -79,8 +89,7 @@ static cell_counts count_tiles(const fcp_plan *plan, const cell_counts *shapes, 
     for (uint32_t t = first; t < end; t++)
         for (const fcp_part *part = &plan->parts[plan->tiles[t].first_part];
              part < &plan->parts[plan->tiles[t].first_part + plan->tiles[t].parts]; part++) {
-            sum.full += shapes[part->shape].full * heads;
-            sum.partial += shapes[part->shape].partial * heads;
+            add_cells(plan, shapes, part, plan->blocks[plan->tiles[t].q_block].heads, &sum);
             if (seen[part->q_piece] == number) continue;
             seen[part->q_piece] = number;
             sum.rows += (plan->pieces[part->q_piece].length + FCP_CELL - 1) / FCP_CELL * heads;

@@ -144,10 +144,13 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.items = base + a->keys;
     keys.runs = base + a->row_runs;
     keys.item_count = a->key_count;
-    uint64_t heads = arena->heads, kv_heads = arena->kv_heads;
+    const bool by_head = fcp_kernel_by_head(s->plan);
+    const uint64_t heads = arena->heads;
+    const uint64_t row_pieces = fcp_kernel_pieces(by_head, a->row_count, arena->heads);
+    const uint64_t key_pieces = fcp_kernel_pieces(by_head, a->key_count, arena->kv_heads);
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
-        return launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, a->row_count * heads, share,
+        return launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, row_pieces, share,
                       fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
     if (d->backward != EMIT_SPLIT) {
         cuda_kernel_id id = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED : CUDA_UNORDERED;
@@ -156,11 +159,10 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
         return code ? code
-                    : launch(s, rank, FCP_COMPUTE, id, a->key_count * kv_heads, share,
+                    : launch(s, rank, FCP_COMPUTE, id, key_pieces, share,
                              fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     }
-    uint64_t by_rows = (uint64_t)a->row_count * d->kernels[CUDA_DQ].parts * heads;
-    uint64_t by_keys = (uint64_t)a->key_count * d->kernels[CUDA_DKV].parts * kv_heads;
+    uint64_t by_rows = row_pieces * d->kernels[CUDA_DQ].parts, by_keys = key_pieces * d->kernels[CUDA_DKV].parts;
     fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
     return code ? code : launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
 }

@@ -29,6 +29,7 @@ struct view {
     const fcp_visit *visit;
     fcp_host_worker *w;
     uint32_t d, head;           /* the query head, as the model counts it */
+    uint32_t mask_head;         /* the first head of its class, which sees the same pairs */
     uint32_t q_head, kv_head;   /* its place, and its KV head's, in rows of their range */
     uint32_t heads;             /* query heads of a range */
     size_t q_stride, kv_stride; /* how many numbers lie between a token and the next */
@@ -63,7 +64,7 @@ static bool next_cell(const struct view *x, const fcp_job *job, bool partial_onl
             *out = (struct cell){row, rows, key, keys, NULL};
             if (partial)
                 out->bits = fcp_maskcells_get(x->w->mask, job->q_position + row, job->k_position + key, rows, keys,
-                                              x->head);
+                                              x->mask_head);
             ++*c;
             return true;
         }
@@ -302,14 +303,34 @@ static bool leaves_idle_rows(const fcp_arena *a, const fcp_visit *visit) {
     return (visit->flags & single) == single && visit->o_slot < a->homes;
 }
 
-/* Calls `strip` for each strip of a visit and each query head of KV heads [head, head + heads) of its range. */
+/* Calls `strip` for one strip, from `row` of a piece on, and the query heads of one class among KV heads [head, head +
+ * heads) of the range. */
+static fcp_code walk_class(struct view *x, uint32_t piece, uint32_t row, uint32_t cls, uint32_t head, uint32_t heads,
+                           void (*strip)(const struct view *)) {
+    const fcp_plan *plan = x->plan;
+    const fcp_problem *p = plan->problem;
+    const uint32_t range = plan->blocks[x->visit->q_block].heads;
+    fcp_code code = fcp_work_strip(&x->w->work, plan, x->visit, cls, piece, row);
+    if (code != FCP_OK || (x->w->work.count == 0 && leaves_idle_rows(x->arena, x->visit))) return code;
+    x->mask_head = FCP_NONE;
+    for (uint32_t h = head * p->range_sub; h < (head + heads) * p->range_sub; h++) {
+        if (fcp_class_of(plan, range, h) != cls) continue;
+        x->head = fcp_model_head(p, &plan->heads[range], h);
+        x->q_head = h;
+        x->kv_head = h / p->range_sub;
+        if (x->mask_head == FCP_NONE) x->mask_head = x->head;
+        strip(x);
+    }
+    return FCP_OK;
+}
+
+/* The same for each strip of a visit, and for all classes. */
 static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head, uint32_t heads,
                      void (*strip)(const struct view *)) {
     const fcp_plan *plan = a->plan;
     const fcp_problem *p = plan->problem;
     const fcp_block *block = &plan->blocks[visit->q_block];
-    const fcp_heads *range = &plan->heads[block->heads];
-    const bool forward = a->pass == FCP_FORWARD, leaves_idle = leaves_idle_rows(a, visit);
+    const bool forward = a->pass == FCP_FORWARD;
     const uint32_t to = forward ? visit->o_slot : visit->dq_slot;
     struct view x = {.plan = plan,
                      .arena = a,
@@ -331,16 +352,10 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
         fcp_plan_env(plan, piece->sequence, w->arrays, w->bands, &w->env);
         fcp_maskcells_sequence(w->mask, &w->env, piece->sequence);
         for (uint32_t row = 0; code == FCP_OK && row < piece->length; row += FCP_STRIP) {
-            code = fcp_work_strip(&w->work, plan, visit, i, row);
-            if (code != FCP_OK || (w->work.count == 0 && leaves_idle)) continue;
             x.rows = piece->length - row < FCP_STRIP ? piece->length - row : FCP_STRIP;
             x.token = piece->offset + row;
-            for (uint32_t h = head * p->range_sub; h < (head + heads) * p->range_sub; h++) {
-                x.head = fcp_model_head(p, range, h);
-                x.q_head = h;
-                x.kv_head = h / p->range_sub;
-                strip(&x);
-            }
+            for (uint32_t c = 0; code == FCP_OK && c < fcp_class_count(plan, block->heads); c++)
+                code = walk_class(&x, i, row, c, head, heads, strip);
         }
     }
     return code;

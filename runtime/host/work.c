@@ -84,8 +84,9 @@ static bool extend(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fc
     return true;
 }
 
-static bool sweep(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row) {
-    const fcp_shape_rec *shape = &plan->shapes[part->shape];
+static bool sweep(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t cls,
+                  uint32_t first_row) {
+    const fcp_shape_rec *shape = &plan->shapes[part->shape + cls];
     uint32_t at[FCP_STRIP_CELLS], end[FCP_STRIP_CELLS], column = 0;
     for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) at[r] = fcp_run_of_row(plan, shape, first_row / FCP_CELL + r);
     for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++)
@@ -117,7 +118,8 @@ static bool sweep(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp
     return open.end == open.begin || emit(work, plan, tile, part, first_row, &open);
 }
 
-fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t q_piece, uint32_t row) {
+fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t cls, uint32_t q_piece,
+                        uint32_t row) {
     work->count = 0;
     for (uint32_t i = 0; i < visit->tiles; i++) {
         const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
@@ -125,7 +127,7 @@ fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *v
         while (at < end && plan->parts[at].q_piece < q_piece) at++;
         work->cursors[i] = at;
         for (; at < end && plan->parts[at].q_piece == q_piece; at++)
-            if (!sweep(work, plan, visit->first_tile + i, &plan->parts[at], row)) return FCP_E_NO_MEMORY;
+            if (!sweep(work, plan, visit->first_tile + i, &plan->parts[at], cls, row)) return FCP_E_NO_MEMORY;
     }
     return FCP_OK;
 }

@@ -31,6 +31,7 @@ void fcp_work_free(fcp_work *work);
 /* Begins a visit. Errors: FCP_E_NO_MEMORY. */
 fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit);
 /* Fills work->jobs with the jobs of the strip that begins at `row`, a multiple of FCP_STRIP, of a piece of the Q
- * block. Strips are asked for in order. FCP_E_NO_MEMORY. */
-fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t q_piece, uint32_t row);
+ * block, for one class of heads of its range. Strips are asked for in order. FCP_E_NO_MEMORY. */
+fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t cls, uint32_t q_piece,
+                        uint32_t row);
 #endif

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/kernels/work.h"
+
 /* A kernel works on whole tiles. So it computes positions past the end of a sequence too, up to this many, and then
  * ignores what comes of them; they must not overflow. */
 enum { BEYOND = 2 * FCP_CELL };
@@ -132,7 +134,8 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
                                     .bf16 = plan->problem->dtype == FCP_BF16,
                                     .ranges = fcp_plan_ranges(plan) > 1,
                                     .skeletons = skeletons,
-                                    .negative_scale = plan->problem->scale < 0};
+                                    .negative_scale = plan->problem->scale < 0,
+                                    .by_head = fcp_kernel_by_head(plan)};
         uint32_t node;
         const char *wrong = emit_kernels(&source, sheet_append, &s, &node);
         if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;

@@ -26,7 +26,7 @@ _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(f
                "records are the same on host and device");
 
 /* What each scratch array is for. */
-enum { CURSORS, SIZES, FIRSTS, PERMUTED, TURNS };
+enum { CURSORS, SIZES, FIRSTS, PERMUTED, LOCKS, TURNS, SCRATCHES };
 
 static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a work list"); }
 static fcp_code too_long(fcp_error *err) {
@@ -60,8 +60,16 @@ void fcp_kernel_work_free(fcp_kernel_work *work) {
     free(work->key_runs);
     free(work->keys);
     free(work->row_runs);
-    for (int i = 0; i < 5; i++) free(work->scratch[i]);
+    for (int i = 0; i < SCRATCHES; i++) free(work->scratch[i]);
+    _Static_assert(SCRATCHES == sizeof work->scratch / sizeof *work->scratch, "one for each");
     *work = (fcp_kernel_work){0};
+}
+
+bool fcp_kernel_by_head(const fcp_plan *plan) {
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < plan->heads_count; i++)
+        if (fcp_class_count(plan, i) > most) most = fcp_class_count(plan, i);
+    return most > 1;
 }
 
 static fk_u64 offset_of(const fcp_arena *a, const void *place) {
@@ -109,12 +117,12 @@ static bool sort_items(fcp_kernel_work *w, void *items, uint32_t count, size_t b
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* Adds the runs of keys that one row of cells meets in one part of a tile. */
+/* Adds the runs of keys that one row of cells meets in one part of a tile, for a class of heads. */
 static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
-                             uint32_t row, fcp_error *err) {
+                             uint32_t cls, uint32_t row, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_problem *p = plan->problem;
-    const fcp_shape_rec *shape = &plan->shapes[part->shape];
+    const fcp_shape_rec *shape = &plan->shapes[part->shape + cls];
     const fcp_piece *piece = &plan->pieces[part->k_piece];
     size_t stride = (size_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     char *k, *v;
@@ -142,58 +150,85 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
     return FCP_OK;
 }
 
-/* Adds the items of one Q piece of a visit. cursors[i] is the first part of the visit's i-th tile that is not done. */
-static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece,
-                              uint32_t *cursors, fcp_error *err) {
+/* Is KV head `kv` of the range listed? */
+static bool lists(const fcp_kernel_work *w, uint32_t kv) { return !w->kv_count || kv - w->kv_first < w->kv_count; }
+
+/* A row item, or where lists are by head one for each head of a class. */
+static fcp_code put_row_item(fcp_kernel_work *w, const fcp_plan *plan, fk_row_item item, uint32_t cls, bool by_head,
+                             fcp_error *err) {
+    const uint32_t heads = by_head ? fcp_range_heads(plan->problem) : 1;
+    for (uint32_t h = 0; h < heads; h++) {
+        if (by_head && (fcp_class_of(plan, w->range, h) != cls || !lists(w, h / plan->problem->range_sub))) continue;
+        if (w->row_count == UINT32_MAX) return too_long(err);
+        if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
+        w->rows[w->row_count] = item;
+        if (by_head) w->rows[w->row_count].flags |= h << FK_HEAD_SHIFT;
+        w->row_count++;
+    }
+    return FCP_OK;
+}
+
+/* Adds the items of one row of cells of a Q piece, for a class of heads. cursors[i] is the first part of the visit's
+ * i-th tile that is not of an earlier piece. */
+static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece, uint32_t row,
+                        uint32_t cls, bool by_head, const uint32_t *cursors, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_piece *piece = &plan->pieces[q_piece];
     /* where the block's rows are read, and where results are written; only the last visit of the forward pass writes */
     bool back = a->pass == FCP_BACKWARD, last = visit->flags & FCP_VISIT_LAST;
     uint32_t out_slot = back ? visit->dq_slot : visit->o_slot;
     uint64_t in = fcp_arena_row(a, visit->q_slot), out = back || last ? fcp_arena_row(a, out_slot) : 0;
+    uint32_t first = w->key_run_count, block_token = piece->offset + row;
+    for (uint32_t i = 0; i < visit->tiles; i++) {
+        const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+        uint32_t end = tile->first_part + tile->parts;
+        for (uint32_t j = cursors[i]; j < end && plan->parts[j].q_piece == q_piece; j++) {
+            fcp_code code = add_key_runs(w, a, tile, &plan->parts[j], cls, row / FCP_CELL, err);
+            if (code) return code;
+        }
+    }
+    /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit and the
+     * block is at home, the outputs hold what they were prepared with, and that is right unless there is a sink. */
+    bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
+    bool idle = back || (single && !plan->sink_count && out_slot < a->homes);
+    if (first == w->key_run_count && idle) return FCP_OK;
+    if (in + block_token > UINT32_MAX || out + block_token > UINT32_MAX) return too_long(err);
+    fk_row_item item = {.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
+                        .token = (fk_u32)in + block_token,
+                        .out = (fk_u32)out + block_token,
+                        .block_token = block_token,
+                        .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
+                        .flags = visit->flags,
+                        .sequence = piece->sequence,
+                        .first = first,
+                        .runs = w->key_run_count - first};
+    if (visit->state_slot != FCP_NONE && !back) {
+        float *o, *m, *l;
+        fcp_arena_state(a, visit->state_slot, &o, &m, &l);
+        item.state = offset_of(a, o);
+    }
+    return put_row_item(w, plan, item, cls, by_head, err);
+}
+
+/* Adds the items of one Q piece of a visit. */
+static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece,
+                              bool by_head, uint32_t *cursors, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < visit->tiles; i++) {
         const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
         uint32_t end = tile->first_part + tile->parts;
         while (cursors[i] < end && plan->parts[cursors[i]].q_piece < q_piece) cursors[i]++;
     }
-    for (uint32_t row = 0; row < piece->length; row += FCP_CELL) {
-        uint32_t first = w->key_run_count, block_token = piece->offset + row;
-        for (uint32_t i = 0; i < visit->tiles; i++) {
-            const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
-            uint32_t end = tile->first_part + tile->parts;
-            for (uint32_t j = cursors[i]; j < end && plan->parts[j].q_piece == q_piece; j++) {
-                fcp_code code = add_key_runs(w, a, tile, &plan->parts[j], row / FCP_CELL, err);
-                if (code) return code;
-            }
-        }
-        /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit and the
-         * block is at home, the outputs hold what they were prepared with, and that is right unless there is a sink. */
-        bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
-        bool idle = back || (single && !plan->sink_count && out_slot < a->homes);
-        if (first == w->key_run_count && idle) continue;
-        if (w->row_count == UINT32_MAX || in + block_token > UINT32_MAX || out + block_token > UINT32_MAX)
-            return too_long(err);
-        if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
-        fk_row_item *item = &w->rows[w->row_count++];
-        *item = (fk_row_item){.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
-                              .token = (fk_u32)in + block_token,
-                              .out = (fk_u32)out + block_token,
-                              .block_token = block_token,
-                              .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
-                              .flags = visit->flags,
-                              .sequence = piece->sequence,
-                              .first = first,
-                              .runs = w->key_run_count - first};
-        if (visit->state_slot == FCP_NONE || back) continue;
-        float *o, *m, *l;
-        fcp_arena_state(a, visit->state_slot, &o, &m, &l);
-        item->state = offset_of(a, o);
-    }
-    return FCP_OK;
+    for (uint32_t row = 0; row < plan->pieces[q_piece].length; row += FCP_CELL)
+        for (uint32_t c = 0; !code && c < fcp_class_count(plan, w->range); c++)
+            code = add_row(w, a, visit, q_piece, row, c, by_head, cursors, err);
+    return code;
 }
 
 fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
     const fcp_plan *plan = a->plan;
+    const bool by_head = fcp_kernel_by_head(plan);
     w->row_count = w->key_run_count = 0;
     for (uint32_t v = first; v < first + count; v++) {
         const fcp_visit *visit = &plan->visits[v];
@@ -203,7 +238,7 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
         if (!cursors) return no_memory(err);
         for (uint32_t i = 0; i < visit->tiles; i++) cursors[i] = plan->tiles[visit->first_tile + i].first_part;
         for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
-            fcp_code code = add_row_items(w, a, visit, i, cursors, err);
+            fcp_code code = add_row_items(w, a, visit, i, by_head, cursors, err);
             if (code) return code;
         }
     }
@@ -219,6 +254,13 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
+/* Heads of a group that see the same pairs, as a run of rows says it: in cls, beside the class of cells. They are
+ * among FK_SET_HEADS neighbours. Where lists are not by head, one set stands for all heads and says nothing. */
+struct head_set {
+    uint32_t cls;  /* the class of heads, in the range */
+    uint32_t bits; /* what cls of a run has above the class of cells */
+};
+
 /* A walk over all cells of the visits. There are two: the first makes the items of each KV block when it comes to the
  * block's first tile, and counts the cells of each item; the second (`fill`) writes each cell into its item's list. */
 struct columns {
@@ -229,6 +271,8 @@ struct columns {
     uint32_t cells_capacity;
     bool fill;
     fcp_kernel_order order;
+    const struct head_set *sets; /* of one KV head */
+    uint32_t set_count;
 };
 
 /* Makes the items of a KV block. */
@@ -272,9 +316,9 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
 }
 
 /* Counts the cells of a run, or writes them: one to each item from `item` on, since neighbouring columns are
- * neighbouring items. */
-static void place_run(struct columns *x, const fcp_run *run, uint32_t item, const fcp_piece *q, uint32_t token,
-                      uint32_t out) {
+ * neighbouring items. heads: of which heads. */
+static void place_run(struct columns *x, const fcp_run *run, uint32_t heads, uint32_t item, const fcp_piece *q,
+                      uint32_t token, uint32_t out) {
     fcp_kernel_work *w = x->w;
     uint32_t row = run->row * FCP_CELL;
     fk_i64 q_first = x->a->plan->sequences[q->sequence].q_first;
@@ -285,7 +329,7 @@ static void place_run(struct columns *x, const fcp_run *run, uint32_t item, cons
                                        .token = token + row,
                                        .out = out + row,
                                        .count = q->length - row < FCP_CELL ? q->length - row : FCP_CELL,
-                                       .cls = run->cls};
+                                       .cls = run->cls | heads};
     }
 }
 
@@ -304,25 +348,26 @@ static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error 
         uint32_t item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
         for (uint32_t j = tile->first_part; j < tile->first_part + tile->parts; j++) {
             const fcp_part *part = &plan->parts[j];
-            const fcp_shape_rec *shape = &plan->shapes[part->shape];
             const fcp_piece *q = &plan->pieces[part->q_piece];
             if (part->k_piece < k_piece) item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
             for (; k_piece < part->k_piece; k_piece++)
                 item += plan->pieces[k_piece].length / FCP_CELL + (plan->pieces[k_piece].length % FCP_CELL != 0);
-            for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
-                place_run(x, &plan->runs[r], item + plan->runs[r].col, q, (uint32_t)in + q->offset,
-                          (uint32_t)out + q->offset);
+            for (const struct head_set *s = x->sets; s < x->sets + x->set_count; s++) {
+                const fcp_shape_rec *shape = &plan->shapes[part->shape + s->cls];
+                for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
+                    place_run(x, &plan->runs[r], s->bits, item + plan->runs[r].col, q, (uint32_t)in + q->offset,
+                              (uint32_t)out + q->offset);
+            }
         }
     }
     return FCP_OK;
 }
 
-/* Joins runs of one class that follow each other; returns how many are left, and adds their rows to *out_rows. */
-static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) {
+/* Joins runs of one class that follow each other; returns how many are left. */
+static uint32_t join_runs(fk_row_run *runs, uint32_t count) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
         fk_row_run *last = kept ? &runs[kept - 1] : NULL;
-        *out_rows += runs[i].count;
         if (last && last->cls == runs[i].cls && last->token + last->count == runs[i].token &&
             last->out + last->count == runs[i].out && last->position + last->count == runs[i].position)
             last->count += runs[i].count;
@@ -337,7 +382,8 @@ static uint32_t join_runs(fk_row_run *runs, uint32_t count, uint64_t *out_rows) 
  * of A, and wait for it. */
 static int later(const void *a, const void *b) {
     const fk_row_run *x = a, *y = b;
-    return x->position > y->position ? -1 : x->position < y->position;
+    if (x->position != y->position) return x->position > y->position ? -1 : 1;
+    return x->cls < y->cls ? -1 : x->cls > y->cls; /* of the same rows and other heads */
 }
 static void reverse_runs(fk_row_run *runs, uint32_t count) {
     bool sorted = true;
@@ -387,30 +433,57 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
 }
 
 /* Gives out locks and turns in the order of the items: the first who comes to a sum has turn 0, the next has turn 1. A
- * sum of dQ is known by its first row in dq, the sums of divided items by the number that cut_items
- * left in `lock`. */
-struct turn {
-    uint32_t lock, next;
-};
-static void take_turn(fcp_kernel_work *w, struct turn *t, fk_u32 *out_lock, fk_u32 *out_turn) {
-    if (t->lock == FCP_NONE) *t = (struct turn){w->lock_count++, 0};
-    *out_lock = t->lock;
-    *out_turn = t->next++;
+ * sum of dQ is known by its first row in dq and by the heads, the sums of divided items by the number that cut_items
+ * left in `lock`. Rows have one lock for all heads, which has a place for each head. Heads of one set meet the same
+ * runs; so they have their turns together, and each set counts its own. */
+static uint32_t take_lock(fcp_kernel_work *w, uint32_t *lock) {
+    if (*lock == FCP_NONE) *lock = w->lock_count++;
+    return *lock;
 }
 static bool order_runs(struct columns *x) {
     fcp_kernel_work *w = x->w;
     const fcp_arena *a = x->a;
     size_t tokens = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]), items = w->key_count;
-    struct turn *turns = scratch(w, TURNS, tokens + items, sizeof *turns);
-    if (!turns) return false;
-    memset(turns, 0xff, (tokens + items) * sizeof *turns);
-    for (uint32_t i = 0; i < w->key_count; i++) {
-        fk_key_item *item = &w->keys[i];
-        if (item->lock != FK_NONE) take_turn(w, &turns[tokens + item->lock], &item->lock, &item->turn);
-        for (uint32_t j = item->first; j < item->first + item->runs; j++)
-            take_turn(w, &turns[w->row_runs[j].out], &w->row_runs[j].lock, &w->row_runs[j].turn);
+    size_t sums = tokens + items;
+    uint32_t *locks = scratch(w, LOCKS, sums, sizeof *locks), *turns = scratch(w, TURNS, sums, sizeof *turns);
+    if (!locks || !turns) return false;
+    memset(locks, 0xff, sums * sizeof *locks); /* FCP_NONE */
+    for (uint32_t s = 0; s < x->set_count; s++) {
+        memset(turns, 0, sums * sizeof *turns);
+        for (uint32_t i = 0; i < w->key_count; i++) {
+            fk_key_item *item = &w->keys[i];
+            if (s == 0 && item->lock != FK_NONE) {
+                const size_t sum = tokens + item->lock;
+                item->lock = take_lock(w, &locks[sum]);
+                item->turn = turns[sum]++;
+            }
+            for (fk_row_run *r = w->row_runs + item->first, *end = r + item->runs; r < end; r++) {
+                if ((r->cls & ~3u) != x->sets[s].bits) continue;
+                r->lock = take_lock(w, &locks[r->out]);
+                r->turn = turns[r->out]++;
+            }
+        }
     }
     return true;
+}
+
+/* How long an item is: rows, or in an ordered list runs, times heads. */
+static uint64_t item_size(const struct columns *x, const fk_key_item *item) {
+    uint64_t size = 0;
+    for (const fk_row_run *r = x->w->row_runs + item->first, *end = r + item->runs; r < end; r++) {
+        const uint32_t set = r->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+        const uint32_t heads = set ? (uint32_t)__builtin_popcount(set) : 1;
+        size += (uint64_t)(x->order == FCP_KEYS_ORDERED ? 1 : r->count) * heads;
+    }
+    return size;
+}
+
+/* Sorts the items of a list, longest first. */
+static bool sort_keys(const struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
+    for (uint32_t i = 0; sizes && i < w->key_count; i++) sizes[i] = (struct size){item_size(x, &w->keys[i]), i};
+    return sizes && sort_items(w, w->keys, w->key_count, sizeof *w->keys, sizes);
 }
 
 /* Makes the items and their runs, from both walks to locks and turns. */
@@ -436,15 +509,9 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     for (uint32_t i = 0; ordered && i < w->key_count; i++)
         reverse_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
     if (!cut_items(w, total, x->order != FCP_KEYS_ALONE)) return no_memory(err);
-    struct size *sizes = scratch(w, SIZES, w->key_count, sizeof *sizes);
-    if (!sizes) return no_memory(err);
-    for (uint32_t i = 0; i < w->key_count; i++) {
-        uint64_t size = 0;
-        if (ordered) size = w->keys[i].runs;
-        else w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs, &size);
-        sizes[i] = (struct size){size, i};
-    }
-    if (!sort_items(w, w->keys, w->key_count, sizeof *w->keys, sizes)) return no_memory(err);
+    for (uint32_t i = 0; !ordered && i < w->key_count; i++)
+        w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
+    if (!sort_keys(x)) return no_memory(err);
     return !ordered || order_runs(x) ? FCP_OK : no_memory(err);
 }
 
@@ -453,15 +520,105 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward) {
     return backward & (EMIT_UNORDERED | EMIT_UNORDERED_SM90) ? FCP_KEYS_JOINT : FCP_KEYS_ALONE;
 }
 
+/* The items of the KV heads whose sets x has, or of all heads. */
+static fcp_code list_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    size_t blocks = (size_t)x->a->plan->blocks_count;
+    x->first_item = scratch(w, FIRSTS, blocks, sizeof *x->first_item);
+    if (!x->first_item) return no_memory(err);
+    memset(x->first_item, 0xff, blocks * sizeof *x->first_item); /* FCP_NONE */
+    w->key_count = w->row_run_count = 0;
+    x->fill = false;
+    return fill_columns(x, first, count, err);
+}
+
+/* The sets of KV head `kv` of a range; returns how many. out: room for one for each head of its group. */
+static uint32_t find_sets(const fcp_plan *plan, uint32_t range, uint32_t kv, struct head_set *out) {
+    const uint32_t group = plan->problem->range_sub;
+    uint32_t count = 0;
+    for (uint32_t h = 0; h < group; h++) {
+        const uint32_t cls = fcp_class_of(plan, range, kv * group + h), base = h / FK_SET_HEADS;
+        uint32_t s = 0;
+        while (s < count && !(out[s].cls == cls && out[s].bits >> FK_SET_BASE_SHIFT == base)) s++;
+        if (s == count) out[count++] = (struct head_set){cls, base << FK_SET_BASE_SHIFT};
+        out[s].bits |= 1u << (FK_SET_SHIFT + h % FK_SET_HEADS);
+    }
+    return count;
+}
+
+/* Have two KV heads of a range query heads of the same classes, in the same order? */
+static bool same_group(const fcp_plan *plan, uint32_t range, uint32_t x, uint32_t y) {
+    const uint32_t group = plan->problem->range_sub;
+    for (uint32_t h = 0; h < group; h++)
+        if (fcp_class_of(plan, range, x * group + h) != fcp_class_of(plan, range, y * group + h)) return false;
+    return true;
+}
+
+/* Lists that are kept while others are made. */
+struct kept {
+    fk_key_item *keys;
+    fk_row_run *runs;
+    uint32_t key_count, run_count, key_capacity, run_capacity;
+};
+
+/* Keeps the list of the columns for one KV head, or another one with the same sets: with the same runs, if `again`. */
+static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, struct kept *all, fcp_error *err) {
+    const uint64_t runs = all->run_count + (again ? 0 : (uint64_t)w->row_run_count);
+    if (runs > UINT32_MAX || (uint64_t)all->key_count + w->key_count > UINT32_MAX) return too_long(err);
+    if (!grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs) ||
+        !grow((void **)&all->keys, &all->key_capacity, all->key_count + w->key_count, sizeof *all->keys))
+        return no_memory(err);
+    if (!again && w->row_run_count)
+        memcpy(all->runs + all->run_count, w->row_runs, w->row_run_count * sizeof *all->runs);
+    all->run_count = (uint32_t)runs;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        fk_key_item *item = &all->keys[all->key_count++];
+        *item = w->keys[i];
+        item->first += all->run_count - w->row_run_count;
+        item->kv_head = kv;
+    }
+    return FCP_OK;
+}
+
+/* Makes the list of each KV head; heads with the same sets share runs. Then all items are one list, longest first, in
+ * which items of one head keep their order: their turns are counted by it. */
+static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const fcp_plan *plan = x->a->plan;
+    const uint32_t kv_heads = plan->problem->range_kv;
+    struct head_set *sets = malloc(plan->problem->range_sub * sizeof *sets);
+    struct kept all = {0};
+    uint32_t locks = 0; /* heads have places of their own in a lock, so KV heads may use the same locks */
+    fcp_code code = sets ? FCP_OK : no_memory(err);
+    for (uint32_t kv = 0; !code && kv < kv_heads; kv++) {
+        uint32_t before = 0;
+        while (before < kv && !(lists(w, before) && same_group(plan, w->range, before, kv))) before++;
+        if (before < kv || !lists(w, kv)) continue; /* it was listed with that one, or is not */
+        x->sets = sets;
+        x->set_count = find_sets(plan, w->range, kv, sets);
+        w->lock_count = 0;
+        code = list_columns(x, first, count, err);
+        if (w->lock_count > locks) locks = w->lock_count;
+        for (uint32_t other = kv; !code && other < kv_heads; other++)
+            if (lists(w, other) && same_group(plan, w->range, kv, other))
+                code = keep_columns(w, other, other != kv, &all, err);
+    }
+    w->lock_count = locks;
+    free(sets);
+    free(w->keys);
+    free(w->row_runs);
+    w->keys = all.keys, w->key_count = all.key_count, w->key_capacity = all.key_capacity;
+    w->row_runs = all.runs, w->row_run_count = all.run_count, w->row_run_capacity = all.run_capacity;
+    return code ? code : sort_keys(x) ? FCP_OK : no_memory(err);
+}
+
 fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err) {
-    struct columns x = {.w = w, .a = a, .order = order};
-    size_t blocks = (size_t)a->plan->blocks_count;
-    x.first_item = scratch(w, FIRSTS, blocks, sizeof *x.first_item);
-    if (!x.first_item) return no_memory(err);
-    memset(x.first_item, 0xff, blocks * sizeof *x.first_item); /* FCP_NONE */
-    w->key_count = w->row_run_count = w->lock_count = 0;
-    fcp_code code = fill_columns(&x, first, count, err);
+    static const struct head_set everybody = {0, 0};
+    struct columns x = {.w = w, .a = a, .order = order, .sets = &everybody, .set_count = 1};
+    w->lock_count = 0;
+    fcp_code code = fcp_kernel_by_head(a->plan) ? list_by_head(&x, first, count, err)
+                                                : list_columns(&x, first, count, err);
     free(x.cells);
     return code;
 }

@@ -9,6 +9,9 @@
  * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
  * list. Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
  *
+ * If a plan's heads are of several classes (runtime/plan/plan.h), lists are by head: each item is of one head, and
+ * meets what this head sees. Items of all heads are one list, longest first.
+ *
  * Offsets are bytes from the beginning of the arena (fcp_arena.q).
  */
 #ifndef FCP_KERNELS_WORK_H
@@ -18,6 +21,7 @@
 
 typedef struct fcp_kernel_work {
     uint32_t range; /* of which heads visits are listed, an index into the plan's; others are passed over */
+    uint32_t kv_first, kv_count; /* lists by head are of these KV heads of the range; kv_count 0: of all */
     /* what fcp_kernel_rows makes */
     fk_row_item *rows;
     fk_key_run *key_runs;
@@ -28,9 +32,12 @@ typedef struct fcp_kernel_work {
     uint32_t key_count, row_run_count, lock_count; /* lock_count: how many locks the turns of an ordered list need */
     /* private: memory that the next call uses again */
     uint32_t row_capacity, key_run_capacity, key_capacity, row_run_capacity;
-    void *scratch[5];
-    size_t scratch_bytes[5];
+    void *scratch[6];
+    size_t scratch_bytes[6];
 } fcp_kernel_work;
+
+/* Are the plan's lists by head? Then so must be the kernels (emit_source.by_head). */
+bool fcp_kernel_by_head(const fcp_plan *plan);
 
 void fcp_kernel_work_free(fcp_kernel_work *work);
 /* Lists the rows of visits [first, first + count) with the keys that they meet: for attention if the arena is of the
@@ -46,6 +53,11 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward);
 /* Lists the keys of the same visits with the rows that meet them. Errors: as fcp_kernel_rows. */
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
+
+/* How many pieces of work a list is, where its items are done for `heads` heads each, unless it is by head. */
+static inline uint64_t fcp_kernel_pieces(bool by_head, uint32_t items, uint32_t heads) {
+    return by_head ? items : (uint64_t)items * heads;
+}
 
 /* A launch is for one range of heads. The next range, an index into plan->heads, that one of these visits is of; after
  * FCP_NONE: the first. FCP_NONE: there is none. */

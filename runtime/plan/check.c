@@ -261,6 +261,21 @@ static fcp_code check_heads(const fcp_plan *plan, fcp_error *err) {
     }
     return FCP_OK;
 }
+/* Heads have classes if the mask names h. A class gets its number where its first head is. */
+static fcp_code check_classes(const fcp_plan *plan, fcp_error *err) {
+    const uint64_t heads = plan->problem->mask_uses & MC_USES_H ? plan->problem->heads : 0;
+    if (plan->head_classes_count != heads || !heads != !plan->range_classes)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "classes of %llu heads, where the mask tells %llu apart",
+                        (ull)plan->head_classes_count, (ull)heads);
+    uint32_t classes = 0;
+    for (uint64_t h = 0; h < heads; h++) {
+        if (plan->head_classes[h] > classes)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "head %llu is of class %u, and %u come before it", (ull)h,
+                            plan->head_classes[h], classes);
+        classes += plan->head_classes[h] == classes;
+    }
+    return FCP_OK;
+}
 /* May a block have this range? */
 static bool heads_fit(const fcp_plan *plan, const fcp_block *b) {
     const fcp_problem *p = plan->problem;
@@ -347,11 +362,11 @@ static uint64_t extent(uint32_t length, uint64_t from, uint64_t count) {
 }
 
 static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
-    const fcp_problem *p = plan->problem;
-    uint64_t heads = p->mask_uses & MC_USES_H ? (uint64_t)p->range_kv * p->range_sub : 1, total = 0;
+    const bool by_class = plan->range_classes; /* then a shape may be of heads that see nothing */
+    uint64_t total = 0;
     for (uint64_t i = 0; i < plan->shapes_count; i++) {
         const fcp_shape_rec *s = &plan->shapes[i];
-        if (!(s->q_length && s->k_length && s->runs && s->first_run <= plan->runs_count &&
+        if (!(s->q_length && s->k_length && (s->runs || by_class) && s->first_run <= plan->runs_count &&
               s->runs <= plan->runs_count - s->first_run))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu: %u x %u tokens, %u runs from %u on", (ull)i,
                             s->q_length, s->k_length, s->runs, s->first_run);
@@ -371,8 +386,8 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
                                 r->cls, r->row, r->col);
             row = r->row;
             col = (uint64_t)r->col + r->count;
-            unsigned __int128 area = (unsigned __int128)extent(s->q_length, r->row, 1) * heads *
-                                     extent(s->k_length, r->col, r->count);
+            unsigned __int128 area =
+                (unsigned __int128)extent(s->q_length, r->row, 1) * extent(s->k_length, r->col, r->count);
             least += r->cls == FCP_CELL_FULL ? area : r->count;
             most += r->cls == FCP_CELL_FULL ? area : area - r->count;
         }
@@ -383,6 +398,62 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
     if (total != plan->runs_count)
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "%llu runs, %llu of them in shapes", (ull)plan->runs_count, (ull)total);
     return FCP_OK;
+}
+
+/* The pairs of a part: of its one shape, or of the shapes of its classes, over their heads. All shapes are between
+ * pieces of these lengths, and some head sees something. */
+static fcp_code part_pairs(const fcp_plan *plan, const fcp_part *c, uint32_t heads, uint64_t *out, fcp_error *err) {
+    const fcp_shape_rec *first = &plan->shapes[c->shape];
+    *out = first->pairs;
+    if (!plan->range_classes) return FCP_OK;
+    const uint32_t classes = fcp_class_count(plan, heads);
+    const size_t id = (size_t)(c - plan->parts);
+    if (classes > plan->shapes_count - c->shape)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu has shapes from %u on, for %u classes of heads", id, c->shape,
+                        classes);
+    uint64_t runs = 0;
+    *out = 0;
+    for (uint32_t i = 0; i < classes; i++) {
+        const fcp_shape_rec *s = first + i;
+        uint64_t pairs;
+        if (s->q_length != first->q_length || s->k_length != first->k_length)
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu: shape %u is between other pieces than shape %u", id,
+                            c->shape + i, c->shape);
+        if (__builtin_mul_overflow(s->pairs, (uint64_t)fcp_class_size(plan, heads, i), &pairs) ||
+            __builtin_add_overflow(*out, pairs, out))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu has more than 2^64 pairs", id);
+        runs += s->runs;
+    }
+    return runs ? FCP_OK : fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu: no class of heads sees anything", id);
+}
+
+/* Where the parts of tiles have shapes for classes of heads: parts either have the same shapes or none in common. Only
+ * then is it clear which shape is for whom. */
+static fcp_code check_shared_shapes(const fcp_plan *plan, fcp_error *err) {
+    if (!plan->range_classes) return FCP_OK;
+    uint32_t *count = calloc((size_t)plan->shapes_count + 1, sizeof *count); /* of a part's first shape: how many */
+    if (!count) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory to check the shapes");
+    fcp_code code = FCP_OK;
+    for (uint64_t i = 0; i < plan->tiles_count && !code; i++) {
+        const fcp_tile *t = &plan->tiles[i];
+        const uint32_t classes = fcp_class_count(plan, plan->blocks[t->q_block].heads);
+        for (const fcp_part *c = plan->parts + t->first_part, *end = c + t->parts; c < end && !code; c++) {
+            if (count[c->shape] && count[c->shape] != classes)
+                code = fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %u is the first of %u for one part, and of %u for "
+                                "another", c->shape, count[c->shape], classes);
+            count[c->shape] = classes;
+        }
+    }
+    for (uint64_t s = 0, last = 0, end = 0; s < plan->shapes_count && !code; s++) {
+        if (!count[s]) continue;
+        if (s < end)
+            code = fcp_fail(err, FCP_E_PLAN_FORMAT,
+                            "parts have shapes from %llu on and from %llu on, with some in common", (ull)last, (ull)s);
+        last = s;
+        end = s + count[s];
+    }
+    free(count);
+    return code;
 }
 
 static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
@@ -430,7 +501,10 @@ static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_
             if (last && (last->q_piece > c->q_piece || (last->q_piece == c->q_piece && last->k_piece >= c->k_piece)))
                 return fcp_fail(err, FCP_E_PLAN_FORMAT, "part %zu of tile %llu is out of order",
                                 (size_t)(c - plan->parts), (ull)i);
-            if (__builtin_add_overflow(pairs, s->pairs, &pairs))
+            uint64_t more;
+            fcp_code code = part_pairs(plan, c, q->heads, &more, err);
+            if (code) return code;
+            if (__builtin_add_overflow(pairs, more, &pairs))
                 return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu has more than 2^64 pairs", (ull)i);
         }
         if (t->pairs != pairs)
@@ -584,6 +658,7 @@ static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, 
 static fcp_code check_work(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     fcp_code code = check_shapes(plan, err);
     if (!code) code = check_tiles(plan, stop, err);
+    if (!code) code = check_shared_shapes(plan, err);
     if (!code) code = check_visits(plan, err);
     return code;
 }
@@ -633,6 +708,7 @@ fcp_code fcp_plan_check_until(const fcp_plan *given, const volatile int *stop, f
     const fcp_plan *plan = &view;
     if (!code) code = check_problem(plan, err);
     if (!code) code = check_heads(plan, err);
+    if (!code) code = check_classes(plan, err);
     if (!code) code = check_blocks(plan, err);
     if (!code) code = check_layout(plan, err);
     return code ? code : check_halves(plan, stop, err);

@@ -358,7 +358,8 @@ static void put_source(out *o, const fcp_plan *plan) {
     }
 }
 
-static void put_numbers(out *o, const char *table, const char *name, const uint32_t *values, uint64_t n) {
+static void put_numbers(out *o, const char *table, const char *name, const char *label, const uint32_t *values,
+                        uint64_t n) {
     if (o->json) {
         begin_table(o, table);
         for (uint64_t i = 0; i < n; i++) {
@@ -370,7 +371,7 @@ static void put_numbers(out *o, const char *table, const char *name, const uint3
     }
     for (uint64_t i = 0; i < n; i++) {
         begin_record(o, name, i);
-        put_number(o, "first", values[i]);
+        put_number(o, label, values[i]);
         end_record(o);
     }
 }
@@ -580,7 +581,7 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     put_runs(o, plan);
     TABLE(visits, "visit", visit_fields);
     put_rounds(o, plan);
-    put_numbers(o, "round_starts", "round_start", plan->round_starts, plan->round_starts_count);
+    put_numbers(o, "round_starts", "round_start", "first", plan->round_starts, plan->round_starts_count);
     put_streams(o, plan);
     put_instrs(o, plan);
     put_transfers(o, plan);
@@ -592,6 +593,8 @@ fcp_code fcp_plan_dump(const fcp_plan *given, bool json, fcp_emit *emit, void *c
     TABLE(slices, "slices", slices_fields);
     TABLE(band_rows, "band_row", band_row_fields);
     TABLE(bands, "band", band_fields);
+    if (plan->head_classes_count) /* only files with classes have this section */
+        put_numbers(o, "head_classes", "head", "class", plan->head_classes, plan->head_classes_count);
     put_text(o, json ? "}" : "");
     if (o->used) emit(context, o->text, o->used);
     free(o);

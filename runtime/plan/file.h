@@ -1,11 +1,13 @@
 /* file.h: the bytes of a plan file around its tables. For the loader, the writer and the fuzz targets only.
  *
- *   file_header | file_entry x FCP_SECTION_COUNT | zeros | section 0 | zeros | section 1 | ...
+ *   file_header | file_entry x sections | zeros | section 0 | zeros | section 1 | ...
  *
  * All numbers are little-endian. Sections lie in the order of FCP_SECTIONS, each at the next multiple of 64; the first
  * comes after the section table, and the file ends at a multiple of 64, too. All gaps are zero. So every offset follows
  * from the lengths, every byte is either under a checksum or must be zero, and a table is aligned where the file is
  * mapped.
+ *
+ * The last section, HEAD_CLASSES, is there only if it is not empty; then the file requires FCP_FEATURE_HEADS.
  *
  * Checksums are CRC-32C, with an initial value and a final exclusive-or of all ones.
  */
@@ -26,7 +28,9 @@ _Static_assert(sizeof(mc_node) == 32 && sizeof(mc_band) == 24 && sizeof(mc_band_
 _Static_assert(sizeof(fcp_array) == 88 && sizeof(fcp_slices) == 16, "format");
 
 #define FCP_MAGIC "\x89" "FCP\r\n\x1a\n"
-enum { FCP_FILE_ALIGN = 64, FCP_REQUIRED_FEATURES = 0 };
+enum { FCP_FILE_ALIGN = 64 };
+/* Feature bits. HEADS: there are classes of heads. */
+enum { FCP_FEATURE_HEADS = 1, FCP_KNOWN_FEATURES = FCP_FEATURE_HEADS };
 
 typedef struct file_header {
     uint8_t magic[8];
@@ -56,6 +60,13 @@ enum {
     FCP_HEADER_USED = sizeof(file_header) + FCP_SECTION_COUNT * sizeof(file_entry),
     FCP_HEADER_SIZE = (FCP_HEADER_USED + FCP_FILE_ALIGN - 1) / FCP_FILE_ALIGN * FCP_FILE_ALIGN
 };
+_Static_assert(FCP_HEADER_USED - sizeof(file_entry) > FCP_HEADER_SIZE - FCP_FILE_ALIGN,
+               "the header is as long without the last section");
+/* How many sections a file has, of these lengths. */
+static inline uint32_t fcp_file_sections(const uint64_t lengths[FCP_SECTION_COUNT]) {
+    return FCP_SECTION_COUNT - !lengths[FCP_SECTION_HEAD_CLASSES];
+}
+_Static_assert(FCP_SECTION_HEAD_CLASSES == FCP_SECTION_COUNT - 1, "it is the last");
 
 extern const uint32_t fcp_record_sizes[FCP_SECTION_COUNT];
 extern const char *const fcp_section_names[FCP_SECTION_COUNT];

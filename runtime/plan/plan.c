@@ -73,6 +73,48 @@ fcp_plan fcp_plan_view(const fcp_plan *plan) {
     return view;
 }
 
+/* Classes are numbered over the model. Here those of one range are numbered from 0, in the same order. to[0]: how many
+ * there are; to[1 + i]: that of head i; to[1 + heads + c]: how many heads are of class c. seen: per class of the
+ * model, all 0 before and after. */
+static void index_range(const fcp_plan *plan, uint32_t heads, uint32_t *seen, uint32_t *to) {
+    const uint32_t count = fcp_range_heads(plan->problem), all = (uint32_t)plan->head_classes_count;
+    uint32_t classes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t head = fcp_model_head(plan->problem, &plan->heads[heads], i);
+        to[1 + i] = head < all ? plan->head_classes[head] : 0; /* fcp_plan_check refuses what is not */
+        if (to[1 + i] >= all) to[1 + i] = 0;
+        seen[to[1 + i]] = 1;
+    }
+    for (uint32_t c = 0; c < all; c++)
+        if (seen[c]) seen[c] = ++classes;
+    for (uint32_t i = 0; i < count; i++) to[1 + count + (to[1 + i] = seen[to[1 + i]] - 1)]++;
+    memset(seen, 0, all * sizeof *seen);
+    to[0] = classes;
+}
+
+/* Fills range_classes; leaves it NULL where the counts are nonsense, which fcp_plan_check refuses. Ranges share no
+ * heads, but keys may have ranges of their own. */
+static fcp_code index_classes(fcp_plan *plan, fcp_error *err) {
+    free(plan->range_classes);
+    plan->range_classes = NULL;
+    if (!plan->head_classes_count || plan->problem_count != 1) return FCP_OK;
+    const fcp_problem *p = plan->problem;
+    const uint64_t all = plan->head_classes_count, size = (uint64_t)p->range_kv * p->range_sub;
+    if (p->heads != all || !p->kv_heads || !size || size > all || plan->heads_count > 2 * (all / size)) return FCP_OK;
+    uint32_t *classes = calloc((size_t)(plan->heads_count * (2 * size + 1)) + 1, sizeof *classes);
+    uint32_t *seen = calloc((size_t)all, sizeof *seen);
+    for (uint32_t i = 0; classes && seen && i < plan->heads_count; i++)
+        index_range(plan, i, seen, classes + (size_t)i * (2 * size + 1));
+    if (!classes || !seen) {
+        free(classes);
+        free(seen);
+        return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the classes of %llu heads", (unsigned long long)all);
+    }
+    free(seen);
+    plan->range_classes = classes;
+    return FCP_OK;
+}
+
 fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
     const void *data[FCP_SECTION_COUNT];
     uint64_t lengths[FCP_SECTION_COUNT], offsets[FCP_SECTION_COUNT], size;
@@ -92,7 +134,8 @@ fcp_code fcp_plan_index(fcp_plan *plan, fcp_error *err) {
     free(plan->sequence_offsets);
     plan->sequence_offsets = prefix;
     plan->file_size = size;
-    return fcp_plan_index_layout(plan, err);
+    const fcp_code code = index_classes(plan, err);
+    return code ? code : fcp_plan_index_layout(plan, err);
 }
 
 void fcp_plan_free(fcp_plan *plan) {
@@ -100,6 +143,7 @@ void fcp_plan_free(fcp_plan *plan) {
     if (plan->release) plan->release(plan->owner);
     free(plan->sequence_offsets);
     free(plan->rank_tokens);
+    free(plan->range_classes);
     free(plan);
 }
 

@@ -12,6 +12,7 @@
  *   tiles       the work: one Q block against one KV block, in the order of execution: by rank, stage, Q block
  *   parts       of a tile: which Q piece meets which KV piece, and the shape of the mask between them
  *   shapes      shared by parts: runs of cells of 128 x 128 pairs that are FULL or PARTIAL
+ *   head_classes  which query heads see the same pairs, if the mask names h
  *   visits      what a rank computes at once for one Q block, its own or a moved one: the tiles of one stage
  *   rounds      of a pass: steps of communication in which a rank sends at most once and receives at most once a fabric
  *   streams     the instructions of each pass, rank and queue
@@ -26,6 +27,13 @@
  * too, and in a plan of such blocks `range_sub` is all. A tile's Q block is of the same KV heads as its KV block. Over
  * all blocks each (token, query head) has one home, and so has each (token, KV head). So ranges begin at multiples of
  * their size, which divides the number of heads.
+ *
+ * CLASSES OF HEADS. If the mask names h, heads may see different pairs. Heads that see the same pairs are a class, and
+ * there are shapes for each class. An example: a window of w[h] tokens, where w is [1024, 4096, 1024, 1024]. Heads 0, 2
+ * and 3 are class 0, head 1 is class 1, and head_classes is [0, 1, 0, 0]. A part of a tile then has two shapes, which
+ * lie next to each other; it names the first. A range of heads has those classes that its heads are of, in the order of
+ * their numbers: a range of heads 2 and 3 has class 0 alone, and its parts have one shape. If the mask does not name h,
+ * head_classes is empty, and every part has one shape.
  *
  * SIDES. A sequence has a side of queries and a side of keys. Its keys are at positions 0 to keys - 1. Its queries are
  * at q_first to q_first + queries - 1, where q_first is keys - queries (aligned at the bottom right: the last query is
@@ -294,22 +302,23 @@ typedef struct fcp_tile {
     uint32_t first_part, parts;
     uint32_t kv_slot;  /* of class KV */
     uint32_t dkv_slot; /* of class DKV; FCP_NONE when the plan has no backward pass */
-    uint64_t pairs;
+    uint64_t pairs;    /* allowed in it, counted as in fcp_summary.pairs: over its range's heads, if at all */
 } fcp_tile;
 
 /* A Q piece against a KV piece of the same sequence. Parts of a tile are in order of (q_piece, k_piece). */
 typedef struct fcp_part {
     uint32_t q_piece, k_piece; /* indices of pieces */
-    uint32_t shape;
+    uint32_t shape;            /* the first of its shapes: one for each class of heads */
 } fcp_part;
 
 /* The mask between a Q piece and a KV piece, in cells of FCP_CELL x FCP_CELL pairs. Runs are in order of (row, col),
  * where rows of cells count from the start of the Q piece. No pair is allowed in a cell that no run names. Cells of the
- * last row and column may be cut short by the ends of the pieces. */
+ * last row and column may be cut short by the ends of the pieces. A shape without runs is of a class of heads that sees
+ * nothing here, beside others that do. */
 typedef struct fcp_shape_rec {
     uint32_t first_run, runs;
     uint32_t q_length, k_length; /* of the pieces that it lies between */
-    uint64_t pairs;              /* allowed in it, counted as in fcp_summary.pairs: over a range's heads, if at all */
+    uint64_t pairs;              /* allowed in it, for one head */
 } fcp_shape_rec;
 
 typedef struct fcp_run {
@@ -449,7 +458,8 @@ typedef struct fcp_slices {
     X(DATA, uint8_t, data)                                                                                             \
     X(SLICES, fcp_slices, slices)                                                                                      \
     X(BAND_ROWS, mc_band_rows, band_rows)                                                                              \
-    X(BANDS, mc_band, bands)
+    X(BANDS, mc_band, bands)                                                                                           \
+    X(HEAD_CLASSES, uint32_t, head_classes) /* per query head of the model; a file has it if the mask names h */
 
 enum fcp_section_id {
 #define X(id, type, member) FCP_SECTION_##id,
@@ -473,6 +483,9 @@ struct fcp_plan {
     uint64_t *sequence_offsets; /* malloc'd: prefix sums of queries, sequences_count + 1 of them, and then of keys */
     uint64_t *rank_tokens;      /* malloc'd: how many queries the caller holds at each rank, and then keys; NULL: what
                                  * the problem says of the layout is nonsense, and fcp_plan_check refuses it */
+    /* malloc'd, NULL if head_classes is empty: for each of `heads` what fcp_class_count says, then what fcp_class_of
+     * says of each of its query heads, then what fcp_class_size says of as many classes */
+    uint32_t *range_classes;
     bool split;                 /* queries and keys are in blocks of their own */
     uint64_t file_size;         /* bytes that saving writes */
 };
@@ -563,6 +576,24 @@ static inline uint32_t fcp_plan_ranges(const fcp_plan *p) {
 static inline uint32_t fcp_model_head(const fcp_problem *p, const fcp_heads *range, uint32_t i) {
     uint32_t kv_head = range->kv_first + i / p->range_sub;
     return kv_head * (p->heads / p->kv_heads) + range->sub_first + i % p->range_sub;
+}
+/* Query heads of a range. */
+static inline uint32_t fcp_range_heads(const fcp_problem *p) { return p->range_kv * p->range_sub; }
+/* How many classes the heads of a range are of, and so how many shapes a part of its tiles has. */
+static inline const uint32_t *fcp_range_classes(const fcp_plan *p, uint32_t heads) {
+    return p->range_classes + (size_t)heads * (2 * (size_t)fcp_range_heads(p->problem) + 1);
+}
+static inline uint32_t fcp_class_count(const fcp_plan *p, uint32_t heads) {
+    return p->range_classes ? fcp_range_classes(p, heads)[0] : 1;
+}
+/* Which of these classes, counted from 0, query head i of the range is of. */
+static inline uint32_t fcp_class_of(const fcp_plan *p, uint32_t heads, uint32_t i) {
+    return p->range_classes ? fcp_range_classes(p, heads)[1 + i] : 0;
+}
+/* How many query heads of the range are of one of its classes. */
+static inline uint32_t fcp_class_size(const fcp_plan *p, uint32_t heads, uint32_t cls) {
+    const uint32_t all = fcp_range_heads(p->problem);
+    return p->range_classes ? fcp_range_classes(p, heads)[1 + all + cls] : all;
 }
 /* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
 bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);

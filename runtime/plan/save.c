@@ -41,25 +41,26 @@ static bool image_make(const fcp_plan *plan, image *im) {
     memset(&im->head, 0, sizeof im->head);
     im->count = 0;
     if (!fcp_plan_sections(plan, data, lengths) || !fcp_file_offsets(lengths, offsets, &size)) return false;
+    const uint32_t sections = fcp_file_sections(lengths);
     add(im, &im->head, FCP_HEADER_SIZE);
-    for (int i = 0; i < FCP_SECTION_COUNT; i++) {
-        im->head.entries[i] = (file_entry){.type = (uint32_t)i,
+    for (uint32_t i = 0; i < sections; i++) {
+        im->head.entries[i] = (file_entry){.type = i,
                                            .record_size = fcp_record_sizes[i],
                                            .offset = offsets[i],
                                            .length = lengths[i],
                                            .crc = fcp_crc32c(data[i], lengths[i])};
         add(im, data[i], lengths[i]);
-        uint64_t next = i + 1 < FCP_SECTION_COUNT ? offsets[i + 1] : size;
+        uint64_t next = i + 1 < sections ? offsets[i + 1] : size;
         add(im, zeros, next - offsets[i] - lengths[i]);
     }
     im->head.header = (file_header){.magic = FCP_MAGIC,
                                     .header_size = FCP_HEADER_SIZE,
                                     .writer_version = FCP_PLAN_VERSION,
                                     .reader_version = FCP_PLAN_VERSION,
-                                    .sections = FCP_SECTION_COUNT,
-                                    .required = FCP_REQUIRED_FEATURES,
+                                    .sections = sections,
+                                    .required = sections == FCP_SECTION_COUNT ? FCP_FEATURE_HEADS : 0,
                                     .total_size = size,
-                                    .table_crc = fcp_crc32c(im->head.entries, sizeof im->head.entries)};
+                                    .table_crc = fcp_crc32c(im->head.entries, sections * sizeof(file_entry))};
     im->head.header.header_crc = fcp_crc32c(&im->head.header, offsetof(file_header, header_crc));
     return true;
 }

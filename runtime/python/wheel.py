@@ -1,8 +1,8 @@
 """wheel.py: makes the wheel of the package, for `pip install .` and `pip wheel .` (PEP 517).
 
 The wheel is pure data to Python: the package, the two libraries and the program as make links them, the libraries of
-other projects that these need, and the licences of all. It depends on no version of Python and of torch, so it is tagged
-py3-none-manylinux_2_N: N is the newest version of the C library that anything in it asks for.
+other projects that these need, and the licences of all. It depends on no version of Python and of torch, so it is
+tagged py3-none-manylinux_2_N: N is the newest version of the C library that anything in it asks for.
 
 FCPC_BUILD names the build folder, FCPC_MAKE the make that fills it; `build` and `make` unless they are set.
 """
@@ -33,7 +33,9 @@ def _project():
     found = dict(re.findall(r'^([a-z-]+) = "(.*)"$', text.split("[project]")[1], re.M))
     found["version"] = re.search(r'define FCP_VERSION "(.*)"', (ROOT / "runtime/fcp.h").read_text())[1]
     found["script"] = re.search(r"scripts = { (.*?) = \"(.*)\" }", text).groups()
-    found["torch"] = re.findall(r'"(.*?)"', re.search(r"torch = \[(.*)\]", text)[1])
+    extras = re.search(r"^optional-dependencies = { (.*) }$", text, re.M)[1]
+    found["extras"] = [(extra, name) for extra, names in re.findall(r"(\w+) = \[(.*?)\]", extras)
+                       for name in re.findall(r'"(.*?)"', names)]
     return found
 
 
@@ -83,8 +85,9 @@ def _tag(files):
 
 def _metadata(p):
     lines = ["Metadata-Version: 2.1", f"Name: {p['name']}", f"Version: {p['version']}", f"Summary: {p['description']}",
-             "License: Apache-2.0", f"Requires-Python: {p['requires-python']}", "Provides-Extra: torch",
-             *(f"Requires-Dist: {name}; extra == 'torch'" for name in p["torch"]),
+             "License: Apache-2.0", f"Requires-Python: {p['requires-python']}",
+             *(f"Provides-Extra: {extra}" for extra in sorted({extra for extra, _ in p["extras"]})),
+             *(f"Requires-Dist: {name}; extra == '{extra}'" for extra, name in p["extras"]),
              "Description-Content-Type: text/markdown", "", (ROOT / "README.md").read_text()]
     return "\n".join(lines)
 
@@ -92,8 +95,9 @@ def _metadata(p):
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     p, build = _project(), os.environ.get("FCPC_BUILD", "build")
     jobs = f"-j{os.cpu_count() or 1}"
-    subprocess.run([*os.environ.get("FCPC_MAKE", "make").split(), jobs, f"B={build}", "wheel-files"], cwd=ROOT, check=True,
-                   stdout=2, env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")})
+    outside = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    subprocess.run([*os.environ.get("FCPC_MAKE", "make").split(), jobs, f"B={build}", "wheel-files"], cwd=ROOT,
+                   check=True, stdout=2, env=outside)
     built = ROOT / build / "wheel"
     bundled = _bundled(built)
     tag = _tag([*(built / name for name in LINKED), *bundled.values()])

@@ -1,7 +1,7 @@
 """gallery.py: masks and scores of the kinds that people write for FlexAttention, as functions, each with what it reads.
 
-They are written here from what such masks mean: causal, windows, prefixes, packed documents, images, films, trees, noise
-and copies. `MASKS` and `SCORES` have (name, function, fields); all are for sequences of LENGTH tokens, 4 heads.
+They are written here from what such masks mean: causal, windows, prefixes, packed documents, images, films, trees,
+noise and copies. `MASKS` and `SCORES` have (name, function, fields); all are for sequences of LENGTH tokens, 4 heads.
 """
 import torch
 

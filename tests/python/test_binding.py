@@ -52,6 +52,13 @@ class Binding(unittest.TestCase):
             _fields_ = _c.fcp_start._fields_[:-1]
         self.assertNotIn(f"fcp_start {ctypes.sizeof(fcp_start)}", compile_c(offsets_program([fcp_start])).split("\n"))
 
+    def test_the_page(self):
+        """API.md is what the docstrings say (make python-pages), and everything public has one."""
+        import pages
+        self.assertEqual(pages.PAGE.read_text(), pages.page())
+        listed = {thing.__name__ for _, things in pages.CHAPTERS for thing in things}
+        self.assertLessEqual(set(fcpc.__all__), listed)
+
     def test_all_functions_are_typed(self):
         for name, function in _c.C.items():
             self.assertIsNotNone(function.argtypes, name)

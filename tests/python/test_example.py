@@ -1,8 +1,10 @@
-"""test_example.py: the training loop of runtime/python/README.md, with a small model, against the same model on a mask."""
+"""test_example.py: the training loop of runtime/python/README.md, with a small model, compared with the same model
+under a dense mask. Ranks that are processes run it too (ranks.py)."""
 import unittest
 from types import SimpleNamespace
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
 import fcpc
@@ -31,7 +33,7 @@ class Model(torch.nn.Module):
 
 def loader(batches):
     for i in range(batches):
-        lengths = [200 - 30 * i, 120 + 30 * i]
+        lengths = [200 - 30 * (i % 5), 120 + 30 * (i % 5)]
         doc = torch.cat([torch.arange(n) // 70 for n in lengths])
         tokens = torch.randint(WORDS, (320,), generator=torch.Generator().manual_seed(i))
         yield SimpleNamespace(lengths=lengths, doc=doc, tokens=tokens, labels=tokens, loss_mask=(tokens != 7).float())
@@ -54,8 +56,11 @@ def on_a_mask(model, batch):
 
 class Example(unittest.TestCase):
     def test_the_loop(self):
+        self.loop(None)
+
+    def loop(self, group):
         torch.manual_seed(0)
-        model, group, steps = Model(), None, 0
+        model, steps = Model(), 0
         prog = fcpc.program(mask="causal and doc[q] == doc[k]", fields=["doc"], heads=HEADS, kv_heads=KV_HEADS,
                             head_dim=DIM, cluster=fcpc.detect(group), dtype="fp32", block=32)
         attn = Attention(prog, group=group)
@@ -65,6 +70,11 @@ class Example(unittest.TestCase):
             loss = model(x, pos, attn.bind(plan)).loss(labels, keep) / plan.global_tokens
             loss.backward()
             got, steps = [p.grad.clone() for p in model.parameters()], steps + 1
+            loss = loss.detach()
+            if group is not None:
+                for x in (loss, *got):
+                    dist.all_reduce(x, group=group)
+                self.assertEqual((plan.here, plan.tokens < 320), (range(dist.get_rank(), dist.get_rank() + 1), True))
             model.zero_grad()
             want = on_a_mask(model, batch)
             want.backward()

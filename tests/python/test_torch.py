@@ -263,6 +263,3 @@ class Errors(unittest.TestCase):
                 os._exit(7 if planned and error.code == "E203" and "another process" in str(error) else 1)
             os._exit(2)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
-
-    def test_no_group_yet(self):
-        self.expect("E702", lambda: Attention(self.prog, group=object()))

@@ -26,6 +26,9 @@ counts "rings of 6, 7, 5 and 3 ranks" problem,placement "$groups_of"'
     END { if (ranks[0] ranks[1] ranks[2] ranks[3] != "6753") wrong(ranks[0] " " ranks[1] " " ranks[2] " " ranks[3]) }'
 counts "what a ring sends stays in it" problem,placement,traffic "$groups_of"'
     $1 == "fetch" && !seen[of_block[of("block")] " " of("dst")] { wrong($0) }'
+says "ranks that it has no use for are named, without a block size that would not help" \
+    'warning: 7 of 21 ranks get no tokens: groups has no use for more' "$fcpc" -q "$program" \
+    -D 'batch.lengths=[1260, 1400, 1080, 900]' -D plan.block=64 -D plan.strategy.tokens=400
 
 row groups_noise -D 'batch.lengths=[4K, 3K, 2K, 500 x 12]' -D plan.block=256 -D plan.strategy.tokens=2K
 plans "the same homes with the figures of GPUs that are 1 to 7 times as fast" '[.[].homes] | unique | length == 1' \

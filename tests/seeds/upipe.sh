@@ -13,6 +13,8 @@ predicts "8 phases, each holding an eighth: 87.5 % less than all heads at once; 
     | (.slot_bytes | length) == 8 and .part_of_all_heads == 0.125 and .part_of_all_heads_paper == 0.125'
 predicts "64:8 heads: 77.8 % less by what a plan holds, 4 of 18 heads; 87.5 % as the paper counts" '.[0].phases
     | .part_of_all_heads == 4 / 18 and .part_of_all_heads_paper == 0.125' '-D model.kv_heads=8'
+predicts "backward, too, phases take each other's place: all hold what one does" '.[0].backward.phases
+    | .peak_bytes == .slot_bytes[0] and (.slot_bytes | unique | length) == 1'
 plans "slots fall as U does" '[.[].memory_peak_bytes] | .[0] < .[1] and .[1] < .[2] and .[2] < .[3]' '' \
     '-D plan.strategy.heads=16' '-D plan.strategy.heads=32' '-D plan.strategy=ulysses'
 

@@ -27,7 +27,7 @@ typedef struct hand {
     fcp_instr instrs[65536];
     fcp_transfer transfers[65536];
     mc_node mask[64];
-    uint32_t mask_count;
+    uint32_t mask_count, head_classes[64];
     uint32_t piece_count, block_count, tile_count, part_count, shape_count, run_count, visit_count, instr_count,
         transfer_count, heads_count;
 } hand;
@@ -72,25 +72,19 @@ static inline void hand_instr(hand *h, uint32_t op, uint32_t a, uint32_t b, uint
     h->instrs[h->instr_count++] = (fcp_instr){.op = op, .a = a, .b = b, .c = c};
 }
 
-/* The shape of two pieces of one range of heads, cell by cell; its pairs. */
-static inline uint64_t hand_shape(hand *h, const fcp_heads *range, const fcp_piece *q, const fcp_piece *k) {
+/* Adds the shape of two pieces of one range of heads, cell by cell, as one head sees it. Returns its pairs. */
+static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *k, uint32_t head) {
     mc_code code = {h->mask, h->mask_count};
-    uint32_t group = h->problem.heads / h->problem.kv_heads;
-    uint32_t heads = mc_uses(code) & MC_USES_H ? range->kv_count * range->sub_count : 1;
     int64_t scratch[64], n = (int64_t)h->sequences[q->sequence].keys, q_first = h->sequences[q->sequence].q_first;
-    fcp_shape_rec *shape = &h->shapes[h->shape_count];
+    fcp_shape_rec *shape = &h->shapes[h->shape_count++];
     *shape = (fcp_shape_rec){.first_run = h->run_count, .q_length = q->length, .k_length = k->length};
     for (uint32_t row = 0; row * FCP_CELL < q->length; row++)
         for (uint32_t col = 0; col * FCP_CELL < k->length; col++) {
             uint64_t allowed = 0, all = 0;
             for (uint32_t i = row * FCP_CELL; i < (row + 1) * FCP_CELL && i < q->length; i++)
-                for (uint32_t j = col * FCP_CELL; j < (col + 1) * FCP_CELL && j < k->length; j++)
-                    for (uint32_t x = 0; x < heads; x++, all++) {
-                        uint32_t head =
-                            (range->kv_first + x / range->sub_count) * group + range->sub_first + x % range->sub_count;
-                        allowed += mc_eval(code, MC_LENGTH(n), q_first + (int64_t)(q->start + i),
-                                           (int64_t)(k->start + j), head, scratch);
-                    }
+                for (uint32_t j = col * FCP_CELL; j < (col + 1) * FCP_CELL && j < k->length; j++, all++)
+                    allowed += mc_eval(code, MC_LENGTH(n), q_first + (int64_t)(q->start + i), (int64_t)(k->start + j),
+                                       head, scratch);
             if (!allowed) continue;
             uint32_t cls = allowed == all ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
             fcp_run *last = &h->runs[h->run_count - (shape->runs > 0)];
@@ -103,6 +97,19 @@ static inline uint64_t hand_shape(hand *h, const fcp_heads *range, const fcp_pie
             shape->runs++;
         }
     return shape->pairs;
+}
+
+/* Adds the shapes of a part: one, or one for each head of the range if the mask names h, since each is then a class of
+ * its own. Returns its pairs; if there are none, adds nothing. */
+static inline uint64_t hand_shapes(hand *h, const fcp_heads *range, const fcp_piece *q, const fcp_piece *k) {
+    uint32_t group = h->problem.heads / h->problem.kv_heads, first = h->shape_count;
+    uint32_t heads = h->problem.mask_uses & MC_USES_H ? range->kv_count * range->sub_count : 1;
+    uint64_t pairs = 0;
+    for (uint32_t x = 0; x < heads; x++)
+        pairs += hand_shape(h, q, k,
+                            (range->kv_first + x / range->sub_count) * group + range->sub_first + x % range->sub_count);
+    if (!pairs) h->shape_count = first;
+    return pairs;
 }
 
 static inline void hand_blocks(hand *h, uint32_t block) {
@@ -135,9 +142,10 @@ static inline bool hand_tile(hand *h, uint32_t q, uint32_t k, uint32_t kv_slot) 
     for (uint32_t i = h->blocks[q].first_piece; i < h->blocks[q].first_piece + h->blocks[q].pieces; i++)
         for (uint32_t j = h->blocks[k].first_piece; j < h->blocks[k].first_piece + h->blocks[k].pieces; j++) {
             if (h->pieces[i].sequence != h->pieces[j].sequence) continue;
-            uint64_t pairs = hand_shape(h, &h->heads[h->blocks[q].heads], &h->pieces[i], &h->pieces[j]);
+            const uint32_t shape = h->shape_count;
+            uint64_t pairs = hand_shapes(h, &h->heads[h->blocks[q].heads], &h->pieces[i], &h->pieces[j]);
             if (!pairs) continue;
-            h->parts[h->part_count++] = (fcp_part){i, j, h->shape_count++};
+            h->parts[h->part_count++] = (fcp_part){i, j, shape};
             t.parts++;
             t.pairs += pairs;
         }
@@ -258,6 +266,7 @@ static inline void hand_free(hand *h) {
     if (!h) return;
     free(h->plan.sequence_offsets);
     free(h->plan.rank_tokens);
+    free(h->plan.range_classes);
     free(h);
 }
 
@@ -280,6 +289,8 @@ static inline void hand_tables(hand *h) {
     SET(instrs, h->instrs, h->instr_count);
     SET(transfers, h->transfers, h->transfer_count);
     SET(mask, h->mask, h->mask_count);
+    for (uint32_t i = 0; i < 64; i++) h->head_classes[i] = i;
+    SET(head_classes, h->head_classes, h->problem.mask_uses & MC_USES_H ? h->problem.heads : 0);
 #undef SET
 }
 

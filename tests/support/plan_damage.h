@@ -125,6 +125,11 @@ static const damage kinds[] = {
     D(lose_score, FCP_E_PLAN_FORMAT),
     D(wrong_real, FCP_E_PLAN_FORMAT),
     D(wrong_sink, FCP_E_PLAN_FORMAT),
+    D(other_class, FCP_E_PLAN_FORMAT),
+    D(lose_classes, FCP_E_PLAN_FORMAT),
+    D(shapes_of_no_class, FCP_E_PLAN_FORMAT),
+    D(uneven_shapes, FCP_E_PLAN_FORMAT),
+    D(blind_part, FCP_E_PLAN_FORMAT),
     D(other_deal, E(LAYOUT)),
     D(deal_too_many_or_few, FCP_E_PLAN_FORMAT),
 };

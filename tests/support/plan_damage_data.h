@@ -173,4 +173,58 @@ static bool load_of_nothing(tables *t, draw *d) {
     if (chosen) chosen->imm = next(d) % 2 ? (int64_t)t->arrays_count : -1;
     return chosen;
 }
+
+/* --- classes of heads --------------------------------------------------------------------------------------------- */
+
+/* A head of a class that no head before it begins. */
+static bool other_class(tables *t, draw *d) {
+    if (!t->head_classes_count) return false;
+    t->head_classes[next(d) % t->head_classes_count] = (uint32_t)t->head_classes_count + (uint32_t)(next(d) % 3);
+    return true;
+}
+
+/* Classes of fewer heads, or of more, or of all where the mask does not tell heads apart. */
+static bool lose_classes(tables *t, draw *d) {
+    if (!t->head_classes_count || next(d) % 2) PUSH(t, head_classes, 0);
+    else t->head_classes_count -= next(d) % 2 ? 1 : t->head_classes_count;
+    return true;
+}
+
+/* Of a plan with classes: a part whose range has several. NULL: none was found. */
+static fcp_part *part_of_classes(tables *t, draw *d) {
+    if (!t->head_classes_count || !t->tiles_count) return NULL;
+    tables_plan(t);
+    const fcp_tile *tile = &t->tiles[next(d) % t->tiles_count];
+    if (fcp_class_count(&t->plan, t->blocks[tile->q_block].heads) < 2) return NULL;
+    return &t->parts[tile->first_part + next(d) % tile->parts];
+}
+
+/* The part's last shapes are not there. */
+static bool shapes_of_no_class(tables *t, draw *d) {
+    fcp_part *part = part_of_classes(t, d);
+    if (part) part->shape = (uint32_t)t->shapes_count - 1;
+    return part;
+}
+
+/* One of a part's shapes is between other pieces, or is for more pairs than it has room for. */
+static bool uneven_shapes(tables *t, draw *d) {
+    const fcp_part *part = part_of_classes(t, d);
+    if (!part) return false;
+    fcp_shape_rec *s = &t->shapes[part->shape + next(d) % 2];
+    switch (next(d) % 3) {
+    case 0: s->q_length--; break;
+    case 1: s->k_length += 1; break;
+    default: s->pairs += (uint64_t)s->q_length * s->k_length; break;
+    }
+    return true;
+}
+
+/* No head sees anything of a part. */
+static bool blind_part(tables *t, draw *d) {
+    const fcp_part *part = part_of_classes(t, d);
+    if (!part) return false;
+    const uint32_t classes = fcp_class_count(&t->plan, t->blocks[t->pieces[part->q_piece].block].heads);
+    for (uint32_t c = 0; c < classes; c++) t->shapes[part->shape + c].runs = 0;
+    return true;
+}
 #endif

@@ -22,6 +22,7 @@ static void tables_free(tables *t) {
 #undef X
     free(t->plan.sequence_offsets);
     free(t->plan.rank_tokens);
+    free(t->plan.range_classes);
     memset(t, 0, sizeof *t);
 }
 

@@ -11,14 +11,14 @@
 #include "compiler/place/dcp/dcp.h"
 #include "compiler/problem/problem.h"
 
-/* The bytes of a token, in all passes of the plan. */
-static void price(const planning *x, uint64_t *kv, uint64_t *whole, uint64_t *part) {
+/* The bytes of a token, in some passes of the plan. */
+static void price(const planning *x, const bool passes[FCP_PASSES], uint64_t *kv, uint64_t *whole, uint64_t *part) {
     fcp_problem facts;
     problem_facts(x, &facts);
     *kv = *whole = *part = 0;
     for (int i = 0; i < FCP_PASSES; i++) {
         const fcp_pass pass = (fcp_pass)i;
-        if (!x->program->passes[pass]) continue;
+        if (!passes[pass]) continue;
         const bool back = pass == FCP_BACKWARD;
         const uint64_t q = fcp_class_bytes(&facts, FCP_Q, pass);
         *kv += fcp_class_bytes(&facts, FCP_KV, pass) + (back ? fcp_class_bytes(&facts, FCP_DKV, pass) : 0);
@@ -50,12 +50,14 @@ static fcp_code refuse(planning *x, const place_input *in, uint64_t tokens, uint
     return FCP_E_VALUE;
 }
 
-static fcp_code fill(planning *x, const place_input *in, dcp_input *out, uint64_t *out_tokens) {
+/* passes: those whose bytes count. */
+static fcp_code fill(planning *x, const place_input *in, const bool passes[FCP_PASSES], dcp_input *out,
+                     uint64_t *out_tokens) {
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
     uint64_t *bytes = ARENA_NEW(&x->scratch, uint64_t, 3 * (size_t)p->block_count + 1), kv, whole, part;
     if (!bytes) return FCP_E_NO_MEMORY;
-    price(x, &kv, &whole, &part);
+    price(x, passes, &kv, &whole, &part);
     uint64_t *q = bytes + p->block_count, *state = q + p->block_count;
     for (uint32_t b = 0; b < p->block_count; b++) {
         const uint64_t tokens = p->blocks[b].tokens;
@@ -92,7 +94,7 @@ fcp_code place_by_dcp(planning *x, const place_input *in, uint32_t *home) {
     uint64_t tokens, most = 0, *held = ARENA_ZNEW(&x->scratch, uint64_t, in->ranks);
     x->tile_rank = ARENA_NEW(&x->work, uint32_t, p->tile_count + (size_t)1);
     if (!x->tile_rank || !held) return FCP_E_NO_MEMORY;
-    fcp_code code = fill(x, in, &d, &tokens);
+    fcp_code code = fill(x, in, x->program->passes, &d, &tokens);
     if (!code) code = dcp_divide(&d, &x->scratch, home, x->tile_rank);
     if (code) return code;
     for (uint32_t b = 0; b < p->block_count; b++)
@@ -105,4 +107,26 @@ fcp_code exec_by_dcp(planning *x, const uint32_t *home, uint32_t *exec) {
     (void)home;
     memcpy(exec, x->tile_rank, x->problem->tile_count * sizeof *exec);
     return FCP_OK;
+}
+
+fcp_code dcp_bound_of(planning *x, uint64_t *out_bytes) {
+    static const bool forward[FCP_PASSES] = {[FCP_FORWARD] = true};
+    const problem *p = x->problem;
+    place_input in;
+    dcp_input d;
+    dcp_cost cost;
+    uint64_t tokens;
+    fcp_problem facts;
+    problem_facts(x, &facts);
+    *out_bytes = 0;
+    if (p->split || facts.mask_uses & MC_USES_H) return FCP_OK;
+    uint32_t *exec = ARENA_NEW(&x->scratch, uint32_t, p->tile_count + (size_t)1);
+    fcp_code code = exec ? place_input_of(x, &in) : FCP_E_NO_MEMORY;
+    for (uint32_t t = 0; t < p->tile_count && !code; t++) exec[t] = placement_exec(x->placement, t);
+    if (!code) code = fill(x, &in, forward, &d, &tokens);
+    if (!code) code = dcp_cost_of(&d, x->placement->home, exec, &x->scratch, &cost);
+    if (code) return code;
+    if (cost.most_pairs > d.pair_cap) d.pair_cap = cost.most_pairs; /* blocks or tiles are too large for less */
+    if (cost.most_tokens > d.token_cap) d.token_cap = cost.most_tokens;
+    return dcp_bound(&d, &x->scratch, out_bytes);
 }

@@ -75,7 +75,7 @@ class fcpc_times(ctypes.Structure):
 class fcpc_show_options(ctypes.Structure):
     _fields_ = [("size", _size), ("width", _u32), ("colour", _bool), ("unicode", _bool), ("part", _bool),
                 ("choose_sequence", _bool), ("sequence", _u32), ("row", _u64), ("row_end", _u64), ("col", _u64),
-                ("col_end", _u64), ("ranks", _text)]
+                ("col_end", _u64), ("ranks", _text), ("choose_head", _bool), ("head", _u32)]
 
 
 class fcpc_question(ctypes.Structure):
@@ -111,6 +111,8 @@ fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t la
                          fcp_error *err);
 fcp_code fcp_session_select(fcp_session *session, uint32_t number, fcp_error *err);
 const char *fcp_session_warning(const fcp_session *session);
+uint32_t fcp_session_processes(const fcp_session *session);
+fcp_code fcp_session_gather(fcp_session *session, const void *mine, size_t bytes, void *out_all, fcp_error *err);
 fcpc_diagnostics *fcpc_diagnostics_new(void);
 void fcpc_diagnostics_free(fcpc_diagnostics *d);
 size_t fcpc_diagnostics_count(const fcpc_diagnostics *d);
@@ -125,6 +127,7 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);
+fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **out_text, fcp_error *err);
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);
 fcp_code fcpc_show_html(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);

@@ -108,7 +108,8 @@ class Plan:
         if self._positions is None:
             self._positions = self._list(
                 lambda rank, keys, at: C["fcp_plan_positions"](self._handle, rank, keys, at), False)
-        return _array(self._positions, like)
+        made = _array(self._positions, like)
+        return made.clone() if hasattr(made, "clone") else made.copy()  # the caller's own
 
     # --- what it is -----------------------------------------------------------------------------------------------
 
@@ -135,6 +136,14 @@ class Plan:
     def summary(self):
         """The figures of the plan, as a dict; README.md explains them. Units: bytes, seconds, FLOP."""
         return json.loads(call_text("fcpc_summary_json", self._handle, ctypes.byref(self._times)))
+
+    def simulate(self, profile=None):
+        """How long the plan would take on its cluster: a Simulation.
+
+        profile   whose figures kernels have: a name, such as "h200", or a file; None: that of the cluster's gpu.
+                  compiler/simulate/README.md says what is predicted. Errors: E340, E010 (there is no such profile)
+        """
+        return Simulation(json.loads(call_text("fcpc_simulate_json", self._handle, profile and profile.encode())))
 
     def text(self, width=80, unicode=False):
         """A picture of the plan for a terminal: its mask, who owns which tokens, and the pipeline."""
@@ -176,6 +185,47 @@ class Plan:
 
     def _repr_html_(self):
         return f"{self.svg()}<pre>{html.escape(repr(self))}</pre>"
+
+
+def over_bound(x):
+    """How many times as long as the largest bound a simulated pass takes."""
+    return x["makespan_s"] / x["makespan_lower_bound_s"]
+
+
+class Simulation(dict):
+    """What the simulator predicts: `forward` and `backward`, each a dict as `fcpc sim --json` has it. Times in seconds.
+
+    In a notebook it is a table, and a bar for each rank: how long it computes, and how long it waits for what.
+    """
+    _COLOURS = {"compute": "#4878a8", "kv": "#d8a048", "q": "#b86878", "return": "#78a868", "reshuffle": "#9080b0"}
+
+    def passes(self):
+        return [(name, self[name]) for name in ("forward", "backward") if name in self]
+
+    def __repr__(self):
+        return "\n".join(f"{name:8} {x['makespan_s'] * 1e3:.4f} ms, {over_bound(x):.3f} of the bound; waiting "
+                         f"{sum(x['exposed'].values()) * 1e3:.4f} ms; MFU {x['mfu']:.3f}" for name, x in self.passes())
+
+    def _bars(self, x):
+        """A row of an SVG for each rank; the picture is as wide as the pass is long."""
+        rows = []
+        for r, rank in enumerate(x["per_rank"]):
+            at = 0.0
+            for what, colour in self._COLOURS.items():
+                wide = rank["compute_s" if what == "compute" else f"wait_{what}_s"] / x["makespan_s"] * 600
+                if wide > 0:
+                    rows.append(f'<rect x="{at:.2f}" y="{r * 10}" width="{wide:.2f}" height="8" fill="{colour}">'
+                                f"<title>rank {r}: {what}</title></rect>")
+                at += wide
+        return f'<svg width="600" height="{len(x["per_rank"]) * 10}">{"".join(rows)}</svg>'
+
+    def _repr_html_(self):
+        head = "<tr><th>pass</th><th>ms</th><th>over the bound</th><th>MFU</th><th>ranks: " + ", ".join(
+            f'<span style="color:{c}">{name}</span>' for name, c in self._COLOURS.items()) + "</th></tr>"
+        rows = [f"<tr><td>{name}</td><td>{x['makespan_s'] * 1e3:.4f}</td>"
+                f"<td>{over_bound(x):.3f}</td><td>{x['mfu']:.3f}</td>"
+                f"<td>{self._bars(x)}</td></tr>" for name, x in self.passes()]
+        return f"<table>{head}{''.join(rows)}</table>"
 
 
 def _index(rows, x):

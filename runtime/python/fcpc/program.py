@@ -1,7 +1,7 @@
 """program.py: a program of the language: a mask, a model and a cluster, from which batches are planned."""
 import array
 import ctypes
-import os
+import html
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ._c import (C, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text)
 from .errors import Diagnostics, Error
 from .plan import Plan
+from .ranks import gather_hosts, mpi_place
 
 
 @dataclass(frozen=True)
@@ -29,22 +30,20 @@ def detect(group=None, ranks=4):
 
     The ranks of the plan are the processes of the group, in its order. Processes of one host are a node; each node must
     have as many as the others, side by side. group None: there are no other processes, and `ranks` ranks live in this
-    one, on the CPU.
+    one, on the CPU. "mpi": the processes that mpirun has started, as its environment says.
     """
     if group is None:
         return Cluster(1, ranks, "cpu")
-    import socket
+    if isinstance(group, str):
+        return Cluster(*mpi_place(group))
     import torch
-    import torch.distributed as dist
-    hosts = [None] * dist.get_world_size(group)
-    dist.all_gather_object(hosts, socket.gethostname(), group=group)
+    rank, hosts = gather_hosts(group)
     starts = [i for i, host in enumerate(hosts) if i == 0 or host != hosts[i - 1]]
     gpus = len(hosts) // len(starts)
     if len(set(hosts)) != len(starts) or starts != list(range(0, len(hosts), gpus)):
         raise Error("E706", f"detect: hosts have unlike numbers of ranks, or ranks that are not neighbours: {hosts}")
     name = torch.cuda.get_device_name().lower() if torch.cuda.is_available() else "cpu"
     profile = next((p for p in ("a100", "h100", "h200", "b200", "cpu") if p in name), "h100")
-    rank = dist.get_rank(group)
     return Cluster(len(starts), gpus, profile, range(rank, rank + 1))
 
 
@@ -156,6 +155,11 @@ class Program:
 
     def __repr__(self):
         return f"fcpc.Program:\n{self.text}"
+
+    def _repr_html_(self):
+        """The text; and a picture of the mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
+        picture = self.plan([2048], {}).svg() if not self.fields else ""
+        return f"{picture}<pre>{html.escape(self.source)}</pre>"
 
 
 def _pair(said):

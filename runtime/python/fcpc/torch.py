@@ -1,6 +1,6 @@
 """torch.py: attention as PyTorch calls it: an operator with gradients, which torch.compile takes whole.
 
-    attn = Attention(prog, group=None)              # once: all ranks in this process, on the CPU
+    attn = Attention(prog, group=group)             # once; group None: all ranks in this process
     for batch, plan in prog.ahead(loader):
         x = plan.take(batch.tokens)
         loss = model(x, plan.positions(), attn.bind(plan))      # in a layer: o = attention(q, k, v)
@@ -18,8 +18,9 @@ import weakref
 
 import torch
 
-from ._c import C, check, fcp_error, fcp_session_options, fcp_tensors
+from ._c import C, check, fcp_error, fcp_session_options, fcp_start, fcp_tensors
 from .errors import Error
+from .ranks import connection_id
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _FORWARD, _BACKWARD = 0, 1  # fcp_pass
@@ -30,22 +31,32 @@ _numbers = itertools.count(1)
 
 
 class Attention:
-    """Runs the plans of a program in this process. It holds the session: threads, memory and plans.
+    """Runs the plans of a program. It holds the session: threads, memory, connections and plans.
 
     prog      an fcpc.Program; its plans are what `bind` takes
-    group     None: all ranks live in this process, on the CPU
-    threads   how many threads may compute at once; 0: one for each processor
+    group     None: all ranks live in this process, on the CPU.
+              A process group of torch.distributed: each of its processes is a rank, on the CPU. They find each other
+              through the store that init_process_group has made, and then have connections of their own, so that any
+              backend of the group will do.
+              "mpi": each process that mpirun has started is a rank.
+    threads   how many threads may compute at once; 0: one for each processor, or this process's share of them
     timeout   seconds that a wait may last in which nothing goes on; 0: 120
 
-    It belongs to one process and is used by one thread at a time; otherwise E203.
+    Where ranks are processes, all of them make their Attention, bind their plans and run them in the same order, and
+    sum the gradient of a sink among themselves, as of any parameter that they share. It belongs to one process and is
+    used by one thread at a time; otherwise E203.
     """
 
     def __init__(self, prog, group=None, threads=0, timeout=0):
-        if group is not None:
-            raise Error("E702", "Attention: processes run plans with fcpc run; a group in Python is not built yet")
         self._prog, self._process, self._lock = prog, os.getpid(), threading.Lock()
-        self._options = fcp_session_options(ctypes.sizeof(fcp_session_options), b"host", compute_threads=threads,
-                                            timeout_s=timeout)
+        transport, self._start = None if group is None else b"mpi" if group == "mpi" else b"tcp", None
+        if transport == b"tcp":
+            rank, ranks, self._id = connection_id(group)
+            self._start = fcp_start(ctypes.sizeof(fcp_start), ranks, rank, id=ctypes.addressof(self._id))
+        self._here = prog.here if group is not None else None
+        self._options = fcp_session_options(
+            ctypes.sizeof(fcp_session_options), b"host", transport, compute_threads=threads, timeout_s=timeout,
+            start=ctypes.addressof(self._start) if self._start else None)
         self._session, self._plans, self._free = None, [], []  # _free: numbers of session plans that nobody uses
 
     def __del__(self):
@@ -65,10 +76,11 @@ class Attention:
         """
         if plan.program not in (self._prog, None):
             raise Error("E203", "bind: the plan is of another program than this Attention")
-        if plan.here != range(plan.ranks):
-            raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs all")
+        here = range(plan.ranks) if self._here is None else self._here
+        if plan.here != here:
+            raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs {list(here)}")
         with self._alone():
-            slot = self._free.pop() if self._free else None
+            slot = self._take_slot()
             err = fcp_error()
             if self._session is None:
                 made = ctypes.c_void_p()
@@ -90,6 +102,23 @@ class Attention:
                     check(code, err)
                 self._plans[slot] = plan
         return BoundAttention(_Binding(self, slot, plan))
+
+    def _take_slot(self):
+        """The number of a session's plan that nobody uses any more; None: there is none. All processes take the same:
+        when a plan is given up depends on when each collects its garbage, so they tell each other."""
+        if self._session is None or self._here is None:
+            return self._free.pop() if self._free else None
+        mine, err = (ctypes.c_uint8 * 64)(), fcp_error()
+        every = (ctypes.c_uint8 * (64 * C["fcp_session_processes"](self._session)))()
+        for slot in self._free:
+            if slot < 512:
+                mine[slot // 8] |= 1 << slot % 8
+        check(C["fcp_session_gather"](self._session, mine, 64, every, ctypes.byref(err)), err)
+        for slot in range(min(512, len(self._plans))):
+            if all(every[at + slot // 8] >> slot % 8 & 1 for at in range(0, len(every), 64)):
+                self._free.remove(slot)
+                return slot
+        return None
 
     def _alone(self):
         """A lock for one call. Two threads, or a process that was forked, get an error instead of a wrong result."""

@@ -62,7 +62,7 @@ static _Thread_local fibers_mask *mask_now;
 
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     size_t nodes = plan->mask_count + plan->score_count + plan->slope_count + 1;
-    *mask = (fibers_mask){.plan = plan, .sequence.n = -1};
+    *mask = (fibers_mask){.plan = plan, .sequence.n = -1, .by_head = fcp_kernel_by_head(plan)};
     mask->scratch = calloc(nodes, sizeof *mask->scratch);
     mask->arrays = calloc(plan->arrays_count + 1, sizeof *mask->arrays);
     mask->bands = calloc(plan->slices_count + 1, sizeof *mask->bands);
@@ -80,6 +80,8 @@ void fibers_mask_close(fibers_mask *mask) {
     for (uint64_t i = 0; mask->reals && i < mask->plan->arrays_count; i++) free(mask->reals[i]);
     free(mask->reals);
 }
+
+int fibers_by_head(void) { return mask_now->by_head; }
 
 void fibers_mask_use(fibers_mask *mask) {
     mask_now = mask;
@@ -367,7 +369,7 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
                         *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
     return run_kernel(f, w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
-                      (uint64_t)w->work.key_count * launch->head_count, locks, ordered, err);
+                      fcp_kernel_pieces(w->mask.by_head, w->work.key_count, launch->head_count), locks, ordered, err);
 }
 
 /* Results must be right in any order of items. So every other launch has the longest items last, and blocks come to
@@ -393,8 +395,8 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     launch.arrays = (uintptr_t)f->arrays;
     launch.bands = (uintptr_t)f->bands;
     launch.sinks = fcp_kernel_sinks_of(device->plan, (uintptr_t)f->sinks, range);
-    launch.first_head = head;
-    launch.head_count = heads;
+    launch.first_head = w->work.kv_first = head;
+    launch.head_count = w->work.kv_count = heads;
     bool forward = a->pass == FCP_FORWARD;
     uint32_t query_heads = heads * launch.group;
     bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
@@ -412,12 +414,15 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     launch.items = (uintptr_t)w->work.rows;
     launch.runs = (uintptr_t)w->work.key_runs;
     launch.item_count = w->work.row_count;
-    code = run_kernel(f, w, a, rows, &launch, (uint64_t)w->work.row_count * rows->parts * query_heads, 0, false, err);
+    const bool by_head = w->mask.by_head;
+    code = run_kernel(f, w, a, rows, &launch, fcp_kernel_pieces(by_head, w->work.row_count, query_heads) * rows->parts,
+                      0, false, err);
     if (code != FCP_OK || forward) return code;
     launch.items = (uintptr_t)w->work.keys;
     launch.runs = (uintptr_t)w->work.row_runs;
     launch.item_count = w->work.key_count;
-    return run_kernel(f, w, a, keys, &launch, (uint64_t)w->work.key_count * keys->parts * heads, 0, false, err);
+    return run_kernel(f, w, a, keys, &launch, fcp_kernel_pieces(by_head, w->work.key_count, heads) * keys->parts, 0,
+                      false, err);
 }
 
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,

@@ -44,10 +44,12 @@ typedef struct fibers_mask {
     double **reals;       /* tables of reals, as the interpreter wants them */
     mc_env env;
     fk_sequence sequence; /* the sequence for which env was made */
+    bool by_head;         /* work lists are by head */
 } fibers_mask;
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan);
 void fibers_mask_close(fibers_mask *mask);
 void fibers_mask_use(fibers_mask *mask);
+int fibers_by_head(void); /* of the mask that is used */
 int fibers_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);

@@ -25,6 +25,7 @@ void machine_note(const char *file, int line) { machine_self->at = (place){file,
 fk_u32 fk_thread_host(void) { return machine_self->index; }
 fk_u32 fk_block_host(void) { return machine_self->block->number; }
 fk_u32 fk_blocks_host(void) { return machine_self->machine->launch->blocks; }
+fk_u32 fk_count_bits_host(fk_u32 x) { return (fk_u32)__builtin_popcount(x); }
 fk_u32 fk_shared_host(void) { return MACHINE_SHARED_BASE; }
 
 /* --- meetings ----------------------------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ void machine_note(const char *file, int line);
 #define fk_block fk_block_host
 #define fk_blocks fk_blocks_host
 #define fk_shared fk_shared_host
+#define fk_count_bits fk_count_bits_host
 #define fk_sync FK_NOTED(fk_sync)
 #define fk_copy FK_NOTED(fk_copy)
 #define fk_copy_wait FK_NOTED(fk_copy_wait)

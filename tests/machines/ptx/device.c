@@ -412,7 +412,8 @@ static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->item_count = w->work.row_count;
     const char *name = a->pass == FCP_BACKWARD ? "fk_backward_dq" : d->sm90 ? "fk_forward_sm90" : "fk_forward";
     return run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
-                      w->work.key_run_count * sizeof *w->work.key_runs, (uint64_t)w->work.row_count * heads, 0, err);
+                      w->work.key_run_count * sizeof *w->work.key_runs,
+                      fcp_kernel_pieces(fcp_kernel_by_head(a->plan), w->work.row_count, heads), 0, err);
 }
 
 static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *launch, fcp_error *err) {
@@ -434,7 +435,8 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->item_count = w->work.key_count;
     return run_kernel(d, w, a, name, launch,
                       w->work.key_count * sizeof *w->work.keys, w->work.row_run_count * sizeof *w->work.row_runs,
-                      (uint64_t)w->work.key_count * launch->head_count, locks, err);
+                      fcp_kernel_pieces(fcp_kernel_by_head(a->plan), w->work.key_count, launch->head_count), locks,
+                      err);
 }
 
 /* The visits of one range of heads. */
@@ -449,8 +451,8 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     launch.arrays = (uintptr_t)d->arrays;
     launch.bands = (uintptr_t)d->bands;
     launch.sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range);
-    launch.first_head = head;
-    launch.head_count = heads;
+    launch.first_head = w->work.kv_first = head;
+    launch.head_count = w->work.kv_count = heads;
     if (forward || d->backward == EMIT_SPLIT) {
         code = fcp_kernel_rows(&w->work, a, first, count, err);
         if (!code) code = run_rows(d, w, a, &launch, heads * launch.group, err);

@@ -189,6 +189,7 @@ cu_result memory_end(cu_ptr p, bool host, bool shared) {
     if (shared && store_touches(&live, a->begin, a->end))
         trouble("NCCL's memory is given back while work uses it"); /* ncclMemFree does not wait for the device */
     if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* cuMemFree waits for the device */
+    store_forget(&live, a->begin, a->end);
     *at = a->next;
     count(a, false);
     free(a->memory);

@@ -288,6 +288,26 @@ bool store_touches(const store *s, uint64_t begin, uint64_t end) {
     return false;
 }
 
+/* Takes the bytes from `begin` to `end` out of a list. */
+static void cut_out(ranges *r, uint64_t begin, uint64_t end) {
+    ranges kept = {0};
+    if (!touches(r, begin, end)) return;
+    for (uint32_t i = 0; i < r->count; i++) {
+        const range x = r->all[i];
+        if (x.begin < begin) range_add(&kept, x.begin, (x.end < begin ? x.end : begin) - x.begin);
+        if (x.end > end) range_add(&kept, x.begin > end ? x.begin : end, x.end - (x.begin > end ? x.begin : end));
+    }
+    free(r->all);
+    *r = kept;
+}
+
+void store_forget(store *s, uint64_t begin, uint64_t end) {
+    for (uint32_t i = 0; i < s->count; i++) {
+        cut_out(&s->nodes[i].reads, begin, end);
+        cut_out(&s->nodes[i].writes, begin, end);
+    }
+}
+
 bool store_has_room(store *s) {
     double begin = fcp_clock();
     while (control.queue && s->count - s->done >= control.queue) {

@@ -214,6 +214,7 @@ bool kernel_run(node *n) {
     if (!m) m = machine_new();
     fibers_mask mask;
     if (!fibers_mask_open(&mask, plan)) return false;
+    mask.by_head = strstr(n->function->module->text, "#define FK_BY_HEAD 1\n"); /* as it was compiled */
     const fk_launch *p = &n->parameters.launch;
     const fk_support *x = &n->parameters.support;
     fk_launch_maps maps;

@@ -78,7 +78,7 @@ typedef struct node {
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* numbers of nodes, counted from 1 */
     uint32_t dep_count, unmet; /* unmet: how many of those are not done, in the live store */
-    uint32_t *after;           /* [after_count]: indices of the nodes that wait for this one, once for each dependency */
+    uint32_t *after; /* [after_count]: indices of the nodes that wait for this one, once for each dependency */
     uint32_t after_count;
     uint64_t *before; /* a bit for each earlier node that is before this one */
     ranges reads, writes;
@@ -139,6 +139,8 @@ void store_run(store *s, uint32_t count);
 bool store_finish(store *s, uint32_t last);
 /* Does any node that is not done yet touch these bytes? */
 bool store_touches(const store *s, uint64_t begin, uint64_t end);
+/* These bytes are freed: who touches them later, in another allocation, need not come after who touched them before. */
+void store_forget(store *s, uint64_t begin, uint64_t end);
 /* Makes room for one more node. False: there will never be room. */
 bool store_has_room(store *s);
 bool store_stuck(const store *s); /* are all nodes that are left hanging, or after one that hangs? */

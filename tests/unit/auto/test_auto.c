@@ -134,8 +134,8 @@ Test(auto, never_worse_than_its_candidates, .timeout = 300) {
     cr_expect(ends[AUTO_SLOWER] && ends[AUTO_BOUND] && ends[AUTO_FAR], "the samples show what they should");
 }
 
-/* Each effort goes on where the one before it ends: it is never worse, and of some case it is better. The plan takes what
- * was predicted with the moved rows; the same program tries the same, in the same order. */
+/* Each effort goes on where the one before it ends: it is never worse, and of some case it is better. The plan takes
+ * what was predicted with the moved rows; the same program tries the same, in the same order. */
 Test(auto, more_effort_is_never_worse) {
     static const struct sample cases[] = {
         {"nodes = 2; gpus = 4; gpu = h200", "lengths = [60000, 20000, 5000 x 8]", "mask = causal; layout = contiguous"},

@@ -51,7 +51,8 @@ static void count_stream(const fcp_plan *plan, fcp_pass pass, uint32_t rank, boo
             if (m->dir != FCP_SEND) continue;
             bool own = m->cls <= FCP_Q && plan->blocks[m->block].home == rank;
             t->moved[m->cls][!own && m->cls < FCP_IN]++;
-            cr_assert(!anywhere || kind != FCP_ROUND_INDEPENDENT, "work is done anywhere, so all rounds are of a stage");
+            cr_assert(!anywhere || kind != FCP_ROUND_INDEPENDENT,
+                      "work is done anywhere, so all rounds are of a stage");
             t->relayed += m->cls == FCP_O && plan->blocks[m->block].home != m->peer;
         }
     }

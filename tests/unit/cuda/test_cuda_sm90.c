@@ -150,6 +150,7 @@ Test(cuda_sm90, every_call_fails) {
         snprintf(what, sizeof what, "call %ld of %ld: %s", at, x->calls, err.message);
         fcp_session_free(session);
         cr_assert_eq(x->live, 0, "call %ld: %ld objects are left; %s", at, x->live, err.message);
+        cr_assert_str_empty(x->trouble, "%s; %s", what, x->trouble);
     }
     cr_assert_eq(last, FCP_OK, "no call has failed, and there is an error: %s", what);
     cr_assert_eq(maps, 2 * 4, "%u", maps); /* each rank's Q, K, V, and what moves */

@@ -1,6 +1,7 @@
-/* test_processes.c: tests the transports "mpi" and "tcp" where something is not as it should be: ranks that stall, fail
- * or have another plan, an MPI that cannot be used, strangers at a port. MPI is one that stands in. What every transport
- * does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the command line (tests/cli). */
+/* test_processes.c: tests the transports "mpi" and "tcp" where something goes wrong: ranks that stall, fail or have
+ * another plan, an MPI that cannot be used, strangers at a port. A small library stands in for MPI. What every
+ * transport does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the command line
+ * (tests/cli). */
 #include "runtime/exec/session.h"
 #include "runtime/host/transport_mpi.h"
 #include "runtime/host/transport_tcp.h"

@@ -135,7 +135,7 @@ Test(dcp, small_batches_against_all_placements) {
     static const uint32_t lists[][5] = {{3, 0}, {2, 1, 0}, {1, 2, 0}, {1, 1, 1, 0}, {2, 0}, {1, 1, 2, 0}, {2, 2, 0},
                                         {1, 1, 1, 1, 0}};
     static batch b;
-    uint32_t compared = 0, moving = 0;
+    uint32_t compared = 0, moving = 0, bounded = 0, tight = 0;
     for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
         for (uint32_t gpus = 1; gpus <= RANKS; gpus += 2) {
             uint32_t home[BLOCKS], exec[MOST_TILES], count_of_ways;
@@ -149,7 +149,14 @@ Test(dcp, small_batches_against_all_placements) {
                         if (ways[i].pairs <= b.in.pair_cap && ways[i].tokens <= b.in.token_cap && ways[i].cost < best)
                             best = ways[i].cost;
                     const dcp_cost c = divide(&b, home, exec);
+                    arena scratch = {0};
+                    uint64_t bound;
                     if (best == UINT64_MAX) continue;
+                    cr_assert_eq(dcp_bound(&b.in, &scratch, &bound), FCP_OK);
+                    arena_free(&scratch);
+                    cr_expect_leq(bound, best, "list %zu, caps %u %u: bound %lu of %lu", l, pairs, tokens, bound, best);
+                    bounded += bound > 0;
+                    tight += bound > 0 && 2 * bound >= best;
                     cr_expect_leq(c.most_pairs, b.in.pair_cap, "list %zu, caps %u %u", l, pairs, tokens);
                     cr_expect_leq(c.most_tokens, b.in.token_cap, "list %zu, caps %u %u", l, pairs, tokens);
                     cr_expect_geq(weighted(&b, &c), best, "list %zu, caps %u %u: not a placement", l, pairs, tokens);
@@ -162,6 +169,8 @@ Test(dcp, small_batches_against_all_placements) {
         }
     cr_assert_gt(compared, 600);
     cr_assert_gt(moving, 200);
+    cr_assert_gt(bounded, 100, "%u", bounded);
+    cr_assert_gt(tight, 30, "%u", tight);
 }
 
 static uint32_t power(uint32_t base, uint32_t exponent) { return exponent ? base * power(base, exponent - 1) : 1; }
@@ -337,20 +346,26 @@ Test(dcp, a_stated_layout_gives_the_homes) {
 
 /* The bound of the bytes is below what is moved, also where blocks are too large for the tolerance. */
 Test(dcp, bytes_are_not_below_their_bound) {
-    static const char *const plans[] = {"causal; block = 128; strategy = dcp",
-                                        "causal; block = 1K; strategy = dcp(epsilon_compute = 0.001)",
-                                        "lambda(sink = 64, window = 512); block = 256; strategy = dcp",
-                                        "full; block = 512; strategy = dcp(epsilon_compute = 0.5); layout = zigzag"};
+    static const char *const plans[] = {
+        "causal; block = 128; layout = contiguous; strategy = dcp",
+        "causal; block = 1K; layout = contiguous; strategy = dcp(epsilon_compute = 0.001)",
+        "lambda(sink = 64, window = 512); block = 256; layout = contiguous; strategy = dcp",
+        "full; block = 512; layout = zigzag; strategy = dcp(epsilon_compute = 0.5)",
+        "causal; block = 128; strategy = dcp",
+        "causal; block = 2K; strategy = dcp(epsilon_compute = 0.001)",
+        "full; block = 256; strategy = dcp",
+        "lambda(sink = 64, window = 512); block = 256; strategy = dcp(epsilon_compute = 0.02)",
+        "prefix(p = 2000); block = 128; strategy = dcp(epsilon_compute = 0.3, epsilon_memory = 2.0)"};
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         char text[300];
         snprintf(text, sizeof text,
                  "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [9000, 2500, 100 x 9] }\n"
-                 "plan { passes = forward; mask = %s%s }\n", plans[i], i < 3 ? "; layout = contiguous" : "");
+                 "plan { passes = forward; mask = %s }\n", plans[i]);
         fcpc_program *program = parse_text(text, NULL);
-        const fcpc_batch batch = {.size = sizeof batch, .bound = true};
+        const fcpc_batch own = {.size = sizeof own, .bound = true};
         fcpc_times times;
         fcp_plan *plan = NULL;
-        cr_assert_eq(fcpc_plan_batch(program, &batch, NULL, NULL, &times, &plan), FCP_OK);
+        cr_assert_eq(fcpc_plan_batch(program, &own, NULL, NULL, &times, &plan), FCP_OK);
         if (i != 2) cr_expect_gt(times.bytes_lower_bound, 0, "plan %zu", i); /* of a window it knows nothing */
         cr_expect_leq(times.bytes_lower_bound, plan->summary->bytes_total, "plan %zu", i);
         if (i < 3) cr_expect_eq(plan->summary->bytes_reshuffle, 0, "plan %zu", i); /* zigzag gathers crumbs */

@@ -1,5 +1,6 @@
 /* test_equal.c: tokens = equal on whole placements: every rank holds floor or ceil of the mean, there are fewer cuts
  * than ranks, all tokens and pairs are there once, and no rank has more work than it may. */
+#include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 
 /* What a program's placement is without `tokens = equal`, and with it. */
@@ -105,11 +106,9 @@ Test(equal, tokens_that_stay_must_be_equal_already) {
         char text[256];
         snprintf(text, sizeof text, "cluster { gpus = 4 }\nbatch { lengths = [3000, 2000, 1101] }\n"
                  "plan { mask = causal; block = 256; tokens = equal; %s }\n", cases[i].plan);
-        fcpc_diagnostics *d = fcpc_diagnostics_new();
-        fcpc_program *program = parse_text(text, d);
-        fcp_plan *plan = NULL;
-        fcp_code code = fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan);
-        char *picture = fcpc_diagnostics_render(d, false);
+        fcp_plan *plan;
+        char *picture;
+        fcp_code code = plan_try("test.fcp", text, NULL, 0, &plan, &picture);
         cr_assert_eq(code, cases[i].says ? FCP_E_VALUE : FCP_OK, "%s", picture);
         if (cases[i].says)
             cr_assert(strstr(picture, cases[i].says) && strstr(picture, "test.fcp:3:45: error[E206]") &&
@@ -117,7 +116,5 @@ Test(equal, tokens_that_stay_must_be_equal_already) {
         else cr_assert_eq(plan->summary->tokens_max_rank, 1526);
         free(picture);
         if (plan) fcp_plan_free(plan);
-        fcpc_program_free(program);
-        fcpc_diagnostics_free(d);
     }
 }

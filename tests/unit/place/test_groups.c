@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/place/groups/groups.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 
 static uint64_t draw(uint64_t *state, uint64_t bound) {
@@ -364,15 +365,11 @@ Test(groups, a_batch_that_does_not_fit_is_refused_with_what_would_do) {
         char text[256];
         snprintf(text, sizeof text, "cluster { gpus = 8 }\nbatch { lengths = [%s] }\n"
                  "plan { mask = causal; strategy = groups(tokens = 32K) }\n", cases[i].lengths);
-        fcpc_diagnostics *d = fcpc_diagnostics_new();
-        fcpc_program *program = parse_text(text, d);
-        fcp_plan *plan = NULL;
-        cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, d, NULL, &plan), FCP_E_VALUE);
-        char *picture = fcpc_diagnostics_render(d, false);
+        fcp_plan *plan;
+        char *picture;
+        cr_assert_eq(plan_try("test.fcp", text, NULL, 0, &plan, &picture), FCP_E_VALUE);
         cr_assert(strstr(picture, cases[i].says) && strstr(picture, cases[i].hint), "%s", picture);
         cr_assert(strstr(picture, "test.fcp:3:34: error[E206]"), "%s", picture);
         free(picture);
-        fcpc_program_free(program);
-        fcpc_diagnostics_free(d);
     }
 }

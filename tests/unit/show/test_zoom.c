@@ -19,17 +19,18 @@ static void holds(const fcp_plan *plan, zoom_view view) {
     mc_code mask = {plan->mask, (uint32_t)plan->mask_count};
     int64_t *values = malloc(mask.count * sizeof *values), n = (int64_t)z.n;
     uint64_t drawn = 0, whole = 0;
+    const int64_t first = view.one_head ? view.head : 0, end = first + z.heads;
     for (uint32_t r = 0; r < z.rows; r++)
         for (uint32_t c = 0; c < z.cols; c++) {
             uint64_t pairs = 0;
-            for (int64_t h = 0; h < z.heads; h++)
+            for (int64_t h = first; h < end; h++)
                 for (int64_t q = (int64_t)z.row_cut[r]; q < (int64_t)z.row_cut[r + 1]; q++)
                     for (int64_t k = (int64_t)z.col_cut[c]; k < (int64_t)z.col_cut[c + 1]; k++)
                         pairs += mc_eval(mask, MC_LENGTH(n), q, k, h, values);
             cr_assert_eq(z.pairs[(size_t)r * z.cols + c], pairs, "row %u, column %u", r, c);
             drawn += pairs;
         }
-    for (int64_t h = 0; h < z.heads; h++)
+    for (int64_t h = first; h < end; h++)
         for (int64_t q = 0; q < n; q++)
             for (int64_t k = 0; k < n; k++) whole += mc_eval(mask, MC_LENGTH(n), q, k, h, values);
     cr_expect_eq(z.pairs_drawn, drawn);
@@ -38,7 +39,7 @@ static void holds(const fcp_plan *plan, zoom_view view) {
         uint32_t runs = 0;
         bool before = false;
         for (int64_t k = 0; k < n; k++) {
-            bool now = mc_eval(mask, MC_LENGTH(n), (int64_t)z.row_cut[r], k, 0, values);
+            bool now = mc_eval(mask, MC_LENGTH(n), (int64_t)z.row_cut[r], k, first, values);
             runs += now && !before;
             before = now;
         }
@@ -65,13 +66,34 @@ Test(zoom, counts) {
                   .sequence = 1, .row = 37, .row_end = 61, .col = 20, .col_end = 60, .most_rows = 40, .most_cols = 40});
         holds(plan,
               (zoom_view){.sequence = 1, .row = 499, .col = 131, .col_end = 9999, .most_rows = 9, .most_cols = 9});
+        for (uint32_t head = 0; head < 2; head++)
+            holds(plan, (zoom_view){.sequence = 0, .most_rows = 20, .most_cols = 20, .one_head = true, .head = head});
         fcp_plan_free(plan);
     }
+}
+
+/* Cells are those of each head, added up: of 16 cells, causal has 6 FULL and 4 PARTIAL ones, and blocks have 4. */
+Test(zoom, cells_of_heads) {
+    fcp_plan *plan = plan_of("model { heads = 3 }\nbatch { lengths = [512] }\n"
+                             "mask m = if h == 1 then causal else q / 128 == k / 128\nplan { mask = m; block = 128 }");
+    static const uint64_t full[] = {4, 6, 4}, partial[] = {0, 4, 0};
+    for (uint32_t head = 0; head <= 3; head++) {
+        arena memory = {0};
+        zoom z;
+        fcp_error err;
+        const zoom_view view = {.most_rows = 9, .most_cols = 9, .one_head = head < 3, .head = head};
+        cr_assert_eq(zoom_make(plan, &view, &memory, &z, &err), FCP_OK, "%s", err.message);
+        cr_expect_eq(z.all.full, head < 3 ? full[head] : 14);
+        cr_expect_eq(z.all.partial, head < 3 ? partial[head] : 4);
+        arena_free(&memory);
+    }
+    fcp_plan_free(plan);
 }
 
 Test(zoom, what_is_not_there) {
     fcp_plan *plan = plan_of("batch { lengths = [300, 500] }\nplan { mask = causal }");
     static const zoom_view wrong[] = {
+        {.most_rows = 9, .most_cols = 9, .one_head = true, .head = 8},
         {.sequence = 2, .most_rows = 9, .most_cols = 9},
         {.sequence = 0, .row = 300, .most_rows = 9, .most_cols = 9},
         {.sequence = FCP_NONE, .col = 501, .col_end = 600, .most_rows = 9, .most_cols = 9}};

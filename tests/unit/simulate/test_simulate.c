@@ -249,6 +249,34 @@ Test(simulate, the_timeline_adds_up_to_the_result) {
     fcp_plan_free(plan);
 }
 
+/* Less is asked for, and memory comes from a call for another plan: the times are the same. */
+Test(simulate, brief_predictions_in_kept_memory_are_the_same) {
+    fcp_plan *plans[] = {ring_of(8, 4096, "ring", "causal", "intra = 40 GB/s"),
+                         ring_of(4, 2048, "zigzag", "causal", "intra = 20 GB/s")};
+    sim_profile profile = profile_of(round_figures);
+    sim_room room = {.scratch = {0}};
+    const sim_options brief = {.brief = true, .room = &room};
+    for (int i = 0; i < 4; i++) {
+        const fcp_plan *plan = plans[i % 2];
+        const uint32_t ranks = plan->problem->ranks;
+        arena memory = {0};
+        sim_result whole, less;
+        fcp_error err = {0};
+        cr_assert_eq(simulate(plan, &profile, NULL, &memory, &whole, &err), FCP_OK);
+        cr_assert_eq(simulate(plan, &profile, &brief, &memory, &less, &err), FCP_OK);
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const sim_pass *a = &whole.pass[pass], *b = &less.pass[pass];
+            cr_expect_eq(a->makespan, b->makespan);
+            cr_expect_eq(a->bound[SIM_BOUND_COMPUTE], b->bound[SIM_BOUND_COMPUTE]);
+            cr_expect(a->bound[SIM_BOUND_PATH] > 0 && b->bound[SIM_BOUND_PATH] == 0);
+            cr_expect_arr_eq(a->ranks, b->ranks, ranks * sizeof *a->ranks);
+        }
+        arena_free(&memory);
+    }
+    sim_room_free(&room);
+    for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
+}
+
 Test(simulate, noise_only_adds_is_bounded_and_follows_the_seed) {
     fcp_plan *plan = ring_of(4, 2048, "ring", "causal", "intra = 40 GB/s");
     sim_profile profile = profile_of(round_figures);
@@ -335,14 +363,14 @@ Test(simulate, messages_inside_a_node_may_be_faster) {
     fcp_plan_free(plan);
 }
 
-/* examples/pingpong.fcp: moving in two halves shortens what ranks wait, in both passes. */
+/* examples/seeds/cad_pingpong.fcp: moving in two halves shortens what ranks wait, in both passes. */
 Test(simulate, two_halves_hide_each_other) {
     uint64_t waited[2][FCP_PASSES];
     for (int halves = 0; halves < 2; halves++) {
         char source[1024];
         snprintf(source, sizeof source,
-                 "model { heads = 32; kv_heads = 8 }\ncluster { nodes = 2; gpus = 4; gpu = h100 }\n"
-                 "batch { lengths = [65536, 32768 x 2, 4096 x 32] }\n"
+                 "model { heads = 32; kv_heads = 8 }\ncluster { nodes = 4; gpus = 4; gpu = h100 }\n"
+                 "batch { lengths = [262144, 65536 x 2, 8192 x 16] }\n"
                  "plan { mask = causal; layout = contiguous; block = 2K\n"
                  "strategy = cad(pingpong = %s, buffers = 2) }\n", halves ? "true" : "false");
         fcp_plan *plan = plan_of(source);

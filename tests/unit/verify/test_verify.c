@@ -61,6 +61,13 @@ static const char *const programs[] = {
     "strategy = upipe(heads = 2, buffers = 2) + ring; layout = zigzag; passes = forward, backward }",
     "model { heads = 8; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [900, 130 x 5] }\ncluster { gpus = 4 }\n"
     "plan { mask = full; block = 128; strategy = ulysses; passes = forward, backward }",
+    /* heads that see different pairs: four classes in one range of heads, and two or one in each of several */
+    "model { heads = 6; kv_heads = 2; head_dim = 16; table w = [100, 400, 100, 1, 900, 0] }\n"
+    "batch { lengths = [900, 130 x 5] }\ncluster { gpus = 2 }\nmask m = causal and q - k < w[h]\n"
+    "plan { mask = m; block = 128; passes = forward, backward }",
+    "model { heads = 8; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [900, 130 x 5] }\ncluster { gpus = 4 }\n"
+    "mask m = causal and (q - k < 200 or h == 0 or h == 7)\n"
+    "plan { mask = m; block = 128; strategy = ulysses; layout = contiguous; passes = forward, backward }",
 };
 /* Those below are planned by a scatter, whose seed is the program's number: work runs anywhere, in ranges of heads. */
 #define SCATTERED                                                                                                      \
@@ -234,8 +241,10 @@ static bool free_to_differ(const tables *t, int section, uint64_t record, size_t
     case FCP_SECTION_INSTRS: /* a copy may name another transfer that is the same; delta, fewer blocks without Q */
         return t->instrs[record].op == FCP_OP_WAIT || (t->instrs[record].op == FCP_OP_COPY && offset == 4) ||
                (t->instrs[record].op == FCP_OP_DELTA && fcp_plan_split(&t->plan));
+    case FCP_SECTION_ARRAYS: return offset >= offsetof(fcp_array, lo); /* what is said of the values */
     case FCP_SECTION_SOURCE:
     case FCP_SECTION_CLUSTER:
+    case FCP_SECTION_DATA:
     case FCP_SECTION_MASK: return true;
     default: return false;
     }

@@ -1,0 +1,11 @@
+/* report.h: what the simulator predicts, as members of an open JSON object. */
+#ifndef FCPC_SIMULATE_REPORT_H
+#define FCPC_SIMULATE_REPORT_H
+#include "compiler/base/json.h"
+#include "compiler/simulate/simulate.h"
+
+/* One pass: makespan, bounds, waiting, bytes. mfu: of sim_mfu. Of x, ranks is not read. */
+void sim_pass_json(json *j, const sim_pass *x, double mfu);
+/* What each rank does in it, as the member `per_rank`. */
+void sim_ranks_json(json *j, const sim_pass *x, uint32_t ranks);
+#endif

@@ -1,0 +1,73 @@
+"""ranks.py: how the processes of a plan, one a rank, learn who they are and find each other."""
+import ctypes
+import itertools
+import os
+import secrets
+import socket
+
+from .errors import Error
+
+# Launchers of MPI: the variables with a process's rank, the number of processes, and how many this machine has.
+_LAUNCHERS = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+              ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+              ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"))
+_turns = {}  # members of a group -> how often they have spoken: the same in all of them
+
+
+def mpi_place(group):
+    """(nodes, gpus, profile, ranks of this process) as the launcher of MPI says it."""
+    if group != "mpi":
+        raise Error("E706", f"'{group}' is no group: it is None, 'mpi', or one of torch.distributed")
+    for names in _LAUNCHERS:
+        if names[0] in os.environ and names[1] in os.environ:
+            rank, ranks, local = (int(os.environ.get(name, 0)) for name in names)
+            local = local or ranks
+            if ranks % local:
+                raise Error("E706", f"detect: {ranks} processes, of which {local} on this machine: nodes are not alike")
+            return ranks // local, local, "cpu", range(rank, rank + 1)
+    raise Error("E706", "detect: nothing says which process of MPI this is: start it with mpirun")
+
+
+def _place(group):
+    """(rank, ranks, store, key) of a group of torch.distributed. Its processes found each other through the store. What
+    they tell each other there, under the key, is for this call alone."""
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+    if not dist.is_initialized():
+        raise Error("E706", "init_process_group has not been called")
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        raise Error("E706", "this process is not in the group")
+    members = "-".join(map(str, dist.get_process_group_ranks(group)))
+    turn = _turns.setdefault(members, itertools.count())
+    return rank, ranks, distributed_c10d._get_default_store(), f"fcpc/{members}/{next(turn)}"
+
+
+def gather_hosts(group):
+    """(rank, the machine of each process) of a group."""
+    rank, ranks, store, key = _place(group)
+    store.set(f"{key}/{rank}", socket.gethostname())
+    return rank, [store.get(f"{key}/{r}").decode() for r in range(ranks)]
+
+
+def connection_id(group):
+    """(rank, ranks, id) for connections of our own among the processes of a group.
+
+    The id is a buffer of 128 bytes, HOST:PORT:SECRET, which the group's first process makes and the others get from the
+    store.
+    """
+    rank, ranks, store, key = _place(group)
+    if rank == 0:
+        store.set(key, _new_id())
+    return rank, ranks, ctypes.create_string_buffer(store.get(key), 128)
+
+
+def _new_id():
+    """The text of an id: where others reach this machine, a port that is free here, and a secret."""
+    master = os.environ.get("MASTER_ADDR") or "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect((master, 1))  # sends nothing: it asks which of this machine's addresses would be used
+        host = s.getsockname()[0]
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return f"{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}"

@@ -1,0 +1,106 @@
+"""ranks.py: what each process of test_group.py does. It is one rank of two, under mpirun if there is one. It prints a
+line for each thing that is so, and ends with an error if one is not."""
+import importlib.util
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+import fcpc
+from fcpc.torch import Attention
+from test_example import DIM, HEADS, KV_HEADS, Example, loader
+
+MODEL = {"heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM, "dtype": "fp32", "block": 32}
+
+
+def values(group, what):
+    """Outputs and gradients of this rank's tokens are those of the whole batch in one process."""
+    prog = fcpc.program(mask="causal", cluster=fcpc.detect(group), **MODEL)
+    alone = fcpc.program(mask="causal", cluster=fcpc.detect(ranks=2), **MODEL)
+    attention, judge, held = Attention(prog, group=group, timeout=200), Attention(alone), []
+    for step in range(4):
+        plan, whole = (p.plan([200 - 10 * step, 100 + 10 * step]) for p in (prog, alone))
+        assert len(plan.here) == 1 and plan.digest == whole.digest
+        torch.manual_seed(step)
+        q, k, v, d_o = (torch.randn(300, heads, DIM) for heads in (HEADS, KV_HEADS, KV_HEADS, HEADS))
+        mine = [plan.take(x).requires_grad_() for x in (q, k, v)]
+        o = attention.bind(plan)(*mine)
+        o.backward(plan.take(d_o))
+        every = [x.requires_grad_() for x in (q, k, v)]
+        want = whole.restore(judge.bind(whole)(*(whole.take(x) for x in every)))
+        want.backward(d_o)
+        for got, right in zip([o, *(x.grad for x in mine)], [want, *(x.grad for x in every)]):
+            assert torch.equal(got.detach(), plan.take(right.detach())), f"step {step}"
+        if step == plan.here[0]:
+            held.append(o)  # this rank gives up the plan of another step than that rank
+    print(what, flush=True)
+
+
+def llama(group):
+    """Ten steps of a Llama over the group: losses, gradients and parameters are those of one process without fcpc."""
+    import test_hf as hf
+    ours, prog, steps = hf.tiny(), hf.program(group), 0
+    judge, attn = hf.on_its_own(ours), Attention(prog, group=group, timeout=200)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in (ours, judge)]
+    for batch, plan in prog.ahead(loader(10), depth=2, threads=2):
+        loss = hf.loss_by_plan(ours, batch, plan, attn)
+        loss.backward()
+        loss = loss.detach()
+        for x in (loss, *(p.grad for p in ours.parameters())):
+            dist.all_reduce(x, group=group)
+        want = hf.loss_by_mask(judge, batch)
+        want.backward()
+        assert abs(loss.item() - want.item()) < 1e-5, f"step {steps}: the loss is {loss}, not {want}"
+        for (name, a), b in zip(ours.named_parameters(), judge.parameters()):
+            near = 1e-4 * b.grad.abs().max().item() + 1e-7
+            assert (a.grad - b.grad).abs().max().item() < near, f"step {steps}: the gradient of {name}"
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        steps += 1
+    assert steps == 10 and plan.tokens < plan.global_tokens
+    print("llama", flush=True)
+
+
+def errors(group):
+    """Plans that differ are refused by both ranks; and when rank 1 ends, rank 0 hears of it before the time is over."""
+    rank = dist.get_rank(group)
+    prog = fcpc.program(mask="causal", cluster=fcpc.detect(group), **MODEL)
+    try:
+        Attention(prog, group=group).bind(prog.plan([300 + rank]))
+        raise AssertionError("plans differ, and nobody says so")
+    except fcpc.Error as error:
+        assert error.code == "E706" and "another plan" in str(error), error
+    plan = prog.plan([300])
+    q, k, v = (plan.take(torch.randn(300, heads, DIM)) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    attention = Attention(prog, group=group, timeout=200).bind(plan)
+    begun = time.monotonic()
+    if rank == 0:
+        try:
+            attention(q, k, v)
+            raise AssertionError("a rank has ended, and nobody says so")
+        except fcpc.Error as error:
+            assert error.code == "E703" and "rank 1" in str(error), error
+        assert time.monotonic() - begun < 200
+    print("errors", flush=True)
+
+
+def main():
+    store, rank, by_mpi = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "mpi"
+    rank = fcpc.detect("mpi").here[0] if by_mpi else rank
+    if by_mpi:
+        values("mpi", "values by MPI")
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    group = dist.group.WORLD
+    values(group, "values")
+    Example().loop(group)
+    print("training", flush=True)
+    if importlib.util.find_spec("transformers"):
+        llama(group)
+    errors(group)
+    os._exit(0)  # the group ends with its processes: rank 1 must not wait for rank 0, which waits for it to end
+
+
+main()

@@ -1,0 +1,48 @@
+"""test_group.py: attention over the processes of a group of torch.distributed, and of MPI, on the CPU (ranks.py)."""
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import fcpc
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Groups(unittest.TestCase):
+    def test_two_processes(self):
+        by_mpi = shutil.which("mpirun") is not None
+        by_hf = importlib.util.find_spec("transformers") is not None
+        with tempfile.TemporaryDirectory() as folder:
+            worker = [sys.executable, os.path.join(HERE, "ranks.py"), os.path.join(folder, "store")]
+            env = {**os.environ, "PYTHONPATH": os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]),
+                   "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "TMPDIR": folder}
+            commands = [["mpirun", "--oversubscribe", "-n", "2", *worker, "0", "mpi"]] if by_mpi else \
+                [[*worker, str(rank), "none"] for rank in range(2)]
+            running = [subprocess.Popen(c, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                       for c in commands]
+            said = [p.communicate(timeout=500) for p in running]
+        out = "".join(o for o, _ in said)
+        why = "".join(e for _, e in said)
+        for what in ["values", "training", "errors"] + by_mpi * ["values by MPI"] + by_hf * ["llama"]:
+            self.assertEqual(out.splitlines().count(what), 2, f"{what}:\n{out}{why}")
+        if not by_hf:
+            self.skipTest("a Llama: transformers is not there (make setup)")
+        if not by_mpi:
+            self.skipTest("MPI: mpirun is not there (make setup)")
+
+    def test_what_is_no_group(self):
+        for name in ("ring", ""):
+            with self.assertRaises(fcpc.Error) as caught:
+                fcpc.detect(name)
+            self.assertEqual(caught.exception.code, "E706")
+        if "OMPI_COMM_WORLD_RANK" not in os.environ:
+            with self.assertRaisesRegex(fcpc.Error, "start it with mpirun"):
+                fcpc.detect("mpi")
+
+
+if __name__ == "__main__":
+    unittest.main()

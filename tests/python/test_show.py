@@ -1,0 +1,81 @@
+"""test_show.py: what a notebook shows: pictures, simulations, and examples/notebooks, executed."""
+import ast
+import contextlib
+import io
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import fcpc
+from fcpc import _c
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples/notebooks").glob("*.ipynb"))
+
+
+class Simulations(unittest.TestCase):
+    def setUp(self):
+        self.plan = fcpc.program("causal", heads=8, head_dim=64, block=128, cluster=fcpc.Cluster(2, 2, "h100")).plan(
+            [1500, 300])
+
+    def test_the_program_says_the_same(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.plan.save(f"{folder}/a.plan")
+            for profile in (None, "b200"):
+                line = [_c.folder() / "fcpc", "sim", f"{folder}/a.plan", "--json"]
+                line += ["--profile", profile] if profile else []
+                said = json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE).stdout)
+                x = self.plan.simulate(profile)
+                self.assertEqual(x["profile"], profile or "h100")
+                for key, value in x["forward"].items():
+                    self.assertEqual(value, said[key], key)
+                self.assertEqual(x["backward"]["makespan_s"], said["backward"]["makespan_s"])
+
+    def test_errors(self):
+        for profile, code in (("h1", "E340"), ("./nowhere.profile", "E010")):
+            with self.assertRaises(fcpc.Error) as raised:
+                self.plan.simulate(profile)
+            self.assertEqual(raised.exception.code, code)
+
+    def test_pictures(self):
+        """Each is well-formed, and each rank has its bar."""
+        x = self.plan.simulate()
+        self.assertEqual(len(xml.fromstring(x._repr_html_()).findall(".//svg")), 2)
+        for name, p in x.passes():
+            bars = xml.fromstring(x._bars(p))
+            wide = sum(float(r.get("width")) for r in bars if r.get("y") == "0")
+            self.assertAlmostEqual(wide, p["per_rank"][0]["end_s"] / p["makespan_s"] * 600, delta=1)
+        self.assertIn("forward", repr(x))
+        for shown in (self.plan, fcpc.program("causal", block=256)):
+            self.assertIn("<svg", shown._repr_html_())
+        fields = fcpc.program("d[q] == d[k]", fields=["d"])._repr_html_()
+        self.assertNotIn("<svg", fields)
+        self.assertIn("d[q] == d[k]", fields)
+
+
+class Notebooks(unittest.TestCase):
+    """A cell is what IPython makes of it: its statements, and the value of its last expression, which is shown."""
+
+    def run_cell(self, source, names):
+        tree = ast.parse(source)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, "cell", "exec"), names)
+        value = None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+        return None if value is None else value._repr_html_() if hasattr(value, "_repr_html_") else repr(value)
+
+    def test_all(self):
+        self.assertTrue(NOTEBOOKS)
+        for path in NOTEBOOKS:
+            notebook, names, shown, printed = json.loads(path.read_text()), {"__name__": "cell"}, [], io.StringIO()
+            for cell in notebook["cells"]:
+                if cell["cell_type"] == "code":
+                    self.assertEqual((cell["outputs"], cell["execution_count"]), ([], None), "kept without outputs")
+                    with contextlib.redirect_stdout(printed):
+                        shown.append(self.run_cell("".join(cell["source"]), names))
+            self.assertEqual(sum("<svg" in s for s in shown if s), 4, path)
+            self.assertRegex(printed.getvalue(), r"asks whether a symbol is true")
+            difference = float(printed.getvalue().split("largest difference:")[1])
+            self.assertLess(difference, 1e-5)
