@@ -128,8 +128,16 @@ typedef struct cuda_early {
     cu_event event; /* recorded at that place by the graph; NULL: no graph has been made yet */
 } cuda_early;
 
+/* Where a tensor of the caller's lies: the driver's kind of memory (0: ordinary host memory) and its device. */
+typedef struct cuda_tensor_memory {
+    cu_ptr begin, end; /* 0: nothing is known */
+    unsigned type;
+    int device;
+} cuda_tensor_memory;
+
 typedef struct cuda_rank {
     cuda_device *device;
+    cuda_tensor_memory tensors[FCP_TENSORS]; /* of the run that is being put into streams */
     fcp_slots slots[FCP_PASSES];
     fcp_arena arena[FCP_PASSES];
     cuda_early early[FCP_PASSES];

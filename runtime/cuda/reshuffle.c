@@ -7,11 +7,13 @@
  *           tensors are on the home's device. Tensors on the caller's device go by a message between two gathers.
  *           Others are copied run by run; those in pageable memory by the stage of the home's device. Other
  *           transports move messages.
- * Cost:     a few questions to the driver for each tensor of each rank and each unit, and for each run that is copied.
+ * Cost:     a few questions to the driver for each tensor of each rank; where a tensor is pinned, two for each run that
+ *           is copied. A launch for each unit, or a copy for each run.
  */
 #include "runtime/cuda/reshuffle.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/gather.h"
@@ -36,13 +38,24 @@ static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
     return code;
 }
 
-/* Asks the driver of which kind memory is, and on which device. Kind 0: the driver does not know the memory, so it is
+/* What is known of the memory at an address from the check of a rank's tensors. NULL: nothing. */
+static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_t rank, cu_ptr at) {
+    const cuda_tensor_memory *known = s->ranks[rank].tensors;
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (at >= known[t].begin && at < known[t].end) return &known[t];
+    return NULL;
+}
+
+/* Asks the driver of which kind memory is, and on which device, unless the check of the rank's tensors has: a run may
+ * have a thousand pieces, and a question for each would cost more than their copies. Kind 0: the driver does not know the memory, so it is
  * ordinary host memory. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
-    *out_type = 0;
-    *out_device = -1;
+    const cuda_tensor_memory *known = known_memory(s, rank, at);
+    *out_type = known ? known->type : 0;
+    *out_device = known ? known->device : -1;
+    if (known) return FCP_OK;
     cu_result result = call->pointer_attribute(out_type, CU_POINTER_MEMORY_TYPE, at);
     if (result == CU_ERROR_INVALID_VALUE) *out_type = 0;
     if (result == CU_ERROR_INVALID_VALUE) return FCP_OK;
@@ -81,9 +94,9 @@ static fcp_code fits(fcp_cuda_session *s, const struct named *x, uint32_t rank, 
     return FCP_OK;
 }
 
-/* Checks that a tensor lies where the session can use it. */
-static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, bool *out_host,
-                             fcp_error *err) {
+/* Checks that a tensor lies where the session can use it, and keeps where that is. */
+static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_t rank, cuda_tensor_memory *keep,
+                             bool *out_host, fcp_error *err) {
     unsigned type;
     int ordinal;
     const cuda_device *device = NULL;
@@ -91,6 +104,9 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
     fcp_code code = memory_of(s, (uintptr_t)x->tensor, x->name, rank, &type, &ordinal, err);
     if (code) return code;
     *out_host |= type != CU_MEMORY_DEVICE;
+    const cu_ptr begin = (uintptr_t)x->tensor;
+    const cuda_tensor_memory found = {begin, begin + x->tokens * x->row, type, ordinal};
+    if (!type || type == CU_MEMORY_HOST) *keep = found;
     if (!type || type == CU_MEMORY_HOST) return FCP_OK;
     if (type != CU_MEMORY_DEVICE)
         return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
@@ -112,7 +128,9 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
         return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
                            "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
                            ROW_ALIGN);
-    return fits(s, x, rank, ordinal, err);
+    code = fits(s, x, rank, ordinal, err);
+    if (!code) *keep = found;
+    return code;
 }
 
 fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool *out_host,
@@ -123,12 +141,13 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
     fcp_code code = FCP_OK;
     *out_host = false;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
+        memset(s->ranks[r].tensors, 0, sizeof s->ranks[r].tensors); /* another run's */
         for (int t = 0; !code && t < FCP_TENSORS; t++) {
             const struct named x = {fcp_tensors_name((fcp_tensor)t),
                                     fcp_tensors_get(&tensors[r - s->base.first_rank], (fcp_tensor)t),
                                     fcp_tensors_tokens(s->plan, r, (fcp_tensor)t),
                                     fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
-            if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, out_host, err);
+            if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
         }
     }
     return code;
@@ -137,9 +156,11 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
 /* Is it pinned, so that the driver can copy it by itself? Its two ends are asked about. If they lie in two pinned
  * allocations with a gap between them, the driver refuses the copy (cuMemcpy: a range that is registered in part is
  * CUDA_ERROR_INVALID_VALUE), so that nothing wrong is copied. */
-static bool is_pinned(fcp_cuda_session *s, const void *from, size_t bytes) {
+static bool is_pinned(fcp_cuda_session *s, uint32_t rank, const void *from, size_t bytes) {
     const fcp_cuda_table *call = &s->cuda->call;
+    const cuda_tensor_memory *known = known_memory(s, rank, (uintptr_t)from);
     unsigned first = 0, last = 0;
+    if (known && !known->type) return false; /* the tensor begins in ordinary memory: staging serves all of it */
     return !call->pointer_attribute(&first, CU_POINTER_MEMORY_TYPE, (uintptr_t)from) && first == CU_MEMORY_HOST &&
            !call->pointer_attribute(&last, CU_POINTER_MEMORY_TYPE, (uintptr_t)from + bytes - 1) &&
            last == CU_MEMORY_HOST;
@@ -163,7 +184,7 @@ static fcp_code copy_bytes(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
         return in ? fcp_cuda_copy(s, r->device, at, device, theirs, bytes, stream, err)
                   : fcp_cuda_copy(s, device, theirs, r->device, at, bytes, stream, err);
     }
-    if (is_pinned(s, outside, bytes)) {
+    if (is_pinned(s, caller, outside, bytes)) {
         code = fcp_cuda_check(s->cuda, in ? call->copy_in(at, outside, bytes, stream)
                                           : call->copy_out(outside, at, bytes, stream),
                               err, "rank %u: cannot copy %zu bytes between host and device %d", caller, bytes,

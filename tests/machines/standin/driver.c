@@ -238,6 +238,7 @@ API cuMemHostGetDevicePointer_v2(cu_ptr *out, void *p, unsigned flags) {
 }
 API cuPointerGetAttribute(void *out, int which, cu_ptr p) {
     ENTER;
+    control.questions++;
     const allocation *a = allocation_of(p);
     if (!a) return CU_ERROR_INVALID_VALUE;
     if (which == CU_POINTER_MEMORY_TYPE) *(unsigned *)out = a->host ? CU_MEMORY_HOST : CU_MEMORY_DEVICE;

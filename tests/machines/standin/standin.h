@@ -52,6 +52,7 @@ typedef struct standin {
     bool idle;           /* attention kernels do nothing, only additions run: for tests that look at no result */
     unsigned patience_s; /* how long a call that waits for the devices waits for other processes; 0: 200 */
     /* what happened */
+    unsigned long questions; /* about a pointer: cuPointerGetAttribute */
     long calls, live;    /* live: objects and allocations that exist now */
     /* Bytes allocated on each device, and pinned on the host: now, and the most there were. */
     size_t held[8], most_held[8], pinned, most_pinned;
