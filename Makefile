@@ -19,6 +19,7 @@
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
+#   make gpu-pack         the same with kernels of sm_90a, as one archive
 #
 # Variables: B (build folder), CC, OPT, SAN (address,undefined | thread), JOBS, V=1 (show commands).
 B ?= build
@@ -365,6 +366,10 @@ gpu-check-build: gpu-binaries
 	@mkdir -p $(B)/gpu/kernels
 	@FCP_CUDA_DRIVER=$(B)/standin/libcuda.so FCP_NVRTC=$(abspath $(B))/gpu/libnvrtc-carried.so FCP_CACHE=/dev/null \
 	 GPU_KERNELS=$(B)/gpu/kernels GPU_KERNELS_WRITE=1 $(B)/gpu-check --folder $(B)/gpu --prepare '$(GPU_CAPABILITIES)'
+# What is carried to a GPU machine of capability 9.0, as one archive: tests/gpu/LEASE.md.
+gpu-pack:
+	@$(MAKE) --no-print-directory gpu-check-build GPU_CAPABILITIES=9.0
+	@tests/gpu/pack.sh $(B) $(B)/gpu-pack.tar.gz
 # The page of the last run, into the tree: of a GPU only.
 gpu-report:
 	@if [ ! -e $(B)/gpu/GPU.md ]; then echo "there is no $(B)/gpu/GPU.md: make gpu-check" >&2; exit 1; fi
@@ -407,6 +412,6 @@ clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
-        gpu-check gpu-binaries gpu-check-build gpu-report setup install shared wheel-files clean
+        gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared wheel-files clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

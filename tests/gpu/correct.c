@@ -1,9 +1,9 @@
 /* correct.c: compares what the device computes with the definition of attention in float64.
  *
  * Each plan runs in a process of its own with all its ranks on the devices of the machine, twice stream by stream and
- * twice as a graph. All four runs must give the same bits, and one of them is judged (runtime/judge/reference.h). Examples are made small
- * by other lengths and other arguments of their masks. Random programs are those of tests/oracle, with a head_dim
- * that has kernels.
+ * twice as a graph. All four runs must give the same bits, and one of them is judged (runtime/judge/reference.h).
+ * Examples are made small by other lengths and other arguments of their masks. Random programs are those of
+ * tests/oracle, with a head_dim that has kernels.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,8 @@ static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, 
     return true;
 }
 
-static bool judge(gpu *g, const fcp_plan *plan, uint32_t first, uint32_t count, const fcp_packed *packed, char why[GPU_WHY]) {
+static bool judge(gpu *g, const fcp_plan *plan, uint32_t first, uint32_t count, const fcp_packed *packed,
+                  char why[GPU_WHY]) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err;
     if (fcp_check_run(plan,
@@ -78,7 +79,8 @@ static bool judge(gpu *g, const fcp_plan *plan, uint32_t first, uint32_t count, 
     for (int t = 0; t < FCP_TENSORS; t++) {
         const fcp_check *c = &report.tensor[t];
         double part = c->checked && c->tolerance > 0 ? c->max_abs_error / c->tolerance : 0;
-        if (t == FCP_TENSOR_LSE || !(part > g->margin)) continue; /* LSE: what is allowed differs from number to number */
+        /* of LSE, what is allowed differs from number to number */
+        if (t == FCP_TENSOR_LSE || !(part > g->margin)) continue;
         g->margin = part;
         g->margin_of = fcp_tensor_name((fcp_tensor)t);
     }
@@ -304,8 +306,8 @@ static gpu_result run_plan(gpu *g, void *context, gpu_answer *out) {
     return good ? GPU_OK : GPU_FAILED;
 }
 
-/* Is a plan to be run now? A plan that began, and whose end is not in the journal, is suspect: the machine may have gone
- * away because of it. Suspects are run after all others, and once only. */
+/* Is a plan to be run now? A plan that began, and whose end is not in the journal, is suspect: the machine may have
+ * gone away because of it. Suspects are run after all others, and once only. */
 static bool is_its_turn(gpu *g, const char *key, tally *t) {
     char rest[40];
     unsigned open = journal_count(g->journal, "begin", key) - journal_count(g->journal, "plan", key);
@@ -362,7 +364,8 @@ static gpu_result close_tally(const tally *t, bool open, char why[GPU_WHY]) {
         snprintf(why, GPU_WHY, "%u wrong, the first: %.340s", t->wrong, t->first);
         return GPU_FAILED;
     }
-    int used = snprintf(why, GPU_WHY, "%u plans right: against float64, the same bits in two runs, with and without a graph",
+    int used = snprintf(why, GPU_WHY,
+                        "%u plans right: against float64, the same bits in two runs, with and without a graph",
                         t->right + t->before);
     if (t->right)
         used += snprintf(why + used, GPU_WHY - (size_t)used, "; nearest to wrong: %s, with %.2f of what is allowed",

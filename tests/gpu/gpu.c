@@ -41,6 +41,7 @@ static void look_beyond(gpu *g) {
     void *handle = dlopen(g->cuda->path, RTLD_NOW | RTLD_LOCAL);
     standin *(*control)(void) = NULL;
     find(handle, "cuGraphGetNodes", &g->more.graph_nodes);
+    find(handle, "cuModuleGetGlobal_v2", &g->more.module_global);
     find(handle, "standin_control", &control);
     g->control = control ? control() : NULL;
 }
@@ -112,6 +113,21 @@ fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err) {
     return code;
 }
 
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
+
+bool gpu_define(const gpu *g, const char *defines, char why[GPU_WHY]) {
+    char cache[600];
+    if (!getenv("GPU_CARRIED")) {
+        snprintf(why, GPU_WHY, "FCP_NVRTC names a compiler that takes no definitions");
+        return false;
+    }
+    int used = snprintf(cache, sizeof cache, "%.300s/cache-%.200s", g->folder, defines);
+    for (int i = 0; i < used; i++)
+        if (cache[i] == ' ') cache[i] = '-';
+    return (!setenv("GPU_DEFINES", defines, 1) && !setenv("FCP_CACHE", cache, 1)) ||
+           !snprintf(why, GPU_WHY, "out of memory");
+}
+
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
 fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *defines, size_t count, char why[GPU_WHY]) {
@@ -164,8 +180,8 @@ const char *gpu_verdict(const gpu *g, double judged, bool most, double goal, dou
 void gpu_row_put(gpu *g, const gpu_row *r) {
     char rest[1200], note[520], value[60], ratio[40], part[40], goal[60] = "-";
     const char *verdict = "-";
-    snprintf(note, sizeof note, "%.400s%s%s", *r->note || *g->sensed ? r->note : "-", *r->note && *g->sensed ? "; " : "",
-             g->sensed);
+    snprintf(note, sizeof note, "%.400s%s%s", *r->note || *g->sensed ? r->note : "-",
+             *r->note && *g->sensed ? "; " : "", g->sensed);
     g->sensed[0] = 0;
     figure(value, sizeof value, r->value);
     if (g->machine.standin) snprintf(value + strlen(value), sizeof value - strlen(value), " (not real)");

@@ -37,7 +37,9 @@ enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY has room for what each of four 
 
 /* Functions of the driver that the runtime does not use; NULL if the driver lacks one. */
 typedef struct gpu_node_ *gpu_node;
-#define GPU_SYMBOLS(X) X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *))
+#define GPU_SYMBOLS(X)                                                       \
+    X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *)) \
+    X(cuModuleGetGlobal_v2, cu_result (*module_global)(cu_ptr *, size_t *, cu_module, const char *))
 typedef struct gpu_symbols {
 #define X(name, type) type;
     GPU_SYMBOLS(X)
@@ -158,6 +160,8 @@ gpu_result step_random(gpu *g, char why[GPU_WHY]);
 gpu_result step_smoke(gpu *g, char why[GPU_WHY]);         /* smoke.c */
 gpu_result step_checker(gpu *g, char why[GPU_WHY]);       /* tools.c */
 gpu_result step_profile(gpu *g, char why[GPU_WHY]);
+gpu_result step_shaken(gpu *g, char why[GPU_WHY]);        /* shaken.c */
+gpu_result step_variants(gpu *g, char why[GPU_WHY]);      /* variants.c */
 gpu_result step_nccl(gpu *g, char why[GPU_WHY]);
 gpu_result step_pointers(gpu *g, char why[GPU_WHY]);      /* pointers.c */
 gpu_result step_speed(gpu *g, char why[GPU_WHY]);         /* rows_speed.c */
@@ -208,6 +212,13 @@ void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *c
 void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context),
                            void *context); /* pointers.c */
 void gpu_measured_smoke(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* smoke.c */
+/* Kernels with other definitions, "FK_TURNS=0 FK_OVERLAP=0": from now on this process compiles them so, with a cache of
+ * their own. False: this run has no library that does that (carried.c). */
+bool gpu_define(const gpu *g, const char *defines, char why[GPU_WHY]);
+/* Calls `each` with every program that runs with other definitions, and them. */
+typedef bool gpu_defined_call(gpu *g, const char *defines, const char *text, void *context);
+bool gpu_measured_shaken(gpu *g, gpu_defined_call *each, void *context);
+bool gpu_measured_variants(gpu *g, gpu_defined_call *each, void *context);
 /* For the tools: one tile of smoke.c, and the passes that are profiled (rows_speed.c), in this process. They return its
  * exit status. */
 int gpu_smoke_one(gpu *g, const char *name);

@@ -10,8 +10,8 @@
 #include "compiler/simulate/calibrate.h"
 #include "tests/gpu/gpu.h"
 
-/* Of a row: step, figure, against, ratio, goal, verdict, ceiling (a fact's name), note; then the fact it waits for, its own
- * milliseconds, goal, first. */
+/* Of a row: step, figure, against, ratio, goal, verdict, ceiling (a fact's name), note; then the fact it waits for, its
+ * own milliseconds, goal, first. */
 enum { STEP, FIGURE, AGAINST, RATIO, GOAL, VERDICT, CEILING, NOTE, FACT, OWN, NUMBER, FIRST, FIELDS, REST = 1500 };
 
 /* Divides a text at its tabs, in place. Missing fields are "". */
@@ -131,7 +131,8 @@ static bool put_calibrate_rows(const gpu *g) {
 }
 
 bool gpu_report(const gpu *g) {
-    static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL}, *const plans[] = {"plan", NULL};
+    static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
+    static const char *const plans[] = {"plan", NULL};
     char path[400], beside[420];
     snprintf(path, sizeof path, "%.380s/GPU.md", g->folder);
     snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());

@@ -55,6 +55,7 @@ says "it does not measure again" "ceilings .*: ok, from before" "$folder/out"
 says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
 holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
 says "two devices are asked about" "copies between devices, and inside one: as it must be" "$folder/gpu/GPU.md"
+says "a compiler without definitions measures no builds" "5 measured, 8 skipped" "$folder/gpu/GPU.md"
 says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" \
     "$folder/gpu/GPU.md"
@@ -99,13 +100,15 @@ plan 1 hang "WRONG documents.fcp .*: did not end within .* s, and was ended"
 plan 1 die "WRONG documents.fcp .*: its process was ended by signal 9"
 plan 1 fail "WRONG documents.fcp .*CUDA_ERROR_LAUNCH_FAILED"
 plan 1 stuck "WRONG documents.fcp .*: .* did not end within 1 s"
-says "margins are in the page" "examples/lambda.fcp: right, 0.[0-9]* of what is allowed, in d*[oqkv]" "$folder/gpu/GPU.md"
+says "margins are in the page" \
+    "examples/lambda.fcp: right, 0.[0-9]* of what is allowed, in d*[oqkv]" "$folder/gpu/GPU.md"
 "$check" --folder "$folder/gpu" --seconds $ENOUGH --again --only examples --inject kill:examples/documents.fcp \
     > "$folder/out" 2>&1
 last=$(tail -n 1 "$folder/gpu/state" | cut -f 1,2)
 holds "what began is written first" [ "$last" = "$(printf 'begin\texamples/documents.fcp')" ]
 run 0 "after a machine that went away" --only examples
-holds "the plan that ran then is the last" sh -c 'grep "^begin" "$1" | tail -n 1 | grep -q documents' sh "$folder/gpu/state"
+holds "the plan that ran then is the last" \
+    sh -c 'grep "^begin" "$1" | tail -n 1 | grep -q documents' sh "$folder/gpu/state"
 holds "and what was right does not run again" [ "$(grep -c "^begin	examples/lambda" "$folder/gpu/state")" = 1 ]
 
 # one tile a kernel, and a map of what is wrong in it
@@ -208,10 +211,28 @@ cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu3"
 holds "kernels are made beforehand" env FCP_NVRTC="$folder/gpu3/libnvrtc-carried.so" GPU_NVRTC="$FCP_NVRTC" \
     GPU_KERNELS="$folder/gpu3/kernels" \
     GPU_KERNELS_WRITE=1 FCP_CACHE=/dev/null "$check" --folder "$folder/gpu3" --prepare 8.0 --small
+mkdir -p "$folder/packed/gpu" "$folder/unpacked"
+ln -s "$check" "$folder/packed/gpu-check"
+cp "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu"
+holds "nothing is packed without kernels" sh -c '! tests/gpu/pack.sh "$1" "$1/a.tar.gz"' sh "$folder/packed"
+cp -R "$folder/gpu3/kernels" "$folder/packed/gpu"
+holds "what must be carried is one archive" tests/gpu/pack.sh "$folder/packed" "$folder/a.tar.gz"
+size=$(wc -c < "$folder/a.tar.gz")
+holds "of less than 32 MiB ($size bytes)" [ "$size" -lt 33554432 ]
+ln -sf "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu-check"
+head -c 1200000 /dev/urandom > "$folder/packed/gpu/kernels/large"
+holds "a larger one is refused" \
+    sh -c '! tests/gpu/pack.sh "$1" "$1/b.tar.gz" 1 && [ ! -e "$1/b.tar.gz" ]' sh "$folder/packed"
+tar -xzf "$folder/a.tar.gz" -C "$folder/unpacked"
+holds "and runs where it is unpacked" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$folder/unpacked/gpu-check" \
+    --folder "$folder/unpacked/gpu" --seconds $ENOUGH --only smoke
 holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \
     --seconds $ENOUGH
 says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
 says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
+says "kernels of other definitions are among it" "variant: forward, causal, turns alone" "$folder/gpu3/GPU.md"
+says "and those whose blocks are delayed" "| shaken | .* | ok | .* 3 plans, 3 runs each" "$folder/gpu3/GPU.md"
+holds "each with its own cache" [ -d "$folder/gpu3/cache-FK_OVERLAP=0-FK_TURNS=1" ]
 rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"
 env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH --again \
     --only short > "$folder/out" 2>&1

@@ -1,9 +1,9 @@
 /* smoke.c: one FULL tile for each kernel, and where it is wrong a map of its errors.
  *
- * A wrong fragment layout, a wrong descriptor or a missing wait spoils a certain part of a tile, so where the errors are
- * says more than how large they are. Each output is cut into 8 parts by its rows and 8 by its columns. The map has a
- * character for a part: '.' where its largest error is allowed, a digit n where that is up to 10^n times what is allowed,
- * '*' beyond that, and 'n' where there is a NaN. Lines are rows.
+ * A wrong fragment layout, a wrong descriptor or a missing wait spoils a certain part of a tile, so where the errors
+ * are says more than how large they are. Each output is cut into 8 parts by its rows and 8 by its columns. The map
+ * has a character for a part: '.' where its largest error is allowed, a digit n where that is up to 10^n times what
+ * is allowed, '*' beyond that, and 'n' where there is a NaN. Lines are rows.
  *
  * Each kernel runs in a process of its own. `--smoke NAME` runs one of them in this process, for the tools of tools.c.
  */

@@ -1,9 +1,9 @@
 /* tools.c: runs a memory checker and a profiler on this program, where the machine has them.
  *
- * The checker (compute-sanitizer) sees reads and writes out of bounds, races in shared memory and misuse of barriers, for
- * two tiles of smoke.c. The profiler (ncu) says for each attention kernel which unit bounds it and what warps wait for.
- * Clocks are left as they are. What they print goes to checker.txt and profile.txt, and the whole profile to
- * profile.ncu-rep. FCP_CHECKER and FCP_PROFILER name other programs.
+ * The checker (compute-sanitizer) sees reads and writes out of bounds, races in shared memory and misuse of barriers,
+ * for two tiles of smoke.c. The profiler (ncu) says for each attention kernel which unit bounds it and what warps
+ * wait for. Clocks are left as they are. What they print goes to checker.txt and profile.txt, and the whole profile
+ * to profile.ncu-rep. FCP_CHECKER and FCP_PROFILER name other programs.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,8 +23,8 @@ static const char *tool_of(const char *variable, const char *name) {
     return own && *own ? own : name;
 }
 
-/* Runs a command with its output appended to FOLDER/NAME. Returns its exit status; -1: a signal ended it; NO_TOOL: there
- * is no such program. It stays in this process's group, with which it is ended when the step's time is up. */
+/* Runs a command with its output appended to FOLDER/NAME. Returns its exit status; -1: a signal ended it; NO_TOOL:
+ * there is no such program. It stays in this process's group, with which it is ended when the step's time is up. */
 static int run(const gpu *g, const char *file, const char *const *arguments) {
     char path[400], *argv[ARGUMENTS + 1] = {NULL};
     int status = 0;
@@ -74,8 +74,8 @@ gpu_result step_checker(gpu *g, char why[GPU_WHY]) {
             journal_add(g->journal, "begin", name, "");
             int ended = run(g, "checker.txt", command);
             if (ended == NO_TOOL) return no_tool(g, tool, "checker.txt", why);
-            snprintf(status, sizeof status, ended == FOUND ? "found something: checker.txt" : "ended with %d: checker.txt",
-                     ended);
+            snprintf(status, sizeof status,
+                     ended == FOUND ? "found something: checker.txt" : "ended with %d: checker.txt", ended);
             journal_add(g->journal, "tool", name, ended ? status : "found nothing");
             if (ended && !*wrong) snprintf(wrong, sizeof wrong, "%s %s", name, status);
         }
