@@ -3,6 +3,7 @@
 #ifndef TESTS_MASK_SAMPLES_H
 #define TESTS_MASK_SAMPLES_H
 #include "codegen/mask/code.h"
+#include "tests/support/splitmix.h"
 
 #include <stdlib.h>
 
@@ -176,12 +177,7 @@ static inline int sample_mask(exprs *e, enum sample s, int64_t x, int64_t y) {
 
 /* --- random masks ----------------------------------------------------------------------------------------------- */
 
-static inline uint64_t draw(exprs *e, uint64_t below) { /* splitmix64 */
-    uint64_t z = e->seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
+static inline uint64_t draw(exprs *e, uint64_t below) { return splitmix(&e->seed) % below; }
 
 static inline int64_t draw_number(exprs *e) {
     static const int64_t odd[] = {INT64_MIN, INT64_MAX, INT64_MAX / 2, INT64_MIN / 2, (int64_t)1 << 40, 3037000500};

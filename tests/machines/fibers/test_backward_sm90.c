@@ -44,8 +44,7 @@ Test(backward_sm90, random_programs) {
     unsigned draws = draws_of(400), run = 0;
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
-        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 90};
-        for (int i = 0; i < 8; i++) roll(&d, 2);
+        dice d = dice_of(seed, 90);
         draw_program(p, &d, 12000);
         const char *const defines[] = {seed % 2 ? "model.head_dim=64" : "model.head_dim=128",
                                        seed / 2 % 2 ? "model.dtype=bf16" : "model.dtype=fp16",

@@ -9,6 +9,7 @@
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
 #include "tests/support/hand_score.h"
+#include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
@@ -214,16 +215,7 @@ static void run(struct bench *b, fcp_pass pass) {
 }
 
 static void check(struct bench *b, const char *what) {
-    fcp_error err = {0};
-    fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_run(&b->h->plan,
-                      &(fcp_check_options){.passes = 3, .threads = 2}, &b->packed, &report, &err) == FCP_OK, "%s",
-                      err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
-                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
-                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
-    cr_assert(report.ok);
+    cr_assert(judge_packed(&b->h->plan, 3, &b->packed, what).ok, "%s", what);
 }
 
 static void both(uint32_t ranks, uint32_t heads, uint32_t kv_heads, uint32_t dim, fcp_dtype dtype, uint32_t block,

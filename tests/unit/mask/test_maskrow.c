@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/mask/code.h"
+#include "tests/support/splitmix.h"
 
 /* --- random code -------------------------------------------------------------------------------------------------- */
 
@@ -16,12 +17,7 @@ typedef struct random_code {
     uint64_t state;
 } random_code;
 
-static uint64_t draw(random_code *c, uint64_t below) {
-    uint64_t z = c->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
+static uint64_t draw(random_code *c, uint64_t below) { return splitmix(&c->state) % below; }
 
 /* Arrays of every width, some that do not begin at 0; tables; bands. */
 enum { ARRAYS = 8, COUNT = 700 };
