@@ -200,7 +200,7 @@ static inline int draw_bool(exprs *e, int depth) {
     case 1: return ex2(e, MC_IFF, draw_bool(e, depth - 1), draw_bool(e, depth - 1));
     case 2: return ex(e, MC_IF_B, draw_bool(e, depth - 1), draw_bool(e, depth - 1), draw_bool(e, depth - 1), 0);
     case 3: return truth(e, draw(e, 2));
-    case 4: { /* a guard that may be needed: y != 0 and x / y ... */
+    case 4: { /* a guard that may be needed, as in y != 0 and x / y */
         int y = draw_int(e, depth - 1), x = draw_int(e, depth - 1);
         int p = ex2(e, MC_LT, ex2(e, draw(e, 2) ? MC_DIV : MC_MOD, x, y), draw_int(e, 0));
         int guard = ex2(e, draw(e, 3) ? MC_NE : MC_LT, num(e, 0), y);

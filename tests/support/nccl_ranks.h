@@ -102,7 +102,7 @@ static inline void share_id(process *p, int turn) {
     process_meet(p, 0, turn);
 }
 
-/* In a pass of this rank something is to go wrong. */
+/* Whether something is to go wrong in a pass of this rank. */
 static inline bool fault_in_a_pass(const task *x) { return x->group_at || x->async_at || x->hang_at; }
 
 static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {

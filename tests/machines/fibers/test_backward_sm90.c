@@ -28,7 +28,7 @@ Test(backward_sm90, masks_128) {
                    &fibers_sm90_backend, masks[m]);
 }
 
-/* dQ as it comes: right, whatever the order. */
+/* dQ is added in any order, and is right all the same. */
 Test(backward_sm90, unordered) {
     static const uint64_t lengths[] = {400, 130};
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
@@ -69,8 +69,7 @@ Test(backward_sm90, random_programs) {
     free(p);
 }
 
-/* Rows that see a key or two, of small weight by themselves: what is computed beside them, where there is no key, is
- * huge. */
+/* Rows that see a key or two, each of small weight. Where they see no key, what is computed beside them is huge. */
 Test(backward_sm90, few_keys) {
     static const uint64_t lengths[] = {1, 2, 1, 3, 1, 1, 2, 1};
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {

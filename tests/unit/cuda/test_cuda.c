@@ -180,7 +180,8 @@ Test(cuda, refuses) {
 
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
-/* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
+/* Every call in a session's life fails once. The session ends with an error, or, if the call belongs to its end,
+ * without one. Nothing is left, and nothing hangs. */
 static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, fcp_code code_with) {
     fcp_plan *plan = make_plan("causal", 2, 1, "");
     fcp_session_options options = {.size = sizeof options,
@@ -246,7 +247,8 @@ Test(cuda, every_call_fails_while_it_is_timed) {
     fail_each(x, 1, true, CU_ERROR_OUT_OF_MEMORY, FCP_E_NO_MEMORY);
 }
 
-/* An error in a launch says where; after it the session refuses; a device that does not get on is not waited for. */
+/* An error in a launch says where it is. After it the session refuses to run. A device that makes no progress is not
+ * waited for. */
 Test(cuda, says_where) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 3, 1, "");
@@ -304,7 +306,7 @@ typedef struct caller {
     cu_stream stream;
 } caller;
 
-/* Tensors of every rank in memory of a device that is not the rank's, drawn; outputs NaN. */
+/* Drawn tensors of every rank, in memory of a device that is not the rank's. Outputs hold NaN. */
 static void open_caller(caller *c, const fcp_plan *plan) {
     fcp_error err;
     fcp_shape shape;

@@ -104,7 +104,7 @@ Test(cuda_sm90, rebind) {
     fcp_plan_free(fewer);
 }
 
-/* Fewer registers than warpgroups share out: some would wait for ever. */
+/* With fewer registers than the warpgroups share out, some would wait for ever. */
 Test(cuda_sm90, registers) {
     standin *x = stand_hopper(1);
     fcp_plan *plan = plan_named("small", small);
@@ -119,7 +119,7 @@ Test(cuda_sm90, registers) {
     fcp_plan_free(plan);
 }
 
-/* Whichever call fails, the map's among them: an error, and nothing is left. */
+/* Whichever call fails, also that which makes a map, there is an error, and nothing is left. */
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);
     fcp_plan *plan = plan_named("small", small);

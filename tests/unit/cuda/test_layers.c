@@ -58,7 +58,7 @@ Test(layers, equal_homes) {
             }
 }
 
-/* Homes differ where a token is elsewhere, and where a caller holds tokens in another order. */
+/* Homes differ if a token is elsewhere, or if a caller holds tokens in another order. */
 Test(layers, homes_that_differ) {
     fcp_plan *one[LAYERS], *other[LAYERS];
     uint8_t a[FCP_DIGEST_BYTES], b[FCP_DIGEST_BYTES];
@@ -248,7 +248,7 @@ Test(layers, arenas_are_shared) {
     for (int i = 0; i < LAYERS; i++) fcp_plan_free(plans[i]), fcp_plan_free(other[i]);
 }
 
-/* There is no memory for a larger arena: the plan is refused, and the others go on in the one that there is. */
+/* There is no memory for a larger arena. The plan is refused, and the others go on in the arena that there is. */
 Test(layers, no_memory_for_a_larger_arena) {
     const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .graph_from = 1};
     standin *x = stand();

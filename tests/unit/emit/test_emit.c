@@ -280,8 +280,8 @@ Test(emit, scores) {
     mc_builder_free(b);
 }
 
-/* The tanh of kernels against that of float64, with primitives that err as much as a GPU's may: 2^x by 2^-22,
- * 1 / x by an ulp. */
+/* The tanh of kernels against that of float64. Its primitives err here as much as a GPU's may: 2^x by 2^-22, 1 / x by
+ * an ulp. */
 Test(emit, tanh) {
     sheet s = {0};
     mc_node *mask_nodes, *nodes;

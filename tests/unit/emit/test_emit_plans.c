@@ -152,7 +152,7 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
 }
 
 Test(emit_plans, examples) {
-    /* beside them: queries before every key, slices, and 64-bit products */
+    /* beside the examples: queries before every key, slices, and 64-bit products */
     static const char *const texts[] = {
         "model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
         "batch { lengths = [700:200, 90:500, 128] }\nmask m = (q - k) % 7 < 4 or q / 5 == k / 5\n"

@@ -104,7 +104,7 @@ Test(exec, many_ranks) {
     run("fp32", 16, 8, "8192, 4096, 2048, 1500, 300 x 4", "window(w = 300)", "fcp", "contiguous");
 }
 
-/* An arena is what the plan's memory accounts for, and the rounding of its parts. */
+/* An arena has the bytes that the plan accounts for, and the rounding of its parts. */
 Test(exec, arenas_are_what_plans_count) {
     fcp_plan *plan = plan_of("model { heads = 4; kv_heads = 2; head_dim = 24; dtype = bf16 }\n"
                           "cluster { nodes = 2; gpus = 2 }\n"

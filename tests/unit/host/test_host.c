@@ -194,8 +194,8 @@ static bool token_is_finite(const struct bench *b, fcp_tensor t, uint64_t token)
     return true;
 }
 
-/* The mask "odd" has PARTIAL cells throughout: a token of the middle of sequence 0 is NaN in Q, K, V or dO; whoever may
- * not see it must not notice. */
+/* The mask "odd" has PARTIAL cells throughout. A token in the middle of sequence 0 is NaN in Q, K, V or dO. Rows and
+ * keys that may not see it must not change. */
 static void nan_spreads_only_where_it_is_seen(fcp_tensor t, float value, const char *mask, uint32_t at) {
     struct bench b = open(hand_make(2, 2, 1, 16, FCP_FP32, 384, mask, mixed, 6), 2);
     int64_t scratch[64];
@@ -209,7 +209,7 @@ static void nan_spreads_only_where_it_is_seen(fcp_tensor t, float value, const c
         int64_t n = (int64_t)mixed[0], x = (int64_t)token;
         /* rows that see the poison: they see key `at`, or they are `at` */
         bool row = same && (is_query ? token == at : mc_eval(code, MC_LENGTH(n), x, at, 0, scratch));
-        /* keys that feel it: seen by a poisoned row */
+        /* keys that it reaches: a poisoned row sees them */
         bool key = false;
         for (int64_t q = 0; same && q < n && !key; q++) {
             bool bad_row = is_query ? q == at : mc_eval(code, MC_LENGTH(n), q, at, 0, scratch);

@@ -316,7 +316,7 @@ Test(score, extreme_sinks_and_scores) {
     run(&b, FCP_BACKWARD);
     check(&b, "extreme sinks");
     close(&b);
-    /* if q < 170 then log(0) else s: nothing is left of the rows before 170, and nothing of them has a gradient */
+    /* if q < 170 then log(0) else s: the rows before 170 see nothing, and get no gradient */
     b = open(hand_make(2, 4, 2, 16, FCP_FP32, 128, "gap", mixed, 6), "same", false, 2);
     hand_code score = {b.store->score, 0}, slope = {b.store->slope, 0};
     for (int i = 0; i < 2; i++) {
@@ -385,7 +385,7 @@ static uint64_t hand_one(mc_node *nodes) {
     return c.count;
 }
 
-/* What another score, slope or sink gives is not right. */
+/* A result of another score, slope or sink is called wrong. */
 Test(score, the_judge_sees_the_difference) {
     struct bench b = open(hand_make(1, 2, 1, 16, FCP_FP32, 256, "causal", mixed, 6), "softcap", true, 2);
     run(&b, FCP_FORWARD);

@@ -285,7 +285,7 @@ static bool cut_and_run(hand *h, fcp_pass pass, fcp_class cls, bool relayed, fcp
     return true;
 }
 
-/* A rank that passes a block on dies, and one that owes a partial result: the rank that waits for it says so. */
+/* A rank that passes a block on dies, or one that owes a partial result. The rank that waits for it reports that. */
 Test(moved, a_rank_that_others_wait_for_dies) {
     static const struct {
         fcp_pass pass;

@@ -52,7 +52,7 @@ static const int sections[] = {FCP_SECTION_DATA,   FCP_SECTION_DATA,  FCP_SECTIO
                                FCP_SECTION_SLOPE,  FCP_SECTION_SINK,  FCP_SECTION_BANDS, FCP_SECTION_BAND_ROWS,
                                FCP_SECTION_SLICES, FCP_SECTION_ARRAYS};
 
-/* Up to three numbers of one section, or all bytes of the data. */
+/* Damages up to three numbers of one section, or all bytes of the data. */
 static void damage(uint8_t *bytes, uint64_t *state) {
     file_entry e[FCP_SECTION_COUNT], *one;
     memcpy(e, bytes + sizeof(file_header), sizeof e);
