@@ -279,14 +279,14 @@ static inline void moved_visits(moved *m) {
         struct { uint32_t q, k[MOVED_BLOCKS], count; } list[256];
         uint32_t count = 0;
         for (uint32_t q = 0; q < h->block_count; q++) {
-            moved dice = {.state = m->o.seed * 1000003 + q};
+            uint64_t dice = m->o.seed * 1000003 + q;
             uint32_t order[MOVED_BLOCKS], n = 0, open = FCP_NONE;
             for (uint32_t k = 0; k < h->block_count; k++)
                 if (m->exec[q][k] == r) order[n++] = k;
             for (uint32_t i = 0; i < n; i++) {
-                uint32_t j = i + moved_roll(&dice, n - i), k = order[j];
+                uint32_t j = i + moved_draw(&dice, n - i), k = order[j];
                 order[j] = order[i];
-                if (open == FCP_NONE || moved_roll(&dice, 3) == 0)
+                if (open == FCP_NONE || moved_draw(&dice, 3) == 0)
                     open = count++, list[open].q = q, list[open].count = 0;
                 list[open].k[list[open].count++] = k;
             }
