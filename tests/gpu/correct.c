@@ -256,9 +256,8 @@ bool gpu_correct_examples(gpu *g, plan_call *each, void *context, char why[GPU_W
 static fcp_plan *random_plan(const gpu *g, unsigned seed, random_program *p, char name[60]) {
     static const char *const dims[] = {"model.head_dim=64", "model.head_dim=128", "model.head_dim=128",
                                        "model.head_dim=256", "model.head_dim=32"};
-    dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
+    dice d = dice_of(seed, 77);
     char why[GPU_WHY];
-    for (int i = 0; i < 8; i++) roll(&d, 2);
     draw_program(p, &d, g->small ? 12000 : 400000);
     uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus;
     if (p->tokens * p->heads < 64 || !p->dtype || (g->small && (cost > 16 || p->head_dim != 16))) return NULL;

@@ -7,17 +7,7 @@ B=${B:-build}
 fcpc=$B/fcpc
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-sim.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-check() { # check NAME COMMAND...: succeeds; what it prints is shown where it does not
-    what=$1; shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        sed 's/^/    /' "$work/log" | head -n 20
-    fi
-}
+. tests/support/check.sh
 refused() { # refused NAME STATUS WORDS COMMAND...: ends with that status, and says WORDS
     what=$1 status=$2 words=$3; shift 3
     "$@" > "$work/log" 2>&1

@@ -119,7 +119,7 @@ Test(scatter, the_same_seed_is_the_same_plan) {
     cr_assert_gt(differ, 30); /* where there is little to draw, seeds may agree */
 }
 
-/* A plan that says for each tile that it runs at home moves what one moves that says nothing. */
+/* A plan may say for each tile that it runs at home, or say nothing. Both move the same. */
 Test(scatter, tiles_at_home) {
     for (unsigned i = 0; i < SAMPLES; i++) {
         char text[1024];

@@ -71,7 +71,7 @@ static fcp_code run(fcp_session *session, fcp_error *err) {
     return code;
 }
 
-/* Rank 2 never runs: the others say within the time limit who waits for whom, and their sessions run no more. */
+/* Rank 2 never runs. Within the time limit the others say who waits for whom, and their sessions run no more. */
 static void one_stalls(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};
@@ -91,7 +91,7 @@ static void one_stalls(process *p) {
 }
 Test(processes, a_rank_that_stalls) { on_both(one_stalls); }
 
-/* Rank 1 lacks a tensor before anything has begun: it says so, and can run again, as with any transport. */
+/* Rank 1 lacks a tensor. It says so before anything has begun, and can run again, as with any transport. */
 static void one_lacks_a_tensor(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};

@@ -249,7 +249,7 @@ Test(simulate, the_timeline_adds_up_to_the_result) {
     fcp_plan_free(plan);
 }
 
-/* Less is asked for, and memory comes from a call for another plan: the times are the same. */
+/* A call that asks for less, and one that reuses the memory of a call for another plan, give the same times. */
 Test(simulate, brief_predictions_in_kept_memory_are_the_same) {
     fcp_plan *plans[] = {ring_of(8, 4096, "ring", "causal", "intra = 40 GB/s"),
                          ring_of(4, 2048, "zigzag", "causal", "intra = 20 GB/s")};
@@ -363,7 +363,7 @@ Test(simulate, messages_inside_a_node_may_be_faster) {
     fcp_plan_free(plan);
 }
 
-/* examples/seeds/cad_pingpong.fcp: moving in two halves shortens what ranks wait, in both passes. */
+/* examples/seeds/cad_pingpong.fcp: with two halves ranks wait less, in both passes. */
 Test(simulate, two_halves_hide_each_other) {
     uint64_t waited[2][FCP_PASSES];
     for (int halves = 0; halves < 2; halves++) {
