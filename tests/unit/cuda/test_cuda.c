@@ -204,7 +204,7 @@ static unsigned long questions_of(standin *x, const char *lengths, unsigned long
                      err.message);
     unsigned long asked = x->questions - before;
     *out_copies = x->host_copies - copies;
-    judge(plan, &packed, lengths);
+    judge_packed(plan, plan->problem->passes, &packed, lengths);
     fcp_session_free(session);
     fcp_packed_free(&packed);
     fcp_plan_free(plan);

@@ -9,7 +9,7 @@
 
 enum {
     SMALL = sizeof small_examples / sizeof *small_examples,
-    OTHERS = sizeof other_examples / sizeof *other_examples
+    OTHER_EXAMPLES = sizeof other_examples / sizeof *other_examples
 };
 
 /* On two or three ranks, on one node or two, from a layout of the caller's or the plan's, with and without graphs. */
@@ -43,7 +43,7 @@ Test(nccl_examples, small) {
     for (unsigned i = 0; i < SMALL; i += step()) agree_on(&small_examples[i], i);
 }
 Test(nccl_examples, others) {
-    for (unsigned i = 0; i < OTHERS; i += step()) agree_on(&other_examples[i], i);
+    for (unsigned i = 0; i < OTHER_EXAMPLES; i += step()) agree_on(&other_examples[i], i);
 }
 
 /* None is forgotten. */
@@ -56,7 +56,7 @@ Test(nccl_examples, all) {
             const char *name = files.gl_pathv[i] + strlen("examples/");
             bool there = !strcmp(name, "layers.fcp"); /* several plans: test_layers.c */
             for (size_t k = 0; k < SMALL; k++) there |= !strcmp(name, small_examples[k].file);
-            for (size_t k = 0; k < OTHERS; k++) there |= !strcmp(name, other_examples[k].file);
+            for (size_t k = 0; k < OTHER_EXAMPLES; k++) there |= !strcmp(name, other_examples[k].file);
             cr_assert(there, "%s is not among the small examples", name);
         }
         globfree(&files);
