@@ -33,7 +33,9 @@ def _project():
     found = dict(re.findall(r'^([a-z-]+) = "(.*)"$', text.split("[project]")[1], re.M))
     found["version"] = re.search(r'define FCP_VERSION "(.*)"', (ROOT / "runtime/fcp.h").read_text())[1]
     found["script"] = re.search(r"scripts = { (.*?) = \"(.*)\" }", text).groups()
-    found["torch"] = re.findall(r'"(.*?)"', re.search(r"torch = \[(.*)\]", text)[1])
+    extras = re.search(r"^optional-dependencies = { (.*) }$", text, re.M)[1]
+    found["extras"] = [(extra, name) for extra, names in re.findall(r"(\w+) = \[(.*?)\]", extras)
+                       for name in re.findall(r'"(.*?)"', names)]
     return found
 
 
@@ -83,8 +85,9 @@ def _tag(files):
 
 def _metadata(p):
     lines = ["Metadata-Version: 2.1", f"Name: {p['name']}", f"Version: {p['version']}", f"Summary: {p['description']}",
-             "License: Apache-2.0", f"Requires-Python: {p['requires-python']}", "Provides-Extra: torch",
-             *(f"Requires-Dist: {name}; extra == 'torch'" for name in p["torch"]),
+             "License: Apache-2.0", f"Requires-Python: {p['requires-python']}",
+             *(f"Provides-Extra: {extra}" for extra in sorted({extra for extra, _ in p["extras"]})),
+             *(f"Requires-Dist: {name}; extra == '{extra}'" for extra, name in p["extras"]),
              "Description-Content-Type: text/markdown", "", (ROOT / "README.md").read_text()]
     return "\n".join(lines)
 

@@ -33,7 +33,7 @@ class Model(torch.nn.Module):
 
 def loader(batches):
     for i in range(batches):
-        lengths = [200 - 30 * i, 120 + 30 * i]
+        lengths = [200 - 30 * (i % 5), 120 + 30 * (i % 5)]
         doc = torch.cat([torch.arange(n) // 70 for n in lengths])
         tokens = torch.randint(WORDS, (320,), generator=torch.Generator().manual_seed(i))
         yield SimpleNamespace(lengths=lengths, doc=doc, tokens=tokens, labels=tokens, loss_mask=(tokens != 7).float())

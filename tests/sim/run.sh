@@ -145,6 +145,7 @@ refused "a plan has no other strategies" 2 'need the program' "$fcpc" sim "$work
 refused "too many points" 2 4096 "$fcpc" sim $program --sweep "coalesce=$(seq -s, 1 65)" \
     --sweep "plan.block=$(seq -s, 128 128 8192)"
 refused "a sweep without values" 2 'NAME=VALUE' "$fcpc" sim $program --sweep plan.block
+refused "a strategy that does not exist" 2 "did you mean 'ring'" "$fcpc" sim $program --strategy fcp,rnig
 refused "an empty value" 2 'empty value' "$fcpc" sim $program --sweep plan.block=512,,256
 refused "seeds without noise" 2 noise "$fcpc" sim $program --seeds 3
 refused "ranks of which nothing is drawn" 2 'neither' "$fcpc" sim $program --ranks 1
