@@ -50,8 +50,8 @@ for program in tests/golden/auto/*.fcp; do
     check "what is tried for $name" sh -c "\"$fcpc\" -q \"$program\" --explain > \"$work/txt\""
     golden "what is tried for $name as text" "${program%.fcp}.txt" "$work/txt"
 done
-# compiler/README.md quotes what passes make of two_nodes.fcp, and of the plan of test_scatter_plans. Each record that it
-# shows must be in one of their golden files.
+# compiler/README.md quotes what passes make of two_nodes.fcp, and of the plan of test_scatter_plans. Each record that
+# it shows must be in one of their golden files.
 sed -n 's/^    \([a-z_]* [0-9].*=.*\)/\1/p' compiler/README.md | sort > "$work/quoted"
 sort tests/golden/passes/two_nodes.txt tests/golden/passes/scatter.txt > "$work/made"
 check "compiler/README.md quotes records" [ "$(wc -l < "$work/quoted")" -gt 20 ]
