@@ -59,10 +59,10 @@ typedef struct moved {
     moved_part part[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS];
 } moved;
 
-static inline uint32_t moved_roll_dice(uint64_t *state, uint32_t below) {
+static inline uint32_t moved_draw(uint64_t *state, uint32_t below) {
     return (uint32_t)(splitmix(state) >> 33) % below;
 }
-static inline uint32_t moved_roll(moved *m, uint32_t below) { return moved_roll_dice(&m->state, below); }
+static inline uint32_t moved_roll(moved *m, uint32_t below) { return moved_draw(&m->state, below); }
 
 /* --- events ------------------------------------------------------------------------------------------------------- */
 
@@ -284,9 +284,9 @@ static inline void moved_visits(moved *m) {
             for (uint32_t k = 0; k < h->block_count; k++)
                 if (m->exec[q][k] == r) order[n++] = k;
             for (uint32_t i = 0; i < n; i++) {
-                uint32_t j = i + moved_roll_dice(&dice, n - i), k = order[j];
+                uint32_t j = i + moved_draw(&dice, n - i), k = order[j];
                 order[j] = order[i];
-                if (open == FCP_NONE || moved_roll_dice(&dice, 3) == 0)
+                if (open == FCP_NONE || moved_draw(&dice, 3) == 0)
                     open = count++, list[open].q = q, list[open].count = 0;
                 list[open].k[list[open].count++] = k;
             }
@@ -482,7 +482,9 @@ static inline hand *moved_make(const moved_options *o) {
         free(m);
         return NULL;
     }
-    m->h = h, m->o = *o, m->state = o->seed;
+    m->h = h;
+    m->o = *o;
+    m->state = o->seed;
     h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads,
                                .kv_heads = o->kv_heads,
                                .head_dim = o->head_dim, .layout_group = o->ranks,
