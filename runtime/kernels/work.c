@@ -490,7 +490,8 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
         total += cells;
         if (total > UINT32_MAX) return too_long(err);
     }
-    if (!fcp_grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs)) return no_memory(err);
+    if (!fcp_grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs))
+        return no_memory(err);
     w->row_run_count = (uint32_t)total;
     x->fill = true;
     for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);

@@ -117,7 +117,7 @@ run "$fcpc" a.fcp --dump traffic,cut; holds "the passes are listed" grep -q "pro
 bad "passes as JSON" 2 E001 a.fcp --json --dump slots
 variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; run "$fcpc" e.fcp --dump traffic,slots
 holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdout && grep -q "^slot" stdout'
-# The strategy that chooses: what it tried is told, the plan is an ordinary one, and the same each time.
+# strategy = auto: --explain lists what was tried. The plan is an ordinary one, and the same each time.
 ok "auto" "$fcpc" a.fcp -D plan.strategy=auto --explain -o auto.plan
 holds "a line for each candidate" sh -c '[ "$(grep -c "  chosen; rank [0-9]* ends last and " stdout)" = 1 ] &&
     grep -q "^fcp " stdout && grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
@@ -142,7 +142,7 @@ bad "what was tried, of a program that tries nothing" 2 E001 a.fcp --explain
 bad "a profile for a program that tries nothing" 2 E001 a.fcp --profile a100
 bad "a profile that is not there" 1 E340 a.fcp -D plan.strategy=auto --profile a10
 
-# Layers: a plan for each mask, written all or none, with the same homes.
+# Layers: a plan for each mask. All are written or none, and homes are the same in all.
 program layers.fcp 'model { heads = 2; kv_heads = 1; head_dim = 16 }; cluster { gpus = 4 }
 batch { lengths = [700, 300 x 2, 50 x 6] }
 plan { layers = [window(w = 60) x 3, causal]; block = 128 }'
@@ -1043,8 +1043,8 @@ else
 fi
 
 # --- what each rank does when -----------------------------------------------------------------------------------------
-# In each thread slices follow each other, every arrow has both ends in slices, counters end at nothing and never go
-# below it. fits FILE: the trace is as it should be
+# fits FILE: the trace is as it should be. In each thread slices follow each other; every arrow has both ends in
+# slices; counters never go below 0, and end there.
 fits() {
     jq -e '.traceEvents as $e
         | [$e[] | select(.ph == "X")] as $x
@@ -1143,7 +1143,7 @@ if [ -e "$B/standin/libnccl.so" ]; then
     holds "and makes no complaint" [ ! -s one.err ]
     bad "rank 1 does not come" 1 E706 run gpu.plan --backend cuda --transport nccl --id-file out/id --timeout 1
     holds "says who" grep -q "rank 1 did not ask for the id within 1 s" stderr
-    # plans that differ: both say who
+    # plans that differ: both processes say whose
     plan gpu.fcp other.plan -D mask=full
     RANK=1 "$fcpc" run other.plan --backend cuda --transport nccl --id-file out/id --timeout 600 > one.out 2> one.err &
     other=$!

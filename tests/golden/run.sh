@@ -1,8 +1,9 @@
 #!/bin/sh
-# Golden files. tests/golden/dump/NAME.fcp is compiled, and the dump of its plan, as text and with --json, compared with
-# NAME.txt and NAME.json; the plan and the program give the same dump. What the passes make of tests/golden/passes/NAME.fcp
-# is compared with NAME.txt, and so is what strategy = auto tries for tests/golden/auto/NAME.fcp. GOLDEN_UPDATE=1 rewrites
-# the files (make golden-update; read the diff). $B is the build folder; closing line: "golden: N passed, M failed".
+# Golden files. tests/golden/dump/NAME.fcp is compiled. The dump of its plan, as text and with --json, is compared with
+# NAME.txt and NAME.json; the plan and the program give the same dump. What the passes make of
+# tests/golden/passes/NAME.fcp is compared with NAME.txt, and so is what strategy = auto tries for
+# tests/golden/auto/NAME.fcp. GOLDEN_UPDATE=1 rewrites the files (make golden-update; read the diff). $B is the build
+# folder; closing line: "golden: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}
@@ -26,7 +27,7 @@ for program in tests/golden/dump/*.fcp; do
     golden "$name as text" "$stem.txt" "$work/txt"
     golden "$name as JSON" "$stem.json" "$work/json"
     check "$name: one JSON object" jq -e -s 'length == 1 and (.[0] | type == "object")' "$work/json"
-    # A record of a table is a line of text: as many of one as of the other.
+    # Each record of a table is one line of text, so there are as many lines as records.
     jq -r '[.tiles, .visits, .rounds, .instrs, .transfers, .mask | length] | @tsv' "$work/json" > "$work/records"
     for kind in tile visit round instr transfer mask; do grep -c "^$kind [0-9]" "$work/txt"; done |
         paste -s - > "$work/lines"
@@ -49,8 +50,8 @@ for program in tests/golden/auto/*.fcp; do
     check "what is tried for $name" sh -c "\"$fcpc\" -q \"$program\" --explain > \"$work/txt\""
     golden "what is tried for $name as text" "${program%.fcp}.txt" "$work/txt"
 done
-# compiler/README.md quotes what passes make of two_nodes.fcp, and of the plan of test_scatter_plans: each record that it shows is in
-# the golden file of one.
+# compiler/README.md quotes what passes make of two_nodes.fcp, and of the plan of test_scatter_plans. Each record that
+# it shows must be in one of their golden files.
 sed -n 's/^    \([a-z_]* [0-9].*=.*\)/\1/p' compiler/README.md | sort > "$work/quoted"
 sort tests/golden/passes/two_nodes.txt tests/golden/passes/scatter.txt > "$work/made"
 check "compiler/README.md quotes records" [ "$(wc -l < "$work/quoted")" -gt 20 ]

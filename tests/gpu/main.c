@@ -69,8 +69,8 @@ static const char usage[] =
     "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
     "  --small     with --prepare, for tests: of the plans that are run on a stand-in\n"
-    "  --inject    for tests: fail, die, hang, stuck, kill of :STEP or of :STEP/PLAN; spoil of :smoke/NAME; fail, die,\n"
-    "              stop, differ of :rank-N, of the step nccl\n";
+    "  --inject    for tests: fail, die, hang, stuck, kill of :STEP or of :STEP/PLAN; spoil of :smoke/NAME; fail,\n"
+    "              die, stop, differ of :rank-N, of the step nccl\n";
 
 static bool parse(int argc, char **argv, arguments *a) {
     *a = (arguments){.folder = "build/gpu", .seconds = 360};

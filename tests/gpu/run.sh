@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs gpu-check end to end on the driver that stands in, into a temporary folder: all steps, a run that was killed and
-# goes on, a step that fails, one that ends its process, time that is up, no driver; and that nothing of it can be taken
-# for a GPU's.
+# goes on, a step that fails, one that ends its process, time that is up, no driver. Nothing that it writes may look
+# like a GPU's.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 B=${B:-build}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Pages, in headless Chromium: nothing is logged as an error and nothing is asked for from anywhere; what is drawn, what
-# hovering and pressing buttons says, and that the page's policy keeps other scripts and images out. Needs jq; says what
-# it skips where there is no Chromium. Closing line: "page: N passed, M failed".
+# Tests pages in headless Chromium: no error is logged, nothing is fetched from anywhere, the drawing is right, hovering
+# and buttons say what they should, and the page's policy keeps other scripts and images out. Needs jq. Where there is
+# no Chromium it says what it skips. Closing line: "page: N passed, M failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 top=$PWD

@@ -1,5 +1,5 @@
 # check.sh: counts the checks of a run.sh, which sources this file. $work is a folder of that run.sh.
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154
 passed=0 failed=0
 # check NAME COMMAND...: the command ends with 0; where it does not, the end of what it printed is shown
 check() {

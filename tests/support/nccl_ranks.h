@@ -135,12 +135,12 @@ static inline long *fail_call(process *p, bool odd, int at, int turn) {
 
 /* What tests of failing calls count: errors of the rank whose call fails, errors of the other one, and calls that there
  * are. */
-enum { FAILED = 5, OTHERS = 6, CALLS = 7 };
+enum { ODD_ERRORS = 5, OTHER_ERRORS = 6, CALLS_MADE = 7 };
 
 /* What must be true after a call has failed, or would have, if it had come to that many: who has an error says what it
  * is, nothing of the driver's is left, and no rule of it was broken. */
 static inline void after_a_failed_call(process *p, bool odd, int at, int turn, fcp_code code, const fcp_error *err) {
-    if (code) atomic_fetch_add(&p->shared->counter[odd ? FAILED : OTHERS], 1);
+    if (code) atomic_fetch_add(&p->shared->counter[odd ? ODD_ERRORS : OTHER_ERRORS], 1);
     CHECK(p, !code || err->message[0], "call %d", at);
     CHECK(p, p->cuda->live == 0, "call %d: %ld objects are left; %s", at, p->cuda->live, err->message);
     CHECK(p, !p->cuda->trouble[0], "call %d: %s", at, p->cuda->trouble);
@@ -150,9 +150,9 @@ static inline void after_a_failed_call(process *p, bool odd, int at, int turn, f
 /* Ends the ranks; more than `least` calls must have made both of them fail. */
 static inline void all_calls_failed(process_shared *s, int least) {
     process_all_well(s, 2, 0, "every call");
-    fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED],
-            s->counter[OTHERS], s->counter[CALLS]);
-    cr_assert(s->counter[FAILED] > least && s->counter[OTHERS] > least);
+    fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[ODD_ERRORS],
+            s->counter[OTHER_ERRORS], s->counter[CALLS_MADE]);
+    cr_assert(s->counter[ODD_ERRORS] > least && s->counter[OTHER_ERRORS] > least);
     process_shared_end(s, true);
 }
 

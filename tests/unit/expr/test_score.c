@@ -212,6 +212,13 @@ static point somewhere(maker *m) {
     return p;
 }
 
+/* With the forward pass alone, so that no derivative is needed. */
+static fcp_code parse_forward(const page *text, fcpc_program **p, char **said) {
+    const char *forward = "plan.passes=forward";
+    const fcpc_options options = {.size = sizeof options, .defines = &forward, .define_count = 1};
+    return parse(text->text, &options, p, said);
+}
+
 /* Equal, but for the sign of zero at the root, which scores do not keep. */
 static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
@@ -226,10 +233,7 @@ Test(score, random_values) {
         if (text.size + 100 > TEXT) continue;
         fcpc_program *p;
         char *said;
-        const char *forward = "plan.passes=forward";
-        fcp_code code =
-            parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p,
-                  &said);
+        fcp_code code = parse_forward(&text, &p, &said);
         if (code == FCP_E_SCORE) refused++; /* a constant such as log(0.0) */
         else cr_assert_eq(code, FCP_OK, "%s\n%s", text.text, said);
         free(said);
@@ -393,10 +397,7 @@ Test(score, random_faults) {
         write_program(&text, root, mask);
         fcpc_program *p;
         char *said;
-        const char *forward = "plan.passes=forward";
-        fcp_code code =
-            parse(text.text, &(fcpc_options){.size = sizeof(fcpc_options), .defines = &forward, .define_count = 1}, &p,
-                  &said);
+        fcp_code code = parse_forward(&text, &p, &said);
         free(said);
         if (code == FCP_E_SCORE) continue;
         bool wanted = some_fault(root, mask);

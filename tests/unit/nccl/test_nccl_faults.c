@@ -199,7 +199,7 @@ static void fail_calls(process *p) {
               err.message);
         after_a_failed_call(p, odd, at, turn, code, &err);
     }
-    atomic_fetch_add(&p->shared->counter[CALLS], last);
+    atomic_fetch_add(&p->shared->counter[CALLS_MADE], last);
 }
 Test(nccl_faults, every_call_fails) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");

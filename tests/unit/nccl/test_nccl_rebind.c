@@ -297,7 +297,7 @@ static void fail_calls(process *p) {
         fcp_session_free(session);
         after_a_failed_call(p, odd, at, turn, code, &err);
     }
-    atomic_fetch_add(&p->shared->counter[CALLS], last);
+    atomic_fetch_add(&p->shared->counter[CALLS_MADE], last);
     free(out);
 }
 Test(nccl_rebind, every_call_fails) {
