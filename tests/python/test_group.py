@@ -28,7 +28,7 @@ class Groups(unittest.TestCase):
         out = "".join(o for o, _ in said)
         why = "".join(e for _, e in said)
         for what in ["values", "training", "errors"] + by_mpi * ["values by MPI"] + by_hf * ["llama"]:
-            self.assertEqual(out.splitlines().count(what), 2, f"{what}:\n{out}{why}")
+            self.assertEqual(out.count(f"[{what}]"), 2, f"{what}:\n{out}{why}")
         if not by_hf:
             self.skipTest("a Llama: transformers is not there (make setup)")
         if not by_mpi:
