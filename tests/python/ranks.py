@@ -68,6 +68,26 @@ def llama(group):
     say("llama")
 
 
+def example(group):
+    """examples/python/train.py over the group has the losses of one process; and with each rank as a group of its own,
+    those of a process that has both batches."""
+    from torch.distributed.device_mesh import init_device_mesh
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples/python"))
+    import train
+    one = train.batches
+
+    def both(count, _):
+        for a, b in zip(one(count, 0), one(count, 1)):
+            yield {"lengths": a["lengths"] + b["lengths"], "tokens": torch.cat([a["tokens"], b["tokens"]])}
+    mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "context"))
+    got = [train.train(group, steps=4), train.train(mesh["context"].get_group(), dist.get_rank(), group, 2, steps=4)]
+    want = [train.train(None, steps=4)]
+    train.batches = both
+    want.append(train.train(None, steps=4))
+    assert torch.allclose(torch.tensor(got), torch.tensor(want), atol=1e-4) and want[0] != want[1], (got, want)
+    say("example")
+
+
 def errors(group):
     """Plans that differ are refused by both ranks; and when rank 1 ends, rank 0 hears of it before the time is over."""
     rank = dist.get_rank(group)
@@ -101,6 +121,7 @@ def main():
     values(group, "values")
     Example().loop(group)
     say("training")
+    example(group)
     if importlib.util.find_spec("transformers"):
         llama(group)
     errors(group)
