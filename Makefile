@@ -19,6 +19,7 @@
 #   make editors          write the editors' syntax files again (grammar/editors)
 #   make gpu-check        test and measure on the GPUs of this machine
 #   make gpu-check-build  build that, to be carried to a machine with GPUs
+#   make gpu-pack         the same with kernels of sm_90a, as one archive
 #
 # Variables: B (build folder), CC, OPT, SAN (address,undefined | thread), JOBS, V=1 (show commands).
 B ?= build
@@ -67,7 +68,7 @@ TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/fi
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -201,7 +202,7 @@ $(PTX_TESTS): $(PTX_SRC:%.c=$(B)/%.o)
 # Libraries that stand in for the CUDA driver, NVRTC, NCCL and MPI. Tests choose them by FCP_CUDA_DRIVER, FCP_NVRTC and FCP_NCCL.
 STANDIN_SRC = tests/machines/standin/driver.c tests/machines/standin/streams.c tests/machines/standin/launches.c tests/machines/standin/graph.c tests/machines/standin/kernels.c tests/machines/standin/green.c
 NCCL_SRC = tests/machines/standin/nccl.c tests/machines/standin/mailbox.c
-STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
+STANDINS = $(B)/standin/libcuda.so $(B)/standin/libcuda-12.0.so $(B)/standin/libnvrtc.so $(B)/standin/libnccl.so $(B)/standin/libnvml.so $(B)/standin/libmpi-open.so $(B)/standin/libmpi-mpich.so
 $(B)/standin/libcuda.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libfcp.a
 	@mkdir -p $(@D)
 	@printf '{ global: cu*; standin_*; local: *; };\n' > $(B)/standin/cuda.map
@@ -213,7 +214,7 @@ $(B)/standin/libcuda-12.0.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libf
 	@printf '{ global: cu*; standin_*; local: cuGreenCtxCreate; *; };\n' > $(@:.so=.map)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(@:.so=.map) -o $@ $(filter %.o %.a,$^) $(RT_LIBS)
-$(B)/standin/libnvrtc.so: $(B)/tests/machines/standin/nvrtc.o
+$(B)/standin/libnvrtc.so $(B)/standin/libnvml.so: $(B)/standin/lib%.so: $(B)/tests/machines/standin/%.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<
@@ -365,6 +366,10 @@ gpu-check-build: gpu-binaries
 	@mkdir -p $(B)/gpu/kernels
 	@FCP_CUDA_DRIVER=$(B)/standin/libcuda.so FCP_NVRTC=$(abspath $(B))/gpu/libnvrtc-carried.so FCP_CACHE=/dev/null \
 	 GPU_KERNELS=$(B)/gpu/kernels GPU_KERNELS_WRITE=1 $(B)/gpu-check --folder $(B)/gpu --prepare '$(GPU_CAPABILITIES)'
+# What is carried to a GPU machine of capability 9.0, as one archive: tests/gpu/LEASE.md.
+gpu-pack:
+	@$(MAKE) --no-print-directory gpu-check-build GPU_CAPABILITIES=9.0
+	@tests/gpu/pack.sh $(B) $(B)/gpu-pack.tar.gz
 # The page of the last run, into the tree: of a GPU only.
 gpu-report:
 	@if [ ! -e $(B)/gpu/GPU.md ]; then echo "there is no $(B)/gpu/GPU.md: make gpu-check" >&2; exit 1; fi
@@ -407,6 +412,6 @@ clean:
 	rm -rf $(B) $(B)-fuzz
 .PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
-        gpu-check gpu-binaries gpu-check-build gpu-report setup install shared wheel-files clean
+        gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared wheel-files clean
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Makes build/python, an environment of Python with what the tests of the package need: PyTorch, numpy and transformers,
-# in the versions of tests/python/requirements.txt, from PyPI. It does nothing if that is there. Where it cannot (no
-# Python, no way to PyPI), it says so and ends well: these tests are then skipped, and everything else is tested.
+# Makes build/python, an environment of Python with what the tests of the package need: PyTorch, numpy and transformers
+# from PyPI, in the versions of tests/python/requirements.txt. It does nothing if that environment is there. Where it
+# cannot make one (no Python, no way to PyPI), it says so and ends well: these tests are then skipped, and everything
+# else is tested.
 #
-# What pip would do in minutes uv does in seconds: it keeps what it has unpacked, and links it into each environment. So
+# uv does in seconds what pip would do in minutes: it keeps what it has unpacked, and links it into each environment. So
 # a second clone takes no disk for its 5 GB.
 set -u
 cd "$(dirname "$0")/.." || exit 1

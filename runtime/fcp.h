@@ -155,10 +155,10 @@ bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
 
-/* The same layout as a list, for a caller that gathers the rank's tokens out of the packed batch. `out_rows` has room for
- * fcp_plan_rank_queries numbers, or with `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that of
- * the token which is `shift` behind the rank's token i in the same sequence, or -1 if the sequence ends before it. So
- * shift 0 gives the tokens themselves, and shift 1 the labels of a language model. */
+/* The same layout as a list, for a caller that gathers the rank's tokens out of the packed batch. `out_rows` has room
+ * for fcp_plan_rank_queries numbers, or with `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that
+ * of the token which is `shift` behind the rank's token i in the same sequence, or -1 if the sequence ends before it.
+ * So shift 0 gives the tokens themselves, and shift 1 the labels of a language model. */
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
 /* The positions of the rank's queries, or keys, in their sequences, in the same order (fcp_plan_query_position). */
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
@@ -281,16 +281,15 @@ typedef struct fcp_session_options {
  *
  * "host" with "threads" runs all ranks in this process on its processors. It loads OpenBLAS for matrix products.
  * OpenBLAS's number of threads is a setting of the whole process: while a pass runs it is 1, and afterwards what it was
- * before. At most
- * 32 threads are inside OpenBLAS at once, over all sessions of the process.
+ * before. At most 32 threads are inside OpenBLAS at once, over all sessions of the process.
  *
  * "cuda" with "local" runs all ranks in this process on its devices: rank r on device r modulo their number. Plans
  * must be bf16 or fp16, and their blocks of all heads.
  *
  * "cuda" with "nccl" runs one rank, on one device, and "host" with "mpi" or "tcp" one rank on the processors; each
- * other rank is another process, here or on another machine. "mpi" needs mpirun or srun: MPI is loaded, and begun unless
- * the caller has begun it; it must be able to serve threads (MPI_THREAD_SERIALIZED), and is ended when the process
- * exits if it was begun here. "tcp" works under any launcher, and has a connection for each pair of ranks.
+ * other rank is another process, here or on another machine. "mpi" needs mpirun or srun. It loads MPI, and begins it
+ * unless the caller has done so; then it also ends it when the process exits. MPI must be able to serve threads
+ * (MPI_THREAD_SERIALIZED). "tcp" works under any launcher, and has a connection for each pair of ranks.
  *
  * All processes create their sessions at the same time, from the same plan and with the same options (this is
  * compared), run the same passes in the same order, and free their sessions. If one process does not do its part, the

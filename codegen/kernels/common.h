@@ -30,6 +30,9 @@ FK_DEVICE fk_u32 fk_warp(void) { return fk_thread() / 32; }
 
 /* Every kernel begins with this: it tells the host how far the device has come. */
 FK_DEVICE void fk_begin(fk_u64 mark, fk_u32 value) {
+#if defined FK_DELAY && FK_DELAY
+    fk_delay();
+#endif
     if (mark && fk_block() == 0 && fk_thread() == 0) fk_store_host_bits(mark, value);
 }
 

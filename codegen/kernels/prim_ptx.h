@@ -12,6 +12,49 @@
 #define FK_UNROLL_SOME _Pragma("unroll 2") /* twice hides the latency; more would only take registers */
 #define FK_ROLL _Pragma("unroll 1")
 
+/* Builds that look for faults. With FK_BOUND, in nanoseconds, no wait lasts longer: the first that would writes down
+ * what it waits for, all waits then end at once, and results are wrong; a host reads fk_gave_up after the kernel. With
+ * FK_DELAY each block begins after a while that differs from run to run. */
+#ifndef FK_BOUND
+#define FK_BOUND 0
+#endif
+#ifndef FK_DELAY
+#define FK_DELAY 0
+#endif
+#if FK_BOUND
+/* How many waits gave up; of the first: 1 for a barrier and 2 for a turn, its address, what it waited for, its block
+ * and its thread. */
+extern "C" {
+__device__ fk_u32 fk_gave_up[6];
+}
+FK_DEVICE fk_u64 fk_nanoseconds(void) {
+    fk_u64 x;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x));
+    return x;
+}
+FK_DEVICE fk_u32 fk_gives_up(fk_u64 begun, fk_u32 kind, fk_u64 address, fk_u32 value) {
+    if (*(volatile fk_u32 *)fk_gave_up == 0 && fk_nanoseconds() - begun < FK_BOUND) return 0;
+    if (atomicAdd(fk_gave_up, 1) == 0) {
+        fk_gave_up[1] = kind;
+        fk_gave_up[2] = (fk_u32)address;
+        fk_gave_up[3] = value;
+        fk_gave_up[4] = blockIdx.x;
+        fk_gave_up[5] = threadIdx.x;
+    }
+    return 1;
+}
+#define FK_BEGUN const fk_u64 begun = fk_nanoseconds()
+#else
+#define fk_gives_up(begun, kind, address, value) 0
+#define FK_BEGUN
+#endif
+#if FK_DELAY
+FK_DEVICE void fk_delay(void) { /* up to a millisecond */
+    fk_u32 x = (fk_u32)(clock64() >> 14) * 2654435761u ^ (blockIdx.x + 1) * 2246822519u;
+    asm volatile("nanosleep.u32 %0;" ::"r"((x >> 8) % 1000000));
+}
+#endif
+
 FK_DEVICE fk_u32 fk_thread(void) { return threadIdx.x; }
 FK_DEVICE fk_u32 fk_block(void) { return blockIdx.x; }
 FK_DEVICE fk_u32 fk_blocks(void) { return gridDim.x; }
@@ -85,8 +128,9 @@ FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
 }
 FK_DEVICE void fk_wait_for(fk_u64 lock, fk_u32 x) {
     fk_u32 is;
+    FK_BEGUN;
     do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
-    while (is != x);
+    while (is != x && !fk_gives_up(begun, 2, lock, x));
     asm volatile("fence.acq_rel.gpu;" ::: "memory"); /* once; acquiring loads would empty the L1 cache at each look */
 }
 FK_DEVICE void fk_release(fk_u64 lock, fk_u32 x) {

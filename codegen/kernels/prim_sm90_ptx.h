@@ -18,11 +18,12 @@ FK_DEVICE void fk_barrier_expect(fk_u32 barrier, fk_u32 bytes) {
 }
 FK_DEVICE void fk_barrier_wait(fk_u32 barrier, fk_u32 parity) {
     fk_u32 ended;
+    FK_BEGUN;
     do asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                     : "=r"(ended)
                     : "r"(barrier), "r"(parity)
                     : "memory");
-    while (!ended);
+    while (!ended && !fk_gives_up(begun, 1, barrier, parity));
 }
 FK_DEVICE void fk_tensor_copy(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 barrier) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "

@@ -56,6 +56,21 @@ static fcp_code add_sweep(run *r, const char *name, size_t name_size, const char
     return split(values, s, err);
 }
 
+/* A strategy that does not exist is a slip of the hand; one that refuses the batch is a row of the table. */
+static fcp_code check_strategies(const sweep *s, fcp_error *err) {
+    for (size_t i = 0; i < s->count; i++) {
+        const size_t length = strcspn(s->values[i], "( +");
+        bool found = false;
+        for (int n = 0; n < STRATEGY_ANY && !found; n++)
+            found = strlen(strategy_names[n]) == length && !memcmp(strategy_names[n], s->values[i], length);
+        if (found) continue;
+        const char *near = diag_nearest(s->values[i], length, strategy_names, STRATEGY_ANY);
+        return fcp_fail(err, FCP_E_USAGE, "--strategy: there is no strategy '%.40s'%s%s%s", s->values[i],
+                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return FCP_OK;
+}
+
 static fcp_code read_sweeps(run *r, fcp_error *err) {
     const char *strategies = r->line->value[OPT_STRATEGY];
     fcp_code code = FCP_OK;
@@ -66,6 +81,7 @@ static fcp_code read_sweeps(run *r, fcp_error *err) {
         else
             code = add_sweep(r, "plan.strategy", strlen("plan.strategy"),
                              strcmp(strategies, "all") ? strategies : all.at, err);
+        if (!code) code = check_strategies(&r->sweeps[0], err);
         text_free(&all);
     }
     for (size_t i = 0; i < r->line->sweep_count && !code; i++) {

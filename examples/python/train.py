@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 4 examples/python/train.py
     mpirun -n 4 python3 examples/python/train.py
     sbatch examples/python/train.sbatch
-    torchrun --nproc-per-node 4 examples/python/train.py --data 2    # two groups of two ranks, with batches of their own
+    torchrun --nproc-per-node 4 examples/python/train.py --data 2    # two groups of two ranks, with own batches
 
 The losses that it prints do not depend on how many processes compute them, but for rounding.
 """

@@ -1,9 +1,9 @@
 /* transport.h: what moves data between ranks: one table of functions, which every kind of wire fills.
  *
  * A plan says which rank sends which bytes to which other rank, round by round. A session builds a list of wires for
- * each round, and a transport moves what they name. There are five: "threads" (all ranks in this process, in
- * host memory), "mpi" and "tcp" (every rank a process, in host memory), "local" (all ranks in this process, on its CUDA devices)
- * and "nccl" (every rank a process with a device of its own).
+ * each round, and a transport moves what they name. There are five. In host memory: "threads" (all ranks in
+ * this process), "mpi" and "tcp" (every rank a process). On CUDA devices: "local" (all ranks in this process) and "nccl"
+ * (every rank a process with a device of its own).
  *
  * A net is one transport opened for one session. Some transports carry every rank in one process, others have a
  * process for each rank (`processes`). Slots that only the latter need may be NULL in the former; the fcp_net_*

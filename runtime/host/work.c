@@ -11,22 +11,14 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/grow.h"
+
 /* Columns [begin, end) of cells in which the rows of `active` (bit r is row r) are not NONE. Bit j of partial[r]:
  * cell (r, begin + j) is PARTIAL. */
 struct segment {
     uint32_t begin, end, active;
     uint8_t partial[FCP_STRIP_CELLS];
 };
-
-static bool grow(void **array, uint32_t *capacity, uint32_t need, size_t size) {
-    if (need <= *capacity) return true;
-    uint32_t wanted = need < 64 ? 64 : need > UINT32_MAX / 2 ? UINT32_MAX : need + need / 2;
-    void *bigger = realloc(*array, (size_t)wanted * size);
-    if (!bigger) return false;
-    *array = bigger;
-    *capacity = wanted;
-    return true;
-}
 
 void fcp_work_free(fcp_work *work) {
     free(work->jobs);
@@ -35,7 +27,7 @@ void fcp_work_free(fcp_work *work) {
 }
 
 fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit) {
-    if (!grow((void **)&work->cursors, &work->cursor_capacity, visit->tiles, sizeof *work->cursors))
+    if (!fcp_grow((void **)&work->cursors, &work->cursor_capacity, visit->tiles, sizeof *work->cursors))
         return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < visit->tiles; i++) work->cursors[i] = plan->tiles[visit->first_tile + i].first_part;
     return FCP_OK;
@@ -49,7 +41,7 @@ static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_
         if (!(s->active >> r & 1)) continue;
         uint32_t until = r + 1;
         while (until < FCP_STRIP_CELLS && s->active >> until & 1) until++;
-        if (!grow((void **)&work->jobs, &work->capacity, work->count + 1, sizeof *work->jobs)) return false;
+        if (!fcp_grow((void **)&work->jobs, &work->capacity, work->count + 1, sizeof *work->jobs)) return false;
         uint64_t row_end = (uint64_t)first_row + (uint64_t)until * FCP_CELL, key_end = (uint64_t)s->end * FCP_CELL;
         fcp_job *job = &work->jobs[work->count++];
         *job = (fcp_job){.tile = tile, .row = r * FCP_CELL, .key = k->offset + s->begin * FCP_CELL};

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "codegen/source.h"
+#include "runtime/base/grow.h"
 
 _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
 _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
@@ -31,17 +32,6 @@ enum { CURSORS, SIZES, FIRSTS, PERMUTED, LOCKS, TURNS, SCRATCHES };
 static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a work list"); }
 static fcp_code too_long(fcp_error *err) {
     return fcp_fail(err, FCP_E_RUN, "a stage's work list does not fit in 32 bits");
-}
-
-/* Makes room for `need` elements of `size` bytes each, and keeps those that are there. */
-static bool grow(void **array, uint32_t *capacity, uint32_t need, size_t size) {
-    if (need <= *capacity) return true;
-    uint32_t wanted = need < 64 ? 64 : need > UINT32_MAX / 2 ? UINT32_MAX : need + need / 2;
-    void *bigger = realloc(*array, (size_t)wanted * size);
-    if (!bigger) return false;
-    *array = bigger;
-    *capacity = wanted;
-    return true;
 }
 
 /* Scratch memory for `count` elements; its contents are undefined. NULL: out of memory. It belongs to the work list. */
@@ -133,7 +123,7 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
         uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
         if (end > piece->length) end = piece->length;
         if (w->key_run_count == UINT32_MAX) return too_long(err);
-        if (!grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
             return no_memory(err);
         size_t at = (piece->offset + begin) * stride;
         struct key_rows rows;
@@ -160,7 +150,7 @@ static fcp_code put_row_item(fcp_kernel_work *w, const fcp_plan *plan, fk_row_it
     for (uint32_t h = 0; h < heads; h++) {
         if (by_head && (fcp_class_of(plan, w->range, h) != cls || !lists(w, h / plan->problem->range_sub))) continue;
         if (w->row_count == UINT32_MAX) return too_long(err);
-        if (!grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
+        if (!fcp_grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
         w->rows[w->row_count] = item;
         if (by_head) w->rows[w->row_count].flags |= h << FK_HEAD_SHIFT;
         w->row_count++;
@@ -292,8 +282,8 @@ static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error
         for (uint32_t key = 0; key < piece->length; key += FCP_CELL) {
             size_t at = piece->offset + key;
             if (w->key_count == UINT32_MAX) return too_long(err);
-            if (!grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
-                !grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
+            if (!fcp_grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
+                !fcp_grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
                 return no_memory(err);
             struct key_rows rows;
             if (!find_key_rows(x->a, tile->kv_slot, at, &rows)) return too_long(err);
@@ -415,7 +405,7 @@ static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
     if (part < LEAST) part = LEAST;
     for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], part);
     if (!cut || items == kept) return true;
-    if (items > UINT32_MAX || !grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
+    if (items > UINT32_MAX || !fcp_grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
         return false;
     w->key_count = (uint32_t)items;
     for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
@@ -500,7 +490,7 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
         total += cells;
         if (total > UINT32_MAX) return too_long(err);
     }
-    if (!grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs)) return no_memory(err);
+    if (!fcp_grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs)) return no_memory(err);
     w->row_run_count = (uint32_t)total;
     x->fill = true;
     for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
@@ -565,8 +555,8 @@ struct kept {
 static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, struct kept *all, fcp_error *err) {
     const uint64_t runs = all->run_count + (again ? 0 : (uint64_t)w->row_run_count);
     if (runs > UINT32_MAX || (uint64_t)all->key_count + w->key_count > UINT32_MAX) return too_long(err);
-    if (!grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs) ||
-        !grow((void **)&all->keys, &all->key_capacity, all->key_count + w->key_count, sizeof *all->keys))
+    if (!fcp_grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs) ||
+        !fcp_grow((void **)&all->keys, &all->key_capacity, all->key_count + w->key_count, sizeof *all->keys))
         return no_memory(err);
     if (!again && w->row_run_count)
         memcpy(all->runs + all->run_count, w->row_runs, w->row_run_count * sizeof *all->runs);

@@ -108,7 +108,8 @@ static fcp_code begin(const char *from, fcp_error *err) {
         return fcp_fail(err, FCP_E_START,
                         "MPI has been ended in this process and cannot be begun again: keep it, or hand in the id");
     bool ours = !ask_flag(mpi.open.initialized);
-    if (ours && mpi.open.init(NULL, NULL, MPI_SERIALIZED, &threads)) return fcp_fail(err, FCP_E_START, "MPI does not begin");
+    if (ours && mpi.open.init(NULL, NULL, MPI_SERIALIZED, &threads))
+        return fcp_fail(err, FCP_E_START, "MPI does not begin");
     if (!ours && mpi.open.query_thread(&threads)) threads = 0;
     if (ours) atexit(end);
     if (threads < MPI_SERIALIZED)

@@ -23,9 +23,9 @@ typedef union fcp_mpi_handle {
  * `ranks`; MPI must say the same. FCP_E_START: there is no MPI, it says otherwise, it cannot be used from threads, or
  * it has been ended. */
 fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err);
-/* Other ranks may hang: MPI is not ended at exit, because that would wait for them. The launcher sees a process that
- * ends without having ended MPI, and ends all others. MPI may still write to memory that `kept` is a part of, so that it
- * is never freed; NULL: there is none. */
+/* For a process whose other ranks may hang: MPI is not ended at exit, because that would wait for them. The launcher
+ * sees a process that ends without having ended MPI, and ends all others. MPI may still write to memory that `kept` is
+ * a part of, so that memory is never freed. NULL: there is none. */
 typedef struct fcp_mpi_kept {
     struct fcp_mpi_kept *next;
 } fcp_mpi_kept;

@@ -7,6 +7,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/flex.h"
 #include "tests/bench/workload.h"
+#include "tests/support/splitmix.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +22,7 @@ typedef struct draws {
 } draws;
 
 static uint64_t draw(draws *d, uint64_t below) {
-    uint64_t z = d->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
+    return splitmix(&d->state) % below;
 }
 
 /* --- masks -------------------------------------------------------------------------------------------------------- */

@@ -119,8 +119,8 @@ variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; run "$fcpc" e.fcp --du
 holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdout && grep -q "^slot" stdout'
 # The strategy that chooses: what it tried is told, the plan is an ordinary one, and the same each time.
 ok "auto" "$fcpc" a.fcp -D plan.strategy=auto --explain -o auto.plan
-holds "a line for each candidate" sh -c '[ "$(grep -c "  chosen; rank [0-9]* ends last and " stdout)" = 1 ] && grep -q "^fcp " stdout &&
-    grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
+holds "a line for each candidate" sh -c '[ "$(grep -c "  chosen; rank [0-9]* ends last and " stdout)" = 1 ] &&
+    grep -q "^fcp " stdout && grep -q "^cad(tolerance = 0.02) " stdout && grep -q "^zigzag " stdout'
 holds "the time it took is in the summary" grep -q "(choose " stderr
 ok "auto once more" "$fcpc" -q a.fcp -D plan.strategy=auto -o b.plan
 holds "the same bytes" cmp -s auto.plan b.plan
@@ -176,7 +176,8 @@ holds "has a row for each and pass, and their sum" sh -c 'grep -c "^window(w = 6
     grep -c "^causal  *[fb]" stdout | grep -qx 2 && grep -c "^all 4 layers  *[fb]" stdout | grep -qx 2'
 ok "as JSON" "$fcpc" sim --json -q layers.fcp
 holds "the sum counts how often each mask is there" json '. as $o |
-    ([.layers[] | .layers * .makespan_s] | add - $o.makespan_s | fabs < 1e-12) and ([.layers[] | .layers * .backward.makespan_s] | add - $o.backward.makespan_s | fabs < 1e-12) and
+    ([.layers[] | .layers * .makespan_s] | add - $o.makespan_s | fabs < 1e-12) and
+    ([.layers[] | .layers * .backward.makespan_s] | add - $o.backward.makespan_s | fabs < 1e-12) and
     [.layers[].mask] == ["window(w = 60)", "causal"]'
 cp stdout sum.json
 ok "strategies side by side" "$fcpc" sim --json -q layers.fcp --strategy fcp,ring
@@ -1308,7 +1309,7 @@ for list in "$lists"/*.lengths; do
     ok "verify $name" "$fcpc" verify real.plan
 done
 
-# --- the answers with --json of all errors ------------------------------------------------------------------------------
+# --- the answers with --json of all errors ----------------------------------------------------------------------------
 cd "$work/answers" || exit 1
 # shellcheck disable=SC2046
 jq -r '"\(input_filename) \(.error | if has("message") and has("file") and has("line") and has("column")

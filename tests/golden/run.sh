@@ -10,18 +10,7 @@ fcpc=$B/fcpc
 [ -x "$fcpc" ] || { echo "golden: 0 passed, 1 failed: $fcpc is not there"; exit 1; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-golden.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-# check NAME COMMAND...: succeeds; what it prints is shown where it does not
-check() {
-    what=$1; shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        sed 's/^/    /' "$work/log" | head -n 20
-    fi
-}
+. tests/support/check.sh
 # golden NAME FILE MADE: MADE is FILE, or becomes it
 golden() {
     [ -n "${GOLDEN_UPDATE:-}" ] && cp "$3" "$2"

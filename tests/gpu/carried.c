@@ -6,6 +6,9 @@
  * GPU_KERNELS_WRITE is set, what was compiled is kept in the folder. The caller is then a session on the driver that
  * stands in. It gets the source instead of a cubin, with a mark that says that these kernels do nothing.
  *
+ * $GPU_DEFINES, "FK_TURNS=0 FK_OVERLAP=0", is put before every source as definitions: steps that compare builds of the
+ * kernels set it. The source with them is what is looked up.
+ *
  * An entry repeats its key; if that is wrong, the source is compiled again. The folder belongs to our own build.
  * Nothing in it is guarded against an enemy, and what is loaded from it runs on the device.
  */
@@ -147,12 +150,33 @@ const char *nvrtcGetErrorString(int code) {
                             : "no error";
 }
 
+/* A copy of the source with the definitions before its first #line. NULL: out of memory, or there are too many. */
+static char *with_defines(const char *source) {
+    enum { MOST = 300 };
+    const char *given = getenv("GPU_DEFINES"), *at = strstr(source, "#line");
+    char names[MOST], *rest = NULL;
+    if (!given || !*given) return strdup(source);
+    if (strlen(given) >= MOST) return NULL;
+    strcpy(names, given);
+    size_t before = at ? (size_t)(at - source) : 0, used = before, size = strlen(source) + 20 * MOST;
+    char *text = malloc(size);
+    if (!text) return NULL;
+    memcpy(text, source, before);
+    for (char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(name, '=');
+        if (value) *value++ = 0;
+        used += (size_t)snprintf(text + used, size - used, "#define %s %s\n", name, value ? value : "1");
+    }
+    strcpy(text + used, source + before); /* there is room: a definition is longer by less than 20 bytes a letter */
+    return text;
+}
+
 int nvrtcCreateProgram(program **out, const char *source, const char *name, int count, const char *const *headers,
                        const char *const *names) {
     (void)headers, (void)names;
     if (count) return NOT_HERE;
     program *p = calloc(1, sizeof *p);
-    if (p) p->source = strdup(source);
+    if (p) p->source = with_defines(source);
     if (p) p->key_text = strdup(name);
     if (!p || !p->source || !p->key_text) {
         if (p) nvrtcDestroyProgram(&p);

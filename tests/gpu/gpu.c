@@ -41,6 +41,7 @@ static void look_beyond(gpu *g) {
     void *handle = dlopen(g->cuda->path, RTLD_NOW | RTLD_LOCAL);
     standin *(*control)(void) = NULL;
     find(handle, "cuGraphGetNodes", &g->more.graph_nodes);
+    find(handle, "cuModuleGetGlobal_v2", &g->more.module_global);
     find(handle, "standin_control", &control);
     g->control = control ? control() : NULL;
 }
@@ -112,6 +113,21 @@ fcp_code gpu_look(gpu *g, gpu_machine *out, fcp_error *err) {
     return code;
 }
 
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
+
+bool gpu_define(const gpu *g, const char *defines, char why[GPU_WHY]) {
+    char cache[600];
+    if (!getenv("GPU_CARRIED")) {
+        snprintf(why, GPU_WHY, "FCP_NVRTC names a compiler that takes no definitions");
+        return false;
+    }
+    int used = snprintf(cache, sizeof cache, "%.300s/cache-%.200s", g->folder, defines);
+    for (int i = 0; i < used; i++)
+        if (cache[i] == ' ') cache[i] = '-';
+    return (!setenv("GPU_DEFINES", defines, 1) && !setenv("FCP_CACHE", cache, 1)) ||
+           !snprintf(why, GPU_WHY, "out of memory");
+}
+
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
 fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *defines, size_t count, char why[GPU_WHY]) {
@@ -162,12 +178,16 @@ const char *gpu_verdict(const gpu *g, double judged, bool most, double goal, dou
 }
 
 void gpu_row_put(gpu *g, const gpu_row *r) {
-    char rest[1200], value[60], ratio[40], ceiling[40], goal[60] = "-";
+    char rest[1200], note[520], value[60], ratio[40], part[40], goal[60] = "-";
     const char *verdict = "-";
+    snprintf(note, sizeof note, "%.400s%s%s", *r->note || *g->sensed ? r->note : "-",
+             *r->note && *g->sensed ? "; " : "", g->sensed);
+    g->sensed[0] = 0;
     figure(value, sizeof value, r->value);
     if (g->machine.standin) snprintf(value + strlen(value), sizeof value - strlen(value), " (not real)");
     or_nothing(ratio, sizeof ratio, r->ratio);
-    or_nothing(ceiling, sizeof ceiling, r->ceiling);
+    double ceiling = r->ceiling ? gpu_fact(g, r->ceiling) : GPU_NONE;
+    or_nothing(part, sizeof part, ceiling > 0 ? r->value / ceiling : GPU_NONE);
     if (r->goal != GPU_NONE) {
         char first[30] = "";
         if (r->first != GPU_NONE) snprintf(first, sizeof first, " (%.3g)", r->first);
@@ -175,13 +195,12 @@ void gpu_row_put(gpu *g, const gpu_row *r) {
         verdict = gpu_verdict(g, r->most ? r->value : r->ratio, r->most, r->goal, r->first);
     }
     snprintf(rest, sizeof rest, "%s\t%s %s\t%s\t%s\t%s\t%s\t%s\t%.600s\t%s\t%.9g\t%g\t%g", g->step, value, r->unit,
-             r->against && *r->against ? r->against : "-", ratio, goal, verdict, ceiling, *r->note ? r->note : "-",
+             r->against && *r->against ? r->against : "-", ratio, goal, verdict, r->ceiling ? r->ceiling : "-", note,
              r->fact ? r->fact : "-", r->own, r->goal, r->first);
     journal_add(g->journal, "row", r->name, rest);
     gpu_report(g);
     if (g->quiet) return;
-    printf("  %-62s %14s %-8s %8s %-14s %-10s %7s  %s\n", r->name, value, r->unit, ratio, goal, verdict, ceiling,
-           r->note);
+    printf("  %-62s %14s %-8s %8s %-14s %-10s %7s  %s\n", r->name, value, r->unit, ratio, goal, verdict, part, note);
     fflush(stdout);
 }
 

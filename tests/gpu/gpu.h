@@ -1,12 +1,15 @@
 /* gpu.h: inside gpu-check: what its steps know of the machine, how they record what they find, and what its files
  * call of each other.
  *
- * Each step runs in a process of its own, which opens the driver. So an error that ends a context, a crash, or a hang
- * affects this step alone. Everything is written to a journal as soon as it is found, and is read back when the
- * program is run again.
+ * Each step runs in a process of its own, which opens the driver. A step that judges plans leaves the driver alone and
+ * gives each plan a process. So an error that ends a context, a crash, or a hang affects one step or one plan. What
+ * begins is written to a journal before it begins, and what is found as soon as it is found. The journal is read back
+ * when the program is run again.
  */
 #ifndef GPU_CHECK_H
 #define GPU_CHECK_H
+#include <sys/types.h>
+
 #include "runtime/libraries/cuda_driver.h"
 #include "runtime/plan/plan.h"
 #include "runtime/exec/tensors.h"
@@ -34,7 +37,9 @@ enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY has room for what each of four 
 
 /* Functions of the driver that the runtime does not use; NULL if the driver lacks one. */
 typedef struct gpu_node_ *gpu_node;
-#define GPU_SYMBOLS(X) X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *))
+#define GPU_SYMBOLS(X)                                                       \
+    X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *)) \
+    X(cuModuleGetGlobal_v2, cu_result (*module_global)(cu_ptr *, size_t *, cu_module, const char *))
 typedef struct gpu_symbols {
 #define X(name, type) type;
     GPU_SYMBOLS(X)
@@ -51,12 +56,15 @@ typedef struct gpu_machine {
 
 typedef struct gpu {
     const char *folder, *python, *inject; /* python NULL: python3; inject: --inject's text, or NULL */
+    const char *out;  /* a folder to which results are copied after each step; NULL: none */
     journal *journal, *peers;
     gpu_machine machine;
     double deadline;  /* on the clock of fcp_clock; no step begins after it */
+    pid_t first;      /* the process that was started */
     const char *step;
     const struct gpu_step *steps;
     unsigned step_count;
+    uint32_t timeout_s; /* of sessions that judge plans */
     bool quiet, small, older; /* small: only plans that fibers do in a moment; older: the kernels for mma.sync */
     /* in the process of a step */
     fcp_cuda *cuda;
@@ -64,6 +72,9 @@ typedef struct gpu {
     standin *control; /* if the driver is one that stands in; else NULL */
     cu_context context;
     cu_stream stream;
+    char sensed[100];       /* what gpu_sense found last; gpu_row_put takes it for the row */
+    double margin;          /* of the last plan that was judged: the largest error, in parts of what is allowed */
+    const char *margin_of;  /* the tensor that has it */
 } gpu;
 
 /* gpu_open_driver opens the driver alone; gpu_open also device 0 and a stream. */
@@ -77,14 +88,35 @@ fcp_plan *gpu_plan_of(const char *path, const char *text, const char *const *def
 double gpu_left(const gpu *g); /* seconds until the deadline */
 bool gpu_injected(const gpu *g, const char *what, const char *name); /* was --inject what:name given? */
 
-/* --- what a step returns, and rows -------------------------------------------------------------------------------- */
+/* --- apart.c: a process of its own -------------------------------------------------------------------------------- */
 typedef enum gpu_result { GPU_OK, GPU_FAILED, GPU_SKIPPED, GPU_LATER } gpu_result;
+/* What such a process tells the one that waits for it. */
+typedef struct gpu_answer {
+    gpu_result result;
+    bool given, hung;    /* given: the work returned; hung: it did not end in its time */
+    fcp_code code;
+    char why[GPU_WHY];
+    gpu_machine machine; /* of main.c alone */
+    double margin;       /* of a plan, as in gpu */
+    char margin_of[8];
+} gpu_answer;
+typedef struct gpu_apart {
+    const char *name;    /* for --inject */
+    bool open, all;      /* it opens device 0; it sees all devices, otherwise only the first */
+    double most;         /* seconds, after which it is ended */
+    gpu_result (*work)(gpu *g, void *context, gpu_answer *out);
+    void *context;
+} gpu_apart;
+void gpu_run_apart(gpu *g, const gpu_apart *apart, gpu_answer *answer);
+
+/* --- what a step returns, and rows -------------------------------------------------------------------------------- */
 extern const char *const gpu_result_names[4];
 typedef struct gpu_step {
     const char *name, *what;
     gpu_result (*run)(gpu *g, char why[GPU_WHY]); /* why: what was done, or what went wrong */
     unsigned least, most; /* seconds: it is not begun with less than `least` left, and is ended after `most` */
     bool all;                                     /* it sees all devices; otherwise only the first */
+    bool plans;                                   /* it does not open the driver: its plans do, each apart */
 } gpu_step;
 
 #define GPU_NONE (-1.0)
@@ -93,7 +125,7 @@ typedef struct gpu_row {
     double value, ratio;               /* ratio: GPU_NONE if none */
     double goal, first;                /* for the ratio, or for the value if `most`; GPU_NONE if none */
     bool most;                         /* the value must not be more than the goal */
-    double ceiling;                    /* the part of its ceiling that it reaches; GPU_NONE if none */
+    const char *ceiling;               /* a fact: what no such figure exceeds; NULL: none. It may come later */
     const char *note;
     /* If the ratio is not known yet: once there is the fact with this name, the ratio is that fact divided by `own`. */
     const char *fact;
@@ -102,7 +134,7 @@ typedef struct gpu_row {
 /* A row that is a figure and nothing else. */
 static inline gpu_row gpu_row_of(const char *name, double value, const char *unit, const char *note) {
     return (gpu_row){.name = name, .unit = unit, .against = "", .value = value, .ratio = GPU_NONE, .goal = GPU_NONE,
-                     .first = GPU_NONE, .ceiling = GPU_NONE, .note = note, .fact = NULL, .own = 0};
+                     .first = GPU_NONE, .ceiling = NULL, .note = note, .fact = NULL, .own = 0};
 }
 /* Records a row, prints it, and draws the table again. */
 void gpu_row_put(gpu *g, const gpu_row *row);
@@ -112,6 +144,9 @@ const char *gpu_verdict(const gpu *g, double judged, bool most, double goal, dou
 /* Facts: figures that other steps need. */
 void gpu_fact_put(gpu *g, const char *name, double value);
 double gpu_fact(const gpu *g, const char *name); /* GPU_NONE: not known */
+/* copies.c: copies the journals, the page, the rows and what tools wrote to --out, if that is given. What cannot be
+ * copied is told, and ends nothing. */
+void gpu_copy_out(const gpu *g);
 /* report.c: writes GPU.md into the folder, under a temporary name that is then renamed. */
 bool gpu_report(const gpu *g);
 
@@ -122,6 +157,11 @@ gpu_result step_conformance(gpu *g, char why[GPU_WHY]);   /* conformance.c */
 gpu_result step_examples(gpu *g, char why[GPU_WHY]);      /* correct.c */
 gpu_result step_examples_older(gpu *g, char why[GPU_WHY]);
 gpu_result step_random(gpu *g, char why[GPU_WHY]);
+gpu_result step_smoke(gpu *g, char why[GPU_WHY]);         /* smoke.c */
+gpu_result step_checker(gpu *g, char why[GPU_WHY]);       /* tools.c */
+gpu_result step_profile(gpu *g, char why[GPU_WHY]);
+gpu_result step_shaken(gpu *g, char why[GPU_WHY]);        /* shaken.c */
+gpu_result step_variants(gpu *g, char why[GPU_WHY]);      /* variants.c */
 gpu_result step_nccl(gpu *g, char why[GPU_WHY]);
 gpu_result step_pointers(gpu *g, char why[GPU_WHY]);      /* pointers.c */
 gpu_result step_speed(gpu *g, char why[GPU_WHY]);         /* rows_speed.c */
@@ -171,6 +211,18 @@ void gpu_measured_runtime(gpu *g, bool (*each)(gpu *g, const char *text, void *c
                           void *context); /* rows_runtime.c */
 void gpu_measured_pointers(gpu *g, bool (*each)(gpu *g, const char *text, void *context),
                            void *context); /* pointers.c */
+void gpu_measured_smoke(gpu *g, bool (*each)(gpu *g, const char *text, void *context), void *context); /* smoke.c */
+/* Kernels with other definitions, "FK_TURNS=0 FK_OVERLAP=0": from now on this process compiles them so, with a cache of
+ * their own. False: this run has no library that does that (carried.c). */
+bool gpu_define(const gpu *g, const char *defines, char why[GPU_WHY]);
+/* Calls `each` with every program that runs with other definitions, and them. */
+typedef bool gpu_defined_call(gpu *g, const char *defines, const char *text, void *context);
+bool gpu_measured_shaken(gpu *g, gpu_defined_call *each, void *context);
+bool gpu_measured_variants(gpu *g, gpu_defined_call *each, void *context);
+/* For the tools: one tile of smoke.c, and the passes that are profiled (rows_speed.c), in this process. They return its
+ * exit status. */
+int gpu_smoke_one(gpu *g, const char *name);
+int gpu_profiled(gpu *g);
 /* prepare.c: compiles kernels in advance, for devices of these capabilities ("8.0 9.0"). Returns an exit status. */
 int gpu_prepare(gpu *g, const char *capabilities);
 
@@ -202,5 +254,7 @@ bool gpu_time(gpu *g, bool (*put)(gpu *g, void *context, char why[GPU_WHY]), voi
               double *out_spread, char why[GPU_WHY]);
 /* Did the call succeed? If not, `why` says what was done and what the driver said. */
 bool gpu_ok(const gpu *g, cu_result result, char why[GPU_WHY], const char *what);
+/* sensors.c: reads clock, power and temperature of device 0 into g->sensed, while the device works. */
+void gpu_sense(gpu *g);
 double gpu_median(double *values, unsigned count); /* sorts them */
 #endif

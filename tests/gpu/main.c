@@ -10,13 +10,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,53 +24,53 @@
 
 enum { DONE = 0, WRONG = 1, USAGE = 2, NOTHING = 3, LEFT = 4, TRIES = 2, SLOWER = 20 };
 
+/* First what says whether kernels work at all, then what they take, then the long tests of the same, peers last. */
 static const gpu_step steps[] = {
-    {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40, false},
-    {"peers", "cuDNN, FlashAttention, FlexAttention", step_peers, 20, 170, false},
-    {"older", "mma.sync, both ways", step_older, 8, 60, false},
-    {"conformance", "the driver, question by question", step_conformance, 3, 20, true},
-    {"examples", "every example against float64", step_examples, 8, 90, true},
-    {"pointers", "device pointers and a stream", step_pointers, 4, 40, true},
-    {"local", "8 ranks on one device", step_local, 8, 40, false},
-    {"nccl", "NCCL, by several ranks where it lets them", step_nccl, 5, 150, true},
-    {"speed", "causal and full, 8K to 32K", step_speed, 8, 60, false},
-    {"short", "2K", step_short, 4, 20, false},
-    {"masks", "five masks", step_masks, 8, 40, false},
-    {"random", "random programs against float64", step_random, 8, 90, true},
-    {"examples-mma", "every example on mma.sync", step_examples_older, 8, 90, true},
-    {"kernels", "registers, memory, occupancy", step_kernels, 3, 20, false},
-    {"graphs", "launching and capturing", step_graphs, 3, 30, false},
-    {"memory", "device memory of a session", step_memory, 3, 20, false},
-    {"jit", "compiling kernels", step_jit, 4, 30, false},
-    {"curve", "rates of single tiles", step_curve, 4, 60, false},
+    {"conformance", "the driver, question by question", step_conformance, 3, 20, true, false},
+    {"smoke", "one tile for each kernel", step_smoke, 5, 120, false, true},
+    {"examples", "every example against float64", step_examples, 8, 150, true, true},
+    {"speed", "causal and full, 8K to 32K", step_speed, 8, 60, false, false},
+    {"ceilings", "matrix rate and copy bandwidth", step_ceilings, 5, 40, false, false},
+    {"checker", "a memory checker on two tiles", step_checker, 20, 120, false, true},
+    {"profile", "a profile of the attention kernels", step_profile, 30, 150, false, true},
+    {"variants", "overlap, turns and margins", step_variants, 20, 90, false, true},
+    {"local", "8 ranks on one device", step_local, 8, 40, false, false},
+    {"nccl", "NCCL, by several ranks where it lets them", step_nccl, 5, 150, true, false},
+    {"pointers", "device pointers and a stream", step_pointers, 4, 40, true, false},
+    {"shaken", "the same bits, blocks delayed at random", step_shaken, 10, 60, false, true},
+    {"short", "2K", step_short, 4, 20, false, false},
+    {"masks", "five masks", step_masks, 8, 40, false, false},
+    {"random", "random programs against float64", step_random, 8, 150, true, true},
+    {"examples-mma", "every example on mma.sync", step_examples_older, 8, 150, true, true},
+    {"older", "mma.sync, both ways", step_older, 8, 60, false, false},
+    {"kernels", "registers, memory, occupancy", step_kernels, 3, 20, false, false},
+    {"graphs", "launching and capturing", step_graphs, 3, 30, false, false},
+    {"memory", "device memory of a session", step_memory, 3, 20, false, false},
+    {"jit", "compiling kernels", step_jit, 4, 30, false, false},
+    {"curve", "rates of single tiles", step_curve, 4, 60, false, false},
+    {"peers", "cuDNN, FlashAttention, FlexAttention", step_peers, 20, 170, false, false},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 
-/* What the process of a step tells the process that waits for it. */
-typedef struct answer {
-    gpu_result result;
-    bool given;
-    fcp_code code;
-    char why[GPU_WHY];
-    gpu_machine machine;
-} answer;
-
 typedef struct arguments {
-    const char *folder, *python, *only, *prepare, *inject, *rank;
+    const char *folder, *python, *only, *prepare, *inject, *rank, *out, *smoke;
     double seconds;
-    bool again, small;
+    bool again, small, profiled;
 } arguments;
 
 static const char usage[] =
-    "usage: gpu-check [--folder DIR] [--seconds N] [--again] [--only STEP] [--python PYTHON] [--prepare CAPABILITIES]\n"
+    "usage: gpu-check [--folder DIR] [--out DIR] [--seconds N] [--again] [--only STEP] [--python PYTHON]\n"
+    "                 [--prepare CAPABILITIES]\n"
     "  --folder    where state and GPU.md are (build/gpu)\n"
+    "  --out       results are copied there after each step: 8 files at most\n"
     "  --seconds   begins nothing after that (360)\n"
     "  --again     begins anew: forgets what was found\n"
     "  --only      this step alone\n"
     "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
     "  --small     with --prepare, for tests: of the plans that are run on a stand-in\n"
-    "  --inject    for tests: fail:STEP, die:STEP, kill:STEP; fail, die, stop, differ of :rank-N, of the step nccl\n";
+    "  --inject    for tests: fail, die, hang, stuck, kill of :STEP or of :STEP/PLAN; spoil of :smoke/NAME; fail, die,\n"
+    "              stop, differ of :rank-N, of the step nccl\n";
 
 static bool parse(int argc, char **argv, arguments *a) {
     *a = (arguments){.folder = "build/gpu", .seconds = 360};
@@ -82,8 +79,11 @@ static bool parse(int argc, char **argv, arguments *a) {
             const char *name, **to;
         } texts[] = {{"--folder", &a->folder}, {"--python", &a->python},
                      {"--only", &a->only},     {"--prepare", &a->prepare},
+                     {"--out", &a->out},       {"--smoke", &a->smoke}, /* for tools.c alone, as --profiled is */
                      {"--inject", &a->inject}, {"--nccl-rank", &a->rank}}; /* that one by ranks.c alone */
-        bool again = strcmp(argv[i], "--again") == 0, small = strcmp(argv[i], "--small") == 0, known = again || small;
+        bool again = strcmp(argv[i], "--again") == 0, small = strcmp(argv[i], "--small") == 0;
+        bool profiled = strcmp(argv[i], "--profiled") == 0, known = again || small || profiled;
+        a->profiled |= profiled;
         a->again |= again;
         a->small |= small;
         for (size_t t = 0; !known && t < sizeof texts / sizeof *texts && i + 1 < argc; t++)
@@ -105,72 +105,17 @@ static bool parse(int argc, char **argv, arguments *a) {
 
 /* --- processes ---------------------------------------------------------------------------------------------------- */
 
-/* Hides all devices but the first of those that the environment lets us see. */
-static void hide_others(void) {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    char first[80] = "0";
-    if (visible) snprintf(first, sizeof first, "%.*s", (int)strcspn(visible, ","), visible);
-    setenv("CUDA_VISIBLE_DEVICES", first, 1);
-}
-
-/* Runs a step, or only looks at the machine. This is the process that opens the driver. */
-static void child(gpu *g, const gpu_step *step, answer *out) {
+static gpu_result look(gpu *g, void *context, gpu_answer *out) {
     fcp_error err = {.message = ""};
-    setpgid(0, 0);
-    if (step && !step->all) hide_others();
-    out->code = gpu_open(g, &err);
-    if (out->code) {
-        snprintf(out->why, sizeof out->why, "%.390s", err.message);
-        out->result = GPU_FAILED;
-    } else if (!step) {
-        out->code = gpu_look(g, &out->machine, &err);
-        snprintf(out->why, sizeof out->why, "%.390s", err.message);
-    } else {
-        if (gpu_injected(g, "die", step->name)) raise(SIGKILL);
-        if (gpu_injected(g, "kill", step->name)) {
-            kill(getppid(), SIGKILL);
-            raise(SIGKILL);
-        }
-        if (gpu_injected(g, "fail", step->name) && g->control) { /* the driver breaks in the middle of it */
-            g->control->fail_at = g->control->calls + 40;
-            g->control->fail_with = 719;
-            g->control->breaks = true;
-        }
-        out->result = step->run(g, out->why);
-    }
-    gpu_close(g);
-    out->given = true;
-    fflush(stdout);
-    _exit(0);
+    (void)context;
+    out->code = gpu_look(g, &out->machine, &err);
+    snprintf(out->why, sizeof out->why, "%.390s", err.message);
+    return out->code ? GPU_FAILED : GPU_OK;
 }
 
-/* Waits for the process until its time is up. *out says how it ended. */
-static void run_child(gpu *g, const gpu_step *step, double most, answer *out) {
-    memset(out, 0, sizeof *out);
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) child(g, step, out);
-    int status = 0;
-    fcp_patience left = fcp_patience_of(most, 0.1);
-    pid_t ended = pid < 0 ? -1 : 0;
-    while (ended == 0 && !fcp_patience_ends(&left)) {
-        ended = waitpid(pid, &status, WNOHANG);
-        if (ended == 0) nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
-    if (ended == 0) {
-        kill(-pid, SIGKILL);
-        kill(pid, SIGKILL);
-        waitpid(pid, &status, 0);
-        out->given = true;
-        out->result = GPU_FAILED;
-        snprintf(out->why, sizeof out->why, "did not end within %.0f s, and was ended", most);
-    } else if (pid > 0) kill(-pid, SIGKILL); /* what it may have left running */
-    if (pid < 0) snprintf(out->why, sizeof out->why, "no process: %s", strerror(errno));
-    else if (!out->given && WIFSIGNALED(status))
-        snprintf(out->why, sizeof out->why, "its process was ended by signal %d", WTERMSIG(status));
-    else if (!out->given)
-        snprintf(out->why, sizeof out->why, "its process ended by itself, with %d", WEXITSTATUS(status));
-    if (!out->given) out->result = GPU_FAILED;
+static gpu_result do_step(gpu *g, void *context, gpu_answer *out) {
+    const gpu_step *step = context;
+    return step->run(g, out->why);
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
@@ -183,26 +128,29 @@ static bool known(const gpu *g, const char *name, char result[40]) {
     return strcmp(result, gpu_result_names[GPU_LATER]) != 0;
 }
 
-static void run_step(gpu *g, const gpu_step *step, answer *out) {
+static void run_step(gpu *g, const gpu_step *step) {
+    gpu_answer out = {.result = GPU_FAILED};
     char rest[GPU_WHY + 100];
     unsigned begun = journal_count(g->journal, "run", step->name) - journal_count(g->journal, "end", step->name);
     printf("%-12s %s\n", step->name, step->what);
     double begin = fcp_clock();
     if (begun >= TRIES) {
-        *out = (answer){.result = GPU_FAILED, .given = true};
-        snprintf(out->why, sizeof out->why, "ended its process, and this one, %u times", begun);
+        snprintf(out.why, sizeof out.why, "ended its process, and this one, %u times", begun);
     } else {
         journal_add(g->journal, "run", step->name, "");
         double left = gpu_left(g) + 5, most = g->small ? SLOWER * step->most : step->most; /* fibers are slow */
         if (most > left) most = left;
-        run_child(g, step, most, out);
+        const gpu_apart apart = {.name = step->name, .open = !step->plans, .all = step->all, .most = most,
+                                 .work = do_step, .context = (void *)(uintptr_t)step};
+        gpu_run_apart(g, &apart, &out);
     }
     journal_reload(g->journal);
     if (g->peers) journal_reload(g->peers);
-    snprintf(rest, sizeof rest, "%s\t%.1f\t%s", gpu_result_names[out->result], fcp_clock() - begin, out->why);
+    snprintf(rest, sizeof rest, "%s\t%.1f\t%s", gpu_result_names[out.result], fcp_clock() - begin, out.why);
     journal_add(g->journal, "end", step->name, rest);
     gpu_report(g);
-    printf("  %s, %.1f s: %s\n", gpu_result_names[out->result], fcp_clock() - begin, out->why);
+    gpu_copy_out(g);
+    printf("  %s, %.1f s: %s\n", gpu_result_names[out.result], fcp_clock() - begin, out.why);
     fflush(stdout);
 }
 
@@ -293,6 +241,8 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     gpu g = {.folder = a.folder,
              .python = a.python,
+             .out = a.out,
+             .first = getpid(),
              .step = "",
              .steps = steps,
              .step_count = STEPS,
@@ -307,23 +257,25 @@ int main(int argc, char **argv) {
     }
     use_carried(&g);
     g.small = a.small;
+    g.timeout_s = a.small ? 600 : 10;
     g.inject = a.inject;
     if (a.prepare) return gpu_prepare(&g, a.prepare);
     snprintf(cache, sizeof cache, "%.380s/cache", a.folder);
     setenv("FCP_CACHE", cache, 0);
     if (a.rank) return gpu_rank(&g, a.rank);
-    answer *out = mmap(NULL, sizeof *out, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (out == MAP_FAILED) {
-        fprintf(stderr, "gpu-check: out of memory\n");
-        return WRONG;
+    if (a.smoke || a.profiled) {
+        g.timeout_s = 600; /* tools are slow; who started this ends it */
+        return a.smoke ? gpu_smoke_one(&g, a.smoke) : gpu_profiled(&g);
     }
-    run_child(&g, NULL, 60, out);
-    if (!out->given || out->code) {
-        fprintf(stderr, "gpu-check: nothing was checked: %s\n", out->why);
+    gpu_answer machine;
+    gpu_run_apart(&g, &(gpu_apart){.name = "", .open = true, .all = true, .most = 60, .work = look}, &machine);
+    if (!machine.given || machine.code) {
+        fprintf(stderr, "gpu-check: nothing was checked: %s\n", machine.why);
         return NOTHING;
     }
-    g.machine = out->machine;
+    g.machine = machine.machine;
     g.small = g.machine.standin;
+    g.timeout_s = g.small ? 600 : 10;
     if (!open_journals(&g, a.again, why)) {
         fprintf(stderr, "gpu-check: %s\n", why);
         return WRONG;
@@ -338,12 +290,11 @@ int main(int argc, char **argv) {
         if (a.only && strcmp(a.only, steps[i].name)) continue;
         if (known(&g, steps[i].name, result))
             printf("%-12s %s: %s, from before\n", steps[i].name, steps[i].what, result);
-        else if (gpu_left(&g) >= (g.small ? 0 : steps[i].least)) run_step(&g, &steps[i], out);
+        else if (gpu_left(&g) >= (g.small ? 0 : steps[i].least)) run_step(&g, &steps[i]);
     }
     gpu_report(&g);
     int status = finish(&g, &a);
     journal_close(g.journal);
     journal_close(g.peers);
-    munmap(out, sizeof *out);
     return status;
 }

@@ -42,6 +42,7 @@ static bool time_some(gpu *g, bool (*put)(gpu *, void *, char[GPU_WHY]), void *c
         good = put(g, context, why);
         if (good) good = gpu_ok(g, call->event_record(events[i + 1], g->stream), why, "cannot record an event");
     }
+    if (good) gpu_sense(g); /* while it works */
     if (good) good = gpu_ok(g, call->stream_wait(g->stream), why, "what was to be timed failed");
     for (unsigned i = 0; good && i < count; i++) {
         float ms = 0;

@@ -48,6 +48,13 @@ static bool make_text(gpu *g, const char *text, void *context) {
     return true;
 }
 
+static bool make_defined(gpu *g, const char *defines, const char *text, void *context) {
+    setenv("GPU_DEFINES", defines, 1);
+    bool more = make_text(g, text, context);
+    unsetenv("GPU_DEFINES");
+    return more;
+}
+
 static void make_ceilings(gpu *g, count *c) {
     for (int wgmma = 0; wgmma < (g->machine.major == 9 ? 2 : 1); wgmma++) {
         char arch[32], *source = gpu_ceiling_text(wgmma);
@@ -94,10 +101,13 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         g->control->idle = true;
         make_ceilings(g, &c);
         if (!gpu_correct_examples(g, make, &c, why) || !gpu_correct_random(g, make, &c, why)) report(&c, "plans", why);
+        gpu_measured_smoke(g, make_text, &c);
         gpu_measured(g, make_text, &c);
         gpu_measured_runtime(g, make_text, &c);
         gpu_measured_pointers(g, make_text, &c);
         gpu_measured_ranks(g, make_text, &c);
+        gpu_measured_shaken(g, make_defined, &c);
+        gpu_measured_variants(g, make_defined, &c);
         printf("kernels of %u plans for devices of capability %d.%d: %u failed, %.0f s\n", c.plans, major, minor,
                c.failed, fcp_clock() - begin);
         if (c.failed) status = 1;

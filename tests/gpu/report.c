@@ -10,8 +10,8 @@
 #include "compiler/simulate/calibrate.h"
 #include "tests/gpu/gpu.h"
 
-/* Of a row: step, figure, against, ratio, goal, verdict, ceiling, note; then the fact it waits for, its own
- * milliseconds, goal, first. */
+/* Of a row: step, figure, against, ratio, goal, verdict, ceiling (a fact's name), note; then the fact it waits for, its
+ * own milliseconds, goal, first. */
 enum { STEP, FIGURE, AGAINST, RATIO, GOAL, VERDICT, CEILING, NOTE, FACT, OWN, NUMBER, FIRST, FIELDS, REST = 1500 };
 
 /* Divides a text at its tabs, in place. Missing fields are "". */
@@ -85,6 +85,10 @@ static void put_rows(FILE *f, const gpu *g) {
                     x[VERDICT] = (char *)(uintptr_t)gpu_verdict(g, peer / own, false, strtod(x[NUMBER], NULL),
                                                                 strtod(x[FIRST], NULL));
             }
+            char part[40];
+            double ceiling = gpu_fact(g, x[CEILING]);
+            snprintf(part, sizeof part, ceiling > 0 ? "%.3f" : "-", strtod(x[FIGURE], NULL) / ceiling);
+            x[CEILING] = part;
             fputc('|', f);
             cell(f, name);
             for (int k = FIGURE; k <= NOTE; k++) cell(f, x[k]);
@@ -128,6 +132,7 @@ static bool put_calibrate_rows(const gpu *g) {
 
 bool gpu_report(const gpu *g) {
     static const char *const peers[] = {"note", "fact", NULL}, *const driver[] = {"driver", NULL};
+    static const char *const plans[] = {"plan", NULL};
     char path[400], beside[420];
     snprintf(path, sizeof path, "%.380s/GPU.md", g->folder);
     snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
@@ -141,5 +146,6 @@ bool gpu_report(const gpu *g) {
     put_rows(f, g);
     put_list(f, g->peers, "Peers, measured on this device (milliseconds; matmul in TFLOP/s)", peers);
     put_list(f, g->journal, "What the driver was asked", driver);
+    put_list(f, g->journal, "Plans against float64: the largest error, in parts of what the judge allows", plans);
     return finish(f, beside, path) && put_calibrate_rows(g);
 }

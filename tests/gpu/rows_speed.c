@@ -122,7 +122,7 @@ static void keep_for_calibrate(gpu *g, const measured *m, const goals *k, const 
 
 static bool row(gpu *g, measured *m, const goals *k, const speed_case *c, int pass, char why[GPU_WHY]) {
     char name[120], fact[120], note[240], peer_text[60] = "not measured";
-    double ms = 0, spread = 0, whole = 0, ceiling = gpu_fact(g, k->ceiling);
+    double ms = 0, spread = 0, whole = 0;
     name_row(name, k, c, pass);
     if (gpu_row_done(g, name)) return true;
     if (!measured_pass(m, (fcp_pass)pass, &ms, &spread, why) || !measured_run(m, (fcp_pass)pass, &whole, NULL, why))
@@ -140,7 +140,7 @@ static bool row(gpu *g, measured *m, const goals *k, const speed_case *c, int pa
     r.own = ms;
     r.goal = k->goal[pass];
     r.first = k->first[pass];
-    r.ceiling = ceiling > 0 ? rate / ceiling : GPU_NONE;
+    r.ceiling = k->ceiling;
     gpu_row_put(g, &r);
     return true;
 }
@@ -168,7 +168,7 @@ static gpu_result rows(gpu *g, const goals *k, const speed_case *cases, size_t c
 
 /* The ceiling of the kernels that a device of this capability gets. */
 static const char *own_ceiling(const gpu *g) {
-    return gpu_fact(g, "ceiling.wgmma") > 0 ? "ceiling.wgmma" : "ceiling.mma";
+    return g->machine.major == 9 && !g->older ? "ceiling.wgmma" : "ceiling.mma";
 }
 
 gpu_result step_speed(gpu *g, char why[GPU_WHY]) {
@@ -222,6 +222,28 @@ gpu_result step_older(gpu *g, char why[GPU_WHY]) {
     return rows(g, &k, plain, COUNT(plain), why);
 }
 
+/* The kernels that are profiled: each pass of a causal mask once as it is, and with sums in any order, and once with
+ * many PARTIAL cells. */
+int gpu_profiled(gpu *g) {
+    const speed_case *all[] = {&plain[0], &unordered[0], &masks[0]};
+    char text[TEXT], why[GPU_WHY] = "";
+    fcp_error err;
+    if (gpu_open(g, &err)) {
+        fprintf(stderr, "gpu-check: %s\n", err.message);
+        return 1;
+    }
+    bool good = true;
+    for (size_t i = 0; good && i < COUNT(all); i++) {
+        measured m = {0};
+        program(g, all[i], text);
+        good = measured_open(g, text, true, &m, why); /* which runs every pass once */
+        measured_close(&m);
+    }
+    if (!good) fprintf(stderr, "gpu-check: %s\n", why);
+    gpu_close(g);
+    return !good;
+}
+
 /* --- ranks on one device ------------------------------------------------------------------------------------------ */
 
 gpu_result step_local(gpu *g, char why[GPU_WHY]) {
@@ -249,14 +271,14 @@ gpu_result step_local(gpu *g, char why[GPU_WHY]) {
     }
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         char note[160];
-        double ceiling = gpu_fact(g, own_ceiling(g)), rate = ms[1][pass] > 0 ? flops[pass] / ms[1][pass] * 1e-9 : 0;
+        double rate = ms[1][pass] > 0 ? flops[pass] / ms[1][pass] * 1e-9 : 0;
         snprintf(note, sizeof note, "block 4K, coalesce 16; %.3f ms, one rank doing all the work %.3f ms", ms[1][pass],
                  ms[0][pass]);
         gpu_row r = gpu_row_of(names[pass], rate, "TFLOP/s", note);
         r.against = "one rank";
         r.ratio = ms[1][pass] > 0 ? ms[0][pass] / ms[1][pass] : GPU_NONE;
         r.goal = 0.9;
-        r.ceiling = ceiling > 0 ? rate / ceiling : GPU_NONE;
+        r.ceiling = own_ceiling(g);
         gpu_row_put(g, &r);
     }
     snprintf(why, GPU_WHY, "both passes");
@@ -285,14 +307,14 @@ gpu_result step_curve(gpu *g, char why[GPU_WHY]) {
             program(g, &c, text);
             bool good = measured_open(g, text, true, &m, why);
             for (int pass = 0; good && pass < FCP_PASSES; pass++) {
-                double ms = 0, ceiling = gpu_fact(g, own_ceiling(g));
+                double ms = 0;
                 good = measured_pass(&m, (fcp_pass)pass, &ms, NULL, why);
                 if (!good) break;
                 double rate = ms > 0 ? m.flops[pass] / ms * 1e-9 : 0;
                 char note[60];
                 snprintf(note, sizeof note, "%.4f ms", ms);
                 gpu_row r = gpu_row_of(names[pass], rate, "TFLOP/s", note);
-                r.ceiling = ceiling > 0 ? rate / ceiling : GPU_NONE;
+                r.ceiling = own_ceiling(g);
                 gpu_row_put(g, &r);
             }
             measured_close(&m);

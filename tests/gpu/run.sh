@@ -28,7 +28,8 @@ unset FCP_CACHE GPU_KERNELS GPU_KERNELS_WRITE GPU_NVRTC STANDIN_PLAN STANDIN_DEV
 TMPDIR=$folder # ranks that are ended leave their mailbox there
 export TMPDIR
 FCP_CUDA_DRIVER=$B/standin/libcuda.so FCP_NVRTC=$B/standin/libnvrtc.so FCP_NCCL=$B/standin/libnccl.so
-export FCP_CUDA_DRIVER FCP_NVRTC FCP_NCCL
+FCP_NVML=$B/standin/libnvml.so FCP_CHECKER=/nowhere/checker FCP_PROFILER=/nowhere/profiler
+export FCP_CUDA_DRIVER FCP_NVRTC FCP_NCCL FCP_NVML FCP_CHECKER FCP_PROFILER
 ENOUGH=100000 # seconds: that time is up is tested where it is said, and nowhere else
 run() { # run WANTED-STATUS WHAT ARGUMENT...
     wanted=$1
@@ -43,17 +44,18 @@ says() { holds "$1" grep -q -- "$2" "$3"; }
 
 # nothing begun, a run that is killed, and the rest of it
 run 4 "a run without time" --seconds 0
-says "it says what is left" "run it again for ceilings peers" "$folder/out"
+says "it says what is left" "run it again for conformance smoke examples speed ceilings" "$folder/out"
 says "GPU.md says that steps were not run" "not run yet" "$folder/gpu/GPU.md"
-"$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:examples > "$folder/out" 2>&1
+"$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:short > "$folder/out" 2>&1
 holds "a killed run leaves what it had" grep -q "^row	ceiling: copies" "$folder/gpu/state"
-holds "and nothing after it" sh -c '! grep -q "^end	examples" "$1"' sh "$folder/gpu/state"
+holds "and nothing after it" sh -c '! grep -q "^end	short" "$1"' sh "$folder/gpu/state"
 printf 'row\tcut off' >> "$folder/gpu/state" # as a machine that went away leaves it
 run 0 "a run that goes on"
 says "it does not measure again" "ceilings .*: ok, from before" "$folder/out"
 says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
 holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
 says "two devices are asked about" "copies between devices, and inside one: as it must be" "$folder/gpu/GPU.md"
+says "a compiler without definitions measures no builds" "5 measured, 8 skipped" "$folder/gpu/GPU.md"
 says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" \
     "$folder/gpu/GPU.md"
@@ -87,6 +89,70 @@ says "the driver's error is there" "CUDA_ERROR_LAUNCH_FAILED" "$folder/gpu/GPU.m
 run 1 "a step that ends its process" --again --only random --inject die:random
 says "the signal is said" "ended by signal 9" "$folder/out"
 run 0 "beginning anew" --again --only conformance
+
+# one process a plan: one that hangs, dies or ends the machine ends itself, and the others are judged
+plan() { # plan WANTED-STATUS INJECTION WHAT-THE-STEP-SAYS
+    run "$1" "a plan: $2" --again --only examples --inject "$2:examples/documents.fcp"
+    says "a plan: $2: $3" "$3" "$folder/out"
+    holds "and the others are right" [ "$(grep -c "^plan	examples/.*	right" "$folder/gpu/state")" = 4 ]
+}
+plan 1 hang "WRONG documents.fcp .*: did not end within .* s, and was ended"
+plan 1 die "WRONG documents.fcp .*: its process was ended by signal 9"
+plan 1 fail "WRONG documents.fcp .*CUDA_ERROR_LAUNCH_FAILED"
+plan 1 stuck "WRONG documents.fcp .*: .* did not end within 1 s"
+says "margins are in the page" \
+    "examples/lambda.fcp: right, 0.[0-9]* of what is allowed, in d*[oqkv]" "$folder/gpu/GPU.md"
+"$check" --folder "$folder/gpu" --seconds $ENOUGH --again --only examples --inject kill:examples/documents.fcp \
+    > "$folder/out" 2>&1
+last=$(tail -n 1 "$folder/gpu/state" | cut -f 1,2)
+holds "what began is written first" [ "$last" = "$(printf 'begin\texamples/documents.fcp')" ]
+run 0 "after a machine that went away" --only examples
+holds "the plan that ran then is the last" \
+    sh -c 'grep "^begin" "$1" | tail -n 1 | grep -q documents' sh "$folder/gpu/state"
+holds "and what was right does not run again" [ "$(grep -c "^begin	examples/lambda" "$folder/gpu/state")" = 1 ]
+
+# one tile a kernel, and a map of what is wrong in it
+run 1 "a tile that is wrong" --again --only smoke --inject spoil:smoke/unordered
+says "is named with its place" "unordered: dq differs .* (token [0-9]*, head 0" "$folder/gpu/GPU.md"
+map=$(sed -n '/^unordered, dq/,/^$/p' "$folder/gpu/smoke.txt" | sed 1d | tr -d '\n')
+holds "and its map shows the corner, and nothing else: $map" [ "$(echo "$map" | tr '1-9*n' 'xxxxxxxxxxx')" = \
+    "x..............................................................." ]
+says "the other tile is right" "^plan	smoke/head_dim-128	right" "$folder/gpu/state"
+run 1 "a tile that hangs" --again --only smoke --inject hang:smoke/head_dim-128
+says "does not stop the next" "^plan	smoke/unordered	right" "$folder/gpu/state"
+
+# clock and power; results that are copied out after each step
+run 0 "a row with NVML" --again --only ceilings --out "$folder/copied"
+says "has its clock" "7 MHz, 3 W, 2 C, held back by 0x4" "$folder/gpu/GPU.md"
+holds "the state is copied" cmp "$folder/gpu/state" "$folder/copied/state"
+holds "and few files" [ "$(ls "$folder/copied" | wc -l)" -le 8 ]
+FCP_NVML=/nowhere/libnvml.so
+run 0 "a row without NVML" --again --only ceilings --out "$folder/nowhere/copied"
+says "says so" "clock and power not known" "$folder/gpu/GPU.md"
+says "a folder that cannot be made is told" "cannot make .*/nowhere/copied" "$folder/err"
+run 0 "a machine without tools" --again --only checker
+says "skips them" "| checker | .* | skipped | .* there is no /nowhere/checker" "$folder/gpu/GPU.md"
+
+# tools: what they print is kept, and what they find fails the step
+cat > "$folder/tool" << 'EOF'
+#!/bin/sh
+echo "tool: $*"
+case "$*" in *--import*) exit 0 ;; *"$FOUND"*) exit 9 ;; esac
+while [ "${1##*/}" != gpu-check ]; do shift; done
+exec "$@"
+EOF
+chmod +x "$folder/tool"
+FCP_CHECKER=$folder/tool FCP_PROFILER=$folder/tool FOUND=nothing-at-all
+export FOUND
+run 0 "a memory checker" --again --only checker --out "$folder/copied"
+holds "checks two tiles three times" [ "$(grep -c "^tool	.*	found nothing" "$folder/gpu/state")" = 6 ]
+holds "and what it printed is copied" cmp "$folder/gpu/checker.txt" "$folder/copied/checker.txt"
+FOUND=racecheck
+run 1 "a checker that finds a race" --again --only checker
+says "names it" "racecheck of head_dim-128 found something: checker.txt" "$folder/out"
+run 0 "a profiler" --again --only profile
+says "is told to leave the clocks alone" "clock-control none" "$folder/gpu/profile.txt"
+FCP_CHECKER=/nowhere/checker FCP_PROFILER=/nowhere/profiler
 
 # NCCL: by one rank or by several, as it lets them; any of them that fails, dies, stops or differs fails the step
 NCCL="--again --only nccl"
@@ -145,10 +211,28 @@ cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu3"
 holds "kernels are made beforehand" env FCP_NVRTC="$folder/gpu3/libnvrtc-carried.so" GPU_NVRTC="$FCP_NVRTC" \
     GPU_KERNELS="$folder/gpu3/kernels" \
     GPU_KERNELS_WRITE=1 FCP_CACHE=/dev/null "$check" --folder "$folder/gpu3" --prepare 8.0 --small
+mkdir -p "$folder/packed/gpu" "$folder/unpacked"
+ln -s "$check" "$folder/packed/gpu-check"
+cp "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu"
+holds "nothing is packed without kernels" sh -c '! tests/gpu/pack.sh "$1" "$1/a.tar.gz"' sh "$folder/packed"
+cp -R "$folder/gpu3/kernels" "$folder/packed/gpu"
+holds "what must be carried is one archive" tests/gpu/pack.sh "$folder/packed" "$folder/a.tar.gz"
+size=$(wc -c < "$folder/a.tar.gz")
+holds "of less than 32 MiB ($size bytes)" [ "$size" -lt 33554432 ]
+ln -sf "$B/gpu/libnvrtc-carried.so" "$folder/packed/gpu-check"
+head -c 1200000 /dev/urandom > "$folder/packed/gpu/kernels/large"
+holds "a larger one is refused" \
+    sh -c '! tests/gpu/pack.sh "$1" "$1/b.tar.gz" 1 && [ ! -e "$1/b.tar.gz" ]' sh "$folder/packed"
+tar -xzf "$folder/a.tar.gz" -C "$folder/unpacked"
+holds "and runs where it is unpacked" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$folder/unpacked/gpu-check" \
+    --folder "$folder/unpacked/gpu" --seconds $ENOUGH --only smoke
 holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \
     --seconds $ENOUGH
 says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
 says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
+says "kernels of other definitions are among it" "variant: forward, causal, turns alone" "$folder/gpu3/GPU.md"
+says "and those whose blocks are delayed" "| shaken | .* | ok | .* 3 plans, 3 runs each" "$folder/gpu3/GPU.md"
+holds "each with its own cache" [ -d "$folder/gpu3/cache-FK_OVERLAP=0-FK_TURNS=1" ]
 rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"
 env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH --again \
     --only short > "$folder/out" 2>&1

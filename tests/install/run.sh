@@ -11,17 +11,7 @@ if [ -n "${SAN:-}" ]; then
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-install.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-check() { # check NAME COMMAND...
-    name=$1; shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-        sed 's/^/    /' "$work/log" | tail -n 20
-    fi
-}
+. tests/support/check.sh
 unset MAKEFLAGS MAKELEVEL MFLAGS
 check "install" make B="$B" PREFIX="$work/usr" install
 [ -x "$work/usr/bin/fcpc" ] || { echo "install: $passed passed, $failed failed"; exit 1; }

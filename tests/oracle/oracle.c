@@ -14,8 +14,7 @@ static unsigned count_from_environment(const char *name, unsigned otherwise) {
 static unsigned first_seed(unsigned otherwise) { return count_from_environment("ORACLE_SEED", 0) + otherwise; }
 
 static void draw_seed(random_program *p, dice *d, unsigned seed, uint64_t budget) {
-    *d = (dice){.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u};
-    for (int i = 0; i < 8; i++) roll(d, 2);
+    *d = dice_of(seed, 88172645463325252u);
     draw_program(p, d, budget);
 }
 

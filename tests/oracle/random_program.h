@@ -32,6 +32,13 @@ static uint32_t roll(dice *d, uint32_t n) {
     return (uint32_t)((d->state * UINT64_C(0x2545f4914f6cdd1d)) >> 33) % n;
 }
 
+/* Dice for a seed; another `salt` makes others of it. Neighbouring seeds begin alike, so the first throws do not count. */
+static inline dice dice_of(uint64_t seed, uint64_t salt) {
+    dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + salt};
+    for (int i = 0; i < 8; i++) roll(&d, 2);
+    return d;
+}
+
 #include "runtime/plan/plan.h"
 #include "tests/oracle/random_score.h"
 

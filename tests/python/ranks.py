@@ -1,4 +1,4 @@
-"""ranks.py: what each process of test_group.py does: it is one rank of two, under mpirun if there is one. It says each
+"""ranks.py: what each process of test_group.py does. It is one rank of two, under mpirun if there is one. It says each
 thing that is so, as [thing], and ends with an error if one is not."""
 import importlib.util
 import os

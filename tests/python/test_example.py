@@ -1,5 +1,5 @@
-"""test_example.py: the training loop of runtime/python/README.md, with a small model, against that model on a mask. Ranks
-that are processes run it too (ranks.py)."""
+"""test_example.py: the training loop of runtime/python/README.md, with a small model, compared with the same model
+under a dense mask. Ranks that are processes run it too (ranks.py)."""
 import unittest
 from types import SimpleNamespace
 

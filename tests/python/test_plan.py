@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy
 
 import fcpc
+from expecting import Expecting
 
 DOCUMENTS = numpy.repeat(numpy.arange(10), 50)
 
@@ -107,15 +108,7 @@ class Plans(unittest.TestCase):
         self.assertTrue(any("allows no pair" in w for w in plan.warnings), plan.warnings)
 
 
-class Errors(unittest.TestCase):
-    def expect(self, code, call, *words):
-        with self.assertRaises(fcpc.Error) as raised:
-            call()
-        self.assertEqual(raised.exception.code, code, str(raised.exception))
-        for word in words:
-            self.assertIn(word, str(raised.exception))
-        return raised.exception
-
+class Errors(Expecting):
     def test_of_the_program(self):
         e = self.expect("E200", lambda: fcpc.program("causl"), "did you mean 'causal'?", "^^^^^")
         self.assertEqual((e.file, e.line, e.column), ("program", 12, 18))

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import fcpc
 import fcpc.torch
 from fcpc.torch import Attention
+from expecting import Expecting
 
 HEADS, KV_HEADS, DIM = 4, 2, 16
 # How far results may be from those of float32 inputs, per dtype: a few steps of its own rounding.
@@ -199,14 +200,7 @@ class Operators(Compared):
         self.assertEqual(counter.frame_count, 1)
 
 
-class Errors(unittest.TestCase):
-    def expect(self, code, call, *words):
-        with self.assertRaises(fcpc.Error) as raised:
-            call()
-        self.assertEqual(raised.exception.code, code, str(raised.exception))
-        for word in words:
-            self.assertIn(word, str(raised.exception))
-
+class Errors(Expecting):
     def setUp(self):
         self.prog = a_program()
         self.attn, self.plan = Attention(self.prog), self.prog.plan([128])

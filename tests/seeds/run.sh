@@ -15,17 +15,7 @@ B=${B:-build}
 fcpc=$B/fcpc
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-seeds.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-check() { # check WORDS COMMAND...: succeeds; what it prints is shown where it does not
-    words=$1; shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $name: $words"
-        tail -n 20 "$work/log" | cut -c1-400 | sed 's/^/    /'
-    fi
-}
+. tests/support/check.sh
 # Settings of a run that is quick: fewer tokens, few narrow heads, a sample of rows.
 run_small() { # run_small PROGRAM OPTIONS...
     "$fcpc" run -q --json --check-work 30000000 -D model.heads=8 -D model.kv_heads=2 -D model.head_dim=16 "$@" |
@@ -36,13 +26,13 @@ row() { # row NAME OPTIONS-OF-THE-RUN...
     program=examples/seeds/$name.fcp
     rows="$rows $name"
     shift
-    check "has a plan" "$fcpc" -q "$program" -o "$work/plan"
-    check "the plan is proven" "$fcpc" verify "$work/plan"
+    check "$name: has a plan" "$fcpc" -q "$program" -o "$work/plan"
+    check "$name: the plan is proven" "$fcpc" verify "$work/plan"
     passes=$("$fcpc" dump "$work/plan" | sed -n 's/^problem .* passes=\([a-z,]*\) .*/\1/p')
-    check "its time is predicted" sh -c "'$fcpc' sim -q '$work/plan' --json | jq -e --arg passes '$passes' '
+    check "$name: its time is predicted" sh -c "'$fcpc' sim -q '$work/plan' --json | jq -e --arg passes '$passes' '
         .makespan_s >= .makespan_lower_bound_s and .makespan_lower_bound_s > 0
         and (.backward.makespan_s > 0 or \$passes == \"forward\")'"
-    check "it runs, to the right result" run_small "$program" "$@"
+    check "$name: it runs, to the right result" run_small "$program" "$@"
 }
 summaries() { # summaries COMMAND [OPTIONS]...: a JSON for each of the options
     command=$1; shift
@@ -57,19 +47,19 @@ summaries() { # summaries COMMAND [OPTIONS]...: a JSON for each of the options
 judge() { # judge WORDS CONDITION COMMAND [OPTIONS]...
     what=$1 condition=$2; shift 2
     summaries "$@" > "$work/all" 2> "$work/err"
-    check "$what" jq -s -e "$condition" "$work/all"
+    check "$name: $what" jq -s -e "$condition" "$work/all"
 }
 plans() { what=$1 condition=$2; shift 2; judge "$what" "$condition" "" "$@"; }
 predicts() { what=$1 condition=$2; shift 2; judge "$what" "$condition" sim "$@"; }
 counts() { # counts WORDS PASSES PROGRAM [OPTIONS...]
     what=$1 passes=$2 awk_program=$3; shift 3
     "$fcpc" -q "$program" --dump "$passes" "$@" > "$work/dump" 2> "$work/err"
-    check "$what" awk "$fields $awk_program $ends" "$work/dump"
+    check "$name: $what" awk "$fields $awk_program $ends" "$work/dump"
 }
 says() { # says WORDS PATTERN COMMAND...
     what=$1 pattern=$2; shift 2
     "$@" > "$work/said" 2>&1
-    check "$what" sh -c "grep -E -e \"\$1\" '$work/said' || { cat '$work/said'; false; }" - "$pattern"
+    check "$name: $what" sh -c "grep -E -e \"\$1\" '$work/said' || { cat '$work/said'; false; }" - "$pattern"
 }
 # In awk, of("home") is the value of the word home=VALUE in this line.
 fields='function of(key,  i, pair) {

@@ -7,17 +7,7 @@ B=${B:-build}
 fcpc=$B/fcpc
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-sim.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
-check() { # check NAME COMMAND...: succeeds; what it prints is shown where it does not
-    what=$1; shift
-    if "$@" > "$work/log" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $what"
-        sed 's/^/    /' "$work/log" | head -n 20
-    fi
-}
+. tests/support/check.sh
 refused() { # refused NAME STATUS WORDS COMMAND...: ends with that status, and says WORDS
     what=$1 status=$2 words=$3; shift 3
     "$@" > "$work/log" 2>&1
@@ -155,6 +145,7 @@ refused "a plan has no other strategies" 2 'need the program' "$fcpc" sim "$work
 refused "too many points" 2 4096 "$fcpc" sim $program --sweep "coalesce=$(seq -s, 1 65)" \
     --sweep "plan.block=$(seq -s, 128 128 8192)"
 refused "a sweep without values" 2 'NAME=VALUE' "$fcpc" sim $program --sweep plan.block
+refused "a strategy that does not exist" 2 "did you mean 'ring'" "$fcpc" sim $program --strategy fcp,rnig
 refused "an empty value" 2 'empty value' "$fcpc" sim $program --sweep plan.block=512,,256
 refused "seeds without noise" 2 noise "$fcpc" sim $program --seeds 3
 refused "ranks of which nothing is drawn" 2 'neither' "$fcpc" sim $program --ranks 1

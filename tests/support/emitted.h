@@ -2,9 +2,15 @@
  * a row's pairs at once. */
 #ifndef EMITTED_H
 #define EMITTED_H
+#include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "codegen/kernels/abi.h"
+#include "tests/support/plain.h"
+#include "tests/support/temporary.h"
 
 /* Before the first of them: the primitives that they call. */
 #define EMITTED_PRIMITIVES                                                                                             \
@@ -22,6 +28,30 @@
     "#undef PARAMETERS\n#undef FK_KEY_SPANS\n#undef FK_QUERY_SPANS\n#undef fk_keys\n#undef fk_queries\n"
 
 typedef fk_u32 emitted_spans(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h);
+
+/* Compiles what `write` writes as C, with `warnings` (options of the compiler), and loads it. No file of it stays. */
+static inline void *emitted_library(const char *warnings, void (*write)(FILE *f, const void *context),
+                                    const void *context) {
+    char folder[TEMPORARY], source[200], object[200], command[900];
+    const char *cc = getenv("CC");
+    cr_assert(temporary_folder(folder, "emit"));
+    snprintf(source, sizeof source, "%s/a.c", folder);
+    snprintf(object, sizeof object, "%s/a.so", folder);
+    FILE *f = fopen(source, "w");
+    cr_assert_not_null(f);
+    write(f, context);
+    cr_assert(fclose(f) == 0);
+    snprintf(command, sizeof command,
+             "%s -std=gnu11 -O1 -fno-strict-aliasing -ffp-contract=off %s -shared -fPIC -o %s %s -lm",
+             cc && *cc ? cc : "cc", warnings, object, source);
+    int status = system(command);
+    void *library = status ? NULL : dlopen(object, RTLD_NOW);
+    unlink(source);
+    unlink(object);
+    rmdir(folder);
+    cr_assert(library != NULL, "what is emitted does not compile, or not load");
+    return library;
+}
 
 /* The position, from the first, that bit i of a word stands for. */
 static inline int64_t emitted_column(int i) { return i / 2 * 8 + i % 2; }

@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "runtime/host/executor.h"
-#include "runtime/judge/packed.h"
-#include "runtime/judge/reference.h"
-#include "tests/support/plain.h"
+#include "tests/support/judge_packed.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
@@ -36,7 +34,6 @@ static inline void judge_run(const fcp_plan *plan, const fcp_backend *backend, u
 static inline void judge_plan_by(const fcp_plan *plan, const fcp_backend *backend, uint32_t workers, uint64_t seed,
                                  bool twice, const char *what) {
     fcp_shape shape;
-    fcp_error err = {0};
     fcp_packed packed = {0}, again = {0};
     unsigned passes = 0;
     fcp_plan_shape(plan, &shape);
@@ -50,14 +47,7 @@ static inline void judge_plan_by(const fcp_plan *plan, const fcp_backend *backen
                 cr_assert(!memcmp(again.t[t], packed.t[t], fcp_packed_bytes(&shape, (fcp_tensor)t)),
                           "%s: two runs differ in %s", what, fcp_tensor_name((fcp_tensor)t));
     }
-    fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_run(plan, &(fcp_check_options){.passes = passes, .threads = 2}, &packed, &report, &err) ==
-                  FCP_OK,
-              "%s", err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
-                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
-                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
+    judge_packed(plan, passes, &packed, what);
     fcp_packed_free(&packed);
     fcp_packed_free(&again);
 }

@@ -57,7 +57,7 @@ static inline void known_draw_buckets(int64_t *const *f, int64_t n, uint64_t *st
 #define UNUSED (void)p, (void)n
 DEF(known_document) { return UNUSED, f[0][q] == f[0][k]; }
 DEF(known_causal_document) { return UNUSED, k <= q && f[0][q] == f[0][k]; }
-DEF(known_prefix_document) { /* k's place in its document, counted back to where another begins */
+DEF(known_prefix_document) { /* k's place in its document: counted back to where the document begins */
     int64_t place = 0;
     (void)n;
     if (f[0][q] != f[0][k]) return false;

@@ -3,6 +3,7 @@
 #ifndef TESTS_MASK_SAMPLES_H
 #define TESTS_MASK_SAMPLES_H
 #include "codegen/mask/code.h"
+#include "tests/support/splitmix.h"
 
 #include <stdlib.h>
 
@@ -176,12 +177,7 @@ static inline int sample_mask(exprs *e, enum sample s, int64_t x, int64_t y) {
 
 /* --- random masks ----------------------------------------------------------------------------------------------- */
 
-static inline uint64_t draw(exprs *e, uint64_t below) { /* splitmix64 */
-    uint64_t z = e->seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
+static inline uint64_t draw(exprs *e, uint64_t below) { return splitmix(&e->seed) % below; }
 
 static inline int64_t draw_number(exprs *e) {
     static const int64_t odd[] = {INT64_MIN, INT64_MAX, INT64_MAX / 2, INT64_MIN / 2, (int64_t)1 << 40, 3037000500};
@@ -204,7 +200,7 @@ static inline int draw_bool(exprs *e, int depth) {
     case 1: return ex2(e, MC_IFF, draw_bool(e, depth - 1), draw_bool(e, depth - 1));
     case 2: return ex(e, MC_IF_B, draw_bool(e, depth - 1), draw_bool(e, depth - 1), draw_bool(e, depth - 1), 0);
     case 3: return truth(e, draw(e, 2));
-    case 4: { /* a guard that may be needed: y != 0 and x / y ... */
+    case 4: { /* a guard that may be needed, as in y != 0 and x / y */
         int y = draw_int(e, depth - 1), x = draw_int(e, depth - 1);
         int p = ex2(e, MC_LT, ex2(e, draw(e, 2) ? MC_DIV : MC_MOD, x, y), draw_int(e, 0));
         int guard = ex2(e, draw(e, 3) ? MC_NE : MC_LT, num(e, 0), y);

@@ -9,6 +9,7 @@
 #ifndef MOVED_PLAN_H
 #define MOVED_PLAN_H
 #include "tests/support/hand_plan.h"
+#include "tests/support/splitmix.h"
 
 /* Of all blocks: drawn, at home, whole elsewhere. */
 typedef enum moved_kind { MOVED_ANY, MOVED_HOME, MOVED_WHOLE } moved_kind;
@@ -58,12 +59,10 @@ typedef struct moved {
     moved_part part[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS];
 } moved;
 
-static inline uint32_t moved_roll(moved *m, uint32_t below) {
-    uint64_t x = m->state += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (uint32_t)((x ^ x >> 31) >> 33) % below;
+static inline uint32_t moved_draw(uint64_t *state, uint32_t below) {
+    return (uint32_t)(splitmix(state) >> 33) % below;
 }
+static inline uint32_t moved_roll(moved *m, uint32_t below) { return moved_draw(&m->state, below); }
 
 /* --- events ------------------------------------------------------------------------------------------------------- */
 
@@ -280,14 +279,14 @@ static inline void moved_visits(moved *m) {
         struct { uint32_t q, k[MOVED_BLOCKS], count; } list[256];
         uint32_t count = 0;
         for (uint32_t q = 0; q < h->block_count; q++) {
-            moved dice = {.state = m->o.seed * 1000003 + q};
+            uint64_t dice = m->o.seed * 1000003 + q;
             uint32_t order[MOVED_BLOCKS], n = 0, open = FCP_NONE;
             for (uint32_t k = 0; k < h->block_count; k++)
                 if (m->exec[q][k] == r) order[n++] = k;
             for (uint32_t i = 0; i < n; i++) {
-                uint32_t j = i + moved_roll(&dice, n - i), k = order[j];
+                uint32_t j = i + moved_draw(&dice, n - i), k = order[j];
                 order[j] = order[i];
-                if (open == FCP_NONE || moved_roll(&dice, 3) == 0)
+                if (open == FCP_NONE || moved_draw(&dice, 3) == 0)
                     open = count++, list[open].q = q, list[open].count = 0;
                 list[open].k[list[open].count++] = k;
             }
@@ -483,7 +482,9 @@ static inline hand *moved_make(const moved_options *o) {
         free(m);
         return NULL;
     }
-    *m = (moved){.h = h, .o = *o, .state = o->seed};
+    m->h = h;
+    m->o = *o;
+    m->state = o->seed;
     h->problem = (fcp_problem){.ranks = o->ranks, .nodes = 1, .gpus = o->ranks, .heads = o->heads,
                                .kv_heads = o->kv_heads,
                                .head_dim = o->head_dim, .layout_group = o->ranks,

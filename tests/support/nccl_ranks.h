@@ -102,7 +102,7 @@ static inline void share_id(process *p, int turn) {
     process_meet(p, 0, turn);
 }
 
-/* In a pass of this rank something is to go wrong. */
+/* Whether something is to go wrong in a pass of this rank. */
 static inline bool fault_in_a_pass(const task *x) { return x->group_at || x->async_at || x->hang_at; }
 
 static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
@@ -131,6 +131,29 @@ static inline long *fail_call(process *p, bool odd, int at, int turn) {
     p->nccl->fail_with = 1 + turn % 6;
     p->cuda->fail_with = turn % 3 ? 719 : CU_ERROR_OUT_OF_MEMORY;
     return calls;
+}
+
+/* What tests of failing calls count: errors of the rank whose call fails, errors of the other one, and calls that there
+ * are. */
+enum { FAILED = 5, OTHERS = 6, CALLS = 7 };
+
+/* What must be true after a call has failed, or would have, if it had come to that many: who has an error says what it
+ * is, nothing of the driver's is left, and no rule of it was broken. */
+static inline void after_a_failed_call(process *p, bool odd, int at, int turn, fcp_code code, const fcp_error *err) {
+    if (code) atomic_fetch_add(&p->shared->counter[odd ? FAILED : OTHERS], 1);
+    CHECK(p, !code || err->message[0], "call %d", at);
+    CHECK(p, p->cuda->live == 0, "call %d: %ld objects are left; %s", at, p->cuda->live, err->message);
+    CHECK(p, !p->cuda->trouble[0], "call %d: %s", at, p->cuda->trouble);
+    process_meet(p, 1, turn);
+}
+
+/* Ends the ranks; more than `least` calls must have made both of them fail. */
+static inline void all_calls_failed(process_shared *s, int least) {
+    process_all_well(s, 2, 0, "every call");
+    fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s->counter[FAILED],
+            s->counter[OTHERS], s->counter[CALLS]);
+    cr_assert(s->counter[FAILED] > least && s->counter[OTHERS] > least);
+    process_shared_end(s, true);
 }
 
 /* Tensors in memory of the rank's device, and a stream of the caller's. */

@@ -4,19 +4,14 @@
 #include <criterion/criterion.h>
 
 #include "tests/support/plan_tables.h"
+#include "tests/support/splitmix.h"
 
 typedef struct draw {
     uint64_t state;
     uint32_t seen; /* candidates so far */
 } draw;
 
-static uint64_t next(draw *d) {
-    d->state += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t x = d->state;
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
+static uint64_t next(draw *d) { return splitmix(&d->state); }
 
 /* Whether this candidate replaces the one chosen so far: each is as likely in the end. */
 static bool pick(draw *d) { return next(d) % ++d->seen == 0; }

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/splitmix.h"
+
 /* --- programs ---------------------------------------------------------------------------------------------------- */
 
 typedef enum p_kind {
@@ -382,12 +384,7 @@ static inline void p_source(const property *p, p_text *t) {
 
 /* --- drawing ----------------------------------------------------------------------------------------------------- */
 
-static inline uint64_t p_draw(property *p, uint64_t below) { /* splitmix64 */
-    uint64_t z = p->seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
+static inline uint64_t p_draw(property *p, uint64_t below) { return splitmix(&p->seed) % below; }
 
 static inline int p_new(property *p, p_kind kind, int a, int b, int c, int64_t imm) {
     if (p->count == P_NODES) abort();

@@ -29,8 +29,8 @@ def mpi_place(group):
 
 
 def _place(group):
-    """(rank, ranks, store, key) of a group of torch.distributed. The store is that through which its processes have come
-    together; what they say to each other under the key is for this call alone."""
+    """(rank, ranks, store, key) of a group of torch.distributed. Its processes found each other through the store. What
+    they tell each other there, under the key, is for this call alone."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
     if not dist.is_initialized():

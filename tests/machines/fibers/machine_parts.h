@@ -38,10 +38,9 @@ enum {
     AGENTS = WARPS + GROUPS /* OF_WARP to OF_BARRIER */
 };
 
-/* What somebody knows: for each clock, the latest time that lies behind him. Once threads share it, it is never
- * changed. Its joins with others are kept with it: the result is NULL if the other brings nothing new, and otherwise
- * knows at least what both know.
- */
+/* What a thread, a copy or a product knows: for each clock, the latest time that lies behind it. Once threads share it,
+ * it is never changed. Its joins with others are kept with it. The result of a join is NULL if the other brings nothing
+ * new; otherwise it knows at least what both know. */
 typedef struct known {
     uint32_t references;
     uint64_t serial;

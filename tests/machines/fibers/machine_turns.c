@@ -17,7 +17,7 @@
 
 enum { BLOCK_BITS = 14, TIME_BITS = 32 - BLOCK_BITS };
 
-/* Begins a launch: no block knows anything of another. False: out of memory, or too many blocks. */
+/* Begins a launch: no block knows anything of another one yet. False: out of memory, or too many blocks. */
 bool machine_turns_begin(struct machine *m) {
     turns *x = &m->turns;
     bool wanted = false;

@@ -51,8 +51,7 @@ static inline void random_programs(unsigned draws, const fcp_backend *const *bac
     unsigned run = 0, refused = 0;
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
-        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
-        for (int i = 0; i < 8; i++) roll(&d, 2);
+        dice d = dice_of(seed, 77);
         draw_program(p, &d, 12000);
         if (!is_small(p)) continue;
         char *picture;

@@ -28,7 +28,7 @@ Test(backward_sm90, masks_128) {
                    &fibers_sm90_backend, masks[m]);
 }
 
-/* dQ as it comes: right, whatever the order. */
+/* dQ is added in any order, and is right all the same. */
 Test(backward_sm90, unordered) {
     static const uint64_t lengths[] = {400, 130};
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
@@ -44,8 +44,7 @@ Test(backward_sm90, random_programs) {
     unsigned draws = draws_of(400), run = 0;
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
-        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 90};
-        for (int i = 0; i < 8; i++) roll(&d, 2);
+        dice d = dice_of(seed, 90);
         draw_program(p, &d, 12000);
         const char *const defines[] = {seed % 2 ? "model.head_dim=64" : "model.head_dim=128",
                                        seed / 2 % 2 ? "model.dtype=bf16" : "model.dtype=fp16",
@@ -70,8 +69,7 @@ Test(backward_sm90, random_programs) {
     free(p);
 }
 
-/* Rows that see a key or two, of small weight by themselves: what is computed beside them, where there is no key, is
- * huge. */
+/* Rows that see a key or two, each of small weight. Where they see no key, what is computed beside them is huge. */
 Test(backward_sm90, few_keys) {
     static const uint64_t lengths[] = {1, 2, 1, 3, 1, 1, 2, 1};
     for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {

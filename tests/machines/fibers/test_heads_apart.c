@@ -48,7 +48,7 @@ Test(heads_apart, cut_items) {
 Test(heads_apart, divided) { judge(DIVIDED("h % 2 == 0"), &fibers_ordered_backend, true, false); }
 Test(heads_apart, divided_by_class) { judge(DIVIDED("h < 2"), &fibers_ordered_backend, false, false); }
 
-/* h is named, and every head sees the same. */
+/* The mask names h, and yet every head sees the same. */
 Test(heads_apart, one_class) {
     judge("model { heads = 4; kv_heads = 2; head_dim = 16; table w = [70 x 4] }\ncluster { gpus = 2 }\n"
           "batch { lengths = [512] }\nmask m = causal and q - k < w[h]\n"

@@ -30,7 +30,7 @@ Test(kernels, ordered) {
                    &fibers_ordered_backend, masks[m]);
 }
 
-/* The same, added as they come: right, whatever the order; and not in the same order twice. */
+/* The same, added in any order: right all the same, and not in the same order twice. */
 Test(kernels, unordered) {
     static const uint64_t lengths[] = {450, 150};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {

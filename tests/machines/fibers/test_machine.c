@@ -195,7 +195,8 @@ static void adds_and_writes(const void *p) {
 }
 static void adds_between(const void *p) { fk_add_global2(((const struct numbers *)p)->a + 4, 1, 1); }
 
-/* What blocks add to is the sum when all have ended, in an order that the seed draws, and nobody may look before. */
+/* A word to which blocks add holds the sum when all have ended. The seed draws the order, and nobody may look
+ * before. */
 Test(machine, additions) {
     _Alignas(16) float data[4], first[4];
     uint32_t owners[4], differ = 0;
@@ -226,7 +227,8 @@ Test(machine, additions) {
     must_fail(adds, &n, 1, &range, 1, "out of bounds: data is written");
 }
 
-/* In turn 1, a number in which that is lost, and the same taken away. Each block takes the next turn. */
+/* In turn 1 a number is added in which the others are lost, and then it is taken away. Each block takes the next
+ * turn. */
 static void add_in_turn(const struct numbers *n, bool meet) {
     static const float parts[] = {1, 1 << 25, -(1 << 25)};
     fk_u64 counter = n->a + 16, lock = n->a + 20;
@@ -265,7 +267,7 @@ static void adds_without_turn(const void *p) {
     if (fk_thread() == 0) fk_wait_for(n->a + 20, 0); /* nobody has released that */
     if (fk_thread() == 0) fk_add_global2(n->a, 1, 1);
 }
-/* A turn of its own lock says nothing of what another lock is for. */
+/* A turn at one lock says nothing of what another lock is for. */
 static void adds_in_another_turn(const void *p) {
     const struct numbers *n = p;
     fk_u64 lock = n->a + 24 + fk_block() * 4;
@@ -275,7 +277,8 @@ static void adds_in_another_turn(const void *p) {
     fk_release(lock, 1);
 }
 
-/* What blocks hand on to each other they do in an order that locks make, and what else they do is named. */
+/* Blocks may hand memory on to each other in an order that locks make. Whatever else they do with it is an error with a
+ * name. */
 Test(machine, handed_on) {
     _Alignas(16) float data[10];
     uint32_t owners[2];

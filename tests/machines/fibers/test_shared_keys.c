@@ -1,5 +1,5 @@
-/* test_shared_keys.c: keys that nearly every row sees. Their item is cut into several, which add to dK and dV in
- * turn, or as they come. */
+/* test_shared_keys.c: keys that nearly every row sees. Their item is cut into several, which add to dK and dV in turn,
+ * or in any order. */
 #include "tests/support/plan_of.h"
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/judge_plan.h"

@@ -15,6 +15,7 @@
 
 #include "tests/machines/ptx/async.h"
 #include "tests/machines/ptx/module.h"
+#include "tests/support/splitmix.h"
 
 enum { TURN = 3000, PATIENCE = 20000 };
 #define MOST_INSTRUCTIONS (UINT64_C(1) << 28)
@@ -39,12 +40,7 @@ ptx_next ptx_fail(ptx_warp *w, unsigned lane, const char *format, ...) {
     return PTX_FAIL;
 }
 
-uint64_t ptx_roll(ptx_machine *m, uint64_t n) {
-    uint64_t x = m->state += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return (x ^ x >> 31) % n;
-}
+uint64_t ptx_roll(ptx_machine *m, uint64_t n) { return splitmix(&m->state) % n; }
 void ptx_moved(ptx_machine *m) { m->moved = m->executed; }
 
 uint64_t ptx_value(const ptx_warp *w, const ptx_operand *o, unsigned lane) {

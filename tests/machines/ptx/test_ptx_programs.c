@@ -28,8 +28,7 @@ Test(ptx, random_programs) {
     if (!compiler()) return;
     for (unsigned seed = 1; done < wanted && seed < 100 * wanted + 100; seed++) {
         char text[TEXT];
-        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 4711};
-        for (int i = 0; i < 8; i++) roll(&d, 2);
+        dice d = dice_of(seed, 4711);
         draw_program(p, &d, 12000);
         /* small, but not so small that the judge's measure, the worst row of a naive computation, says little */
         uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->strategy ? 2 : 1);

@@ -68,7 +68,7 @@ static fcp_code plan_it(const char *source, auto_report *report, fcp_plan **out)
     return code;
 }
 
-/* What the mask was asked for other candidates leaves no trace in the plan, but that shapes have other numbers. */
+/* Candidates share what the mask answered. That changes nothing in the plan but the numbers of shapes. */
 static void expect_same_tables(const fcp_plan *a, const fcp_plan *b, const char *source) {
     cr_assert_eq(a->shapes_count, b->shapes_count, "%s", source);
     cr_assert_eq(a->runs_count, b->runs_count, "%s", source);
@@ -84,8 +84,8 @@ static void expect_same_tables(const fcp_plan *a, const fcp_plan *b, const char 
     }
 }
 
-/* Every candidate, planned as a program of its own: it takes what auto predicted for it, no less than its bound, and no
- * less than what auto keeps. */
+/* Every candidate is planned as a program of its own. It takes the time that auto predicted for it. That is no less
+ * than its bound, and no less than the time of what auto keeps. */
 Test(auto, never_worse_than_its_candidates, .timeout = 300) {
     uint32_t ends[AUTO_END_COUNT] = {0};
     for (int i = 0; i < SAMPLES; i++)
@@ -134,8 +134,9 @@ Test(auto, never_worse_than_its_candidates, .timeout = 300) {
     cr_expect(ends[AUTO_SLOWER] && ends[AUTO_BOUND] && ends[AUTO_FAR], "the samples show what they should");
 }
 
-/* Each effort goes on where the one before it ends: it is never worse, and of some case it is better. The plan takes
- * what was predicted with the moved rows; the same program tries the same, in the same order. */
+/* Each effort goes on where the one before it ends. So it is never worse, and for some case it is better. With the
+ * moved rows the plan takes the time that was predicted. The same program tries the same candidates in the same
+ * order. */
 Test(auto, more_effort_is_never_worse) {
     static const struct sample cases[] = {
         {"nodes = 2; gpus = 4; gpu = h200", "lengths = [60000, 20000, 5000 x 8]", "mask = causal; layout = contiguous"},
@@ -230,8 +231,8 @@ Test(auto, among) {
     }
 }
 
-/* A cluster without the memory for the plan of one candidate: another is kept. Without the memory for any: the error is
- * the first one's, with its place. */
+/* Where the plan of one candidate does not fit into memory, another is kept. Where none fits, the error is that of the
+ * first one, with its place. */
 Test(auto, refused) {
     char source[1024];
     auto_report r = {.count = 0};
@@ -296,7 +297,7 @@ Test(auto, long_rings) {
     }
 }
 
-/* What is wrong with the batch is said once. */
+/* What is wrong with the batch is reported once, not for every candidate. */
 Test(auto, errors_of_the_batch) {
     static const struct { const char *text; fcp_code code; } wrong[] = {
         {"batch { lengths = [5000] }\nmask m = 10 / (q - 77) > k\nplan { mask = m; strategy = auto }\n",

@@ -1,4 +1,4 @@
-/* test_both.c: both pieces of work are done, in two threads or, where none can be made, in one. */
+/* test_both.c: tests fcp_both: both pieces of work are done, in two threads, or in one where no second can be made. */
 #include "runtime/base/both.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-/* test_decimal.c: decimal text as whole numbers of a unit: what is rounded, and what is too large. */
+/* test_decimal.c: tests decimal text as whole numbers of a unit: how it is rounded, and what is too large. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 

@@ -1,4 +1,4 @@
-/* test_group.c: grouping against a search for each key. */
+/* test_group.c: tests grouping: it finds for each key what a search through all elements finds. */
 #include <criterion/criterion.h>
 
 #include "compiler/base/group.h"

@@ -82,7 +82,7 @@ Test(json, what_is_left_open_or_too_deep_is_no_text) {
     json_free(&j);
 }
 
-/* A plan of which only problem and summary are read. */
+/* A plan without anything but problem and summary. */
 static void small_plan(fcp_plan *plan, fcp_problem *p, fcp_summary *s) {
     *p = (fcp_problem){.ranks = 4, .nodes = 2, .gpus = 2, .heads = 8, .kv_heads = 2, .head_dim = 64, .range_kv = 2,
                        .range_sub = 4, .passes = 3, .block = 128, .max_block = 128, .tokens = 1000};
@@ -104,7 +104,7 @@ Test(summary, figures) {
     cr_assert(f.compute_max_over_mean == 1.1);
     cr_assert(f.compute_floor == 1); /* 0.9 of the mean */
     cr_assert(f.send_max_over_mean == 1.5 && f.recv_max_over_mean == 1.25 && f.tokens_max_over_mean == 1.2);
-    p.mask_uses = MC_USES_H; /* pairs are summed over heads already */
+    p.mask_uses = MC_USES_H; /* pairs are already summed over heads */
     p.passes = 1u << FCP_FORWARD;
     s.pairs_max_block = 1500;
     f = summary_derive(&plan);

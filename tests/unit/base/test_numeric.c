@@ -53,7 +53,7 @@ static uint16_t nearest(fcp_dtype t, double x) {
         if (value_of(t, middle) <= a) low = middle;
         else high = middle;
     }
-    /* infinity stands where the next number would be */
+    /* infinity lies where the next number would be */
     double below = value_of(t, low), above = t == FCP_FP16 && high == 0x7c00   ? 65536
                                              : t == FCP_BF16 && high == 0x7f80 ? ldexp(1, 128)
                                                                                : value_of(t, high);

@@ -34,7 +34,7 @@ Test(real, parses) {
         {"1.0e-400", 0}, {"0.0e999999999999", 0}, {"1.0e-999999999999999999", 0},
         {"6.02214076e+23", 0x1.fe185ca57c517p+78}, {"1.0e23", 0x1.52d02c7e14af6p76}, {"8.5e22", 0x1.1ffdbf6b2b2ebp+76}};
     for (size_t i = 0; i < sizeof hard / sizeof *hard; i++) expect(hard[i].digits, hard[i].wanted);
-    /* a double in all of its digits; exactly between two of them; and a little above that */
+    /* all digits of a double; exactly between two doubles; and a little above that */
     uint64_t state = 88172645463325252;
     char digits[3000];
     for (int i = 0; i < 3000; i++) {

@@ -111,7 +111,7 @@ Test(whole_file, writes_devices_and_pipes_directly) {
     cr_assert_eq(write_whole(path_of("pipe"), "through"), 0);
     cr_assert(read(reader, got, sizeof got - 1) == 7 && strcmp(got, "through") == 0);
     close(reader);
-    /* an open file, by its number: that very file, not another of its name */
+    /* an open file, named by its number: that very file, not another of its name */
     int fd = open(path_of("open"), O_RDWR | O_CREAT, 0666);
     char number[32];
     snprintf(number, sizeof number, "/proc/self/fd/%d", fd);
@@ -176,7 +176,8 @@ Test(whole_file, other_files_stay) {
     cr_assert(holds(path_of("a"), "whole") && holds(path_of("b"), "other") && names() == 5);
 }
 
-/* Many write one file at once, and some are killed: it is always one writer's, whole, and in the end alone. */
+/* Many processes write one file at once, and some are killed. At any time the file is whole and of one writer, and in
+ * the end nothing else is left. */
 Test(whole_file, many_writers) {
     enum { WRITERS = 8, TIMES = 60, SIZE = 200 };
     const char *path = path_of("a");

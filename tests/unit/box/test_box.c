@@ -92,7 +92,8 @@ static truth_table brute(const exprs *e, int root, const box *b, int64_t n) {
     return t;
 }
 
-/* A chain of ever smaller boxes, each with the program of the one before: answers are proofs, rows are exact. */
+/* A chain of ever smaller boxes, each evaluated with the program that is left of the one before. All answers are
+ * proofs, and rows are exact. */
 Test(box, random_chains) {
     static exprs e;
     unsigned none = 0, full = 0, mixed = 0, faulting = 0;
@@ -175,7 +176,7 @@ Test(box, claims_about_integers) {
     cr_assert(linear > 1000 && strides > 100, "%u %u", linear, strides);
 }
 
-/* And so they do where they are elements of arrays. */
+/* The same where they are elements of arrays. */
 Test(box, claims_about_elements) {
     static exprs e;
     static array_set arrays;
@@ -217,7 +218,7 @@ Test(box, claims_about_elements) {
     cr_assert(linear > 10000 && sets > 10000 && decided > 1000, "%u %u %u", linear, sets, decided);
 }
 
-/* What has to be decided at once: these are why no mask of the prelude needs its area. */
+/* Boxes that must be decided at once. Without these the masks of the prelude would cost their area. */
 Test(box, decides_at_corners_and_by_congruence) {
     exprs e = {.count = 0};
     int q = ex0(&e, MC_Q), k = ex0(&e, MC_K), ahead = ex2(&e, MC_SUB, q, k), zero = num(&e, 0);
@@ -245,7 +246,7 @@ Test(box, decides_at_corners_and_by_congruence) {
     }
 }
 
-/* Equal keys mean equal cells; and shifts along what the mask cannot see give equal keys. */
+/* Equal keys mean equal cells. A shift along a direction that the mask does not depend on gives an equal key. */
 Test(box, keys) {
     static exprs e;
     unsigned met = 0;

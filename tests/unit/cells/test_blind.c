@@ -62,7 +62,8 @@ Test(blind, random_offsets_and_fields) {
     cr_assert(some > 400 && none > 400, "%u %u", some, none);
 }
 
-/* One object, one mask of q - k: what it knows of one sequence must not be said of queries elsewhere. */
+/* One object and one mask of q - k: what was learnt from one sequence must not be used for queries at another
+ * offset. */
 Test(blind, distances_at_offsets) {
     static exprs e;
     e.count = e.array_count = 0;

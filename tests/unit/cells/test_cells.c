@@ -259,7 +259,7 @@ Test(cells, random_fields) {
               faults, count, index);
 }
 
-/* What masks of fields are made of: array 2, which has both positions, and 0 and 1 where they are the same. */
+/* The parts of masks of fields: array 2, which has both positions; and arrays 0 and 1 where they are equal. */
 static int field_at(exprs *e, int index, bool itself) {
     return ex(e, MC_LOAD, index, -1, -1, itself ? (int)draw(e, 3) : 2);
 }
@@ -307,7 +307,7 @@ Test(cells, masks_of_fields) {
     cr_assert_lt(faults, 20);
 }
 
-/* One object for sequences with other data, of which some comes again. */
+/* One object for several sequences with different data, some of which comes again. */
 Test(cells, random_fields_many_sequences) {
     static exprs e;
     static array_set arrays, tables;
@@ -520,7 +520,7 @@ Test(cells, faults_far_away) {
         cells_fault fault = {0};
         const cell_entry *entries;
         size_t count;
-        if (i != 1 && i != 2) { /* those two have a boundary everywhere: too long a list for a test */
+        if (i != 1 && i != 2) { /* these two have a boundary everywhere: the list would be too long for a test */
             cr_assert_eq(cells_count(c, MC_LENGTH((int64_t)tokens), &got, &fault), cases[i].want, "case %zu", i);
             if (i == 0) cr_assert(fault.q == 777777 && fault.k == 123456 && fault.n == (int64_t)tokens);
             if (i == 3) cr_assert_geq(fault.q, 55109);
@@ -557,8 +557,8 @@ Test(cells, stops_when_asked) {
     free(nodes);
 }
 
-/* Masks in which no two cells are alike: pairs are looked at one by one, by any number of threads, and nothing
- * changes. */
+/* Masks in which no two cells are alike. Their pairs are looked at one by one, by any number of threads; the answer
+ * stays the same. */
 Test(cells, masks_without_structure) {
     static exprs e;
     static array_set arrays;
@@ -602,7 +602,7 @@ Test(cells, masks_without_structure) {
     }
 }
 
-/* What will have to be looked at is told before, about: of all cells, of half of them, of none. */
+/* cells_outlook estimates how many pairs will have to be looked at: of all cells, of half of them, of none. */
 Test(cells, outlook) {
     static exprs e;
     e.count = 0;

@@ -130,7 +130,8 @@ static fcp_code look_for_blind(blind *b, const fixture *f, answers *out) {
     return code;
 }
 
-/* Asked to stop at any question, an object says so; asked again, it answers as one that was never stopped. */
+/* An object can be stopped at any question, and says that it was. Asked again, it answers like one that was never
+ * stopped. */
 Test(stop, at_any_question) {
     static const uint64_t times[] = {1, 2, 5, 17, 100, 1000};
     const volatile int stop = 0;
@@ -169,7 +170,7 @@ Test(stop, at_any_question) {
     }
 }
 
-/* Of long sequences: never long without a question, from the call to its end. */
+/* For long sequences: from the call to its end it is never long until the next question. */
 Test(stop, soon) {
     const volatile int stop = 0;
     for (int i = 0; i < CASE_COUNT; i++)

@@ -84,8 +84,8 @@ static const char MOVING[] = "cluster { nodes = 8; gpus = 2; memory = %s }\nbatc
                              "plan { mask = causal; block = 512; layout = contiguous; relay = %s; "
                              "strategy = cad(coalesce = %u, tolerance = 0.%02u) }\n";
 
-/* Where work moves and does not fit: the error names the rank; and each hint is true: with it the plan fits, and needs
- * as much as it says. */
+/* A plan in which work moves does not fit into memory. The error names the rank. Each hint is true: with it the plan
+ * fits, and needs as much as the hint says. */
 Test(compile, what_would_fit) {
     static const char *const relays[] = {"auto", "off"};
     unsigned hints = 0;
@@ -129,7 +129,7 @@ Test(compile, what_would_fit) {
     cr_assert_gt(hints, 10, "%u hints are too few for this test to mean anything", hints);
 }
 
-/* Heads that do not fit at once: phases are offered, and they need as much as is said. */
+/* All heads at once do not fit. The hint offers phases, and these need as much as it says. */
 Test(compile, phases_that_would_fit) {
     static const char text_of[] = "model { heads = 16; kv_heads = 16; head_dim = 64 }\n"
                                   "cluster { gpus = 4; memory = %s }\nbatch { lengths = [64K] }\n"

@@ -135,8 +135,8 @@ Test(interrupt, at_every_question) {
     cr_assert_geq(questions, 15 * 40);
 }
 
-/* A large plan asks often: the aim is 0.2 seconds between two questions. The test allows ten times that, since machines
- * differ; a pass that does not ask takes longer. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
+/* A large plan asks often: the aim is 0.2 seconds between two questions. A pass that forgets to ask takes longer. The
+ * test allows ten times the aim, because machines differ. FCPC_STOP_NODES=4096 tries 32K ranks and prints the time. */
 Test(interrupt, asks_often, .timeout = 600) {
     const char *nodes = getenv("FCPC_STOP_NODES");
     static const char *const strategies[] = {

@@ -79,7 +79,7 @@ static bool elements(judge *j, const property *p, const fcpc_program *program, c
                 uint32_t node;
                 mc_fault fault = mc_eval_checked(program->mask, env, place.q, place.k, h, scratch, &answer, &node);
                 uint8_t got = fault ? 1 + (uint8_t)fault : (uint8_t)answer;
-                if (got != want && (!place.fault || !fault)) /* of two faults, either may be named */
+                if (got != want && (!place.fault || !fault)) /* where two elements fault, either may be named */
                     right = wrong(j, "n = %d: element q = %d, k = %d, h = %u is %d, not %d", (int)n, (int)place.q,
                                   (int)k, h, got, want);
                 j->at[(q * n + k) * j->heads + h] = want;
@@ -108,7 +108,7 @@ static bool elements(judge *j, const property *p, const fcpc_program *program, c
     return right;
 }
 
-/* Is `code` what a rectangle that faults is answered with? */
+/* Whether `code` is a right answer for a rectangle in which some element faults. */
 static bool witness(judge *j, const char *what, fcp_code code, const cells_fault *f, uint64_t q0, uint64_t q1,
                     uint64_t k0, uint64_t k1) {
     if (code != FCP_E_MASK_DIV_ZERO && code != FCP_E_MASK_OVERFLOW && code != FCP_E_MASK_INDEX)
@@ -266,7 +266,7 @@ Test(property, masks_mean_what_they_say) {
     free(j);
 }
 
-/* Judges that mistake the language are found out, each with a program of few words. */
+/* Judges that misread the language are found out, each by a program of few words. */
 Test(property, failures_become_small) {
     static const struct { p_meaning meaning; int nodes; uint64_t tokens; } mistakes[] = {
         {P_LE_IS_LT, 3, 1}, {P_TRUNCATES, 5, 3}, {P_EAGER, 7, 1}, {P_H_IS_0, 3, 1}, {P_KINDS_ALIKE, 3, 2},

@@ -51,7 +51,8 @@ static void count_stream(const fcp_plan *plan, fcp_pass pass, uint32_t rank, boo
             if (m->dir != FCP_SEND) continue;
             bool own = m->cls <= FCP_Q && plan->blocks[m->block].home == rank;
             t->moved[m->cls][!own && m->cls < FCP_IN]++;
-            cr_assert(!anywhere || kind != FCP_ROUND_INDEPENDENT, "work is done anywhere, so all rounds are of a stage");
+            cr_assert(!anywhere || kind != FCP_ROUND_INDEPENDENT,
+                      "work is done anywhere, so all rounds are of a stage");
             t->relayed += m->cls == FCP_O && plan->blocks[m->block].home != m->peer;
         }
     }
@@ -118,7 +119,7 @@ Test(scatter, the_same_seed_is_the_same_plan) {
     cr_assert_gt(differ, 30); /* where there is little to draw, seeds may agree */
 }
 
-/* A plan that says for each tile that it runs at home moves what one moves that says nothing. */
+/* A plan may say for each tile that it runs at home, or say nothing. Both move the same. */
 Test(scatter, tiles_at_home) {
     for (unsigned i = 0; i < SAMPLES; i++) {
         char text[1024];

@@ -31,7 +31,7 @@ static cost_report read_of(const char *listing, const char *arch) {
     return report;
 }
 
-/* The only loop over steps of the only kernel. */
+/* The only loop over steps in the only kernel. */
 static cost_step step_of(const char *listing) {
     cost_report report = read_of(listing, "sm_90a");
     cr_assert_eq(report.count, 1);
@@ -76,7 +76,7 @@ Test(cost, nothing_is_a_step_without_a_mark) {
     cost_free(&r);
 }
 
-/* A loop over steps has others around it and inside; the one that has the mark is meant. */
+/* A loop over steps has other loops around it and inside it. The one with the mark is meant. */
 Test(cost, loops_in_loops) {
     const char *text = KERNEL("f") NOWHERE L(".L_x_0") I("FADD R1, R2, R3") L(".L_x_1") I("IMAD.MOV.U32 R2, RZ, RZ, RZ")
         L(".L_x_2") I("MUFU.EX2 R4, R5") I("VIADD R2, R2, 0x1") I("ISETP.NE.AND P0, PT, R2.reuse, 0x8, PT")
@@ -122,7 +122,7 @@ Test(cost, lanes_that_part) {
     has(&s.of[COST_FULL], 4 + 2, COST_FMA, 1, 1);
 }
 
-/* Trying a barrier again is no work; a branch of stray lanes is not taken. */
+/* Another try at a barrier is no work. A branch for stray lanes is not taken. */
 Test(cost, waiting) {
     const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [R11], R8")
         I("@!P1 BRA `(.L_x_6)") L(".L_x_2") I("BRA.DIV UR4, `(.L_x_7)") STEP I("FMUL R1, R1, R1") NOWHERE
@@ -133,8 +133,8 @@ Test(cost, waiting) {
     cr_expect_eq(s.of[COST_FULL].waits, 1);
 }
 
-/* What comes of a marked line counts for its class. A product without a mark is of both, and so is what every way to it
- * goes through, though an instruction of PARTIAL has strayed there. */
+/* Instructions of a marked line count for its class. A product without a mark counts for both classes. So does what
+ * every way to the product goes through, even if an instruction of PARTIAL has strayed there. */
 Test(cost, classes) {
     const char *text = KERNEL("f") NOWHERE L(".L_x_1") I("@P3 BRA `(.L_x_5)") I("FADD R1, R2, R3") PARTIAL
         I("SEL R1, R2, R3, P0") NOWHERE I("@P0 BRA `(.L_x_2)") PARTIAL I("ISETP.GE.AND P2, PT, R1, R2, PT")

@@ -6,22 +6,10 @@
 #include <sys/stat.h>
 
 #include "runtime/libraries/cuda_driver.h"
-#include "runtime/judge/reference.h"
-#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
+#include "tests/support/judge_packed.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
-
-static void judge(const fcp_plan *plan, fcp_packed *packed, const char *what) {
-    fcp_check_report report = FCP_CHECK_START;
-    fcp_error err = {0};
-    cr_assert(fcp_check_run(plan,
-                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, packed, &report,
-                      &err) == FCP_OK, "%s", err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
-                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
-}
 
 /* Every pass `times` times, each judged. */
 static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int times, const char *what) {
@@ -48,7 +36,7 @@ static void run_plan(standin *x, const fcp_plan *plan, uint32_t graph_from, int 
             if (shape.has_pass[pass])
                 cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
                           "%s, run %d: %s; %s", what, i, err.message, x->trouble);
-        judge(plan, &packed, what);
+        judge_packed(plan, plan->problem->passes, &packed, what);
         fcp_packed_free(&packed);
     }
     fcp_session_free(session);
@@ -192,7 +180,8 @@ Test(cuda, refuses) {
 
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
-/* Every call of a session's life fails once: an error or, in ending, none; nothing is left, and nothing hangs. */
+/* Every call in a session's life fails once. The session ends with an error, or, if the call belongs to its end,
+ * without one. Nothing is left, and nothing hangs. */
 static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, fcp_code code_with) {
     fcp_plan *plan = make_plan("causal", 2, 1, "");
     fcp_session_options options = {.size = sizeof options,
@@ -258,7 +247,8 @@ Test(cuda, every_call_fails_while_it_is_timed) {
     fail_each(x, 1, true, CU_ERROR_OUT_OF_MEMORY, FCP_E_NO_MEMORY);
 }
 
-/* An error in a launch says where; after it the session refuses; a device that does not get on is not waited for. */
+/* An error in a launch says where it is. After it the session refuses to run. A device that makes no progress is not
+ * waited for. */
 Test(cuda, says_where) {
     standin *x = stand();
     fcp_plan *plan = make_plan("causal", 3, 1, "");
@@ -316,7 +306,7 @@ typedef struct caller {
     cu_stream stream;
 } caller;
 
-/* Tensors of every rank in memory of a device that is not the rank's, drawn; outputs NaN. */
+/* Drawn tensors of every rank, in memory of a device that is not the rank's. Outputs hold NaN. */
 static void open_caller(caller *c, const fcp_plan *plan) {
     fcp_error err;
     fcp_shape shape;
@@ -374,7 +364,7 @@ Test(cuda, callers_memory) {
     cu_context context;
     cr_assert(c.cuda->call.context_get(&context) == 0 && context == c.context[1], "the caller's context has changed");
     char *inputs[4];
-    fcp_tensors host[4];
+    fcp_tensors host[4] = {0};
     for (int r = 0; r < 3; r++) {
         inputs[r] = malloc(c.bytes[r]);
         memcpy(inputs[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);

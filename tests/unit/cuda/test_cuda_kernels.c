@@ -67,7 +67,7 @@ Test(kernels, tables) {
     fcp_plan_free(plan);
 }
 
-/* What a kernel takes beyond its budget is an error, spilled registers are a warning. */
+/* A kernel that takes more than its budget is an error. Spilled registers are a warning. */
 Test(kernels, what_they_take) {
     standin *x = stand();
     fcp_plan *plan = of_head_dim(64, "");

@@ -8,7 +8,7 @@
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
-/* A session of the plan with that partition, both passes, from the second time on as graphs; what it took. */
+/* Runs both passes in a session with that partition, as graphs from the second time on. Returns what it took. */
 static fcp_partition run_all(standin *x, const fcp_plan *plan, fcp_partition wanted, int times, fcp_packed *out,
                              char why[400]) {
     fcp_session_options options = {
@@ -54,7 +54,8 @@ static fcp_plan *with_margin(unsigned ranks, unsigned margin) {
     return make_plan("causal", ranks, 1, more);
 }
 
-/* By margin: how many multiprocessors are left, never less than one; the same bits from each, by whatever means. */
+/* The margin says how many multiprocessors are left, never less than one. All give the same bits, by whatever means
+ * they are kept free. */
 Test(partition, margins) {
     static const struct {
         unsigned margin, share;
@@ -85,7 +86,7 @@ Test(partition, margins) {
     fcp_packed_free(&first);
 }
 
-/* Where no rank sends or receives attention has all there is. */
+/* If no rank sends or receives, attention has all multiprocessors. */
 Test(partition, alone) {
     standin *x = stand();
     char why[400];
@@ -105,8 +106,8 @@ Test(partition, alone) {
     }
 }
 
-/* What can be wrong with green contexts: the grid alone then keeps the margin, and says why; who insists gets an
- * error. */
+/* What can be wrong with green contexts. The grid alone then keeps the margin, and the session says why. A caller who
+ * insists on them gets an error. */
 static void goes_without(standin *x, const char *reason) {
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .partition = FCP_PARTITION_GREEN};
     fcp_session *session;

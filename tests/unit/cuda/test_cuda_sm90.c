@@ -1,9 +1,8 @@
 /* test_cuda_sm90.c: tests sessions on devices of compute capability 9.0, through the driver that stands in: which
  * kernels they choose, the tensor maps that they pass, and what they compute. */
 #include "runtime/libraries/cuda_driver.h"
-#include "runtime/judge/reference.h"
-#include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
+#include "tests/support/judge_packed.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, HOPPER = 232448 };
 
@@ -24,7 +23,6 @@ static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, i
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err = {0};
-    fcp_check_report report = FCP_CHECK_START;
     unsigned long before = x->kernels_with_maps;
     long live = x->live;
     x->plan = plan;
@@ -37,12 +35,7 @@ static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, i
             if (shape.has_pass[pass])
                 cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
                           "%s: %s; %s", what, err.message, x->trouble);
-    cr_assert(fcp_check_run(plan,
-                      &(fcp_check_options){.passes = plan->problem->passes, .threads = 2}, &packed, &report,
-                      &err) == FCP_OK, "%s", err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
-                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
+    judge_packed(plan, plan->problem->passes, &packed, what);
     fcp_packed_free(&packed);
     fcp_session_free(session);
     cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
@@ -111,7 +104,7 @@ Test(cuda_sm90, rebind) {
     fcp_plan_free(fewer);
 }
 
-/* Fewer registers than warpgroups share out: some would wait for ever. */
+/* With fewer registers than the warpgroups share out, some would wait for ever. */
 Test(cuda_sm90, registers) {
     standin *x = stand_hopper(1);
     fcp_plan *plan = plan_named("small", small);
@@ -126,7 +119,7 @@ Test(cuda_sm90, registers) {
     fcp_plan_free(plan);
 }
 
-/* Whichever call fails, the map's among them: an error, and nothing is left. */
+/* Whichever call fails, also that which makes a map, there is an error, and nothing is left. */
 Test(cuda_sm90, every_call_fails) {
     standin *x = stand_hopper(2);
     fcp_plan *plan = plan_named("small", small);

@@ -7,8 +7,8 @@
 #include "tests/support/cuda_stand.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BEFORE = 1 << 31, MASK = (1 << 30) - 1 };
-/* Who waits asks a thousand times a second, on a slow machine less often: calls in 15 seconds of waiting, at the
- * most. */
+/* A rank that waits asks a thousand times a second, on a slow machine less often. So these are the most calls in 15
+ * seconds. */
 enum { ASKED = 15000 };
 
 /* What names the place that hangs: its operation, and its rank where there is only one. */

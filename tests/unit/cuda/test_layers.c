@@ -1,9 +1,8 @@
 /* test_layers.c: tests several masks on one set of homes: the plans of `layers`, and sessions that hold several plans,
  * on the host and on the driver that stands in. */
-#include "runtime/judge/packed.h"
-#include "runtime/judge/reference.h"
 #include "runtime/exec/arena.h"
 #include "tests/support/cuda_stand.h"
+#include "tests/support/judge_packed.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, LAYERS = 3 };
 
@@ -59,7 +58,7 @@ Test(layers, equal_homes) {
             }
 }
 
-/* Homes differ where a token is elsewhere, and where a caller holds tokens in another order. */
+/* Homes differ if a token is elsewhere, or if a caller holds tokens in another order. */
 Test(layers, homes_that_differ) {
     fcp_plan *one[LAYERS], *other[LAYERS];
     uint8_t a[FCP_DIGEST_BYTES], b[FCP_DIGEST_BYTES];
@@ -84,14 +83,8 @@ static void run_drawn(fcp_session *session, const fcp_plan *plan, uint64_t seed,
 
 /* The same, judged in float64. */
 static void run_judged(fcp_session *session, const fcp_plan *plan, uint64_t seed, fcp_packed *out, const char *what) {
-    fcp_error err = {0};
-    fcp_check_report report = FCP_CHECK_START;
     run_drawn(session, plan, seed, out, what);
-    const fcp_check_options options = {.passes = plan->problem->passes, .threads = 2};
-    cr_assert_eq(fcp_check_run(plan, &options, out, &report, &err), FCP_OK);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, allowed %g", what,
-                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].tolerance);
+    judge_packed(plan, plan->problem->passes, out, what);
 }
 
 /* The bits are those of a session that has this plan alone. */
@@ -255,7 +248,7 @@ Test(layers, arenas_are_shared) {
     for (int i = 0; i < LAYERS; i++) fcp_plan_free(plans[i]), fcp_plan_free(other[i]);
 }
 
-/* There is no memory for a larger arena: the plan is refused, and the others go on in the one that there is. */
+/* There is no memory for a larger arena. The plan is refused, and the others go on in the arena that there is. */
 Test(layers, no_memory_for_a_larger_arena) {
     const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 60, .graph_from = 1};
     standin *x = stand();

@@ -178,8 +178,8 @@ Test(rebind, other_kernels) {
     cr_assert_eq(x->live, 0);
 }
 
-/* What differs is named, and the session goes on with what it has; too little memory is said before anything is given
- * up. */
+/* The error names what differs, and the session goes on with the plan it has. Too little memory is reported before
+ * anything is given up. */
 Test(rebind, refuses) {
     static const struct { const char *model, *more, *part; unsigned ranks; } all[] = {
         {"heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", "", "ranks = 2, the new plan has 3", 3},
@@ -224,8 +224,8 @@ Test(rebind, refuses) {
     cr_assert_eq(x->live, 0);
 }
 
-/* Every call of a rebinding fails once: the session goes on with the plan it had, or with the new one, or says that it
- * does not; and nothing is left. */
+/* Every call of a rebinding fails once. The session goes on with the plan it had, or with the new one, or says that it
+ * cannot go on. Nothing is left. */
 Test(rebind, every_call_fails) {
     standin *x = stand();
     fcp_session_options options = {

@@ -2,7 +2,6 @@
  * random code and for every operation; and how the text looks. */
 #include <criterion/criterion.h>
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -12,7 +11,6 @@
 #include "codegen/kernels/abi.h"
 #include "tests/support/emitted.h"
 #include "tests/support/mask_samples.h"
-#include "tests/support/temporary.h"
 
 typedef struct sheet {
     char *at;
@@ -28,26 +26,13 @@ static void write_to(void *context, const char *text, size_t size) {
 }
 static void write_text(sheet *s, const char *text) { write_to(s, text, strlen(text)); }
 
-/* A shared object of the text, in a folder of its own that is gone afterwards. */
+static void write_sheet(FILE *f, const void *context) {
+    const sheet *s = context;
+    cr_assert_eq(fwrite(s->at, 1, s->size, f), s->size);
+}
 static void *compile(const sheet *s) {
-    char folder[TEMPORARY], source[200], object[200], command[900];
-    const char *cc = getenv("CC");
-    cr_assert(temporary_folder(folder, "emit"));
-    snprintf(source, sizeof source, "%s/a.c", folder);
-    snprintf(object, sizeof object, "%s/a.so", folder);
-    FILE *f = fopen(source, "w");
-    cr_assert(f && fwrite(s->at, 1, s->size, f) == s->size && fclose(f) == 0);
-    snprintf(command, sizeof command,
-             "%s -std=gnu11 -O1 -fno-strict-aliasing -ffp-contract=off -Wall -Wno-unused-function -Wno-parentheses "
-             "-Wno-tautological-constant-out-of-range-compare "
-             "-Werror -shared -fPIC -o %s %s -lm", cc && *cc ? cc : "cc", object, source);
-    cr_assert_eq(system(command), 0, "the text does not compile");
-    void *library = dlopen(object, RTLD_NOW);
-    unlink(source);
-    unlink(object);
-    rmdir(folder);
-    cr_assert_not_null(library, "%s", dlerror());
-    return library;
+    return emitted_library("-Wall -Wno-unused-function -Wno-parentheses "
+                           "-Wno-tautological-constant-out-of-range-compare -Werror", write_sheet, s);
 }
 
 static sheet new_sheet(void) {
@@ -295,8 +280,8 @@ Test(emit, scores) {
     mc_builder_free(b);
 }
 
-/* The tanh of kernels against that of float64, with primitives that err as much as a GPU's may: 2^x by 2^-22,
- * 1 / x by an ulp. */
+/* The tanh of kernels against that of float64. Its primitives err here as much as a GPU's may: 2^x by 2^-22, 1 / x by
+ * an ulp. */
 Test(emit, tanh) {
     sheet s = {0};
     mc_node *mask_nodes, *nodes;

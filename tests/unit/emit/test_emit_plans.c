@@ -12,7 +12,6 @@
 #include "runtime/kernels/source.h"
 #include "runtime/kernels/work.h"
 #include "tests/support/emitted.h"
-#include "tests/support/temporary.h"
 
 enum { PLANS = 100, POINTS = 300, SEQUENCES = 5 };
 
@@ -50,26 +49,16 @@ static void write_functions(FILE *f, const fcp_plan *plan, size_t number) {
     free(source);
 }
 
+struct listed {
+    fcp_plan *const *plans;
+    size_t count;
+};
+static void write_listed(FILE *f, const void *context) {
+    const struct listed *l = context;
+    for (size_t i = 0; i < l->count; i++) write_functions(f, l->plans[i], i);
+}
 static void *compile(fcp_plan *const *plans, size_t count) {
-    char folder[TEMPORARY], source[200], object[200], command[900];
-    const char *cc = getenv("CC");
-    cr_assert(temporary_folder(folder, "emit"));
-    snprintf(source, sizeof source, "%s/a.c", folder);
-    snprintf(object, sizeof object, "%s/a.so", folder);
-    FILE *f = fopen(source, "w");
-    cr_assert_not_null(f);
-    for (size_t i = 0; i < count; i++) write_functions(f, plans[i], i);
-    cr_assert_eq(fclose(f), 0);
-    snprintf(command, sizeof command,
-             "%s -std=gnu11 -O1 -fno-strict-aliasing -ffp-contract=off -w -shared -fPIC -o %s %s -lm",
-             cc && *cc ? cc : "cc", object, source);
-    int status = system(command);
-    void *library = status ? NULL : dlopen(object, RTLD_NOW);
-    unlink(source);
-    unlink(object);
-    rmdir(folder);
-    cr_assert_not_null(library, "what is emitted does not compile");
-    return library;
+    return emitted_library("-w", write_listed, &(struct listed){plans, count});
 }
 
 static void *function(void *library, const char *name, size_t number) {
@@ -163,7 +152,7 @@ static uint64_t compare(const fcp_plan *plan, void *library, size_t number, cons
 }
 
 Test(emit_plans, examples) {
-    /* beside them: queries before every key, slices, and 64-bit products */
+    /* beside the examples: queries before every key, slices, and 64-bit products */
     static const char *const texts[] = {
         "model { heads = 2; kv_heads = 1; head_dim = 64; dtype = bf16 }\ncluster { nodes = 1; gpus = 1 }\n"
         "batch { lengths = [700:200, 90:500, 128] }\nmask m = (q - k) % 7 < 4 or q / 5 == k / 5\n"

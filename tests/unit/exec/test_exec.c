@@ -7,8 +7,7 @@
 #include "compiler/fcpc.h"
 #include "runtime/host/backend.h"
 #include "runtime/plan/plan.h"
-#include "runtime/judge/packed.h"
-#include "runtime/judge/reference.h"
+#include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
 #include "tests/support/plan_of.h"
 
@@ -45,15 +44,7 @@ static void run_and_check(const char *text, int times) {
                               fcp_tensor_name((fcp_tensor)t), text);
             }
         }
-    fcp_check_report report = FCP_CHECK_START;
-    if (CHECKED)
-        cr_assert(fcp_check_run(plan,
-                          &(fcp_check_options){.passes = BOTH, .threads = 2}, &packed, &report, &err) == FCP_OK, "%s",
-                          err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: error %g, naive %g, allowed %g: %s",
-                  fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error, report.tensor[t].reference_error,
-                  report.tensor[t].tolerance, text);
+    if (CHECKED) judge_packed(plan, BOTH, &packed, text);
     fcp_session_free(session);
     fcp_packed_free(&packed);
     fcp_packed_free(&first);
@@ -113,7 +104,7 @@ Test(exec, many_ranks) {
     run("fp32", 16, 8, "8192, 4096, 2048, 1500, 300 x 4", "window(w = 300)", "fcp", "contiguous");
 }
 
-/* An arena is what the plan's memory accounts for, and the rounding of its parts. */
+/* An arena has the bytes that the plan accounts for, and the rounding of its parts. */
 Test(exec, arenas_are_what_plans_count) {
     fcp_plan *plan = plan_of("model { heads = 4; kv_heads = 2; head_dim = 24; dtype = bf16 }\n"
                           "cluster { nodes = 2; gpus = 2 }\n"

@@ -44,8 +44,7 @@ Test(scatter, host) {
     random_program *p = calloc(1, sizeof *p);
     cr_assert_not_null(p);
     for (uint64_t seed = first; seed < end; seed++) {
-        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 77};
-        for (int i = 0; i < 8; i++) roll(&d, 2);
+        dice d = dice_of(seed, 77);
         draw_program(p, &d, 40000);
         if (p->tokens * p->heads < 64) continue; /* the judge's measure is the worst row of a naive computation */
         const scatter by = scatter_new(seed);

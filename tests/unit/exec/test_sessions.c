@@ -187,8 +187,7 @@ Test(sessions, refuse_what_cannot_be_run_and_go_on) { on_every_pair(refuses_what
 
 /* --- timings ------------------------------------------------------------------------------------------------------ */
 
-/* What the instructions of one rank say about their times: each queue goes on in order, and no WAIT ends before what it
- * waits for. */
+/* The times of one rank's instructions: each queue goes on in order, and no WAIT ends before what it waits for. */
 static void timings_fit(process *p, const fcp_session *s, const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
     const fcp_timing *t[FCP_QUEUES] = {NULL, NULL};
     uint32_t count[FCP_QUEUES];
@@ -374,7 +373,7 @@ static void reads_options_by_their_size(process *p) {
           "%s", err.message);
     CHECK(p, !session, "nothing is made on an error");
     if (g->pair->processes) return;
-    /* an older caller's structure ends earlier; what is behind it is not looked at */
+    /* an older caller's structure is shorter; what lies behind it is not looked at */
     newer.known = (fcp_session_options){.size = offsetof(fcp_session_options, timeout_s),
                                         .backend = g->pair->backend,
                                         .transport = g->pair->transport,

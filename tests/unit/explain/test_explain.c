@@ -94,7 +94,7 @@ Test(explain, steps) {
 }
 
 Test(explain, repeats_and_size) {
-    explanation e; /* what doubles at every level is told once */
+    explanation e; /* what doubles at every level is explained once */
     char program[4000] = "plan { mask = m }\nmask m = f40(q) > k where { f0(t) = t % 2\n";
     for (int i = 1; i <= 40; i++) {
         char line[80];

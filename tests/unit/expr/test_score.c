@@ -164,7 +164,8 @@ Test(score, sinks) {
     fcpc_program_free(p);
 }
 
-/* What shares nothing in the source shares its nodes; what can be decided is gone. */
+/* Equal expressions share their nodes, also where the source repeats them. What can be decided at compile time is
+ * gone. */
 Test(score, simplified) {
     fcpc_program *p = program("score m(w = 2.0) = (if w > 1 then tanh(s) else s) * tanh(s) + tanh(s) / 4\n"
                               "plan { mask = causal; score = m }");
@@ -282,7 +283,7 @@ static void differentiate(uint64_t seeds, bool smooth, double kept) {
             double step = 1e-3 * (1 + fabs(at.s)), got = value_of(p->slope, &at);
             double d1 = difference(p->score, at, step), d2 = difference(p->score, at, step / 2),
                    d3 = difference(p->score, at, step / 4);
-            /* two extrapolations that agree: no kink nearby, nor too large a higher derivative */
+            /* two extrapolations that agree: there is no kink nearby, and no higher derivative is too large */
             double e1 = (4 * d2 - d1) / 3, e2 = (4 * d3 - d2) / 3, noise = 1e-12 * fabs(value_of(p->score, &at)) / step;
             if (!smooth && isnan(got)) { /* sqrt at 0, by 0 */
                 skipped++;
@@ -308,7 +309,7 @@ static void differentiate(uint64_t seeds, bool smooth, double kept) {
 Test(score, smooth_slopes) { differentiate(1500, true, 0.9); }
 Test(score, slopes_with_kinks) { differentiate(2500, false, 0.5); }
 
-/* Where the score does not move, its slope is 0, whatever the function outside would say. */
+/* Where the score is constant its slope is 0, whatever the derivative of the function outside. */
 Test(score, flat_stretches) {
     static const char *const flat[] = {"sqrt(max(s, 0.0))", "log(max(0.0, s)) * 2.0 + s", "1.0 / max(s, 0.0)",
                                        "sqrt(if s < 0.0 then 0.0 else s) / (if s < 0.0 then 1.0 else s)"};

@@ -80,8 +80,8 @@ Test(blas, it_is_not_loaded_before_a_session_needs_it) {
     hand_free(h);
 }
 
-/* However much address space there is: a run is right or out of memory, within seconds, and later runs are not
- * spoilt. */
+/* Whatever the limit of the address space: a run is right, or reports that there is no memory, within seconds. It does
+ * no harm to later runs. */
 Test(blas, little_memory_is_an_error_and_no_hang) {
     if (!LIMITED) cr_skip_test("sanitizers map more than any limit");
     hand *h = make_plan();

@@ -11,6 +11,7 @@
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
 #include "tests/support/hand_plan.h"
+#include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
@@ -49,16 +50,7 @@ static void run(struct bench *b, fcp_pass pass) {
 }
 
 static void check(struct bench *b, fcp_pass pass, const char *what) {
-    fcp_error err = {0};
-    fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_run(&b->h->plan,
-                      &(fcp_check_options){.passes = 1u << pass, .threads = 2}, &b->packed, &report, &err) == FCP_OK,
-                      "%s", err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
-                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
-                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
-    cr_assert(report.ok);
+    cr_assert(judge_packed(&b->h->plan, 1u << pass, &b->packed, what).ok, "%s", what);
 }
 
 static void both(hand *h, uint32_t threads, const char *what) {
@@ -202,8 +194,8 @@ static bool token_is_finite(const struct bench *b, fcp_tensor t, uint64_t token)
     return true;
 }
 
-/* The mask "odd" has PARTIAL cells throughout: a token of the middle of sequence 0 is NaN in Q, K, V or dO; whoever may
- * not see it must not notice. */
+/* The mask "odd" has PARTIAL cells throughout. A token in the middle of sequence 0 is NaN in Q, K, V or dO. Rows and
+ * keys that may not see it must not change. */
 static void nan_spreads_only_where_it_is_seen(fcp_tensor t, float value, const char *mask, uint32_t at) {
     struct bench b = open(hand_make(2, 2, 1, 16, FCP_FP32, 384, mask, mixed, 6), 2);
     int64_t scratch[64];
@@ -217,7 +209,7 @@ static void nan_spreads_only_where_it_is_seen(fcp_tensor t, float value, const c
         int64_t n = (int64_t)mixed[0], x = (int64_t)token;
         /* rows that see the poison: they see key `at`, or they are `at` */
         bool row = same && (is_query ? token == at : mc_eval(code, MC_LENGTH(n), x, at, 0, scratch));
-        /* keys that feel it: seen by a poisoned row */
+        /* keys that it reaches: a poisoned row sees them */
         bool key = false;
         for (int64_t q = 0; same && q < n && !key; q++) {
             bool bad_row = is_query ? q == at : mc_eval(code, MC_LENGTH(n), q, at, 0, scratch);

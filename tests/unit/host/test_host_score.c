@@ -9,6 +9,7 @@
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
 #include "tests/support/hand_score.h"
+#include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
@@ -214,16 +215,7 @@ static void run(struct bench *b, fcp_pass pass) {
 }
 
 static void check(struct bench *b, const char *what) {
-    fcp_error err = {0};
-    fcp_check_report report = FCP_CHECK_START;
-    cr_assert(fcp_check_run(&b->h->plan,
-                      &(fcp_check_options){.passes = 3, .threads = 2}, &b->packed, &report, &err) == FCP_OK, "%s",
-                      err.message);
-    for (int t = 0; t < FCP_TENSORS; t++)
-        cr_assert(!report.tensor[t].checked || report.tensor[t].ok, "%s: %s: error %g, naive %g, allowed %g, at %lu",
-                  what, fcp_tensor_name((fcp_tensor)t), report.tensor[t].max_abs_error,
-                  report.tensor[t].reference_error, report.tensor[t].tolerance, (unsigned long)report.tensor[t].worst);
-    cr_assert(report.ok);
+    cr_assert(judge_packed(&b->h->plan, 3, &b->packed, what).ok, "%s", what);
 }
 
 static void both(uint32_t ranks, uint32_t heads, uint32_t kv_heads, uint32_t dim, fcp_dtype dtype, uint32_t block,
@@ -324,7 +316,7 @@ Test(score, extreme_sinks_and_scores) {
     run(&b, FCP_BACKWARD);
     check(&b, "extreme sinks");
     close(&b);
-    /* if q < 170 then log(0) else s: nothing is left of the rows before 170, and nothing of them has a gradient */
+    /* if q < 170 then log(0) else s: the rows before 170 see nothing, and get no gradient */
     b = open(hand_make(2, 4, 2, 16, FCP_FP32, 128, "gap", mixed, 6), "same", false, 2);
     hand_code score = {b.store->score, 0}, slope = {b.store->slope, 0};
     for (int i = 0; i < 2; i++) {
@@ -393,7 +385,7 @@ static uint64_t hand_one(mc_node *nodes) {
     return c.count;
 }
 
-/* What another score, slope or sink gives is not right. */
+/* A result of another score, slope or sink is called wrong. */
 Test(score, the_judge_sees_the_difference) {
     struct bench b = open(hand_make(1, 2, 1, 16, FCP_FP32, 256, "causal", mixed, 6), "softcap", true, 2);
     run(&b, FCP_FORWARD);

@@ -46,37 +46,36 @@ typedef struct drawn {
 
 static void draw(drawn *d, uint64_t seed) {
     static const uint32_t dims[] = {8, 16, 20, 32}, kvs[] = {1, 2, 4}, groups[] = {1, 2, 3, 4};
-    moved dice = {.state = seed * 77 + 5};
-    moved *m = &dice;
+    uint64_t state = seed * 77 + 5;
     memset(d, 0, sizeof *d);
     moved_options *o = &d->o;
     o->seed = seed;
-    o->ranks = 1 + moved_roll(m, 6);
-    o->kv_heads = kvs[moved_roll(m, 3)];
-    uint32_t group = groups[moved_roll(m, 4)];
+    o->ranks = 1 + moved_draw(&state, 6);
+    o->kv_heads = kvs[moved_draw(&state, 3)];
+    uint32_t group = groups[moved_draw(&state, 4)];
     o->heads = o->kv_heads * group;
-    o->head_dim = dims[moved_roll(m, 4)];
-    if (moved_roll(m, 2)) {
-        o->range_kv = o->kv_heads >> moved_roll(m, 3);
+    o->head_dim = dims[moved_draw(&state, 4)];
+    if (moved_draw(&state, 2)) {
+        o->range_kv = o->kv_heads >> moved_draw(&state, 3);
         o->range_kv = o->range_kv ? o->range_kv : 1;
-        o->range_sub = group % 2 == 0 && moved_roll(m, 2) ? group / 2 : group;
+        o->range_sub = group % 2 == 0 && moved_draw(&state, 2) ? group / 2 : group;
     }
-    o->dtype = (fcp_dtype)moved_roll(m, FCP_DTYPES);
-    o->block = 128 * (1 + moved_roll(m, 2));
-    o->unit = 1 + moved_roll(m, o->block);
+    o->dtype = (fcp_dtype)moved_draw(&state, FCP_DTYPES);
+    o->block = 128 * (1 + moved_draw(&state, 2));
+    o->unit = 1 + moved_draw(&state, o->block);
     if (o->unit < 40) o->unit = 40;
-    o->mask = masks[moved_roll(m, MASKS)];
-    o->count = 1 + moved_roll(m, 3);
-    bool cross = moved_roll(m, 4) == 0;
+    o->mask = masks[moved_draw(&state, MASKS)];
+    o->count = 1 + moved_draw(&state, 3);
+    bool cross = moved_draw(&state, 4) == 0;
     for (uint32_t i = 0; i < o->count; i++) {
-        d->lengths[i] = 1 + moved_roll(m, i ? 200 : 500);
-        d->keys[i] = cross ? 1 + moved_roll(m, 400) : d->lengths[i];
+        d->lengths[i] = 1 + moved_draw(&state, i ? 200 : 500);
+        d->keys[i] = cross ? 1 + moved_draw(&state, 400) : d->lengths[i];
     }
     o->lengths = d->lengths;
     o->keys = d->keys;
-    o->top_left = cross && moved_roll(m, 2);
-    if (!cross && moved_roll(m, 3) == 0) d->score = hand_scores[moved_roll(m, HAND_SCORES)];
-    d->sinks = moved_roll(m, 3) == 0;
+    o->top_left = cross && moved_draw(&state, 2);
+    if (!cross && moved_draw(&state, 3) == 0) d->score = hand_scores[moved_draw(&state, HAND_SCORES)];
+    d->sinks = moved_draw(&state, 3) == 0;
     snprintf(
         d->text, sizeof d->text,
         "seed %lu: %u ranks, %u/%u heads of %u in ranges of %u x %u, %s, blocks of %u, units of %u, %s, score %s%s%s, "
@@ -286,7 +285,7 @@ static bool cut_and_run(hand *h, fcp_pass pass, fcp_class cls, bool relayed, fcp
     return true;
 }
 
-/* A rank that passes a block on dies, and one that owes a partial result: the rank that waits for it says so. */
+/* A rank that passes a block on dies, or one that owes a partial result. The rank that waits for it reports that. */
 Test(moved, a_rank_that_others_wait_for_dies) {
     static const struct {
         fcp_pass pass;

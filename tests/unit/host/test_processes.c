@@ -1,6 +1,7 @@
-/* test_processes.c: tests the transports "mpi" and "tcp" where something is not as it should be: ranks that stall, fail
- * or have another plan, an MPI that cannot be used, strangers at a port. MPI is one that stands in. What every transport
- * does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the command line (tests/cli). */
+/* test_processes.c: tests the transports "mpi" and "tcp" where something goes wrong: ranks that stall, fail or have
+ * another plan, an MPI that cannot be used, strangers at a port. A small library stands in for MPI. What every
+ * transport does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the command line
+ * (tests/cli). */
 #include "runtime/exec/session.h"
 #include "runtime/host/transport_mpi.h"
 #include "runtime/host/transport_tcp.h"
@@ -70,7 +71,7 @@ static fcp_code run(fcp_session *session, fcp_error *err) {
     return code;
 }
 
-/* Rank 2 never runs: the others say within the time limit who waits for whom, and their sessions run no more. */
+/* Rank 2 never runs. Within the time limit the others say who waits for whom, and their sessions run no more. */
 static void one_stalls(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};
@@ -90,7 +91,7 @@ static void one_stalls(process *p) {
 }
 Test(processes, a_rank_that_stalls) { on_both(one_stalls); }
 
-/* Rank 1 lacks a tensor before anything has begun: it says so, and can run again, as with any transport. */
+/* Rank 1 lacks a tensor. It says so before anything has begun, and can run again, as with any transport. */
 static void one_lacks_a_tensor(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};

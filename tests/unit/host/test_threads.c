@@ -188,9 +188,9 @@ static fcp_instr *find_launch(hand *h, fcp_pass pass, uint32_t rank, uint32_t di
     return NULL;
 }
 
-/* Runs a plan in which one rank waits for ever, until the run fails with `text`. The ranks behind that one wait as
- * well, from a little later on. On a machine that stops threads for long, one of them may be the first whose second is
- * over, and is named then: so there are several attempts, each of which must fail and name a rank. */
+/* Runs a plan in which one rank waits for ever, until the run fails with `text`. The ranks behind that one begin to
+ * wait a little later. On a machine that stops threads for long, the time limit of one of those may pass first, and
+ * then that one is named. So there are several attempts: each must fail and name a rank. */
 static void expect_named(hand *h, fcp_pass pass, const char *text, const char *also) {
     fcp_error err;
     for (int attempt = 0; attempt < 8; attempt++) {

@@ -142,8 +142,8 @@ Test(jit, compilers) {
     MUST_BE("sm_80 two 3", false, "two", "sm_80", NULL);
 }
 
-/* A record of a file that another now lies in the place of; and one that an upgrade, made while nothing was running,
- * leaves behind: what compiles is found anew, and its key with it. In children, since a library stays loaded. */
+/* The record of a compiler whose file was replaced, while a process runs or while none does. What compiles is then
+ * found anew, and its key with it. Each case is a child, because a library stays loaded. */
 Test(jit, replaced) {
     for (int i = 0; i < 4; i++) {
         static const char *const flags[] = {"-DMAJOR=13", "-DMAJOR=12", "-DMAJOR=12", "-DMAJOR=13"};
@@ -168,7 +168,7 @@ Test(jit, replaced) {
     }
 }
 
-/* Every byte of an entry counts; what does not hold is compiled anew and replaced. */
+/* Every byte of an entry counts. An entry that does not hold is compiled anew and replaced. */
 Test(jit, damage) {
     char command[400];
     MUST_BE("sm_80 one 1", false, "one", "sm_80", NULL);
@@ -413,7 +413,8 @@ Test(jit, parts_with_errors) {
     fcp_jit_close(j);
 }
 
-/* Where no thread can be made, in turn: here none of a stack that no address space has room for. */
+/* If no thread can be made, sources are compiled in turn. Here threads would need a stack that no address space has
+ * room for. */
 Test(jit, parts_without_threads) {
     const char *const sources[] = {"one", "two", "three"};
     fcp_jit_part parts[3];

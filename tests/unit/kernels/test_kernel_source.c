@@ -118,8 +118,8 @@ static void read_pair(const char *text, unsigned out[2]) {
     if (read == 1) out[1] = out[0];
 }
 
-/* The table in codegen/kernels/README.md says of threads, shared memory and blocks what the sizes say, where it says
- * something of an architecture; and of all kernels. */
+/* The table in codegen/kernels/README.md states threads, shared memory and blocks. They must be what the sizes here
+ * say: of one architecture where the table names one, otherwise of all kernels. */
 Test(kernel_source, table) {
     static const char *const archs[] = {"sm_80", "sm_86", "sm_90a", "sm_100"};
     FILE *f = fopen("codegen/kernels/README.md", "r");

@@ -15,7 +15,8 @@ static uint64_t mix(uint64_t x) {
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
 }
-/* Sums over `count` places, `step` apart: that of all pairs of rows and keys is the product of theirs. */
+/* Sums over `count` places that lie `step` apart. The sum of all pairs of rows and keys is the product of their
+ * sums. */
 static uint64_t sum_of(uint64_t first, uint64_t count, uint64_t step, uint64_t salt) {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < count; i++) sum += mix(first + i * step + salt);
@@ -148,7 +149,7 @@ Test(kernel_work, rows_and_keys_agree) {
                "plan { mask = lambda(sink = 100, window = 200); block = 1K; strategy = fcp(coalesce = 8) }\n", true);
 }
 
-/* The lists of one rank, as long as the model says that they take beside lists without turns. */
+/* The lists of one rank. They take as long as the model says, beside lists without turns. */
 static void check_waiting(const char *mask, const char *lengths, uint32_t kv_heads, uint32_t group, double most) {
     char text[400];
     snprintf(text, sizeof text,

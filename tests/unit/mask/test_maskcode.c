@@ -169,7 +169,7 @@ Test(maskcode, random_expressions) {
               total);
 }
 
-/* Rows agree with elements in the total meaning too, where things wrap. */
+/* Rows agree with elements in the total meaning too, in which numbers wrap. */
 Test(maskcode, rows_wrap) {
     static exprs e;
     for (uint64_t seed = 1; seed <= 1500; seed++) {

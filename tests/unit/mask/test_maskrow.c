@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/mask/code.h"
+#include "tests/support/splitmix.h"
 
 /* --- random code -------------------------------------------------------------------------------------------------- */
 
@@ -16,12 +17,7 @@ typedef struct random_code {
     uint64_t state;
 } random_code;
 
-static uint64_t draw(random_code *c, uint64_t below) {
-    uint64_t z = c->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (z ^ z >> 31) % below;
-}
+static uint64_t draw(random_code *c, uint64_t below) { return splitmix(&c->state) % below; }
 
 /* Arrays of every width, some that do not begin at 0; tables; bands. */
 enum { ARRAYS = 8, COUNT = 700 };
@@ -153,7 +149,7 @@ Test(maskrow, rows_of_masks_are_elements) {
     cr_assert(seen[0] > 50000 && seen[1] > 50000);
 }
 
-/* Quotients and rests by one number: of lines, and of numbers that lie anywhere, at every edge of 31, 32 and 64
+/* Quotients and remainders by one number: of lines, and of numbers that lie anywhere, at every edge of 31, 32 and 64
  * bits. */
 Test(maskrow, divisions_by_one_number) {
     static const int64_t edges[] = {0, 1, 2, 3, 7, 100, 1009, 65535, 65536, 0x7ffffffe, 0x7fffffff, 0x80000000,
@@ -192,7 +188,7 @@ Test(maskrow, divisions_by_one_number) {
                 uint8_t row[MC_ROW];
                 cr_assert_leq(mc_row_scratch((mc_code){n, 11}), 4000);
                 for (uint32_t root = 9; root < 11; root++)
-                    for (int64_t k = 0; k < MC_ROW; k += 37) { /* does each key have its own rest and quotient? */
+                    for (int64_t k = 0; k < MC_ROW; k += 37) { /* has each key its own? */
                         mc_eval((mc_code){n, 11}, &env, 0, k, 0, one);
                         const int64_t q = one[root - 3];
                         mc_eval_row((mc_code){n, root + 1}, &env, q, 0, MC_ROW, 0, scratch, row);
@@ -264,7 +260,7 @@ Test(maskrow, loads_and_bands_at_their_edges) {
 
 static bool same_float(float a, float b) { return (isnan(a) && isnan(b)) || memcmp(&a, &b, sizeof a) == 0; }
 
-/* A tile is its rows, a row is its elements, to the bit; in place too. */
+/* A tile equals its rows, and a row equals its elements, to the bit; also when done in place. */
 Test(maskrow, tiles_are_rows_are_elements) {
     static random_code c;
     enum { ROWS = 5, KEYS = 300, LD = 310 };

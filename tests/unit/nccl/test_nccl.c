@@ -64,8 +64,7 @@ Test(nccl, random_programs) {
     random_program *p = calloc(1, sizeof *p);
     PROCESS_PARENT_ENDS();
     for (unsigned seed = 1; seed <= 12000 && run < wanted; seed++) {
-        dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 99};
-        for (int i = 0; i < 8; i++) roll(&d, 2);
+        dice d = dice_of(seed, 99);
         draw_program(p, &d, 12000);
         uint32_t ranks = p->nodes * p->gpus;
         if (p->dtype == FCP_FP32 || p->head_dim > 32 || p->head_dim < 16 || ranks < 2 || ranks > PROCESSES) continue;

@@ -41,7 +41,8 @@ static void let_go(process *p, fcp_cuda *cuda, held *h) {
     CHECK(p, !cuda->call.context_release(h->device));
 }
 
-/* How many of the transfers that bring results to a rank have, and have not: of early rounds, or of the others. */
+/* How many of the transfers that bring results to a rank have arrived, and how many have not: of early rounds, or of
+ * the others. */
 static void arrived(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const held *h, bool early, unsigned *out_there,
                     unsigned *out_missing) {
     const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
@@ -124,7 +125,7 @@ static void run_beside(process *p) {
     unsigned there = 0, missing = 1, most = 0;
     bool said = false;
     fcp_patience patience = fcp_patience_of(LONG / 4, 0.1);
-    /* until all have what comes early: a rank gets on while it asks */
+    /* until all have what comes early: a rank makes progress only while it asks */
     while (atomic_load(&p->shared->counter[1]) < (int)p->ranks && !fcp_patience_ends(&patience)) {
         missing = most = 0;
         /* a process that waits for nothing of the rank that hangs may come to the end */

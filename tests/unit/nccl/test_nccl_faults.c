@@ -11,8 +11,8 @@ typedef struct failing {
     char what[60];
 } failing;
 
-/* Of each, every rank but those of `except` ends with an error, in which are all of `parts`. Without timeout_s none
- * waits for long; those that do, do so side by side. */
+/* In each case every rank but those of `except` ends with an error, and the message has all of `parts`. Without
+ * timeout_s no rank waits for long. Cases with it wait side by side. */
 static void all_fail(failing *all, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         all[i].s = process_shared_make();
@@ -57,7 +57,8 @@ Test(nccl_faults, a_rank_dies_stops_stalls) {
     fcp_plan_free(plan);
 }
 
-/* The driver's queues are full long before a pass is put down: that a peer gets no further is noticed nevertheless. */
+/* The driver's queues are full long before a whole pass is in them. A peer that makes no progress is noticed
+ * nevertheless. */
 Test(nccl_faults, full_queues) {
     fcp_plan *plan = make_plan("full", 2, 1, "16000, 130", "; strategy = fcp(coalesce = 1)");
     failing all[2];
@@ -70,7 +71,7 @@ Test(nccl_faults, full_queues) {
     fcp_plan_free(plan);
 }
 
-/* Calls fail when a graph is in the caller's stream already: it has ended before its memory is given back. */
+/* Calls fail when a graph is in the caller's stream already. The graph ends before its memory is given back. */
 static void fail_behind_graphs(process *p) {
     const task *x = p->argument;
     unsigned failed = 0;
@@ -111,7 +112,7 @@ Test(nccl_faults, behind_graphs) {
     fcp_plan_free(plan);
 }
 
-/* Something of a rank's own hangs on its device: all say in which instruction they are. */
+/* A piece of a rank's own work hangs on its device. All ranks say at which instruction they are. */
 Test(nccl_faults, a_device_hangs) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
     failing all[4];
@@ -125,8 +126,8 @@ Test(nccl_faults, a_device_hangs) {
     fcp_plan_free(plan);
 }
 
-/* NCCL says that something has gone wrong, to one rank, in a pass or between two: that one ends at once, and takes the
- * others with it, whose later runs need it. */
+/* NCCL reports to one rank, in a pass or between two, that something has gone wrong. That rank ends at once. So do the
+ * others, as soon as a run of theirs needs it. */
 Test(nccl_faults, asynchronous_errors) {
     fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
     failing all[6];
@@ -176,9 +177,8 @@ Test(nccl_faults, ranks_that_differ) {
     fcp_plan_free(other);
 }
 
-/* Every call of one rank fails once (`times` of them, each `fault`-th), of NCCL's or of the driver's: it ends with an
- * error, the other too or with none, nothing is left and nothing hangs. */
-enum { FAILED = 5, OTHERS = 6, LAST = 7 };
+/* Every call of one rank fails once: `times` of them, each `fault`-th, of NCCL's or of the driver's. That rank ends
+ * with an error, and the other with an error or without. Nothing is left, and nothing hangs. */
 static void fail_calls(process *p) {
     const task *x = p->argument;
     int last = 0;
@@ -194,17 +194,12 @@ static void fail_calls(process *p) {
         fcp_code code = create(p, &session, &err);
         for (int i = 0; i < 2 && !code; i++) code = run_passes(p, session, 0, &err);
         fcp_session_free(session);
-        if (code) {
-            CHECK(p, strstr(err.message, "rank ") || (odd && !x->driver && at == 1) || (odd && x->driver),
-                  "call %d: %s", at, err.message);
-            atomic_fetch_add(&p->shared->counter[odd ? FAILED : OTHERS], 1);
-        }
-        CHECK(p, p->cuda->live == 0, "call %d: %ld objects are left; %s", at, p->cuda->live, err.message);
-        CHECK(p, !p->cuda->trouble[0], "call %d: %s", at, p->cuda->trouble);
         if (odd) last = (int)(*calls - begin);
-        process_meet(p, 1, turn);
+        CHECK(p, !code || strstr(err.message, "rank ") || (odd && (x->driver || at == 1)), "call %d: %s", at,
+              err.message);
+        after_a_failed_call(p, odd, at, turn, code, &err);
     }
-    atomic_fetch_add(&p->shared->counter[LAST], last);
+    atomic_fetch_add(&p->shared->counter[CALLS], last);
 }
 Test(nccl_faults, every_call_fails) {
     fcp_plan *plan = make_plan("full", 2, 1, "300, 60", "");
@@ -219,16 +214,12 @@ Test(nccl_faults, every_call_fails) {
     }
     for (unsigned i = 0; i < 4; i++) {
         process_end(s[i]);
-        process_all_well(s[i], 2, 0, "every call");
-        fprintf(stderr, "calls: %d errors of the rank that fails, %d of the other, %d calls\n", s[i]->counter[FAILED],
-                s[i]->counter[OTHERS], s[i]->counter[LAST]);
-        cr_assert(s[i]->counter[FAILED] > 10 && s[i]->counter[OTHERS] > 10);
-        process_shared_end(s[i], true);
+        all_calls_failed(s[i], 10);
     }
     fcp_plan_free(plan);
 }
 
-/* Each call of the driver's fails once while a session ends whose passes went well: nothing is left. */
+/* The passes of a session go well. Then each call of the driver's fails once while it ends: nothing is left. */
 static void fail_ending(process *p) {
     const task *x = p->argument;
     bool ended = false;

@@ -78,7 +78,7 @@ static void take(process *p) {
     CHECK(p, !p->cuda->pinned);
 }
 
-/* Of rank `odd`'s device, or of the only one: exactly what is needed does, and a byte less does not. */
+/* The memory of rank `odd`'s device, or of the only one: what is needed is enough, and a byte less is not. */
 static void short_of(process *p) {
     const course *c = p->argument;
     for (int turn = 0; turn < 3; turn++) {

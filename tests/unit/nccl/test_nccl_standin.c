@@ -55,7 +55,7 @@ static void wait_for_trouble(rank *r, unsigned who) {
         nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     }
 }
-/* All ranks ask their streams, and that so often that whatever can get on has. NOT_READY: it cannot. */
+/* All ranks ask their streams, so often that whatever can make progress has made it. NOT_READY: it cannot. */
 static cu_result wait_together(rank *r, cu_stream stream) {
     cu_result result = CU_ERROR_NOT_READY;
     for (int turn = 1; turn <= 20; turn++) {
@@ -154,7 +154,7 @@ static nccl_result in(rank *r, char *at, size_t bytes, unsigned peer, cu_stream 
 }
 
 enum { SHARE = 40000 };
-/* Everybody sends everybody a stretch, itself too; longer than what fits into the mailbox. */
+/* Each rank sends a stretch to every rank, itself included. It is longer than what fits into the mailbox. */
 static void everybody(rank *r, size_t bytes) {
     process *p = r->p;
     CHECK(p, !start(r));
@@ -224,7 +224,7 @@ Test(nccl_standin, everybody_to_everybody) {
     }
 }
 
-/* Two communicators of one process need no order between them, and their groups are in each other's way nowhere. */
+/* Two communicators of one process need no order between them, and their groups never get in each other's way. */
 static void two_communicators(rank *r) {
     nccl_comm first = r->comm, second = NULL;
     nccl_config config = NCCL_CONFIG;
@@ -310,7 +310,7 @@ static void other_sizes(rank *r) {
     wait_for_trouble(r, 0);
     CHECK(r->p, !r->nccl->call.abort(r->comm));
 }
-/* Rank 0 puts down two groups in an order that rank 1 does not. */
+/* Rank 0 launches two groups in one order, and rank 1 in the other. */
 static void other_order(rank *r) {
     warm(r);
     for (int i = 0; i < 2; i++) {
@@ -422,7 +422,7 @@ Test(nccl_standin, says_what_is_wrong) {
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
 
-/* Both send alone, then receive alone: it may end, or not, by what sends wait for. */
+/* Both ranks only send, and then only receive. Whether that ends depends on which sends wait for their receives. */
 static void one_by_one(rank *r) {
     process *p = r->p;
     warm(r);
@@ -454,7 +454,7 @@ static bool suffered(const rank *r) {
     return atomic_load(&shared->counter[TROUBLE]) || shared->words[1].stops ||
            *(volatile int *)&shared->words[1].status;
 }
-/* It does in its third group: the others wait, or are told. */
+/* That happens in its third group. The others wait, or are told. */
 static void third_group(rank *r) {
     const setting *x = r->p->argument;
     bool told = x->fault == STANDIN_DIES && !x->silent;

@@ -346,8 +346,9 @@ Test(cad, bases_servers_and_parts_of_a_batch) {
     cr_expect_leq(s.over, 1.021);
 }
 
-/* Zigzag cuts each sequence into 16 pieces of 15 tokens. Those with the same number go to the same ranks: they
- * share blocks, and nothing travels that zigzag itself, whose blocks are whole, would not send. */
+/* Zigzag cuts each sequence into 16 pieces of 15 tokens. Pieces with the same number go to the same ranks, and so they
+ * share blocks. The blocks of zigzag itself are made of the same pieces; nothing travels here that zigzag would not
+ * send. */
 Test(cad, crumbs_share_blocks) {
     static const char cluster[] = "nodes = 2; gpus = 4", lengths[] = "lengths = [240 x 64]";
     look s = plan(cluster, lengths, "mask = causal; strategy = cad(tolerance = 0.1, base = zigzag, shard = 32)");

@@ -21,8 +21,8 @@ typedef struct batch {
     uint64_t work, all;
 } batch;
 
-/* Blocks of sequences of so many blocks, 0 at the end. A row sees itself, the first `sink` blocks, and the last
- * `window` blocks before it; the last row of a sequence sees everything if `wide`. */
+/* Sequences of that many blocks each; 0 ends the list. A row sees itself, the first `sink` blocks, and the last
+ * `window` blocks before it. With `wide` the last row of a sequence sees everything. */
 static void fill(batch *b, const uint32_t *lengths, uint32_t ranks, uint32_t gpus, uint32_t sink, uint32_t window,
                  bool wide, uint32_t size) {
     uint32_t n = 0, tiles = 0;
@@ -130,7 +130,7 @@ static way *all_ways(const batch *b, uint32_t *out_count) {
     return ways;
 }
 
-/* Wherever some placement keeps the caps, dcp's keeps them, and costs at most half as much again as the best. */
+/* If some placement keeps the caps, dcp's keeps them, and costs at most half as much again as the best. */
 Test(dcp, small_batches_against_all_placements) {
     static const uint32_t lists[][5] = {{3, 0}, {2, 1, 0}, {1, 2, 0}, {1, 1, 1, 0}, {2, 0}, {1, 1, 2, 0}, {2, 2, 0},
                                         {1, 1, 1, 1, 0}};
@@ -175,7 +175,8 @@ Test(dcp, small_batches_against_all_placements) {
 
 static uint32_t power(uint32_t base, uint32_t exponent) { return exponent ? base * power(base, exponent - 1) : 1; }
 
-/* The same where homes are given: only tiles are placed, and the best of all ways to place them is the judge. */
+/* The same where homes are given. Then only tiles are placed, and dcp is compared with the best of all ways to place
+ * them. */
 Test(dcp, small_batches_with_given_homes) {
     static const uint32_t lists[][4] = {{3, 0}, {2, 1, 0}, {1, 2, 0}, {2, 2, 0}, {1, 1, 1, 0}};
     static batch b;
@@ -215,7 +216,7 @@ Test(dcp, small_batches_with_given_homes) {
 
 /* --- larger ones -------------------------------------------------------------------------------------------------- */
 
-/* Caps are kept wherever some rank always has room for one more block or tile, and the same input gives the same
+/* If some rank always has room for one more block or tile, the caps are kept. The same input gives the same
  * placement. */
 Test(dcp, caps_are_kept_and_nothing_is_drawn) {
     uint64_t state = 5;
@@ -243,7 +244,8 @@ Test(dcp, caps_are_kept_and_nothing_is_drawn) {
     }
 }
 
-/* A window mask cuts a sequence into runs: each cut costs the window, and there is no more than the caps ask for. */
+/* Under a window mask a sequence is cut into runs. Each cut costs the window, and there are no more cuts than the caps
+ * ask for. */
 Test(dcp, a_window_costs_a_window_at_each_cut) {
     static batch b;
     static uint32_t home[BLOCKS], exec[TILES];
@@ -261,7 +263,7 @@ Test(dcp, whole_sequences_move_nothing) {
     static const uint32_t lengths[] = {9, 7, 8, 8, 6, 6, 4, 12, 4, 0};
     static batch b;
     static uint32_t home[BLOCKS], exec[TILES];
-    fill(&b, lengths, 4, 2, 0, 0, false, 128); /* a row sees itself alone, but its sequence is not known to dcp */
+    fill(&b, lengths, 4, 2, 0, 0, false, 128); /* rows see themselves alone */
     caps(&b, 100, 100);
     const dcp_cost c = divide(&b, home, exec);
     cr_assert_eq(c.bytes, 0);
@@ -310,8 +312,8 @@ Test(dcp, programs_keep_both_caps_and_move_less_than_fcp) {
     cr_assert_lt(units[0], units[1], "%lu, fcp %lu", units[0], units[1]);
 }
 
-/* With a stated layout tokens stay where the caller holds them: nothing is brought to homes and back, and work moves
- * until the cap is kept. */
+/* With a stated layout tokens stay where the caller holds them. Nothing is brought to homes and back; work moves until
+ * the cap is kept. */
 Test(dcp, a_stated_layout_gives_the_homes) {
     static const char *const layouts[] = {"contiguous", "zigzag", "contiguous(group = 4)"};
     for (int i = 0; i < 3; i++) {
@@ -366,7 +368,7 @@ Test(dcp, bytes_are_not_below_their_bound) {
         fcpc_times times;
         fcp_plan *plan = NULL;
         cr_assert_eq(fcpc_plan_batch(program, &own, NULL, NULL, &times, &plan), FCP_OK);
-        if (i != 2) cr_expect_gt(times.bytes_lower_bound, 0, "plan %zu", i); /* of a window it knows nothing */
+        if (i != 2) cr_expect_gt(times.bytes_lower_bound, 0, "plan %zu", i); /* of a window it knows little */
         cr_expect_leq(times.bytes_lower_bound, plan->summary->bytes_total, "plan %zu", i);
         if (i < 3) cr_expect_eq(plan->summary->bytes_reshuffle, 0, "plan %zu", i); /* zigzag gathers crumbs */
         fcp_plan_free(plan);
@@ -374,7 +376,8 @@ Test(dcp, bytes_are_not_below_their_bound) {
     }
 }
 
-/* Blocks that are too large for epsilon_memory are an error that says what would do; and what it says does. */
+/* Blocks that are too large for epsilon_memory are an error, which names a size that would do. With that size the batch
+ * is planned. */
 Test(dcp, blocks_too_large_for_epsilon_memory_are_an_error) {
     static const struct { const char *block, *strategy; fcp_code code; const char *said[2]; } cases[] = {
         {"4K", "dcp(epsilon_memory = 0.01)", FCP_E_VALUE,

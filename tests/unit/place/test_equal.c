@@ -3,7 +3,7 @@
 #include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
 
-/* What a program's placement is without `tokens = equal`, and with it. */
+/* A program's placement without `tokens = equal`, and with it. */
 typedef struct figures {
     uint64_t pairs, busiest, pieces, blocks;
 } figures;
@@ -90,7 +90,7 @@ Test(equal, every_strategy_and_layout) {
     }
 }
 
-/* Homes that the caller's layout gives are equal, or the batch is refused, with a place and what would do. */
+/* Where the caller's layout gives homes, these are equal, or the batch is refused with a place and a hint. */
 Test(equal, tokens_that_stay_must_be_equal_already) {
     static const struct { const char *plan, *says; } cases[] = {
         {"strategy = cad; layout = contiguous", NULL},

@@ -121,7 +121,7 @@ static uint64_t longest(const groups_model *m, const groups_group *g, uint32_t c
         if (time > most) most = time;
     }
     cr_assert_leq(sum, ranks);
-    for (uint32_t i = 0; i < count && sum < ranks; i++) /* ranks are left only where no group is helped by one more */
+    for (uint32_t i = 0; i < count && sum < ranks; i++) /* ranks are left over only if one more would help no group */
         cr_assert_geq(groups_time(m, &g[i], g[i].degree + 1), groups_time(m, &g[i], g[i].degree));
     return most;
 }
@@ -154,7 +154,7 @@ Test(groups, degrees_are_the_best_there_are) {
     cr_assert(odd > 200 && left > 5, "%u, %u", odd, left);
 }
 
-/* What is left over helps: to the group with the largest time, one by one. */
+/* Ranks that are left over go, one by one, to the group with the largest time. */
 Test(groups, left_over_ranks_go_where_they_help_most) {
     uint64_t state = 11;
     for (int i = 0; i < 200; i++) {
@@ -210,7 +210,8 @@ static groups_model noisy(groups_model m, uint64_t *state, double deviation) {
     return m;
 }
 
-/* Does the choice of degrees for a batch stay the same under noise, drawn 40 times? Says also how often it does. */
+/* Whether the choice of degrees for a batch stays the same under noise that is drawn 40 times. Prints how often it
+ * does. */
 static uint32_t unchanged(const planned *x, const groups_model *m, uint64_t seed, double deviation) {
     const grouping *g = x->at.grouping;
     groups_group *again = malloc(g->count * sizeof *again);
@@ -229,7 +230,8 @@ static uint32_t unchanged(const planned *x, const groups_model *m, uint64_t seed
     return same;
 }
 
-/* The published test: normal noise on every coefficient. Where the network is what counts, choices do depend on it. */
+/* The published test: normal noise on every coefficient. Where the network decides the time, the choice does depend on
+ * it. */
 Test(groups, noise_of_twenty_percent_changes_no_choice) {
     static const char *const drawn[] = {"median = 2K, sigma = 1.6", "median = 8K, sigma = 1.2",
                                         "median = 500, sigma = 2.2"};
@@ -263,7 +265,8 @@ Test(groups, noise_of_twenty_percent_changes_no_choice) {
 
 /* --- plans -------------------------------------------------------------------------------------------------------- */
 
-/* Every tile runs at a rank of its sequences' group, at that whose chunk its rows are; no group shares a rank. */
+/* Every tile runs at a rank of its sequence's group, namely at the rank whose chunk holds its rows. No two groups share
+ * a rank. */
 static void check_plan(const planned *x) {
     const grouping *g = x->at.grouping;
     const problem *p = &x->p;
@@ -354,7 +357,7 @@ Test(groups, plans_of_every_layout) {
     }
 }
 
-/* What users read when a batch does not fit, with the place of the strategy and what would do. */
+/* A batch that does not fit: the message has the place of the strategy, and says what would do. */
 Test(groups, a_batch_that_does_not_fit_is_refused_with_what_would_do) {
     static const struct { const char *lengths, *says, *hint; } cases[] = {
         {"100 x 17, 340149", "groups: sequence 17 (340149 tokens) needs 11 ranks at 32K tokens each; there are 8",

@@ -10,8 +10,8 @@
 
 /* --- which heads -------------------------------------------------------------------------------------------------- */
 
-/* Of every shape: each lane has one range in each phase; lanes that read the same KV heads do so in phases that follow
- * each other, so that these arrive once. */
+/* For every shape: each lane has one range in each phase. Lanes that read the same KV heads do so in phases that follow
+ * each other, so these heads arrive once. */
 static void check_division(uint32_t heads, uint32_t kv_heads, uint32_t group, uint32_t together) {
     const uint32_t each = together / group, phases = heads / together;
     const heads_shape s = heads_shape_of(heads, kv_heads, each);
@@ -87,8 +87,8 @@ static uint64_t sent_of(const fcp_plan *plan, fcp_class cls, uint32_t rank) {
     return tokens * fcp_class_bytes(plan->problem, cls, FCP_FORWARD);
 }
 
-/* Of (heads, kv_heads, ranks) with as many KV heads as ranks at least: every rank sends (C - 1) / C of its part of Q, K
- * and V, and as much of O and LSE; and no schedule has fewer rounds. Each KV head is sent once. */
+/* For each (heads, kv_heads, ranks) with at least as many KV heads as ranks: every rank sends (C - 1) / C of its part
+ * of Q, K and V, and as much of O and LSE. No schedule has fewer rounds. Each KV head is sent once. */
 Test(heads, bytes_are_the_closed_form) {
     static const uint32_t shapes[][3] = {{32, 8, 2}, {64, 8, 4}, {64, 16, 8}, {64, 8, 8}, {64, 64, 8},
                                          {16, 4, 4}, {12, 6, 6}};

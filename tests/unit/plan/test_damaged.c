@@ -12,6 +12,7 @@
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/plan_of.h"
+#include "tests/support/splitmix.h"
 #include "tests/support/temporary.h"
 
 #define CLUSTER "cluster { gpus = 2 }\n"
@@ -33,13 +34,6 @@ static const char *const programs[] = {
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs, ALL = (1 << FCP_TENSORS) - 1, DAMAGES = 150 };
 
-static uint64_t next(uint64_t *state) { /* splitmix64 */
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 static uint8_t *bytes_of(const char *text, size_t *out_size) {
     fcp_plan *plan = plan_of(text);
     char path[TEMPORARY];
@@ -58,28 +52,28 @@ static const int sections[] = {FCP_SECTION_DATA,   FCP_SECTION_DATA,  FCP_SECTIO
                                FCP_SECTION_SLOPE,  FCP_SECTION_SINK,  FCP_SECTION_BANDS, FCP_SECTION_BAND_ROWS,
                                FCP_SECTION_SLICES, FCP_SECTION_ARRAYS};
 
-/* Up to three numbers of one section, or all bytes of the data. */
+/* Damages up to three numbers of one section, or all bytes of the data. */
 static void damage(uint8_t *bytes, uint64_t *state) {
     file_entry e[FCP_SECTION_COUNT], *one;
     memcpy(e, bytes + sizeof(file_header), sizeof e);
-    do one = &e[sections[next(state) % (sizeof sections / sizeof *sections)]];
+    do one = &e[sections[splitmix(state) % (sizeof sections / sizeof *sections)]];
     while (one->length < 4);
     uint8_t *at = bytes + one->offset;
-    if (one->type == FCP_SECTION_DATA && next(state) % 4 == 0) {
-        for (uint64_t i = 0; i < one->length; i++) at[i] = (uint8_t)next(state);
+    if (one->type == FCP_SECTION_DATA && splitmix(state) % 4 == 0) {
+        for (uint64_t i = 0; i < one->length; i++) at[i] = (uint8_t)splitmix(state);
         return;
     }
-    for (uint64_t n = 1 + next(state) % 3; n; n--) {
-        uint8_t *word = at + next(state) % (one->length / 4) * 4;
+    for (uint64_t n = 1 + splitmix(state) % 3; n; n--) {
+        uint8_t *word = at + splitmix(state) % (one->length / 4) * 4;
         uint32_t x;
         memcpy(&x, word, 4);
-        switch (next(state) % 6) {
+        switch (splitmix(state) % 6) {
         case 0: x++; break;
         case 1: x--; break;
-        case 2: x = (uint32_t)next(state); break;
-        case 3: x ^= 1u << next(state) % 32; break;
-        case 4: x = next(state) % 2 ? 0x7ff00000 : 0x80000000; break;
-        default: memcpy(&x, at + next(state) % (one->length / 4) * 4, 4); break;
+        case 2: x = (uint32_t)splitmix(state); break;
+        case 3: x ^= 1u << splitmix(state) % 32; break;
+        case 4: x = splitmix(state) % 2 ? 0x7ff00000 : 0x80000000; break;
+        default: memcpy(&x, at + splitmix(state) % (one->length / 4) * 4, 4); break;
         }
         memcpy(word, &x, 4);
     }

@@ -120,7 +120,7 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_class_bytes(&p, FCP_IN, FCP_BACKWARD), 3 * 16384 + 4096 + 256);
     cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_FORWARD), 16384 + 256);
     cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_BACKWARD), 16384 + 4096);
-    /* by hand: a unit of KV has 2048 * 4096 bytes, and twice that of dKV */
+    /* worked out by hand: a unit of KV has 2048 * 4096 bytes, and one of dKV twice that */
     cr_expect_eq(fcp_unit_tokens(&p, FCP_KV), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "2 * 2048 * 4096 / 32768: LSE and delta do not count");
@@ -208,7 +208,7 @@ Test(plan, accessors) {
 
 /* --- save and load ------------------------------------------------------------------------------------------------ */
 
-/* An empty table may be nowhere. */
+/* An empty table may begin anywhere. */
 static bool same_bytes(const void *a, const void *b, size_t size) { return !size || !memcmp(a, b, size); }
 
 Test(plan, round_trip, .fini = remove_folder) {
@@ -348,7 +348,7 @@ Test(plan, section_table, .fini = remove_folder) {
     free(bytes);
 }
 
-/* The fuzzer's seeds are of today's format: each is sound, or has the error that it is named after. */
+/* The fuzzer's seeds are of today's format: each is sound, or has the error after which it is named. */
 Test(plan, seeds_are_what_they_say) {
     static const char name[] = "fuzz/corpus/plan";
     DIR *d = opendir(name);

@@ -210,7 +210,7 @@ Test(cross, state_slots_are_of_query_blocks) {
     fcp_plan_free(plan);
 }
 
-/* What no plan holds is refused before memory is taken for it: here under a limit of 1 GiB. */
+/* A batch too large for a plan is refused before memory is taken for it: here under a limit of 1 GiB. */
 Test(cross, batches_too_large_for_a_plan) {
     static const char *const lengths[] = {"[137438953472:1]", "[1:549755813888]", "[1024G:1]"};
 #if !SANITIZED /* sanitizers take more for themselves */

@@ -62,8 +62,8 @@ static seen seen_by(const fcp_plan *plan, uint32_t head) {
     return s;
 }
 
-/* A plan has for each head the pairs of a plan for this head's mask, and where blocks are the same, its cells. The
- * plan's pairs are the sum. */
+/* A plan has for each head the pairs of a plan for this head's mask alone and, where blocks are the same, its cells.
+ * The plan's pairs are the sum over heads. */
 static void expect_own_masks(const char *mask, const char *of_head, const char *tables, uint32_t heads,
                              const char *rest) {
     const bool same_cuts = !strstr(rest, "contiguous");

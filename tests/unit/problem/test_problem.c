@@ -72,7 +72,7 @@ Test(problem, samples) {
     }
 }
 
-/* The remainders' bins, by looking at all bins every time: newest of the fullest that still fit. */
+/* The remainders' bins, found by looking at all bins each time: of the fullest bins with room, the newest. */
 Test(problem, best_fit_decreasing) {
     uint64_t state = 7;
     for (int round = 0; round < 40; round++) {

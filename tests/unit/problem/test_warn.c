@@ -281,7 +281,8 @@ Test(warn, large_parameters) {
            "      = hint: no distance and no position reaches it: what compares with it always comes out the same\n");
 }
 
-/* A mask whose pairs are looked at one by one says so, and whoever watches is told how many there will be. */
+/* A mask whose pairs are looked at one by one gets a warning, and whoever watches the progress learns how many there
+ * will be. */
 Test(warn, no_structure) {
     static const struct { const char *mask; bool slow; } cases[] = {
         {"(q * k) % 1009 < (q + k) % 13", true}, {"k <= q and (k / 100) % 3 < 2", false}};

@@ -52,7 +52,7 @@ Test(start, who_says_it) {
         {"RANK=1 WORLD_SIZE=8 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 SLURM_PROCID=0 SLURM_NTASKS=2", "torchrun",
          1, 1, false},
         {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 SLURM_PROCID=0 SLURM_NTASKS=1", "Open MPI", 3, 3, true},
-        /* half of what a launcher says is nobody's */
+        /* half of what a launcher sets counts for nothing */
         {"RANK=1 PMI_RANK=2 PMI_SIZE=8 MPI_LOCALRANKID=0", "MPICH", 2, 0, true},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -120,7 +120,7 @@ Test(start, caller) {
 
 /* --- by files ----------------------------------------------------------------------------------------------------- */
 
-enum { RANKS = 6, LONG = 200 /* seconds: who comes at all is not so late */ };
+enum { RANKS = 6, LONG = 200 /* seconds: a rank that comes at all comes earlier */ };
 typedef struct sharer {
     fcp_place place;
     const char *path;
@@ -226,7 +226,8 @@ static void put_back(const kept *k, const char *path, mode_t mode) {
     chmod(path, mode);
 }
 
-/* What died left an answer, questions, and a question that says that its answer was taken: none of it is believed. */
+/* Dead processes left an answer, questions, and a question that says that its answer was taken. None of it is
+ * believed. */
 Test(start, what_a_dead_run_left) {
     char folder[TEMPORARY], path[TEMPORARY + 20], name[TEMPORARY + 40];
     sharer all[RANKS];

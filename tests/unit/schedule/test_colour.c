@@ -211,7 +211,7 @@ Test(colour, odd_regular_large) {
     free_graph(&g);
 }
 
-/* A few edges among many vertices, as stages of dependent rounds have them. */
+/* A few edges among many vertices, as in stages of dependent rounds. */
 Test(colour, few_edges_among_many_vertices) {
     uint64_t state = 3;
     for (int round = 0; round < 200; round++) {
@@ -232,7 +232,7 @@ Test(colour, few_edges_among_many_vertices) {
     arena_free(&a);
 }
 
-/* One sender to everyone beside light traffic: memory stays in proportion to the edges. */
+/* One sender to all ranks, beside light traffic: memory stays in proportion to the edges. */
 Test(colour, skewed_memory) {
     uint64_t state = 9;
     graph g = new_graph(1024, 40000);

@@ -103,8 +103,8 @@ Test(routes, trees_reach_every_reader_once) {
     }
 }
 
-/* One rank has everything, and every node reads it: without relays it sends all of it, with them hardly more than one
- * copy. */
+/* One rank has everything, and every node reads it. Without relays that rank sends a copy to each node; with them,
+ * hardly more than one copy. */
 Test(routes, relays_relieve_the_home) {
     static drawn d;
     const uint32_t gpus = 4, nodes = 10, wants = 30;

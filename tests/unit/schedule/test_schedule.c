@@ -652,7 +652,7 @@ static void check_halves(planned *x, uint32_t *both) {
     free(tile), free(second), free(sum), free(most);
 }
 
-/* Plans in two halves, of drawn work and of cad's, keep all that other plans keep. */
+/* Plans in two halves, with drawn work and with cad's, keep every rule that other plans keep. */
 Test(schedule, two_halves) {
     char text[1024];
     uint32_t both = 0;
@@ -677,8 +677,8 @@ Test(schedule, two_halves) {
     cr_assert_gt(both, SAMPLES, "in few plans there was something in both halves");
 }
 
-/* One long sequence among short ones. Its blocks come to all ranks, but some have much to compute on each and others
- * little: then tiles wait. Where all ranks have the same to do, none does. */
+/* One long sequence among short ones. Its blocks come to all ranks. Where some ranks have much to compute on each block
+ * and others little, tiles wait. Where all have the same to do, none does. */
 Test(schedule, ranks_keep_pace) {
     static const struct { const char *lengths; bool waits; } batches[] = {
         {"[40K, 3000 x 9, 400 x 100]", true}, {"[4096 x 8]", false}};

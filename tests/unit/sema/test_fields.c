@@ -172,7 +172,7 @@ Test(fields, text_files) {
     unlink(path);
 }
 
-/* What never ends is read to a limit. */
+/* A file that never ends is read up to a limit. */
 Test(fields, endless_files) {
     static const char *const sources[] = {"batch { lengths = file(\"/dev/zero\") }\nplan { mask = causal }",
         "batch { lengths = [4]; field x = file(\"/dev/zero\") }\nplan { mask = causal }",
@@ -257,7 +257,7 @@ Test(fields, batches) {
     free_made(&m);
 }
 
-/* The plan of given values is that of the same values declared, but for where they came from. */
+/* Given values make the same plan as declared ones, except for where the plan says they came from. */
 Test(fields, given_is_as_declared) {
     int64_t g[] = {1, 1, 0, 0, 1}, d[] = {7, 7, 8, 8, 8};
     made a, b;

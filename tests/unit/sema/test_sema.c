@@ -126,7 +126,7 @@ Test(sema, scale_is_exact) {
     }
 }
 
-/* Pairs of a mask that names h are counted for each head, whether or not h matters in the end. */
+/* Pairs of a mask that names h are counted for each head, whether or not heads differ in the end. */
 Test(sema, pairs_of_a_mask_that_names_h) {
     static const struct { const char *mask; uint64_t heads; } masks[] = {
         {"causal", 1}, {"causal and h >= 0", 4}, {"causal and h * 0 == 0", 4}, {"h * 0 == 0", 4}, {"true", 1},
@@ -224,7 +224,7 @@ Test(sema, override_codes) {
     }
 }
 
-/* No bytes after -D break anything; what they set prints to a program that compiles to the same. */
+/* No bytes after -D break anything. A program with what they set prints to a text that compiles to the same program. */
 Test(sema, override_noise) {
     static const char *const words[] = {"plan", "mask", ".", "=", "w", "mine", "lambda", "window", "block", "2K",
                                         "[", "]", "1 x 3", "lengths", "if", "(", ")", "fcp", "auto", "3 GB",
@@ -571,7 +571,7 @@ Test(sema, random_masks) {
     cr_expect_gt(falses, 1000);
 }
 
-/* Definitions that double at each level are shared, where nothing in them depends on how they are reached. */
+/* Definitions that double at each level are shared where nothing in them depends on the way to them. */
 Test(sema, sharing) {
     char source[8000];
     size_t used = (size_t)sprintf(source, "mask m = x60 == 0\n where {\n  x0 = q - k\n");

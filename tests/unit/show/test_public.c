@@ -45,7 +45,7 @@ Test(public, summary) {
     fcp_plan_free(plan);
 }
 
-/* A bound of the bytes is found where it is asked for, and work moves. */
+/* There is a bound of the bytes if it is asked for and work moves. */
 static void check_bound(const char *strategy) {
     char in_place[300];
     snprintf(in_place, sizeof in_place, "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"

@@ -275,7 +275,7 @@ Test(show, svg_is_well_formed) {
         }
 }
 
-/* What a file says never reaches the terminal, or an image, as it is. */
+/* Bytes of a file never reach the terminal, or an image, as they are. */
 Test(show, hostile_strings) {
     const uint64_t lengths[] = {300};
     static const char source[] =

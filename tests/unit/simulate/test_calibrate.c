@@ -1,5 +1,5 @@
-/* test_calibrate.c: constants that rows are made of come back; rows that are wrong or too few are refused with their
- * place. */
+/* test_calibrate.c: tests calibration: it finds the constants from which rows were made, and refuses rows that are
+ * wrong or too few, with their place. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,7 +199,7 @@ Test(calibrate, what_rows_do_not_tell_is_the_shipped_profiles) {
     free(rows);
 }
 
-/* What a row counts is what the simulator prices: one rank's row and its plan take the same time, but for copies. */
+/* A row counts what the simulator prices: a row of one rank and its plan take the same time, except for copies. */
 Test(calibrate, a_plan_counts_as_the_model_does) {
     static const char source[] =
         "model { heads = 16; kv_heads = 4; head_dim = 64 }\ncluster { memory_bandwidth = 1000000 GB/s }\n"

@@ -1,5 +1,5 @@
-/* test_events.c: the simulator's two ways to give times beside each other, on plans of all kinds: what no rate or
- * latency may break, and what the network does without rounds. */
+/* test_events.c: tests the simulator's two ways to find times against each other, on plans of all kinds: what must hold
+ * for any rate or latency, and what the network does without rounds. */
 #include <criterion/criterion.h>
 #include <glob.h>
 
@@ -79,7 +79,8 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
 
 /* --- events and recursion ----------------------------------------------------------------------------------------- */
 
-/* The sum over all intervals of a number that depends on everything in them but the order in which they are shown. */
+/* The sum of a number for each interval that depends on everything in it, so that it does not depend on the order in
+ * which intervals are shown. */
 static void add_up(void *context, const sim_interval *x) {
     const uint64_t parts[] = {x->start, x->end, x->ready, x->bytes, x->rank, x->pass, x->lane, x->doing, x->reason,
                               x->cause,
@@ -111,8 +112,8 @@ static void same_by_events(fcp_plan *plan, const char *name) {
 
 Test(events, equal_the_recursion_where_rounds_are_matched) { with_plans(same_by_events); }
 
-/* Behind an oversubscribed uplink the recursion shares within a round and serves rounds in order. How far that is from
- * max-min fair sharing of everything in flight. */
+/* Behind an oversubscribed uplink the recursion shares rates within a round and serves rounds in order. This measures
+ * how far that is from max-min fair sharing of everything in flight. */
 static void near_by_events(fcp_plan *plan, const char *name) {
     const fcp_cluster *own = plan->cluster;
     for (uint32_t times = 2; times <= 8 && plan->problem->nodes > 1; times *= 2) {
@@ -164,7 +165,7 @@ static void bounds_hold(fcp_plan *plan, const char *name) {
 
 Test(events, no_bound_is_beaten) { with_plans(bounds_hold); }
 
-/* What a cluster's figure may do to a plan's time: `change` makes the cluster better. */
+/* How a better figure of the cluster may change a plan's time: `change` makes the cluster better. */
 static void better_never_hurts(fcp_plan *plan, const char *name) {
     const fcp_cluster *own = plan->cluster;
     enum { FIGURES = 6 };

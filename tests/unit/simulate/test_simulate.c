@@ -249,7 +249,7 @@ Test(simulate, the_timeline_adds_up_to_the_result) {
     fcp_plan_free(plan);
 }
 
-/* Less is asked for, and memory comes from a call for another plan: the times are the same. */
+/* A call that asks for less, and one that reuses the memory of a call for another plan, give the same times. */
 Test(simulate, brief_predictions_in_kept_memory_are_the_same) {
     fcp_plan *plans[] = {ring_of(8, 4096, "ring", "causal", "intra = 40 GB/s"),
                          ring_of(4, 2048, "zigzag", "causal", "intra = 20 GB/s")};
@@ -363,14 +363,14 @@ Test(simulate, messages_inside_a_node_may_be_faster) {
     fcp_plan_free(plan);
 }
 
-/* examples/pingpong.fcp: moving in two halves shortens what ranks wait, in both passes. */
+/* examples/seeds/cad_pingpong.fcp: with two halves ranks wait less, in both passes. */
 Test(simulate, two_halves_hide_each_other) {
     uint64_t waited[2][FCP_PASSES];
     for (int halves = 0; halves < 2; halves++) {
         char source[1024];
         snprintf(source, sizeof source,
-                 "model { heads = 32; kv_heads = 8 }\ncluster { nodes = 2; gpus = 4; gpu = h100 }\n"
-                 "batch { lengths = [65536, 32768 x 2, 4096 x 32] }\n"
+                 "model { heads = 32; kv_heads = 8 }\ncluster { nodes = 4; gpus = 4; gpu = h100 }\n"
+                 "batch { lengths = [262144, 65536 x 2, 8192 x 16] }\n"
                  "plan { mask = causal; layout = contiguous; block = 2K\n"
                  "strategy = cad(pingpong = %s, buffers = 2) }\n", halves ? "true" : "false");
         fcp_plan *plan = plan_of(source);

@@ -57,8 +57,8 @@ static fcp_session *ran(const fcp_plan *plan) {
     return s;
 }
 
-/* In one lane intervals of one launch, or of one instruction, come after those before; everything has its place in the
- * plan. */
+/* In one lane the intervals of a launch, or of an instruction, come after those of the one before. Each has its place
+ * in the plan. */
 static void check_order(const timeline *t) {
     const fcp_problem *p = t->plan->problem;
     for (uint64_t n = 0; n < t->count; n++) {

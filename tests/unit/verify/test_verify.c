@@ -117,7 +117,7 @@ static bool named_right(const damage *k, fcp_code code) {
     return false;
 }
 
-/* The numbers of an error say what its message says. */
+/* The numbers in an error are those in its message. */
 static void check_where(const fcp_error *err) {
     unsigned rank, instruction, stage;
     char pass[16], queue[16], op[16];
@@ -221,8 +221,8 @@ Test(verify, every_figure_of_the_summary) {
     }
 }
 
-/* Every number of every table, changed by itself, is noticed, but for those that are the caller's choice, that make a
- * plan another right one (a wait for more than needed), or that only the mask could judge. */
+/* Every number of every table is changed by itself, and each change is noticed. Exceptions: what is the caller's
+ * choice, what makes another right plan (a wait for more than is needed), and what only the mask could judge. */
 static bool free_to_differ(const tables *t, int section, uint64_t record, size_t offset) {
     static const size_t choices[] = {
         offsetof(fcp_problem, dtype), /* fp16 is as large as bf16 */
@@ -365,8 +365,8 @@ Test(verify, order_of_pieces_does_not_matter) {
     tables_free(&t);
 }
 
-/* Counts that are only said, and ranges that share, must not make the check slow or large: these end at once, on any
- * machine in less time of a processor than this. */
+/* Counts that are only claimed, and ranges that share their contents, must not make the check slow or large. On any
+ * machine these end at once, in less processor time than this. */
 Test(verify, hostile_ranges) {
     tables t;
     fcp_error err = {0};

@@ -40,7 +40,7 @@ Test(moved, relays_in_a_circle) {
     }
 }
 
-/* A relay sends on in the round in which it receives. */
+/* A relay sends on a block in the round in which it receives it. */
 Test(moved, a_relay_sends_what_it_lacks) {
     const moved_change early = {FCP_FORWARD, 11, {{5, FCP_O, Q0, 2, 0, 1, 0}}, 1};
     expect_change(&early, FCP_E_VERIFY_PRESENCE, "reads O block 0 in slot 1 without waiting for what brings it");

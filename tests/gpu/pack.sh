@@ -1,0 +1,29 @@
+#!/bin/sh
+# pack.sh BUILD OUT [MEBIBYTES]: packs what a GPU machine needs to run gpu-check into one archive: the program and the
+# library of kernels, both stripped, the commit, and the kernels. It is unpacked beside a tree of the sources, which has
+# the examples. An archive of more than 32 MiB, or of so many as are given, is an error, since it could not be carried.
+set -eu
+B=$1
+out=$2
+most=${3:-32}
+if [ -z "$(ls "$B/gpu/kernels" 2> /dev/null)" ]; then
+    echo "pack: no kernels in $B/gpu/kernels: make gpu-check-build" >&2
+    exit 1
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/gpu"
+cp "$B/gpu-check" "$folder/gpu-check"
+cp "$B/gpu/libnvrtc-carried.so" "$folder/gpu"
+strip "$folder/gpu-check" "$folder/gpu/libnvrtc-carried.so"
+cp "$B/gpu/commit" "$folder/gpu" 2> /dev/null || echo "not known" > "$folder/gpu/commit"
+cp -R "$B/gpu/kernels" "$folder/gpu"
+tar -C "$folder" -czf "$out.part" gpu-check gpu
+size=$(wc -c < "$out.part")
+if [ "$size" -gt $((most * 1048576)) ]; then
+    rm -f "$out.part"
+    echo "pack: $size bytes are more than $most MiB, and cannot be carried" >&2
+    exit 1
+fi
+mv "$out.part" "$out"
+echo "$out: $size bytes, $(ls "$folder/gpu/kernels" | wc -l) files in kernels"
