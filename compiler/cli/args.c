@@ -278,6 +278,13 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
         printf("usage: fcpc %s%s%s\n\n%s\n\noptions:\n", c == CMD_COMPILE ? "" : cmd_commands[c].name,
                c == CMD_COMPILE ? "" : " ", cmd_commands[c].synopsis, cmd_commands[c].help);
         print_options(1u << c);
+        if (c == CMD_SERVE)
+            printf(
+                "\nA request is an object: program (its text) or file (its path), define ([\"cluster.gpus=8\", ...]), "
+                "lengths, queries,\nfields ({\"doc\": [0, 0, 1, ...]}), plan (the path to write it to), "
+                "id (comes back). "
+                "Its answer is the object\nthat fcpc FILE --json prints, with id and digest; or error, with code and "
+                "place.\n");
         if (c == CMD_RUN)
             printf(
                 "\nTensors are .npy files over the packed batch: float32 for a plan of fp32, float16 for fp16, and "
@@ -297,7 +304,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
     printf(
         "  fcpc help COMMAND\n        print all options of a command\n"
         "  fcpc help bash-completion|zsh-completion|man\n        print the completion of a shell, or the man page\n\n"
-        "options of every command (fmt takes neither -D nor --lengths):\n");
+        "options of every command (fmt, calibrate and serve take neither -D nor --lengths):\n");
     print_options(CMD_ALL);
     printf("\nexit status: 0 done, 1 a mistake in the input, 2 a wrong command line, 3 a bug in fcpc\n");
     return cmd_flush(err);

@@ -38,7 +38,9 @@
       "fit a profile for sim to measured rows, and say how far each row is from it")                                   \
     X(FMT, "fmt", cmd_fmt, "FILE.fcp [--check] [--write]", "print a program in canonical layout, comments kept")       \
     X(EXPLAIN, "explain", cmd_explain, "FILE.fcp|PLAN|MASK q k [-n LENGTH]",                                           \
-      "say why query q sees key k, or does not, and what a score makes of the pair's logit")
+      "say why query q sees key k, or does not, and what a score makes of the pair's logit")                           \
+    X(SERVE, "serve", cmd_serve, "SOCKET",                                                                             \
+      "plan batches for other programs: they connect to this unix socket, and send a JSON object on each line")
 
 typedef enum cmd_command {
 #define X(id, name, function, synopsis, help) CMD_##id,
@@ -61,7 +63,7 @@ typedef enum cmd_kind {
  * and the completion of shells are made from this table. */
 #define CMD_BIT(id) (1u << CMD_##id)
 #define CMD_ALL ((1u << CMD_COUNT) - 1)
-#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE)) /* those that bind a program to a batch */
+#define CMD_BATCH (CMD_ALL & ~CMD_BIT(FMT) & ~CMD_BIT(CALIBRATE) & ~CMD_BIT(SERVE)) /* bind a program to a batch */
 #define CMD_OPTIONS(X)                                                                                                 \
     X(OUTPUT, "output", 'o', CMD_WRITE, "FILE", CMD_BIT(COMPILE) | CMD_BIT(EMIT) | CMD_BIT(CALIBRATE),                 \
       "write the plan or profile to this file; without it compile and calibrate write nothing, and emit prints to "    \
@@ -301,6 +303,8 @@ fcp_code cmd_json_print(json *j, fcp_error *err);
 fcp_code cmd_flush(fcp_error *err);
 uint32_t cmd_width(void);       /* of the terminal that stdout is; else 80 */
 bool cmd_colour(FILE *stream); /* a terminal, and neither NO_COLOR nor TERM=dumb */
+/* A digest in hexadecimal, in `out`. */
+const char *cmd_hex(const uint8_t digest[FCP_DIGEST_BYTES], char out[2 * FCP_DIGEST_BYTES + 1]);
 /* An fcp_emit for a FILE *; errors stay in the stream. */
 void cmd_emit(void *context, const char *bytes, size_t size);
 

@@ -38,7 +38,7 @@ static fcp_code write_plans(const cmd_input *input, const char *path, fcp_error 
 static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1], fcp_error *err) {
     uint8_t digest[FCP_DIGEST_BYTES];
     fcp_code code = fcp_plan_homes(plan, digest, err);
-    for (int i = 0; !code && i < FCP_DIGEST_BYTES; i++) snprintf(out + 2 * (size_t)i, 3, "%02x", digest[i]);
+    if (!code) cmd_hex(digest, out);
     return code;
 }
 

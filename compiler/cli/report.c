@@ -27,6 +27,11 @@ fcp_code cmd_flush(fcp_error *err) {
 
 void cmd_emit(void *context, const char *bytes, size_t size) { fwrite(bytes, 1, size, context); }
 
+const char *cmd_hex(const uint8_t digest[FCP_DIGEST_BYTES], char out[2 * FCP_DIGEST_BYTES + 1]) {
+    for (int i = 0; i < FCP_DIGEST_BYTES; i++) snprintf(out + 2 * (size_t)i, 3, "%02x", digest[i]);
+    return out;
+}
+
 /* --- text --------------------------------------------------------------------------------------------------------- */
 
 /* Copies the first error among diagnostics to *err. False: there is none. */

@@ -697,6 +697,20 @@ else
     echo "skipped: formatting the man page: groff is not there"
 fi
 
+# --- serve: plans for other programs over a socket ---------------------------------------------------------------------
+if command -v python3 > /dev/null; then
+    mkdir serve
+    (cd serve && timeout 300 python3 "$top/tests/cli/serve.py" "$fcpc") > served 2> stderr || echo "FAILED: serve" >> served
+    cp served stdout
+    passed=$((passed + $(grep -c '^ok ' served)))
+    failed=$((failed + $(grep -c '^FAILED' served)))
+    grep -q '^FAILED' served && { grep '^FAILED' served; cat stderr; }
+else
+    echo "skipped: fcpc serve: python3 is not there"
+fi
+bad "serve at no path" 2 E001 serve
+bad "-D of serve, which is each request's" 2 E001 serve a.sock -D plan.block=64
+
 # --- usage: exit status 2 ---------------------------------------------------------------------------------------------
 bad "nothing to do" 2 E001
 bad "a command without a file" 2 E001 verify

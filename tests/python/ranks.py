@@ -1,5 +1,5 @@
-"""ranks.py: what each process of test_group.py does. It is one rank of two, under mpirun if there is one. It prints a
-line for each thing that is so, and ends with an error if one is not."""
+"""ranks.py: what each process of test_group.py does. It is one rank of two, under mpirun if there is one. It says each
+thing that is so, as [thing], and ends with an error if one is not."""
 import importlib.util
 import os
 import sys
@@ -13,6 +13,10 @@ from fcpc.torch import Attention
 from test_example import DIM, HEADS, KV_HEADS, Example, loader
 
 MODEL = {"heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM, "dtype": "fp32", "block": 32}
+
+
+def say(what):
+    print(f"[{what}]", flush=True)  # in brackets, because mpirun may put another rank's word before the line's end
 
 
 def values(group, what):
@@ -35,7 +39,7 @@ def values(group, what):
             assert torch.equal(got.detach(), plan.take(right.detach())), f"step {step}"
         if step == plan.here[0]:
             held.append(o)  # this rank gives up the plan of another step than that rank
-    print(what, flush=True)
+    say(what)
 
 
 def llama(group):
@@ -61,7 +65,27 @@ def llama(group):
             optimizer.zero_grad()
         steps += 1
     assert steps == 10 and plan.tokens < plan.global_tokens
-    print("llama", flush=True)
+    say("llama")
+
+
+def example(group):
+    """examples/python/train.py over the group has the losses of one process; and with each rank as a group of its own,
+    those of a process that has both batches."""
+    from torch.distributed.device_mesh import init_device_mesh
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples/python"))
+    import train
+    one = train.batches
+
+    def both(count, _):
+        for a, b in zip(one(count, 0), one(count, 1)):
+            yield {"lengths": a["lengths"] + b["lengths"], "tokens": torch.cat([a["tokens"], b["tokens"]])}
+    mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "context"))
+    got = [train.train(group, steps=4), train.train(mesh["context"].get_group(), dist.get_rank(), group, 2, steps=4)]
+    want = [train.train(None, steps=4)]
+    train.batches = both
+    want.append(train.train(None, steps=4))
+    assert torch.allclose(torch.tensor(got), torch.tensor(want), atol=1e-4) and want[0] != want[1], (got, want)
+    say("example")
 
 
 def errors(group):
@@ -72,7 +96,7 @@ def errors(group):
         Attention(prog, group=group).bind(prog.plan([300 + rank]))
         raise AssertionError("plans differ, and nobody says so")
     except fcpc.Error as error:
-        assert error.code == "E706" and "another plan" in str(error), error
+        assert error.code == "E706" and "rank 1 has another plan than rank 0" in str(error), error
     plan = prog.plan([300])
     q, k, v = (plan.take(torch.randn(300, heads, DIM)) for heads in (HEADS, KV_HEADS, KV_HEADS))
     attention = Attention(prog, group=group, timeout=200).bind(plan)
@@ -84,7 +108,7 @@ def errors(group):
         except fcpc.Error as error:
             assert error.code == "E703" and "rank 1" in str(error), error
         assert time.monotonic() - begun < 200
-    print("errors", flush=True)
+    say("errors")
 
 
 def main():
@@ -96,7 +120,8 @@ def main():
     group = dist.group.WORLD
     values(group, "values")
     Example().loop(group)
-    print("training", flush=True)
+    say("training")
+    example(group)
     if importlib.util.find_spec("transformers"):
         llama(group)
     errors(group)

@@ -1,9 +1,10 @@
-/* test_json.c: tests the JSON writer and the summary that it writes. */
+/* test_json.c: tests the JSON writer, the summary that it writes, and the JSON reader. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/base/json.h"
+#include "compiler/base/json_read.h"
 #include "compiler/show/summary.h"
 
 static void expect(json *j, const char *want) {
@@ -142,4 +143,62 @@ Test(summary, numbers_for_people) {
         char out[SUMMARY_NUMBER];
         cr_assert_str_eq(summary_number(out, cases[i].value, cases[i].unit), cases[i].want);
     }
+}
+
+static json_reader reader(const char *from) {
+    return (json_reader){.begin = from, .at = from, .end = from + strlen(from)};
+}
+
+Test(json_read, values) {
+    json_reader r = reader(" {\"a\" : [1,-9223372036854775808 , 18446744073709551615],\t\"\":\"x\"}\r\n");
+    text word = {0};
+    int64_t low;
+    uint64_t one, most;
+    cr_assert(json_enter(&r, '{') && json_more(&r, '}') && json_key(&r, &word));
+    cr_assert_str_eq(word.at, "a");
+    cr_assert(json_enter(&r, '[') && json_more(&r, ']') && json_read_u64(&r, &one) && json_more(&r, ']') &&
+              json_read_i64(&r, &low) && json_more(&r, ']') && json_read_u64(&r, &most) && !json_more(&r, ']'));
+    cr_assert(one == 1 && low == INT64_MIN && most == UINT64_MAX);
+    cr_assert(json_more(&r, '}') && json_key(&r, &word) && word.size == 0 && json_read_string(&r, &word));
+    cr_assert(!json_more(&r, '}') && json_finish(&r));
+    cr_assert_str_eq(word.at, "x");
+    text_free(&word);
+}
+
+/* What the writer writes of any text, the reader reads as that text. */
+Test(json_read, strings_of_the_writer) {
+    const char *string = "q\" b\\ / t\t nl\n \x01 \x7f e\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80";
+    json j = {0};
+    text word = {0};
+    json_string(&j, NULL, string);
+    json_reader r = reader(json_text(&j));
+    cr_assert(json_read_string(&r, &word) && json_finish(&r));
+    cr_assert_str_eq(word.at, string);
+    r = reader("\"\\u00e9\\u20AC\\ud83d\\ude00\\b\\f\\n\\r\\t\\/\"");
+    cr_assert(json_read_string(&r, &word) && json_finish(&r));
+    cr_assert_str_eq(word.at, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\b\f\n\r\t/");
+    json_free(&j);
+    text_free(&word);
+}
+
+Test(json_read, faults) {
+    static const struct { const char *from; size_t at; } strings[] = {
+        {"", 0}, {"x", 0}, {"\"", 1}, {"\"a", 2}, {"\"\\", 2}, {"\"\\x\"", 2}, {"\"\\u12", 5}, {"\"\\u12G4\"", 5},
+        {"\"\\ude00\"", 7}, {"\"\\ud83d\\u0041\"", 13}, {"\"\\u0000\"", 7}, {"\"\n\"", 1}, {"\"\xc3\"", 1}};
+    static const struct { const char *from; size_t at; } numbers[] = {
+        {"", 0}, {"-", 1}, {"+1", 0}, {"01", 2}, {"1.0", 1}, {"1e3", 1}, {"-9223372036854775809", 19}, {"nan", 0},
+        {"9223372036854775808", 18}};
+    text word = {0};
+    int64_t number;
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        json_reader r = reader(strings[i].from);
+        cr_assert(!json_read_string(&r, &word) && r.why);
+        cr_assert_eq((size_t)(r.at - r.begin), strings[i].at, "%s", strings[i].from);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        json_reader r = reader(numbers[i].from);
+        cr_assert(!json_read_i64(&r, &number) && r.why);
+        cr_assert_eq((size_t)(r.at - r.begin), numbers[i].at, "%s", numbers[i].from);
+    }
+    text_free(&word);
 }

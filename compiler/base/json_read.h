@@ -1,0 +1,39 @@
+/* json_read.h: reads JSON text from memory, value by value, as the caller expects them.
+ *
+ *     json_reader r = {.at = line, .end = line + size, .begin = line};
+ *     json_enter(&r, '{');
+ *     while (json_more(&r, '}'))
+ *         if (json_key(&r, &key) && !strcmp(key.at, "count")) json_read_u64(&r, &count);
+ *     json_finish(&r);
+ *     if (r.why) ...                       // what is wrong, at byte r.at - r.begin
+ *
+ * No tree is made, so an array of a million numbers takes no memory of its own. After the first fault every function
+ * does nothing and returns false; so it is enough to look at `why` in the end. */
+#ifndef FCPC_BASE_JSON_READ_H
+#define FCPC_BASE_JSON_READ_H
+#include "compiler/base/text.h"
+
+typedef struct json_reader {
+    const char *begin, *at, *end;
+    const char *why; /* static; NULL: nothing is wrong */
+    bool fresh;      /* nothing has been read yet of what was entered last */
+} json_reader;
+
+/* Reads the bracket that begins an object, '{', or an array, '['. */
+bool json_enter(json_reader *r, char bracket);
+/* Is there another member or element? If so, reads the comma before it; else the bracket `close`. */
+bool json_more(json_reader *r, char close);
+/* Read a string into *out, in place of what it had, with a NUL behind it: of a member of an object its name and the
+ * colon. Escapes are resolved. Neither may hold a NUL, which no name or path of C can. */
+bool json_key(json_reader *r, text *out);
+bool json_read_string(json_reader *r, text *out);
+/* Read a whole number: no point, no exponent. */
+bool json_read_i64(json_reader *r, int64_t *out);
+bool json_read_u64(json_reader *r, uint64_t *out);
+/* The next byte that is no blank; 0 at the end. */
+char json_peek(json_reader *r);
+/* Nothing but blanks may follow. */
+bool json_finish(json_reader *r);
+/* Says what is wrong, unless that has been said, and returns false. */
+bool json_fault(json_reader *r, const char *why);
+#endif

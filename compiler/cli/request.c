@@ -1,0 +1,274 @@
+/* request.c: one line of `fcpc serve`.
+ *
+ *     {"id": 7, "program": "model {...} ...", "lengths": [4096, 2048], "fields": {"doc": [0, 0, ...]}}
+ *
+ * Requires: any bytes; the line comes from outside.
+ * Gives:    the members of `fcpc FILE --json`, or "error" with its code and place. A fault of the JSON text has the
+ *           file <request>, line 1 and the column in bytes.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "compiler/base/arena.h"
+#include "compiler/base/diag.h"
+#include "compiler/base/json_read.h"
+#include "compiler/cli/cmd.h"
+#include "compiler/cli/request.h"
+#include "compiler/show/summary.h"
+
+/* A growing array in the arena of a request. */
+typedef struct list {
+    void *at;
+    size_t count, room;
+} list;
+
+typedef struct request {
+    arena memory;
+    text word;                           /* the string that was read last */
+    const char *id, *program, *file, *plan; /* NULL: not given */
+    size_t program_size;
+    bool has_number;                     /* the id is a number */
+    int64_t number;
+    list defines, lengths, queries, fields; /* of const char *, uint64_t, uint64_t, fcpc_field */
+} request;
+
+/* The last element of a list, which has room for it from now on; NULL: no memory, which r says. */
+static void *append(request *q, list *x, size_t size, json_reader *r) {
+    void *grown = arena_grow(&q->memory, x->at, x->count, &x->room, size);
+    if (!grown) return json_fault(r, "out of memory"), NULL;
+    x->at = grown;
+    return (char *)grown + x->count++ * size;
+}
+
+static bool read_copy(request *q, json_reader *r, const char **out) {
+    if (!json_read_string(r, &q->word)) return false;
+    *out = arena_copy(&q->memory, q->word.at, q->word.size);
+    return *out || json_fault(r, "out of memory");
+}
+
+static bool read_id(request *q, json_reader *r) {
+    if (json_peek(r) == '"') return read_copy(q, r, &q->id);
+    return q->has_number = json_read_i64(r, &q->number);
+}
+
+static bool read_program(request *q, json_reader *r) {
+    const bool good = read_copy(q, r, &q->program);
+    q->program_size = q->word.size;
+    return good;
+}
+
+static bool read_file(request *q, json_reader *r) { return read_copy(q, r, &q->file); }
+static bool read_plan(request *q, json_reader *r) { return read_copy(q, r, &q->plan); }
+
+static bool read_defines(request *q, json_reader *r) {
+    json_enter(r, '[');
+    while (json_more(r, ']')) {
+        const char **one = append(q, &q->defines, sizeof *one, r);
+        if (!one || !read_copy(q, r, one)) return false;
+    }
+    return !r->why;
+}
+
+static bool read_counts(request *q, json_reader *r, list *out) {
+    json_enter(r, '[');
+    while (json_more(r, ']')) {
+        uint64_t *one = append(q, out, sizeof *one, r);
+        if (!one || !json_read_u64(r, one)) return false;
+    }
+    return !r->why && (out->count || json_fault(r, "expected a number: a batch has a sequence at least"));
+}
+
+static bool read_lengths(request *q, json_reader *r) { return read_counts(q, r, &q->lengths); }
+static bool read_queries(request *q, json_reader *r) { return read_counts(q, r, &q->queries); }
+
+/* {"doc": [0, 0, 1], ...} */
+static bool read_fields(request *q, json_reader *r) {
+    json_enter(r, '{');
+    while (json_more(r, '}')) {
+        list values = {0};
+        fcpc_field *field = append(q, &q->fields, sizeof *field, r);
+        if (!field || !json_key(r, &q->word)) return false;
+        field->name = arena_copy(&q->memory, q->word.at, q->word.size);
+        if (!field->name) return json_fault(r, "out of memory");
+        json_enter(r, '[');
+        while (json_more(r, ']')) {
+            int64_t *one = append(q, &values, sizeof *one, r);
+            if (!one || !json_read_i64(r, one)) return false;
+        }
+        static const int64_t none[1];
+        field->values = values.at ? values.at : none;
+        field->count = values.count;
+    }
+    return !r->why;
+}
+
+static const struct {
+    const char *name;
+    bool (*read)(request *q, json_reader *r);
+} keys[] = {{"id", read_id}, {"program", read_program}, {"file", read_file}, {"define", read_defines},
+            {"lengths", read_lengths}, {"queries", read_queries}, {"fields", read_fields}, {"plan", read_plan}};
+enum { KEYS = sizeof keys / sizeof *keys };
+
+/* Finds a key and reads its value. FCP_OK also if the text has a fault, which r knows. */
+static fcp_code read_member(request *q, json_reader *r, unsigned *seen, uint32_t column, fcp_error *err) {
+    const char *names[KEYS];
+    if (!json_key(r, &q->word)) return FCP_OK;
+    for (unsigned i = 0; i < KEYS; i++) {
+        names[i] = keys[i].name;
+        if (strcmp(q->word.at, keys[i].name) != 0) continue;
+        if (*seen & 1u << i)
+            return fcp_fail_in(err, FCP_E_DUPLICATE, "<request>", 1, column, "'%s' is given twice", keys[i].name);
+        *seen |= 1u << i;
+        keys[i].read(q, r);
+        return FCP_OK;
+    }
+    const char *near = diag_nearest(q->word.at, q->word.size, names, KEYS);
+    return fcp_fail_in(err, FCP_E_UNKNOWN_KEY, "<request>", 1, column, "a request has no '%.100s'%s%s%s", q->word.at,
+                       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static uint32_t column_of(const json_reader *r) {
+    const size_t at = (size_t)(r->at - r->begin);
+    return at < UINT32_MAX ? (uint32_t)at + 1 : UINT32_MAX;
+}
+
+static fcp_code read_request(request *q, const char *line, size_t size, fcp_error *err) {
+    json_reader r = {.begin = line, .at = line, .end = line + size};
+    unsigned seen = 0;
+    fcp_code code = FCP_OK;
+    json_enter(&r, '{');
+    while (!code && json_more(&r, '}')) {
+        json_peek(&r);
+        code = read_member(q, &r, &seen, column_of(&r), err);
+    }
+    if (code) return code;
+    if (!json_finish(&r)) return fcp_fail_in(err, FCP_E_SYNTAX, "<request>", 1, column_of(&r), "%s", r.why);
+    if (!q->program == !q->file)
+        return fcp_fail_in(err, FCP_E_MISSING, "<request>", 1, 1,
+                           "a request has either 'program', the text of one, or 'file', its path");
+    if (q->queries.count && q->queries.count != q->lengths.count)
+        return fcp_fail_in(err, FCP_E_LENGTHS, "<request>", 1, 1, "there are %zu lengths and %zu numbers of queries",
+                           q->lengths.count, q->queries.count);
+    return FCP_OK;
+}
+
+/* A pipe or device would keep all clients waiting. */
+static fcp_code check_file(const char *path, fcp_code code, fcp_error *err) {
+    struct stat st;
+    if (path && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return fcp_fail_in(err, code, path, 0, 0, "is no regular file");
+    return FCP_OK;
+}
+
+/* Refuses a plan's path that is a file of the program. */
+static fcp_code protect(const request *q, const fcpc_program *program, fcp_error *err) {
+    const cmd_line implied = {.command = CMD_COMPILE, .file = q->file, .value = {[OPT_OUTPUT] = q->plan}};
+    const char *named;
+    fcp_code code = q->plan ? check_file(q->plan, FCP_E_WRITE, err) : FCP_OK;
+    if (!code) code = cmd_check_outputs(&implied, err);
+    for (size_t i = 0; !code && (named = fcpc_program_file(program, i)); i++)
+        code = cmd_protect(&implied, named, "the program reads it", err);
+    return code;
+}
+
+static fcp_code parse(const request *q, fcpc_diagnostics *d, fcpc_program **out, fcp_error *err) {
+    const fcpc_options options = {.size = sizeof options, .defines = q->defines.at,
+                                  .define_count = q->defines.count, .need_lengths = !q->lengths.at};
+    fcp_code code = check_file(q->file, FCP_E_READ, err);
+    if (code) return code;
+    code = q->file ? fcpc_parse_file(q->file, &options, d, out)
+                   : fcpc_parse_text("<program>", q->program, q->program_size, &options, d, out);
+    if (code) cmd_first_error(d, code, err);
+    return code;
+}
+
+static fcp_code make_plan(const request *q, fcpc_diagnostics *d, fcpc_times *times, fcp_plan **out, fcp_error *err) {
+    fcpc_program *program = NULL;
+    fcp_code code = parse(q, d, &program, err);
+    const uint32_t masks = code ? 1 : fcpc_program_layers(program, 0, NULL);
+    if (masks > 1)
+        code = fcp_fail(err, FCP_E_UNSUPPORTED, "the program has layers of %" PRIu32 " masks, and serve plans one mask",
+                        masks);
+    if (!code) code = protect(q, program, err);
+    if (!code) {
+        const fcpc_batch batch = {.size = sizeof batch, .lengths = q->lengths.at, .queries = q->queries.at,
+                                  .count = q->lengths.count, .fields = q->fields.at, .field_count = q->fields.count};
+        code = fcpc_plan_batch(program, &batch, NULL, d, times, out);
+        if (code) cmd_first_error(d, code, err);
+    }
+    fcpc_program_free(program);
+    return code;
+}
+
+static fcp_code write_plan(const fcp_plan *plan, const char *path, fcp_error *err) {
+    cmd_file f = CMD_FILE_NONE;
+    fcp_code code = cmd_file_open(&f, path, err);
+    const int why = code ? 0 : fcp_plan_write(plan, f.file.fd);
+    if (why) code = cmd_cannot_write(path, why, err);
+    if (!code) code = cmd_file_commit(&f, err);
+    cmd_file_abandon(&f);
+    return code;
+}
+
+/* Adds what is known of the plan to the open object. */
+static fcp_code describe(const request *q, const fcp_plan *plan, const fcpc_times *times, json *j, fcp_error *err) {
+    uint8_t digest[FCP_DIGEST_BYTES];
+    char hex[2 * FCP_DIGEST_BYTES + 1];
+    summary_json(j, plan, times);
+    json_string(j, "plan", q->plan);
+    fcp_code code = fcp_plan_digest(plan, digest, err);
+    if (!code) json_string(j, "digest", cmd_hex(digest, hex));
+    if (!code) code = fcp_plan_homes(plan, digest, err);
+    if (!code) json_string(j, "homes", cmd_hex(digest, hex));
+    return code;
+}
+
+static void begin_answer(const request *q, json *j) {
+    json_object(j, NULL);
+    if (q->has_number) json_i64(j, "id", q->number);
+    else json_string(j, "id", q->id);
+}
+
+/* Ends the object and adds it as a line. Without memory the client still gets a line, which is a constant. */
+static void send_answer(json *j, const fcpc_diagnostics *d, const fcp_error *err, text *out) {
+    cmd_json_diagnostics(j, d, err->code ? err : NULL);
+    json_end(j);
+    const char *object = json_text(j);
+    text_puts(out, object ? object : "{\"id\": null, \"error\": {\"severity\": \"error\", \"code\": \"E012\", "
+                                     "\"message\": \"out of memory\", \"file\": \"\", \"line\": 0, \"column\": 0}}");
+    text_puts(out, "\n");
+    json_free(j);
+}
+
+bool cmd_answer(const char *line, size_t size, text *out) {
+    request q = {0};
+    json done = {0}, failed = {0};
+    fcp_error err = {0};
+    fcpc_times times = {0};
+    fcp_plan *plan = NULL;
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcp_code code = d ? read_request(&q, line, size, &err) : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = make_plan(&q, d, &times, &plan, &err);
+    begin_answer(&q, &done);
+    if (!code) code = describe(&q, plan, &times, &done, &err);
+    if (!code && q.plan) code = write_plan(plan, q.plan, &err);
+    if (code) begin_answer(&q, &failed);
+    send_answer(code ? &failed : &done, d, &err, out);
+    json_free(&done);
+    fcp_plan_free(plan);
+    fcpc_diagnostics_free(d);
+    text_free(&q.word);
+    arena_free(&q.memory);
+    return !code;
+}
+
+void cmd_answer_too_long(size_t most, text *out) {
+    const request unknown = {0};
+    json j = {0};
+    fcp_error err = {0};
+    fcp_fail(&err, FCP_E_TOO_LARGE, "a request may have %zu MiB; the connection ends here", most >> 20);
+    begin_answer(&unknown, &j);
+    send_answer(&j, NULL, &err, out);
+}

@@ -1,0 +1,193 @@
+"""serve.py: a client of `fcpc serve`, also one that means harm. run.sh calls serve.py FCPC in a folder of its own.
+
+It prints "ok NAME" for what holds, and "FAILED: NAME: WHY" for what does not."""
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+FCPC = sys.argv[1]
+TEXT = """model { heads = 2; head_dim = 16; dtype = fp32 }
+cluster { gpus = 2 }
+batch { field doc = given }
+mask m = causal and doc[q] == doc[k]
+plan { mask = m; block = 32 }
+"""
+GOOD = {"program": TEXT, "lengths": [60, 40], "fields": {"doc": [i // 20 for i in range(100)]}}
+WITHOUT = {k: v for k, v in GOOD.items() if k != "program"}
+PLAIN = TEXT.replace("batch { field doc = given }\n", "").replace(" and doc[q] == doc[k]", "")
+
+
+def check(name, holds, why=""):
+    print(f"ok {name}" if holds else f"FAILED: {name}: {why}", flush=True)
+
+
+class Server:
+    def __init__(self, path, *options):
+        self.path = path
+        self.process = subprocess.Popen([FCPC, "serve", path, *options], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        line = self.process.stderr.readline()
+        check("says where it listens", line == f"fcpc: listening at {path}\n", line)
+
+    def connect(self):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(100)
+        s.connect(self.path)
+        return s
+
+    def ask(self, *lines):
+        """The answers to some lines, sent at once over a connection of their own."""
+        with self.connect() as s:
+            s.sendall(b"".join(x if isinstance(x, bytes) else json.dumps(x).encode() + b"\n" for x in lines))
+            s.shutdown(socket.SHUT_WR)
+            with s.makefile("rb") as f:
+                return [json.loads(x) for x in f]
+
+    def refuses(self, name, line, code, column=None):
+        answers = self.ask(line if isinstance(line, bytes) else {**GOOD, **line})
+        error = answers[0].get("error", {}) if len(answers) == 1 else {}
+        check(name, error.get("code") == code and column in (None, error["column"]) and
+              error == answers[0]["diagnostics"][0], answers)
+
+    def end(self):
+        said = self.process.communicate(timeout=100)
+        return self.process.returncode, *said
+
+
+def plans(server):
+    with open("a.fcp", "w") as f:
+        f.write(TEXT)
+    with open("plain.fcp", "w") as f:
+        f.write(PLAIN)
+    subprocess.run([FCPC, "plain.fcp", "-q", "-D", "batch.lengths=[60, 40]", "-o", "want.plan"], check=True)
+    server.ask({"program": PLAIN, "lengths": [60, 40], "plan": "text.plan"})
+    with open("text.plan", "rb") as a, open("want.plan", "rb") as b:
+        check("the plan is the one that compiling writes", a.read() == b.read())
+    text, file = server.ask({**GOOD, "id": 7, "plan": "text.plan"},
+                            {**WITHOUT, "id": "b", "file": "a.fcp", "define": ["plan.block=64"]})
+    verified = subprocess.run([FCPC, "verify", "-q", "text.plan"])
+    check("with fields it is right, too", verified.returncode == 0)
+    check("answers say whose they are", (text["id"], file["id"]) == (7, "b"), (text, file))
+    check("with the summary", text["plan"] == "text.plan" and text["ranks"] == 2 and text["diagnostics"] == [], text)
+    check("a setting counts", file["block"] == 64 and file["plan"] is None and file["digest"] != text["digest"], file)
+    check("the socket is its user's alone", os.stat(server.path).st_mode & 0o777 == 0o600)
+
+
+def errors(server):
+    server.refuses("no JSON", b"hello\n", "E110", 1)
+    server.refuses("an empty line", b"\n", "E110", 1)
+    server.refuses("half an object", b'{"program": "x"\n', "E110", 16)
+    server.refuses("two objects", b"{} {}\n", "E110", 4)
+    server.refuses("a comma too many", b'{"lengths": [1,]}\n', "E110", 16)
+    server.refuses("a number with a point", b'{"lengths": [1.5]}\n', "E110", 15)
+    server.refuses("a number out of range", b'{"lengths": [99999999999999999999]}\n', "E110", 33)
+    server.refuses("a length below 0", b'{"lengths": [-1]}\n', "E110", 14)
+    server.refuses("no lengths", {"lengths": []}, "E110")
+    server.refuses("bytes that are no UTF-8", b'{"program": "\xff"}\n', "E110", 14)
+    server.refuses("a NUL in a string", b'{"plan": "\\u0000"}\n', "E110", 17)
+    server.refuses("half a surrogate", b'{"plan": "\\ud800x"}\n', "E110", 17)
+    server.refuses("an escape that is none", b'{"plan": "\\q"}\n', "E110", 12)
+    server.refuses("deep nesting", b"[" * 100000 + b"\n", "E110", 1)
+    server.refuses("deep nesting in a value", b'{"lengths": ' + b"[" * 100000 + b"\n", "E110", 14)
+    server.refuses("an unknown key", b'{"programm": ""}\n', "E205", 2)
+    server.refuses("a key twice", b'{"id": 1, "id": 2}\n', "E201", 11)
+    server.refuses("no program", b'{"lengths": [4]}\n', "E209")
+    server.refuses("a program and a file", {"file": "a.fcp"}, "E209")
+    server.refuses("a program that does not parse", {"program": "mask m = q >"}, "E110", 13)
+    server.refuses("a name that is not there", {"program": TEXT.replace("causal", "casual")}, "E200", 10)
+    server.refuses("a setting that is none", {"define": ["plan.blok=4"]}, "E200", 6)
+    server.refuses("a field too short", {"fields": {"doc": [1]}}, "E320")
+    server.refuses("no field", {"fields": {}}, "E320")
+    server.refuses("a length of 0", {"program": PLAIN, "fields": {}, "lengths": [0]}, "E300")
+    server.refuses("queries of other sequences", {"queries": [1]}, "E300")
+    server.refuses("a folder that is not there", {"plan": "none/a.plan"}, "E011")
+    server.refuses("a device as plan", {"plan": "/dev/null"}, "E011")
+    server.refuses("several masks", {"program": PLAIN.replace("mask = m", "layers = [m, window(w = 9)]"),
+                                     "fields": {}}, "E210")
+    os.mkfifo("pipe")
+    server.refuses("a pipe as plan", {"plan": "pipe"}, "E011")
+    server.refuses("a pipe as program", json.dumps({**WITHOUT, "file": "pipe"}).encode() + b"\n", "E010")
+    server.refuses("the program as plan", json.dumps({**WITHOUT, "file": "a.fcp", "plan": "a.fcp"}).encode() + b"\n",
+                   "E011")
+    with open("a.fcp") as f:
+        check("the program is as it was", f.read() == TEXT)
+
+
+def harm(server):
+    """Clients that stop in the middle, that do not read, and that send what comes to mind."""
+    idle, half = server.connect(), server.connect()
+    half.sendall(b'{"program": "')
+    deaf = server.connect()
+    deaf.setblocking(False)
+    try:
+        for _ in range(2000):
+            deaf.send(b"x\n" * 4096)
+    except BlockingIOError:
+        pass
+    draw = random.Random(1)
+    whole = json.dumps(GOOD).encode()
+    for _ in range(60):
+        line = bytearray(whole)
+        for _ in range(draw.randrange(1, 4)):
+            line[draw.randrange(len(line))] = draw.choice(b'{}[]",:\\0e-x\xff\n ')
+        for answer in server.ask(bytes(line) + b"\n"):
+            if "error" not in answer and "digest" not in answer:
+                check("damaged requests", False, answer)
+    answer, = server.ask({**GOOD, "id": 1})
+    check("others are served as ever", answer.get("id") == 1 and "digest" in answer, answer)
+    for s in (idle, half, deaf):
+        s.close()
+    answer, = server.ask(b"[" * ((64 << 20) + 1))
+    check("a line without an end", answer["error"]["code"] == "E211", answer)
+    crowd = [server.connect() for _ in range(16)]
+    waits = server.connect()
+    waits.sendall(whole + b"\n")
+    for s in crowd:
+        s.close()
+    check("who comes when all places are taken waits", b"digest" in waits.makefile("rb").readline())
+
+
+def ends():
+    server = Server("b.sock", "--json")
+    second = subprocess.run([FCPC, "serve", "b.sock"], stderr=subprocess.PIPE, text=True)
+    check("one server at a path", second.returncode == 1 and "another server" in second.stderr, second.stderr)
+    connected = server.connect()
+    server.ask(GOOD)
+    os.unlink("b.sock")
+    time.sleep(1)
+    connected.sendall(json.dumps(GOOD).encode() + b"\n")
+    check("connected clients are served to their end", b"digest" in connected.makefile("rb").readline())
+    connected.close()
+    status, out, err = server.end()
+    check("a removed socket ends it", status == 0 and json.loads(out)["requests"] == 2 and "was removed" in err,
+          (status, out, err))
+    server = Server("b.sock")
+    server.process.kill()
+    server.end()
+    server = Server("b.sock")  # in place of the one that was killed
+    server.process.send_signal(signal.SIGINT)
+    status, _, err = server.end()
+    check("an interruption ends it", status == 1 and "E013" in err and not os.path.exists("b.sock"), (status, err))
+    for path, why in (("a.fcp", "there is a file"), ("x" * 200, "too long"), ("none/b.sock", "No such file")):
+        done = subprocess.run([FCPC, "serve", path], stderr=subprocess.PIPE, text=True)
+        check(f"no socket: {why}", done.returncode == 1 and "E011" in done.stderr and why in done.stderr, done.stderr)
+
+
+def main():
+    server = Server("a.sock")
+    try:
+        plans(server)
+        errors(server)
+        harm(server)
+    finally:
+        server.process.kill()
+        server.end()
+    ends()
+
+
+main()
