@@ -11,12 +11,12 @@ cd "$(dirname "$0")/.." || exit 1
 wanted=tests/python/requirements.txt
 cmp -s $wanted build/python/made-of && exit 0
 echo "installing: PyTorch into build/python"
+mkdir -p build
 
 as_root=
 [ "$(id -u)" = 0 ] || as_root="sudo -n"
 make_environment() {
     rm -rf build/python
-    mkdir -p build
     python3 -m venv build/python
 }
 {
