@@ -5,7 +5,7 @@
 #   make install          [PREFIX=/usr/local] [DESTDIR=]
 #   make setup            install with apt what the build and the tests need and this machine lacks; and PyTorch
 #
-#   make check            set up, build, run every test: about three and a half minutes on two cores
+#   make check            set up, build, run every test: about four minutes on two cores
 #   make test T='a b'     build and run these tests alone: test_parse, oracle, ...
 #   make check-ptx        compile the GPU kernels with NVRTC and execute their PTX on the CPU
 #   make check-long       the random tests again, with more draws than make check has time for
