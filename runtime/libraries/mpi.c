@@ -58,7 +58,7 @@ static fcp_code load(const char *from, fcp_error *err) {
     const fcp_library library = {
         "MPI",         "FCP_MPI",
         strcmp(from, "MPICH") ? names : mpich_names, symbols,
-        SYMBOL_COUNT,  "install the MPI that mpirun is of, or name a file that all processes see (--id-file PATH)",
+        SYMBOL_COUNT,  "install the MPI that mpirun is of; tcp and nccl do without: --id-file PATH",
         .global = true, .installed = true};
     char *path = NULL;
     bool own = true;
@@ -100,13 +100,9 @@ static int ask_flag(int (*call)(int *)) {
     return call(&flag) == MPI_DONE ? flag : 0;
 }
 
-static fcp_code begin(const char *from, fcp_error *err) {
-    fcp_code code = load(from, err);
-    if (code) return code;
+/* Begins MPI unless the caller has, and asks whether it can serve threads. */
+static fcp_code begin(fcp_error *err) {
     int threads = 0;
-    if (ask_flag(mpi.open.finalized))
-        return fcp_fail(err, FCP_E_START,
-                        "MPI has been ended in this process and cannot be begun again: keep it, or hand in the id");
     bool ours = !ask_flag(mpi.open.initialized);
     if (ours && mpi.open.init(NULL, NULL, MPI_SERIALIZED, &threads))
         return fcp_fail(err, FCP_E_START, "MPI does not begin");
@@ -132,10 +128,11 @@ static fcp_code check_rank(uint32_t rank, uint32_t ranks, const char *from, fcp_
 
 fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_error *err) {
     pthread_mutex_lock(&mpi.lock);
-    fcp_code code = mpi.begun ? FCP_OK : begin(from, err);
+    fcp_code code = mpi.begun ? FCP_OK : load(from, err);
     if (!code && ask_flag(mpi.open.finalized))
         code = fcp_fail(err, FCP_E_START,
                         "MPI has been ended in this process and cannot be begun again: keep it, or hand in the id");
+    if (!code && !mpi.begun) code = begin(err);
     if (!code) code = check_rank(rank, ranks, from, err);
     pthread_mutex_unlock(&mpi.lock);
     return code;

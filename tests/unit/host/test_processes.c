@@ -50,11 +50,15 @@ static void met(process *p, int turn) {
     if (transport == &fcp_transport_mpi && p->rank == 0) process_mpi_met();
 }
 
+static fcp_code open_session(const fcp_start *start, const fcp_plan *of, uint32_t timeout_s, fcp_session **out,
+                             fcp_error *err) {
+    const fcp_session_options options = {.size = sizeof options, .transport = transport->name, .start = start,
+                                         .timeout_s = timeout_s, .compute_threads = 1};
+    return fcp_session_create(of, &options, out, err);
+}
 static fcp_code create(process *p, const fcp_plan *of, int turn, fcp_session **out, fcp_error *err) {
     const fcp_start start = begin(p, turn);
-    const fcp_session_options options = {.size = sizeof options, .transport = transport->name, .start = &start,
-                                         .timeout_s = 2, .compute_threads = 1};
-    fcp_code code = fcp_session_create(of, &options, out, err);
+    fcp_code code = open_session(&start, of, 2, out, err);
     met(p, turn);
     return code;
 }
@@ -195,9 +199,7 @@ Test(mpi, that_is_not_there) { on(&fcp_transport_mpi, not_there); }
 static void a_stranger_comes(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};
-    fcp_start start = begin(p, 1);
-    const fcp_session_options options = {.size = sizeof options, .transport = "tcp", .start = &start, .timeout_s = 100,
-                                         .compute_threads = 1};
+    const fcp_start start = begin(p, 1);
     if (p->rank == 1) {
         struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
         unsigned port = 0;
@@ -211,7 +213,7 @@ static void a_stranger_comes(process *p) {
         CHECK(p, write(s, noise, sizeof noise) == sizeof noise);
         close(s);
     }
-    CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
+    CHECK(p, open_session(&start, plan, 100, &session, &err) == FCP_OK, "%s", err.message);
     if (session) CHECK(p, run(session, &err) == FCP_OK, "%s", err.message);
     fcp_session_free(session);
 }
@@ -221,10 +223,8 @@ Test(tcp, a_stranger_at_the_port) { on(&fcp_transport_tcp, a_stranger_comes); }
 static void one_dies(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};
-    fcp_start start = begin(p, 1);
-    const fcp_session_options options = {.size = sizeof options, .transport = "tcp", .start = &start, .timeout_s = 250,
-                                         .compute_threads = 1};
-    CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
+    const fcp_start start = begin(p, 1);
+    CHECK(p, open_session(&start, plan, 250, &session, &err) == FCP_OK, "%s", err.message);
     if (p->rank == 2) {
         p->word->ended = true;
         _exit(0);
@@ -245,9 +245,7 @@ static void ids_are_wrong(process *p) {
         char id[FCP_ID_BYTES] = "";
         snprintf(id, sizeof id, "%s", wrong[i]);
         const fcp_start start = {.size = sizeof start, .ranks = RANKS, .rank = p->rank, .id = id};
-        const fcp_session_options options = {.size = sizeof options, .transport = "tcp", .start = &start,
-                                             .timeout_s = 1};
-        CHECK(p, fcp_session_create(plan, &options, &session, &err) == FCP_E_START, "'%s'", wrong[i]);
+        CHECK(p, open_session(&start, plan, 1, &session, &err) == FCP_E_START, "'%s'", wrong[i]);
         CHECK(p, strstr(err.message, "HOST:PORT:SECRET"), "%s", err.message);
     }
 }
