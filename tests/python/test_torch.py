@@ -2,7 +2,6 @@
 import gc
 import os
 import threading
-import types
 import unittest
 
 import torch
@@ -105,6 +104,21 @@ class Values(Compared):
                 self.assert_near(got, (o.detach(), x.grad, y.grad, z.grad), NEAR["fp32"])
                 if sink is not None:
                     self.assertLess((sink.grad - extra.grad).abs().max().item(), 1e-4)
+
+    def test_layers(self):
+        """Each layer attends by its own mask, and all of them have their tokens in the same order."""
+        at, inputs = torch.arange(512), draw(512)
+        window = (at[:, None] >= at) & (at[:, None] - at < 70)
+        for strategy in ("fcp", "zigzag"):
+            prog = a_program(None, layers=["causal", (lambda b, h, q, k: (q >= k) & (q - k < 70), 3)],
+                             strategy=strategy)
+            attn, plan = Attention(prog), prog.plan([400, 112])
+            self.assertEqual((prog.masks, len(plan.layers), plan.layers[0]), (2, 2, plan))
+            self.assertEqual(plan.homes, plan.layers[1].homes)
+            self.assertEqual(list(plan.rows()), list(plan.layers[1].rows()))
+            bound = [attn.bind(plan), attn.bind(plan, layer=1)]
+            for allowed, attention in zip((causal([400, 112]), causal([400, 112]) & window), bound):
+                self.assert_near(compute(attention, plan, *inputs), judge(allowed, *inputs), NEAR["fp32"])
 
     def test_a_layout_of_the_caller(self):
         """With layout = contiguous the caller's order is the packed batch's."""
@@ -218,9 +232,12 @@ class Errors(Expecting):
     def test_plans(self):
         other = a_program(heads=2)
         self.expect("E203", lambda: self.attn.bind(other.plan([128])), "another program")
-        loaded = types.SimpleNamespace(**{**vars(other.plan([128])), "program": None})
+        loaded = other.plan([128])
+        loaded.program = None
         self.expect("E203", lambda: self.attn.bind(loaded), "heads")
         self.expect("E203", lambda: self.attn.bind(self.prog.plan([128], here=range(1))), "ranks")
+        for layer in (1, -1):
+            self.expect("E203", lambda: self.attn.bind(self.plan, layer=layer), f"no layer {layer}")
         number = self.bound.number.clone()
         del self.bound
         gc.collect()

@@ -120,10 +120,11 @@ void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *
 char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour);
 fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program);
+uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
 void fcpc_program_free(fcpc_program *program);
 char *fcpc_program_print(const fcpc_program *program);
-fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                         fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
+fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);

@@ -24,14 +24,16 @@ class Plan:
     here            the ranks of this process, a range
     tokens          queries that this process holds: the rows of its tensors
     program         the Program that made it; None if it comes from a file
-    seconds         how long planning took
+    layers          of a program with `layers` the plan of each mask, else this plan alone. This plan is the first
+    seconds         how long planning took, all layers together
     warnings        what the compiler said, line by line
 
     A plan does not change, and any number of threads may use it.
     """
 
-    def __init__(self, handle, here=None, times=None, warnings=(), program=None):
+    def __init__(self, handle, here=None, times=None, warnings=(), program=None, others=()):
         self._handle, self._times, self.program = handle, times or fcpc_times(), program
+        self._others = tuple(others)
         self._rows, self._positions = {}, None
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))
@@ -49,6 +51,10 @@ class Plan:
     def __del__(self):
         if getattr(self, "_handle", None) and C:
             C["fcp_plan_free"](self._handle)
+
+    @property
+    def layers(self):
+        return (self, *self._others)
 
     # --- which tokens ---------------------------------------------------------------------------------------------
 

@@ -63,8 +63,10 @@ class Attention:
         if getattr(self, "_session", None) and C and os.getpid() == self._process:
             C["fcp_session_free"](self._session)
 
-    def bind(self, plan):
+    def bind(self, plan, layer=0):
         """Attention of one batch: a function (q, k, v, sink=None) -> o.
+
+        layer  of a program with `layers`, the number of the mask in that list, from 0
 
         q, o   [plan.tokens, heads, head_dim] in the plan's order, in the program's dtype
         k, v   [plan.key_tokens, kv_heads, head_dim], likewise
@@ -76,6 +78,9 @@ class Attention:
         """
         if plan.program not in (self._prog, None):
             raise Error("E203", "bind: the plan is of another program than this Attention")
+        if layer not in range(len(plan.layers)):
+            raise Error("E203", f"bind: there is no layer {layer}: the plan has {len(plan.layers)}, counted from 0")
+        plan = plan.layers[layer]
         here = range(plan.ranks) if self._here is None else self._here
         if plan.here != here:
             raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs {list(here)}")
