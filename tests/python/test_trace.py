@@ -129,8 +129,9 @@ class Text(unittest.TestCase):
         """Two functions of a program that have each captured another `n`: both keep their own."""
         def first(n):
             return lambda b, h, q, k: k < n[q % 3]
+        near = first(torch.tensor([1, 2, 3]))
         prog = a_program(None, layers=[first(torch.tensor([5, 5, 5])), first(torch.tensor([7, 7, 7]))],
-                         score=lambda s, b, h, q, k, f=first(torch.tensor([1, 2, 3])): torch.where(f(b, h, q, k), s, 0.0))
+                         score=lambda s, b, h, q, k: torch.where(near(b, h, q, k), s, 0.0))
         plan = prog.plan([64])
         self.assertEqual([p.summary()["pairs"] for p in plan.layers], [64 * 5, 64 * 7])
         doc = [torch.arange(64) // size for size in (8, 16)]

@@ -3,7 +3,7 @@ import ctypes
 import html
 import json
 
-from ._c import (C, call_text, check, fcp_error, fcp_shape, fcpc_question, fcpc_show_options, fcpc_times,
+from ._c import (C, call_text, check, fcp_error, fcp_shape, fcp_table, fcpc_question, fcpc_show_options, fcpc_times,
                  take_text)
 from .errors import Diagnostics, Error
 
@@ -55,6 +55,17 @@ class Plan:
     @property
     def layers(self):
         return (self, *self._others)
+
+    @property
+    def tables(self):
+        """The tables of reals that the score reads, in order: {name: (shape, numbers)}, the numbers row by row."""
+        made, table = {}, fcp_table()
+        for i in range(C["fcp_plan_tables"](self._handle, 0, None)):
+            C["fcp_plan_tables"](self._handle, i, ctypes.byref(table))
+            shape = (table.rows, table.columns) if table.columns else (table.rows,)
+            count = table.rows * max(1, table.columns)
+            made[table.name.decode()] = shape, list((ctypes.c_double * count).from_address(table.values))
+        return made
 
     # --- which tokens ---------------------------------------------------------------------------------------------
 
