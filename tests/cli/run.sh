@@ -315,6 +315,9 @@ ok "dump again" "$fcpc" dump a.fcp
 holds "a program dumps as its plan does" cmp -s stdout first
 ok "dump with JSON" "$fcpc" dump --json a.plan
 holds "dump's JSON" json 'type == "object"'
+program alone.fcp "$(sed '/^plan/d' a.fcp; echo 'mask mine(w = 9) = q - k < w;')"
+ok "show a program that names no mask in its plan" "$fcpc" show alone.fcp
+holds "its only mask is named" grep -q "mask  *mine$" stdout
 ok "show a program" "$fcpc" show a.fcp
 holds "show prints a picture" [ "$(wc -l < stdout)" -gt 20 ]
 ok "show a plan" "$fcpc" show a.plan --ascii --width 80
