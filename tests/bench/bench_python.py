@@ -109,8 +109,8 @@ def ahead(prog, lengths, steps=30):
     found = [(timed(range(steps + 1)), beside()) for _ in range(7)]
     plain, with_ = (sorted(times)[len(found) // 2] for times in zip(*found))
     row("step time with planning ahead over without", with_ / plain, "x", "<= 1.02", 1.02,
-        f"{with_ / steps * 1e3:.2f} ms and {plain / steps * 1e3:.2f} ms a step, {os.cpu_count()} processors; a plan takes "
-        f"{plan * 1e3:.1f} ms of them")
+        f"{with_ / steps * 1e3:.2f} ms and {plain / steps * 1e3:.2f} ms a step, {os.cpu_count()} processors; a plan "
+        f"takes {plan * 1e3:.1f} ms of them")
 
 
 def tracing():

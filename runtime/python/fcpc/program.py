@@ -18,7 +18,7 @@ from .ranks import gather_hosts, mpi_place
 class Cluster:
     """The hardware of a program: nodes x gpus ranks. `detect` makes one.
 
-    gpu    a profile of the language, a100 h100 h200 b200 or cpu, which says how fast links and kernels are
+    gpu    a profile of the language, a100 h100 h200 b200 910c or cpu, which says how fast links and kernels are
     here   the ranks of this process, a range; None: all
     """
     nodes: int = 1
@@ -233,7 +233,7 @@ def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None,
     model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
              "dtype": dtype, "scale": None if scale is None else float(scale)}
     lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
-             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": cluster.gpu}),
+             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": _name(cluster.gpu)}),
              _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
              *before, f"mask main_mask = {mask}", f"score main_score = {score}" if score else "",
              _section("plan", {"mask": "main_mask", "score": "main_score" if score else None, **plan})]
@@ -273,6 +273,11 @@ def _value(value):
     if isinstance(value, int):
         return str(value)
     raise Error("E202", f"a {type(value).__name__} is no value of the language")
+
+
+def _name(text):
+    """A name as the language writes it: in quotes if it begins with a digit."""
+    return f'"{text}"' if text[:1].isdigit() else text
 
 
 def real(number):

@@ -168,7 +168,8 @@ class _Binding:
         dtype = _DTYPES[plan.dtype]
         wide = (plan.tokens, plan.heads, plan.head_dim), dtype
         narrow = (plan.key_tokens, plan.kv_heads, plan.head_dim), dtype
-        self.needs = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
+        self.needs = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide),
+                      **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
                       "sink": ((plan.heads,), torch.float32), "lse": ((plan.tokens, plan.heads), torch.float32)}
         size, row = dtype.itemsize, plan.heads * plan.head_dim
         queries = list(itertools.accumulate(plan.rank_queries, initial=0))[:-1]
