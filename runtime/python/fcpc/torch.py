@@ -179,8 +179,8 @@ class _Binding:
         begins = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
                   "lse": [rows * plan.heads * 4 for rows in queries], "sink": [0] * len(queries),
                   "d_sink": [i * plan.heads * 4 for i in range(len(queries))]}
-        # C reads an fcp_tensors for each rank. They are filled as one array of pointers, which is faster. Here is where in
-        # it the pointers to each tensor stand, and how far behind the tensor's begin each points.
+        # C reads an fcp_tensors for each rank. They are filled as one array of pointers, which is faster. Here is where
+        # in it the pointers to each tensor stand, and how far behind the tensor's begin each points.
         self.pointers = len(_NAMES) * len(queries)
         self.places = {name: [(rank * len(_NAMES) + at, begin) for rank, begin in enumerate(begins[name])]
                        for at, name in enumerate(_NAMES)}
