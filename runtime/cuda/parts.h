@@ -49,8 +49,9 @@ typedef struct cuda_kernel {
     uint32_t resident;    /* how many of its blocks a multiprocessor holds at once */
 } cuda_kernel;
 
-/* Two pinned buffers through which pageable memory is copied (stage.c). cuda_out: bytes of a buffer that belong at
- * `to`. */
+/* Two pinned buffers through which host memory is copied (stage.c). cuda_out: bytes of a buffer that belong at
+ * `to`. cuda_pending: a copy between the buffer in use and the device that is not in the stream yet, since more may
+ * follow that lies next to it at both ends. */
 typedef struct cuda_out {
     void *to;
     size_t at, bytes; /* at: where they are in the buffer */
@@ -63,10 +64,17 @@ typedef struct cuda_buffer {
     cuda_out *out;   /* what goes on to host memory when the copies have ended */
     uint32_t out_count, out_capacity;
 } cuda_buffer;
+typedef struct cuda_pending {
+    cu_ptr device;
+    size_t at, bytes; /* at: where it begins in the buffer; bytes: 0 if there is none */
+    bool in;          /* to the device */
+} cuda_pending;
 typedef struct cuda_stage {
     cuda_buffer buffers[2];
+    cuda_pending pending;
     uint32_t now;    /* the buffer that is being filled */
-    size_t bytes;    /* of each buffer */
+    size_t bytes;    /* of each buffer, and of `landing` */
+    cu_ptr landing;  /* device memory: a message on its way between a buffer and home blocks */
     cu_stream stream;
 } cuda_stage;
 

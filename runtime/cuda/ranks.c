@@ -71,6 +71,7 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
         count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan)), d->environment_held);
+        count_memory(d, d->stage.bytes, d->stage.landing ? d->stage.bytes : 0);
         d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         code = fcp_cuda_use(s, d, err);
         if (!code)
@@ -260,6 +261,7 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     if (again) fcp_cuda_partition_again(s);
     else if (!code) code = fcp_cuda_partition_open(s, err);
     if (!code && !again) code = fcp_cuda_marks_open(s, err);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_land(s, &s->devices[i], err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     s->laid = fcp_cuda_lender(s)->arenas;
     if (!code) code = fcp_net_reserve(s->base.net, err);

@@ -108,7 +108,7 @@ static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream ori
 static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors,
                           const fcp_tensors **inside, cuda_device *d, cu_stream origin, bool host, fcp_error *err) {
     fcp_net *net = s->base.net;
-    fcp_code code = fcp_cuda_fork(s, d, origin, err);
+    fcp_code code = fcp_cuda_fork(s, CUDA_COMM_STREAMS, d, origin, err);
     if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
@@ -117,7 +117,7 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);
     if (!code && cls == FCP_OUT) code = fcp_cuda_timing_out(s, err);
     if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
-    return code ? code : fcp_cuda_join(s, origin, err);
+    return code ? code : fcp_cuda_join(s, CUDA_COMM_STREAMS, origin, err);
 }
 
 static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
