@@ -52,6 +52,7 @@ class Program:
 
     source     the text it was parsed from
     fields     the names of the fields that each batch brings
+    masks      how many masks there are: more than one if it has `layers`
     warnings   what the compiler said, line by line
     """
 
@@ -67,6 +68,7 @@ class Program:
                                          ctypes.byref(made)))
             self.warnings = d.warnings()
         self._handle = made.value
+        self.masks = C["fcpc_program_layers"](self._handle, 0, None)
 
     def __del__(self):
         if getattr(self, "_handle", None) and C:
@@ -78,7 +80,7 @@ class Program:
         return take_text(C["fcpc_program_print"](self._handle))
 
     def plan(self, lengths=None, fields=None, queries=None, here=None, stop=None):
-        """Plans a batch, and proves the plan right.
+        """Plans a batch, and proves the plan right. With `layers`, plans each mask: see Plan.layers.
 
         lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch
         fields    {name: values}, whole numbers, one for each token, sequences end to end
@@ -98,12 +100,14 @@ class Program:
             slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
         batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],
                            held[0][1] if held[0] else 0, ctypes.addressof(listed), len(values))
-        made, times, watched = ctypes.c_void_p(), fcpc_times(), None if stop is None else ctypes.byref(stop)
+        made, times = (ctypes.c_void_p * self.masks)(), fcpc_times()
         with Diagnostics() as d:
-            d.check(C["fcpc_plan_batch"](self._handle, ctypes.byref(batch), watched, d.handle,
-                                         ctypes.byref(times), ctypes.byref(made)))
+            d.check(C["fcpc_plan_layers"](self._handle, ctypes.byref(batch), None if stop is None else
+                                          ctypes.byref(stop), d.handle, ctypes.byref(times), made))
             said = d.warnings()
-        return Plan(made.value, self.here if here is None else here, times, said, self)
+        here = self.here if here is None else here
+        first, *others = made
+        return Plan(first, here, times, said, self, [Plan(other, here, times, said, self) for other in others])
 
     def ahead(self, loader, depth=2, threads=2, of=None):
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
@@ -157,8 +161,8 @@ class Program:
         return f"fcpc.Program:\n{self.text}"
 
     def _repr_html_(self):
-        """The text; and a picture of the mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
-        picture = self.plan([2048], {}).svg() if not self.fields else ""
+        """The text; and a picture of each mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
+        picture = "" if self.fields else "".join(plan.svg() for plan in self.plan([2048], {}).layers)
         return f"{picture}<pre>{html.escape(self.source)}</pre>"
 
 
@@ -200,8 +204,8 @@ def parse(text, name="program", defines=(), fields=(), here=None):
     return Program(text, name, defines, fields, here)
 
 
-def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
-            score=None, tables=None, **plan):
+def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
+            score=None, tables=None, layers=None, **plan):
     """A program from its parts.
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
@@ -212,6 +216,8 @@ def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None,
     score     what takes the place of a logit: text, such as "softcap(c = 30.0)"; or a function
               (score, b, h, q_idx, kv_idx)
     tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
+    layers    in place of mask, where layers of the model differ: a list of masks, each alone or as (mask, how many
+              layers have it). All are planned with each token at the same rank, so that nothing moves between layers
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag". layout is "planned"
               unless it is stated
 
@@ -220,28 +226,39 @@ def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None,
     cluster = cluster or Cluster()
     declared = dict(fields) if hasattr(fields, "items") else {name: "given" for name in fields}
     tables, values, before = dict(tables or {}), {}, []
-    mask, score = [x if x is None or isinstance(x, str) else _traced(x, kind, declared, tables, values, before)
-                   for x, kind in ((mask, "mask"), (score, "score"))]
+
+    def text_of(x, kind):
+        return x if isinstance(x, str) else _traced(x, kind, declared, tables, values, before)
+    masks = {} if mask is None else {"main_mask": text_of(mask, "mask")}
+    for i, layer in enumerate(layers or (), 1):
+        masks[f"layer_{i}"] = text_of(layer[0] if isinstance(layer, tuple) else layer, "mask")
+    score = score and text_of(score, "score")
+    if layers is not None:
+        counts = [layer[1] if isinstance(layer, tuple) else 1 for layer in layers]
+        plan["layers"] = [f"layer_{i} x {_value(count)}" for i, count in enumerate(counts, 1)]
     plan = {"layout": "planned", **plan}
     model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
              "dtype": dtype, "scale": None if scale is None else float(scale)}
     lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
              _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": cluster.gpu}),
              _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
-             *before, f"mask main_mask = {mask}", f"score main_score = {score}" if score else "",
-             _section("plan", {"mask": "main_mask", "score": "main_score" if score else None, **plan})]
+             *before, *(f"mask {name} = {text}" for name, text in masks.items()),
+             f"score main_score = {score}" if score else "",
+             _section("plan", {"mask": mask and "main_mask", "score": score and "main_score", **plan})]
     return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values)
 
 
 def _traced(function, kind, declared, tables, values, before):
     from .trace import trace
-    traced = trace(function, kind, tuple(declared))
-    for name, numbers in traced.tables.items():
-        tables.setdefault(name, numbers)
+    traced = trace(function, kind, tuple(declared), tables)
+    tables.update(traced.tables)
     for name, numbers in traced.fields.items():
         declared.setdefault(name, "given")
+        known = values.get(name)
+        if known is not None and numbers is not None and known.tolist() != numbers.tolist():
+            raise Error("E320", f"two functions have captured field '{name}', each with values of its own")
         if numbers is not None:
-            values.setdefault(name, numbers)
+            values[name] = numbers
     before.extend(traced.definitions)
     return traced.text
 

@@ -25,6 +25,7 @@ from .ranks import connection_id
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _FORWARD, _BACKWARD = 0, 1  # fcp_pass
 _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
+_SHARED = ("sink", "table")  # parameters that all ranks have: what each has of their gradients is summed
 
 _bound = {}  # number -> _Binding, as long as the tensor lives that holds the number
 _numbers = itertools.count(1)
@@ -43,7 +44,7 @@ class Attention:
     timeout   seconds that a wait may last in which nothing goes on; 0: 120
 
     Where ranks are processes, all of them make their Attention, bind their plans and run them in the same order, and
-    sum the gradient of a sink among themselves, as of any parameter that they share. It belongs to one process and is
+    sum the gradients of sinks and tables among themselves, as of any parameter that they share. It belongs to one process and is
     used by one thread at a time; otherwise E203.
     """
 
@@ -63,19 +64,26 @@ class Attention:
         if getattr(self, "_session", None) and C and os.getpid() == self._process:
             C["fcp_session_free"](self._session)
 
-    def bind(self, plan):
-        """Attention of one batch: a function (q, k, v, sink=None) -> o.
+    def bind(self, plan, layer=0):
+        """Attention of one batch: a function (q, k, v, sink=None, tables=None) -> o.
+
+        layer  of a program with `layers`, the number of the mask in that list, from 0
 
         q, o   [plan.tokens, heads, head_dim] in the plan's order, in the program's dtype
         k, v   [plan.key_tokens, kv_heads, head_dim], likewise
         sink   [heads], float32: a logit of each head in every softmax, in place of what the program says, with a
                gradient; the program must have one (sink=0.0 will do)
+        tables {name: tensor}, float32, each of the shape that the program gives it: tables of reals that the score
+               reads, with gradients. Those that are not named have the program's numbers
 
         Other strides than those of a dense tensor are copied first. A row that sees no key has o = 0. Errors: E701
         (shape, dtype or device), E203 (a plan of another program: heads, ranks, ...), E703.
         """
         if plan.program not in (self._prog, None):
             raise Error("E203", "bind: the plan is of another program than this Attention")
+        if layer not in range(len(plan.layers)):
+            raise Error("E203", f"bind: there is no layer {layer}: the plan has {len(plan.layers)}, counted from 0")
+        plan = plan.layers[layer]
         here = range(plan.ranks) if self._here is None else self._here
         if plan.here != here:
             raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs {list(here)}")
@@ -141,17 +149,27 @@ class _Release:
 
 
 class BoundAttention:
-    """What `Attention.bind` gives: attention(q, k, v, sink=None) -> o, for one plan."""
+    """What `Attention.bind` gives: attention(q, k, v, sink=None, tables=None) -> o, for one plan."""
 
     def __init__(self, binding):
-        self.plan = binding.plan
+        self.plan, self._own = binding.plan, binding.tables
         self.number = torch.tensor(next(_numbers))
         number = int(self.number)
         _bound[number] = binding
         weakref.finalize(self.number, binding.end, number).atexit = False
 
-    def __call__(self, q, k, v, sink=None):
-        return torch.ops.fcpc.attention(q, k, v, sink, self.number)[0]
+    def __call__(self, q, k, v, sink=None, tables=None):
+        table = self._together(tables) if tables else None
+        return torch.ops.fcpc.attention(q, k, v, sink, table, self.number)[0]
+
+    def _together(self, tables):
+        """All tables of the plan as C takes them: in one tensor, in the plan's order."""
+        for name, x in tables.items():
+            own = self._own.get(name)
+            if own is None or x.shape != own.shape:
+                raise Error("E701", f"attention: the score reads no table '{name}' of shape {list(x.shape)}: it reads "
+                                    f"{ {n: list(t.shape) for n, t in self._own.items()} }")
+        return torch.cat([tables.get(name, own).flatten() for name, own in self._own.items()])
 
 
 class _Binding:
@@ -162,14 +180,17 @@ class _Binding:
         self.dtype, self.needs = _DTYPES[plan.dtype], {
             "q": (plan.tokens, plan.heads, plan.head_dim), "k": (plan.key_tokens, plan.kv_heads, plan.head_dim),
             "sink": (plan.heads,)}
+        self.tables = {name: torch.tensor(numbers).view(shape) for name, (shape, numbers) in plan.tables.items()}
+        self.needs["table"] = (sum(x.numel() for x in self.tables.values()),)
         size, row = self.dtype.itemsize, plan.heads * plan.head_dim
         queries = list(itertools.accumulate(plan.rank_queries, initial=0))[:-1]
         keys = list(itertools.accumulate(plan.rank_keys, initial=0))[:-1]
         wide = [rows * row * size for rows in queries]
         narrow = [rows * plan.kv_heads * plan.head_dim * size for rows in keys]
         self.begins = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
-                       "lse": [rows * plan.heads * 4 for rows in queries], "sink": [0] * len(queries),
-                       "d_sink": [i * plan.heads * 4 for i in range(len(queries))]}
+                       "lse": [rows * plan.heads * 4 for rows in queries], 
+                       **{name: [0] * len(queries) for name in _SHARED},
+                       **{f"d_{name}": [i * self.needs[name][0] * 4 for i in range(len(queries))] for name in _SHARED}}
 
     def end(self, number):
         """Nobody holds the number any more: no pass of this plan will come."""
@@ -191,8 +212,8 @@ class _Binding:
 
     def take(self, name, x):
         """The tensor as C reads it, if it fits."""
-        shape = self.needs["q" if name in ("q", "o", "d_o") else "sink" if name == "sink" else "k"]
-        dtype = torch.float32 if name == "sink" else self.dtype
+        shape = self.needs["q" if name in ("q", "o", "d_o") else name if name in _SHARED else "k"]
+        dtype = torch.float32 if name in _SHARED else self.dtype
         if x.shape != shape or x.dtype != dtype or x.device.type != "cpu":
             raise Error("E701", f"attention: {name} is {_words(x.shape, x.dtype, x.device.type)}; the plan needs "
                                 f"{_words(shape, dtype, 'cpu')}")
@@ -217,28 +238,29 @@ def _binding(number):
 # --- the operators ----------------------------------------------------------------------------------------------------
 
 _library = torch.library.Library("fcpc", "DEF")
-_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor plan) -> (Tensor, Tensor)")
+_library.define("attention(Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor? table, Tensor plan) -> (Tensor, Tensor)")
 _library.define("attention_backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor? sink, "
-                "Tensor plan) -> (Tensor, Tensor, Tensor, Tensor)")
+                "Tensor? table, Tensor plan) -> (Tensor, Tensor, Tensor, Tensor, Tensor)")
 
 
-def _attention(q, k, v, sink, plan):
+def _attention(q, k, v, sink, table, plan):
     binding = _binding(plan)
-    inputs = binding.inputs(q=q, k=k, v=v, sink=sink)
+    inputs = binding.inputs(q=q, k=k, v=v, sink=sink, table=table)
     o, lse = torch.empty_like(inputs["q"]), q.new_empty(q.shape[:2], dtype=torch.float32)
     binding.run(_FORWARD, {**inputs, "o": o, "lse": lse})
     return o, lse
 
 
-def _attention_backward(d_o, q, k, v, o, lse, sink, plan):
+def _attention_backward(d_o, q, k, v, o, lse, sink, table, plan):
     binding = _binding(plan)
-    inputs = binding.inputs(q=q, k=k, v=v, o=o, d_o=d_o, sink=sink)
+    inputs = binding.inputs(q=q, k=k, v=v, o=o, d_o=d_o, sink=sink, table=table)
     outputs = {"dq": torch.empty_like(inputs["q"]), "dk": torch.empty_like(inputs["k"]),
                "dv": torch.empty_like(inputs["v"])}
-    of_ranks = lse.new_zeros((len(binding.plan.here), 0 if sink is None else len(sink)))
-    binding.run(_BACKWARD, {**inputs, "lse": lse.contiguous(), **outputs, **({} if sink is None else
-                                                                             {"d_sink": of_ranks})})
-    return *outputs.values(), of_ranks.sum(0)
+    of_ranks = {f"d_{name}": lse.new_zeros((len(binding.plan.here), *binding.needs[name]))
+                for name in _SHARED if name in inputs}
+    binding.run(_BACKWARD, {**inputs, "lse": lse.contiguous(), **outputs, **of_ranks})
+    sums = [of_ranks[f"d_{name}"].sum(0) if name in inputs else lse.new_zeros(0) for name in _SHARED]
+    return *outputs.values(), *sums
 
 
 _library.impl("attention", _attention, "CompositeExplicitAutograd")
@@ -250,26 +272,26 @@ def _dense(x):
 
 
 @torch.library.register_fake("fcpc::attention")
-def _(q, k, v, sink, plan):
+def _(q, k, v, sink, table, plan):
     return _dense(q), q.new_empty(q.shape[:2], dtype=torch.float32)
 
 
 @torch.library.register_fake("fcpc::attention_backward")
-def _(d_o, q, k, v, o, lse, sink, plan):
-    return _dense(q), _dense(k), _dense(v), lse.new_empty(0) if sink is None else _dense(sink)
+def _(d_o, q, k, v, o, lse, sink, table, plan):
+    return _dense(q), _dense(k), _dense(v), *(lse.new_empty(0) if x is None else _dense(x) for x in (sink, table))
 
 
 def _save(ctx, inputs, output):
-    q, k, v, sink, plan = inputs
+    q, k, v, sink, table, plan = inputs
     o, lse = output
     ctx.mark_non_differentiable(lse)
-    ctx.save_for_backward(q, k, v, o, lse, sink, plan)
+    ctx.save_for_backward(q, k, v, o, lse, sink, table, plan)
 
 
 def _gradients(ctx, d_o, _):
-    q, k, v, o, lse, sink, plan = ctx.saved_tensors
-    dq, dk, dv, d_sink = torch.ops.fcpc.attention_backward(d_o, q, k, v, o, lse, sink, plan)
-    return dq, dk, dv, None if sink is None else d_sink, None
+    q, k, v, o, lse, sink, table, plan = ctx.saved_tensors
+    dq, dk, dv, d_sink, d_table = torch.ops.fcpc.attention_backward(d_o, q, k, v, o, lse, sink, table, plan)
+    return dq, dk, dv, None if sink is None else d_sink, None if table is None else d_table, None
 
 
 torch.library.register_autograd("fcpc::attention", _gradients, setup_context=_save)
