@@ -264,9 +264,9 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
         return support(s, rank, CUDA_ROUND, round, 2 * FK_SUPPORT_THREADS, err);
     }
     float *o, *m, *l;
-    fcp_rows_at home = fcp_arena_rows(a, block->home_slot);
+    fcp_rows_at into = fcp_arena_rows(a, fcp_finish_slot(s->plan, a->rank, x));
     fcp_arena_state(a, x->b, &o, &m, &l);
-    fk_support finish = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)o,
+    fk_support finish = {.to = (uintptr_t)into.o, .lse = (uintptr_t)into.lse, .from = (uintptr_t)o,
                          .other = (uint64_t)s->plan->problem->max_q_block * a->heads, .count = rows,
                          .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads};
     return support(s, rank, CUDA_STATE_OUT, finish, FK_SUPPORT_THREADS / 32, err);

@@ -311,14 +311,14 @@ static void ptx_merge(fcp_device *base, const fcp_arena *a, uint32_t block, uint
 }
 
 static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t block,
-                             uint32_t state) {
+                             uint32_t state, uint32_t into) {
     device *d = (device *)base;
     const fcp_problem *p = base->plan->problem;
-    fcp_rows_at home = fcp_arena_rows(a, base->plan->blocks[block].home_slot);
+    fcp_rows_at to = fcp_arena_rows(a, into);
     float *src, *m, *l;
     fcp_arena_state(a, state, &src, &m, &l);
     uint64_t rows = (uint64_t)p->max_q_block * a->heads;
-    fk_support x = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)src, .other = rows,
+    fk_support x = {.to = (uintptr_t)to.o, .lse = (uintptr_t)to.lse, .from = (uintptr_t)src, .other = rows,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
                     .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->sinks, base->plan->blocks[block].heads)};
     (void)worker_number;
