@@ -141,8 +141,8 @@ static const field problem_fields[] = {
 };
 static const field cluster_fields[] = {
 #define C(m) F(fcp_cluster, m, U64)
-    F(fcp_cluster, gpu, GPU), C(intra), C(inter), C(latency_ns), C(flops), C(memory_bandwidth),
-    C(oversubscription_milli)
+    F(fcp_cluster, gpu, GPU), F(fcp_cluster, multiprocessors, U32), C(intra), C(inter), C(latency_ns), C(flops),
+    C(memory_bandwidth), C(oversubscription_milli)
 #undef C
 };
 static const field summary_fields[] = {

@@ -218,10 +218,12 @@ typedef struct fcp_problem {
     double scale;
 } fcp_problem;
 
-/* Section CLUSTER: one record. The runtime does not use it; it is there for whoever estimates times. Bandwidths are in
- * bytes per second for each GPU. */
+/* Section CLUSTER: one record. It is there for whoever estimates times; the runtime uses `multiprocessors` alone.
+ * Bandwidths are in bytes per second for each GPU. */
 typedef struct fcp_cluster {
-    char gpu[16];                /* profile name, NUL-padded */
+    char gpu[12];                /* profile name, NUL-padded */
+    uint32_t multiprocessors;    /* of a GPU: kernels' work lists are cut into enough pieces for so many, and for no
+                                  * other number, so that a plan gives the same bits on every device; 0: not cut */
     uint64_t intra, inter;       /* bytes/s */
     uint64_t latency_ns;
     uint64_t flops;              /* dense, at the model's dtype, per second */
