@@ -212,7 +212,7 @@ static fcp_plan *example_plan(const gpu *g, size_t i, char why[GPU_WHY]) {
     size_t count = 0;
     bool scores = strncmp(examples[i].file, "scores/", 7) == 0, small = g->small;
     /* what stays the example's own: the heads and head_dim that its tables are made for */
-    bool own = !examples[i].lengths || (scores && !strstr(examples[i].file, "softcap"));
+    bool own = (!examples[i].lengths && !small) || (scores && !strstr(examples[i].file, "softcap"));
     snprintf(path, sizeof path, "examples/%s", examples[i].file);
     const char *wanted =
         small && i < EXAMPLES_STANDIN && examples[i].lengths ? standin_lengths[i] : examples[i].lengths;
