@@ -1,5 +1,6 @@
-/* bench_order.c: work lists of the backward pass: how long the ordered one takes beside one without turns, by the model
- * of tests/support/order_model.h (whole numbers; no GPU is asked), and the time that making a list takes.
+/* bench_order.c: work lists of the backward pass. It compares how long an ordered list and one without turns take, by
+ * the model of tests/support/order_model.h, which counts in whole numbers and needs no GPU. It also measures how long
+ * making a list takes.
  */
 #include <stdio.h>
 #include <string.h>
