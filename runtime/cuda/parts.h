@@ -116,7 +116,7 @@ typedef struct cuda_attend {
     uint32_t instr; /* its number in the compute queue */
     uint32_t range; /* of heads: an ATTEND whose visits are of several has as many of these, one after another */
     uint64_t rows, key_runs, keys, row_runs;
-    uint32_t row_count, key_count, lock_count;
+    uint32_t row_count, key_count, lock_count, subs;
 } cuda_attend;
 typedef struct cuda_work {
     cuda_attend *attends;

@@ -226,6 +226,16 @@ class Operators(Compared):
             x.requires_grad_()
         torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, sink, table, attention.number))
 
+    def test_no_second_derivative(self):
+        """A gradient of a gradient is refused: it would leave attention out."""
+        prog = a_program()
+        plan = prog.plan([128])
+        q, k, v, _ = draw(128)
+        o = Attention(prog).bind(plan)(q.requires_grad_(), k, v)
+        dq, = torch.autograd.grad((o * o).sum(), q, create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "once_differentiable"):
+            dq.sum().backward()
+
     def test_compiled_whole_and_once(self):
         """One graph without breaks; a new plan, and another number of tokens, compile nothing anew."""
         from torch._dynamo.testing import CompileCounterWithBackend
@@ -284,7 +294,7 @@ class Errors(Expecting):
         held, go = threading.Event(), threading.Event()
 
         def hold():
-            with self.attn._alone():
+            with self.attn._alone:
                 held.set()
                 go.wait(60)
         thread = threading.Thread(target=hold)

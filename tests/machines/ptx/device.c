@@ -311,14 +311,14 @@ static void ptx_merge(fcp_device *base, const fcp_arena *a, uint32_t block, uint
 }
 
 static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t block,
-                             uint32_t state) {
+                             uint32_t state, uint32_t into) {
     device *d = (device *)base;
     const fcp_problem *p = base->plan->problem;
-    fcp_rows_at home = fcp_arena_rows(a, base->plan->blocks[block].home_slot);
+    fcp_rows_at to = fcp_arena_rows(a, into);
     float *src, *m, *l;
     fcp_arena_state(a, state, &src, &m, &l);
     uint64_t rows = (uint64_t)p->max_q_block * a->heads;
-    fk_support x = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)src, .other = rows,
+    fk_support x = {.to = (uintptr_t)to.o, .lse = (uintptr_t)to.lse, .from = (uintptr_t)src, .other = rows,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
                     .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->sinks, base->plan->blocks[block].heads)};
     (void)worker_number;
@@ -440,7 +440,7 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     bool split = d->backward == EMIT_SPLIT, ordered = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
     const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
     if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
-    uint32_t locks = split ? 0 : (ordered ? w->work.lock_count * launch->heads : 0) + 1;
+    uint32_t locks = split ? 0 : (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
     if (locks > w->lock_capacity) {
         free(w->locks);
         w->locks = malloc(locks * sizeof *w->locks);
@@ -453,10 +453,14 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
+    launch->subs = w->work.subs;
+    const bool by_head = fcp_kernel_by_head(a->plan);
+    const uint32_t kv = launch->head_count;
     return run_kernel(d, w, a, name, launch,
                       w->work.key_count * sizeof *w->work.keys, w->work.row_run_count * sizeof *w->work.row_runs,
-                      fcp_kernel_pieces(fcp_kernel_by_head(a->plan), w->work.key_count, launch->head_count), locks,
-                      err);
+                      split ? fcp_kernel_pieces(by_head, w->work.key_count, kv)
+                            : fcp_kernel_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group),
+                      locks, err);
 }
 
 /* The visits of one range of heads. */
