@@ -92,7 +92,6 @@ def example(group):
     """examples/python/train.py over the group has the losses of one process; and with each rank as a group of its own,
     those of a process that has both batches."""
     from torch.distributed.device_mesh import init_device_mesh
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples/python"))
     import train
     one = train.batches
 

@@ -1,5 +1,7 @@
 """test_example.py: the training loop of runtime/python/README.md, with a small model, compared with the same model
 under a dense mask. Ranks that are processes run it too (ranks.py)."""
+import os
+import sys
 import unittest
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 import fcpc
 from fcpc.torch import Attention
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/python"))
 WORDS, HEADS, KV_HEADS, DIM = 50, 4, 2, 16
 
 
@@ -52,6 +55,17 @@ def on_a_mask(model, batch):
     positions = torch.cat([torch.arange(n) for n in batch.lengths])
     return model(batch.tokens, positions, attention).loss(batch.labels.roll(-1),
                                                           batch.loss_mask.roll(-1) * follows) / 320
+
+
+class Rollouts(unittest.TestCase):
+    def test_trees(self):
+        """Attention and gradients of a tree are those of each rollout alone; and a tree costs less."""
+        import rollouts
+        self.assertLess(rollouts.check(), 1e-5)
+        trees, each, filled = rollouts.costs().values()
+        for figure in ("tokens", "flops", "seconds"):
+            self.assertLess(2 * trees[figure], each[figure], figure)
+            self.assertLess(each[figure], filled[figure], figure)
 
 
 class Example(unittest.TestCase):
