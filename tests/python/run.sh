@@ -16,7 +16,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS
 make B="$B" -s shared || exit 1
 [ -x "$B/fcpc" ] || { echo "python: 0 passed, 1 failed: $B/fcpc is not there"; exit 1; }
 case "$B" in /*) FCPC_LIBRARIES=$B ;; *) FCPC_LIBRARIES=$PWD/$B ;; esac
-export FCPC_LIBRARIES FCPC_BUILD="$B" PYTHONPATH="$PWD/runtime/python" OMP_NUM_THREADS=1
+export FCPC_LIBRARIES FCPC_BUILD="$B" PYTHONPATH="$PWD/runtime/python:$PWD/examples/python" OMP_NUM_THREADS=1
 export PYTHONPYCACHEPREFIX="$PWD/build/pycache" # half the time of loading PyTorch is spent compiling it to bytecode
 export TORCHINDUCTOR_CACHE_DIR="${TMPDIR:-/tmp}/inductor" MPLCONFIGDIR="${TMPDIR:-/tmp}"
 "$python" tests/python/all.py "$@"

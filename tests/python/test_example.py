@@ -1,7 +1,5 @@
 """test_example.py: the training loop of runtime/python/README.md, with a small model, compared with the same model
 under a dense mask. Ranks that are processes run it too (ranks.py)."""
-import os
-import sys
 import unittest
 from types import SimpleNamespace
 
@@ -10,9 +8,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 import fcpc
+import rollouts
 from fcpc.torch import Attention
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/python"))
 WORDS, HEADS, KV_HEADS, DIM = 50, 4, 2, 16
 
 
@@ -60,7 +58,6 @@ def on_a_mask(model, batch):
 class Rollouts(unittest.TestCase):
     def test_trees(self):
         """Attention and gradients of a tree are those of each rollout alone; and a tree costs less."""
-        import rollouts
         self.assertLess(rollouts.check(), 1e-5)
         trees, each, filled = rollouts.costs().values()
         for figure in ("tokens", "flops", "seconds"):
