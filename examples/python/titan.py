@@ -5,8 +5,8 @@
     torchrun --nproc-per-node 4 examples/python/titan.py --context 2 --pipeline 2
     torchrun --nproc-per-node 8 examples/python/titan.py --data 2 --context 2 --tensor 2
 
-The losses that it prints do not depend on how the processes are divided, but for rounding. It needs no torchtitan. Where
-a model there hands a BlockMask down to its layers, this one hands down what `Attention.bind` gave, so three things
+The losses that it prints do not depend on how the processes are divided, but for rounding. It needs no torchtitan.
+Where a model there hands a BlockMask down to its layers, this one hands down what `Attention.bind` gave. Three things
 differ from a training loop without context parallelism:
 
 1. The group `context` of the mesh makes the plans (`setup`). Its heads are those of one tensor rank.
@@ -75,7 +75,7 @@ class TransformerBlock(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A stage of a pipeline has some of the layers; embeddings are None but in the first, the output but in the last."""
+    """All stages of a pipeline. `divide` leaves one: other layers go, and embeddings or output become None."""
 
     def __init__(self):
         super().__init__()
@@ -146,8 +146,9 @@ class Trainer:
         return losses
 
     def step(self, batch, plan):
-        """Forward and backward pass of this process's tokens and layers. Its part of the loss; 0 but in the last stage."""
-        attention, positions, pipeline = self.attention.bind(plan), plan.positions(), self.mesh and self.mesh["pipeline"]
+        """Both passes of this process's tokens and layers. Its part of the loss, which is 0 but in the last stage."""
+        attention, positions = self.attention.bind(plan), plan.positions()
+        pipeline = self.mesh and self.mesh["pipeline"]
         stage, last = (pipeline.get_local_rank(), pipeline.size() - 1) if pipeline else (0, 0)
         x = plan.take(batch["tokens"])[None]
         if stage > 0:

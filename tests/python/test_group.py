@@ -37,7 +37,7 @@ class Groups(unittest.TestCase):
             self.skipTest("MPI: mpirun is not there (make setup)")
 
     def test_a_killed_rank(self):
-        """A rank is killed while another waits for it: that one hears of it, and does not wait until its time is over."""
+        """A rank is killed while another waits for it: that one hears of it, before its time is over."""
         with tempfile.TemporaryDirectory() as folder:
             ranks = []
             for rank in range(2):
