@@ -33,15 +33,16 @@ enum {
 typedef struct profile {
     const char *name;
     uint64_t intra, inter, latency_ns, flops16, flops32, memory, memory_bandwidth;
+    uint32_t multiprocessors;
 } profile;
 #define G UINT64_C(1000000000)
 static const profile profiles[] = {
-    {"h100", 450 * G, 50 * G, 4000, 989000 * G, 67000 * G, 80 * G, 3350 * G},
-    {"a100", 300 * G, 25 * G, 4000, 312000 * G, 19500 * G, 80 * G, 2039 * G},
-    {"h200", 450 * G, 50 * G, 4000, 989000 * G, 67000 * G, 141 * G, 4800 * G},
-    {"b200", 900 * G, 50 * G, 4000, 2250000 * G, 75000 * G, 180 * G, 8000 * G},
-    {"910c", 392 * G, 50 * G, 4000, 752000 * G, 188000 * G, 128 * G, 3200 * G}, /* flops32 is assumed */
-    {"cpu", 10 * G, 1 * G, 20000, 100 * G, 100 * G, 16 * G, 20 * G},
+    {"h100", 450 * G, 50 * G, 4000, 989000 * G, 67000 * G, 80 * G, 3350 * G, 132},
+    {"a100", 300 * G, 25 * G, 4000, 312000 * G, 19500 * G, 80 * G, 2039 * G, 108},
+    {"h200", 450 * G, 50 * G, 4000, 989000 * G, 67000 * G, 141 * G, 4800 * G, 132},
+    {"b200", 900 * G, 50 * G, 4000, 2250000 * G, 75000 * G, 180 * G, 8000 * G, 148},
+    {"910c", 392 * G, 50 * G, 4000, 752000 * G, 188000 * G, 128 * G, 3200 * G, 0}, /* flops32 is assumed */
+    {"cpu", 10 * G, 1 * G, 20000, 100 * G, 100 * G, 16 * G, 20 * G, 0},
 };
 enum { PROFILES = sizeof profiles / sizeof *profiles };
 
@@ -283,6 +284,7 @@ void sema_check_cluster(sema *s, const sema_keys *k) {
                        .inter = g->inter,
                        .latency_ns = g->latency_ns,
                        .memory_bandwidth = g->memory_bandwidth,
+                       .multiprocessors = g->multiprocessors,
                        .flops = p->dtype == FCP_FP32 ? g->flops32 : g->flops16,
                        .oversubscription_milli = 1000};
     memcpy(c->gpu, g->name, strlen(g->name));

@@ -58,13 +58,13 @@ class Plan:
 
     @property
     def tables(self):
-        """The tables of reals that the score reads, in order: {name: (shape, numbers)}, the numbers row by row."""
+        """The tables of reals that the score reads, in order: {name: (shape, doubles)}, an array of them row by row."""
         made, table = {}, fcp_table()
         for i in range(C["fcp_plan_tables"](self._handle, 0, None)):
             C["fcp_plan_tables"](self._handle, i, ctypes.byref(table))
             shape = (table.rows, table.columns) if table.columns else (table.rows,)
-            count = table.rows * max(1, table.columns)
-            made[table.name.decode()] = shape, list((ctypes.c_double * count).from_address(table.values))
+            doubles = ctypes.c_double * (table.rows * max(1, table.columns))
+            made[table.name.decode()] = shape, doubles.from_buffer_copy(doubles.from_address(table.values))
         return made
 
     # --- which tokens ---------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from .ranks import connection_id
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _FORWARD, _BACKWARD = 0, 1  # fcp_pass
 _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
-_NAMES = [name for name, _ in fcp_tensors._fields_]
 _SHARED = ("sink", "table")  # parameters that all ranks have: what each has of their gradients is summed
+_NAMES = [name for name, _ in fcp_tensors._fields_]
 
 _bound = {}  # number -> _Binding, as long as the tensor lives that holds the number
 _numbers = itertools.count(1)
@@ -183,23 +183,24 @@ class _Binding:
 
     def __init__(self, attention, slot, plan):
         self.attention, self.slot, self.plan = attention, slot, plan
-        self.tables = {name: torch.tensor(numbers).view(shape) for name, (shape, numbers) in plan.tables.items()}
         dtype = _DTYPES[plan.dtype]
         wide = (plan.tokens, plan.heads, plan.head_dim), dtype
         narrow = (plan.key_tokens, plan.kv_heads, plan.head_dim), dtype
-        self.needs = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide),
-                      **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
-                      "lse": ((plan.tokens, plan.heads), torch.float32), "sink": ((plan.heads,), torch.float32),
-                      "table": ((sum(x.numel() for x in self.tables.values()),), torch.float32)}
+        self.needs = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
+                      "sink": ((plan.heads,), torch.float32), "lse": ((plan.tokens, plan.heads), torch.float32)}
+        self.tables = {name: torch.frombuffer(doubles, dtype=torch.float64).float().view(shape)
+                       for name, (shape, doubles) in plan.tables.items()}
+        self.needs["table"] = (sum(x.numel() for x in self.tables.values()),), torch.float32
         size, row = dtype.itemsize, plan.heads * plan.head_dim
         queries = list(itertools.accumulate(plan.rank_queries, initial=0))[:-1]
         keys = list(itertools.accumulate(plan.rank_keys, initial=0))[:-1]
         wide = [rows * row * size for rows in queries]
         narrow = [rows * plan.kv_heads * plan.head_dim * size for rows in keys]
         begins = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
-                  "lse": [rows * plan.heads * 4 for rows in queries],
-                  **{name: [0] * len(queries) for name in _SHARED},
-                  **{f"d_{name}": [i * self.needs[name][0][0] * 4 for i in range(len(queries))] for name in _SHARED}}
+                  "lse": [rows * plan.heads * 4 for rows in queries]}
+        for name in _SHARED:
+            begins[name] = [0] * len(queries)
+            begins["d_" + name] = [i * self.needs[name][0][0] * 4 for i in range(len(queries))]
         # C reads an fcp_tensors for each rank. They are filled as one array of pointers, which is faster. Here is where
         # in it the pointers to each tensor stand, and how far behind the tensor's begin each points.
         self.pointers = len(_NAMES) * len(queries)
@@ -275,10 +276,10 @@ def _attention_backward(d_o, q, k, v, o, lse, sink, table, plan):
     binding = _binding(plan)
     outputs = {name: binding.new(name) for name in ("dq", "dk", "dv")}
     shared = {"sink": sink, "table": table}
-    of_ranks = {f"d_{name}": lse.new_zeros((len(binding.plan.here), len(x)))
-                for name, x in shared.items() if x is not None}
+    of_ranks = {"d_" + name: lse.new_zeros((len(binding.plan.here), len(x))) for name, x in shared.items()
+                if x is not None}
     binding.run(_BACKWARD, {"q": q, "k": k, "v": v, "o": o, "d_o": d_o, "lse": lse, **shared}, {**outputs, **of_ranks})
-    sums = [lse.new_zeros(0) if x is None else of_ranks[f"d_{name}"].sum(0) for name, x in shared.items()]
+    sums = [lse.new_empty(0) if x is None else of_ranks["d_" + name].sum(0) for name, x in shared.items()]
     return *outputs.values(), *sums
 
 
