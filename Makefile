@@ -243,7 +243,7 @@ check-sanitized:
 	@$(RUN) $(TESTS)
 check-ptx: $(PTX_TESTS)
 	@$(RUN) --only $^
-check-long: $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/programs.h' $(TEST_SRC)))
+check-long: $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/programs.h' $(TEST_SRC))) tests/python/run.sh
 	@CHECK_LONG=1 $(RUN) --only $^
 test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS) $(PTX_TESTS))),$(TESTS)) all
 	@$(RUN) --only $(filter $(B)/tests/%,$^)
