@@ -115,7 +115,7 @@ typedef struct cuda_attend {
     uint32_t instr; /* its number in the compute queue */
     uint32_t range; /* of heads: an ATTEND whose visits are of several has as many of these, one after another */
     uint64_t rows, key_runs, keys, row_runs;
-    uint32_t row_count, key_count, lock_count;
+    uint32_t row_count, key_count, lock_count, subs;
 } cuda_attend;
 typedef struct cuda_work {
     cuda_attend *attends;
@@ -163,7 +163,7 @@ typedef struct cuda_rank {
      * and which slots hold a partial sum so far. */
     uint32_t mark;
     fcp_partials partials;
-    cu_stream streams[FCP_QUEUES];
+    cu_stream streams[FCP_QUEUES], marks[FCP_QUEUES]; /* marks: where marks of a queue are written, beside its stream */
     /* of a timed run (timing.c): before each instruction of a queue and behind the last; when results are out */
     cu_event *times[FCP_QUEUES], time_out;
     uint32_t time_count[FCP_QUEUES];
@@ -181,7 +181,7 @@ typedef struct fcp_cuda_session {
     cuda_rank *ranks;   /* one for each rank of the plan; those of other processes are empty */
     size_t stage_bytes; /* as the options say; 0: the default of stage.c */
     bool host_tensors;  /* if ranks are processes: tensors lie in host memory; a caller said so, or a run had such */
-    uint32_t *marks;    /* host memory that devices write (marks.c) */
+    uint32_t *marks;    /* host memory that devices write (marks.c); NULL: the driver refuses that */
     cu_stream origin;   /* a stream of the first device: runs begin and end in it if the caller names no stream */
     /* Of a session that lends its arenas, these are about the runs of all that use them, too. finished: recorded after
      * everything that the last run put into streams; NULL: nothing has run. */

@@ -3,7 +3,7 @@
  * Requires: open devices.
  * Gives:    ranks.h.
  * Cost:     for each rank an arena of as many bytes as fcp_rank_memory says, work lists as long as the plan's cells,
- *           and two streams.
+ *           and four streams, two of them for marks.
  */
 #include "runtime/cuda/ranks.h"
 
@@ -100,6 +100,7 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
         cu_result result = q == FCP_COMPUTE && r->device->green
                                ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
                                : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+        if (!result) result = call->stream_create(&r->marks[q], CU_STREAM_NON_BLOCKING, least);
         code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
     }
     return code;
@@ -213,6 +214,7 @@ static void take_over(cuda_rank *r, const cuda_rank *before) {
                      .runs_memory = before->runs_memory, .runs_held = before->runs_held,
                      .messages = before->messages, .messages_held = before->messages_held};
     for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
+    for (int q = 0; q < FCP_QUEUES; q++) r->marks[q] = before->marks[q];
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
         r->early[pass].event = before->early[pass].event;
@@ -272,8 +274,10 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
 static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (r->device && r->device->retained) call->context_set(r->device->context);
-    for (int q = 0; q < FCP_QUEUES; q++)
+    for (int q = 0; q < FCP_QUEUES; q++) {
         if (r->streams[q]) call->stream_destroy(r->streams[q]);
+        if (r->marks[q]) call->stream_destroy(r->marks[q]);
+    }
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (r->work[pass].memory) call->release(r->work[pass].memory);
     if (r->locks) call->release(r->locks);

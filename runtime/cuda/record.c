@@ -144,7 +144,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
         bool was = x->walks[rank].launched;
         if ((code = fcp_net_pace(x->s->base.net, x->s->base.times ? 2 : 1, err)))
             return code; /* of earlier ones: marks say which */
-        if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
+        if (q == FCP_COMPUTE && x->s->marks) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
         if (!code && behind && k->awaited[k->at])
@@ -237,6 +237,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         for (int q = 0; !code && q < FCP_QUEUES; q++) code = mark(&x, r, (fcp_queue)q, err);
     }
     if (!code) code = fcp_cuda_join(s, CUDA_ALL_STREAMS, origin, err);
+    if (!code) code = fcp_cuda_marks_join(s, origin, err);
     s->capturing = false;
     fcp_net_reset(s->base.net);
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) close_walk(&x, r);

@@ -389,9 +389,8 @@ fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_vis
 }
 
 /* A last visit without tiles. */
-void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state) {
-    uint32_t home = a->plan->blocks[block].home_slot;
+void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state, uint32_t into) {
     const fcp_visit visit = {
-        .q_block = block, .state_slot = state, .q_slot = home, .o_slot = home, .flags = FCP_VISIT_LAST};
+        .q_block = block, .state_slot = state, .q_slot = into, .o_slot = into, .flags = FCP_VISIT_LAST};
     walk(w, a, &visit, 0, a->kv_heads, end_strip);
 }

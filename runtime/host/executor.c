@@ -288,7 +288,8 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     case FCP_OP_REDUCE_Q:
     case FCP_OP_MERGE: reduce(rank, x); break;
     case FCP_OP_FINISH:
-        s->device->backend->finish_state(s->device, worker, &rank->arena, x->a, x->b);
+        s->device->backend->finish_state(s->device, worker, &rank->arena, x->a, x->b,
+                                         fcp_finish_slot(s->plan, rank->arena.rank, x));
         fcp_partials_finished(&rank->partials, x);
         break;
     case FCP_OP_ROUND:

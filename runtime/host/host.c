@@ -180,9 +180,9 @@ static void host_merge(fcp_device *device, const fcp_arena *a, uint32_t block, u
                    m[1], l[1]);
 }
 
-static void host_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t block,
-                              uint32_t state) {
-    fcp_host_end(&((fcp_host *)device)->workers[worker], a, block, state);
+static void host_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t block, uint32_t state,
+                              uint32_t into) {
+    fcp_host_end(&((fcp_host *)device)->workers[worker], a, block, state, into);
 }
 
 static void host_round(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {

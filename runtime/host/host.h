@@ -38,6 +38,6 @@ fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visi
                           uint32_t heads);
 fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
                            uint32_t heads);
-/* Makes O and LSE of a home block of the state in a slot. */
-void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state);
+/* Makes O and LSE of a block, in O slot `into`, of the state in a slot. */
+void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state, uint32_t into);
 #endif

@@ -39,11 +39,12 @@ def in_turns(times, *functions):
 def empty_operator():
     """An operator with the inputs, outputs and gradients of ours, made as torch's pages say, that computes nothing."""
     library = torch.library.Library("fcpc_bench", "DEF")
-    library.define("empty(Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor plan) -> (Tensor, Tensor)")
-    library.impl("empty", lambda q, k, v, sink, plan: (torch.empty_like(q), q.new_empty(q.shape[:2])),
+    library.define("empty(Tensor q, Tensor k, Tensor v, Tensor? sink, Tensor? table, Tensor plan) -> "
+                   "(Tensor, Tensor)")
+    library.impl("empty", lambda q, k, v, sink, table, plan: (torch.empty_like(q), q.new_empty(q.shape[:2])),
                  "CompositeExplicitAutograd")
     torch.library.register_autograd(
-        "fcpc_bench::empty", lambda ctx, d_o, _: (None,) * 5,
+        "fcpc_bench::empty", lambda ctx, d_o, _: (None,) * 6,
         setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs, *output), lib=library)
     return library, torch.ops.fcpc_bench.empty
 
@@ -54,12 +55,12 @@ def forward_call():
     attn = fcpc.torch.Attention(prog, threads=1)
     bound = attn.bind(plan)
     q, k, v = (torch.randn(64, 2, 16, requires_grad=i == 0) for i in range(3))
-    o, lse = torch.ops.fcpc.attention(q, k, v, None, bound.number)
+    o, lse = torch.ops.fcpc.attention(q, k, v, None, None, bound.number)
     tensors = _c.fcp_tensors(*(x.data_ptr() for x in (q, k, v, o, lse)))
     err, run, (_, empty) = _c.fcp_error(), _c.C["fcp_session_run"], empty_operator()
     whole, bare, nothing = in_turns(2000, lambda: bound(q, k, v),
                                     lambda: run(attn._session, 0, ctypes.byref(tensors), ctypes.byref(err)),
-                                    lambda: empty(q, k, v, None, bound.number))
+                                    lambda: empty(q, k, v, None, None, bound.number))
     row("overhead of a forward call over the C call", (whole - bare) * 1e6, "us", "<= 30 us", 30,
         f"{whole * 1e6:.1f} us and {bare * 1e6:.1f} us, 64 tokens; an operator of torch with gradients that computes "
         f"nothing {nothing * 1e6:.1f} us")
@@ -109,8 +110,8 @@ def ahead(prog, lengths, steps=30):
     found = [(timed(range(steps + 1)), beside()) for _ in range(7)]
     plain, with_ = (sorted(times)[len(found) // 2] for times in zip(*found))
     row("step time with planning ahead over without", with_ / plain, "x", "<= 1.02", 1.02,
-        f"{with_ / steps * 1e3:.2f} ms and {plain / steps * 1e3:.2f} ms a step, {os.cpu_count()} processors; a plan takes "
-        f"{plan * 1e3:.1f} ms of them")
+        f"{with_ / steps * 1e3:.2f} ms and {plain / steps * 1e3:.2f} ms a step, {os.cpu_count()} processors; a plan "
+        f"takes {plan * 1e3:.1f} ms of them")
 
 
 def tracing():

@@ -123,6 +123,11 @@ class Plans(unittest.TestCase):
         self.assertEqual(a_program().plan([500], {"doc": DOCUMENTS}).digest,
                          fcpc.parse(a_program().text).plan([500], {"doc": DOCUMENTS}).digest)
 
+    def test_a_profile_that_begins_with_a_digit(self):
+        prog = fcpc.program("causal", cluster=fcpc.Cluster(1, 2, "910c"), block=64)
+        self.assertIn('gpu = "910c"', prog.text)
+        self.assertEqual(repr(prog.plan([128]).simulate()), repr(prog.plan([128]).simulate("910c")))
+
     def test_warnings(self):
         plan = fcpc.program("q < k and k <= q", cluster=fcpc.detect(ranks=1), block=64).plan([100])
         self.assertTrue(any("allows no pair" in w for w in plan.warnings), plan.warnings)

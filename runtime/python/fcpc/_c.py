@@ -134,6 +134,7 @@ fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const 
 uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
 void fcpc_program_free(fcpc_program *program);
 char *fcpc_program_print(const fcpc_program *program);
+const char *fcpc_program_file(const fcpc_program *program, size_t number);
 fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                           fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,

@@ -26,15 +26,15 @@ class Plan:
     table_numbers   how many numbers the tables of reals have that the score reads
     program         the Program that made it; None if it comes from a file
     layers          of a program with `layers` the plan of each mask, else this plan alone. This plan is the first
-    seconds         how long planning took, all layers together
+    seconds         how long planning took, all layers together; 0 if another process has planned it
     warnings        what the compiler said, line by line
 
     A plan does not change, and any number of threads may use it.
     """
 
-    def __init__(self, handle, here=None, times=None, warnings=(), program=None, others=()):
+    def __init__(self, handle, here=None, times=None, warnings=(), program=None):
         self._handle, self._times, self.program = handle, times or fcpc_times(), program
-        self._others = tuple(others)
+        self._others = ()
         self._rows, self._positions = {}, None
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))
@@ -263,8 +263,18 @@ def _array(numbers, like=None, numpy=False):
     return made.to(like.device) if like is not None else made
 
 
-def load(path, here=None):
-    """Reads a plan from a file, and proves it right. `here`: the ranks of this process; None: all."""
+def load(path, here=None, program=None):
+    """Reads a plan from a file, and proves it right. `here`: the ranks of this process; None: all. `program`: the one
+    that has made it, if it is known."""
     handle, err = ctypes.c_void_p(), fcp_error()
     check(C["fcp_plan_load"](str(path).encode(), ctypes.byref(handle), ctypes.byref(err)), err)
-    return Plan(handle.value, here)
+    return Plan(handle.value, here, program=program)
+
+
+def together(plans, use=None, warnings=()):
+    """The plans of a program's masks as one: the first, which has the others. `use`: what holds their files."""
+    for plan in plans:
+        plan._use = use
+        plan.warnings += warnings
+    plans[0]._others = tuple(plans[1:])
+    return plans[0]

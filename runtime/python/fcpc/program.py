@@ -1,24 +1,27 @@
 """program.py: a program of the language: a mask, a model and a cluster, from which batches are planned."""
 import array
 import ctypes
+import hashlib
 import html
 import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from ._c import (C, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text)
 from .errors import Diagnostics, Error
-from .plan import Plan
+from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
+from .shared import MANY_RANKS, Folder, key_of, usual_folder
 
 
 @dataclass(frozen=True)
 class Cluster:
     """The hardware of a program: nodes x gpus ranks. `detect` makes one.
 
-    gpu    a profile of the language, a100 h100 h200 b200 or cpu, which says how fast links and kernels are
+    gpu    a profile of the language, a100 h100 h200 b200 910c or cpu, which says how fast links and kernels are
     here   the ranks of this process, a range; None: all
     """
     nodes: int = 1
@@ -55,10 +58,11 @@ class Program:
     source     the text it was parsed from
     fields     the names of the fields that each batch brings
     masks      how many masks there are: more than one if it has `layers`
+    share      the folder in which processes of this machine share plans; None: each process plans for itself
     warnings   what the compiler said, line by line
     """
 
-    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None):
+    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None, share=None):
         self.source, self.name, self.fields, self.here = text, name, tuple(fields), here
         self._values = dict(values or {})  # of fields that a mask function has captured
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
@@ -71,10 +75,20 @@ class Program:
             self.warnings = d.warnings()
         self._handle = made.value
         self.masks = C["fcpc_program_layers"](self._handle, 0, None)
+        self.share = share or None
+        self._folder, self._identity = (Folder(share), self._texts()) if share else (None, None)
 
     def __del__(self):
         if getattr(self, "_handle", None) and C:
             C["fcpc_program_free"](self._handle)
+
+    def _texts(self):
+        """All that decides about plans besides the batch: the program, and what it has read."""
+        texts = [C["fcp_version"]().decode(), self.text]
+        while (path := C["fcpc_program_file"](self._handle, len(texts) - 2)) is not None:
+            with open(path, "rb") as file:
+                texts.append(hashlib.sha256(file.read()).hexdigest())
+        return texts
 
     @property
     def text(self):
@@ -92,6 +106,10 @@ class Program:
 
         Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large).
         """
+        return self._plan(lengths, fields, queries, here, stop, nullcontext())
+
+    def _plan(self, lengths, fields, queries, here, stop, gate):
+        """`plan`; `gate` is entered while planning."""
         held = [_whole(lengths, "Q", "lengths"), _whole(queries, "Q", "queries")]
         if held[0] and held[1] and held[0][1] != held[1][1]:
             raise Error("E300", f"there are {held[0][1]} lengths and {held[1][1]} numbers of queries")
@@ -102,14 +120,22 @@ class Program:
             slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
         batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],
                            held[0][1] if held[0] else 0, ctypes.addressof(listed), len(values))
-        made, times = (ctypes.c_void_p * self.masks)(), fcpc_times()
-        with Diagnostics() as d:
-            d.check(C["fcpc_plan_layers"](self._handle, ctypes.byref(batch), None if stop is None else
-                                          ctypes.byref(stop), d.handle, ctypes.byref(times), made))
-            said = d.warnings()
         here = self.here if here is None else here
-        first, *others = made
-        return Plan(first, here, times, said, self, [Plan(other, here, times, said, self) for other in others])
+
+        def make():
+            made, times = (ctypes.c_void_p * self.masks)(), fcpc_times()
+            with Diagnostics() as d:
+                d.check(C["fcpc_plan_layers"](self._handle, ctypes.byref(batch), None if stop is None else
+                                              ctypes.byref(stop), d.handle, ctypes.byref(times), made))
+                said = d.warnings()
+            return [Plan(handle, here, times, said, self) for handle in made]
+        if self._folder is None:
+            return together(make())
+        parts = [x for name, of in zip(("lengths", "queries", *values), held)
+                 for x in (name, "none" if of is None else (of[0], 8 * of[1]))]
+        plans, use, said = self._folder.plan(key_of([*self._identity, *parts]), self.masks,
+                                             lambda path: load(path, here, self), make, gate, stop)
+        return together(plans, use, said)
 
     def ahead(self, loader, depth=2, threads=2, of=None):
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
@@ -124,12 +150,14 @@ class Program:
         """
         if depth < 1 or threads < 1:
             raise Error("E203", f"ahead: depth is {depth} and threads {threads}; both are at least 1")
-        stop, waiting = ctypes.c_int(0), deque()
-        pool = ThreadPoolExecutor(threads, thread_name_prefix="fcpc-ahead", initializer=_after_others)
+        stop, waiting, gate = ctypes.c_int(0), deque(), threading.Semaphore(threads)
+        # Where plans are shared, the other threads wait for plans of other processes.
+        pool = ThreadPoolExecutor(threads if self._folder is None else threads + depth,
+                                  thread_name_prefix="fcpc-ahead", initializer=_after_others)
         try:
             for batch in loader:
                 lengths, fields = self._of(batch) if of is None else _pair(of(batch))
-                waiting.append((batch, pool.submit(self.plan, lengths, fields, stop=stop)))
+                waiting.append((batch, pool.submit(self._plan, lengths, fields, None, None, stop, gate)))
                 if len(waiting) > depth:
                     batch, planned = waiting.popleft()
                     yield batch, planned.result()
@@ -206,13 +234,14 @@ def _whole(values, kind, what):
     return numbers.buffer_info()[0], count, numbers
 
 
-def parse(text, name="program", defines=(), fields=(), here=None):
-    """A program from its whole text (grammar/LANGUAGE.md). `defines`: settings such as "cluster.nodes=4"."""
-    return Program(text, name, defines, fields, here)
+def parse(text, name="program", defines=(), fields=(), here=None, share=None):
+    """A program from its whole text (grammar/LANGUAGE.md). `defines`: settings such as "cluster.nodes=4". `share`: the
+    folder in which processes of this machine share plans, see Program."""
+    return Program(text, name, defines, fields, here, share=share)
 
 
 def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
-            score=None, tables=None, layers=None, **plan):
+            score=None, tables=None, layers=None, share=None, **plan):
     """A program from its parts.
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
@@ -225,6 +254,9 @@ def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=
     tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
     layers    in place of mask, where layers of the model differ: a list of masks, each alone or as (mask, how many
               layers have it). All are planned with each token at the same rank, so that nothing moves between layers
+    share     the folder in which processes of this machine share plans: one of them makes a plan and the others map it.
+              None: /dev/shm/fcpc-USER if each process is one of more than 1024 ranks and a machine has several; ""
+              never
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag". layout is "planned"
               unless it is stated
 
@@ -247,12 +279,15 @@ def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=
     model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
              "dtype": dtype, "scale": None if scale is None else float(scale)}
     lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
-             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": cluster.gpu}),
+             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": _name(cluster.gpu)}),
              _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
              *before, *(f"mask {name} = {text}" for name, text in masks.items()),
              f"score main_score = {score}" if score else "",
              _section("plan", {"mask": mask and "main_mask", "score": score and "main_score", **plan})]
-    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values)
+    if share is None and cluster.here is not None and cluster.gpus > 1 and cluster.nodes * cluster.gpus > MANY_RANKS:
+        share = usual_folder()
+    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values,
+                   share)
 
 
 def _traced(function, kind, declared, tables, values, before):
@@ -290,6 +325,11 @@ def _value(value):
     if isinstance(value, int):
         return str(value)
     raise Error("E202", f"a {type(value).__name__} is no value of the language")
+
+
+def _name(text):
+    """A name as the language writes it: in quotes if it begins with a digit."""
+    return f'"{text}"' if text[:1].isdigit() else text
 
 
 def real(number):

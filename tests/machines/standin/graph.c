@@ -217,6 +217,7 @@ static bool do_node(node *n) {
     if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
     if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))
         trouble("%s has not said that it has begun", node_name(n));
+    control.computed += n->op == KERNEL && strcmp(n->function->name, "fk_gather");
     n->done = true;
     return true;
 }
