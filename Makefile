@@ -217,7 +217,7 @@ $(B)/standin/libcuda-12.0.so: $(STANDIN_SRC:%.c=$(B)/%.o) $(FIBER_OBJ) $(B)/libf
 $(B)/standin/libnvrtc.so $(B)/standin/libnvml.so: $(B)/standin/lib%.so: $(B)/tests/machines/standin/%.o
 	@mkdir -p $(@D)
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $<
+	$(Q)$(CC) $(LDFLAGS) -shared $(if $(filter %libnvrtc.so,$@),-Xlinker -soname -Xlinker libnvrtc.so.13) -o $@ $<
 $(B)/standin/libmpi-%.so: tests/machines/standin/mpi.c tests/machines/standin/mailbox.c
 	@mkdir -p $(@D)
 	@printf '{ global: MPI_*; ompi_*; local: *; };\n' > $(B)/standin/mpi-$*.map
@@ -226,9 +226,10 @@ $(B)/standin/libmpi-%.so: tests/machines/standin/mpi.c tests/machines/standin/ma
 $(B)/standin/libnccl.so: $(NCCL_SRC:%.c=$(B)/%.o) $(B)/standin/libcuda.so
 	@printf '{ global: nccl*; standin_nccl_control; local: *; };\n' > $(B)/standin/nccl.map
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--version-script=$(B)/standin/nccl.map -Wl,-soname,libnccl.so.2 -Wl,-rpath,'$$ORIGIN' -o $@ $(filter %.o,$^) -L$(B)/standin -l:libcuda.so
 $(filter $(B)/tests/unit/exec/% $(B)/tests/unit/host/test_processes $(B)/tests/unit/cuda/% $(B)/tests/unit/nccl/% $(B)/tests/unit/rendezvous/%,$(TESTS)): | $(STANDINS)
 tests: $(TESTS)
+standins: $(STANDINS)
 
 # --- running tests -------------------------------------------------------------------------------------------------------
 # What make check runs, built: everything there is to build but the tests that need NVRTC.
@@ -410,7 +411,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all help tests check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
+.PHONY: all help tests standins check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared wheel-files clean
 .SECONDARY:
