@@ -31,6 +31,7 @@ typedef unsigned long long fk_u64;
 
 enum { FK_ROWS = 128, FK_KEYS = 128 };
 enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask allow all pairs, or some? */
+enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 enum { FK_FIRST = 1, FK_LAST = 2 };           /* flags of a row item: it is the Q block's first visit, its last */
 /* By head: the query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. A run of rows has, in cls, the
  * class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it is of; and above these
@@ -86,8 +87,9 @@ typedef struct fk_key_item {
     fk_u32 first, runs;     /* its first row run, and how many it has */
     fk_u32 place;           /* as in a key run */
     fk_u32 k_row, v_row;
-    /* lock FK_NONE: no other item of the launch has these keys. Otherwise several add to the same dK and dV; if the
-     * launch is ordered they do it in turn, and the lock counts the turns. */
+    /* lock FK_NONE: no other piece of work has these keys. Otherwise several add to the same dK and dV; if the launch
+     * is ordered they do it in turn, and the lock counts the turns. turn: how many items before this one have the same
+     * keys; if pieces are of some heads only (fk_launch.subs), an item takes as many turns as it is pieces. */
     fk_u32 lock, turn;
     fk_u32 kv_head;         /* by head: of which KV head; else 0 */
 } fk_key_item;
@@ -110,9 +112,9 @@ typedef struct fk_launch {
     fk_u64 sequences;       /* address of fk_sequence records */
     fk_u64 arrays, bands;   /* as in fk_env */
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
-    /* For the backward pass in one kernel. locks: if ordered, fk_u32 [locks][heads]; a lock of keys uses the entry of
-     * the first head of its group. counter: one fk_u32, from which blocks take their work. All are 0 when the kernel
-     * begins. */
+    /* For the backward pass in one kernel. locks: if ordered, fk_u32 [locks][heads][FK_TURNS_OF_RUN]: a run's rows take
+     * turns FK_TURN_ROWS at a time; a lock of keys uses the first entry of the first head of its group. counter: one
+     * fk_u32, from which blocks take their work. All are 0 when the kernel begins. */
     fk_u64 locks, counter;
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
     fk_u32 item_count;
@@ -121,6 +123,8 @@ typedef struct fk_launch {
     fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
     fk_u32 model_head, shared;     /* shared: the model's query heads for each KV head */
+    fk_u32 subs, pad; /* backward in one kernel: a piece of work is an item for so many query heads of a group; by head
+                       * the whole group */
 } fk_launch;
 
 /* A CUtensorMap, which the driver makes: it describes a tensor to the copy engine of sm_90a. The tensor has the

@@ -26,7 +26,7 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     fk_step step = {0, 0};
     int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only helps to copy */
     if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
-    fk_dkv_open(p, item, runs, first, kv_head, &x);
+    fk_dkv_open(p, item, runs, first, kv_head, head, &x);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;

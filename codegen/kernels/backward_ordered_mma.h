@@ -4,14 +4,15 @@
  *           It may be included twice, to have both. Both need a counter that is 0. The ordered kernel also needs
  *           locks that are 0, and runs of one row of cells each with their turns.
  * Gives:    adds to dK, dV and dQ.
- * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter. (By
- *           head, an item is of one KV head.)
+ * Grid:     any number of blocks. Each takes its next piece of work from the counter: an item, a KV head, and all or
+ *           some query heads of its group. (By head, an item is of one KV head and all heads of its group.)
  * Order:    several items add to the same dQ. In the ordered kernel a run adds its part after all runs of the same
- *           rows that stand before it in the work list; the lock of these rows and head counts who has added. So a
- *           piece of work waits only for pieces that were taken before it. The oldest piece under way therefore never
- *           waits, and no grid can deadlock; and any grid gives the same bits. Items that share keys add to dK and dV
- *           in the same way. The unordered kernel adds by atomics when a part is ready and waits for nobody. Then
- *           only the dK and dV of keys that belong to a single item have the same bits every time.
+ *           rows that stand before it in the work list, FK_TURN_ROWS rows at a time; the lock of these rows and head
+ *           counts who has added. So a piece of work waits only for pieces that were taken before it. The oldest piece
+ *           under way therefore never waits, and no grid can deadlock; and any grid gives the same bits. Pieces that
+ *           share keys add to dK and dV in the same way. The unordered kernel adds by atomics when a part is ready and
+ *           waits for nobody. Then only the dK and dV of keys that belong to a single piece have the same bits every
+ *           time.
  * Shared:   as fk_backward_dkv, and dS of the step: the warps that compute it by keys pass it to those that need it
  *           by rows.
  * Source:   the backward pass of FlashAttention-2; the locks are the semaphores of its deterministic mode, in the
@@ -54,7 +55,6 @@ FK_DEVICE void fk_joint_product(float (*c)[4], fk_u32 band, fk_u32 chunk) {
 /* Computes the step's part of dQ and adds it, in its turn or at once. */
 FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered) {
     fk_u32 band = fk_warp() % FK_O_BANDS, chunk = fk_warp() / FK_O_BANDS * FK_O_CHUNKS, count = run->count - at;
-    fk_u64 lock = p->locks + ((fk_u64)run->lock * p->heads + head) * 4;
     fk_u64 to = fk_row(p, p->dq, run->out + at, head, FK_HEAD_DIM * 4) + chunk * 32;
     int idle = fk_warp() >= FK_O_BANDS * FK_O_SPLIT;
     float c[FK_O_CHUNKS][4];
@@ -66,34 +66,36 @@ FK_DEVICE void fk_joint_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
                                    (const float (*)[4])c);
         return;
     }
-    if (at == 0) {
+    fk_u64 lock = fk_row_lock(p, run, head, at);
+    if (at % FK_TURN_ROWS == 0) {
         if (fk_thread() == 0) fk_wait_for(lock, run->turn);
-        fk_sync(); /* it is this run's turn */
+        fk_sync(); /* it is the turn of these rows */
     }
     if (!idle) fk_add_sums(to, fk_q_stride(p) * 2, band * 16, count, p->scale, FK_O_CHUNKS, (const float (*)[4])c);
-    if (count <= FK_K_STEP) {
-        fk_sync(); /* the run's sums are written */
+    if (count <= FK_K_STEP || (at + FK_K_STEP) % FK_TURN_ROWS == 0) {
+        fk_sync(); /* their sums are written */
         if (fk_thread() == 0) fk_release(lock, run->turn + 1);
     }
 }
 
-FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered) {
-    fk_u32 first_head = kv_head * p->group, head = first_head, buffer = 0, keys = item->count;
+FK_DEVICE void fk_joint_piece(const fk_launch *p, const fk_key_piece *piece, const int ordered) {
+    const fk_key_item *item = piece->item;
+    fk_u32 kv_head = piece->kv_head, head = piece->first, buffer = 0, keys = item->count;
     fk_env env = fk_env_of(p, item->sequence);
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_u32 band = fk_warp();
     fk_dkv_sums x;
     fk_step step = {0, 0};
     int more = 1, idle = band * 16 >= keys; /* a warp without keys computes nothing; its dS is 0 */
-    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
-    fk_dkv_open(p, item, runs, 0, kv_head, &x);
+    if (FK_BY_HEAD) head = fk_run_head(runs, head, head, p->group);
+    fk_dkv_open(p, item, runs, 0, kv_head, head, &x);
     if (idle)
         for (fk_u32 i = fk_lane(); i < 16 * FK_K_STEP / 2; i += 32)
             fk_store_shared_bits(fk_joint_ds() + band * 16 * FK_K_STEP * 2 + i * 4, 0);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, p->group); // cost: step
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, piece->first, piece->heads); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
@@ -102,25 +104,25 @@ FK_DEVICE void fk_joint_item(const fk_launch *p, const fk_key_item *item, fk_u32
         fk_joint_dq(p, runs + now.run, now.at, now_head, ordered);
         buffer = 1 - buffer;
     }
-    fk_u64 lock = p->locks + ((fk_u64)item->lock * p->heads + first_head) * 4;
+    fk_u64 lock = fk_key_lock(p, piece);
+    fk_u32 turn = fk_key_turn(piece);
     int turns = ordered && item->lock != FK_NONE;
-    if (turns && fk_thread() == 0) fk_wait_for(lock, item->turn);
-    if (turns) fk_sync(); /* it is this item's turn */
+    if (turns && fk_thread() == 0) fk_wait_for(lock, turn);
+    if (turns) fk_sync(); /* it is this piece's turn */
     fk_dkv_close(p, item, 0, kv_head, &x, !ordered);
-    if (turns) fk_sync(); /* the item's sums are written */
-    if (turns && fk_thread() == 0) fk_release(lock, item->turn + 1);
+    if (turns) fk_sync(); /* the piece's sums are written */
+    if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
 }
 
 FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
     fk_begin(p->mark, p->mark_value);
-    fk_u32 heads = fk_each(p->head_count), work = p->item_count * heads;
     for (;;) {
         fk_sync(); /* everybody has read the ticket before */
         if (fk_thread() == 0) fk_store_shared_bits(fk_joint_ticket(), fk_take(p->counter));
         fk_sync();
-        fk_u32 i = fk_load_shared_bits(fk_joint_ticket());
-        if (i >= work) break;
-        fk_joint_item(p, (const fk_key_item *)p->items + i / heads, fk_key_head(p, i, heads, 1), ordered);
+        const fk_key_piece piece = fk_key_piece_of(p, fk_load_shared_bits(fk_joint_ticket()));
+        if (!piece.item) break;
+        fk_joint_piece(p, &piece, ordered);
     }
 }
 #endif

@@ -5,10 +5,10 @@
  *           that is 0. The ordered kernel also needs locks that are 0, and runs of one row of cells each with their
  *           turns.
  * Gives:    adds to dK, dV and dQ.
- * Grid:     any number of blocks. Each takes its next piece of work, an item and a KV head, from the counter. (By
- *           head, an item is of one KV head.)
+ * Grid:     any number of blocks. Each takes its next piece of work from the counter: an item, a KV head, and all or
+ *           some query heads of its group. (By head, an item is of one KV head and all heads of its group.)
  * Order:    as in backward_ordered_mma.h: a run adds its part of dQ after all runs of the same rows that stand before
- *           it in the work list, and items that share keys add to dK and dV in turn. A block also does its pieces in
+ *           it in the work list, step by step, and pieces that share keys add to dK and dV in turn. A block also does its pieces in
  *           the order in which it took them. So the oldest piece under way never waits, and any grid gives the same
  *           bits. The unordered kernel waits for nobody.
  * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
@@ -61,8 +61,8 @@ enum {
     FK_B_STAGE_FREE = 1, /* and 2. Workers to loaders: we have read the stage */
     FK_B_KEYS_FREE = 3,  /* everybody to loaders: we have read K, V and the ticket before */
     FK_B_DS = 4,         /* workers among themselves: dS is there */
-    FK_B_TURN,           /* turners to workers: it is the turn of this run, or of this item */
-    FK_B_ADDED,          /* workers to turners: we have added the run's part of dQ, or the item's dK and dV */
+    FK_B_TURN,           /* turners to workers: it is the turn of this step, or of this piece */
+    FK_B_ADDED,          /* workers to turners: we have added the step's part of dQ, or the piece's dK and dV */
     FK_B_TICKET          /* loaders among themselves: the ticket is there */
 };
 
@@ -96,14 +96,11 @@ FK_DEVICE fk_u32 fk_b_stage_full(fk_u32 stage) { return fk_b_numbers(2, 0) + sta
 FK_DEVICE fk_u32 fk_b_keys_full(void) { return fk_b_stage_full(2); }
 FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece % 2 * 4; }
 
-/* Finds the item and the KV head of a block's n-th piece of work by the ticket that the loaders took; 0: there is no
- * more work. There are two places for tickets. Everybody reads them; a place is written again only when the keys of
- * the piece after it are loaded, and by then everybody has left the piece. */
-FK_DEVICE const fk_key_item *fk_b_item(const fk_launch *p, fk_u32 piece, fk_u32 *kv_head) {
-    fk_u32 ticket = fk_load_shared_bits(fk_b_ticket(piece));
-    if (ticket >= p->item_count * fk_each(p->head_count)) return 0;
-    *kv_head = fk_key_head(p, ticket, p->head_count, 1);
-    return (const fk_key_item *)p->items + ticket / fk_each(p->head_count);
+/* Finds a block's n-th piece of work by the ticket that the loaders took. There are two places for tickets. Everybody
+ * reads them; a place is written again only when the keys of the piece after it are loaded, and by then everybody has
+ * left the piece. */
+FK_DEVICE fk_key_piece fk_b_piece(const fk_launch *p, fk_u32 n) {
+    return fk_key_piece_of(p, fk_load_shared_bits(fk_b_ticket(n)));
 }
 FK_DEVICE const fk_row_run *fk_b_runs(const fk_launch *p, const fk_key_item *item) {
     return (const fk_row_run *)p->runs + item->first;
@@ -177,22 +174,22 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 ther
 FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
     const fk_launch *p = &m->launch;
     fk_u32 n = 0;
-    for (fk_u32 piece = 0;; piece++) {
-        fk_u32 kv_head;
-        if (fk_thread() == 0) fk_store_shared_bits(fk_b_ticket(piece), fk_take(p->counter));
+    for (fk_u32 done = 0;; done++) {
+        if (fk_thread() == 0) fk_store_shared_bits(fk_b_ticket(done), fk_take(p->counter));
         fk_sync_some(FK_B_TICKET, FK_B_LOADERS);
-        const fk_key_item *item = fk_b_item(p, piece, &kv_head);
-        if (piece) fk_sync_some(FK_B_KEYS_FREE, FK_B_THREADS);
+        const fk_key_piece piece = fk_b_piece(p, done);
+        const fk_key_item *item = piece.item;
+        if (done) fk_sync_some(FK_B_KEYS_FREE, FK_B_THREADS);
         if (!item) break;
         const fk_row_run *runs = fk_b_runs(p, item);
-        fk_u32 first_head = kv_head * p->group, head = fk_run_head(runs, first_head, first_head, p->group), count;
+        fk_u32 head = fk_run_head(runs, piece.first, piece.first, p->group), count;
         fk_step step = {0, 0};
-        fk_b_load_keys(m, item, kv_head);
+        fk_b_load_keys(m, item, piece.kv_head);
         do {
             const fk_row_run *run = runs + step.run;
             count = run->count;
             fk_b_load_rows(m, run->token + step.at, count - step.at, head, n++);
-        } while (fk_next_rows(&step, &head, FK_B_ROWS, count, item->runs, runs, first_head, p->group));
+        } while (fk_next_rows(&step, &head, FK_B_ROWS, count, item->runs, runs, piece.first, piece.heads));
     }
     fk_barrier_arrive(fk_b_keys_full()); /* others see the last ticket: there is no more work */
     for (fk_u32 i = n < 2 ? 0 : n - 2; i < n; i++)
@@ -209,21 +206,21 @@ FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn) {
     if (fk_lane() == 0) fk_release(lock, turn + 1);
 }
 
-/* What the turners do. */
+/* What the turners do: they follow the steps of a piece as the loaders do. */
 FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
-    for (fk_u32 piece = 0;; piece++) {
-        fk_u32 kv_head;
-        fk_barrier_wait(fk_b_keys_full(), piece % 2);
-        const fk_key_item *item = fk_b_item(p, piece, &kv_head);
+    for (fk_u32 done = 0;; done++) {
+        fk_barrier_wait(fk_b_keys_full(), done % 2);
+        const fk_key_piece piece = fk_b_piece(p, done);
+        const fk_key_item *item = piece.item;
         if (!item) break;
-        const fk_row_run *runs = fk_b_runs(p, item);
-        fk_u32 first_head = kv_head * p->group;
-        for (fk_u32 i = 0; ordered && i < item->runs; i++)
-            for (fk_u32 head = first_head;
-                 (head = fk_run_head(runs + i, head, first_head, p->group)) < first_head + p->group; head++)
-                fk_b_take_turn(p->locks + ((fk_u64)runs[i].lock * p->heads + head) * 4, runs[i].turn);
-        if (ordered && item->lock != FK_NONE)
-            fk_b_take_turn(p->locks + ((fk_u64)item->lock * p->heads + first_head) * 4, item->turn);
+        const fk_row_run *runs = fk_b_runs(p, item), *run;
+        fk_u32 head = fk_run_head(runs, piece.first, piece.first, p->group);
+        fk_step step = {0, 0};
+        if (ordered) do {
+            run = runs + step.run;
+            fk_b_take_turn(fk_row_lock(p, run, head, step.at), run->turn);
+        } while (fk_next_rows(&step, &head, FK_B_ROWS, run->count, item->runs, runs, piece.first, piece.heads));
+        if (ordered && item->lock != FK_NONE) fk_b_take_turn(fk_key_lock(p, &piece), fk_key_turn(&piece));
         fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
     }
 }
@@ -368,20 +365,20 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
     if (FK_HEAD_DIM == 64) row += worker * 64;
     else column = worker * 64;
-    if (ordered && at == 0) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
+    if (ordered) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     fk_add_sums_atomically(fk_row(p, p->dq, run->out + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2, row,
                            run->count - at, p->scale, 8, dq);
-    if (ordered && run->count - at <= FK_B_ROWS) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (ordered) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
-/* Does all steps of an item. n counts the steps of the block; returns it for the next item. */
-FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_u32 kv_head, const int ordered,
-                                fk_u32 n) {
-    fk_u32 first_head = kv_head * p->group, head = first_head, keys = item->count, last_head = head;
+/* Does all steps of a piece. n counts the steps of the block; returns it for the next piece. */
+FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, const int ordered, fk_u32 n) {
+    const fk_key_item *item = piece->item;
+    fk_u32 kv_head = piece->kv_head, head = piece->first, keys = item->count, last_head = head;
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
     fk_env env = fk_env_of(p, item->sequence);
     const fk_row_run *runs = fk_b_runs(p, item);
-    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
+    if (FK_BY_HEAD) head = fk_run_head(runs, head, head, p->group);
     fk_b_sums_of x;
     float last_dq[8][4];
     fk_step step = {0, 0}, last = step;
@@ -403,7 +400,7 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
         behind = 1;
         last = step;
         last_head = head;
-        more = fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, runs, first_head, p->group); // cost: step
+        more = fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, runs, piece->first, piece->heads); // cost: step
         if (!more) break;
     }
     fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
@@ -426,12 +423,11 @@ FK_DEVICE fk_u32 fk_b_work_item(const fk_launch *p, const fk_key_item *item, fk_
 /* What the workers do. */
 FK_DEVICE void fk_b_work(const fk_launch *p, const int ordered) {
     fk_u32 n = 0;
-    for (fk_u32 piece = 0;; piece++) {
-        fk_u32 kv_head;
-        fk_barrier_wait(fk_b_keys_full(), piece % 2);
-        const fk_key_item *item = fk_b_item(p, piece, &kv_head);
-        if (!item) break;
-        n = fk_b_work_item(p, item, kv_head, ordered, n);
+    for (fk_u32 done = 0;; done++) {
+        fk_barrier_wait(fk_b_keys_full(), done % 2);
+        const fk_key_piece piece = fk_b_piece(p, done);
+        if (!piece.item) break;
+        n = fk_b_work_piece(p, &piece, ordered, n);
     }
 }
 

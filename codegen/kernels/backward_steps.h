@@ -125,9 +125,10 @@ typedef struct fk_dkv_sums {
     float k[FK_K_CHUNKS][4], v[FK_K_CHUNKS][4];
 } fk_dkv_sums;
 
-/* Begins with the keys of an item, from `first` on: sets the sums to 0, and begins to copy K, V and the first step. */
+/* Begins with the keys of an item, from `first` on: sets the sums to 0, and begins to copy K, V and the first step,
+ * which is of query head `head`. */
 FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk_row_run *runs, fk_u32 first,
-                           fk_u32 kv_head, fk_dkv_sums *x) {
+                           fk_u32 kv_head, fk_u32 head, fk_dkv_sums *x) {
     fk_u32 keys = item->count - first;
     fk_u64 at_key = first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
     FK_UNROLL
@@ -137,7 +138,7 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
     fk_sync(); /* everybody has read the tiles of the item before */
     fk_copy_tile(fk_dkv_tile(0), FK_K_KEYS, FK_K_THREADS, p->arena + item->k + at_key, fk_k_stride(p), keys);
     fk_copy_tile(fk_dkv_tile(1), FK_K_KEYS, FK_K_THREADS, p->arena + item->v + at_key, fk_k_stride(p), keys);
-    fk_dkv_copy(p, runs, 0, fk_run_head(runs, kv_head * p->group, kv_head * p->group, p->group), 0);
+    fk_dkv_copy(p, runs, 0, head, 0);
 }
 
 /* Adds the finished dK and dV to their sums in memory. */

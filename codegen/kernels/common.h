@@ -212,6 +212,39 @@ FK_DEVICE fk_u32 fk_key_head(const fk_launch *p, fk_u32 i, fk_u32 heads, fk_u32 
     return p->first_head + i % heads;
 }
 
+/* A piece of work of the backward pass in one kernel: an item of keys for one KV head and some query heads of its
+ * group, from `first` on; it is number `part` of the parts into which the heads of the group are cut. */
+typedef struct fk_key_piece {
+    const fk_key_item *item;
+    fk_u32 kv_head, first, heads, part, parts;
+} fk_key_piece;
+/* Piece i, or one without an item if there are no more. */
+FK_DEVICE fk_key_piece fk_key_piece_of(const fk_launch *p, fk_u32 i) {
+    fk_key_piece x = {0, 0, 0, p->group, 0, 1};
+    if (!FK_BY_HEAD) {
+        x.parts = (p->group + p->subs - 1) / p->subs;
+        x.part = i % x.parts;
+        i /= x.parts;
+    }
+    fk_u32 heads = fk_each(p->head_count);
+    if (i >= p->item_count * heads) return x;
+    x.item = (const fk_key_item *)p->items + i / heads;
+    x.kv_head = fk_key_head(p, i, heads, 1);
+    x.first = x.kv_head * p->group;
+    if (FK_BY_HEAD) return x;
+    x.first += x.part * p->subs;
+    x.heads = p->group - x.part * p->subs < p->subs ? p->group - x.part * p->subs : p->subs;
+    return x;
+}
+/* The lock of FK_TURN_ROWS rows of a head, from `at` on in a run; and that of a piece's keys, with the piece's turn. */
+FK_DEVICE fk_u64 fk_row_lock(const fk_launch *p, const fk_row_run *run, fk_u32 head, fk_u32 at) {
+    return p->locks + (((fk_u64)run->lock * p->heads + head) * FK_TURNS_OF_RUN + at / FK_TURN_ROWS) * 4;
+}
+FK_DEVICE fk_u64 fk_key_lock(const fk_launch *p, const fk_key_piece *x) {
+    return p->locks + ((fk_u64)x->item->lock * p->heads + x->kv_head * p->group) * FK_TURNS_OF_RUN * 4;
+}
+FK_DEVICE fk_u32 fk_key_turn(const fk_key_piece *x) { return x->item->turn * x->parts + x->part; }
+
 /* The class of a run of rows; and the next of its heads from `head` on, where the group has heads first to first +
  * group - 1. first + group: there is none. */
 FK_DEVICE fk_u32 fk_run_class(const fk_row_run *run) { return FK_BY_HEAD ? run->cls % (1u << FK_SET_SHIFT) : run->cls; }

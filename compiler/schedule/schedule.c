@@ -583,11 +583,10 @@ static fcp_code returns_at_once(builder *b, fcp_pass pass, uint32_t first, retur
     for (uint32_t f = t->count; f-- > first;) {
         const hop *x = &t->hops[f];
         if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
-        bool passed_on = b->out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
-                         traffic_result(t, x->block) == RESULT_WHOLE;
+        bool passed_on = x->whole && t->maker[x->block] != f;
         back->last[f] += passed_on ? 1 : b->p->program->buffers;
         if (back->start) {
-            uint32_t count = return_units(b->p, x, traffic_return(t, x, pass));
+            uint32_t count = return_units(b->p, x, traffic_return(x, pass));
             back->start[f] = units;
             for (uint32_t u = 0; u < count; u++) back->unit_stage[units++] = back->last[f];
             back->first[f] = back->last[f];
@@ -611,33 +610,46 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     if (!back->last || !back->first || (out->levelled && (!back->start || !back->unit_stage))) return FCP_E_NO_MEMORY;
     /* before it is a hop's turn: the last stage that adds to its result */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
-    return out->levelled && !b->where->phase ? levels_returns(b->x, out, &b->levels, pass, first, back)
+    return out->levelled && !b->where->phase ? levels_returns(b->x, &b->levels, pass, first, back)
                                              : returns_at_once(b, pass, first, back);
 }
 
+/* When results are made: after the last tile, and the last partial that comes, of whoever makes them. */
+static fcp_code find_finish(builder *b, fcp_pass pass) {
+    const traffic *t = b->t;
+    schedule *out = b->out;
+    const uint32_t *arrived = out->back[pass].last, blocks = b->p->block_count;
+    uint32_t *finish = out->finish[pass] = ARENA_NEW(b->work, uint32_t, blocks);
+    if (!finish) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < blocks; i++)
+        finish[i] = t->maker[i] == FCP_NONE ? out->home_last[i] : out->use_last[t->maker[i]];
+    for (uint32_t f = t->keys; f < t->count; f++) {
+        const hop *x = &t->hops[f];
+        if (x->parent == t->maker[x->block] && arrived[f] > finish[x->block]) finish[x->block] = arrived[f];
+    }
+    return FCP_OK;
+}
+
 /* What visits are the ends of, where several ranks compute a block: none of them is the last, and none the first where
- * a partial result from elsewhere came before. Also when the homes finish their blocks. */
+ * a partial result from elsewhere came before. */
 static fcp_code mark_partials(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
     const uint32_t *arrived = out->back[FCP_FORWARD].last, blocks = b->p->block_count;
     uint32_t *at_hop = ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1); /* the stage of the first partial there */
     uint32_t *at_home = ARENA_NEW(b->scratch, uint32_t, blocks);
-    out->finish = ARENA_NEW(b->work, uint32_t, blocks);
-    if (!at_hop || !at_home || !out->finish) return FCP_E_NO_MEMORY;
+    if (!at_hop || !at_home) return FCP_E_NO_MEMORY;
     memset(at_hop, 0xff, (t->count + (size_t)1) * sizeof *at_hop);
     memset(at_home, 0xff, blocks * sizeof *at_home);
-    memcpy(out->finish, out->home_last, blocks * sizeof *out->finish);
     for (uint32_t f = t->keys; f < t->count; f++) {
         const hop *x = &t->hops[f];
         uint32_t *first = x->parent == FCP_NONE ? &at_home[x->block] : &at_hop[x->parent];
         if (arrived[f] < *first) *first = arrived[f];
-        if (x->parent == FCP_NONE && arrived[f] > out->finish[x->block]) out->finish[x->block] = arrived[f];
     }
     for (uint32_t v = 0; v < out->visit_count; v++) {
         fcp_visit *w = &out->visits[v];
         uint32_t f = out->visit_hop[v];
-        if (traffic_result(t, w->q_block) != RESULT_PARTIAL) continue;
+        if (!traffic_is_shared(t, w->q_block)) continue;
         w->flags &= ~(uint32_t)FCP_VISIT_LAST;
         if ((f == FCP_NONE ? at_home[w->q_block] : at_hop[f]) < out->visit_stage[v])
             w->flags &= ~(uint32_t)FCP_VISIT_FIRST;
@@ -691,6 +703,8 @@ fcp_code schedule_build(planning *x) {
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (p->program->passes[pass] && (pass == FCP_BACKWARD || x->placement->exec))
             code = returns_of(&b, (fcp_pass)pass);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (p->program->passes[pass] && x->placement->exec) code = find_finish(&b, (fcp_pass)pass);
     if (!code && x->placement->exec) code = mark_partials(&b);
     if (code) return code;
     count_stages(&b);

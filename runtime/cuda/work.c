@@ -56,6 +56,7 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
         code = fcp_kernel_keys(lists, arena, x->a, x->b, order, err);
         a->key_count = lists->key_count;
         a->lock_count = lists->lock_count;
+        a->subs = lists->subs;
         if (!code) code = append(w, lists->keys, lists->key_count * sizeof *lists->keys, &a->keys, err);
         if (!code) code = append(w, lists->row_runs, lists->row_run_count * sizeof *lists->row_runs, &a->row_runs, err);
     }
@@ -88,7 +89,7 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
             code = add_attend(rank, pass, x, i, r, &lists, err);
     }
     for (uint32_t i = 0; i < w->attend_count; i++) {
-        size_t words = (size_t)w->attends[i].lock_count * rank->arena[pass].heads + 1;
+        size_t words = fcp_kernel_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
         if (words > rank->lock_words) rank->lock_words = words;
     }
     fcp_kernel_work_free(&lists);
@@ -112,7 +113,7 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cu
 
 static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x,
                         uint64_t per_block, fcp_error *err) {
-    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     x.mark_value = rank->mark;
     uint64_t blocks = (x.count + per_block - 1) / per_block;
     return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
@@ -135,7 +136,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     rows.arrays = d->arrays;
     rows.bands = d->bands;
     rows.sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
-    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     rows.mark_value = rank->mark;
     keys = rows;
     rows.items = base + a->rows;
@@ -144,25 +145,26 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.items = base + a->keys;
     keys.runs = base + a->row_runs;
     keys.item_count = a->key_count;
+    keys.subs = a->subs;
     const bool by_head = fcp_kernel_by_head(s->plan);
-    const uint64_t heads = arena->heads;
     const uint64_t row_pieces = fcp_kernel_pieces(by_head, a->row_count, arena->heads);
-    const uint64_t key_pieces = fcp_kernel_pieces(by_head, a->key_count, arena->kv_heads);
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD)
         return launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, row_pieces, share,
                       fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
     if (d->backward != EMIT_SPLIT) {
         cuda_kernel_id id = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED : CUDA_UNORDERED;
-        size_t words = (size_t)a->lock_count * heads + 1;
+        const size_t words = fcp_kernel_lock_words(a->lock_count, arena->heads) + 1;
+        const uint64_t pieces =
+            fcp_kernel_key_pieces(by_head, a->key_count, a->subs, arena->kv_heads, keys.group);
         keys.locks = rank->locks;
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
         return code ? code
-                    : launch(s, rank, FCP_COMPUTE, id, key_pieces, share,
+                    : launch(s, rank, FCP_COMPUTE, id, pieces, share,
                              fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     }
-    uint64_t by_rows = row_pieces * d->kernels[CUDA_DQ].parts, by_keys = key_pieces * d->kernels[CUDA_DKV].parts;
+    uint64_t by_rows = row_pieces * d->kernels[CUDA_DQ].parts, by_keys = fcp_kernel_pieces(by_head, a->key_count, arena->kv_heads) * d->kernels[CUDA_DKV].parts;
     fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
     return code ? code : launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
 }
@@ -264,9 +266,9 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
         return support(s, rank, CUDA_ROUND, round, 2 * FK_SUPPORT_THREADS, err);
     }
     float *o, *m, *l;
-    fcp_rows_at home = fcp_arena_rows(a, block->home_slot);
+    fcp_rows_at into = fcp_arena_rows(a, fcp_finish_slot(s->plan, a->rank, x));
     fcp_arena_state(a, x->b, &o, &m, &l);
-    fk_support finish = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)o,
+    fk_support finish = {.to = (uintptr_t)into.o, .lse = (uintptr_t)into.lse, .from = (uintptr_t)o,
                          .other = (uint64_t)s->plan->problem->max_q_block * a->heads, .count = rows,
                          .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads};
     return support(s, rank, CUDA_STATE_OUT, finish, FK_SUPPORT_THREADS / 32, err);

@@ -22,7 +22,7 @@ _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PART
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
 _Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 80 &&
                    sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
-                   sizeof(fk_launch) == 176 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
+                   sizeof(fk_launch) == 184 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
                    sizeof(fk_support) == 64,
                "records are the same on host and device");
 
@@ -259,7 +259,7 @@ struct columns {
     uint32_t *first_item; /* of each KV block of the plan; FCP_NONE: it has no items yet */
     uint32_t *cells;      /* of each item: their count in the first walk, where the next one goes in the second */
     uint32_t cells_capacity;
-    bool fill;
+    bool fill, by_head;
     fcp_kernel_order order;
     const struct head_set *sets; /* of one KV head */
     uint32_t set_count;
@@ -386,37 +386,80 @@ static void reverse_runs(fk_row_run *runs, uint32_t count) {
     if (!sorted) qsort(runs, count, sizeof *runs, later);
 }
 
-/* Removes items without runs. Then, if `cut`, divides items that are much too long: the keys that every row sees, say,
- * would keep one block busy when all others have ended, and in an ordered list the others would wait for its turns. An
- * item with more than four times the average number of runs is divided into items of about half the average. Cuts are
- * made at the same numbers of runs in every item, so that parts of neighbouring items meet the same rows. The parts
- * add to the same dK and dV: until order_runs numbers the locks, `lock` is the number that the whole item had. */
-enum { LEAST = 4 }; /* runs of a part: fewer, and adding to dK and dV would take longer than computing what is added */
-static uint32_t parts_of(const fk_key_item *item, uint32_t part) {
-    return item->runs > 8 * (uint64_t)part ? (uint32_t)(((uint64_t)item->runs + part / 2) / part) : 1;
+/* How items are cut into pieces of work. An item with more than 8 * long_part runs is divided into parts of about
+ * long_part, and any other into parts of about `part`. */
+struct cut {
+    uint32_t subs; /* query heads of a group that a piece is for */
+    uint32_t part, long_part;
+};
+enum {
+    LEAST = 4,  /* runs of a part: fewer, and adding to dK and dV would take longer than computing what is added */
+    SHARERS = 8 /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
+};
+
+static uint32_t parts_of(const fk_key_item *item, const struct cut *cut) {
+    const uint64_t runs = item->runs, part = runs > 8 * (uint64_t)cut->long_part ? cut->long_part : cut->part;
+    const uint64_t parts = (runs + part / 2) / part;
+    return parts ? (uint32_t)parts : 1;
 }
-static bool cut_items(fcp_kernel_work *w, uint64_t runs, bool cut) {
+
+/* Decides how items are cut. If a device has four pieces for each of its multiprocessors, all end at nearly the same
+ * time. So items are cut by query head until there are as many, or one for each head: such pieces keep all their rows,
+ * and add to dQ of different heads. If there still is less than one for each multiprocessor, items are cut by rows as
+ * well, into two for each. It is the multiprocessors in the plan that count, and not those that are there.
+ * The third cut is of items with more than four times the average number of runs, into parts of half the average: the
+ * keys that every row sees, say, would keep one block busy when all others have ended. */
+static struct cut decide_cut(const struct columns *x, uint64_t runs) {
+    const fcp_problem *p = x->a->plan->problem;
+    const uint64_t blocks = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
+    struct cut cut = {p->range_sub, UINT32_MAX, UINT32_MAX};
+    if (x->order == FCP_KEYS_ALONE || !items) return cut;
+    uint64_t pieces = items * p->range_kv, parts = x->by_head ? 1 : 4 * blocks / pieces;
+    parts = parts > group ? group : parts ? parts : 1;
+    cut.subs = (uint32_t)((group + parts - 1) / parts);
+    parts = (group + cut.subs - 1) / cut.subs;
+    if (pieces * parts < blocks && 2 * parts <= SHARERS) {
+        uint64_t part = runs * p->range_kv * parts / (2 * blocks), longest = 0;
+        for (uint32_t i = 0; i < items; i++)
+            if (x->w->keys[i].runs > longest) longest = x->w->keys[i].runs;
+        if (part < longest * parts / SHARERS) part = longest * parts / SHARERS;
+        cut.part = part < LEAST ? LEAST : (uint32_t)part;
+    }
+    cut.long_part = (uint32_t)(runs / (2 * items));
+    if (cut.long_part < LEAST) cut.long_part = LEAST;
+    return cut;
+}
+
+static void drop_empty_items(fcp_kernel_work *w) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < w->key_count; i++)
         if (w->keys[i].runs) w->keys[kept++] = w->keys[i];
     w->key_count = kept;
-    uint32_t part = kept ? (uint32_t)(runs / (2 * (uint64_t)kept)) : 0;
+}
+
+/* Cuts the items of a list that has `runs` runs. Cuts are made at the same numbers of runs in every item, so that parts
+ * of neighbouring items meet the same rows. What is cut adds to the same dK and dV: until order_runs numbers the locks,
+ * `lock` is the number that the whole item had. */
+static bool cut_items(struct columns *x, uint64_t runs) {
+    fcp_kernel_work *w = x->w;
+    const struct cut cut = decide_cut(x, runs);
+    const uint32_t kept = w->key_count;
     uint64_t items = 0;
-    if (part < LEAST) part = LEAST;
-    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], part);
-    if (!cut || items == kept) return true;
+    w->subs = cut.subs;
+    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], &cut);
     if (items > UINT32_MAX || !fcp_grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
         return false;
     w->key_count = (uint32_t)items;
     for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
-        fk_key_item item = w->keys[i];
-        uint32_t parts = parts_of(&item, part), end = item.runs;
-        for (uint32_t j = parts; j-- > 0; end = j * part) {
-            fk_key_item *x = &w->keys[--to];
-            *x = item;
-            x->first = item.first + j * part;
-            x->runs = end - j * part;
-            x->lock = parts > 1 ? i : FK_NONE;
+        const fk_key_item item = w->keys[i];
+        const uint32_t parts = parts_of(&item, &cut), part = item.runs > 8 * (uint64_t)cut.long_part ? cut.long_part
+                                                                                                    : cut.part;
+        for (uint32_t j = parts, end = item.runs; j-- > 0; end = j * part) {
+            fk_key_item *to_item = &w->keys[--to];
+            *to_item = item;
+            to_item->first = item.first + j * part;
+            to_item->runs = end - j * part;
+            to_item->lock = parts > 1 || cut.subs < x->a->plan->problem->range_sub ? i : FK_NONE;
         }
     }
     return true;
@@ -499,7 +542,8 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     bool ordered = x->order == FCP_KEYS_ORDERED;
     for (uint32_t i = 0; ordered && i < w->key_count; i++)
         reverse_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
-    if (!cut_items(w, total, x->order != FCP_KEYS_ALONE)) return no_memory(err);
+    drop_empty_items(w);
+    if (!cut_items(x, total)) return no_memory(err);
     for (uint32_t i = 0; !ordered && i < w->key_count; i++)
         w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
     if (!sort_keys(x)) return no_memory(err);
@@ -606,10 +650,11 @@ static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, 
 fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err) {
     static const struct head_set everybody = {0, 0};
-    struct columns x = {.w = w, .a = a, .order = order, .sets = &everybody, .set_count = 1};
+    struct columns x = {.w = w, .a = a, .by_head = fcp_kernel_by_head(a->plan), .order = order, .sets = &everybody,
+                        .set_count = 1};
     w->lock_count = 0;
-    fcp_code code = fcp_kernel_by_head(a->plan) ? list_by_head(&x, first, count, err)
-                                                : list_columns(&x, first, count, err);
+    w->subs = a->plan->problem->range_sub;
+    fcp_code code = x.by_head ? list_by_head(&x, first, count, err) : list_columns(&x, first, count, err);
     free(x.cells);
     return code;
 }

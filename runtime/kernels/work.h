@@ -30,6 +30,7 @@ typedef struct fcp_kernel_work {
     fk_key_item *keys;
     fk_row_run *row_runs;
     uint32_t key_count, row_run_count, lock_count; /* lock_count: how many locks the turns of an ordered list need */
+    uint32_t subs; /* an item is a piece of work for each KV head and each so many query heads of its group */
     /* private: memory that the next call uses again */
     uint32_t row_capacity, key_run_capacity, key_capacity, row_run_capacity;
     void *scratch[6];
@@ -45,8 +46,9 @@ void fcp_kernel_work_free(fcp_kernel_work *work);
  * written for them. Errors: FCP_E_NO_MEMORY; FCP_E_RUN if a list is too long to be counted in 32 bits. */
 fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
 /* How items share sums. ALONE: for dK and dV only; each sum belongs to one item. JOINT: for dK, dV and dQ, all added
- * by atomics; an item that is much longer than the others is cut into several of the same keys. ORDERED: as JOINT, but
- * items take turns by locks, and each run is of a single row of cells. */
+ * by atomics; items are cut until there are enough for the plan's multiprocessors, into several of the same keys or
+ * into pieces of some query heads each. ORDERED: as JOINT, but pieces take turns by locks, and each run is of a single
+ * row of cells. */
 typedef enum fcp_kernel_order { FCP_KEYS_ALONE, FCP_KEYS_JOINT, FCP_KEYS_ORDERED } fcp_kernel_order;
 /* The order that a backward kernel (a skeleton EMIT_*) needs. */
 fcp_kernel_order fcp_kernel_order_of(unsigned backward);
@@ -54,9 +56,18 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward);
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
 
-/* How many pieces of work a list is, where its items are done for `heads` heads each, unless it is by head. */
+/* How many pieces of work a list is, where its items are done for `heads` heads each, unless it is by head. And a list
+ * of keys for a kernel that needs order JOINT or ORDERED, for `kv_heads` KV heads with `group` query heads each. */
 static inline uint64_t fcp_kernel_pieces(bool by_head, uint32_t items, uint32_t heads) {
     return by_head ? items : (uint64_t)items * heads;
+}
+static inline uint64_t fcp_kernel_key_pieces(bool by_head, uint32_t items, uint32_t subs, uint32_t kv_heads,
+                                             uint32_t group) {
+    return fcp_kernel_pieces(by_head, items, kv_heads * ((group + subs - 1) / subs));
+}
+/* How many words of 4 bytes the locks of an ordered list are, for `heads` query heads. */
+static inline size_t fcp_kernel_lock_words(uint32_t locks, uint32_t heads) {
+    return (size_t)locks * heads * FK_TURNS_OF_RUN;
 }
 
 /* A launch is for one range of heads. The next range, an index into plan->heads, that one of these visits is of; after

@@ -23,7 +23,8 @@
 
 typedef unsigned long long ull;
 
-enum { MAX_HEADS = 65536, MAX_HEAD_DIM = 65536, MAX_SOURCE = 1 << 26, MAX_ROUNDS = 1 << 27 };
+enum { MAX_HEADS = 65536, MAX_HEAD_DIM = 65536, MAX_SOURCE = 1 << 26, MAX_ROUNDS = 1 << 27,
+       MAX_MULTIPROCESSORS = 65536 };
 static const uint64_t max_tokens = UINT64_C(1) << 40;
 
 /* --- text --------------------------------------------------------------------------------------------------------- */
@@ -240,6 +241,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "a scale that no float holds, or 0");
     if (!padded_name(plan->cluster->gpu, sizeof plan->cluster->gpu))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "the cluster's GPU name is not text");
+    if (plan->cluster->multiprocessors > MAX_MULTIPROCESSORS)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "a GPU of %u multiprocessors", plan->cluster->multiprocessors);
     if (!printable(plan->source, plan->source_count)) return fcp_fail(err, FCP_E_PLAN_FORMAT, "the source is not text");
     fcp_code code = check_sequences(plan, err);
     return code ? code : fcp_plan_check_data(plan, err);
@@ -586,7 +589,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
                 uint32_t side = op == FCP_OP_REDUCE ? FCP_HOLDS_KV : FCP_HOLDS_Q;
                 good = good && (op == FCP_OP_REDUCE || op == FCP_OP_MERGE || op == FCP_OP_FINISH ||
                                 op == FCP_OP_REDUCE_Q || op == FCP_OP_ROUND) &&
-                       a < plan->blocks_count && plan->blocks[a].holds & side && (op != FCP_OP_FINISH || !x->c);
+                       a < plan->blocks_count && plan->blocks[a].holds & side;
             }
             if (!good)
                 return fcp_fail(err, FCP_E_PLAN_FORMAT, "instruction %llu: op %u, stage %u, operands %u %u %u",

@@ -141,8 +141,8 @@ static const field problem_fields[] = {
 };
 static const field cluster_fields[] = {
 #define C(m) F(fcp_cluster, m, U64)
-    F(fcp_cluster, gpu, GPU), C(intra), C(inter), C(latency_ns), C(flops), C(memory_bandwidth),
-    C(oversubscription_milli)
+    F(fcp_cluster, gpu, GPU), F(fcp_cluster, multiprocessors, U32), C(intra), C(inter), C(latency_ns), C(flops),
+    C(memory_bandwidth), C(oversubscription_milli)
 #undef C
 };
 static const field summary_fields[] = {
@@ -465,6 +465,7 @@ static void put_instrs(out *o, const fcp_plan *plan) {
         case FCP_OP_FINISH:
             put_number(o, "block", x->a);
             put_number(o, "from_slot", x->b);
+            put_number(o, "into_slot", fcp_finish_slot(plan, (uint32_t)(stream / FCP_QUEUES % ranks), x));
             break;
         case FCP_OP_REDUCE:
         case FCP_OP_MERGE:

@@ -1,5 +1,6 @@
-/* bench_order.c: work lists of the backward pass: how long the ordered one takes beside one without turns, by the model
- * of tests/support/order_model.h (whole numbers; no GPU is asked), and the time that making a list takes.
+/* bench_order.c: work lists, by the model of tests/support/order_model.h (whole numbers; no GPU is asked): how long the
+ * ordered backward pass takes beside one without turns, how much of the multiprocessors' time it uses where sequences
+ * are short and heads are few, and the time that making a list takes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "tests/support/order_model.h"
 #include "tests/bench/bench.h"
 
-enum { BLOCKS = 116 }; /* of a device of 132 multiprocessors, sixteen of them kept for communication */
+enum { ALL = 132, BLOCKS = 116 }; /* multiprocessors of a device, and without the sixteen kept for communication */
 
 static const struct {
     const char *what, *cluster, *lengths, *mask, *block;
@@ -32,7 +33,38 @@ static fcp_plan *plan_of(size_t i) {
     return bench_plan_of(text, NULL, 0);
 }
 
+/* How much of the multiprocessors' time steps use, on one rank. */
+static void bench_used(uint32_t heads, uint32_t kv_heads, const char *mask, const char *length) {
+    char name[100], note[120], text[400];
+    order_model with, without;
+    snprintf(name, sizeof name, "backward lists, (%u, %u) heads, %s, %s: model, time used", heads, kv_heads, mask,
+             length);
+    if (!bench_wants(name)) return;
+    snprintf(text, sizeof text,
+             "model { heads = %u; kv_heads = %u; head_dim = 128; dtype = bf16 }\nbatch { lengths = [%s] }\n"
+             "plan { mask = %s; block = 2K; strategy = fcp(coalesce = 64) }\n",
+             heads, kv_heads, length, mask);
+    fcp_plan *plan = bench_plan_of(text, NULL, 0);
+    if (plan && order_model_of_rank(plan, 0, ALL, &with, &without)) {
+        const double used = (double)with.work / (double)with.end / ALL;
+        snprintf(note, sizeof note, "%d blocks; without turns %.2f", ALL,
+                 (double)without.work / (double)without.end / ALL);
+        bench_row(name, used, "", ">= 0.9", used >= 0.9, note);
+    }
+    fcp_plan_free(plan);
+}
+
+static void bench_all_used(void) {
+    static const uint32_t heads[][2] = {{64, 8}, {8, 1}, {16, 16}};
+    static const char *const masks[] = {"causal", "full"}, *const lengths[] = {"2K", "8K", "32K"};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+        for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
+            for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+                bench_used(heads[h][0], heads[h][1], masks[m], lengths[l]);
+}
+
 void bench_order(void) {
+    bench_all_used();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char name[100], note[120];
         uint64_t with = 0, without = 0, work = 0;

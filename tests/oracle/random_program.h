@@ -484,7 +484,9 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     for (int i = 0; i < SCORE_TABLE && p->score.uses_table; i++)
         put(p, "%s%.2f", i ? ", " : "; table near = [", p->score.table[i]);
     put(p, p->score.uses_table ? "] }\n" : " }\n");
-    put(p, "cluster { nodes = %u; gpus = %u; fabric = %s }\n", p->nodes, p->gpus, p->rail ? "rail" : "fat_tree");
+    /* work lists are cut for the multiprocessors of the GPU, of which `cpu` has none */
+    put(p, "cluster { nodes = %u; gpus = %u; gpu = %s; fabric = %s }\n", p->nodes, p->gpus,
+        (p->block + p->head_dim / 16 + p->sequences) % 2 ? "h100" : "cpu", p->rail ? "rail" : "fat_tree");
     put(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {
         put(p, "%s", s ? ", " : "");

@@ -12,6 +12,7 @@
 typedef struct hand {
     fcp_plan plan;
     fcp_problem problem;
+    fcp_cluster cluster;
     fcp_heads heads[16];
     fcp_deal deal;
     fcp_sequence sequences[64];
@@ -275,6 +276,7 @@ static inline void hand_tables(hand *h) {
     fcp_plan *p = &h->plan;
 #define SET(member, array, n) p->member = (array), p->member##_count = (n)
     SET(problem, &h->problem, 1);
+    SET(cluster, &h->cluster, 1);
     SET(sequences, h->sequences, h->sequence_count);
     SET(pieces, h->pieces, h->piece_count);
     SET(deals, &h->deal, h->problem.layout != FCP_LAYOUT_PLANNED);

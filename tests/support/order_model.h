@@ -1,9 +1,10 @@
 /* order_model.h: a model, in whole numbers, of how long the blocks of the backward pass take for a work list, and how
  * much of that they wait for their turns. A test and a benchmark use it.
  *
- * Each block takes pieces of work (an item and a KV head) in the order of the list. 64 rows of a run and a query head
- * are a step. The first step of a run and head waits until the item before has finished with the same rows. The model
- * leaves out copies, shared memory, and what steps really cost. */
+ * Each block takes pieces of work (an item, a KV head, some query heads) in the order of the list. 64 rows of a run and a
+ * query head are a step. A step adds to dQ when the piece before it has added to the same rows. At its end a piece adds
+ * to dK and dV; if others have the same keys, in turn. The model leaves out other copies, shared memory, and what steps
+ * really cost. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
 #include <stdlib.h>
@@ -11,41 +12,63 @@
 #include "runtime/kernels/work.h"
 #include "runtime/plan/plan.h"
 
-enum { ORDER_STEP = 8, ORDER_PASS = 1, ORDER_ROWS = 64 }; /* units of time: of a step, of passing a turn on */
+/* Units of time: of a step; of passing a turn on; of adding dK and dV, 128 KB at 64 bytes a clock, where a step is 2560
+ * clocks of products. */
+enum { ORDER_STEP = 8, ORDER_PASS = 1, ORDER_SUMS = 6, ORDER_ROWS = FK_TURN_ROWS };
 
 typedef struct order_model {
-    uint64_t end, work; /* when the last block ends; what all do, without waiting */
+    uint64_t end, work; /* when the last block ends; what the steps of all take, without waiting */
 } order_model;
 
-/* With `turns`, runs wait for each other; without, never. `blocks` > 0. False: out of memory. */
+/* When somebody has added who begins to add at `now` at the earliest, after the one before; `passed`: when that one had
+ * added, 0: there is none. */
+static inline uint64_t order_model_turn(uint64_t now, uint64_t *passed, uint64_t takes) {
+    if (*passed && now < *passed + ORDER_PASS) now = *passed + ORDER_PASS;
+    return *passed = now + takes;
+}
+
+/* The steps of a piece, for query heads [first, end) of `heads`; returns when the block has done them. */
+static inline uint64_t order_model_steps(const fcp_kernel_work *w, const fk_key_item *item, uint32_t heads,
+                                         uint32_t first, uint32_t end, uint64_t now, uint64_t *rows, order_model *out) {
+    for (uint32_t r = item->first; r < item->first + item->runs; r++) {
+        const fk_row_run *run = &w->row_runs[r];
+        for (uint32_t h = first; h < end; h++)
+            for (uint32_t at = 0; at < run->count; at += ORDER_ROWS) {
+                now += ORDER_STEP;
+                out->work += ORDER_STEP;
+                uint64_t *passed = rows ? &rows[fcp_kernel_lock_words(run->lock, heads) + h * FK_TURNS_OF_RUN] : NULL;
+                if (passed) now = order_model_turn(now, passed + at / ORDER_ROWS, 0);
+            }
+    }
+    return now;
+}
+
+/* With `turns`, pieces wait for each other; without, never. `blocks` > 0. False: out of memory. */
 static inline bool order_model_of(const fcp_kernel_work *w, uint32_t kv_heads, uint32_t group, uint32_t blocks,
                                   bool turns, order_model *out) {
-    uint32_t heads = kv_heads * group;
-    uint64_t *passed = calloc((size_t)w->lock_count * heads + 1, sizeof *passed), *at = calloc(blocks, sizeof *at);
+    const uint32_t heads = kv_heads * group, parts = (group + w->subs - 1) / w->subs;
+    uint64_t *rows = calloc(fcp_kernel_lock_words(w->lock_count, heads) + 1, sizeof *rows);
+    uint64_t *keys = calloc((size_t)w->lock_count * kv_heads + 1, sizeof *keys), *at = calloc(blocks, sizeof *at);
+    const bool good = rows && keys && at;
+    const uint64_t pieces = fcp_kernel_key_pieces(false, w->key_count, w->subs, kv_heads, group);
     *out = (order_model){0, 0};
-    for (uint64_t ticket = 0; passed && at && ticket < (uint64_t)w->key_count * kv_heads; ticket++) {
-        const fk_key_item *item = &w->keys[ticket / kv_heads];
-        uint32_t first = (uint32_t)(ticket % kv_heads) * group, block = 0;
+    for (uint64_t ticket = 0; good && ticket < pieces; ticket++) {
+        const uint32_t kv = (uint32_t)(ticket / parts % kv_heads), part = (uint32_t)(ticket % parts);
+        const fk_key_item *item = &w->keys[ticket / parts / kv_heads];
+        const uint32_t first = kv * group + part * w->subs, end = (part + 1) * w->subs < group ? first + w->subs
+                                                                                               : (kv + 1) * group;
+        uint32_t block = 0;
         for (uint32_t i = 1; i < blocks; i++)
             if (at[i] < at[block]) block = i;
-        uint64_t now = at[block];
-        for (uint32_t r = item->first; r < item->first + item->runs; r++) {
-            const fk_row_run *run = &w->row_runs[r];
-            uint64_t steps = (run->count + ORDER_ROWS - 1) / ORDER_ROWS;
-            for (uint32_t h = first; h < first + group; h++) {
-                uint64_t *last = &passed[(size_t)run->lock * heads + h];
-                now += ORDER_STEP;
-                if (turns && run->turn && now < *last + ORDER_PASS) now = *last + ORDER_PASS;
-                now += ORDER_STEP * (steps - 1);
-                *last = now;
-                out->work += ORDER_STEP * steps;
-            }
-        }
+        uint64_t now = order_model_steps(w, item, heads, first, end, at[block], turns ? rows : NULL, out);
+        if (turns && item->lock != FK_NONE)
+            now = order_model_turn(now, &keys[(size_t)item->lock * kv_heads + kv], ORDER_SUMS);
+        else now += ORDER_SUMS;
         at[block] = now;
         if (now > out->end) out->end = now;
     }
-    bool good = passed && at;
-    free(passed);
+    free(rows);
+    free(keys);
     free(at);
     return good;
 }

@@ -243,8 +243,8 @@ static void fibers_merge(fcp_device *device, const fcp_arena *arena, uint32_t bl
     fcp_backend_host.merge(host_of(device), arena, block, from, into);
 }
 static void fibers_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t block,
-                                uint32_t state) {
-    fcp_backend_host.finish_state(host_of(device), worker, arena, block, state);
+                                uint32_t state, uint32_t into) {
+    fcp_backend_host.finish_state(host_of(device), worker, arena, block, state, into);
 }
 static void fibers_round(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into) {
     fcp_backend_host.round(host_of(device), arena, block, from, into);
@@ -352,7 +352,7 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
                              uint32_t count, bool ordered, fcp_error *err) {
     fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered ? FCP_KEYS_ORDERED : FCP_KEYS_JOINT, err);
     if (code != FCP_OK) return code;
-    uint32_t locks = (ordered ? w->work.lock_count * launch->heads : 0) + 1;
+    uint32_t locks = (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
     if (locks > w->lock_capacity) {
         free(w->locks);
         w->locks = malloc(locks * sizeof *w->locks);
@@ -365,11 +365,14 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
+    launch->subs = w->work.subs;
     const fibers_kernels *k = f->kernels;
     const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
                         *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
     return run_kernel(f, w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
-                      fcp_kernel_pieces(w->mask.by_head, w->work.key_count, launch->head_count), locks, ordered, err);
+                      fcp_kernel_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs, launch->head_count,
+                                            launch->group),
+                      locks, ordered, err);
 }
 
 /* Results must be right in any order of items. So every other launch has the longest items last, and blocks come to

@@ -61,6 +61,7 @@ static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint
 
 static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order, uint64_t stride,
                               uint32_t *shared) {
+    const uint32_t group = a->heads / a->kv_heads;
     bool ordered = order == FCP_KEYS_ORDERED;
     uint64_t pairs = 0;
     uint32_t turns[1024] = {0};
@@ -90,7 +91,7 @@ static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_
                       "keys of several items");
             others = true;
         }
-        cr_assert(alone || (others && order != FCP_KEYS_ALONE));
+        cr_assert(alone ? w->subs == group : (others || w->subs < group) && order != FCP_KEYS_ALONE);
         *shared += !alone;
         if (alone || !ordered) continue;
         cr_assert(item->lock < w->lock_count && item->turn == turns[item->lock]++);
@@ -135,18 +136,62 @@ static void check_plan(const char *text, bool wants_shared) {
 }
 
 Test(kernel_work, rows_and_keys_agree) {
-    check_plan("model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { gpus = 3 }\n"
+    check_plan("model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { gpus = 3; gpu = cpu }\n"
                "batch { lengths = [3000, 700, 130 x 3, 20 x 5] }\nplan { mask = causal; block = 512 }\n", false);
-    check_plan("model { heads = 2; kv_heads = 1; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
+    check_plan("model { heads = 2; kv_heads = 1; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2; gpu = cpu }\n"
                "batch { lengths = [2000, 900, 100 x 4] }\n"
                "plan { mask = lambda(sink = 40, window = 300); block = 256; strategy = zigzag(coalesce = 3) }\n",
                false);
-    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2; gpu = cpu }\n"
                "batch { lengths = [1500, 1, 127, 128, 129] }\n"
                "plan { mask = shared_question(p = 30, answers = 3); block = 384; strategy = fcp(coalesce = 8) }\n",
                false);
-    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\nbatch { lengths = [16000] }\n"
+    check_plan("model { heads = 2; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2; gpu = cpu }\n"
+               "batch { lengths = [16000] }\n"
                "plan { mask = lambda(sink = 100, window = 200); block = 1K; strategy = fcp(coalesce = 8) }\n", true);
+    check_plan("model { heads = 6; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2; gpu = a100 }\n"
+               "batch { lengths = [2000, 300] }\nplan { mask = causal; block = 512; strategy = fcp(coalesce = 8) }\n",
+               true);
+}
+
+/* How many pieces of work the keys of one rank's only stage are, and of how many query heads one is. */
+static void check_cut(const char *model, const char *gpu, const char *length, uint64_t pieces, uint32_t subs) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "model { %s; head_dim = 64 }\ncluster { gpu = %s }\nbatch { lengths = [%s] }\n"
+             "plan { mask = full; block = 1K; strategy = fcp(coalesce = 64) }\n",
+             model, gpu, length);
+    fcp_plan *plan = plan_named("cut.fcp", text);
+    const fcp_problem *p = plan->problem;
+    fcp_kernel_work w = {0};
+    fcp_arena a;
+    fcp_error err;
+    uint64_t first[MOST + 1];
+    for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
+    const uint32_t homes = (uint32_t)plan->blocks_count;
+    fcp_homes h = {.homes = homes, .tokens = {homes * APART, homes * APART}, .first = {first, first}};
+    fcp_slots slots = {{[FCP_KV] = MOST, [FCP_STATE] = MOST, [FCP_DKV] = MOST}};
+    fcp_arena_lay(plan, FCP_BACKWARD, 0, &h, &slots, (void *)(uintptr_t)4096, &a);
+    const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, 0, FCP_COMPUTE);
+    for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        if (x->op != FCP_OP_ATTEND) continue;
+        cr_assert_eq(fcp_kernel_keys(&w, &a, x->a, x->b, FCP_KEYS_ORDERED, &err), FCP_OK);
+        cr_expect_eq(fcp_kernel_key_pieces(false, w.key_count, w.subs, p->kv_heads, p->heads / p->kv_heads), pieces);
+        cr_expect_eq(w.subs, subs, "%s, %s, %s: %u heads", model, gpu, length, w.subs);
+    }
+    fcp_kernel_work_free(&w);
+    fcp_plan_free(plan);
+}
+
+Test(kernel_work, keys_are_cut_for_the_multiprocessors_of_the_plan) {
+    check_cut("heads = 64; kv_heads = 8", "h100", "8K", 512, 8); /* nearly four for each of 132: not cut */
+    check_cut("heads = 64; kv_heads = 8", "h100", "2K", 512, 2);
+    check_cut("heads = 64; kv_heads = 8", "cpu", "2K", 128, 8);
+    check_cut("heads = 8; kv_heads = 1", "h100", "8K", 512, 1);
+    check_cut("heads = 6; kv_heads = 1", "h100", "8K", 384, 1);
+    check_cut("heads = 6; kv_heads = 2", "a100", "6K", 288, 1);
+    check_cut("heads = 1; kv_heads = 1", "h100", "8K", 64 * 4, 1); /* by rows: 64 runs into parts of 15 */
 }
 
 /* The lists of one rank. They take as long as the model says, beside lists without turns. */

@@ -53,7 +53,7 @@ Test(page, keeps_hostile_text_in_its_place) {
     fcp_plan *plan = plan_of(PROGRAM);
     fcp_plan hostile = *plan;
     fcp_cluster cluster = *plan->cluster;
-    memcpy(cluster.gpu, "</script>\033\"456<&", 16);
+    memcpy(cluster.gpu, "</script>\033<&", sizeof cluster.gpu);
     hostile.cluster = &cluster;
     hostile.source = source;
     hostile.source_count = sizeof source - 1;

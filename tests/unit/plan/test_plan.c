@@ -470,6 +470,25 @@ Test(plan, a_plan_without_tiles_or_transfers, .fini = remove_folder) {
     tables_free(&t);
 }
 
+/* The GPU that a plan was made for. Its multiprocessors are any number that a GPU may have; its name is text. */
+Test(plan, a_gpu) {
+    tables t;
+    fcp_error err = {0};
+    hand_make(&t);
+    for (uint32_t i = 0; i < 3; i++) {
+        t.cluster->multiprocessors = (uint32_t[]){0, 132, 65536}[i];
+        cr_expect_eq(judge(&t, &err), FCP_OK, "%s", err.message);
+    }
+    t.cluster->multiprocessors = 65537;
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT);
+    cr_expect_str_eq(err.message, "a GPU of 65537 multiprocessors");
+    t.cluster->multiprocessors = 132;
+    memcpy(t.cluster->gpu, "h2\0h", 4);
+    cr_expect_eq(judge(&t, &err), FCP_E_PLAN_FORMAT);
+    cr_expect_str_eq(err.message, "the cluster's GPU name is not text");
+    tables_free(&t);
+}
+
 /* Kernels keep the scale as a float, and 0 would make no number of a pair that is not allowed. */
 Test(plan, a_scale_that_kernels_cannot_have) {
     const double bad[] = {0, -0.0, 1e-50, -1e-50, 1e50, INFINITY, NAN}, good[] = {1e-19, -0.25, 1e19};

@@ -53,7 +53,7 @@ static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_
         }
         cr_assert(f >= first && f < end && x->t.hops[f].dst == at && x->t.hops[f].block == block);
         uint64_t counts = p->tile_pairs[t];
-        if (at != x->home[q]) counts += traffic_result(&x->t, q) == RESULT_PARTIAL ? counts : counts / 2;
+        if (at != x->home[q]) counts += traffic_is_shared(&x->t, q) ? counts : counts / 2;
         for (uint32_t h = f; h != FCP_NONE; h = x->t.hops[h].parent) work[h] += counts;
     }
     for (uint32_t f = first; f < end; f++)
@@ -61,6 +61,31 @@ static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_
     free(has);
     free(crossed);
     free(work);
+}
+
+/* Of the hops by which all that is made of a block away from home comes back, the last; FCP_NONE: there is none, or
+ * home makes some itself. Checks which hops are said to bring a result. */
+static uint32_t find_maker(const planned *x, uint32_t q) {
+    uint32_t maker = FCP_NONE, senders = 0, *by = calloc(x->t.count + (size_t)1, sizeof *by);
+    uint8_t *sends = calloc(x->t.count + (size_t)1, 1);
+    bool at_home = false;
+    for (uint32_t t = x->p.tile_start[q]; t < x->p.tile_start[q + 1]; t++) {
+        uint32_t f;
+        needed(x, FCP_Q, t, &f);
+        at_home |= f == FCP_NONE;
+        if (f == FCP_NONE || sends[f]++) continue;
+        senders++;
+        for (; f != FCP_NONE; f = x->t.hops[f].parent) by[f]++;
+    }
+    for (uint32_t f = x->t.keys; f < x->t.count; f++) {
+        if (x->t.hops[f].block != q) continue;
+        bool all = !at_home && by[f] == senders;
+        cr_assert_eq(x->t.hops[f].whole, all, "hop %u of block %u", f, q);
+        if (all) maker = f; /* a parent comes before its forwards */
+    }
+    free(by);
+    free(sends);
+    return maker;
 }
 
 static void check_traffic(const planned *x) {
@@ -75,7 +100,12 @@ static void check_traffic(const planned *x) {
             home &= at == x->home[q];
             one &= at == placement_exec(x->at.placement, first);
         }
-        cr_assert_eq(traffic_result(&x->t, q), home ? RESULT_HOME : one ? RESULT_WHOLE : RESULT_PARTIAL);
+        uint32_t maker = find_maker(x, q);
+        if (x->t.maker) cr_assert_eq(x->t.maker[q], maker);
+        cr_assert_eq(traffic_result(&x->t, q), home                ? RESULT_HOME
+                                               : one               ? RESULT_WHOLE
+                                               : maker == FCP_NONE ? RESULT_PARTIAL
+                                                                   : RESULT_JOINED);
     }
 }
 
@@ -118,7 +148,7 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         const hop *h = &x->t.hops[m->ref];
         cr_assert_eq(kind == FCP_ROUND_INDEPENDENT, !x->s.levelled && m->cls == h->cls && h->parent == FCP_NONE);
         cr_assert(m->cls == h->cls ? m->src == h->src && m->dst == h->dst : m->src == h->dst && m->dst == h->src);
-        cr_assert(m->cls == h->cls || m->cls == traffic_return(&x->t, h, pass));
+        cr_assert(m->cls == h->cls || m->cls == traffic_return(h, pass));
     }
     free(seen);
     cr_assert_eq(rounds_in(ps, FCP_ROUND_INDEPENDENT, FCP_NONE), delta(x, ps, FCP_ROUND_INDEPENDENT, FCP_NONE));
@@ -134,11 +164,11 @@ static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
     for (uint32_t f = hops; f-- > 0;) {
         const hop *h = &x->t.hops[f];
-        fcp_class cls = traffic_return(&x->t, h, pass);
+        fcp_class cls = traffic_return(h, pass);
         release[f] = h->parent == FCP_NONE ? 1 : x->s.last_stage[h->parent] + 1;
         if (x->s.second && x->s.second[f]) release[f] = later(release[f], x->s.second_stage);
         if (cls == FCP_CLASSES) continue;
-        bool passed_on = x->s.use_first[f] == FCP_NONE && (cls == FCP_O || cls == FCP_DQW);
+        bool passed_on = (cls == FCP_O || cls == FCP_DQW) && x->t.maker[h->block] != f;
         uint32_t *ready = &release[hops + f]; /* so far what its children said */
         *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : x->program->buffers);
         if (h->parent != FCP_NONE)
@@ -171,7 +201,7 @@ static uint32_t share_of(const planned *x) {
     fcp_pass pass = x->program->passes[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
     for (uint32_t f = 0; f < x->t.count; f++) {
         const hop *h = &x->t.hops[f];
-        const fcp_class cls[2] = {(fcp_class)h->cls, traffic_return(&x->t, h, pass)};
+        const fcp_class cls[2] = {(fcp_class)h->cls, traffic_return(h, pass)};
         for (int back = 0; back < 2; back++) {
             if (cls[back] == FCP_CLASSES) continue;
             uint32_t src = back ? h->dst : h->src, dst = back ? h->src : h->dst;
@@ -232,7 +262,7 @@ static void check_units(const planned *x, fcp_pass pass) {
     for (uint32_t f = 0; f < hops; f++) {
         const hop *h = &x->t.hops[f];
         const struct seen *there = &seen[f], *home = &seen[hops + f];
-        bool comes_back = traffic_return(&x->t, h, pass) != FCP_CLASSES;
+        bool comes_back = traffic_return(h, pass) != FCP_CLASSES;
         cr_assert_eq(there->tokens, p->blocks[h->block].tokens);
         cr_assert(there->first == x->s.first_stage[f] && there->last == x->s.last_stage[f]);
         cr_assert_eq(home->tokens, comes_back ? p->blocks[h->block].tokens : 0);
@@ -271,6 +301,11 @@ static chain *find_chains(const planned *x, fcp_pass pass) {
         c->merged_last = later(c->merged_last, x->s.back[pass].last[f]);
     }
     return all;
+}
+
+/* The chain of which the result of a block is made. */
+static const chain *chain_of_maker(const planned *x, const chain *chains, uint32_t block) {
+    return &chains[x->t.maker[block] == FCP_NONE ? x->t.count + block : x->t.maker[block]];
 }
 
 /* Pairs that a rank computes in each stage; malloc'd. */
@@ -406,9 +441,10 @@ static void check_visits(const planned *x) {
         cr_assert(first_kv[f] == x->s.use_first[f] && last_kv[f] == x->s.use_last[f]);
     for (uint32_t f = x->t.keys; f < x->t.count; f++)
         cr_assert(chains[f].first == x->s.use_first[f] && chains[f].last == x->s.use_last[f]);
-    for (uint32_t b = 0; x->s.finish && b < p->block_count; b++)
-        if (traffic_result(&x->t, b) == RESULT_PARTIAL)
-            cr_assert_eq(x->s.finish[b], later(chains[x->t.count + b].last, chains[x->t.count + b].merged_last));
+    for (uint32_t b = 0; x->t.tile_q && b < p->block_count; b++) {
+        const chain *c = chain_of_maker(x, chains, b);
+        if (traffic_is_shared(&x->t, b)) cr_assert_eq(x->s.finish[FCP_FORWARD][b], later(c->last, c->merged_last));
+    }
     free(done);
     free(visited);
     free(first_kv);
@@ -506,14 +542,16 @@ static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
     tenants l = {0};
     for (uint32_t f = 0; f < x->t.count; f++) {
         const hop *h = &x->t.hops[f];
-        fcp_class is = traffic_return(&x->t, h, pass);
+        fcp_class is = traffic_return(h, pass);
         uint32_t first = x->s.use_first[f];
-        if (cls == FCP_DQ && is == FCP_DQW && first != FCP_NONE) /* ROUND reads it after the last visit */
-            add(&l, (tenant){h->dst, x->slots.whole_dq[f], first, x->s.use_last[f], FCP_NONE, true});
+        const bool maker = h->whole && x->t.maker[h->block] == f;
+        if (cls == FCP_DQ && maker) /* ROUND reads it after the last visit, and the last partial */
+            add(&l, (tenant){h->dst, x->slots.sum_dq[h->block], sooner(first, chains[f].merged_first),
+                             later(chains[f].last, chains[f].merged_last), FCP_NONE, true});
         if (is != cls) continue;
-        bool whole = cls == FCP_O || cls == FCP_DQW, passed_on = whole && first == FCP_NONE;
-        if (whole && !passed_on) first = x->s.use_last[f];
-        for (uint32_t g = f + 1; g < x->t.count; g++)
+        bool whole = cls == FCP_O || cls == FCP_DQW, passed_on = whole && !maker;
+        if (whole) first = passed_on ? FCP_NONE : later(chains[f].last, chains[f].merged_last);
+        for (uint32_t g = f + 1; g < x->t.count && (passed_on || !whole); g++)
             if (x->t.hops[g].parent == f) first = sooner(first, whole ? back->first[g] : back->last[g]);
         add(&l, (tenant){h->dst, places->from[f], first, FCP_NONE, back->last[f], !passed_on});
         if (!whole) add(&l, (tenant){h->src, places->to[f], back->first[f], back->last[f], FCP_NONE, false});
@@ -521,17 +559,18 @@ static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
             cr_assert_eq(places->to[f], h->parent == FCP_NONE ? x->slots.home_slot[h->block] : places->from[h->parent]);
     }
     for (uint32_t b = 0; cls == FCP_STATE && x->t.tile_q && b < x->p.block_count; b++) {
-        const chain *c = &chains[x->t.count + b];
-        if (traffic_result(&x->t, b) != RESULT_PARTIAL) continue;
-        add(&l, (tenant){x->home[b], x->slots.home_state[b], sooner(c->first, c->merged_first), x->s.finish[b],
-                         FCP_NONE, true});
+        const chain *c = chain_of_maker(x, chains, b);
+        if (!traffic_is_shared(&x->t, b)) continue;
+        add(&l, (tenant){x->t.maker[b] == FCP_NONE ? x->home[b] : x->t.hops[x->t.maker[b]].dst, x->slots.sum_state[b],
+                         sooner(c->first, c->merged_first), later(c->last, c->merged_last), FCP_NONE, true});
     }
     for (uint32_t r = 0; cls == FCP_STATE && r < x->p.ranks; r++)
         for (uint32_t v = x->s.rank_visit[r]; v < x->s.rank_visit[r + 1]; v++) {
             const fcp_visit *y = &x->s.visits[v];
             uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, last = v;
-            if (traffic_result(&x->t, y->q_block) == RESULT_PARTIAL) {
-                cr_assert_eq(y->state_slot, f == FCP_NONE ? x->slots.home_state[y->q_block] : places->from[f]);
+            if (traffic_is_shared(&x->t, y->q_block)) {
+                cr_assert_eq(y->state_slot,
+                             f == x->t.maker[y->q_block] ? x->slots.sum_state[y->q_block] : places->from[f]);
                 continue;
             }
             if (y->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST)) cr_assert_eq(y->state_slot, FCP_NONE);
@@ -554,12 +593,12 @@ static void check_slots(const planned *x) {
     for (uint32_t v = 0; v < x->s.visit_count; v++) {
         const fcp_visit *y = &x->s.visits[v];
         uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, home = x->slots.home_slot[y->q_block];
-        bool whole = traffic_result(&x->t, y->q_block) == RESULT_WHOLE;
+        bool maker = f != FCP_NONE && f == x->t.maker[y->q_block];
         cr_assert_eq(y->q_slot, f == FCP_NONE ? home : x->slots.held[f]);
-        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : whole ? x->slots.back[FCP_FORWARD].from[f]
+        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : maker ? x->slots.back[FCP_FORWARD].from[f]
                                                                                 : home);
         if (!x->program->passes[FCP_BACKWARD]) cr_assert_eq(y->dq_slot, FCP_NONE);
-        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : whole ? x->slots.whole_dq[f]
+        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : maker ? x->slots.sum_dq[y->q_block]
                                                                    : x->slots.back[FCP_BACKWARD].from[f]);
     }
 }

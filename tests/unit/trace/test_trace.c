@@ -32,7 +32,7 @@ static timeline predicted(const fcp_plan *plan, const char *ranks, arena *memory
     sim_result result;
     timeline t;
     fcp_error err;
-    memcpy(gpu, plan->cluster->gpu, 16);
+    memcpy(gpu, plan->cluster->gpu, sizeof plan->cluster->gpu);
     cr_assert_eq(sim_profile_find(gpu, &profile, &err), FCP_OK, "%s", err.message);
     cr_assert_eq(simulate(plan, &profile, NULL, memory, &result, &err), FCP_OK, "%s", err.message);
     cr_assert_eq(timeline_predict(plan, &profile, NULL, &result, ranks, memory, &t, &err), FCP_OK, "%s", err.message);
