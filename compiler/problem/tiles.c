@@ -210,7 +210,7 @@ fcp_code problem_open_mask(planning *x, cells **out) {
     const struct fcpc_program *g = x->program;
     *out = x->kept && *x->kept ? *x->kept : cells_new(g->mask, g->heads);
     if (!*out) return FCP_E_NO_MEMORY;
-    if (x->kept) *x->kept = *out;
+    if (x->kept) cells_keep_grids(*x->kept = *out);
     cells_set_stop(*out, x->stop);
     return FCP_OK;
 }

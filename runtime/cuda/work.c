@@ -112,7 +112,7 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cu
 
 static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x,
                         uint64_t per_block, fcp_error *err) {
-    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     x.mark_value = rank->mark;
     uint64_t blocks = (x.count + per_block - 1) / per_block;
     return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
@@ -135,7 +135,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     rows.arrays = d->arrays;
     rows.bands = d->bands;
     rows.sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
-    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     rows.mark_value = rank->mark;
     keys = rows;
     rows.items = base + a->rows;

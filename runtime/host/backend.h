@@ -24,6 +24,8 @@ struct fcp_backend {
     /* Memory for an arena, aligned to 64 bytes. */
     fcp_code (*allocate)(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err);
     void (*release)(fcp_device *device, void *memory);
+    /* Makes ready what backward passes need that have gradients of tables. NULL: this backend has none. */
+    fcp_code (*learn)(fcp_device *device, fcp_error *err);
     /* A pass begins, on the whole device; it has ended. After an error it has not begun. */
     fcp_code (*enter)(fcp_device *device, fcp_error *err);
     void (*leave)(fcp_device *device);

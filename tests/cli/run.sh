@@ -115,6 +115,10 @@ holds "is on stdout" sh -c 'grep -q "^fetch 0 " stdout && grep -q "^peak 0 " std
 bad "a pass that is not there" 2 E001 a.fcp --dump traffic,cut
 run "$fcpc" a.fcp --dump traffic,cut; holds "the passes are listed" grep -q "problem, placement, .* and rounds" stderr
 bad "passes as JSON" 2 E001 a.fcp --json --dump slots
+bad "an option of another command" 2 E001 a.fcp --svg a.svg
+holds "which one takes it" grep -q "show takes it" stderr
+bad "a strategy as an option of compile" 2 E001 a.fcp --strategy ring
+holds "how a strategy is set" grep -q -e "-D plan.strategy=NAME" stderr
 variant 's/gpus = 2/gpus = 2; memory = 0.0001 GB/' e.fcp; run "$fcpc" e.fcp --dump traffic,slots
 holds "passes that ran before an error are printed" sh -c 'grep -q "^fetch" stdout && grep -q "^slot" stdout'
 # strategy = auto: --explain lists what was tried. The plan is an ordinary one, and the same each time.
@@ -311,6 +315,9 @@ ok "dump again" "$fcpc" dump a.fcp
 holds "a program dumps as its plan does" cmp -s stdout first
 ok "dump with JSON" "$fcpc" dump --json a.plan
 holds "dump's JSON" json 'type == "object"'
+program alone.fcp "$(sed '/^plan/d' a.fcp; echo 'mask mine(w = 9) = q - k < w;')"
+ok "show a program that names no mask in its plan" "$fcpc" show alone.fcp
+holds "its only mask is named" grep -q "mask  *mine$" stdout
 ok "show a program" "$fcpc" show a.fcp
 holds "show prints a picture" [ "$(wc -l < stdout)" -gt 20 ]
 ok "show a plan" "$fcpc" show a.plan --ascii --width 80

@@ -42,6 +42,26 @@ def values(group, what):
     say(what)
 
 
+def learnt(group):
+    """The gradients of sinks and tables, summed over the group, have the bits of one process."""
+    def gradients(cluster, group):
+        prog = fcpc.program(mask="causal", score="s + slope[h] * (k - q)", tables={"slope": [0.0] * HEADS}, sink=0.0,
+                            cluster=cluster, **MODEL)
+        plan = prog.plan([200, 100])
+        torch.manual_seed(7)
+        q, k, v, d_o = (torch.randn(300, heads, DIM) for heads in (HEADS, KV_HEADS, KV_HEADS, HEADS))
+        inputs = [torch.rand(HEADS).requires_grad_() for _ in range(2)]
+        o = Attention(prog, group=group, timeout=200).bind(plan)(*map(plan.take, (q, k, v)), inputs[0],
+                                                                 {"slope": inputs[1]})
+        o.backward(plan.take(d_o))
+        return [x.grad for x in inputs]
+    mine, want = gradients(fcpc.detect(group), group), gradients(fcpc.detect(ranks=2), None)
+    for x in mine:
+        dist.all_reduce(x, group=group)
+    assert all(torch.equal(a, b) and a.abs().min() > 0 for a, b in zip(mine, want)), (mine, want)
+    say("learnt")
+
+
 def llama(group):
     """Ten steps of a Llama over the group: losses, gradients and parameters are those of one process without fcpc."""
     import test_hf as hf
@@ -119,6 +139,7 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     group = dist.group.WORLD
     values(group, "values")
+    learnt(group)
     Example().loop(group)
     say("training")
     example(group)

@@ -27,7 +27,8 @@ class Groups(unittest.TestCase):
             said = [p.communicate(timeout=500) for p in running]
         out = "".join(o for o, _ in said)
         why = "".join(e for _, e in said)
-        for what in ["values", "training", "example", "errors"] + by_mpi * ["values by MPI"] + by_hf * ["llama"]:
+        always = ["values", "learnt", "training", "example", "errors"]
+        for what in always + by_mpi * ["values by MPI"] + by_hf * ["llama"]:
             self.assertEqual(out.count(f"[{what}]"), 2, f"{what}:\n{out}{why}")
         if not by_hf:
             self.skipTest("a Llama: transformers is not there (make setup)")

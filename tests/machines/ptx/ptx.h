@@ -15,7 +15,7 @@
  *   unfinished copy   shared memory is touched while a copy to it is under way; or a thread ends before its copy has
  *   divergence        lanes of a warp wait for each other at different instructions
  *   deadlock          nobody can go on
- * Copies arrive as late as they may. The approximate instructions are exact here. The sums of a product are added in
+ * Copies arrive as late as they may. A clock goes on by one for each instruction of a warp. The approximate instructions are exact here. The sums of a product are added in
  * one of the many orders that are allowed.
  *
  * Instructions are tables of forms: one form for each mnemonic with all its modifiers. What no table has is refused.
@@ -73,6 +73,7 @@ typedef ptx_next ptx_run_insn(ptx_warp *w, const ptx_insn *i, uint32_t mask);
  *   p         a predicate
  *   w         a register of 16, 32 or 64 bits
  *   a         an address in brackets
+ *   t         a clock: %globaltimer or %clock64
  *   c         an integer constant
  *   L         a label
  * {4r} is a vector of four, [ ] stands around several operands in brackets; | and _ stand for themselves.
@@ -111,15 +112,18 @@ ptx_module *ptx_module_new(const char *text, char *error);
 void ptx_module_free(ptx_module *m);
 const ptx_kernel *ptx_module_kernel(const ptx_module *m, const char *name);
 const char *ptx_module_target(const ptx_module *m); /* "sm_80" */
+typedef struct ptx_range ptx_range;
+/* A global variable, zeros at first; launches read and write it. NULL: there is none of that name. */
+const ptx_range *ptx_module_global(const ptx_module *m, const char *name);
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
 /* Global memory of a launch: addresses are the process's own. */
-typedef struct ptx_range {
+struct ptx_range {
     const char *what;
     uint64_t begin, end;
     bool writable;
-} ptx_range;
+};
 
 typedef struct ptx_launch {
     const ptx_module *module;
@@ -155,6 +159,7 @@ struct ptx_warp {
     uint32_t live, parked;   /* lanes that have not ended; lanes that wait for others of the warp */
     uint32_t pc[PTX_LANES];
     bool blocked;
+    uint64_t asleep;         /* until this time */
     const ptx_insn *now;
     uint32_t self, *clock;   /* its number among all warps; what it knows of each warp, by that number */
     uint32_t *seen;          /* what relaxed reads have shown it; it knows that after a fence */
