@@ -162,10 +162,13 @@ static void check_rounds(const planned *x, fcp_pass pass) {
  *   A hop that passes a block on:  one stage after the block came.
  *   A hop from the block's home:   any stage; in levelled plans, stage 1. Units of the second half also wait for the
  *                                  first stage of that half.
- *   A partial result:              `buffers` stages after the last tile or sum that adds to it.
+ *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in levelled plans at
+ *                                  most two.
  *   A whole result, passed on:     one stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
+    uint32_t after = x->program->buffers;
+    if (x->s.levelled && !x->at.placement->phase) after = sooner(after, 2);
     for (uint32_t f = hops; f-- > 0;) {
         const hop *h = &x->t.hops[f];
         fcp_class cls = traffic_return(h, pass);
@@ -174,7 +177,7 @@ static uint32_t *releases(const planned *x, fcp_pass pass) {
         if (cls == FCP_CLASSES) continue;
         bool passed_on = (cls == FCP_O || cls == FCP_DQW) && x->t.maker[h->block] != f;
         uint32_t *ready = &release[hops + f]; /* so far what its children said */
-        *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : x->program->buffers);
+        *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : after);
         if (h->parent != FCP_NONE)
             release[hops + h->parent] = later(release[hops + h->parent], x->s.back[pass].last[f]);
     }
