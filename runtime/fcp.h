@@ -17,7 +17,7 @@
  * Threads. A plan does not change once it is made, so any number of threads may use it. A session is for one thread
  * at a time; different sessions may run in different threads, but of several with the transport "nccl" only one at a
  * time. To verify a plan of many ranks takes a second thread for that time, which gets no signals; where none can be
- * made, it takes longer.
+ * made, or there is one processor, it takes longer.
  *
  * Units: lengths in tokens, sizes in bytes, positions counted from 0. All tensors are dense and row-major, with the
  * shapes that fcp_tensors states.
