@@ -391,7 +391,10 @@ static fcp_code own_shapes(planning *x, raw_parts *raw) {
 
 /* Asks the mask in x->cells about the whole batch; `head` is the first of those that see it. */
 static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
+    uint64_t least;
     fcp_code code = tell_outlook(x);
+    if (!code) code = problem_check_room(x, &least);
+    if (!code) code = raw_reserve(x, raw, least + least / 2); /* not to be moved as they grow */
     return code ? code : classify_all(x, raw, head);
 }
 
