@@ -175,14 +175,12 @@ static fcp_code nccl_watch(fcp_net *base, const char *what, fcp_error *err) {
 /* --- ending ------------------------------------------------------------------------------------------------------- */
 
 /* Takes back that the communicators know the arena. */
-static fcp_code forget_arena(nccl_net *n) {
+static fcp_code forget_arena(nccl_net *n, fcp_error *err) {
     const fcp_nccl_table *call = &n->nccl->call;
-    fcp_error err;
-    fcp_code code = FCP_OK;
-    if (n->enrolled_over_net) code = check(n, call->strike(n->over_net, n->enrolled_over_net), "an arena", &err);
-    if (n->enrolled) code |= check(n, call->strike(n->comm, n->enrolled), "an arena", &err);
+    void *over_net = n->enrolled_over_net, *enrolled = n->enrolled;
     n->enrolled = n->enrolled_over_net = NULL;
-    return code;
+    fcp_code code = over_net ? check(n, call->strike(n->over_net, over_net), "forgetting an arena", err) : FCP_OK;
+    return code || !enrolled ? code : check(n, call->strike(n->comm, enrolled), "forgetting an arena", err);
 }
 
 /* A call that may never return. It runs on a thread of its own; the last of the two users frees this record. */
@@ -250,7 +248,7 @@ static bool leave_others(nccl_net *n) {
     const fcp_nccl_table *call = &n->nccl->call;
     const nccl_comm comms[] = {n->over_net, n->comm};
     fcp_error ignored;
-    forget_arena(n);
+    forget_arena(n, &ignored);
     n->base.apart = false;
     for (int i = 0; i < 2; i++)
         if (comms[i] && settle_on(n, comms[i], call->finalize(comms[i]), "leaving the other ranks", &ignored))
@@ -300,7 +298,7 @@ static fcp_code nccl_allocate(fcp_net *base, uint32_t rank, size_t bytes, void *
     const cuda_device *device = n->session->ranks[rank].device;
     fcp_code code = fcp_cuda_use(n->session, device, err);
     if (code) return code;
-    if (forget_arena(n)) return fcp_fail(err, FCP_E_RUN, "NCCL does not forget an arena");
+    if ((code = forget_arena(n, err))) return code;
     if (n->memory) n->nccl->call.release(n->memory);
     n->memory = NULL;
     if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err,
