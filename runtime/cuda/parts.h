@@ -8,6 +8,7 @@
  *   stage        copies between a device and pageable host memory
  *   memory       device memory; copies between devices
  *   rounds       which rounds of a plan move inputs and outputs, and which outputs leave early
+ *   fabrics      transfers over net beside those over local
  *   kernels      modules and kernels
  *   environment  what masks and scores read
  *   partition    multiprocessors for attention and for communication
@@ -144,6 +145,10 @@ typedef struct cuda_tensor_memory {
     int device;
 } cuda_tensor_memory;
 
+/* The streams of a rank: one for each queue; and CUDA_NET, for transfers over net if those over local have the
+ * communication queue's for themselves (fabrics.c). */
+enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
+
 typedef struct cuda_rank {
     cuda_device *device;
     cuda_tensor_memory tensors[FCP_TENSORS]; /* of the run that is being put into streams */
@@ -164,7 +169,8 @@ typedef struct cuda_rank {
      * and which slots hold a partial sum so far. */
     uint32_t mark;
     fcp_partials partials;
-    cu_stream streams[FCP_QUEUES], marks[FCP_QUEUES]; /* marks: where marks of a queue are written, beside its stream */
+    /* NULL: there is none. marks: where marks of each are written, beside it. */
+    cu_stream streams[CUDA_STREAMS], marks[CUDA_STREAMS];
     /* of a timed run (timing.c): before each instruction of a queue and behind the last; when results are out */
     cu_event *times[FCP_QUEUES], time_out;
     uint32_t time_count[FCP_QUEUES];

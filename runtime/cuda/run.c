@@ -49,7 +49,7 @@ static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
 void fcp_cuda_drain(fcp_cuda_session *s) {
     bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
-        for (int q = 0; q < FCP_QUEUES; q++) {
+        for (int q = 0; q < CUDA_STREAMS; q++) {
             quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
             quiet &= drain_stream(s, s->ranks[r].marks[q], waits && quiet);
         }
