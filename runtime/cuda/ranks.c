@@ -71,7 +71,8 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
-        count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan)), d->environment_held);
+        count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan, s->base.rank_count)),
+                     d->environment_held);
         count_memory(d, d->stage.bytes, d->stage.landing ? d->stage.bytes : 0);
         d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         code = fcp_cuda_use(s, d, err);
