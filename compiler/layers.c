@@ -8,8 +8,8 @@
  * Where a strategy leaves homes to a caller with a layout, or to the lengths, as cad and ring do, each mask is planned
  * by itself. Else the mask with most work decides the blocks and their homes, and what auto chooses as well: its layers
  * take longest. The other masks have the same blocks at the same ranks, and place/shift.c says what is computed where.
- * Homes that fcp has chosen are then changed (place/masks.c) so that no rank has more than a tenth over the tolerance of
- * any mask's work, as far as that can be: so there is little left to shift.
+ * Homes that fcp has chosen are then changed (place/masks.c) so that no rank has more than a tenth over the tolerance
+ * of any mask's work, as far as that can be: so there is little left to shift.
  */
 #include "compiler/layers.h"
 
@@ -199,8 +199,8 @@ static fcp_code work_of_all(planning *x, const shared *s, uint64_t *room, const 
     return code;
 }
 
-/* Homes for all masks, from those of fcp for the first: with more and more room under that one. Of these, those by which
- * all layers together compute least, each for as long as its busiest rank. */
+/* Homes for all masks, from those of fcp for the first: with more and more room under that one. Of these, those by
+ * which all layers together compute least, each for as long as its busiest rank. */
 static fcp_code balance(planning *x, const place_input *in, const uint64_t *const *work, const uint64_t *times,
                         uint32_t masks, uint32_t *home) {
     static const uint32_t percent[] = {0, 20, 50, 100}; /* of SPREAD, for the first mask */

@@ -1,8 +1,8 @@
 /* masks.c: homes that are balanced under several masks at once.
  *
  * Requires: homes that are balanced under the first mask; the work of each block under each mask.
- * Gives: homes under which no rank has more work than each mask's cap, as far as moves and exchanges of two blocks reach
- *     that. Under the first mask nobody gets more than its cap, and no rank more tokens than it may have.
+ * Gives: homes under which no rank has more work than each mask's cap, as far as moves and exchanges of two blocks
+ *     reach that. Under the first mask nobody gets more than its cap, and no rank more tokens than it may have.
  * Cost: for each move, O(PARTNERS x blocks of a rank, squared), for each mask. At most so many moves as there are
  *     blocks.
  * Units: pairs of each mask; tokens. Excesses of masks are compared in 2^20ths of their caps.
@@ -79,7 +79,7 @@ static uint32_t find_worst(const evening *e) {
 static uint32_t find_partners(const evening *e, uint32_t r, uint32_t out[PARTNERS]) {
     uint32_t mask = 0, count = 0;
     for (uint32_t i = 1; i < e->m->masks; i++)
-        if (over(e, i, load_with(e, i, r, FCP_NONE, FCP_NONE)) > over(e, mask, load_with(e, mask, r, FCP_NONE, FCP_NONE)))
+        if (over(e, i, e->load[(size_t)i * e->in->ranks + r]) > over(e, mask, e->load[(size_t)mask * e->in->ranks + r]))
             mask = i;
     const uint64_t *load = e->load + (size_t)mask * e->in->ranks;
     for (uint32_t with = 0; with < e->in->ranks; with++) {
@@ -142,7 +142,8 @@ fcp_code place_for_masks(const place_input *in, const place_masks *masks, arena 
     const size_t n = in->blocks + (size_t)1;
     evening e = {.in = in, .m = masks, .home = home, .token_cap = place_token_cap(in),
                  .load = ARENA_ZNEW(scratch, uint64_t, (size_t)masks->masks * in->ranks),
-                 .held = ARENA_ZNEW(scratch, uint64_t, in->ranks), .start = ARENA_NEW(scratch, uint32_t, in->ranks + (size_t)2),
+                 .held = ARENA_ZNEW(scratch, uint64_t, in->ranks),
+                 .start = ARENA_NEW(scratch, uint32_t, in->ranks + (size_t)2),
                  .block = ARENA_NEW(scratch, uint32_t, n), .stuck = ARENA_ZNEW(scratch, uint8_t, in->ranks)};
     e.scale = ARENA_NEW(scratch, uint64_t, masks->masks);
     e.shift = ARENA_NEW(scratch, uint32_t, masks->masks);

@@ -87,7 +87,8 @@ static void plan_layers(const char *layers, double out[2]) {
     char source[400];
     fcp_plan *plans[2];
     snprintf(source, sizeof source,
-             "cluster { nodes = 2; gpus = 8; memory = 1 TB }\nbatch { lengths = [100000, 60000, 4000 x 30, 500 x 60] }\n"
+             "cluster { nodes = 2; gpus = 8; memory = 1 TB }\n"
+             "batch { lengths = [100000, 60000, 4000 x 30, 500 x 60] }\n"
              "plan { %s; block = 1K; strategy = fcp; passes = forward }\n", layers);
     fcpc_program *program = parse_text(source, NULL);
     const fcpc_batch own = {.size = sizeof own};
