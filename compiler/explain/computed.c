@@ -158,8 +158,11 @@ void explain_computed_text(const explain_computed *c, text *out) {
     if (c->rank == c->queries.home) return;
     if (c->parts == 1)
         text_printf(out, "    this rank computes the whole block of queries, and sends back its result\n");
-    else text_printf(out, "    %" PRIu32 " ranks compute with these queries; rank %" PRIu32 " merges their partial results%s\n",
-                     c->parts, c->maker, c->maker == c->queries.home ? "" : ", and sends back the result");
+    else
+        text_printf(out,
+                    "    %" PRIu32 " ranks compute with these queries; rank %" PRIu32
+                    " merges their partial results%s\n",
+                    c->parts, c->maker, c->maker == c->queries.home ? "" : ", and sends back the result");
     text_printf(out,
                 "    rank %" PRIu32 " would have %.3f of the mean work if it kept all its queries, and now has %.3f; "
                 "rank %" PRIu32 " has %.3f\n",

@@ -5,8 +5,8 @@
  * Cost: linear in moves and instructions.
  *
  * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
- * must be over, because only then are its slots free again and the partials that it sends complete. And the rank's
- * own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
+ * must be over, because only then are its slots free again; of a launch that sends results also that of the stage in
+ * which these may be complete (schedule.after). And the rank's own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
  * stage <= s that receives something (where tiles run anywhere, tiles do not wait for results that come back), and for
  * the last launch of a stage < s (with phases: <= s) that sends a result, because its slot may be used again. Backward,
  * a launch that sends Q from home waits until delta of the blocks that leave is computed, which comes first. Results
@@ -226,7 +226,8 @@ static inline void note_launch(uint32_t *newest, uint32_t is, uint32_t launch) {
     *newest ^= (*newest ^ launch) & -(uint32_t)(is != 0);
 }
 
-static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait) {
+/* wait: for how many instructions of the computing queue all wait; made: those that send results. */
+static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait, uint32_t made) {
     const uint32_t *side_of = x->e->side_of, end = x->side_end;
     uint32_t at = x->side;
     while (at < end) {
@@ -234,7 +235,8 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
         const fcp_round *r = &x->ps->rounds[round];
         if (r->stage != stage || (r->kind == FCP_ROUND_OUT) != out) break;
         for (; at < end && side_of[at] / SIDE_ROUND == round; at++) is |= side_of[at];
-        wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > wait ? x->delta : wait);
+        uint32_t most = is & SIDE_RESULT && made > wait ? made : wait;
+        wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > most ? x->delta : most);
         push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = at - first, .c = round});
         note_launch(&x->received, is & SIDE_RECEIVES, x->comm.count);
         note_launch(&x->partials, is & SIDE_PARTIAL, x->comm.count);
@@ -323,11 +325,11 @@ static void emit_delta(rank_emitter *x) {
 
 static void emit_rank(rank_emitter *x) {
     emitter *e = x->e;
-    uint32_t stages = x->ps->stages, buffers = e->x->program->buffers;
+    uint32_t stages = x->ps->stages, buffers = e->x->program->buffers, after = e->x->schedule->after;
     uint32_t copies = e->copies[x->rank], copies_out = e->copies_out[x->rank], first = e->begin[x->rank];
     if (copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = first, .b = copies});
     uint32_t copied = x->compute.count;
-    launch_stage(x, 0, false, 0); /* IN */
+    launch_stage(x, 0, false, 0, 0); /* IN */
     uint32_t brought = x->comm.count;
     if (x->pass == FCP_FORWARD && brought) attend(x, 0, true);
     wait_for(&x->compute, 0, brought);
@@ -338,12 +340,12 @@ static void emit_rank(rank_emitter *x) {
 
     for (uint32_t s = 1; s < stages; s++) {
         uint32_t result_before = x->sent_result, free = s >= buffers ? x->computed[s - buffers] : copied;
-        launch_stage(x, s, false, free > copied ? free : copied);
+        launch_stage(x, s, false, free > copied ? free : copied, s >= after ? x->computed[s - after] : copied);
         compute_stage(x, s, e->x->placement->phase ? x->sent_result : result_before);
         x->computed[s] = x->compute.count;
     }
-    if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2]);
-    launch_stage(x, stages, true, x->computed[stages - 1]);
+    if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2], 0);
+    launch_stage(x, stages, true, x->computed[stages - 1], 0);
     if (copies_out) {
         wait_for(&x->compute, stages, x->came_home);
         push(&x->compute,

@@ -20,9 +20,9 @@
  * them.
  *
  * Order. Units that bring what most work needs choose first; of equals the lower hop. Results choose in the order in
- * which they are ready. A forward is ready one stage after the hop that it passes on; a result `buffers` stages after
- * the last tile that adds to it or the last partial that is merged into it, since launches of that stage wait for them
- * anyway; and a whole result that is passed on, one stage after it came.
+ * which they are ready. A forward is ready one stage after the hop that it passes on; a result schedule.after stages
+ * after the last tile that adds to it or the last partial that is merged into it; and a whole result that is passed on,
+ * one stage after it came.
  */
 #include "compiler/schedule/levels.h"
 
@@ -234,7 +234,7 @@ static fcp_code add_ready(ready *r, uint32_t f, uint32_t stage) {
 }
 
 /* Finds stages for what goes back along hop f, ready in `stage`. Its parent's result is ready if that was the last. */
-static fcp_code place_return(planning *x, levels *l, fcp_pass pass, uint32_t f, uint32_t stage, returns *back,
+static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage, returns *back,
                              ready *r) {
     const traffic *t = x->traffic;
     const hop *h = &t->hops[f];
@@ -247,10 +247,11 @@ static fcp_code place_return(planning *x, levels *l, fcp_pass pass, uint32_t f, 
     if (up == FCP_NONE) return FCP_OK;
     if (back->last[f] > back->last[up]) back->last[up] = back->last[f];
     if (--r->waits[up]) return FCP_OK;
-    return add_ready(r, up, back->last[up] + (h->whole ? 1 : x->program->buffers)); /* a result is passed on as it is */
+    return add_ready(r, up, back->last[up] + (h->whole ? 1 : out->after)); /* a result is passed on as it is */
 }
 
-fcp_code levels_returns(planning *x, const levels *l, fcp_pass pass, uint32_t first, returns *back) {
+fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_pass pass, uint32_t first,
+                        returns *back) {
     const traffic *t = x->traffic;
     ready r = {.next = ARENA_NEW(&x->scratch, uint32_t, t->count + (size_t)1),
                .waits = ARENA_ZNEW(&x->scratch, uint32_t, t->count + (size_t)1), .scratch = &x->scratch};
@@ -264,11 +265,11 @@ fcp_code levels_returns(planning *x, const levels *l, fcp_pass pass, uint32_t fi
         units += return_units(x->problem, &t->hops[f], traffic_return(&t->hops[f], pass));
     }
     for (uint32_t f = t->count; !code && f-- > first;) /* from the back, so that lists begin in ascending order */
-        if (!r.waits[f]) code = add_ready(&r, f, back->last[f] + x->program->buffers);
+        if (!r.waits[f]) code = add_ready(&r, f, back->last[f] + out->after);
     for (uint32_t stage = 0; !code && stage < r.stages; stage++)
         for (uint32_t f = r.head[stage]; !code && f != FCP_NONE; f = r.next[f]) {
             if (planning_stopped_at(x, placed++)) return FCP_E_INTERRUPTED;
-            code = place_return(x, &own, pass, f, stage, back, &r);
+            code = place_return(x, out, &own, pass, f, stage, back, &r);
         }
     return code;
 }

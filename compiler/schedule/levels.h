@@ -30,5 +30,6 @@ fcp_code levels_arrivals(planning *x, schedule *out, levels *l);
 
 /* Finds stages for what goes back along the hops from `first` on in a pass: fills `back`, whose `last` has, at first,
  * the last stage in which a tile adds to each hop's result. Goes on from *l, and leaves it as it is. */
-fcp_code levels_returns(planning *x, const levels *l, fcp_pass pass, uint32_t first, returns *back);
+fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_pass pass, uint32_t first,
+                        returns *back);
 #endif

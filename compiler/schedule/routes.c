@@ -280,7 +280,8 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
         uint32_t reached = count[i] = nodes_of(in, w, node);
         out->start[i] = (uint32_t)all;
         all += w->count + (in->rail || in->spread ? reached : 0);
-        if (in->spread && reached) all += (w->joined ? 2 : 1) * (in->gpus - (uint64_t)1); /* of the source and the root */
+        if (in->spread && reached) /* at the source, and at the root */
+            all += (in->gpus - (uint64_t)1) * (w->joined ? 2 : 1);
         if (all > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
         order[i] = (uint64_t)(w->back ? 0 : UINT32_MAX - reached) << 32 | i;
     }

@@ -14,6 +14,11 @@
  * launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one stage
  * after it came.
  *
+ * Where work is done away from home, the forward pass ends with results that come home, some of them by way of a rank
+ * that merges them first. So there a return leaves SOON stages after what added to it, however large `buffers` is, and
+ * its launch waits for that stage. *What breaks with less*: a rank would compute nothing while it waits for the launch
+ * of what it has just computed. In one stage the forward pass takes 5 % longer, in two up to 3 % less than in three.
+ *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
  * dependent, and stages are given to all units alike (levels.c); there are no independent rounds then.
  *
@@ -35,7 +40,8 @@
  * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a
  * rank that has much of its work in one stage delays all. So each tile goes to the first stage, from the one in which
  * its Q and KV are there, that has less than the rank's mean: those of other ranks' blocks first, since their results
- * are waited for, and local ones last, tile by tile. Twice `buffers` stages follow the last arrival and hide returns.
+ * are waited for, and of them first what is merged with others', since that makes two ways; and local ones last, tile
+ * by tile. Twice `buffers` stages follow the last arrival and hide returns.
  *
  * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
  * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
@@ -51,6 +57,8 @@
 #include "compiler/schedule/levels.h"
 #include "compiler/schedule/pace.h"
 #include "compiler/schedule/rounds.h"
+
+enum { SOON = 2 };
 
 typedef struct builder {
     planning *x;
@@ -319,10 +327,10 @@ static uint32_t take_stage(const builder *b, bench *here, uint32_t tile, uint32_
     return s;
 }
 
-/* Tiles run anywhere: chooses all their stages: first of rows from elsewhere, then of own rows with KV from elsewhere,
- * then of local tiles. */
+/* Tiles run anywhere: chooses all their stages: first of rows from elsewhere, those of which several ranks have a part
+ * before the others; then of own rows with KV from elsewhere, then of local tiles. */
 static void place_anywhere(const builder *b, bench *here) {
-    enum { FROM_ELSEWHERE, OWN, LOCAL, TURNS };
+    enum { SHARED, ALONE, OWN, LOCAL, TURNS };
     const uint32_t *hop_of = b->t->tile_kv, *last = b->out->last_stage;
     uint64_t total = 0;
     for (uint32_t s = 0; s < b->stages; s++) here->next[s] = s + 1;
@@ -334,11 +342,13 @@ static void place_anywhere(const builder *b, bench *here) {
     for (int turn = 0; turn < TURNS; turn++)
         for (uint32_t i = 0; i < here->count; i++) {
             row *r = &here->rows[here->which[i]];
-            if ((turn == FROM_ELSEWHERE) != (r->hop != FCP_NONE)) continue;
+            const bool guest = r->hop != FCP_NONE;
+            if (guest != (turn <= ALONE)) continue;
+            if (guest && traffic_is_shared(b->t, r->q) != (turn == SHARED)) continue;
             uint32_t floor = r->hop == FCP_NONE ? 0 : last[r->hop];
             for (uint32_t j = r->first; j < r->end; j++) {
                 uint32_t t = here->tiles[j], f = hop_of[t];
-                if (turn != FROM_ELSEWHERE && (turn == LOCAL) != (f == FCP_NONE)) continue;
+                if (!guest && (turn == LOCAL) != (f == FCP_NONE)) continue;
                 uint32_t ready = f != FCP_NONE && last[f] > floor ? last[f] : floor;
                 uint32_t s = take_stage(b, here, t, ready, total / b->stages);
                 if (f == FCP_NONE && s < r->local_stage) r->local_stage = s;
@@ -584,7 +594,7 @@ static fcp_code returns_at_once(builder *b, fcp_pass pass, uint32_t first, retur
         const hop *x = &t->hops[f];
         if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
         bool passed_on = x->whole && t->maker[x->block] != f;
-        back->last[f] += passed_on ? 1 : b->p->program->buffers;
+        back->last[f] += passed_on ? 1 : b->out->after;
         if (back->start) {
             uint32_t count = return_units(b->p, x, traffic_return(x, pass));
             back->start[f] = units;
@@ -610,7 +620,7 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
     if (!back->last || !back->first || (out->levelled && (!back->start || !back->unit_stage))) return FCP_E_NO_MEMORY;
     /* before it is a hop's turn: the last stage that adds to its result */
     for (uint32_t f = 0; f < t->count; f++) back->last[f] = f < first ? 0 : out->use_last[f];
-    return out->levelled && !b->where->phase ? levels_returns(b->x, &b->levels, pass, first, back)
+    return out->levelled && !b->where->phase ? levels_returns(b->x, out, &b->levels, pass, first, back)
                                              : returns_at_once(b, pass, first, back);
 }
 
@@ -683,6 +693,8 @@ fcp_code schedule_build(planning *x) {
                  .work = work, .scratch = &x->scratch, .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->levelled = x->placement->exec || x->program->pingpong;
+    out->after = x->program->buffers;
+    if (out->levelled && !x->placement->phase && out->after > SOON) out->after = SOON;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
     out->last_stage = ARENA_NEW(work, uint32_t, n);
     out->use_first = ARENA_NEW(work, uint32_t, n);

@@ -34,6 +34,7 @@ typedef struct returns {
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
     bool levelled;                      /* dependent units are levelled over stages: see schedule.c */
+    uint32_t after;                     /* stages from what adds to a result last to that in which it may leave */
     /* Where the batch is moved in two halves (halves.c): per hop, whether it is of the second; and the first stage of
      * that half. Else NULL and 0. */
     bool *second;

@@ -211,8 +211,8 @@ static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     return code;
 }
 
-/* The lives of state that belong to no single visit: of partial results on their way, and of the ranks that make results
- * of them. What computing ends may be received into `buffers` stages later. Returns how many. */
+/* The lives of state that belong to no single visit: of partial results on their way, and of the ranks that make
+ * results of them. What computing ends may be received into `buffers` stages later. Returns how many. */
 static uint32_t partial_states(const builder *b, life *lives) {
     const traffic *t = b->t;
     const schedule *s = b->s;

@@ -213,8 +213,8 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     return FCP_OK;
 }
 
-/* Finds out what becomes of each Q block's results; which of the partial ones are joined on their way is found when that
- * way is. */
+/* Finds out what becomes of each Q block's results; which of the partial ones are joined on their way is found when
+ * that way is. */
 static fcp_code sort_results(state *s) {
     const problem *p = s->p;
     const uint32_t *exec = s->where->exec;

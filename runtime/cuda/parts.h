@@ -94,8 +94,9 @@ typedef struct cuda_device {
     unsigned forward;        /* EMIT_FORWARD or EMIT_FORWARD_SM90 */
     unsigned backward;       /* one of EMIT_BACKWARD */
     uint32_t attention[FCP_PASSES]; /* how many multiprocessors attention may use */
-    bool apart;              /* in every pass some rank of the device sends or receives */
+    bool apart;              /* in every pass some transfer of its ranks needs multiprocessors */
     cu_green green;          /* compute streams belong to this green context; NULL: to the device's own context */
+    uint32_t green_count;    /* its multiprocessors */
     cu_module modules[FCP_PASSES]; /* NULL: the pass needs none */
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read (environment.c) */

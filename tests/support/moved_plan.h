@@ -386,7 +386,8 @@ static inline void moved_forward(moved *m, uint32_t r, uint32_t v) {
     const fcp_block *b = &m->h->blocks[x->q_block];
     moved_part *p = moved_part_of(m, FCP_STATE, r, x->q_block);
     bool home = b->home == r;
-    bool last = --p->left == 0 && (m->alone[x->q_block] || (home && !moved_owed(m, FCP_STATE, x->q_block) && moved_roll(m, 2)));
+    bool last = --p->left == 0 && (m->alone[x->q_block] ||
+                                   (home && !moved_owed(m, FCP_STATE, x->q_block) && moved_roll(m, 2)));
     if (p->slot == FCP_NONE) x->flags |= FCP_VISIT_FIRST;
     if (last) x->flags |= FCP_VISIT_LAST;
     if (x->flags != (FCP_VISIT_FIRST | FCP_VISIT_LAST)) x->state_slot = moved_sum(m, FCP_STATE, r, x->q_block);

@@ -103,6 +103,8 @@ void fcp_plan_free(fcp_plan *plan);
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
+fcp_code fcp_start_id(void *out_id, fcp_error *err);
+uint64_t fcp_plan_table_numbers(const fcp_plan *plan);
 uint32_t fcp_plan_tables(const fcp_plan *plan, uint32_t number, fcp_table *out_table);
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
@@ -112,6 +114,9 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
+fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                            fcp_error *err);
+fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
                          fcp_error *err);

@@ -23,6 +23,7 @@ class Plan:
     sequences       how many there are
     here            the ranks of this process, a range
     tokens          queries that this process holds: the rows of its tensors
+    table_numbers   how many numbers the tables of reals have that the score reads
     program         the Program that made it; None if it comes from a file
     layers          of a program with `layers` the plan of each mask, else this plan alone. This plan is the first
     seconds         how long planning took, all layers together; 0 if another process has planned it
@@ -46,6 +47,7 @@ class Plan:
         self.rank_queries = [C["fcp_plan_rank_queries"](handle, r) for r in self.here]
         self.rank_keys = [C["fcp_plan_rank_keys"](handle, r) for r in self.here]
         self.tokens, self.key_tokens = sum(self.rank_queries), sum(self.rank_keys)
+        self.table_numbers = C["fcp_plan_table_numbers"](handle)
         self.seconds, self.warnings = self._times.total, list(warnings)
 
     def __del__(self):

@@ -19,15 +19,12 @@ import weakref
 import torch
 from torch.autograd.function import once_differentiable
 
-from ._c import C, check, fcp_error, fcp_session_options, fcp_start, fcp_tensors
+from ._c import C, check, fcp_error
 from .errors import Error
-from .ranks import connection_id
+from .session import BACKWARD, FORWARD, Places, session_options, words
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-_FORWARD, _BACKWARD = 0, 1  # fcp_pass
 _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
-_SHARED = ("sink", "table")  # parameters that all ranks have: what each has of their gradients is summed
-_NAMES = [name for name, _ in fcp_tensors._fields_]
 
 _bound = {}  # number -> _Binding, as long as the tensor lives that holds the number
 _numbers = itertools.count(1)
@@ -37,11 +34,13 @@ class Attention:
     """Runs the plans of a program. It holds the session: threads, memory, connections and plans.
 
     prog      an fcpc.Program; its plans are what `bind` takes
-    group     None: all ranks live in this process, on the CPU.
-              A process group of torch.distributed: each of its processes is a rank, on the CPU. They find each other
-              through the store that init_process_group has made, and then have connections of their own, so that any
-              backend of the group will do.
+    group     None: all ranks live in this process.
+              A process group of torch.distributed: each of its processes is a rank. They find each other through the
+              store that init_process_group has made, and then have connections of their own, so that any backend of
+              the group will do.
               "mpi": each process that mpirun has started is a rank.
+    device    where tensors are and attention is computed: "cpu", or "cuda" for NVIDIA GPUs. With a group "cuda" is the
+              current device, unless it has a number ("cuda:1"); without one, ranks take turns on all of them
     threads   how many threads may compute at once; 0: one for each processor, or this process's share of them
     timeout   seconds that a wait may last in which nothing goes on; 0: 120
 
@@ -50,16 +49,15 @@ class Attention:
     process and is used by one thread at a time; otherwise E203.
     """
 
-    def __init__(self, prog, group=None, threads=0, timeout=0):
+    def __init__(self, prog, group=None, device="cpu", threads=0, timeout=0):
         self._prog, self._alone, self._error = prog, _Alone(), fcp_error()
-        transport, self._start = None if group is None else b"mpi" if group == "mpi" else b"tcp", None
-        if transport == b"tcp":
-            rank, ranks, self._id = connection_id(group)
-            self._start = fcp_start(ctypes.sizeof(fcp_start), ranks, rank, id=ctypes.addressof(self._id))
+        self.device = torch.device(device)
+        if self.device.type not in ("cpu", "cuda"):
+            raise Error("E702", f"attention: there is no backend for {self.device}: there are cpu and cuda")
+        cuda = self.device.type == "cuda"
+        number = _current_device(self.device) if cuda and group is not None else 0
+        self._options = session_options(group, cuda, number, threads, timeout)
         self._here = prog.here if group is not None else None
-        self._options = fcp_session_options(
-            ctypes.sizeof(fcp_session_options), b"host", transport, compute_threads=threads, timeout_s=timeout,
-            start=ctypes.addressof(self._start) if self._start else None)
         self._session, self._plans, self._free = None, [], []  # _free: numbers of session plans that nobody uses
         self._selected = 0  # the number of the plan that the session would run
 
@@ -183,29 +181,10 @@ class _Binding:
 
     def __init__(self, attention, slot, plan):
         self.attention, self.slot, self.plan = attention, slot, plan
-        dtype = _DTYPES[plan.dtype]
-        wide = (plan.tokens, plan.heads, plan.head_dim), dtype
-        narrow = (plan.key_tokens, plan.kv_heads, plan.head_dim), dtype
-        self.needs = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
-                      "sink": ((plan.heads,), torch.float32), "lse": ((plan.tokens, plan.heads), torch.float32)}
-        self.tables = {name: torch.frombuffer(doubles, dtype=torch.float64).float().view(shape)
+        self.places, self.device, self.cuda = Places(plan), attention.device, attention.device.type == "cuda"
+        self.needs = {name: (shape, _DTYPES[dtype]) for name, (shape, dtype) in self.places.needs.items()}
+        self.tables = {name: torch.frombuffer(doubles, dtype=torch.float64).float().view(shape).to(self.device)
                        for name, (shape, doubles) in plan.tables.items()}
-        self.needs["table"] = (sum(x.numel() for x in self.tables.values()),), torch.float32
-        size, row = dtype.itemsize, plan.heads * plan.head_dim
-        queries = list(itertools.accumulate(plan.rank_queries, initial=0))[:-1]
-        keys = list(itertools.accumulate(plan.rank_keys, initial=0))[:-1]
-        wide = [rows * row * size for rows in queries]
-        narrow = [rows * plan.kv_heads * plan.head_dim * size for rows in keys]
-        begins = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
-                  "lse": [rows * plan.heads * 4 for rows in queries]}
-        for name in _SHARED:
-            begins[name] = [0] * len(queries)
-            begins["d_" + name] = [i * self.needs[name][0][0] * 4 for i in range(len(queries))]
-        # C reads an fcp_tensors for each rank. They are filled as one array of pointers, which is faster. Here is where
-        # in it the pointers to each tensor stand, and how far behind the tensor's begin each points.
-        self.pointers = len(_NAMES) * len(queries)
-        self.places = {name: [(rank * len(_NAMES) + at, begin) for rank, begin in enumerate(begins[name])]
-                       for at, name in enumerate(_NAMES)}
 
     def end(self, number):
         """Nobody holds the number any more: no pass of this plan will come."""
@@ -214,40 +193,56 @@ class _Binding:
 
     def run(self, which, inputs, outputs):
         """Runs a pass. inputs, outputs: name -> tensor of all tokens; inputs that are None are left out."""
-        array, held = (ctypes.c_void_p * self.pointers)(), []
+        places, held = self.places, []
+        array = places.array()
         for name, x in inputs.items():
             if x is not None:
                 held.append(self.take(name, x))
-                self.point(array, name, held[-1])
+                places.point(array, name, held[-1].data_ptr())
         for name, x in outputs.items():
-            self.point(array, name, x)
+            places.point(array, name, x.data_ptr())
         attention = self.attention
         with attention._alone:
             code = attention._select(self.slot)
-            code = code or C["fcp_session_run"](attention._session, which, array, ctypes.byref(attention._error))
+            if not code and self.cuda:
+                code = _run_on_cuda(attention, which, array)
+            elif not code:
+                code = C["fcp_session_run"](attention._session, which, array, ctypes.byref(attention._error))
             if code:
                 check(code, attention._error)
-
-    def point(self, array, name, x):
-        base = x.data_ptr()
-        for place, begin in self.places[name]:
-            array[place] = base + begin
 
     def take(self, name, x):
         """The tensor as C reads it, if it fits."""
         shape, dtype = self.needs[name]
-        if x.shape != shape or x.dtype != dtype or not x.is_cpu:
-            raise Error("E701", f"attention: {name} is {_words(x.shape, x.dtype, x.device.type)}; the plan needs "
-                                f"{_words(shape, dtype, 'cpu')}")
+        if x.shape != shape or x.dtype != dtype or not _is_on(x, self.cuda):
+            raise Error("E701", f"attention: {name} is {words(x.shape, _type(x.dtype), x.device.type)}; the plan needs "
+                                f"{words(shape, _type(dtype), self.device.type)}")
         return x if x.is_contiguous() else x.contiguous()
 
-    def new(self, name):
+    def new(self, name, like):
         shape, dtype = self.needs[name]
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device=like.device)
 
 
-def _words(shape, dtype, device):
-    return f"{list(shape)} of {str(dtype).removeprefix('torch.')} on {device}"
+def _type(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+# Without a GPU no test can run what these three say of CUDA: keep them small.
+
+def _is_on(x, cuda):
+    return x.is_cuda if cuda else x.is_cpu
+
+
+def _current_device(device):
+    return torch.cuda.current_device() if device.index is None else device.index
+
+
+def _run_on_cuda(attention, which, array):
+    """Puts a pass into the current stream. torch calls the legacy stream 0, and the driver calls it 1."""
+    with torch.cuda.device(attention.device):
+        stream = torch.cuda.current_stream().cuda_stream or 1
+        return C["fcp_session_run_on"](attention._session, which, array, stream, ctypes.byref(attention._error))
 
 
 def _binding(number):
@@ -267,18 +262,18 @@ _library.define("attention_backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Te
 
 def _attention(q, k, v, sink, table, plan):
     binding = _binding(plan)
-    o, lse = binding.new("o"), binding.new("lse")
-    binding.run(_FORWARD, {"q": q, "k": k, "v": v, "sink": sink, "table": table}, {"o": o, "lse": lse})
+    o, lse = binding.new("o", q), binding.new("lse", q)
+    binding.run(FORWARD, {"q": q, "k": k, "v": v, "sink": sink, "table": table}, {"o": o, "lse": lse})
     return o, lse
 
 
 def _attention_backward(d_o, q, k, v, o, lse, sink, table, plan):
     binding = _binding(plan)
-    outputs = {name: binding.new(name) for name in ("dq", "dk", "dv")}
+    outputs = {name: binding.new(name, q) for name in ("dq", "dk", "dv")}
     shared = {"sink": sink, "table": table}
-    of_ranks = {"d_" + name: lse.new_zeros((len(binding.plan.here), len(x))) for name, x in shared.items()
+    of_ranks = {"d_" + name: lse.new_zeros(binding.needs["d_" + name][0]) for name, x in shared.items()
                 if x is not None}
-    binding.run(_BACKWARD, {"q": q, "k": k, "v": v, "o": o, "d_o": d_o, "lse": lse, **shared}, {**outputs, **of_ranks})
+    binding.run(BACKWARD, {"q": q, "k": k, "v": v, "o": o, "d_o": d_o, "lse": lse, **shared}, {**outputs, **of_ranks})
     sums = [lse.new_empty(0) if x is None else of_ranks["d_" + name].sum(0) for name, x in shared.items()]
     return *outputs.values(), *sums
 

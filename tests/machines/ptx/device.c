@@ -1,9 +1,9 @@
 /* device.c: the backends of PTX (device.h).
  *
  * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that has kernels.
- * Method:   it does what the runtime does on devices: the sources of each pass, the environment, work lists from
- *           visits, launches. The grid is drawn anew for each launch and is often smaller than the work, so that
- *           blocks do several items.
+ * Method:   it follows the runtime on devices. It compiles the sources of each pass, makes the environment and the work
+ *           lists of visits, and launches the kernels. The grid is drawn anew for each launch, and is often smaller
+ *           than the work, so that blocks do several items.
  */
 #define _GNU_SOURCE
 #include "tests/machines/ptx/device.h"

@@ -1,10 +1,11 @@
 /* memory.c: loads, stores, atomics and copies of all state spaces, and what watches them.
  *
  * Requires: the warps of a block are open.
- * Method:   for each word of shared memory it keeps which warp and lane wrote it last and which warps have read it
- *           since; clocks tell whether that is ordered. (Lanes of one warp need a barrier, too: the warp's clock goes
- *           on there.) For each byte it keeps whether anybody wrote it, and whether a copy to it is under way. Global
- *           memory is watched in the same way, but only its last reader is kept, and all of it counts as written.
+ * Method:   each word of shared memory has a record of the warp and lane that wrote it last, and of the warps that have
+ *           read it since. Clocks tell whether two accesses are ordered. Lanes of one warp need a barrier between them,
+ *           too, and the warp's clock advances there. Each byte has two marks: whether anybody wrote it, and whether a
+ *           copy to it is under way. Global memory is watched in the same way, but it has a record of its last reader
+ *           alone, and all of it counts as written.
  *           Local memory belongs to one lane.
  * Cost:     a few dozen instructions a word.
  * Source:   the manual's chapters on state spaces, data movement (ld, st, cp.async), atom and red, and its memory

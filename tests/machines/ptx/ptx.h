@@ -217,8 +217,8 @@ uint64_t ptx_value(const ptx_warp *w, const ptx_operand *o, unsigned lane);
 void ptx_set(ptx_warp *w, const ptx_operand *o, unsigned lane, uint64_t x);
 /* The lanes in which a predicate holds. */
 uint32_t ptx_predicate(const ptx_warp *w, const ptx_operand *o);
-/* Fails unless the operand was written in all lanes of the mask: for addresses, and for what decides about other
- * lanes. */
+/* Fails unless the operand was written in all lanes of the mask. Addresses need that, and whatever decides what other
+ * lanes do. */
 bool ptx_must_know(ptx_warp *w, const ptx_operand *o, uint32_t mask, const char *what);
 
 /* Fails the launch at the warp's instruction, in this lane; PTX_LANES: in no particular lane. Only the first failure
@@ -242,12 +242,12 @@ const uint8_t *ptx_parameter(ptx_warp *w, unsigned lane, uint64_t address, uint3
 bool ptx_shared_open(ptx_block *b);
 void ptx_shared_close(ptx_block *b);
 
-/* Order: who acquires a clock learns what others have released into it. A clock has a word for every warp. NULL: out
+/* A clock has a word for every warp. A warp that acquires a clock learns what others have released into it. NULL: out
  * of memory. */
 uint32_t *ptx_clock_new(ptx_machine *m);
 void ptx_release(ptx_warp *w, uint32_t *to); /* adds what w knows to `to`; then w's own clock goes on */
 void ptx_acquire(ptx_warp *w, const uint32_t *from);
-/* Lets copies of cp.async arrive, those of lanes in the mask: all of them, or all but those of the last `keep`
+/* Lets copies that lanes of the mask began by cp.async arrive: all of them, or all but those of the last `keep`
  * groups. */
 bool ptx_copies_land(ptx_warp *w, uint32_t mask, bool all, uint32_t keep);
 

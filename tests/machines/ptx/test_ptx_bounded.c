@@ -65,3 +65,21 @@ Test(ptx_bounded, what_is_missing_is_named) {
     }
     ptx_device_define("");
 }
+
+/* Builds that lack a part run to their end, and only the results of that part are wrong. */
+Test(ptx_bounded, without_a_part) {
+    static const struct { const char *lines, *wrong; } builds[] = {
+        {"#define FK_WITHOUT_SOFTMAX 1\n", "o: error"},
+        {"#define FK_WITHOUT_DQ 1\n", "dq: error"},
+    };
+    if (!compiler()) return;
+    fcp_plan *plan = plan_named("program", MODEL(1, 1, 64, bf16) CLUSTER(1) BATCH(150) PLAN("mask = causal"));
+    for (size_t i = 0; i < sizeof builds / sizeof *builds; i++) {
+        char text[TEXT] = "";
+        ptx_device_define(builds[i].lines);
+        judge(plan, &ptx_sm90_backend, 4, text);
+        cr_expect(!strncmp(text, builds[i].wrong, strlen(builds[i].wrong)), "%s: %s", builds[i].lines, text);
+    }
+    ptx_device_define("");
+    fcp_plan_free(plan);
+}

@@ -75,6 +75,14 @@ API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
     return stream_put(s, &n, 0);
 }
 
+API cuStreamWriteValue32_v2(cu_stream s, cu_ptr to, unsigned value, unsigned flags) {
+    ENTER;
+    STREAM(s);
+    if (to % 4 || !inside(to, 4) || flags) return CU_ERROR_INVALID_VALUE;
+    const node n = {.op = FILL, .to = to, .bytes = 4, .word = value};
+    return stream_put(s, &n, 0);
+}
+
 /* Makes a map of three dimensions and packed 16-bit numbers. It is at least as strict as the real driver. */
 API cuTensorMapEncodeTiled(void *out, int type, unsigned rank, void *base, const uint64_t *dims,
                            const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,

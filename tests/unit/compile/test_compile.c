@@ -84,8 +84,8 @@ static const char MOVING[] = "cluster { nodes = 8; gpus = 2; memory = %s }\nbatc
                              "plan { mask = causal; block = 512; layout = contiguous; relay = %s; "
                              "strategy = cad(coalesce = %u, tolerance = 0.%02u) }\n";
 
-/* A plan in which work moves does not fit into memory. The error names the rank and, if it has some, what partial results
- * take there. Each hint is true: with it the plan fits, and needs as much as the hint says. */
+/* A plan in which work moves does not fit into memory. The error names the rank and, if it has some, what partial
+ * results take there. Each hint is true: with it the plan fits, and needs as much as the hint says. */
 Test(compile, what_would_fit) {
     static const char *const relays[] = {"auto", "off"};
     unsigned hints = 0, partial = 0;

@@ -104,8 +104,8 @@ Test(scatter, plans_verify, .timeout = 600) {
     for (int cls = 0; cls < FCP_CLASSES; cls++)
         cr_assert(t.moved[cls][cls <= FCP_Q ? 0 : cls < FCP_IN] && (cls > FCP_Q || t.moved[cls][1]), "no %s travels",
                   fcp_class_texts[cls]);
-    cr_assert(t.whole && t.made_away && t.partial_home_unvisited && t.merged_first && t.relayed && t.deltas && t.shared_kv &&
-              t.ranges);
+    cr_assert(t.whole && t.made_away && t.partial_home_unvisited && t.merged_first && t.relayed && t.deltas &&
+              t.shared_kv && t.ranges);
 }
 
 Test(scatter, the_same_seed_is_the_same_plan) {

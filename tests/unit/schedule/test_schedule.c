@@ -19,8 +19,8 @@ static uint32_t needed(const planned *x, fcp_class cls, uint32_t tile, uint32_t 
     return x->p.tile_q[tile];
 }
 
-/* Every rank that needs a block and is not its home has one hop there, from someone who has the block; and a rank that
- * has it needs it or sends it on. */
+/* A rank that needs a block of another home gets it by exactly one hop, and its sender has the block by then. No rank
+ * gets a block that it neither needs nor sends on. */
 static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_t end) {
     const problem *p = &x->p;
     const uint32_t gpus = x->program->gpus;
@@ -111,8 +111,9 @@ static void check_traffic(const planned *x) {
 
 /* --- rounds ------------------------------------------------------------------------------------------------------- */
 
-/* Delta of the moves of one stage, or of all stages at once, that are in rounds of one kind, on the fabric where it is
- * largest; without a stage also how many rounds of the kind there are. */
+/* Delta is the largest number of units that one line sends or receives. This is Delta of all moves in rounds of one
+ * kind, of one stage or of all together, on the fabric where it is largest. Without a stage it also counts the rounds
+ * of that kind. */
 static uint32_t delta(const planned *x, const pass_schedule *ps, fcp_round_kind kind, uint32_t stage) {
     uint32_t most = 0, *degree = calloc(4 * (size_t)x->p.ranks, sizeof *degree);
     for (uint32_t i = 0; i < ps->move_count; i++) {
@@ -156,12 +157,18 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         cr_assert_eq(rounds_in(ps, FCP_ROUND_DEPENDENT, s), delta(x, ps, FCP_ROUND_DEPENDENT, s));
 }
 
-/* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a
- * stage after the hop that it passes on; from home: independent units, of which nothing is asked, and in levelled plans
- * from stage 1 on; of the second half: that half's first stage, too. A result: `buffers` stages after the last tile or
- * sum that adds to it, or a whole one that is passed on a stage after it came. */
+/* The first stage in which units may travel: those of hop f at index f, and those of the result that comes back along
+ * it at index hops + f.
+ *   A hop that passes a block on:  one stage after the block came.
+ *   A hop from the block's home:   any stage; in levelled plans, stage 1. Units of the second half also wait for the
+ *                                  first stage of that half.
+ *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in levelled plans at
+ *                                  most two.
+ *   A whole result, passed on:     one stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
+    uint32_t after = x->program->buffers;
+    if (x->s.levelled && !x->at.placement->phase) after = sooner(after, 2);
     for (uint32_t f = hops; f-- > 0;) {
         const hop *h = &x->t.hops[f];
         fcp_class cls = traffic_return(h, pass);
@@ -170,7 +177,7 @@ static uint32_t *releases(const planned *x, fcp_pass pass) {
         if (cls == FCP_CLASSES) continue;
         bool passed_on = (cls == FCP_O || cls == FCP_DQW) && x->t.maker[h->block] != f;
         uint32_t *ready = &release[hops + f]; /* so far what its children said */
-        *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : x->program->buffers);
+        *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : after);
         if (h->parent != FCP_NONE)
             release[hops + h->parent] = later(release[hops + h->parent], x->s.back[pass].last[f]);
     }
@@ -182,8 +189,8 @@ typedef struct carried {
     uint32_t units, size;
 } carried;
 
-/* Levelled plans: no line has more units in a stage than a third of `coalesce`, nor, over net, if it has several, more
- * than its share of bytes. */
+/* In levelled plans no line has more units in a stage than a third of `coalesce`. Over net, a line with several units
+ * in a stage has no more bytes there than its share. */
 static uint32_t room_of(const planned *x) { return x->at.coalesce > 3 ? x->at.coalesce / 3 : 1; }
 
 static void carry(const planned *x, carried *lines, uint32_t width, const move *m, uint32_t stage) {
@@ -194,7 +201,7 @@ static void carry(const planned *x, carried *lines, uint32_t width, const move *
     sends->size += size, receives->size += size;
 }
 
-/* What that share is, from all units of all lines (levels.c says why). */
+/* That share, computed from all units of all lines. levels.c says why it is what it is. */
 static uint32_t share_of(const planned *x) {
     uint64_t units[4 * 64] = {0}, size[4 * 64] = {0}, most_units = 0, most_size = 0;
     cr_assert_leq(x->p.ranks, 64);
@@ -220,9 +227,9 @@ static uint32_t share_of(const planned *x) {
     return (uint32_t)(most_size / (most_units / room_of(x) + 1) * 3 / 2) + x->p.unit;
 }
 
-/* Each hop's block moves once in the pass, unit by unit, and what is made of it moves back once, in the stages that the
- * schedule says. Dependent units travel as soon as they may; in levelled plans all do, but for stages in which one of
- * their ends has no room. */
+/* Each hop's block moves once in the pass, unit by unit, in the stages that the schedule says. Its result moves back
+ * once. A dependent unit travels in the first stage in which it may. In levelled plans every unit does so, except that
+ * it passes over stages in which its sender or its receiver has no room. */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     const problem *p = &x->p;
@@ -238,7 +245,7 @@ static void check_units(const planned *x, fcp_pass pass) {
             if (r->kind == FCP_ROUND_IN || r->kind == FCP_ROUND_OUT) continue;
             uint32_t unit = m->cls == x->t.hops[m->ref].cls ? m->ref : hops + m->ref;
             struct seen *s = &seen[unit];
-            if (look) { /* are the stages full that it passed over? */
+            if (look) { /* the stages that it passed over must be full */
                 const carried *sends = &lines[(m->src * 4 + m->fabric) * width],
                               *receives = &lines[(m->dst * 4 + 2 + m->fabric) * width];
                 uint32_t left = m->fabric == FCP_NET ? unit_size(p, (fcp_class)m->cls, m->tokens) : 0;
@@ -279,12 +286,13 @@ static void check_units(const planned *x, fcp_pass pass) {
 
 /* --- visits ------------------------------------------------------------------------------------------------------- */
 
-/* The stages in which a rank's chain of a Q block has its visits, and in which partials come to it and are merged. */
+/* A chain is what one rank does with one Q block: in which stages it visits the block, and in which stages partial
+ * results come to it and are merged. */
 typedef struct chain {
     uint32_t first, last, merged_first, merged_last;
 } chain;
 
-/* Chain of each Q hop's rank (at keys + i: of hop i), and of each block's home (at hops + block). */
+/* The chain of every Q hop's receiver (at the hop's index), and of every block's home (at t.count + block). */
 static chain *find_chains(const planned *x, fcp_pass pass) {
     chain *all = malloc((x->t.count + (size_t)x->p.block_count) * sizeof *all);
     for (size_t i = 0; i < x->t.count + (size_t)x->p.block_count; i++) all[i] = (chain){FCP_NONE, 0, FCP_NONE, 0};
@@ -317,8 +325,9 @@ static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
     return load;
 }
 
-/* Are ranks far apart? Over every `buffers` stages, take what comes for the rank that gets most to compute, or an even
- * part, and add up: at least 1.3 times the work of the busiest rank. */
+/* Are ranks far apart? Takes `buffers` stages at a time, and counts the work that comes in them for the rank that gets
+ * most, or a mean rank's even part of its work if that is more. Ranks are far apart if the sum over all stages is at
+ * least 1.3 times the work of the busiest rank. */
 static bool far_apart(const planned *x, uint32_t stages) {
     uint64_t sum = 0, busiest = 0, all = 0;
     for (uint32_t first = 0; first < stages; first += x->program->buffers) {
@@ -344,8 +353,9 @@ static bool far_apart(const planned *x, uint32_t stages) {
     return sum / 13 >= busiest / 10;
 }
 
-/* A tile runs as soon as its Q and KV are there; or, where tiles run anywhere, in the next stage in which the rank has
- * less than its share; or later, where ranks are far apart. A tile that needs nothing remote runs in any stage. */
+/* A tile that needs nothing remote runs in any stage. Another one runs in the stage in which its Q and its KV have
+ * come, with two exceptions. Where tiles run anywhere, it waits while its rank has its share of work in a stage. Where
+ * ranks are far apart, it may wait longer. */
 static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t stage, bool local, uint32_t stages,
                        const uint64_t *load, bool apart) {
     uint64_t total = 0;
@@ -358,8 +368,9 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
                   stage);
 }
 
-/* Where ranks keep pace: after each stage a rank has done its part of the tiles whose KV comes from elsewhere, and of
- * local ones with the same queries, or less, or one tile more. Returns how many tiles wait. */
+/* Where ranks keep pace, a rank has done no more by the end of a stage than an even part of its work, but for one
+ * block: its largest tile and its local tiles. The work that counts is that of tiles whose KV comes from elsewhere, and
+ * of local tiles with the same queries. Returns how many tiles wait. */
 static uint32_t check_pace(const planned *x, uint32_t stages) {
     const problem *p = &x->p;
     uint32_t waiting = 0, *stage_of = calloc(p->tile_count, sizeof *stage_of);
@@ -454,8 +465,8 @@ static void check_visits(const planned *x) {
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
-/* What lies in a slot from `birth` until `read` (computing) and `sent` (communication). Who writes it first: computing,
- * or a launch. FCP_NONE: never. */
+/* What lies in a slot: from stage `birth` until computing last reads it (`read`) and communication last sends it
+ * (`sent`); FCP_NONE: never. Either computing or a launch of communication writes it first. */
 typedef struct tenant {
     uint32_t rank, slot;
     uint32_t birth, read, sent;
@@ -472,8 +483,8 @@ static void add(tenants *l, tenant t) {
     l->all[l->count++] = t;
 }
 
-/* May `b` follow `a`? Launches of stage s wait for the computing of stage s - buffers, and come before the computing of
- * s, which waits for them. */
+/* May `b` follow `a` in the same slot? Launches of stage s wait for the computing of stage s - buffers. The computing
+ * of stage s waits for the launches of s. */
 static bool may_follow(const tenant *a, const tenant *b, uint32_t buffers) {
     bool read = a->read == FCP_NONE || b->birth >= a->read + (b->computed ? 1 : buffers);
     return read && (a->sent == FCP_NONE || b->birth > a->sent);
@@ -651,8 +662,8 @@ Test(schedule, blocks_that_go_anywhere) {
 
 /* --- halves ------------------------------------------------------------------------------------------------------- */
 
-/* At each rank the two halves differ by no more than the heaviest tile; what the first needs is of the first; and on
- * each fabric all units of the first are in rounds before those of the second. */
+/* At each rank the work of the two halves differs by no more than the heaviest tile. What the first half needs belongs
+ * to the first half. On each fabric all its units are in earlier rounds than those of the second half. */
 static void check_halves(planned *x, uint32_t *both) {
     const problem *p = &x->p;
     uint8_t *tile = malloc(p->tile_count + (size_t)1);
