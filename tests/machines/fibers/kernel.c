@@ -45,6 +45,7 @@ static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
 static void run_round(const void *launch) { fk_round(*(const fk_support *)launch); }
 static void run_merge(const void *launch) { fk_merge(*(const fk_support *)launch); }
 static void run_state_out(const void *launch) { fk_state_out(*(const fk_support *)launch); }
+static void run_combine(const void *launch) { fk_combine(*(const fk_launch *)launch); }
 static void run_gather(const void *launch) { fk_gather(*(const fk_gather_launch *)launch); }
 
 extern const fibers_kernels FK_TABLE;
@@ -75,4 +76,5 @@ const fibers_kernels FK_TABLE = {
     .merge = {run_merge, FK_SUPPORT_THREADS, 0, 1},
     .state_out = {run_state_out, FK_SUPPORT_THREADS, 0, 1},
     .gather = {run_gather, FK_SUPPORT_THREADS, 0, 1},
+    .combine = {run_combine, FK_SUPPORT_THREADS, 0, 1},
 };
