@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "compiler/auto/auto.h"
-#include "compiler/cells/cells.h"
 #include "compiler/place/strategies.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
@@ -17,7 +16,7 @@
 
 /* Where auto/ looks at a candidate: after these. */
 static compile_pass *const looks[] = {
-    [AUTO_PLACE] = strategy_place, [AUTO_ROUTE] = reshuffle_build, [AUTO_PLAN] = compile_own};
+    [AUTO_CUT] = problem_check_score, [AUTO_PLACE] = strategy_place, [AUTO_ROUTE] = reshuffle_build, [AUTO_PLAN] = compile_own};
 
 static fcp_code run_stretch(planning *x, auto_stretch which) {
     return compile_stretch(x, which ? looks[which - 1] : NULL, looks[which], false);
@@ -65,7 +64,7 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
         return compile_one(program, batch, stop, d, watch, out_times, out_plan);
     const double start = fcp_clock();
     struct fcpc_program settings;
-    struct cells *kept = NULL;
+    problem_kept kept = {0};
     auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
     fcp_code code = auto_choose(&lent, program, batch, stop, d, &kept, &settings, report);
     const double chosen = fcp_clock() - start;
@@ -78,7 +77,7 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
         how.strategy = &by.strategy;
     }
     if (!code) code = compile_one(&settings, batch, stop, d, &how, out_times, out_plan);
-    cells_free(kept);
+    problem_kept_free(&kept);
     if (!code && out_times) {
         out_times->choose = chosen;
         out_times->total += chosen;

@@ -10,7 +10,7 @@ typedef struct compile_watch {
     void *context;
     /* for tests: plans by this one, in place of the program's (place/strategies.h); or NULL */
     const struct strategy *strategy;
-    struct cells **kept; /* planning.kept, of the program's mask and the batch; or NULL */
+    struct problem_kept *kept; /* planning.kept, of the program's mask and the batch; or NULL */
     /* of strategy = auto (auto/report.h), else left as it is; the caller frees it. NULL: nobody asks */
     struct auto_report *tried;
     /* of compile_layers: room for the times of each mask; or NULL */

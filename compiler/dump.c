@@ -135,7 +135,7 @@ static void dump_slots(const out *o, const planning *x) {
             number(o, "q", s->held[f]);
             for (int pass = 0; pass < FCP_PASSES; pass++) {
                 if (!x->program->passes[pass]) continue;
-                const char *name = fcp_class_names[traffic_return(x->traffic, of, (fcp_pass)pass)];
+                const char *name = fcp_class_names[traffic_return(of, (fcp_pass)pass)];
                 print(o, " %s_from=%u %s_to=%u", name, s->back[pass].from[f], name, s->back[pass].to[f]);
             }
         }

@@ -36,7 +36,7 @@ typedef struct planning {
 
     /* Where several plannings of one batch and mask keep what the mask answered, one planning at a time; NULL: this one
      * asks for itself. */
-    struct cells **kept;
+    struct problem_kept *kept;
 
     /* what the passes made, in the order they run; NULL: not yet */
     struct cells *cells;

@@ -32,7 +32,7 @@ static void add_queries(const planning *x, const fcp_problem *facts, load *loads
         const uint64_t tokens = x->problem->blocks[of->block].tokens;
         load *home = &loads[of->src];
         home->sent[of->fabric] += tokens * fcp_class_bytes(facts, FCP_Q, FCP_FORWARD);
-        home->received[of->fabric] += tokens * fcp_class_bytes(facts, traffic_return(t, of, FCP_FORWARD), FCP_FORWARD);
+        home->received[of->fabric] += tokens * fcp_class_bytes(facts, traffic_return(of, FCP_FORWARD), FCP_FORWARD);
     }
 }
 

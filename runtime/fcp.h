@@ -132,6 +132,19 @@ typedef struct fcp_shape {
 } fcp_shape;
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
 
+/* A table of reals that the plan's score reads. A run may bring other values, and learn them: see fcp_tensors. There,
+ * all tables lie in one array, one behind the other, each row by row. */
+typedef struct fcp_table {
+    const char *name;       /* as the program has it; it lives as long as the plan */
+    uint64_t rows, columns; /* columns 0: it has one dimension */
+    uint64_t first;         /* where it begins in that array */
+    const double *values;   /* the plan's own */
+} fcp_table;
+/* Returns how many there are; *out_table, unless NULL or there is none of that number: number `number`, from 0. */
+uint32_t fcp_plan_tables(const fcp_plan *plan, uint32_t number, fcp_table *out_table);
+/* How many numbers all of them have together. */
+uint64_t fcp_plan_table_numbers(const fcp_plan *plan);
+
 /* A run of neighbouring tokens of one sequence. */
 typedef struct fcp_span {
     uint32_t sequence;
@@ -194,6 +207,14 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * FCP_E_TENSOR. All ranks are given the same sinks, in both passes. The backward pass writes to d_sink what this rank's
  * rows have: -sum of exp(z[h] - lse) (d_o . o); the caller adds the ranks up. Elsewhere that sum is the caller's.
  *
+ *     table            [fcp_plan_table_numbers]  float32: this run's tables (fcp_plan_tables); NULL: those of the plan
+ *     d_table          likewise                  float32: their gradient; NULL: nobody wants it
+ *
+ * These two are of the backend "host" as well, and of plans whose score reads tables of reals. All ranks are given the
+ * same tables, in both passes. The backward pass writes to d_table what the pairs that this rank computes have: the sum
+ * of dP (the score's derivative by the element). It is exact, and rounded once; so it has the same bits whatever the
+ * number of threads. The caller adds the ranks up. `floor` passes no gradient on.
+ *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
  * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16
  * bytes. */
@@ -205,6 +226,8 @@ typedef struct fcp_tensors {
     void *dq, *dk, *dv;
     const float *sink;
     float *d_sink;
+    const float *table;
+    float *d_table;
 } fcp_tensors;
 
 typedef struct fcp_session fcp_session;

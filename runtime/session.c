@@ -243,15 +243,24 @@ fcp_code fcp_session_rebind(fcp_session *s, const fcp_plan *plan, fcp_error *err
 
 const fcp_plan *fcp_session_plan(const fcp_session *s) { return fcp_session_now(s)->plan; }
 
+/* Sinks and tables of a run's own need a backend that takes them (`can`), and a plan that has some. */
+static fcp_code check_own(uint32_t rank, const char *what, bool can, bool has, fcp_error *err) {
+    if (can && has) return FCP_OK;
+    return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: the run has %s of its own, and %s", rank, what,
+                       has ? "this backend takes those of the plan" : "the plan has none");
+}
+
 /* Each rank of this process that has tokens has all tensors of the pass. */
 static fcp_code check_tensors(const fcp_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     unsigned needed = fcp_pass_inputs(pass) | fcp_pass_outputs(pass);
     for (uint32_t r = s->first_rank; r < s->first_rank + s->rank_count; r++) {
         const fcp_tensors *x = &tensors[r - s->first_rank];
-        if ((x->sink || x->d_sink) && (!s->kind->sinks || !plan->sink_count))
-            return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(r), "rank %u: the run has sinks of its own, and %s", r,
-                               plan->sink_count ? "this backend takes those of the plan" : "the plan has none");
+        fcp_code code = FCP_OK;
+        if (x->sink || x->d_sink) code = check_own(r, "sinks", s->kind->sinks, plan->sink_count, err);
+        if (!code && (x->table || x->d_table))
+            code = check_own(r, "tables", s->kind->tables, fcp_plan_tables(plan, 0, NULL), err);
+        if (code) return code;
         for (int t = 0; t < FCP_TENSORS; t++)
             if (needed >> t & 1 && fcp_tensors_tokens(plan, r, (fcp_tensor)t) &&
                 !fcp_tensors_get(&tensors[r - s->first_rank], (fcp_tensor)t))

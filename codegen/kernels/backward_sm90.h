@@ -366,8 +366,9 @@ FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at,
     if (FK_HEAD_DIM == 64) row += worker * 64;
     else column = worker * 64;
     if (ordered) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
-    fk_add_sums_atomically(fk_row(p, p->dq, run->out + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2, row,
-                           run->count - at, p->scale, 8, dq);
+    if (!FK_WITHOUT_DQ)
+        fk_add_sums_atomically(fk_row(p, p->dq, run->out + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2,
+                               row, run->count - at, p->scale, 8, dq);
     if (ordered) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 

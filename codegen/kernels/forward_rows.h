@@ -219,6 +219,10 @@ FK_DEVICE void fk_forward_softmax(const fk_launch *p, float (*s)[FK_F_COLUMNS][4
         for (fk_u32 half = 0; half < 2; half++) {
             fk_u32 i = half * 2;
             float most = -fk_infinity(), sum = 0;
+            if (FK_WITHOUT_SOFTMAX) {
+                factor[b][half] = x->l[b][half] = 1;
+                continue;
+            }
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_F_COLUMNS; j++) {
                 float one = s[b][j][i], two = s[b][j][i + 1];

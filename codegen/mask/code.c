@@ -71,11 +71,12 @@ mc_fault mc_value_fault(uint32_t op, int64_t x, int64_t y) {
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, const int64_t *v) {
-    switch ((mc_op)x->op) {
+/* Inline, and with one switch, because tests evaluate masks pair by pair. */
+static inline int64_t node_value(const mc_node *node, const mc_env *env, const mc_point *at, const int64_t *v) {
+    switch ((mc_op)node->op) {
     case MC_CONST_I:
-    case MC_CONST_B: return x->imm;
-    case MC_CONST_F: return x->imm;
+    case MC_CONST_B: return node->imm;
+    case MC_CONST_F: return node->imm;
     case MC_Q: return at->q;
     case MC_K: return at->k;
     case MC_N: return env->n;
@@ -83,45 +84,49 @@ int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, co
     case MC_S: return bits_of(at->s);
     case MC_IF_I:
     case MC_IF_B:
-    case MC_IF_F: return v[x->a] ? v[x->b] : v[x->c];
-    case MC_LOAD: return mc_load(&env->arrays[x->imm], v[x->a], 0);
-    case MC_LOAD2: return mc_load(&env->arrays[x->imm], v[x->a], v[x->b]);
-    case MC_LOAD_F: return bits_of(mc_load_real(&env->arrays[x->imm], v[x->a], 0));
-    case MC_LOAD2_F: return bits_of(mc_load_real(&env->arrays[x->imm], v[x->a], v[x->b]));
-    case MC_BANDS: return mc_in_bands(&env->bands[x->imm], v[x->a], v[x->b]);
-#define CASE(id, value) case MC_##id:
-    MC_INT_VALUES(CASE)
-    MC_TEST_VALUES(CASE)
-    MC_BOOL_VALUES(CASE)
-#undef CASE
-        {
-            int64_t value = 0;
-            mc_value(x->op, v[x->a], x->b != MC_NONE ? v[x->b] : 0, &value);
-            return value;
-        }
-    case MC_LT_F: return real(v[x->a]) < real(v[x->b]);
-    case MC_LE_F: return real(v[x->a]) <= real(v[x->b]);
-    case MC_EQ_F: return real(v[x->a]) == real(v[x->b]);
-    case MC_NE_F: return real(v[x->a]) != real(v[x->b]);
-    case MC_TO_F: return bits_of((double)v[x->a]);
-    case MC_ADD_F: return bits_of(real(v[x->a]) + real(v[x->b]));
-    case MC_SUB_F: return bits_of(real(v[x->a]) - real(v[x->b]));
-    case MC_MUL_F: return bits_of(real(v[x->a]) * real(v[x->b]));
-    case MC_DIV_F: return bits_of(real(v[x->a]) / real(v[x->b]));
-    case MC_NEG_F: return bits_of(-real(v[x->a]));
-    case MC_ABS_F: return bits_of(fabs(real(v[x->a])));
-    case MC_MIN_F: return real(v[x->b]) < real(v[x->a]) ? v[x->b] : v[x->a];
-    case MC_MAX_F: return real(v[x->b]) > real(v[x->a]) ? v[x->b] : v[x->a];
-    case MC_FLOOR_F: return bits_of(floor(real(v[x->a])));
-    case MC_SQRT_F: return bits_of(sqrt(real(v[x->a])));
-    case MC_EXP_F: return bits_of(exp(real(v[x->a])));
-    case MC_EXP2_F: return bits_of(exp2(real(v[x->a])));
-    case MC_LOG_F: return bits_of(log(real(v[x->a])));
-    case MC_LOG2_F: return bits_of(log2(real(v[x->a])));
-    case MC_TANH_F: return bits_of(tanh(real(v[x->a])));
+    case MC_IF_F: return v[node->a] ? v[node->b] : v[node->c];
+    case MC_LOAD: return mc_load(&env->arrays[node->imm], v[node->a], 0);
+    case MC_LOAD2: return mc_load(&env->arrays[node->imm], v[node->a], v[node->b]);
+    case MC_LOAD_F: return bits_of(mc_load_real(&env->arrays[node->imm], v[node->a], 0));
+    case MC_LOAD2_F: return bits_of(mc_load_real(&env->arrays[node->imm], v[node->a], v[node->b]));
+    case MC_BANDS: return mc_in_bands(&env->bands[node->imm], v[node->a], v[node->b]);
+#define VALUE(id, value)                                                                                               \
+    case MC_##id: {                                                                                                    \
+        int64_t x = v[node->a], y = mc_ops[MC_##id].arity == 2 ? v[node->b] : 0;                                       \
+        (void)y;                                                                                                       \
+        return value;                                                                                                  \
+    }
+    MC_INT_VALUES(VALUE)
+    MC_TEST_VALUES(VALUE)
+    MC_BOOL_VALUES(VALUE)
+#undef VALUE
+    case MC_LT_F: return real(v[node->a]) < real(v[node->b]);
+    case MC_LE_F: return real(v[node->a]) <= real(v[node->b]);
+    case MC_EQ_F: return real(v[node->a]) == real(v[node->b]);
+    case MC_NE_F: return real(v[node->a]) != real(v[node->b]);
+    case MC_TO_F: return bits_of((double)v[node->a]);
+    case MC_ADD_F: return bits_of(real(v[node->a]) + real(v[node->b]));
+    case MC_SUB_F: return bits_of(real(v[node->a]) - real(v[node->b]));
+    case MC_MUL_F: return bits_of(real(v[node->a]) * real(v[node->b]));
+    case MC_DIV_F: return bits_of(real(v[node->a]) / real(v[node->b]));
+    case MC_NEG_F: return bits_of(-real(v[node->a]));
+    case MC_ABS_F: return bits_of(fabs(real(v[node->a])));
+    case MC_MIN_F: return real(v[node->b]) < real(v[node->a]) ? v[node->b] : v[node->a];
+    case MC_MAX_F: return real(v[node->b]) > real(v[node->a]) ? v[node->b] : v[node->a];
+    case MC_FLOOR_F: return bits_of(floor(real(v[node->a])));
+    case MC_SQRT_F: return bits_of(sqrt(real(v[node->a])));
+    case MC_EXP_F: return bits_of(exp(real(v[node->a])));
+    case MC_EXP2_F: return bits_of(exp2(real(v[node->a])));
+    case MC_LOG_F: return bits_of(log(real(v[node->a])));
+    case MC_LOG2_F: return bits_of(log2(real(v[node->a])));
+    case MC_TANH_F: return bits_of(tanh(real(v[node->a])));
     case MC_OP_COUNT: break;
     }
     return 0;
+}
+
+int64_t mc_eval_node(const mc_node *x, const mc_env *env, const mc_point *at, const int64_t *v) {
+    return node_value(x, env, at, v);
 }
 
 /* Would this node fault here, were its guard true? */
@@ -227,13 +232,13 @@ const char *mc_check(mc_code code, mc_kind kind, const mc_decls *decls, uint32_t
 
 bool mc_eval(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch) {
     const mc_point at = {q, k, h, 0};
-    for (uint32_t i = 0; i < code.count; i++) scratch[i] = mc_eval_node(&code.nodes[i], env, &at, scratch);
+    for (uint32_t i = 0; i < code.count; i++) scratch[i] = node_value(&code.nodes[i], env, &at, scratch);
     return scratch[code.count - 1] != 0;
 }
 
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch) {
     const mc_point at = {q, k, h, s};
-    for (uint32_t i = 0; i < code.count; i++) scratch[i] = mc_eval_node(&code.nodes[i], env, &at, scratch);
+    for (uint32_t i = 0; i < code.count; i++) scratch[i] = node_value(&code.nodes[i], env, &at, scratch);
     return real(scratch[code.count - 1]);
 }
 
@@ -249,7 +254,7 @@ mc_fault mc_eval_checked(mc_code code, const mc_env *env, int64_t q, int64_t k, 
                 return fault;
             }
         }
-        scratch[i] = mc_eval_node(x, env, &at, scratch);
+        scratch[i] = node_value(x, env, &at, scratch);
     }
     if (out) *out = scratch[code.count - 1] != 0;
     return MC_OK;

@@ -193,6 +193,12 @@ void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, u
 void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys,
                         int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out);
 
+/* What a load reads, over a tile as above: out[i * keys + j] is the place in its array's data of the element that it
+ * reads for (q0 + i, k0 + j), or MC_NONE if the array has none. The load is the code's last node, and its array has less
+ * than MC_NONE elements. `s` as above. */
+void mc_load_places(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
+                    const float *s, size_t ld, int64_t *scratch, uint32_t *out);
+
 /* --- evaluation, faulting meaning ------------------------------------------------------------------------------- */
 
 typedef enum mc_fault { MC_OK, MC_OVERFLOW, MC_DIV_ZERO, MC_INDEX } mc_fault;
@@ -312,4 +318,9 @@ bool mc_builder_real(const mc_builder *b, uint32_t node);  /* it is a real, or d
  * neither the root nor a guard of a kept node reaches is left out, even if it may fault. *nodes and *places are
  * malloc'd; the caller frees them. False when out of memory. */
 bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **places, uint32_t *count);
+
+/* Emits the derivative of the real node `root` by the real node `by`, s or an element of a table, into the same
+ * builder. False: node *out_bad, a floor of what depends on `by`, has none (with `flat` it counts as constant); or the
+ * builder failed, and *out_bad is MC_NONE. Cost: O(nodes). */
+bool mc_derive(mc_builder *b, uint32_t root, uint32_t by, bool flat, uint32_t *out_slope, uint32_t *out_bad);
 #endif

@@ -536,6 +536,32 @@ void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t ro
     }
 }
 
+void mc_load_places(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
+                    int64_t h, const float *s, size_t ld, int64_t *scratch, uint32_t *out) {
+    rows r = begin_rows(code, env, h, scratch);
+    const mc_node *load = &code.nodes[code.count - 1];
+    const mc_array *a = &env->arrays[load->imm];
+    const bool two = mc_ops[load->op].arity == 2;
+    r.code.count--; /* only what the index needs is evaluated */
+    eval_nodes(&r, OF_TILE, OF_TILE);
+    for (uint32_t c = 0; c < keys; c += MC_ROW) {
+        r.width = keys - c < MC_ROW ? keys - c : MC_ROW;
+        r.at.k = mc_wrap_add(k0, c);
+        eval_nodes(&r, OF_KEYS, OF_KEYS);
+        for (uint32_t i = 0; i < row_count; i++) {
+            r.at.q = mc_wrap_add(q0, i);
+            r.s = s + i * ld + c;
+            eval_nodes(&r, OF_ROWS, OF_ROWS);
+            const int64_t *x = int_vector(&r, load->a, 0), *y = two ? int_vector(&r, load->b, 1) : NULL;
+            uint32_t *to = out + (size_t)i * keys + c;
+            for (uint32_t j = 0; j < r.width; j++) {
+                uint64_t at;
+                to[j] = mc_place(a, x[j], y ? y[j] : 0, &at) ? (uint32_t)at : MC_NONE;
+            }
+        }
+    }
+}
+
 void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
                        const float *s, int64_t *scratch, float *out) {
     if (width > MC_ROW) width = MC_ROW;

@@ -24,11 +24,10 @@
 
 enum {
     SIZES = 3,
-    LARGEST = 4096,    /* tokens of a block */
-    ROOM = 8,          /* blocks of the largest size that a rank has at least */
+    LARGEST = 4096,     /* tokens of a block */
+    ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
-    LONG_RING = 8, /* nodes: planning more takes seconds, because every head's keys pass through all of them */
-    PAIR = 2           /* candidates that are tried at a time */
+    LONG_RING = 8       /* nodes: planning more takes seconds, because every head's keys pass through all of them */
 };
 
 /* Neighbours and moved placements that each effort adds to those of the effort before it. It goes on where that one
@@ -180,19 +179,27 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     }
 }
 
+/* A candidate that is tried together with n: the first one that may ask the mask at the same time, else the next one;
+ * FCP_NONE: there is none. */
+static uint32_t find_partner(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
+    uint32_t next = FCP_NONE;
+    for (uint32_t i = n + 1; i < j->report->count; i++) {
+        if (!is_wanted(j, all, s, middle, i)) continue;
+        if (auto_asks_apart(&j->report->at[n], &j->report->at[i])) return i;
+        if (next == FCP_NONE) next = i;
+    }
+    return next;
+}
+
 /* Those of the list that are worth it; `all`: all that have not been tried. */
 static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     fcp_code code = FCP_OK;
-    for (int s = FIRST; s < STEPS; s++) {
-        const uint32_t together = s == FIRST ? 1 : PAIR; /* one strategy may rule out the next */
-        uint32_t pair[PAIR], count = 0;
+    for (int s = FIRST; s < STEPS; s++)
         for (uint32_t n = 0; n < j->report->count && !code; n++) {
-            if (is_wanted(j, all, (step)s, middle, n)) pair[count++] = n;
-            if (!count || (count < together && n + 1 < j->report->count)) continue;
-            code = auto_try(j, pair, count);
-            count = 0;
+            if (!is_wanted(j, all, (step)s, middle, n)) continue;
+            const uint32_t pair[] = {n, find_partner(j, all, (step)s, middle, n)};
+            code = auto_try(j, pair, pair[1] == FCP_NONE ? 1 : 2);
         }
-    }
     return code;
 }
 
@@ -207,9 +214,9 @@ static fcp_code try_all(auto_job *j, uint32_t middle) {
 }
 
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                     const volatile int *stop, diags *d, struct cells **kept, struct fcpc_program *out_settings,
+                     const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
                      auto_report *report) {
-    auto_job j = {.passes = passes, .program = program, .batch = batch, .stop = stop, .kept = kept, .report = report,
+    auto_job j = {.passes = passes, .program = program, .batch = batch, .stop = stop, .report = report,
                   .best = FCP_NONE};
     fcp_error err = {0};
     char gpu[sizeof program->cluster.gpu + 1] = "";
@@ -227,12 +234,12 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
     if (code) return code;
     auto_apply(program, &report->at[0], out_settings);
     code = try_all(&j, size[0]);
-    auto_forget(&j);
-    if (code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE) return code;
-    if (code || j.best == FCP_NONE) return FCP_OK; /* the batch's error, or the first candidate's: planning it tells */
-    if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;
-    report->chosen = report->moves.kept ? report->moves.of : j.best;
-    report->at[report->chosen].end = AUTO_CHOSEN;
-    auto_apply(program, &report->at[report->chosen], out_settings);
-    return FCP_OK;
+    if (!code && j.best != FCP_NONE) { /* else it is the batch's error, or the first candidate's: planning it tells */
+        if (report->moves.makespan >= auto_best_time(&j)) report->moves.kept = 0;
+        report->chosen = report->moves.kept ? report->moves.of : j.best;
+        report->at[report->chosen].end = AUTO_CHOSEN;
+        auto_apply(program, &report->at[report->chosen], out_settings);
+    }
+    auto_forget(&j, out_settings->strategy, kept);
+    return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE ? code : FCP_OK;
 }

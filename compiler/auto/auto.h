@@ -17,9 +17,9 @@
 #include "compiler/problem/problem.h"
 #include "compiler/simulate/model.h"
 
-/* The passes, in three stretches: up to the placement; routes and the reshuffle; up to a plan,
- * which is not verified. */
-typedef enum auto_stretch { AUTO_PLACE, AUTO_ROUTE, AUTO_PLAN } auto_stretch;
+/* The passes, in four stretches: up to blocks and tiles, which is all that asks the mask; the placement; routes and the
+ * reshuffle; up to a plan, which is not verified. */
+typedef enum auto_stretch { AUTO_CUT, AUTO_PLACE, AUTO_ROUTE, AUTO_PLAN } auto_stretch;
 typedef struct auto_passes {
     void (*begin)(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                   diags *d);
@@ -34,7 +34,7 @@ typedef struct auto_passes {
  * candidate's. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED, FCP_E_PROFILE.
  * Cost: for each candidate that is not ruled out by its bound a planning without proof, and a prediction. */
 fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *program, const fcpc_batch *batch,
-                     const volatile int *stop, diags *d, struct cells **kept, struct fcpc_program *out_settings,
+                     const volatile int *stop, diags *d, problem_kept *kept, struct fcpc_program *out_settings,
                      auto_report *report);
 
 /* --- inside the room ---------------------------------------------------------------------------------------------- */
@@ -45,13 +45,17 @@ typedef struct auto_pairs {
     uint32_t sequences;
 } auto_pairs;
 
+/* The mask answers one planning at a time. Groups asks about whole sequences, all others about rectangles: what it
+ * answers is kept in two places, so that groups may ask at the same time as another. */
+enum { AUTO_KEPT = 2 };
+
 typedef struct auto_trial auto_trial;
 typedef struct auto_job {
     const auto_passes *passes;
     const struct fcpc_program *program;
     const fcpc_batch *batch;
     const volatile int *stop;
-    struct cells **kept; /* what the mask has answered */
+    problem_kept kept[AUTO_KEPT]; /* what the mask has answered */
     sim_profile profile;
     auto_report *report;
     auto_pairs pairs;    /* of NULL: not known yet */
@@ -72,7 +76,8 @@ struct auto_trial {
     planning x;
     problem problem;     /* x.problem and x.placement of one that is derived */
     placement placement;
-    bool derived, placed; /* placed: routes, schedule and prediction are to come */
+    bool asked, derived, placed; /* asked: it has blocks and tiles, if it can; placed: it has its placement, too */
+    bool ready;                  /* its placement, if it has none, routes, schedule and prediction are to come */
     fcp_code code;
     sim_room *room;    /* its thread's */
     arena memory;      /* of result */
@@ -90,13 +95,16 @@ uint64_t auto_best_time(const auto_job *j);
 /* Plans and predicts candidates n[0] to n[count - 1], at most two, unless their bounds rule them out; both are compared
  * with the best one before them, and may run at the same time. */
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count);
+/* May they ask the mask at the same time? */
+bool auto_asks_apart(const auto_candidate *a, const auto_candidate *b);
 /* Begins a planning with t->settings and the placement of j->base, and the same blocks and tiles. Errors: t->code. */
 void auto_derive(auto_job *j, auto_trial *t);
 /* Of trials that are placed, at most two: routes, schedule and prediction, at the same time if there is a thread to be
  * had. made learns what becomes of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);
 void auto_finish(const auto_job *j, auto_trial *t);
-void auto_forget(auto_job *j); /* frees what it has */
+/* Frees what it has; *out_kept: what the mask answered to a strategy, which is now the caller's. */
+void auto_forget(auto_job *j, fcp_strategy of, problem_kept *out_kept);
 static inline uint64_t auto_time(const sim_result *r) {
     return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
 }

@@ -43,7 +43,7 @@ static void load_ports(const planning *x, const fcp_problem *facts, fcp_pass pas
     const traffic *t = x->traffic;
     for (const hop *h = t->hops; h < t->hops + t->count; h++) {
         const uint64_t tokens = p->blocks[h->block].tokens;
-        const fcp_class back = traffic_return(t, h, pass);
+        const fcp_class back = traffic_return(h, pass);
         carry(ports, h->src, h->dst, h->fabric, tokens * fcp_class_bytes(facts, (fcp_class)h->cls, pass), h->units);
         if (back == FCP_CLASSES) continue;
         carry(ports, h->dst, h->src, h->fabric, tokens * fcp_class_bytes(facts, back, pass), return_units(p, h, back));

@@ -4,9 +4,9 @@
  * Gives: what became of each, and which one is the best so far.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
- * Two candidates share what the mask answers, so their blocks are cut one after the other. Routes, schedule and
- * prediction know nothing of each other, and run on two threads. Both candidates are compared with what was the best
- * before either: so nothing depends on which is ready first, nor on there being a second thread.
+ * Two candidates run on two threads. Where they share what the mask answers, their blocks are cut one after the other:
+ * those of the second while the first one has its placement, routes, schedule and prediction made. Both are compared
+ * with what was the best before either: so nothing depends on which is ready first, nor on there being a second thread.
  */
 #include "compiler/auto/auto.h"
 
@@ -101,7 +101,8 @@ static void predict(void *context) {
     auto_trial *t = context;
     const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room};
     fcp_error err = {0};
-    t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
+    if (!t->placed) t->code = t->job->passes->run(&t->x, AUTO_PLACE);
+    if (!t->code) t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
     if (t->code || !is_worth(t)) return;
     t->code = t->job->passes->run(&t->x, AUTO_PLAN);
     if (!t->code) t->code = simulate(t->x.plan, &t->job->profile, &options, &t->memory, &t->result, &err);
@@ -120,6 +121,13 @@ void auto_predict(auto_trial *t, uint32_t count) {
         if (t[i].placed) predict(&t[i]);
 }
 
+/* Where what the mask answers to a strategy is kept. */
+static int place_of(fcp_strategy of) { return of == FCP_STRATEGY_GROUPS; }
+static problem_kept *kept_of(auto_job *j, fcp_strategy of) { return &j->kept[place_of(of)]; }
+bool auto_asks_apart(const auto_candidate *a, const auto_candidate *b) {
+    return place_of(a->strategy) != place_of(b->strategy);
+}
+
 static bool start(auto_job *j, auto_trial *t) {
     if (!(t->d = fcpc_diagnostics_new())) {
         t->code = FCP_E_NO_MEMORY;
@@ -127,7 +135,7 @@ static bool start(auto_job *j, auto_trial *t) {
     }
     j->passes->begin(&t->x, &t->settings, j->batch, j->stop, t->d);
     t->x.trial = true;
-    t->x.kept = j->kept;
+    t->x.kept = kept_of(j, t->settings.strategy);
     return true;
 }
 
@@ -173,8 +181,9 @@ static bool is_placed(const auto_job *j, auto_trial *t) {
     return true;
 }
 
-/* Up to the placement. */
-static void place(auto_job *j, auto_trial *t) {
+/* Up to blocks and tiles. */
+static void cut(auto_job *j, auto_trial *t) {
+    t->asked = true;
     if (!auto_apply(j->program, t->made, &t->settings)) {
         t->made->end = AUTO_REFUSED;
         snprintf(t->made->why, sizeof t->made->why, "%u heads do not divide among %u ranks", t->settings.heads,
@@ -189,12 +198,12 @@ static void place(auto_job *j, auto_trial *t) {
     if (is_placed(j, t)) {
         auto_derive(j, t);
         t->derived = true;
+        t->ready = t->placed;
         return;
     }
     if (!start(j, t)) return;
-    t->code = j->passes->run(&t->x, AUTO_PLACE);
-    if (!t->code && !j->pairs.of) t->code = auto_count_pairs(&t->x, &j->report->memory, &j->pairs);
-    t->placed = !t->code;
+    t->code = j->passes->run(&t->x, AUTO_CUT);
+    t->ready = !t->code;
 }
 
 /* Is it the candidate that the planner refuses, and not the batch? */
@@ -224,9 +233,13 @@ static void forget_base(auto_job *j) {
     j->base = NULL;
 }
 
-void auto_forget(auto_job *j) {
+void auto_forget(auto_job *j, fcp_strategy of, problem_kept *out_kept) {
+    problem_kept *chosen = kept_of(j, of);
     forget_base(j);
     arena_free(&j->memory);
+    *out_kept = *chosen;
+    *chosen = (problem_kept){0};
+    for (int i = 0; i < AUTO_KEPT; i++) problem_kept_free(&j->kept[i]);
     for (int i = 0; i < 2; i++) sim_room_free(&j->room[i]);
 }
 
@@ -243,17 +256,25 @@ static fcp_code keep(auto_job *j, auto_trial *t) {
     return FCP_OK;
 }
 
+/* What is left of a candidate. */
+static void go_on(void *context) {
+    auto_trial *t = context;
+    if (!t->asked) cut(t->job, t);
+    if (t->ready) predict(t);
+}
+
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     auto_trial t[2] = {{.job = j, .room = &j->room[0]}, {.job = j, .room = &j->room[1]}};
     fcp_code code = FCP_OK;
-    for (uint32_t i = 0; i < count && !code; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         t[i].made = &j->report->at[n[i]];
         t[i].limit = auto_best_time(j);
-        place(j, &t[i]);
-        forgive(&t[i]);
-        code = t[i].code;
     }
-    if (!code) auto_predict(t, count);
+    if (count == 2 && !auto_asks_apart(t[0].made, t[1].made)) cut(j, &t[0]); /* there the mask answers one at a time */
+    if (count == 2) fcp_both(go_on, &t[0], &t[1]);
+    else go_on(&t[0]);
+    for (uint32_t i = 0; i < count && !code && !j->pairs.of; i++)
+        if (t[i].ready && !t[i].code) code = auto_count_pairs(&t[i].x, &j->report->memory, &j->pairs);
     const uint64_t before = auto_best_time(j);
     uint32_t best = FCP_NONE;
     for (uint32_t i = 0; i < count && !code; i++) {

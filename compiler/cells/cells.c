@@ -183,7 +183,7 @@ static fcp_code grid_words(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
 /* Keeps the entries just made, if this grid was asked for before and there is room for it. */
 static fcp_code keep_grid(cells *c, const int64_t *key, size_t words, uint64_t hash) {
     uint64_t *seen = &c->seen[hash % GRIDS_SEEN];
-    if (*seen != hash) {
+    if (!c->keep_first && *seen != hash) {
         *seen = hash;
         return FCP_OK;
     }
@@ -264,6 +264,7 @@ void cells_set_stop(cells *c, const volatile int *stop) {
 }
 void cells_set_threads(cells *c, unsigned threads) { elements_set_threads(c->elements, threads); }
 void cells_set_done(cells *c, uint64_t *done) { c->done = done; }
+void cells_keep_grids(cells *c) { c->keep_first = true; }
 
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {

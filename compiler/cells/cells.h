@@ -28,6 +28,9 @@ void cells_set_threads(cells *c, unsigned threads);
  * (other threads may read it). */
 void cells_set_done(cells *c, uint64_t *done);
 
+/* The same grids will be asked for again: each is kept the first time, and not only when it is asked for twice. */
+void cells_keep_grids(cells *c);
+
 /* About how many pairs of a sequence will have to be looked at one by one: found from a few of its cells, so that a
  * long wait can be announced. 0 for a sequence that takes less than a second anyway, and for one like a sequence asked
  * about before. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */

@@ -119,6 +119,7 @@ struct cells {
     kept_grid *grids;
     size_t grid_count, grid_room, grid_bytes;
     uint64_t seen[GRIDS_SEEN]; /* hashes of grids that were asked for once; a grid is kept the second time */
+    bool keep_first;           /* or the first time */
     diagonals *diagonals;
     size_t diagonals_count, diagonals_room;
     diagonal_run *found; /* the runs that are being found */

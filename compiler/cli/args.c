@@ -134,6 +134,18 @@ static fcp_code take_words(cmd_line *out, const char *const *words, int count, f
     return FCP_OK;
 }
 
+/* Says that `option` does not belong to `command`, and what the user may have meant: a setting, or another command. */
+static fcp_code not_of_command(cmd_option option, int command, fcp_error *err) {
+    const char *name = cmd_options[option].name;
+    if (option == OPT_STRATEGY)
+        return fcp_fail(err, FCP_E_USAGE, "--strategy is not an option of %s; say -D plan.strategy=NAME",
+                        cmd_commands[command].name);
+    int taker = 0;
+    while (!(cmd_options[option].commands & 1u << taker)) taker++;
+    return fcp_fail(err, FCP_E_USAGE, "--%s is not an option of %s; %s takes it", name, cmd_commands[command].name,
+                    cmd_commands[taker].name);
+}
+
 fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--json") == 0) out->json = true;
@@ -159,8 +171,7 @@ fcp_code cmd_parse(int argc, char **argv, cmd_line *out, fcp_error *err) {
     if (code == FCP_OK && !out->help && !out->value[OPT_VERSION]) {
         for (int o = 0; o < OPT_COUNT && code == FCP_OK; o++)
             if (out->value[o] && !(cmd_options[o].commands & 1u << out->command))
-                code = fcp_fail(err, FCP_E_USAGE, "--%s is not an option of %s", cmd_options[o].name,
-                                cmd_commands[out->command].name);
+                code = not_of_command((cmd_option)o, out->command, err);
         if (code == FCP_OK && out->value[OPT_CHECK] && out->value[OPT_NO_CHECK])
             code = fcp_fail(err, FCP_E_USAGE, "--check and --no-check exclude each other");
         const char *lengths = out->value[OPT_LENGTHS];

@@ -17,7 +17,7 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const fcp_ver
             printf("  %-8s %" PRIu64 " rounds of what can be sent at once, the bound: net %" PRIu64
                    ", local %" PRIu64 "\n",
                    fcp_pass_names[pass], r->rounds[pass], r->delta[pass][FCP_NET], r->delta[pass][FCP_LOCAL]);
-    printf("  every partial result comes home and is reduced once, in order\n");
+    printf("  every partial result is reduced once, in order, and every result is made once and comes home\n");
     printf("  memory %" PRIu64 " bytes at the largest rank, cap %" PRIu64 "; the summary follows from the tables\n",
            plan->summary->memory_peak_bytes, p->memory_cap);
 }

@@ -54,6 +54,7 @@ static void read_work(const fcp_plan *plan, uint32_t visit, explain_computed *c)
         uint64_t here = 0;
         bool has_block = false, has_visit = false;
         for (const fcp_instr *x = plan->instrs + s->first, *end = x + s->count; x < end; x++) {
+            if ((x->op == FCP_OP_FINISH || x->op == FCP_OP_ROUND) && x->a == block) c->maker = r;
             if (x->op != FCP_OP_ATTEND) continue;
             for (uint32_t v = x->a; v < x->a + x->b; v++) {
                 const fcp_visit *w = &plan->visits[v];
@@ -62,6 +63,7 @@ static void read_work(const fcp_plan *plan, uint32_t visit, explain_computed *c)
                 here += pairs;
                 if (plan->blocks[w->q_block].home == home) c->pairs_of_home += pairs;
                 has_block |= w->q_block == block;
+                if (w->q_block == block && w->flags & FCP_VISIT_LAST) c->maker = r;
                 if (v != visit) continue;
                 has_visit = true;
                 c->rank = r;
@@ -118,7 +120,7 @@ fcp_code explain_computed_find(const fcp_plan *plan, uint64_t sequence, int64_t 
     c.tile = tile;
     c.queries.home = plan->blocks[c.queries.block].home;
     c.keys.home = plan->blocks[c.keys.block].home;
-    c.whole = plan->blocks[c.queries.block].flags & FCP_BLOCK_WHOLE;
+    c.maker = c.queries.home;
     read_work(plan, visit, &c);
     fcp_code code = find_way(plan, c.pass, c.rank, FCP_Q, memory, &c.queries);
     if (!code) code = find_way(plan, c.pass, c.rank, FCP_KV, memory, &c.keys);
@@ -154,9 +156,13 @@ void explain_computed_text(const explain_computed *c, text *out) {
     print_way(c, &c->queries, "queries", out);
     print_way(c, &c->keys, "keys and values", out);
     if (c->rank == c->queries.home) return;
-    if (c->whole) text_printf(out, "    this rank computes the whole block of queries, and sends back its result\n");
-    else text_printf(out, "    %" PRIu32 " rank%s compute%s with these queries; their partial results are merged\n",
-                     c->parts, text_plural(c->parts), c->parts == 1 ? "s" : "");
+    if (c->parts == 1)
+        text_printf(out, "    this rank computes the whole block of queries, and sends back its result\n");
+    else
+        text_printf(out,
+                    "    %" PRIu32 " ranks compute with these queries; rank %" PRIu32
+                    " merges their partial results%s\n",
+                    c->parts, c->maker, c->maker == c->queries.home ? "" : ", and sends back the result");
     text_printf(out,
                 "    rank %" PRIu32 " would have %.3f of the mean work if it kept all its queries, and now has %.3f; "
                 "rank %" PRIu32 " has %.3f\n",
@@ -182,8 +188,9 @@ void explain_computed_json(const explain_computed *c, json *j) {
     json_u64(j, "tile", c->tile);
     add_way(j, "queries", &c->queries);
     add_way(j, "keys", &c->keys);
-    json_string(j, "result", c->rank == c->queries.home && c->parts == 1 ? "home" : c->whole ? "whole" : "partial");
+    json_string(j, "result", c->parts > 1 ? "partial" : c->rank == c->queries.home ? "home" : "whole");
     json_u64(j, "ranks_of_queries", c->parts);
+    json_u64(j, "result_rank", c->maker);
     json_double(j, "work_of_home_queries", of_mean(c, c->pairs_of_home));
     json_double(j, "work_at_home", of_mean(c, c->pairs_at_home));
     json_double(j, "work_here", of_mean(c, c->pairs_here));

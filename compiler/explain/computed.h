@@ -20,7 +20,7 @@ typedef struct explain_computed {
     uint32_t rank, stage, tile, gpus;
     explain_way queries, keys;
     uint32_t parts; /* how many ranks compute with this block of queries */
-    bool whole;     /* it is computed at one rank that is not its home: a finished result returns */
+    uint32_t maker; /* the rank that makes the block's result: its home, or one from which it comes home finished */
     /* pairs over all ranks; those that this rank, and the queries' home, compute; those of all queries at home there */
     uint64_t pairs, ranks, pairs_here, pairs_at_home, pairs_of_home;
 } explain_computed;

@@ -76,12 +76,6 @@ bool expr_eval_number(sema *s, const expr *e, const char *what, figure *out);
 /* Does a constant expression contain a number with a point? */
 bool expr_has_point(const expr *e);
 
-/* --- derive.c ----------------------------------------------------------------------------------------------------- */
-
-/* Emits the derivative by s of the real node `root` into the same builder. False: node *out_bad, a floor of s, has none
- * (with `flat` it counts as constant); or the builder failed, and *out_bad is MC_NONE. */
-bool expr_derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad);
-
 /* --- mask.c, score_plan.c: the plan's mask and score -------------------------------------------------------------- */
 
 /* Checks the names and types of a mask or score, once. Errors are reported. */

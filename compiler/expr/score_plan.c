@@ -247,9 +247,10 @@ static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, 
     own = without_zero(plain, own);
     if (mc_builder_nodes(plain, &count)[own].op == MC_S) return true;
     const span *ignored;
-    uint32_t slope, bad;
+    uint32_t slope, bad = MC_NONE;
     if (!expr_extract(s, plain, own, &p->score, &p->score_spans)) return false;
-    if (!expr_derive(plain, own, !p->passes[FCP_BACKWARD], &slope, &bad)) {
+    const uint32_t s_node = mc_emit(plain, MC_S, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
+    if (s_node == MC_NONE || !mc_derive(plain, own, s_node, !p->passes[FCP_BACKWARD], &slope, &bad)) {
         if (bad == MC_NONE) return failed(s, plain, at) ? false : sema_no_memory(s);
         diag_error(s->d, FCP_E_SCORE, place_at(s, mc_builder_place(plain, bad), at),
                    "floor of what depends on s cannot be differentiated");

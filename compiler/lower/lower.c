@@ -106,7 +106,7 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     for (uint32_t b = 0; b < p->block_count; b++) {
         p->blocks[b].home = x->placement->home[b];
         p->blocks[b].home_slot = x->slots->home_slot[b];
-        p->blocks[b].flags = traffic_result(x->traffic, b) == RESULT_WHOLE ? FCP_BLOCK_WHOLE : 0;
+        p->blocks[b].flags = x->traffic->maker && x->traffic->maker[b] != FCP_NONE ? FCP_BLOCK_WHOLE : 0;
     }
     for (uint32_t s = 0; s < p->sequences; s++)
         sequences[s] = (fcp_sequence){p->queries[s], p->lengths[s], problem_q_first(p, s)};

@@ -5,8 +5,8 @@
  * Cost: linear in moves and instructions.
  *
  * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
- * must be over, because only then are its slots free again and the partials that it sends complete. And the rank's
- * own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
+ * must be over, because only then are its slots free again; of a launch that sends results also that of the stage in
+ * which these may be complete (schedule.after). And the rank's own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
  * stage <= s that receives something (where tiles run anywhere, tiles do not wait for results that come back), and for
  * the last launch of a stage < s (with phases: <= s) that sends a result, because its slot may be used again. Backward,
  * a launch that sends Q from home waits until delta of the blocks that leave is computed, which comes first. Results
@@ -39,8 +39,7 @@ typedef struct emitter {
     uint32_t *side_of;               /* per transfer of a round: SIDE_ROUND * round + SIDE_* */
     uint32_t *reduce_start, *reduce; /* per rank: the hops whose returns it adds up, in order */
     uint32_t *leaves_first, *leaves_end; /* per rank: the home slots whose Q leaves are from the one to the other - 1 */
-    /* per rank: the visited Q blocks to finish, or the hops whose dQ to round, by stage */
-    uint32_t *final_start, *final;
+    uint32_t *final_start, *final; /* per rank: the Q blocks to FINISH, or whose dQ to ROUND, by stage */
 } emitter;
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
@@ -140,7 +139,7 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps, fcp_pass pass)
     uint32_t *round = ARENA_NEW(&e->x->scratch, uint32_t, t->count + (size_t)1);
     if (!left || !at || !round) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->count; f++) {
-        fcp_class cls = traffic_return(t, &t->hops[f], pass);
+        fcp_class cls = traffic_return(&t->hops[f], pass);
         left[f] = 0;
         if (cls != FCP_STATE && cls != FCP_DKV && cls != FCP_DQ) continue;
         left[f] = return_units(e->x->problem, &t->hops[f], cls);
@@ -168,13 +167,15 @@ static fcp_code pass_reduces(emitter *e, const pass_schedule *ps, fcp_pass pass)
     return FCP_OK;
 }
 
-/* A Q block that its home finishes, or a hop whose dQ is rounded: at which rank, in which stage. */
+/* A Q block whose result takes a FINISH or ROUND: at which rank, in which stage. */
 typedef struct final {
-    uint32_t rank, stage, what;
+    uint32_t rank, stage, block;
 } final;
 
-static uint32_t final_stage(const planning *x, fcp_pass pass, uint32_t what) {
-    return pass == FCP_FORWARD ? x->schedule->finish[what] : x->schedule->use_last[what];
+/* Forward that is a block that several ranks compute, wherever its result is made; backward one whose result is made
+ * away from home. */
+static bool is_made(const traffic *t, fcp_pass pass, uint32_t block) {
+    return pass == FCP_FORWARD ? traffic_is_shared(t, block) : t->tile_q && t->maker[block] != FCP_NONE;
 }
 
 /* Lists what each rank finishes or rounds, in order of stage. */
@@ -182,26 +183,22 @@ static fcp_code pass_finals(emitter *e, fcp_pass pass, uint32_t stages) {
     const planning *x = e->x;
     const traffic *t = x->traffic;
     uint32_t ranks = x->problem->ranks, count = 0;
-    size_t room = (pass == FCP_FORWARD ? x->problem->block_count : t->count - t->keys) + (size_t)1;
+    size_t room = x->problem->block_count + (size_t)1;
     final *found = ARENA_NEW(&e->x->scratch, final, room);
     final *sorted = ARENA_NEW(&e->x->scratch, final, room);
     uint32_t *start = ARENA_NEW(&e->x->scratch, uint32_t, stages + (size_t)2);
     uint32_t *order = ARENA_NEW(&e->x->scratch, uint32_t, room);
     if (!found || !sorted || !start || !order) return FCP_E_NO_MEMORY;
-    if (pass == FCP_FORWARD) {
-        for (uint32_t b = 0; b < x->problem->block_count; b++)
-            if (traffic_result(t, b) == RESULT_PARTIAL)
-                found[count++] = (final){x->placement->home[b], x->schedule->finish[b], b};
-    } else {
-        for (uint32_t f = t->keys; f < t->count; f++) /* where a whole block's tiles are */
-            if (traffic_result(t, t->hops[f].block) == RESULT_WHOLE && x->schedule->use_first[f] != FCP_NONE)
-                found[count++] = (final){t->hops[f].dst, x->schedule->use_last[f], f};
+    for (uint32_t b = 0; b < x->problem->block_count; b++) {
+        if (!is_made(t, pass, b)) continue;
+        uint32_t rank = t->maker[b] == FCP_NONE ? x->placement->home[b] : t->hops[t->maker[b]].dst;
+        found[count++] = (final){rank, x->schedule->finish[pass][b], b};
     }
     if (!group_by(&found->stage, sizeof *found, count, stages, start, order, x->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t i = 0; i < count; i++) sorted[i] = found[order[i]];
     if (!group_by(&sorted->rank, sizeof *sorted, count, ranks, e->final_start, order, x->stop))
         return FCP_E_INTERRUPTED;
-    for (uint32_t i = 0; i < count; i++) e->final[i] = sorted[order[i]].what;
+    for (uint32_t i = 0; i < count; i++) e->final[i] = sorted[order[i]].block;
     return FCP_OK;
 }
 
@@ -229,7 +226,8 @@ static inline void note_launch(uint32_t *newest, uint32_t is, uint32_t launch) {
     *newest ^= (*newest ^ launch) & -(uint32_t)(is != 0);
 }
 
-static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait) {
+/* wait: for how many instructions of the computing queue all wait; made: those that send results. */
+static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait, uint32_t made) {
     const uint32_t *side_of = x->e->side_of, end = x->side_end;
     uint32_t at = x->side;
     while (at < end) {
@@ -237,7 +235,8 @@ static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wai
         const fcp_round *r = &x->ps->rounds[round];
         if (r->stage != stage || (r->kind == FCP_ROUND_OUT) != out) break;
         for (; at < end && side_of[at] / SIDE_ROUND == round; at++) is |= side_of[at];
-        wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > wait ? x->delta : wait);
+        uint32_t most = is & SIDE_RESULT && made > wait ? made : wait;
+        wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > most ? x->delta : most);
         push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = at - first, .c = round});
         note_launch(&x->received, is & SIDE_RECEIVES, x->comm.count);
         note_launch(&x->partials, is & SIDE_PARTIAL, x->comm.count);
@@ -265,9 +264,12 @@ static void add_partials(rank_emitter *x, uint32_t stage) {
     for (; x->reduce < x->reduce_end && l->schedule->back[x->pass].last[x->e->reduce[x->reduce]] == stage;
          x->reduce++) {
         uint32_t f = x->e->reduce[x->reduce], parent = t->hops[f].parent, block = t->hops[f].block;
-        fcp_class cls = traffic_return(t, &t->hops[f], x->pass);
-        uint32_t into = parent != FCP_NONE ? back->from[parent]
-                        : cls == FCP_STATE ? places->home_state[block] : places->home_slot[block];
+        fcp_class cls = traffic_return(&t->hops[f], x->pass);
+        bool made = cls != FCP_DKV && parent == t->maker[block]; /* by this rank */
+        uint32_t into = made && cls == FCP_STATE              ? places->sum_state[block]
+                        : made && parent != FCP_NONE          ? places->sum_dq[block]
+                        : parent == FCP_NONE                  ? places->home_slot[block]
+                                                              : back->from[parent];
         fcp_op op = cls == FCP_STATE ? FCP_OP_MERGE : cls == FCP_DKV ? FCP_OP_REDUCE : FCP_OP_REDUCE_Q;
         push(&x->compute, (fcp_instr){.op = op, .stage = stage, .a = block, .b = back->to[f], .c = into});
     }
@@ -277,13 +279,13 @@ static void add_partials(rank_emitter *x, uint32_t stage) {
 static void make_results(rank_emitter *x, uint32_t stage) {
     const planning *l = x->e->x;
     const slots *places = l->slots;
-    for (; x->final < x->final_end && final_stage(l, x->pass, x->e->final[x->final]) == stage; x->final++) {
-        uint32_t what = x->e->final[x->final];
-        push(&x->compute, x->pass == FCP_FORWARD
-                              ? (fcp_instr){.op = FCP_OP_FINISH, .stage = stage, .a = what,
-                                            .b = places->home_state[what]}
-                              : (fcp_instr){.op = FCP_OP_ROUND, .stage = stage, .a = l->traffic->hops[what].block,
-                                            .b = places->whole_dq[what], .c = places->back[x->pass].from[what]});
+    for (; x->final < x->final_end; x->final++) {
+        const uint32_t block = x->e->final[x->final], maker = l->traffic->maker[block];
+        if (l->schedule->finish[x->pass][block] != stage) break;
+        fcp_instr make = {.op = FCP_OP_FINISH, .stage = stage, .a = block, .b = places->sum_state[block]};
+        if (x->pass == FCP_BACKWARD) make.op = FCP_OP_ROUND, make.b = places->sum_dq[block];
+        if (maker != FCP_NONE) make.c = places->back[x->pass].from[maker]; /* at home it is the home slot */
+        push(&x->compute, make);
     }
 }
 
@@ -323,11 +325,11 @@ static void emit_delta(rank_emitter *x) {
 
 static void emit_rank(rank_emitter *x) {
     emitter *e = x->e;
-    uint32_t stages = x->ps->stages, buffers = e->x->program->buffers;
+    uint32_t stages = x->ps->stages, buffers = e->x->program->buffers, after = e->x->schedule->after;
     uint32_t copies = e->copies[x->rank], copies_out = e->copies_out[x->rank], first = e->begin[x->rank];
     if (copies) push(&x->compute, (fcp_instr){.op = FCP_OP_COPY, .a = first, .b = copies});
     uint32_t copied = x->compute.count;
-    launch_stage(x, 0, false, 0); /* IN */
+    launch_stage(x, 0, false, 0, 0); /* IN */
     uint32_t brought = x->comm.count;
     if (x->pass == FCP_FORWARD && brought) attend(x, 0, true);
     wait_for(&x->compute, 0, brought);
@@ -338,12 +340,12 @@ static void emit_rank(rank_emitter *x) {
 
     for (uint32_t s = 1; s < stages; s++) {
         uint32_t result_before = x->sent_result, free = s >= buffers ? x->computed[s - buffers] : copied;
-        launch_stage(x, s, false, free > copied ? free : copied);
+        launch_stage(x, s, false, free > copied ? free : copied, s >= after ? x->computed[s - after] : copied);
         compute_stage(x, s, e->x->placement->phase ? x->sent_result : result_before);
         x->computed[s] = x->compute.count;
     }
-    if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2]);
-    launch_stage(x, stages, true, x->computed[stages - 1]);
+    if (stages > 1) launch_stage(x, stages - 1, true, x->computed[stages - 2], 0);
+    launch_stage(x, stages, true, x->computed[stages - 1], 0);
     if (copies_out) {
         wait_for(&x->compute, stages, x->came_home);
         push(&x->compute,
@@ -411,7 +413,7 @@ static fcp_code open_general(emitter *e) {
     const traffic *t = e->x->traffic;
     arena *scratch = &e->x->scratch;
     uint32_t ranks = e->x->problem->ranks;
-    e->final = ARENA_NEW(scratch, uint32_t, e->x->problem->block_count + (size_t)(t->count - t->keys) + 1);
+    e->final = ARENA_NEW(scratch, uint32_t, e->x->problem->block_count + (size_t)1);
     e->leaves_first = ARENA_NEW(scratch, uint32_t, ranks);
     e->leaves_end = ARENA_ZNEW(scratch, uint32_t, ranks);
     if (!e->final || !e->leaves_first || !e->leaves_end) return FCP_E_NO_MEMORY;

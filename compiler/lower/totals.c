@@ -92,7 +92,7 @@ static fcp_code count_hops(planning *x, const fcp_problem *fp, moved out[FCP_PAS
         for (uint32_t f = t->keys; f < t->count; f++) {
             const hop *of = &t->hops[f];
             uint64_t tokens = p->blocks[of->block].tokens, there = tokens * token[FCP_Q];
-            fcp_class back_as = traffic_return(t, of, (fcp_pass)pass);
+            fcp_class back_as = traffic_return(of, (fcp_pass)pass);
             if (back_as == FCP_CLASSES) continue; /* KV, forward: there is none among these */
             uint64_t back = tokens * token[back_as];
             uint32_t back_units = return_units(p, of, back_as);

@@ -105,13 +105,17 @@ fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
  * the mean, as far as whole tiles allow. Cost: O(tiles + moved blocks x ranks). */
 fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec);
 
+/* weigh.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed and moved,
+ * at the cluster's rates. exec: per tile; NULL: at home. */
+fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time);
+
 /* LPT under the token cap with zig-zag tie-break, as the paper has it: what fcp is measured against, and its
  * fallback. */
 fcp_code place_lpt(const place_input *in, arena *scratch, uint32_t *out_home);
 /* The fcp strategy: balanced like LPT, then polished; of equally balanced placements one that moves fewer bytes, then
  * one with a smaller Delta. */
 fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home);
-/* Is some block too heavy for one rank, so that fcp has several ranks compute it? */
+/* Is some block too heavy for one rank, so that fcp has several ranks compute it, if that is not slower? */
 bool place_splits(const planning *x);
 /* Where ring (parts_per_rank 1) and zigzag (2) put the chunks 0 .. ranks * parts_per_rank - 1 of a sequence. */
 uint32_t place_chunk(uint32_t chunk, uint32_t ranks, uint32_t parts_per_rank);

@@ -151,6 +151,15 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
 
+/* What the mask of a program has answered about a batch, for several plannings: the whole mask, or, where it tells heads
+ * apart, that of each class of them. */
+typedef struct problem_kept {
+    struct cells *whole, **of_class;
+    uint32_t classes;
+    arena memory; /* of_class, and the code of those masks */
+} problem_kept;
+void problem_kept_free(problem_kept *k);
+
 /* What the program's mask answers, for as long as *out is not closed: what was kept, or an object of its own.
  * FCP_E_NO_MEMORY. */
 fcp_code problem_open_mask(planning *x, cells **out);

@@ -208,16 +208,44 @@ static fcp_code tell_outlook(planning *x) {
 
 fcp_code problem_open_mask(planning *x, cells **out) {
     const struct fcpc_program *g = x->program;
-    *out = x->kept && *x->kept ? *x->kept : cells_new(g->mask, g->heads);
+    *out = x->kept && x->kept->whole ? x->kept->whole : cells_new(g->mask, g->heads);
     if (!*out) return FCP_E_NO_MEMORY;
-    if (x->kept) *x->kept = *out;
+    if (x->kept) cells_keep_grids(x->kept->whole = *out);
+    cells_set_stop(*out, x->stop);
+    return FCP_OK;
+}
+
+/* The same of the mask of one class of heads. */
+static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
+    const problem *p = x->problem;
+    problem_kept *kept = x->kept;
+    if (kept && !kept->of_class) {
+        kept->of_class = ARENA_ZNEW(&kept->memory, struct cells *, p->class_count);
+        kept->classes = kept->of_class ? p->class_count : 0;
+    }
+    if (kept && !kept->of_class) return FCP_E_NO_MEMORY;
+    *out = kept ? kept->of_class[cls] : NULL;
+    if (!*out) {
+        mc_code mask;
+        if (!problem_class_mask(p, cls, kept ? &kept->memory : &x->work, &mask)) return FCP_E_NO_MEMORY;
+        *out = cells_new(mask, 1);
+        if (!*out) return FCP_E_NO_MEMORY;
+    }
+    if (kept) cells_keep_grids(kept->of_class[cls] = *out);
     cells_set_stop(*out, x->stop);
     return FCP_OK;
 }
 
 void problem_close_mask(const planning *x, cells **c) {
-    if (!x->kept || *c != *x->kept) cells_free(*c);
+    if (!x->kept) cells_free(*c);
     *c = NULL;
+}
+
+void problem_kept_free(problem_kept *k) {
+    cells_free(k->whole);
+    for (uint32_t i = 0; i < k->classes; i++) cells_free(k->of_class[i]);
+    arena_free(&k->memory);
+    *k = (problem_kept){0};
 }
 
 /* Gives the problem shapes of its own, in the order in which its parts name them first: those that are kept have other
@@ -262,13 +290,10 @@ static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
 
 /* Asks the mask of one class of heads. */
 static fcp_code ask_class(planning *x, uint32_t cls, raw_parts *raw) {
-    mc_code mask;
     problem_close_mask(x, &x->cells);
-    if (!problem_class_mask(x->problem, cls, &x->work, &mask)) return FCP_E_NO_MEMORY;
-    x->cells = cells_new(mask, 1);
-    if (!x->cells) return FCP_E_NO_MEMORY;
-    cells_set_stop(x->cells, x->stop);
-    return ask(x, problem_class_head(x->problem, cls), raw);
+    fcp_code code = open_class(x, cls, &x->cells);
+    if (!code) code = ask(x, problem_class_head(x->problem, cls), raw);
+    return code || !x->kept ? code : own_shapes(x, raw);
 }
 
 /* Keeps what was found for one class: the next class has cells of its own. */

@@ -20,9 +20,9 @@
  * them.
  *
  * Order. Units that bring what most work needs choose first; of equals the lower hop. Results choose in the order in
- * which they are ready. A forward is ready one stage after the hop that it passes on; a result `buffers` stages after
- * the last tile that adds to it or the last partial that is merged into it, since launches of that stage wait for them
- * anyway; and a whole result that is passed on, one stage after it came.
+ * which they are ready. A forward is ready one stage after the hop that it passes on; a result schedule.after stages
+ * after the last tile that adds to it or the last partial that is merged into it; and a whole result that is passed on,
+ * one stage after it came.
  */
 #include "compiler/schedule/levels.h"
 
@@ -131,7 +131,7 @@ static fcp_code open(planning *x, levels *l) {
     fcp_pass pass = p->program->passes[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD; /* the one that moves most */
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *h = &t->hops[f];
-        fcp_class back = traffic_return(t, h, pass);
+        fcp_class back = traffic_return(h, pass);
         if (planning_stopped_at(x, f)) return FCP_E_INTERRUPTED;
         add_units(p, sums, h, (fcp_class)h->cls, h->units);
         if (back != FCP_CLASSES) add_units(p, sums, h, back, return_units(p, h, back));
@@ -234,11 +234,11 @@ static fcp_code add_ready(ready *r, uint32_t f, uint32_t stage) {
 }
 
 /* Finds stages for what goes back along hop f, ready in `stage`. Its parent's result is ready if that was the last. */
-static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage,
-                             returns *back, ready *r) {
+static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage, returns *back,
+                             ready *r) {
     const traffic *t = x->traffic;
     const hop *h = &t->hops[f];
-    fcp_class cls = traffic_return(t, h, pass);
+    fcp_class cls = traffic_return(h, pass);
     uint32_t count = return_units(x->problem, h, cls), *stages = back->unit_stage + back->start[f], up = h->parent;
     fcp_code code = place_units(l, x->problem, h, cls, stage, count, stages);
     if (code) return code;
@@ -247,9 +247,7 @@ static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pa
     if (up == FCP_NONE) return FCP_OK;
     if (back->last[f] > back->last[up]) back->last[up] = back->last[f];
     if (--r->waits[up]) return FCP_OK;
-    bool passed_on =
-        out->use_first[up] == FCP_NONE && h->cls == FCP_Q && traffic_result(t, h->block) == RESULT_WHOLE;
-    return add_ready(r, up, back->last[up] + (passed_on ? 1 : x->program->buffers));
+    return add_ready(r, up, back->last[up] + (h->whole ? 1 : out->after)); /* a result is passed on as it is */
 }
 
 fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_pass pass, uint32_t first,
@@ -264,10 +262,10 @@ fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_p
     for (uint32_t f = first; f < t->count; f++) {
         if (t->hops[f].parent != FCP_NONE) r.waits[t->hops[f].parent]++;
         back->start[f] = units;
-        units += return_units(x->problem, &t->hops[f], traffic_return(t, &t->hops[f], pass));
+        units += return_units(x->problem, &t->hops[f], traffic_return(&t->hops[f], pass));
     }
     for (uint32_t f = t->count; !code && f-- > first;) /* from the back, so that lists begin in ascending order */
-        if (!r.waits[f]) code = add_ready(&r, f, back->last[f] + x->program->buffers);
+        if (!r.waits[f]) code = add_ready(&r, f, back->last[f] + out->after);
     for (uint32_t stage = 0; !code && stage < r.stages; stage++)
         for (uint32_t f = r.head[stage]; !code && f != FCP_NONE; f = r.next[f]) {
             if (planning_stopped_at(x, placed++)) return FCP_E_INTERRUPTED;

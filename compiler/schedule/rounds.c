@@ -197,7 +197,7 @@ static inline trip trip_of(const builder *b, uint32_t f, bool back) {
     const returns *r = &s->back[b->pass];
     trip t = {(fcp_class)x->cls, x->units, s->last_stage[f], NULL};
     if (back) {
-        t.cls = traffic_return(b->t, x, b->pass);
+        t.cls = traffic_return(x, b->pass);
         t.units = return_units(b->p, x, t.cls);
         t.stage = r->last[f];
     }

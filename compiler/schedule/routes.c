@@ -17,6 +17,10 @@
  *    busiest node must, if that node's ranks share what it carries; then by the rank that has least, after a local hop.
  *    Not on rails, where that would leave the rail.
  *
+ * 4. Where results are joined on their way back, one hop leaves the source, so that all of them come by its end: to a
+ *    reader in the source's own node, if there is one, else to the rank that would receive for one of the other nodes,
+ *    whichever wire is least busy. From there on the tree is found as if that rank were the source.
+ *
  * The load of a sender is what it has sent. Where results come back the same way it is that or what it has received,
  * whichever is more, each as a part of what the busiest node must carry of it.
  *
@@ -41,6 +45,8 @@ typedef struct state {
     const routes_input *in;
     routes *out;
     uint32_t count;            /* hops of the want at hand, so far */
+    /* Where its tree begins: at the source, or at the only rank that this sends to; by which hop, and how deep. */
+    uint32_t root, root_hop, root_depth;
     route_hop *hops;           /* of the want at hand */
     holder *holders;           /* source and representatives, in the order in which they get it */
     uint32_t holder_count;
@@ -49,19 +55,25 @@ typedef struct state {
     uint64_t share[FCP_DIRECTION_COUNT];
 } state;
 
+/* What comes back over the next hop: what is joined, as long as that hop leaves the source. */
+static uint64_t returned(const state *s, const route_want *w) {
+    return w->joined && s->root == w->src ? w->joined : w->back;
+}
+
 static uint32_t add_hop(state *s, const route_want *w, uint32_t src, uint32_t dst, uint32_t parent, fcp_fabric fabric,
                         bool relay) {
+    const uint64_t back = returned(s, w);
     s->hops[s->count] = (route_hop){src, dst, parent, (uint8_t)fabric, relay};
     s->out->sent[fabric][src] += w->bytes;
     s->out->received[fabric][dst] += w->bytes;
-    s->out->sent[fabric][dst] += w->back;
-    s->out->received[fabric][src] += w->back;
+    s->out->sent[fabric][dst] += back;
+    s->out->received[fabric][src] += back;
     return s->count++;
 }
 
 /* The load of a rank, once it has sent this want over net. */
 static uint64_t load_if_sent(const state *s, uint32_t rank, const route_want *w) {
-    uint64_t sent = s->out->sent[FCP_NET][rank] + w->bytes, received = s->out->received[FCP_NET][rank] + w->back;
+    uint64_t sent = s->out->sent[FCP_NET][rank] + w->bytes, received = s->out->received[FCP_NET][rank] + returned(s, w);
     if (!w->back || !s->share[FCP_RECV]) return sent;
     received = (uint64_t)((unsigned __int128)received * s->share[FCP_SEND] / s->share[FCP_RECV]);
     return received > sent ? received : sent;
@@ -69,7 +81,7 @@ static uint64_t load_if_sent(const state *s, uint32_t rank, const route_want *w)
 
 /* What a rank's wire will have carried in its busier direction, once it has received this want. */
 static uint64_t load_if_received(const state *s, uint32_t rank, const route_want *w) {
-    uint64_t sent = s->out->sent[FCP_NET][rank] + w->back, received = s->out->received[FCP_NET][rank] + w->bytes;
+    uint64_t sent = s->out->sent[FCP_NET][rank] + returned(s, w), received = s->out->received[FCP_NET][rank] + w->bytes;
     return sent > received ? sent : received;
 }
 
@@ -80,7 +92,7 @@ static uint32_t representative(const state *s, const route_want *w, uint32_t i, 
     uint32_t v = reader[i] / in->gpus, best = reader[i];
     for (*out_end = i; *out_end < w->count && reader[*out_end] / in->gpus == v; ++*out_end)
         if (load_if_received(s, reader[*out_end], w) < load_if_received(s, best, w)) best = reader[*out_end];
-    if (in->rail) return v * in->gpus + w->src % in->gpus;
+    if (in->rail) return v * in->gpus + s->root % in->gpus;
     if (in->spread && load_if_received(s, best, w) > s->share[FCP_RECV])
         for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
             if (load_if_received(s, r, w) < load_if_received(s, best, w)) best = r;
@@ -121,39 +133,67 @@ static holder *sender(const state *s, const route_want *w, bool relayed) {
     return best;
 }
 
-/* Has another rank of the source's node send for it, if that has its share; *from becomes that rank. */
+/* Has another rank of the root's node send for it, if that has its share; *from becomes that rank. */
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
-    uint32_t v = w->src / in->gpus, best = from->rank;
+    uint32_t v = s->root / in->gpus, best = from->rank;
     if (s->out->sent[FCP_NET][best] + w->bytes <= s->share[FCP_SEND] &&
-        s->out->received[FCP_NET][best] + w->back <= s->share[FCP_RECV])
+        s->out->received[FCP_NET][best] + returned(s, w) <= s->share[FCP_RECV])
         return;
     for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
-        if (load_if_sent(s, r, w) < load_if_sent(s, best, w)) best = r;
+        if (r != w->src && load_if_sent(s, r, w) < load_if_sent(s, best, w)) best = r;
     if (best == from->rank) return;
     from->rank = best;
-    from->depth = 1;
+    from->depth = s->root_depth + 1;
     for (uint32_t i = 0; i < s->count; i++) /* it may have it already */
         if (s->hops[i].dst == best) {
             from->hop = i;
             return;
         }
-    from->hop = add_hop(s, w, w->src, best, FCP_NONE, FCP_LOCAL, true);
+    from->hop = add_hop(s, w, s->root, best, s->root_hop, FCP_LOCAL, true);
 }
 
-/* The source's own node: its readers get it by local hops. */
+/* Where results are joined: makes the only hop that leaves the source, over net perhaps by way of another rank of its
+ * node. Its end is the root of the rest. */
+static void choose_root(state *s, const route_want *w) {
+    const routes_input *in = s->in;
+    const uint32_t *reader = in->readers + w->first, home = w->src / in->gpus;
+    uint32_t near = FCP_NONE, far = FCP_NONE;
+    bool reads = false;
+    for (uint32_t i = 0, end; i < w->count; i = end) {
+        const bool own = reader[i] / in->gpus == home;
+        const uint32_t to = own ? reader[i] : representative(s, w, i, &end);
+        uint32_t *best = own ? &near : &far;
+        if (own) end = i + 1;
+        if (*best == FCP_NONE || load_if_received(s, to, w) < load_if_received(s, *best, w)) *best = to;
+    }
+    if (near != FCP_NONE) {
+        s->root_hop = add_hop(s, w, w->src, near, FCP_NONE, FCP_LOCAL, false);
+        s->root = near;
+        s->root_depth = 1;
+        return;
+    }
+    holder from = {.rank = w->src, .hop = FCP_NONE};
+    if (in->spread && !in->rail) leave_by(s, w, &from);
+    for (uint32_t i = 0; i < w->count; i++) reads |= reader[i] == far;
+    s->root_hop = add_hop(s, w, from.rank, far, from.hop, FCP_NET, !reads);
+    s->root = far;
+    s->root_depth = from.depth + 1;
+    if (s->root_depth > s->out->depth) s->out->depth = s->root_depth;
+}
+
+/* The root's own node: its readers get it by local hops. */
 static void begin_tree(state *s, const route_want *w) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
     holder *source = &s->holders[0];
-    s->count = 0;
     s->holder_count = 1;
-    *source = (holder){.entry = w->src, .entered = FCP_NONE};
+    *source = (holder){.entry = s->root, .entered = s->root_hop, .deep = s->root_depth};
     for (uint32_t i = 0; i < w->count; i++) {
-        if (reader[i] / in->gpus != w->src / in->gpus) continue;
+        if (reader[i] / in->gpus != s->root / in->gpus) continue;
         if (source->end != i) source->first = i;
         source->end = i + 1;
-        add_hop(s, w, w->src, reader[i], FCP_NONE, FCP_LOCAL, false);
+        if (reader[i] != s->root) add_hop(s, w, s->root, reader[i], s->root_hop, FCP_LOCAL, false);
     }
     choose_rank(s, w, source);
 }
@@ -162,10 +202,15 @@ static void begin_tree(state *s, const route_want *w) {
 static void find_tree(state *s, const route_want *w, uint32_t nodes) {
     const routes_input *in = s->in;
     const uint32_t *reader = in->readers + w->first;
-    const uint32_t home = w->src / in->gpus;
     const bool relayed = in->relay && nodes > RELAYED;
     for (s->deepest = DEEPER; nodes >>= 1;) s->deepest++;
+    s->count = 0;
+    s->root = w->src;
+    s->root_hop = FCP_NONE;
+    s->root_depth = 0;
+    if (w->joined && w->count) choose_root(s, w);
     begin_tree(s, w);
+    const uint32_t home = s->root / in->gpus;
     for (uint32_t i = 0, end; i < w->count; i = end) {
         if (reader[i] / in->gpus == home) {
             end = i + 1;
@@ -192,16 +237,26 @@ static void find_tree(state *s, const route_want *w, uint32_t nodes) {
 static uint32_t nodes_of(const routes_input *in, const route_want *w, uint64_t (*node)[2]) {
     const uint32_t home = w->src / in->gpus;
     uint32_t nodes = 0, last = home;
+    bool near = false;
     for (uint32_t i = 0; i < w->count; i++) {
         uint32_t v = in->readers[w->first + i] / in->gpus;
+        near |= v == home;
         if (v == home || v == last) continue;
         node[v][0] += w->back;
         node[v][1] += w->bytes;
         last = v;
         nodes++;
     }
-    node[home][0] += w->bytes * (in->relay && nodes > RELAYED ? 1 : nodes);
-    node[home][1] += w->back * (in->relay && nodes > RELAYED ? 1 : nodes);
+    if (!nodes) return 0;
+    const bool joined = w->joined && !near; /* in another node: in the last one, as good as any */
+    if (joined) {
+        node[last][0] -= w->back - w->joined;
+        node[last][0] += w->bytes * (in->relay ? 0 : nodes - 1);
+        node[last][1] += w->back * (in->relay ? 1 : nodes - 1) * (nodes > 1);
+    }
+    const uint32_t sends = joined || (in->relay && nodes > RELAYED) ? 1 : nodes;
+    node[home][0] += w->bytes * sends;
+    node[home][1] += (joined ? w->joined : w->back) * sends;
     return nodes;
 }
 
@@ -224,7 +279,9 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
         const route_want *w = &in->wants[i];
         uint32_t reached = count[i] = nodes_of(in, w, node);
         out->start[i] = (uint32_t)all;
-        all += w->count + (in->rail || in->spread ? reached : 0) + (in->spread && reached ? in->gpus - 1 : 0);
+        all += w->count + (in->rail || in->spread ? reached : 0);
+        if (in->spread && reached) /* at the source, and at the root */
+            all += (in->gpus - (uint64_t)1) * (w->joined ? 2 : 1);
         if (all > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
         order[i] = (uint64_t)(w->back ? 0 : UINT32_MAX - reached) << 32 | i;
     }

@@ -13,6 +13,8 @@
 typedef struct route_want {
     uint32_t src, first, count;
     uint64_t bytes, back; /* over each hop; and what comes back over it, as results do: 0: nothing */
+    /* Not 0: what comes back is joined at one rank, and from there on is so many bytes. So one hop leaves `src`. */
+    uint64_t joined;
 } route_want;
 
 typedef struct routes_input {

@@ -14,6 +14,11 @@
  * launch then waits for nothing that it would not wait for anyway. A whole result that is passed on may leave one stage
  * after it came.
  *
+ * Where work is done away from home, the forward pass ends with results that come home, some of them by way of a rank
+ * that merges them first. So there a return leaves SOON stages after what added to it, however large `buffers` is, and
+ * its launch waits for that stage. *What breaks with less*: a rank would compute nothing while it waits for the launch
+ * of what it has just computed. In one stage the forward pass takes 5 % longer, in two up to 3 % less than in three.
+ *
  * Levels. Where all tiles run at home, forwards and returns leave as soon as they may. Otherwise most units are
  * dependent, and stages are given to all units alike (levels.c); there are no independent rounds then.
  *
@@ -35,7 +40,8 @@
  * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a
  * rank that has much of its work in one stage delays all. So each tile goes to the first stage, from the one in which
  * its Q and KV are there, that has less than the rank's mean: those of other ranks' blocks first, since their results
- * are waited for, and local ones last, tile by tile. Twice `buffers` stages follow the last arrival and hide returns.
+ * are waited for, and of them first what is merged with others', since that makes two ways; and local ones last, tile
+ * by tile. Twice `buffers` stages follow the last arrival and hide returns.
  *
  * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
  * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in
@@ -51,6 +57,8 @@
 #include "compiler/schedule/levels.h"
 #include "compiler/schedule/pace.h"
 #include "compiler/schedule/rounds.h"
+
+enum { SOON = 2 };
 
 typedef struct builder {
     planning *x;
@@ -319,10 +327,10 @@ static uint32_t take_stage(const builder *b, bench *here, uint32_t tile, uint32_
     return s;
 }
 
-/* Tiles run anywhere: chooses all their stages: first of rows from elsewhere, then of own rows with KV from elsewhere,
- * then of local tiles. */
+/* Tiles run anywhere: chooses all their stages: first of rows from elsewhere, those of which several ranks have a part
+ * before the others; then of own rows with KV from elsewhere, then of local tiles. */
 static void place_anywhere(const builder *b, bench *here) {
-    enum { FROM_ELSEWHERE, OWN, LOCAL, TURNS };
+    enum { SHARED, ALONE, OWN, LOCAL, TURNS };
     const uint32_t *hop_of = b->t->tile_kv, *last = b->out->last_stage;
     uint64_t total = 0;
     for (uint32_t s = 0; s < b->stages; s++) here->next[s] = s + 1;
@@ -334,11 +342,13 @@ static void place_anywhere(const builder *b, bench *here) {
     for (int turn = 0; turn < TURNS; turn++)
         for (uint32_t i = 0; i < here->count; i++) {
             row *r = &here->rows[here->which[i]];
-            if ((turn == FROM_ELSEWHERE) != (r->hop != FCP_NONE)) continue;
+            const bool guest = r->hop != FCP_NONE;
+            if (guest != (turn <= ALONE)) continue;
+            if (guest && traffic_is_shared(b->t, r->q) != (turn == SHARED)) continue;
             uint32_t floor = r->hop == FCP_NONE ? 0 : last[r->hop];
             for (uint32_t j = r->first; j < r->end; j++) {
                 uint32_t t = here->tiles[j], f = hop_of[t];
-                if (turn != FROM_ELSEWHERE && (turn == LOCAL) != (f == FCP_NONE)) continue;
+                if (!guest && (turn == LOCAL) != (f == FCP_NONE)) continue;
                 uint32_t ready = f != FCP_NONE && last[f] > floor ? last[f] : floor;
                 uint32_t s = take_stage(b, here, t, ready, total / b->stages);
                 if (f == FCP_NONE && s < r->local_stage) r->local_stage = s;
@@ -583,11 +593,10 @@ static fcp_code returns_at_once(builder *b, fcp_pass pass, uint32_t first, retur
     for (uint32_t f = t->count; f-- > first;) {
         const hop *x = &t->hops[f];
         if (planning_stopped_at(b->x, f)) return FCP_E_INTERRUPTED;
-        bool passed_on = b->out->use_first[f] == FCP_NONE && x->cls == FCP_Q &&
-                         traffic_result(t, x->block) == RESULT_WHOLE;
-        back->last[f] += passed_on ? 1 : b->p->program->buffers;
+        bool passed_on = x->whole && t->maker[x->block] != f;
+        back->last[f] += passed_on ? 1 : b->out->after;
         if (back->start) {
-            uint32_t count = return_units(b->p, x, traffic_return(t, x, pass));
+            uint32_t count = return_units(b->p, x, traffic_return(x, pass));
             back->start[f] = units;
             for (uint32_t u = 0; u < count; u++) back->unit_stage[units++] = back->last[f];
             back->first[f] = back->last[f];
@@ -615,29 +624,42 @@ static fcp_code returns_of(builder *b, fcp_pass pass) {
                                              : returns_at_once(b, pass, first, back);
 }
 
+/* When results are made: after the last tile, and the last partial that comes, of whoever makes them. */
+static fcp_code find_finish(builder *b, fcp_pass pass) {
+    const traffic *t = b->t;
+    schedule *out = b->out;
+    const uint32_t *arrived = out->back[pass].last, blocks = b->p->block_count;
+    uint32_t *finish = out->finish[pass] = ARENA_NEW(b->work, uint32_t, blocks);
+    if (!finish) return FCP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < blocks; i++)
+        finish[i] = t->maker[i] == FCP_NONE ? out->home_last[i] : out->use_last[t->maker[i]];
+    for (uint32_t f = t->keys; f < t->count; f++) {
+        const hop *x = &t->hops[f];
+        if (x->parent == t->maker[x->block] && arrived[f] > finish[x->block]) finish[x->block] = arrived[f];
+    }
+    return FCP_OK;
+}
+
 /* What visits are the ends of, where several ranks compute a block: none of them is the last, and none the first where
- * a partial result from elsewhere came before. Also when the homes finish their blocks. */
+ * a partial result from elsewhere came before. */
 static fcp_code mark_partials(builder *b) {
     const traffic *t = b->t;
     schedule *out = b->out;
     const uint32_t *arrived = out->back[FCP_FORWARD].last, blocks = b->p->block_count;
     uint32_t *at_hop = ARENA_NEW(b->scratch, uint32_t, t->count + (size_t)1); /* the stage of the first partial there */
     uint32_t *at_home = ARENA_NEW(b->scratch, uint32_t, blocks);
-    out->finish = ARENA_NEW(b->work, uint32_t, blocks);
-    if (!at_hop || !at_home || !out->finish) return FCP_E_NO_MEMORY;
+    if (!at_hop || !at_home) return FCP_E_NO_MEMORY;
     memset(at_hop, 0xff, (t->count + (size_t)1) * sizeof *at_hop);
     memset(at_home, 0xff, blocks * sizeof *at_home);
-    memcpy(out->finish, out->home_last, blocks * sizeof *out->finish);
     for (uint32_t f = t->keys; f < t->count; f++) {
         const hop *x = &t->hops[f];
         uint32_t *first = x->parent == FCP_NONE ? &at_home[x->block] : &at_hop[x->parent];
         if (arrived[f] < *first) *first = arrived[f];
-        if (x->parent == FCP_NONE && arrived[f] > out->finish[x->block]) out->finish[x->block] = arrived[f];
     }
     for (uint32_t v = 0; v < out->visit_count; v++) {
         fcp_visit *w = &out->visits[v];
         uint32_t f = out->visit_hop[v];
-        if (traffic_result(t, w->q_block) != RESULT_PARTIAL) continue;
+        if (!traffic_is_shared(t, w->q_block)) continue;
         w->flags &= ~(uint32_t)FCP_VISIT_LAST;
         if ((f == FCP_NONE ? at_home[w->q_block] : at_hop[f]) < out->visit_stage[v])
             w->flags &= ~(uint32_t)FCP_VISIT_FIRST;
@@ -671,6 +693,8 @@ fcp_code schedule_build(planning *x) {
                  .work = work, .scratch = &x->scratch, .out = out};
     size_t n = t->count + (size_t)1, units = 0;
     out->levelled = x->placement->exec || x->program->pingpong;
+    out->after = x->program->buffers;
+    if (out->levelled && !x->placement->phase && out->after > SOON) out->after = SOON;
     out->first_stage = ARENA_NEW(work, uint32_t, n);
     out->last_stage = ARENA_NEW(work, uint32_t, n);
     out->use_first = ARENA_NEW(work, uint32_t, n);
@@ -691,6 +715,8 @@ fcp_code schedule_build(planning *x) {
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)
         if (p->program->passes[pass] && (pass == FCP_BACKWARD || x->placement->exec))
             code = returns_of(&b, (fcp_pass)pass);
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (p->program->passes[pass] && x->placement->exec) code = find_finish(&b, (fcp_pass)pass);
     if (!code && x->placement->exec) code = mark_partials(&b);
     if (code) return code;
     count_stages(&b);

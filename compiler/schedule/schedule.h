@@ -34,6 +34,7 @@ typedef struct returns {
 typedef struct schedule {
     uint32_t independent[FCP_FABRICS];  /* how many rounds the independent units take */
     bool levelled;                      /* dependent units are levelled over stages: see schedule.c */
+    uint32_t after;                     /* stages from what adds to a result last to that in which it may leave */
     /* Where the batch is moved in two halves (halves.c): per hop, whether it is of the second; and the first stage of
      * that half. Else NULL and 0. */
     bool *second;
@@ -48,8 +49,9 @@ typedef struct schedule {
     /* Where tiles run away from home; else NULL. */
     /* per Q block: the stages of its first and its last visit at home; none: likewise */
     uint32_t *home_first, *home_last;
-    /* per Q block with partials: the stage in which its home finishes it, forward */
-    uint32_t *finish;
+    /* per pass and Q block that others compute: the stage in which its result is made, where that takes an instruction
+     * of its own (FINISH, ROUND), or in which the last tile runs */
+    uint32_t *finish[FCP_PASSES];
     uint32_t *visit_hop;                /* per visit: the hop that brings its Q, or FCP_NONE */
     /* tiles in the order of execution: by rank, stage (in stage 0 what needs no reshuffle comes first), Q block, KV
      * block */

@@ -16,10 +16,11 @@
  *          stage of its last unit; + buffers is safe. Computing of stage s comes after the launches of stage s, so
  *          births by computing are no earlier than births by arrival.
  *   STATE  lives from a Q block's first visit, or from the first partial that is merged, until after its last visit,
- *          until its home has finished it, or until its last unit has left. What lands: as above.
+ *          until FINISH has made the result of it, or until its last unit has left. What lands: as above.
  *          Where partials land, a slot that computing empties in stage u is free from u + buffers on; elsewhere only
  *          computing takes slots of STATE and DQ, and u + 1 will do.
- *   O, DQW lives from the last visit, or from the arrival at a rank that passes it on, until its last unit has left.
+ *   O, DQW lives from the last visit, from FINISH or ROUND, or from the arrival at a rank that passes it on, until its
+ *          last unit has left.
  *
  * With phases, what leaves in a stage has left before that stage computes. There O, DQW, DKV and DQ end a stage
  * earlier, so that a phase's results take the place of the results of the phase before.
@@ -123,9 +124,9 @@ static fcp_code held_slots(const builder *b, fcp_class cls, uint32_t first, uint
     return colour_lives(b->x, lives, end - first, b->stages, b->out->homes, b->out->count[cls]);
 }
 
-/* Is it Q of a whole block? */
-static inline bool is_whole(const builder *b, uint32_t f) {
-    return f >= b->t->keys && traffic_result(b->t, b->t->hops[f].block) == RESULT_WHOLE;
+/* Is the result of its block made by the rank that it leads to? */
+static inline bool leads_to_maker(const builder *b, uint32_t f) {
+    return b->t->hops[f].whole && b->t->maker[b->t->hops[f].block] == f;
 }
 
 /* With phases, computing waits for what leaves in its own stage (lower/streams.c): so what it makes then may take the
@@ -167,11 +168,10 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     for (uint32_t f = first; f < end; f++) {
         const hop *of = &b->t->hops[f];
         if (life_of) life_of[f - first] = n;
-        if (is_whole(b, f)) { /* its dQ adds up where its tiles are */
-            if (s->use_first[f] == FCP_NONE) continue;
-            lives[n++] = (life){of->dst, s->use_first[f], free_after(b, of->dst, s->use_last[f]), &b->out->whole_dq[f]};
-            continue;
-        }
+        if (leads_to_maker(b, f))
+            lives[n++] = (life){of->dst, s->use_first[f],
+                                free_after(b, of->dst, s->finish[FCP_BACKWARD][of->block]), &b->out->sum_dq[of->block]};
+        if (of->whole) continue;
         lives[n++] = (life){of->dst, s->use_first[f], back->last[f] + kept, &places->from[f]};
         if (of->parent == FCP_NONE) continue;
         life *into = &lives[life_of ? life_of[of->parent - first] : of->parent - first];
@@ -179,12 +179,13 @@ static fcp_code sum_slots(const builder *b, fcp_class cls, uint32_t first, uint3
     }
     made = n;
     for (uint32_t f = first; f < end; f++)
-        if (!is_whole(b, f))
+        if (!b->t->hops[f].whole)
             lives[n++] = (life){b->t->hops[f].src, back->first[f], back->last[f] + b->buffers, &places->to[f]};
     return colour_sums(b, lives, made, n, !kept, b->out->count[cls]);
 }
 
-/* O or DQW of whole blocks: where it is made or passed on; it lands where it is passed on, or in the home slot. */
+/* O or DQW that is made away from home: where it is made or passed on; it lands where it is passed on, or in the home
+ * slot. */
 static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     const schedule *s = b->s;
     const returns *back = &s->back[pass];
@@ -195,47 +196,49 @@ static fcp_code whole_slots(const builder *b, fcp_class cls, fcp_pass pass) {
     if (!lives || !life_of) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < b->t->count; f++) {
         const hop *of = &b->t->hops[f];
-        if (!is_whole(b, f)) continue;
+        if (!of->whole) continue;
         life_of[f - first] = n;
-        lives[n++] = (life){of->dst, s->use_first[f] == FCP_NONE ? FCP_NONE : s->use_last[f], back->last[f] + kept,
-                            &places->from[f]};
+        lives[n++] = (life){of->dst, leads_to_maker(b, f) ? s->finish[pass][of->block] : FCP_NONE,
+                            back->last[f] + kept, &places->from[f]};
         if (of->parent != FCP_NONE) lives[life_of[of->parent - first]].birth = back->first[f];
     }
     fcp_code code = colour_lives(b->x, lives, n, b->stages, b->out->homes, b->out->count[cls]);
     for (uint32_t f = first; !code && f < b->t->count; f++) {
         const hop *of = &b->t->hops[f];
-        if (!is_whole(b, f)) continue;
+        if (!of->whole) continue;
         places->to[f] = of->parent == FCP_NONE ? b->out->home_slot[of->block] : places->from[of->parent];
     }
     return code;
 }
 
-/* The lives of state that belong to no single visit: of partial results on their way, and of the homes that merge them.
- * What computing ends may be received into `buffers` stages later. Returns how many. */
+/* The lives of state that belong to no single visit: of partial results on their way, and of the ranks that make
+ * results of them. What computing ends may be received into `buffers` stages later. Returns how many. */
 static uint32_t partial_states(const builder *b, life *lives) {
     const traffic *t = b->t;
     const schedule *s = b->s;
     const returns *back = &s->back[FCP_FORWARD];
     back_slots *places = &b->out->back[FCP_FORWARD];
-    uint32_t n = 0, hops = t->count - t->keys, *at_home = b->out->home_state;
+    uint32_t n = 0, hops = t->count - t->keys, *sum = b->out->sum_state;
     for (uint32_t f = t->keys; f < t->count; f++) /* life i is of hop keys + i, even if that has none */
         lives[n++] = (life){t->hops[f].dst, s->use_first[f], back->last[f] + 1, &places->from[f]};
     for (uint32_t i = 0; i < b->p->block_count; i++) {
-        if (traffic_result(t, i) != RESULT_PARTIAL) continue;
-        at_home[i] = n;
-        lives[n++] = (life){b->x->placement->home[i], s->home_first[i], s->finish[i] + b->buffers, &at_home[i]};
+        const uint32_t maker = t->maker[i];
+        if (!traffic_is_shared(t, i)) continue;
+        sum[i] = n;
+        lives[n++] = (life){maker == FCP_NONE ? b->x->placement->home[i] : t->hops[maker].dst,
+                            maker == FCP_NONE ? s->home_first[i] : s->use_first[maker],
+                            s->finish[FCP_FORWARD][i] + b->buffers, &sum[i]};
     }
     for (uint32_t f = t->keys; f < t->count; f++) {
         const hop *of = &t->hops[f];
-        if (traffic_result(t, of->block) != RESULT_PARTIAL) continue;
-        life *into = &lives[of->parent == FCP_NONE ? at_home[of->block] : of->parent - t->keys];
+        if (of->whole) continue;
+        life *into = &lives[of->parent == t->maker[of->block] ? sum[of->block] : of->parent - t->keys];
         into->birth = sooner(into->birth, back->last[f]);
         lives[n++] = (life){of->src, back->first[f], back->last[f] + b->buffers, &places->to[f]};
     }
-    uint32_t kept = 0; /* whole blocks' hops have no state to send */
+    uint32_t kept = 0; /* no state goes where results do */
     for (uint32_t i = 0; i < n; i++)
-        if (i >= hops || traffic_result(t, t->hops[t->keys + i].block) == RESULT_PARTIAL)
-            lives[kept++] = lives[i];
+        if (i >= hops || !t->hops[t->keys + i].whole) lives[kept++] = lives[i];
     return kept;
 }
 
@@ -256,7 +259,7 @@ static fcp_code state_slots(const builder *b) {
     for (uint32_t r = 0; r < b->p->ranks; r++)
         for (uint32_t v = s->rank_visit[r]; v < s->rank_visit[r + 1]; v++) {
             const fcp_visit *w = &s->visits[v];
-            if (is_all(w) || traffic_result(t, w->q_block) == RESULT_PARTIAL) continue;
+            if (is_all(w) || traffic_is_shared(t, w->q_block)) continue;
             if (w->flags & FCP_VISIT_FIRST) {
                 newest[w->q_block] = n;
                 lives[n++] = (life){r, s->visit_stage[v], 0, &slot[v]};
@@ -267,9 +270,9 @@ static fcp_code state_slots(const builder *b) {
     fcp_code code = colour_lives(b->x, lives, n, b->stages, b->none, b->out->count[FCP_STATE]);
     for (uint32_t v = 0; !code && v < s->visit_count; v++) {
         fcp_visit *w = &s->visits[v];
-        if (traffic_result(t, w->q_block) == RESULT_PARTIAL)
-            w->state_slot = s->visit_hop[v] == FCP_NONE ? b->out->home_state[w->q_block]
-                                                        : b->out->back[FCP_FORWARD].from[s->visit_hop[v]];
+        if (traffic_is_shared(t, w->q_block))
+            w->state_slot = s->visit_hop[v] == t->maker[w->q_block] ? b->out->sum_state[w->q_block]
+                                                                    : b->out->back[FCP_FORWARD].from[s->visit_hop[v]];
         else if (!is_all(w))
             w->state_slot = *lives[life_of[v]].slot;
     }
@@ -284,11 +287,12 @@ static void visit_slots(const builder *b) {
     for (uint32_t v = 0; v < s->visit_count; v++) {
         fcp_visit *w = &s->visits[v];
         uint32_t f = s->visit_hop ? s->visit_hop[v] : FCP_NONE, home = out->home_slot[w->q_block];
-        bool whole = f != FCP_NONE && traffic_result(b->t, w->q_block) == RESULT_WHOLE;
         w->q_slot = f == FCP_NONE ? home : out->held[f];
         w->o_slot = !(w->flags & FCP_VISIT_LAST) ? FCP_NONE : f == FCP_NONE ? home : out->back[FCP_FORWARD].from[f];
-        w->dq_slot = !backward ? FCP_NONE : f == FCP_NONE ? home : whole ? out->whole_dq[f]
-                                                                         : out->back[FCP_BACKWARD].from[f];
+        w->dq_slot = !backward             ? FCP_NONE
+                     : f == FCP_NONE       ? home
+                     : leads_to_maker(b, f) ? out->sum_dq[w->q_block]
+                                            : out->back[FCP_BACKWARD].from[f];
     }
 }
 
@@ -312,9 +316,9 @@ static fcp_code open_slots(planning *x, slots *out) {
         if (!out->back[pass].from || !out->back[pass].to) return FCP_E_NO_MEMORY;
     }
     if (x->traffic->tile_q) {
-        out->whole_dq = ARENA_NEW(work, uint32_t, hops);
-        out->home_state = ARENA_NEW(work, uint32_t, p->block_count);
-        if (!out->whole_dq || !out->home_state) return FCP_E_NO_MEMORY;
+        out->sum_dq = ARENA_NEW(work, uint32_t, p->block_count);
+        out->sum_state = ARENA_NEW(work, uint32_t, p->block_count);
+        if (!out->sum_dq || !out->sum_state) return FCP_E_NO_MEMORY;
     }
     for (uint32_t b = 0; b < p->block_count; b++) {
         out->home_slot[b] = out->homes[home[b]]++;
@@ -339,7 +343,7 @@ fcp_code slots_build(planning *x) {
     if (t->tile_q) b.lands = ARENA_ZNEW(&x->scratch, bool, p->ranks);
     if (!b.none || (t->tile_q && !b.lands)) return FCP_E_NO_MEMORY;
     for (uint32_t f = t->keys; f < t->count; f++)
-        if (traffic_result(t, t->hops[f].block) == RESULT_PARTIAL) b.lands[t->hops[f].src] = true;
+        if (!t->hops[f].whole) b.lands[t->hops[f].src] = true;
     code = held_slots(&b, FCP_KV, 0, t->keys);
     if (!code && passes[FCP_BACKWARD]) code = sum_slots(&b, FCP_DKV, 0, t->keys);
     if (!code && t->tile_q) code = held_slots(&b, FCP_Q, t->keys, t->count);

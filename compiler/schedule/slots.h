@@ -17,9 +17,9 @@ typedef struct slots {
     uint32_t *held;      /* per hop: of KV or Q, at dst */
     back_slots back[FCP_PASSES];
     /* Where tiles run away from home; else NULL. */
-    uint32_t *whole_dq;   /* per hop: at dst of a whole block's last hop, where its dQ adds up before it is rounded */
-    /* forward, per block with partials: at home, the state of its visits and of what comes */
-    uint32_t *home_state;
+    /* per block: at the rank that makes its result, what that is made of. Backward, if it is made away from home: where
+     * dQ adds up before it is rounded. Forward, if several ranks compute it: the state of visits and of what comes. */
+    uint32_t *sum_dq, *sum_state;
     uint32_t *count[FCP_CLASSES]; /* per rank: how many transient slots of a class it needs */
 } slots;
 

@@ -17,6 +17,10 @@
  *
  * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early,
  * so a tile away from its Q block's home counts half as much again, and double if its result is a partial one.
+ *
+ * What comes back. Where the home computes some tiles of a Q block, it merges what the others send. Else one of those
+ * others can make the result, if all partials meet at it: then half as many bytes come home, in the dtype in place of
+ * fp32, and the home has nothing to merge. So the ways of such a block part behind its home, and not there (routes.c).
  */
 #include "compiler/schedule/traffic.h"
 
@@ -153,6 +157,39 @@ static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint
     return readers;
 }
 
+/* Of how many hops of the block at hand, hops[first] on, `parent` is the parent; *out_child: the last of them. */
+static uint32_t count_children(const traffic *t, uint32_t first, uint32_t parent, uint32_t *out_child) {
+    uint32_t count = 0;
+    for (uint32_t h = first; h < t->count; h++)
+        if (t->hops[h].parent == parent) {
+            *out_child = h;
+            count++;
+        }
+    return count;
+}
+
+/* Finds who makes the result of the Q block whose hops are hops[first] on, where its home computes nothing of it: the
+ * first rank, seen from home, that computes some of it or at which several partials meet. All that is sent home comes
+ * by there, unless ways part at the home itself. */
+static void choose_maker(state *s, uint32_t block, uint32_t first) {
+    traffic *t = s->out;
+    uint32_t maker = FCP_NONE, child;
+    while (count_children(t, first, maker, &child) == 1) {
+        maker = child;
+        t->hops[maker].whole = true;
+        if (s->work[t->hops[maker].dst]) break;
+    }
+    t->maker[block] = maker;
+    if (maker != FCP_NONE && t->results[block] == RESULT_PARTIAL) t->results[block] = RESULT_JOINED;
+}
+
+/* Does the home of a Q block compute some of it? */
+static bool home_computes(const state *s, uint32_t block) {
+    for (uint32_t t = s->p->tile_start[block]; t < s->p->tile_start[block + 1]; t++)
+        if (placement_exec(s->where, t) == s->where->home[block]) return true;
+    return false;
+}
+
 /* The hops of a block, which `count` tiles need: tile[0], tile[1], and so on; or, without such a list, the tiles from
  * `first` on. by_tile gets the hop of each. */
 static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint32_t *tile, uint32_t first,
@@ -163,8 +200,10 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
         uint32_t legs = s->relayed        ? next_route(s, s->legs)
                         : s->where->route ? s->where->route(s->x, &n, s->legs)
                                           : once_per_node(s, &n, s->legs);
+        const uint32_t before = s->out->count;
         fcp_code code = add_hops(s, &n, legs);
         if (code) return code;
+        if (cls == FCP_Q && !home_computes(s, block)) choose_maker(s, block, before);
     }
     for (uint32_t i = 0; i < count; i++) {
         uint32_t t = tile ? tile[i] : first + i, r = placement_exec(s->where, t);
@@ -174,13 +213,16 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     return FCP_OK;
 }
 
-/* Finds out what becomes of each Q block's results. */
+/* Finds out what becomes of each Q block's results; which of the partial ones are joined on their way is found when
+ * that way is. */
 static fcp_code sort_results(state *s) {
     const problem *p = s->p;
     const uint32_t *exec = s->where->exec;
     s->out->results = ARENA_NEW(&s->x->work, uint8_t, p->block_count);
     s->out->tile_q = ARENA_NEW(&s->x->work, uint32_t, p->tile_count + (size_t)1);
-    if (!s->out->results || !s->out->tile_q) return FCP_E_NO_MEMORY;
+    s->out->maker = ARENA_NEW(&s->x->work, uint32_t, p->block_count);
+    if (!s->out->results || !s->out->tile_q || !s->out->maker) return FCP_E_NO_MEMORY;
+    memset(s->out->maker, 0xff, p->block_count * sizeof *s->out->maker);
     for (uint32_t b = 0; b < p->block_count; b++) {
         uint32_t first = p->tile_start[b], end = p->tile_start[b + 1], t = first;
         while (t < end && exec[t] == exec[first]) t++;
@@ -194,8 +236,8 @@ static fcp_code sort_results(state *s) {
 static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *tile, const fcp_problem *facts) {
     const problem *p = s->p;
     const struct fcpc_program *g = p->program;
-    const uint64_t back[2] = {fcp_class_bytes(facts, FCP_O, FCP_FORWARD),
-                              fcp_class_bytes(facts, FCP_STATE, FCP_FORWARD)};
+    const uint64_t whole = fcp_class_bytes(facts, FCP_O, FCP_FORWARD);
+    const uint64_t partial = fcp_class_bytes(facts, FCP_STATE, FCP_FORWARD);
     size_t room = 0, readers_room = 0;
     uint32_t wants = 0, count = 0, *readers = NULL;
     route_want *want = NULL;
@@ -208,9 +250,13 @@ static fcp_code find_routes(state *s, const uint32_t *start, const uint32_t *til
             if (!found) continue;
             if (wants == room && !(want = arena_grow(&s->x->scratch, want, wants, &room, sizeof *want)))
                 return FCP_E_NO_MEMORY;
-            want[wants++] =
-                (route_want){home, count, found, p->blocks[b].tokens * s->bytes[cls],
-                             cls == FCP_Q ? p->blocks[b].tokens * back[s->out->results[b] == RESULT_PARTIAL] : 0};
+            const uint64_t tokens = p->blocks[b].tokens;
+            want[wants] = (route_want){.src = home, .first = count, .count = found, .bytes = tokens * s->bytes[cls]};
+            if (cls == FCP_Q) {
+                want[wants].back = tokens * (s->out->results[b] == RESULT_PARTIAL ? partial : whole);
+                if (s->out->results[b] == RESULT_PARTIAL && !home_computes(s, b)) want[wants].joined = tokens * whole;
+            }
+            wants++;
             for (uint32_t i = 0; i < found; i++) {
                 if (count == readers_room &&
                     !(readers = arena_grow(&s->x->scratch, readers, count, &readers_room, sizeof *readers)))
@@ -235,7 +281,7 @@ static void count_returned(traffic *out, const problem *p) {
         uint64_t units = 0;
         if (!p->program->passes[pass]) continue;
         for (uint32_t h = pass == FCP_FORWARD ? out->keys : 0; h < out->count; h++)
-            units += return_units(p, &out->hops[h], traffic_return(out, &out->hops[h], (fcp_pass)pass));
+            units += return_units(p, &out->hops[h], traffic_return(&out->hops[h], (fcp_pass)pass));
         if (units > out->returned) out->returned = units;
     }
 }

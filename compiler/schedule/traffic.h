@@ -13,6 +13,7 @@ typedef struct hop {
     uint8_t cls;     /* FCP_KV or FCP_Q */
     uint8_t fabric;
     bool waits;      /* it leaves home in a stage of its own, as all do where work may be done away from home */
+    bool whole;      /* of Q: what comes back is a result, made at dst or behind it; else it is a partial one */
 } hop;
 
 /* A unit of it may leave as soon as rounds allow: nothing has to happen before. */
@@ -21,8 +22,9 @@ static inline bool hop_is_independent(const hop *h) { return h->parent == FCP_NO
 /* Where the tiles of a Q block run, and so what becomes of its results (runtime/plan/plan.h). */
 typedef enum result_kind {
     RESULT_HOME,    /* all at home, or there is none */
-    RESULT_PARTIAL, /* at several ranks */
-    RESULT_WHOLE    /* all at one other rank */
+    RESULT_PARTIAL, /* at several ranks; the home makes the result of what they send it */
+    RESULT_WHOLE,   /* all at one other rank, which makes the result */
+    RESULT_JOINED   /* at several others; one rank on their way home gets all they send, and makes the result */
 } result_kind;
 
 typedef struct traffic {
@@ -34,6 +36,7 @@ typedef struct traffic {
     /* Where every tile runs at its Q block's home these two are NULL. */
     uint32_t *tile_q;  /* per tile: the hop that brings its Q, or FCP_NONE */
     uint8_t *results;  /* per block: a result_kind */
+    uint32_t *maker;   /* per block: the hop that leads to the rank which makes its result; FCP_NONE: its home does */
     uint64_t units;    /* summed over hops; and the most that go back in a pass */
     uint64_t returned;
 } traffic;
@@ -41,11 +44,15 @@ typedef struct traffic {
 static inline result_kind traffic_result(const traffic *t, uint32_t block) {
     return t->results ? (result_kind)t->results[block] : RESULT_HOME;
 }
+/* Do several ranks compute it, so that partial results of it are merged? */
+static inline bool traffic_is_shared(const traffic *t, uint32_t block) {
+    result_kind is = traffic_result(t, block);
+    return is == RESULT_PARTIAL || is == RESULT_JOINED;
+}
 /* What goes back along a hop; FCP_CLASSES: nothing does, in this pass. */
-static inline fcp_class traffic_return(const traffic *t, const hop *h, fcp_pass pass) {
+static inline fcp_class traffic_return(const hop *h, fcp_pass pass) {
     if (h->cls == FCP_KV) return pass == FCP_BACKWARD ? FCP_DKV : FCP_CLASSES;
-    bool whole = traffic_result(t, h->block) == RESULT_WHOLE;
-    return pass == FCP_FORWARD ? whole ? FCP_O : FCP_STATE : whole ? FCP_DQW : FCP_DQ;
+    return pass == FCP_FORWARD ? h->whole ? FCP_O : FCP_STATE : h->whole ? FCP_DQW : FCP_DQ;
 }
 
 /* In how many units it goes back, as that class. */

@@ -41,6 +41,7 @@ static const profile profiles[] = {
     {"a100", 300 * G, 25 * G, 4000, 312000 * G, 19500 * G, 80 * G, 2039 * G, 108},
     {"h200", 450 * G, 50 * G, 4000, 989000 * G, 67000 * G, 141 * G, 4800 * G, 132},
     {"b200", 900 * G, 50 * G, 4000, 2250000 * G, 75000 * G, 180 * G, 8000 * G, 148},
+    {"910c", 392 * G, 50 * G, 4000, 752000 * G, 188000 * G, 128 * G, 3200 * G, 0}, /* flops32 is assumed */
     {"cpu", 10 * G, 1 * G, 20000, 100 * G, 100 * G, 16 * G, 20 * G, 0},
 };
 enum { PROFILES = sizeof profiles / sizeof *profiles };
@@ -119,24 +120,30 @@ static bool count_key(sema *s, const sema_keys *k, key_id key, uint32_t least, u
     return true;
 }
 
+/* "910c" stands in quotes: to the scanner, what begins with a digit is a number. */
+static bool is_quoted(const char *name) { return *name >= '0' && *name <= '9'; }
+
 /* "fcp, ring or zigzag", where `last` is " or ". malloc'd, the caller frees; NULL: no memory. */
 static char *name_list(const char *const *names, int count, const char *last) {
     text list = {0};
-    for (int i = 0; i < count; i++) text_printf(&list, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : last, names[i]);
+    for (int i = 0; i < count; i++) {
+        const char *quote = is_quoted(names[i]) ? "\"" : "";
+        text_printf(&list, "%s%s%s%s", i == 0 ? "" : i + 1 < count ? ", " : last, quote, names[i], quote);
+    }
     return text_take(&list);
 }
 
 /* The index of a name in a set of names; -1: it is none of them, reported. */
 static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
-    if (e->kind == EXPR_NAME || e->kind == EXPR_CALL)
-        for (int i = 0; i < count; i++)
-            if (!strcmp(names[i], e->name)) return i;
+    const bool string = e->kind == EXPR_STRING, word = string || e->kind == EXPR_NAME || e->kind == EXPR_CALL;
+    for (int i = 0; i < count && word; i++)
+        if (!strcmp(names[i], e->name) && string == is_quoted(names[i])) return i;
     char *line = name_list(names, count, " or ");
     diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s", what, line ? line : "one of its names");
     free(line);
-    bool word = e->kind == EXPR_NAME || e->kind == EXPR_CALL || e->kind == EXPR_STRING;
     const char *nearest = word ? diag_nearest(e->name, strlen(e->name), names, (size_t)count) : NULL;
-    if (nearest) diag_hint(s->d, e->kind == EXPR_STRING ? "write %s without quotes" : "did you mean '%s'?", nearest);
+    if (nearest && is_quoted(nearest)) diag_hint(s->d, "did you mean \"%s\"?", nearest);
+    else if (nearest) diag_hint(s->d, string ? "write %s without quotes" : "did you mean '%s'?", nearest);
     return -1;
 }
 

@@ -106,7 +106,7 @@ void sema_warn_unused(sema *s) {
     if (s->plan_score) return;
     for (const mask *m = s->program.masks; m; m = m->next) {
         if (!m->score || m->adopted) continue;
-        diag_warning(s->d, m->name_at, "the plan has no score");
+        diag_warning(s->d, m->name_at, "score '%s' changes nothing: the plan names no score", m->name);
         diag_hint(s->d, "plan { score = %s } would use this one", m->name);
         return;
     }

@@ -539,9 +539,16 @@ static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, 
     return FCP_OK;
 }
 
+/* A program with one mask need not name it in the section `plan`: then the mask's own line, "mask NAME = ...", has it. */
 fcp_code show_mask_text(const fcp_plan *plan, arena *memory, const char **out) {
-    *out = "?";
-    return find_line(plan, "mask = ", memory, out);
+    const char *name = NULL;
+    fcp_code code = find_line(plan, "mask = ", memory, &name);
+    if (!code && !name) {
+        code = find_line(plan, "mask ", memory, &name);
+        if (!code && name && !(name = arena_copy(memory, name, strcspn(name, " (")))) code = FCP_E_NO_MEMORY;
+    }
+    *out = name ? name : "?";
+    return code;
 }
 
 fcp_code show_model_make(const fcp_plan *plan, const show_scale *scale, arena *memory, show_model *out) {

@@ -31,6 +31,12 @@ static void name_slot(counter *c, fcp_class cls, uint32_t slot, uint32_t phase) 
     seen[phase] = seen[c->phases] = true;
 }
 
+/* A rank that computes nothing of a range of heads, and only merges what others have, has no phase for it. */
+static void name_result(counter *c, fcp_class cls, uint32_t slot, uint32_t block) {
+    const uint32_t phase = c->phase_of[c->plan->blocks[block].heads];
+    if (phase != FCP_NONE) name_slot(c, cls, slot, phase);
+}
+
 static void name_visit(counter *c, const fcp_visit *v, uint32_t phase) {
     const bool back = c->pass == FCP_BACKWARD;
     name_slot(c, FCP_Q, v->q_slot, phase);
@@ -50,7 +56,8 @@ static uint32_t walk_rank(counter *c, sim_phases *out) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < s->count; i++) {
         const fcp_instr *x = &plan->instrs[s->first + i];
-        if (x->op == FCP_OP_ROUND) name_slot(c, FCP_DQW, x->c, c->phase_of[plan->blocks[x->a].heads]);
+        if (x->op == FCP_OP_ROUND) name_result(c, FCP_DQW, x->c, x->a);
+        if (x->op == FCP_OP_FINISH) name_result(c, FCP_O, fcp_finish_slot(plan, c->rank, x), x->a);
         for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++) {
             uint32_t *phase = &c->phase_of[plan->blocks[plan->visits[v].q_block].heads];
             if (*phase == FCP_NONE) *phase = count++;

@@ -23,7 +23,7 @@ typedef struct life {
 typedef struct lives {
     const timeline *t;
     fcp_pass pass;
-    uint32_t homes, slots; /* slots: the most of a class */
+    uint32_t rank, homes, slots; /* slots: the most of a class */
     life *at;              /* [class * slots + slot] */
     trace_change *changes;
     uint64_t count, room;
@@ -127,7 +127,8 @@ static void touch_sums(lives *x, const sim_interval *i) {
         return;
     touch(x, i, cls, instr->b, false, true);
     if (op == FCP_OP_ROUND) touch(x, i, FCP_DQW, instr->c, true, false);
-    else if (op != FCP_OP_FINISH) touch(x, i, cls, instr->c, false, false);
+    else if (op == FCP_OP_FINISH) touch(x, i, FCP_O, fcp_finish_slot(x->t->plan, x->rank, instr), true, false);
+    else touch(x, i, cls, instr->c, false, false);
 }
 
 static int by_start(const void *a, const void *b) {
@@ -146,7 +147,7 @@ static int by_time(const void *a, const void *b) {
 
 fcp_code trace_changes(const timeline *t, uint32_t rank, fcp_pass pass, uint64_t first, uint64_t count, arena *memory,
                        trace_change **out, uint64_t *out_count) {
-    lives x = {.t = t, .pass = pass};
+    lives x = {.t = t, .pass = pass, .rank = rank};
     const sim_interval **order = malloc((count + 1) * sizeof *order);
     for (uint64_t b = 0; b < t->plan->blocks_count; b++) x.homes += t->plan->blocks[b].home == rank;
     x.failed = !order;

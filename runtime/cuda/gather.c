@@ -48,7 +48,7 @@ fcp_code fcp_cuda_gather_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err
 
 fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_transfer *t, uint32_t to,
                          uint32_t from, const fcp_arena *home, const fcp_tensors *caller, cu_ptr message,
-                         fcp_error *err) {
+                         cu_stream stream, fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
     const cuda_rank *r = &s->ranks[rank];
     const cuda_kernel *k = &r->device->kernels[CUDA_GATHER];
@@ -86,6 +86,6 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, cons
     if (code) return code;
     return fcp_cuda_check(s->cuda,
                           s->cuda->call.launch(k->function, (unsigned)(blocks < most ? blocks : most), 1, 1, k->threads,
-                                               1, 1, k->shared, r->streams[FCP_COMM], parameters, NULL),
+                                               1, 1, k->shared, stream, parameters, NULL),
                           err, "%s of %llu blocks cannot be launched", k->name, (unsigned long long)blocks);
 }

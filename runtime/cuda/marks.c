@@ -2,20 +2,27 @@
  *
  * Each queue of each rank has a word in host memory, which the device writes: the instruction that the queue has
  * begun last. The host can read it at any time, also while a stream hangs. A kernel writes its word itself
- * (fk_begin). Instructions of the communication queue, reductions that are copies, and the end of a queue are written
- * by a fill of one word in the stream.
+ * (fk_begin). For instructions of the communication queue, reductions that are copies, and the end of a queue a fill
+ * of one word writes it. A fill of host memory takes microseconds, so it stands beside the queue and not in it:
  *
- * Requires: open devices, and ranks.
- * Gives:    marks.h.
+ *   queue   ──[launch 3]──●──[launch 5]──●──          ● an event
+ *   marks                 └▶[fill: 5]    └▶[fill: 6]
+ *
+ * The queue does not wait for its marks. Only the end of a pass does. So a fill may be late. A compute queue, where
+ * kernels write marks too, has a second word for its fills; what counts is the later of the two.
+ *
+ * Requires: open devices with their stages, and ranks.
+ * Gives:    marks.h. Where the driver refuses to fill host memory, in a stream or in a graph, the session has no marks
+ *           and its errors do not name the instruction; a warning says so.
  * Method:   if everything has stopped, some rank is not waiting for any other. Who waits for whom? A communication
  *           queue in a LAUNCH waits for those ranks of the launch that have not come to its round. A communication
  *           queue in a WAIT waits for its own compute queue, which then has not finished what it began last:
  *           otherwise the WAIT would be over, since a plan has no cycles. Of the ranks that wait for nobody, the one
  *           in the earliest stage is named. If things still move, the answer is who is furthest behind, and not who
  *           is to blame.
- * Cost:     one fill for a run. In a pass, and so in its graph, a fill for each WAIT and LAUNCH of a communication
- *           queue, one for each REDUCE that copies, and two for each rank at the end. Reading is linear in what the
- *           queues have left.
+ * Cost:     one fill for a run, while inputs are moved. In a pass, and so in its graph, a fill for each WAIT and LAUNCH
+ *           of a communication queue, one for each REDUCE that copies, and two for each rank at the end. Reading is
+ *           linear in what the queues have left.
  */
 #include "runtime/cuda/marks.h"
 
@@ -31,13 +38,81 @@
 enum { PASS_SHIFT = 30, INSTR_MASK = (1u << PASS_SHIFT) - 1 };
 #define BEFORE (1u << 31)
 
-static uint32_t word_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue) {
-    const volatile uint32_t *marks = s->marks;
-    return marks[(rank - s->base.first_rank) * FCP_QUEUES + (uint32_t)queue];
+/* Which word it is: two for each rank, then one for each rank, which fills of its compute queue write. */
+static uint32_t index_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, bool fills) {
+    uint32_t local = rank - s->base.first_rank;
+    return fills && queue == FCP_COMPUTE ? s->base.rank_count * FCP_QUEUES + local
+                                         : local * FCP_QUEUES + (uint32_t)queue;
 }
 
-size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s) {
-    return (size_t)s->base.rank_count * FCP_QUEUES * sizeof *s->marks;
+static uint32_t word_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue) {
+    const volatile uint32_t *marks = s->marks;
+    uint32_t x = marks[index_of(s, rank, queue, false)], y = marks[index_of(s, rank, queue, true)];
+    if (x & BEFORE || y & BEFORE) return x & BEFORE ? y : x;
+    return x > y ? x : y;
+}
+
+static size_t words(const fcp_cuda_session *s) { return (size_t)s->base.rank_count * (FCP_QUEUES + 1); }
+
+size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s) { return words(s) * sizeof *s->marks; }
+
+/* Lets a device fill the first mark with `value`, by a graph if there is one, and asks whether it has. */
+static fcp_code try_fill(fcp_cuda_session *s, const cuda_device *d, cu_stream stream, cu_graph_exec exec,
+                         uint32_t value, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    const volatile uint32_t *word = s->marks;
+    cu_result result = exec ? call->graph_launch(exec, stream) : call->fill(d->marks, value, 1, stream);
+    fcp_code code = fcp_cuda_check(s->cuda, result, err, "device %d does not fill memory of the host", d->handle);
+    if (!code) code = fcp_cuda_wait(s, stream, "a fill of host memory", err);
+    if (!code && *word != value)
+        code = fcp_fail(err, FCP_E_RUN, "device %d fills memory of the host wrongly", d->handle);
+    return code;
+}
+
+/* The same by a graph. */
+static fcp_code try_graph(fcp_cuda_session *s, const cuda_device *d, cu_stream stream, uint32_t value, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    cu_result result = call->capture_begin(stream, CU_CAPTURE_THREAD_LOCAL);
+    if (!result) {
+        result = call->fill(d->marks, value, 1, stream);
+        cu_result ended = call->capture_end(stream, &graph);
+        if (!result) result = ended;
+    }
+    if (!result) result = call->graph_instantiate(&exec, graph, 0);
+    fcp_code code = fcp_cuda_check(s->cuda, result, err, "device %d has no graph that fills memory of the host",
+                                   d->handle);
+    if (!code) code = try_fill(s, d, stream, exec, value, err);
+    if (exec) call->graph_exec_destroy(exec);
+    if (graph) call->graph_destroy(graph);
+    return code;
+}
+
+/* Does a device fill host memory, in a stream and in a graph? */
+static fcp_code probe(fcp_cuda_session *s, const cuda_device *d, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cu_stream stream = NULL;
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code)
+        code = fcp_cuda_check(s->cuda, call->stream_create(&stream, CU_STREAM_NON_BLOCKING, 0), err,
+                              "device %d makes no stream", d->handle);
+    if (!code) code = try_fill(s, d, stream, NULL, 1, err);
+    if (!code) code = try_graph(s, d, stream, 2, err);
+    if (stream) call->stream_destroy(stream);
+    return code;
+}
+
+/* Goes on without marks if a device does not write them. */
+static void probe_all(fcp_cuda_session *s) {
+    fcp_error why = {0};
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = probe(s, &s->devices[i], &why);
+    memset(s->marks, 0, fcp_cuda_marks_pinned(s));
+    if (!code) return;
+    fcp_cuda_marks_close(s);
+    if (!s->warning[0])
+        snprintf(s->warning, sizeof s->warning, "errors of runs will not name the instruction: %.300s", why.message);
 }
 
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err) {
@@ -57,6 +132,7 @@ fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err) {
             code = fcp_cuda_check(s->cuda, call->device_pointer(&s->devices[i].marks, memory, 0), err,
                                   "device %d does not reach memory of the host", s->devices[i].handle);
     }
+    if (!code) probe_all(s);
     return code;
 }
 
@@ -65,9 +141,12 @@ void fcp_cuda_marks_close(fcp_cuda_session *s) {
     s->marks = NULL;
 }
 
-cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue) {
-    uint32_t index = (uint32_t)(rank - s->ranks) - s->base.first_rank;
-    return rank->device->marks + (index * FCP_QUEUES + (uint32_t)queue) * sizeof *s->marks;
+static cu_ptr address(const fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, bool fills) {
+    return rank->device->marks + index_of(s, (uint32_t)(rank - s->ranks), queue, fills) * sizeof *s->marks;
+}
+
+cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank) {
+    return address(s, rank, FCP_COMPUTE, false);
 }
 
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr) {
@@ -75,17 +154,28 @@ uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr) {
 }
 
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err) {
-    return fcp_cuda_check(s->cuda, s->cuda->call.fill(fcp_cuda_mark_at(s, rank, queue), value, 1, rank->streams[queue]),
+    if (!s->marks) return FCP_OK;
+    fcp_code code = fcp_cuda_follow(s, rank->device, rank->streams[queue], rank->marks[queue], err);
+    if (code) return code;
+    return fcp_cuda_check(s->cuda, s->cuda->call.fill(address(s, rank, queue, true), value, 1, rank->marks[queue]),
                           err, "cannot mark progress");
+}
+
+fcp_code fcp_cuda_marks_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t r = s->base.first_rank; s->marks && !code && r < fcp_cuda_end(s); r++)
+        for (int q = 0; !code && q < FCP_QUEUES; q++)
+            code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].marks[q], origin, err);
+    return code;
 }
 
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
                               fcp_error *err) {
-    fcp_code code = fcp_cuda_use(s, d, err);
-    if (code) return code;
+    fcp_code code = s->marks ? fcp_cuda_use(s, d, err) : FCP_OK;
+    if (code || !s->marks) return code;
     return fcp_cuda_check(s->cuda,
                           s->cuda->call.fill(d->marks, (uint32_t)pass << PASS_SHIFT | BEFORE,
-                                             (size_t)s->base.rank_count * FCP_QUEUES, origin),
+                                             words(s), origin),
                           err, "cannot mark progress");
 }
 

@@ -3,6 +3,7 @@
 #define FCP_CUDA_MARKS_H
 #include "runtime/cuda/parts.h"
 
+/* Everything below does nothing in a session without marks, which this may leave it to be. */
 fcp_code fcp_cuda_marks_open(fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_marks_close(fcp_cuda_session *s);
 size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory */
@@ -10,10 +11,13 @@ size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
                               fcp_error *err);
 /* mark_value: what is written when an instruction begins; `instr` is its number in the queue, or the count of
- * instructions when the queue ends. mark_at: where it is written. mark: writes a value in the queue's stream. */
+ * instructions when the queue ends. mark_at: where kernels of a compute queue write it. mark: writes a value when the queue's stream has come
+ * to this place, beside it. */
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
-cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue);
+cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank);
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);
+/* `origin` follows what marks have been written. */
+fcp_code fcp_cuda_marks_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
 /* Reads how far a queue has come, at any time, even while it hangs. False: the rank is not of this process, or
  * nothing has run. */
 typedef enum fcp_cuda_progress { FCP_CUDA_BEFORE, FCP_CUDA_IN, FCP_CUDA_BEHIND } fcp_cuda_progress;

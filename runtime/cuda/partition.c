@@ -1,10 +1,11 @@
 /* partition.c: divides the multiprocessors of a device between attention and communication.
  *
- * In a pass in which a rank of the device sends to or receives from another rank, attention leaves `margin`
- * multiprocessors alone: it launches only as many blocks as fit on the others, or on one if there are no others. In
- * any other pass it may use all. If some rank sends or receives in every pass, compute streams may also belong to a
- * green context: a context for so many multiprocessors, which no block of its kernels leaves. Either all devices have
- * green contexts or none has.
+ * In a pass in which a transfer of a rank of the device needs multiprocessors, attention leaves `margin` of them alone:
+ * it launches only as many blocks as fit on the others, or on one if there are no others. In any other pass it may use
+ * all. NCCL copies with kernels, and so does the driver inside a device; but between two devices of this process copy
+ * engines move, which need none. If every pass has such transfers, compute streams may also belong to a green context: a
+ * context for so many multiprocessors, which no block of its kernels leaves. The driver rounds their number up, and
+ * attention then uses all that it got. Either all devices have green contexts or none has.
  *
  * Requires: devices with their kernels; the session's origin. It comes before the streams of ranks are made.
  * Gives:    partition.h.
@@ -23,6 +24,7 @@
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/stage.h"
 
+#define NO_NEED "no rank sends or receives by multiprocessors"
 enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
 
 uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin) {
@@ -56,6 +58,7 @@ static fcp_code make_green(fcp_cuda_session *s, cuda_device *d, uint32_t wanted,
     if (!code)
         code = fcp_cuda_check(s->cuda, call->green_create(&d->green, text, d->handle, CU_GREEN_DEFAULT_STREAM), err,
                               "device %d makes no green context of %u multiprocessors", d->handle, part.count);
+    d->green_count = part.count;
     return code;
 }
 
@@ -156,10 +159,30 @@ static fcp_code open_green(fcp_cuda_session *s, fcp_error *err) {
     return code;
 }
 
+/* Attention uses what the green contexts have, in every pass: its streams belong to them. */
+static void share_green(fcp_cuda_session *s) {
+    for (uint32_t i = 0; i < s->device_count; i++)
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            if (s->devices[i].green) s->devices[i].attention[pass] = s->devices[i].green_count;
+}
+
 /* --- the session's partition -------------------------------------------------------------------------------------- */
 
-/* Sets every device's share for attention, pass by pass. *out_any: some rank sends or receives; *out_apart: on some
- * device, ranks do so in every pass. */
+/* Does a transfer of a rank in a pass need multiprocessors of its device? */
+static bool needs_share(const fcp_cuda_session *s, fcp_pass pass, uint32_t rank) {
+    const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank, FCP_COMM);
+    for (uint32_t i = 0; i < stream->count; i++) {
+        const fcp_instr *x = &s->plan->instrs[stream->first + i];
+        if (x->op != FCP_OP_LAUNCH || fcp_cuda_moved_by(s->plan, pass, x) != FCP_CLASSES) continue;
+        if (x->b && s->base.net->transport->processes) return true;
+        for (uint32_t t = x->a; t < x->a + x->b; t++)
+            if (s->ranks[s->plan->transfers[t].peer].device == s->ranks[rank].device) return true;
+    }
+    return false;
+}
+
+/* Sets every device's share for attention, pass by pass. *out_any: some transfer needs multiprocessors; *out_apart: on
+ * some device, every pass has such. */
 static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool *out_apart) {
     const fcp_problem *p = s->plan->problem;
     bool any = false, apart = false;
@@ -171,7 +194,7 @@ static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool
             d->attention[pass] = (uint32_t)d->multiprocessors;
             if (!(p->passes >> pass & 1)) continue;
             for (uint32_t r = s->base.first_rank; !talking && r < fcp_cuda_end(s); r++)
-                talking = s->ranks[r].device == d && fcp_cuda_talks(s->plan, (fcp_pass)pass, r);
+                talking = s->ranks[r].device == d && needs_share(s, (fcp_pass)pass, r);
             d->apart &= talking;
             any |= talking;
             if (talking && wanted != FCP_PARTITION_NONE)
@@ -187,6 +210,7 @@ void fcp_cuda_partition_again(fcp_cuda_session *s) {
     fcp_partition wanted = s->partition_wanted;
     bool any, apart;
     share(s, wanted, &any, &apart);
+    share_green(s);
     if (s->partition == FCP_PARTITION_GREEN) return;
     s->partition =
         wanted != FCP_PARTITION_NONE && s->plan->problem->margin && any ? FCP_PARTITION_GRID : FCP_PARTITION_NONE;
@@ -194,7 +218,7 @@ void fcp_cuda_partition_again(fcp_cuda_session *s) {
              s->partition == FCP_PARTITION_GRID ? "streams are those of the first batch"
              : wanted == FCP_PARTITION_NONE     ? "the session was asked for it"
              : any                              ? "the plan's margin is 0"
-                                                : "no rank sends or receives");
+                                                : NO_NEED);
 }
 
 fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err) {
@@ -206,11 +230,12 @@ fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
     s->partition = FCP_PARTITION_NONE;
     if (wanted != FCP_PARTITION_NONE && p->margin == 0) code = fcp_fail(&why, FCP_E_BACKEND, "the plan's margin is 0");
-    else if (wanted != FCP_PARTITION_NONE && !any) code = fcp_fail(&why, FCP_E_BACKEND, "no rank sends or receives");
+    else if (wanted != FCP_PARTITION_NONE && !any) code = fcp_fail(&why, FCP_E_BACKEND, NO_NEED);
     else if (wanted != FCP_PARTITION_NONE) s->partition = FCP_PARTITION_GRID;
     if (s->partition == FCP_PARTITION_GRID && wanted != FCP_PARTITION_GRID) {
         code = apart ? open_green(s, &why) : fcp_fail(&why, FCP_E_BACKEND, "no device has transfers in every pass");
         if (!code) s->partition = FCP_PARTITION_GREEN;
+        if (!code) share_green(s);
     }
     snprintf(s->partition_why, sizeof s->partition_why, "%.399s",
              code                                 ? why.message

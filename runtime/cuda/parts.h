@@ -49,8 +49,9 @@ typedef struct cuda_kernel {
     uint32_t resident;    /* how many of its blocks a multiprocessor holds at once */
 } cuda_kernel;
 
-/* Two pinned buffers through which pageable memory is copied (stage.c). cuda_out: bytes of a buffer that belong at
- * `to`. */
+/* Two pinned buffers through which host memory is copied (stage.c). cuda_out: bytes of a buffer that belong at
+ * `to`. cuda_pending: a copy between the buffer in use and the device that is not in the stream yet, since more may
+ * follow that lies next to it at both ends. */
 typedef struct cuda_out {
     void *to;
     size_t at, bytes; /* at: where they are in the buffer */
@@ -63,10 +64,17 @@ typedef struct cuda_buffer {
     cuda_out *out;   /* what goes on to host memory when the copies have ended */
     uint32_t out_count, out_capacity;
 } cuda_buffer;
+typedef struct cuda_pending {
+    cu_ptr device;
+    size_t at, bytes; /* at: where it begins in the buffer; bytes: 0 if there is none */
+    bool in;          /* to the device */
+} cuda_pending;
 typedef struct cuda_stage {
     cuda_buffer buffers[2];
+    cuda_pending pending;
     uint32_t now;    /* the buffer that is being filled */
-    size_t bytes;    /* of each buffer */
+    size_t bytes;    /* of each buffer, and of `landing` */
+    cu_ptr landing;  /* device memory: a message on its way between a buffer and home blocks */
     cu_stream stream;
 } cuda_stage;
 
@@ -86,8 +94,9 @@ typedef struct cuda_device {
     unsigned forward;        /* EMIT_FORWARD or EMIT_FORWARD_SM90 */
     unsigned backward;       /* one of EMIT_BACKWARD */
     uint32_t attention[FCP_PASSES]; /* how many multiprocessors attention may use */
-    bool apart;              /* in every pass some rank of the device sends or receives */
+    bool apart;              /* in every pass some transfer of its ranks needs multiprocessors */
     cu_green green;          /* compute streams belong to this green context; NULL: to the device's own context */
+    uint32_t green_count;    /* its multiprocessors */
     cu_module modules[FCP_PASSES]; /* NULL: the pass needs none */
     cuda_kernel kernels[CUDA_KERNELS];
     cu_ptr environment;      /* what masks and scores read (environment.c) */
@@ -158,7 +167,7 @@ typedef struct cuda_rank {
      * and which slots hold a partial sum so far. */
     uint32_t mark;
     fcp_partials partials;
-    cu_stream streams[FCP_QUEUES];
+    cu_stream streams[FCP_QUEUES], marks[FCP_QUEUES]; /* marks: where marks of a queue are written, beside its stream */
     /* of a timed run (timing.c): before each instruction of a queue and behind the last; when results are out */
     cu_event *times[FCP_QUEUES], time_out;
     uint32_t time_count[FCP_QUEUES];
@@ -176,7 +185,7 @@ typedef struct fcp_cuda_session {
     cuda_rank *ranks;   /* one for each rank of the plan; those of other processes are empty */
     size_t stage_bytes; /* as the options say; 0: the default of stage.c */
     bool host_tensors;  /* if ranks are processes: tensors lie in host memory; a caller said so, or a run had such */
-    uint32_t *marks;    /* host memory that devices write (marks.c) */
+    uint32_t *marks;    /* host memory that devices write (marks.c); NULL: the driver refuses that */
     cu_stream origin;   /* a stream of the first device: runs begin and end in it if the caller names no stream */
     /* Of a session that lends its arenas, these are about the runs of all that use them, too. finished: recorded after
      * everything that the last run put into streams; NULL: nothing has run. */

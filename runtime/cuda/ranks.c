@@ -3,7 +3,7 @@
  * Requires: open devices.
  * Gives:    ranks.h.
  * Cost:     for each rank an arena of as many bytes as fcp_rank_memory says, work lists as long as the plan's cells,
- *           and two streams.
+ *           and four streams, two of them for marks.
  */
 #include "runtime/cuda/ranks.h"
 
@@ -71,6 +71,7 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
         count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan)), d->environment_held);
+        count_memory(d, d->stage.bytes, d->stage.landing ? d->stage.bytes : 0);
         d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         code = fcp_cuda_use(s, d, err);
         if (!code)
@@ -99,6 +100,7 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
         cu_result result = q == FCP_COMPUTE && r->device->green
                                ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
                                : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+        if (!result) result = call->stream_create(&r->marks[q], CU_STREAM_NON_BLOCKING, least);
         code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
     }
     return code;
@@ -212,6 +214,7 @@ static void take_over(cuda_rank *r, const cuda_rank *before) {
                      .runs_memory = before->runs_memory, .runs_held = before->runs_held,
                      .messages = before->messages, .messages_held = before->messages_held};
     for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
+    for (int q = 0; q < FCP_QUEUES; q++) r->marks[q] = before->marks[q];
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
         r->early[pass].event = before->early[pass].event;
@@ -260,6 +263,7 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     if (again) fcp_cuda_partition_again(s);
     else if (!code) code = fcp_cuda_partition_open(s, err);
     if (!code && !again) code = fcp_cuda_marks_open(s, err);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_land(s, &s->devices[i], err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     s->laid = fcp_cuda_lender(s)->arenas;
     if (!code) code = fcp_net_reserve(s->base.net, err);
@@ -270,8 +274,10 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
 static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (r->device && r->device->retained) call->context_set(r->device->context);
-    for (int q = 0; q < FCP_QUEUES; q++)
+    for (int q = 0; q < FCP_QUEUES; q++) {
         if (r->streams[q]) call->stream_destroy(r->streams[q]);
+        if (r->marks[q]) call->stream_destroy(r->marks[q]);
+    }
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (r->work[pass].memory) call->release(r->work[pass].memory);
     if (r->locks) call->release(r->locks);

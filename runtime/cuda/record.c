@@ -144,7 +144,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
         bool was = x->walks[rank].launched;
         if ((code = fcp_net_pace(x->s->base.net, x->s->base.times ? 2 : 1, err)))
             return code; /* of earlier ones: marks say which */
-        if (q == FCP_COMPUTE) r->mark = fcp_cuda_mark_value(x->pass, k->at);
+        if (q == FCP_COMPUTE && x->s->marks) r->mark = fcp_cuda_mark_value(x->pass, k->at);
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
         if (!code && behind && k->awaited[k->at])
@@ -218,7 +218,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         if (!open_walk(&x, r)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the queues of rank %u", r);
         fcp_partials_clear(&s->ranks[r].partials);
     }
-    if (!code) code = fcp_cuda_fork(s, origin_device, origin, err);
+    if (!code) code = fcp_cuda_fork(s, CUDA_ALL_STREAMS, origin_device, origin, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
         s->ranks[r].mark = 0;
@@ -236,7 +236,8 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
         if (!code && pass == FCP_BACKWARD) code = fcp_cuda_finish(s, &s->ranks[r], FCP_COMPUTE, false, err);
         for (int q = 0; !code && q < FCP_QUEUES; q++) code = mark(&x, r, (fcp_queue)q, err);
     }
-    if (!code) code = fcp_cuda_join(s, origin, err);
+    if (!code) code = fcp_cuda_join(s, CUDA_ALL_STREAMS, origin, err);
+    if (!code) code = fcp_cuda_marks_join(s, origin, err);
     s->capturing = false;
     fcp_net_reset(s->base.net);
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) close_walk(&x, r);

@@ -5,10 +5,11 @@
  * Order:    IN comes before the pass. OUT comes after it, except for what leaves early (early.c). A COPY, and with a
  *           transport that reaches all memory any unit, is one gather in its home's communication stream, if the
  *           tensors are on the home's device. Tensors on the caller's device go by a message between two gathers.
- *           Others are copied run by run; those in pageable memory by the stage of the home's device. Other
- *           transports move messages.
+ *           Tensors in host memory go by a message, too, through the stage of the home's device; but a unit that is
+ *           one piece of pinned tensors is copied directly. What is left (tensors of a unit in several places) is
+ *           copied run by run. Other transports move messages.
  * Cost:     a few questions to the driver for each tensor of each rank; where a tensor is pinned, two for each run that
- *           is copied. A launch for each unit, or a copy for each run.
+ *           is copied. A launch for each unit; from the host a copy and a launch for as many bytes as a stage has.
  */
 #include "runtime/cuda/reshuffle.h"
 
@@ -168,15 +169,30 @@ static bool is_pinned(fcp_cuda_session *s, uint32_t rank, const void *from, size
 
 /* --- copies, where a tensor is not where a kernel reaches it ------------------------------------------------------ */
 
-/* Copies bytes between a tensor of rank `caller`, at `outside`, and a block of rank `home`, in the latter's stream. */
-static fcp_code copy_bytes(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, void *outside, void *inside,
-                           size_t bytes, fcp_error *err) {
+/* Between which ranks a unit moves, and where: message: the device memory in which its part of a message lies; 0:
+ * its home's blocks. */
+struct way {
+    uint32_t caller, home;
+    bool in;
+    const fcp_arena *arena;
+    cu_ptr message;
+};
+
+/* Copies bytes between a tensor of the caller, at `outside`, and the home's device, in the home's stream. A message is
+ * copied by the stage. */
+static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *outside, void *inside, size_t bytes,
+                           fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
-    cuda_rank *r = &s->ranks[home];
+    const uint32_t caller = way->caller;
+    const bool in = way->in;
+    cuda_rank *r = &s->ranks[way->home];
     cu_stream stream = r->streams[FCP_COMM];
     cu_ptr at = (uintptr_t)inside, theirs = (uintptr_t)outside;
     unsigned type;
     int ordinal;
+    if (way->message)
+        return in ? fcp_cuda_stage_in(s, r->device, at, outside, bytes, err)
+                  : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
     fcp_code code = memory_of(s, theirs, "data", caller, &type, &ordinal, err);
     if (code) return code;
     if (type == CU_MEMORY_DEVICE) {
@@ -195,45 +211,58 @@ static fcp_code copy_bytes(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
               : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
 }
 
-/* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. */
-static fcp_code copy_run(fcp_cuda_session *s, uint32_t caller, uint32_t home, bool in, const fcp_moved *x,
-                         const fcp_bundle_run *run, const fcp_arena *arena, fcp_error *err) {
+/* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. `first`: the first token
+ * of the message. */
+static fcp_code copy_run(fcp_cuda_session *s, const struct way *way, const fcp_moved *x, const fcp_bundle_run *run,
+                         uint32_t first, fcp_error *err) {
     const fcp_slice slice = fcp_slice_of(s->plan, &s->plan->blocks[run->block], x);
-    char *inside = (char *)x->home + fcp_home_token(arena, run, x->of_keys) * x->row;
+    char *inside = way->message ? (char *)(uintptr_t)way->message + (size_t)(run->at - first) * x->row
+                                : (char *)x->home + fcp_home_token(way->arena, run, x->of_keys) * x->row;
     char *outside = (char *)x->caller + (size_t)run->place * x->full;
     fcp_code code = FCP_OK;
     if (slice.count == 1 && slice.bytes == x->full)
-        return copy_bytes(s, caller, home, in, outside, inside, run->tokens * x->full, err);
+        return copy_bytes(s, way, outside, inside, run->tokens * x->full, err);
     for (uint32_t i = 0; !code && i < run->tokens; i++, outside += x->full)
         for (uint32_t j = 0; !code && j < slice.count; j++, inside += slice.bytes)
-            code = copy_bytes(s, caller, home, in, outside + slice.offset + j * slice.stride, inside, slice.bytes, err);
+            code = copy_bytes(s, way, outside + slice.offset + j * slice.stride, inside, slice.bytes, err);
     return code;
 }
 
-static fcp_code copy_unit(fcp_cuda_session *s, uint32_t caller, uint32_t home, const fcp_transfer *t,
-                          const fcp_arena *arena, const fcp_tensors *tensors, fcp_error *err) {
-    const fcp_bundle bundle = fcp_bundle_of(s->bundles, caller, t);
+static fcp_code copy_unit(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
+                          fcp_error *err) {
+    const fcp_bundle bundle = fcp_bundle_of(s->bundles, way.caller, t);
     fcp_moved moved[FCP_MOVED];
-    uint32_t count = fcp_moved_tensors(arena, tensors, t, moved);
+    uint32_t count = fcp_moved_tensors(way.arena, tensors, t, moved);
     fcp_code code = FCP_OK;
     for (uint32_t k = 0; !code && k < count; k++) {
         fcp_bundle_run run;
         for (uint32_t i = 0; !code && fcp_bundle_next(&bundle, t, &i, &run);) {
-            code = fcp_net_pace(s->base.net, 1, err);
-            if (!code) code = copy_run(s, caller, home, t->cls == FCP_IN, &moved[k], &run, arena, err);
+            if (!way.message) code = fcp_net_pace(s->base.net, 1, err);
+            if (!code) code = copy_run(s, &way, &moved[k], &run, t->first, err);
         }
+        if (way.message) way.message += t->tokens * moved[k].row;
     }
     return code;
 }
 
 /* --- units -------------------------------------------------------------------------------------------------------- */
 
-/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. */
+/* The same transfer as its other side lists it. */
+static fcp_transfer other_side(const fcp_transfer *t, uint32_t rank) {
+    fcp_transfer other = *t;
+    other.peer = rank;
+    other.dir = t->dir == FCP_SEND ? FCP_RECV : FCP_SEND;
+    return other;
+}
+
+/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. *out_types: a
+ * bit for each kind of memory that they are in. */
 static fcp_code device_of(fcp_cuda_session *s, uint32_t caller, const fcp_transfer *t, const fcp_arena *arena,
-                          const fcp_tensors *tensors, cuda_device **out_device, fcp_error *err) {
+                          const fcp_tensors *tensors, cuda_device **out_device, unsigned *out_types, fcp_error *err) {
     fcp_moved moved[FCP_MOVED];
     uint32_t count = fcp_moved_tensors(arena, tensors, t, moved);
     *out_device = NULL;
+    *out_types = 0;
     for (uint32_t k = 0; k < count; k++) {
         unsigned type;
         int ordinal;
@@ -242,17 +271,41 @@ static fcp_code device_of(fcp_cuda_session *s, uint32_t caller, const fcp_transf
         cuda_device *device = type == CU_MEMORY_DEVICE ? &s->devices[(uint32_t)ordinal - s->first_device] : NULL;
         if (k && device != *out_device) device = NULL;
         *out_device = device;
-        if (!device) return FCP_OK;
+        *out_types |= 1u << type;
     }
     return FCP_OK;
 }
 
-/* The same transfer as its other side lists it. */
-static fcp_transfer other_side(const fcp_transfer *t, uint32_t rank) {
-    fcp_transfer other = *t;
-    other.peer = rank;
-    other.dir = t->dir == FCP_SEND ? FCP_RECV : FCP_SEND;
-    return other;
+/* Do the tokens of a unit lie next to each other in the caller's tensors and in the home's blocks? */
+static bool is_one_piece(const fcp_cuda_session *s, uint32_t caller, const fcp_transfer *t) {
+    const fcp_bundle bundle = fcp_bundle_of(s->bundles, caller, t);
+    fcp_bundle_run run;
+    uint32_t i = 0;
+    return fcp_bundle_next(&bundle, t, &i, &run) && run.tokens == t->tokens && s->plan->heads_count == 1;
+}
+
+/* Moves a unit between tensors in host memory and home blocks: by a message, part by part, each as long as the stage
+ * has room for. All of it is in the stage's stream. */
+static fcp_code by_stage(fcp_cuda_session *s, struct way way, fcp_pass pass, const fcp_transfer *t,
+                         const fcp_tensors *tensors, uint32_t most, fcp_error *err) {
+    cuda_device *d = s->ranks[way.home].device;
+    fcp_transfer part = *t;
+    fcp_code code = FCP_OK;
+    way.message = d->stage.landing;
+    for (uint32_t at = 0; !code && at < t->tokens; at += part.tokens) {
+        part.first = t->first + at;
+        part.tokens = t->tokens - at < most ? t->tokens - at : most;
+        const fcp_transfer theirs = other_side(&part, way.caller), *of_home = way.home == way.caller ? &part : &theirs;
+        if (way.in) code = copy_unit(s, way, &part, tensors, err);
+        if (way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+        if (!code)
+            code = fcp_cuda_gather(s, way.home, pass, of_home, way.in ? FK_AT_BLOCKS : FK_IN_MESSAGE,
+                                   way.in ? FK_IN_MESSAGE : FK_AT_BLOCKS, way.arena, tensors, way.message,
+                                   d->stage.stream, err);
+        if (!way.in && !code) code = copy_unit(s, way, &part, tensors, err);
+        if (!way.in && !code) code = fcp_cuda_stage_push(s, d, err);
+    }
+    return code;
 }
 
 /* Packs a message on one device, copies it to another and unpacks it there, each in the stream of a rank of that
@@ -267,7 +320,7 @@ static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
     fcp_code code = fcp_net_pace(s->base.net, 3, err);
     if (!code)
         code = fcp_cuda_gather(s, from, pass, in ? t : &theirs, FK_IN_MESSAGE, in ? FK_AT_CALLER : FK_AT_BLOCKS, arena,
-                               tensors, sender->messages, err);
+                               tensors, sender->messages, sender->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_follow(s, sender->device, sender->streams[FCP_COMM], receiver->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_use(s, receiver->device, err);
     cu_ptr landing = receiver->messages + receiver->messages_bytes / 2;
@@ -277,7 +330,7 @@ static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
     if (!code) code = fcp_cuda_follow(s, receiver->device, receiver->streams[FCP_COMM], sender->streams[FCP_COMM], err);
     if (!code)
         code = fcp_cuda_gather(s, to, pass, in ? &theirs : t, in ? FK_AT_BLOCKS : FK_AT_CALLER, FK_IN_MESSAGE, arena,
-                               tensors, landing, err);
+                               tensors, landing, receiver->streams[FCP_COMM], err);
     return code;
 }
 
@@ -291,20 +344,28 @@ fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
         cuda_rank *r = &s->ranks[home];
         const fcp_arena *arena = &r->arena[pass];
         const fcp_transfer theirs = other_side(t, rank);
+        const struct way way = {rank, home, cls == FCP_IN, arena, 0};
         cuda_device *device;
-        code = device_of(s, rank, t, arena, tensors, &device, err);
-        if (!code) code = fcp_cuda_use(s, r->device, err);
+        unsigned types;
+        code = device_of(s, rank, t, arena, tensors, &device, &types, err);
         if (code) break;
         if (device == r->device) {
             code = fcp_net_pace(s->base.net, 1, err);
             if (!code)
                 code = fcp_cuda_gather(s, home, pass, home == rank ? t : &theirs,
                                        cls == FCP_IN ? FK_AT_BLOCKS : FK_AT_CALLER,
-                                       cls == FCP_IN ? FK_AT_CALLER : FK_AT_BLOCKS, arena, tensors, 0, err);
+                                       cls == FCP_IN ? FK_AT_CALLER : FK_AT_BLOCKS, arena, tensors, 0,
+                                       r->streams[FCP_COMM], err);
         } else if (device && home != rank && device == s->ranks[rank].device) {
             code = by_message(s, rank, home, pass, t, tensors, err);
         } else {
-            code = copy_unit(s, rank, home, t, arena, tensors, err);
+            uint64_t most = r->device->stage.bytes / (fcp_message_bytes(s->plan, pass, t) / t->tokens);
+            bool direct = types == 1u << CU_MEMORY_HOST && is_one_piece(s, rank, t);
+            code = fcp_cuda_use(s, r->device, err);
+            if (!code)
+                code = types >> CU_MEMORY_DEVICE & 1 || direct || !most
+                           ? copy_unit(s, way, t, tensors, err)
+                           : by_stage(s, way, pass, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
         }
     }
     return code;
@@ -320,7 +381,7 @@ static fcp_code do_messages(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, c
         if (t->dir != dir) continue;
         code = fcp_cuda_gather(s, rank, pass, t, dir == FCP_SEND ? FK_IN_MESSAGE : mine,
                                dir == FCP_SEND ? mine : FK_IN_MESSAGE, &s->ranks[rank].arena[pass], tensors,
-                               (uintptr_t)wires->list[i].segment[0].data, err);
+                               (uintptr_t)wires->list[i].segment[0].data, s->ranks[rank].streams[FCP_COMM], err);
     }
     return code;
 }

@@ -7,15 +7,6 @@ fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr
     return kind == FCP_ROUND_IN ? FCP_IN : kind == FCP_ROUND_OUT ? FCP_OUT : FCP_CLASSES;
 }
 
-bool fcp_cuda_talks(const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
-    const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMM);
-    for (uint32_t i = 0; i < stream->count; i++) {
-        const fcp_instr *x = &plan->instrs[stream->first + i];
-        if (x->op == FCP_OP_LAUNCH && x->b && fcp_cuda_moved_by(plan, pass, x) == FCP_CLASSES) return true;
-    }
-    return false;
-}
-
 cuda_early_rounds fcp_cuda_early_rounds(const fcp_plan *plan, fcp_pass pass) {
     const fcp_round *rounds = plan->rounds + plan->round_starts[pass];
     uint32_t count = plan->round_starts[pass + 1] - plan->round_starts[pass], from = count;

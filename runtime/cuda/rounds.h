@@ -5,8 +5,6 @@
 
 /* Does a LAUNCH move inputs (FCP_IN) or outputs (FCP_OUT)? FCP_CLASSES: neither. */
 fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch);
-/* Does a rank send or receive anything in a pass but inputs and outputs? */
-bool fcp_cuda_talks(const fcp_plan *plan, fcp_pass pass, uint32_t rank);
 /* Rounds [from, to) of a pass move outputs that are ready before its last stage. */
 typedef struct cuda_early_rounds {
     uint32_t from, to;

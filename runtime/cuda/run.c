@@ -49,7 +49,10 @@ static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
 void fcp_cuda_drain(fcp_cuda_session *s) {
     bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
-        for (int q = 0; q < FCP_QUEUES; q++) quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
+        for (int q = 0; q < FCP_QUEUES; q++) {
+            quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
+            quiet &= drain_stream(s, s->ranks[r].marks[q], waits && quiet);
+        }
     for (uint32_t i = 0; s->devices && i < s->device_count; i++)
         quiet &= drain_stream(s, s->devices[i].stage.stream, waits && quiet);
     s->hung = !quiet;
@@ -108,7 +111,8 @@ static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream ori
 static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, const fcp_tensors *tensors,
                           const fcp_tensors **inside, cuda_device *d, cu_stream origin, bool host, fcp_error *err) {
     fcp_net *net = s->base.net;
-    fcp_code code = fcp_cuda_fork(s, d, origin, err);
+    fcp_code code = fcp_cuda_fork(s, CUDA_COMM_STREAMS, d, origin, err);
+    if (!code && cls == FCP_IN) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
@@ -117,7 +121,7 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);
     if (!code && cls == FCP_OUT) code = fcp_cuda_timing_out(s, err);
     if (!code && host) code = fcp_cuda_stages_join(s, origin, err);
-    return code ? code : fcp_cuda_join(s, origin, err);
+    return code ? code : fcp_cuda_join(s, CUDA_COMM_STREAMS, origin, err);
 }
 
 static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
@@ -129,7 +133,6 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     if (!code) code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
     if (!code && of->finished) code = fcp_cuda_event_await(s, origin, of->finished, err);
-    if (!code) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code) code = fcp_cuda_timing_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);

@@ -1,4 +1,4 @@
-/* stage.c: copies between pageable host memory and devices, through pinned buffers.
+/* stage.c: copies between host memory and devices, through pinned buffers.
  *
  * If the driver copied pageable memory itself, it could block for as long as the stream before the copy does, and no
  * time limit of ours would end that. So each device has two pinned buffers: while one is copied, the other is filled.
@@ -7,7 +7,9 @@
  * Gives:    copies of which every wait ends within the session's time limit.
  * Order:    a stage's stream makes its copies in the order in which they were asked for, after what it was told to
  *           follow. A buffer is filled again when the event after its copies has come.
- * Cost:     two buffers of stage_bytes and a stream for each device; a memcpy of every byte.
+ * Method:   copies to or from neighbouring device memory become one: a copy is put into the stream only when the next
+ *           one does not go on where it ends, when its buffer is full, or when somebody asks for it.
+ * Cost:     two buffers of stage_bytes, as much device memory, and a stream for each device; a memcpy of every byte.
  */
 #include "runtime/cuda/stage.h"
 
@@ -37,6 +39,14 @@ fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err
     return code;
 }
 
+fcp_code fcp_cuda_stage_land(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+    cuda_stage *x = &d->stage;
+    fcp_code code = x->landing ? FCP_OK : fcp_cuda_use(s, d, err);
+    if (code || x->landing) return code;
+    return fcp_cuda_check(s->cuda, s->cuda->call.allocate(&x->landing, x->bytes), err,
+                          "device %d has no %zu bytes for what comes from the host", d->handle, x->bytes);
+}
+
 size_t fcp_cuda_stage_pinned(const cuda_device *d) { return 2 * d->stage.bytes; }
 
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
@@ -45,10 +55,12 @@ void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
     if (x->stream) call->stream_destroy(x->stream);
     for (int i = 0; i < 2; i++)
         if (x->buffers[i].memory) call->release_host(x->buffers[i].memory);
+    if (x->landing) call->release(x->landing);
 }
 
 void fcp_cuda_stage_drop(cuda_device *d) {
     for (int i = 0; i < 2; i++) d->stage.buffers[i].out_count = 0;
+    d->stage.pending.bytes = 0;
 }
 
 /* Returns the code. After an error nothing more is written to host memory. */
@@ -70,47 +82,62 @@ static fcp_code settle(fcp_cuda_session *s, cuda_device *d, cuda_buffer *b, fcp_
     return FCP_OK;
 }
 
+fcp_code fcp_cuda_stage_push(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+    const fcp_cuda_table *call = &s->cuda->call;
+    cuda_stage *x = &d->stage;
+    const cuda_pending p = x->pending;
+    char *at = x->buffers[x->now].memory + p.at;
+    if (!p.bytes) return FCP_OK;
+    x->pending.bytes = 0;
+    return fcp_cuda_check(s->cuda, p.in ? call->copy_in(p.device, at, p.bytes, x->stream)
+                                        : call->copy_out(at, p.device, p.bytes, x->stream),
+                          err, "cannot copy %zu bytes %s device %d", p.bytes, p.in ? "to" : "from", d->handle);
+}
+
 /* Records the event after the copies of the buffer in use: it gets no more of them. */
 static fcp_code seal(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     cuda_buffer *b = &d->stage.buffers[d->stage.now];
-    if (!b->used || b->busy) return FCP_OK;
-    fcp_code code =
+    fcp_code code = fcp_cuda_stage_push(s, d, err);
+    if (code || !b->used || b->busy) return code;
+    code =
         fcp_cuda_check(s->cuda, s->cuda->call.event_record(b->event, d->stage.stream), err, "cannot record an event");
     b->busy = !code;
     return code;
 }
 
-/* Finds a buffer with room, and says how many of `bytes` go into it now: at least one. */
-static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, size_t bytes, cuda_buffer **out, size_t *out_part,
-                          fcp_error *err) {
+/* Finds room in a buffer for a copy to or from `device`, behind the pending one if it goes on where that ends. Says how
+ * many of `bytes` go there now: at least one. They are part of the pending copy then. */
+static fcp_code next_part(fcp_cuda_session *s, cuda_device *d, bool in, cu_ptr device, size_t bytes, char **out,
+                          size_t *out_part, fcp_error *err) {
     cuda_stage *x = &d->stage;
-    fcp_code code = FCP_OK;
-    if (x->buffers[x->now].busy || x->buffers[x->now].used >= x->bytes) {
+    cuda_pending *p = &x->pending;
+    bool goes_on = p->bytes && p->in == in && p->device + p->bytes == device && p->at + p->bytes < x->bytes;
+    fcp_code code = goes_on ? FCP_OK : fcp_cuda_stage_push(s, d, err);
+    if (!code && !goes_on && (x->buffers[x->now].busy || x->buffers[x->now].used >= x->bytes)) {
         code = seal(s, d, err);
         if (code) return code;
         x->now = 1 - x->now;
         code = settle(s, d, &x->buffers[x->now], err);
     }
-    *out = &x->buffers[x->now];
-    size_t room = x->bytes - (*out)->used;
+    if (code) return code;
+    cuda_buffer *b = &x->buffers[x->now];
+    if (!goes_on) *p = (cuda_pending){device, b->used, 0, in};
+    size_t end = p->at + p->bytes, room = x->bytes - end;
+    *out = b->memory + end;
     *out_part = bytes < room ? bytes : room;
-    return code;
+    p->bytes += *out_part;
+    b->used = (p->at + p->bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return FCP_OK;
 }
-/* A part has been put into the buffer. */
-static void use_part(cuda_buffer *b, size_t part) { b->used += (part + ALIGN - 1) / ALIGN * ALIGN; }
 
 fcp_code fcp_cuda_stage_in(fcp_cuda_session *s, cuda_device *d, cu_ptr to, const void *from, size_t bytes,
                            fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     size_t part = 0;
     for (size_t at = 0; !code && at < bytes; at += part) {
-        cuda_buffer *b;
-        code = next_part(s, d, bytes - at, &b, &part, err);
-        if (code) break;
-        memcpy(b->memory + b->used, (const char *)from + at, part);
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_in(to + at, b->memory + b->used, part, d->stage.stream), err,
-                              "cannot copy %zu bytes to device %d", part, d->handle);
-        use_part(b, part);
+        char *room;
+        code = next_part(s, d, true, to + at, bytes - at, &room, &part, err);
+        if (!code) memcpy(room, (const char *)from + at, part);
     }
     return done(d, code);
 }
@@ -119,9 +146,10 @@ fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_pt
     fcp_code code = fcp_cuda_use(s, d, err);
     size_t part = 0;
     for (size_t at = 0; !code && at < bytes; at += part) {
-        cuda_buffer *b;
-        code = next_part(s, d, bytes - at, &b, &part, err);
+        char *room;
+        code = next_part(s, d, false, from + at, bytes - at, &room, &part, err);
         if (code) break;
+        cuda_buffer *b = &d->stage.buffers[d->stage.now];
         if (b->out_count == b->out_capacity) {
             uint32_t capacity = b->out_capacity ? 2 * b->out_capacity : 64;
             cuda_out *bigger = realloc(b->out, capacity * sizeof *bigger);
@@ -129,10 +157,7 @@ fcp_code fcp_cuda_stage_out(fcp_cuda_session *s, cuda_device *d, void *to, cu_pt
             b->out = bigger;
             b->out_capacity = capacity;
         }
-        code = fcp_cuda_check(s->cuda, s->cuda->call.copy_out(b->memory + b->used, from + at, part, d->stage.stream),
-                              err, "cannot copy %zu bytes from device %d", part, d->handle);
-        if (!code) b->out[b->out_count++] = (cuda_out){(char *)to + at, b->used, part};
-        use_part(b, part);
+        b->out[b->out_count++] = (cuda_out){(char *)to + at, (size_t)(room - b->memory), part};
     }
     return done(d, code);
 }

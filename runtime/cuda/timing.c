@@ -49,7 +49,7 @@ fcp_code fcp_cuda_timing_begin(fcp_cuda_session *s, fcp_pass pass, cuda_device *
     if (!s->base.times) return FCP_OK;
     if (!s->cuda->call.event_elapsed)
         return fcp_fail(err, FCP_E_BACKEND, "this driver does not tell the time of events");
-    fcp_code code = fcp_cuda_fork(s, d, origin, err);
+    fcp_code code = fcp_cuda_fork(s, CUDA_ALL_STREAMS, d, origin, err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, pass, r, err);
     return code ? code : fcp_cuda_use(s, d, err);
 }

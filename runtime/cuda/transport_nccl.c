@@ -513,6 +513,7 @@ static fcp_code nccl_stage_in(fcp_net *base, fcp_pass pass, const fcp_tensors *t
         if (!code) fcp_tensors_set(&n->inside, (fcp_tensor)t, (void *)(uintptr_t)n->staged[t]);
         any = s->host_tensors = true;
     }
+    if (!code) code = fcp_cuda_stage_push(s, rank->device, err);
     return code || !any ? code : fcp_cuda_follow(s, rank->device, rank->device->stage.stream, rank->streams[FCP_COMM],
                                                  err);
 }

@@ -118,7 +118,7 @@ static fcp_code launch(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, cu
 
 static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id, fk_support x,
                         uint64_t per_block, fcp_error *err) {
-    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    x.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     x.mark_value = rank->mark;
     uint64_t blocks = (x.count + per_block - 1) / per_block;
     return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
@@ -157,7 +157,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     rows.arrays = d->arrays;
     rows.bands = d->bands;
     rows.sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
-    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank, FCP_COMPUTE) : 0;
+    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
     rows.mark_value = rank->mark;
     keys = rows;
     rows.items = base + a->rows;
@@ -286,9 +286,9 @@ fcp_code fcp_cuda_make_result(fcp_cuda_session *s, cuda_rank *rank, const fcp_in
         return support(s, rank, CUDA_ROUND, round, 2 * FK_SUPPORT_THREADS, err);
     }
     float *o, *m, *l;
-    fcp_rows_at home = fcp_arena_rows(a, block->home_slot);
+    fcp_rows_at into = fcp_arena_rows(a, fcp_finish_slot(s->plan, a->rank, x));
     fcp_arena_state(a, x->b, &o, &m, &l);
-    fk_support finish = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)o,
+    fk_support finish = {.to = (uintptr_t)into.o, .lse = (uintptr_t)into.lse, .from = (uintptr_t)o,
                          .other = (uint64_t)s->plan->problem->max_q_block * a->heads, .count = rows,
                          .sinks = fcp_kernel_sinks_of(s->plan, rank->device->sinks, block->heads), .heads = a->heads};
     return support(s, rank, CUDA_STATE_OUT, finish, FK_SUPPORT_THREADS / 32, err);

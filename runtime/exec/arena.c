@@ -90,7 +90,10 @@ void fcp_slots_of(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t h
                 widen(&x, fcp_partial_class(in), in->b);
                 widen(&x, fcp_partial_class(in), in->c);
                 break;
-            case FCP_OP_FINISH: widen(&x, FCP_STATE, in->b); break;
+            case FCP_OP_FINISH:
+                widen(&x, FCP_STATE, in->b);
+                widen(&x, FCP_O, fcp_finish_slot(plan, rank, in));
+                break;
             case FCP_OP_ROUND:
                 widen(&x, FCP_DQ, in->b);
                 widen(&x, FCP_DQW, in->c);

@@ -63,6 +63,8 @@ typedef struct fcp_arena {
     /* Of the run: fcp_tensors.sink and d_sink. */
     const float *sink;
     float *d_sink;
+    const double *table;      /* fcp_tensors.table; NULL: the plan's tables */
+    struct fcp_sums *d_table; /* what will be fcp_tensors.d_table; NULL: nobody wants it */
 } fcp_arena;
 
 /* The sink of a query head of the model, in a plan that has sinks. */

@@ -13,7 +13,7 @@ typedef struct fcp_session_kind {
     const char *name;                        /* what options->backend says */
     const fcp_transport *const *transports;  /* those it can use, the usual one first; NULL ends the list */
     bool streams;                            /* a caller may name a stream to run on */
-    bool sinks;                              /* sinks may be a run's own, and have gradients */
+    bool sinks, tables;                      /* they may be a run's own, and have gradients */
 
     /* options and the start that they name are whole: of this library's size, what a caller left out being 0. lender:
      * a session of the same kind, ranks and transport that outlives this one, whose arenas it may use; or NULL. */

@@ -101,6 +101,7 @@ static void logits(const struct view *x, const fcp_job *job, const float *q, boo
     bool scored = w->score.code.count > 0;
     scores(x, job, scored ? x->scale : x->scale2, q, w->k, w->s);
     if (!scored) return;
+    if (slopes && x->arena->d_table) fcp_host_tables_keep(&w->tables, job->rows, job->keys, w->s, FCP_JOB);
     if (slopes)
         fcp_host_score_slopes(&w->score, &w->env, job->q_position, job->rows, job->k_position, job->keys, x->head, w->s,
                               FCP_JOB);
@@ -250,6 +251,20 @@ static void forward_strip(const struct view *x) {
     close_state(x);
 }
 
+/* What a job adds to the gradients of tables. P is in w->s, and the derivative by the score in w->dp. */
+static void add_to_tables(const struct view *x, const fcp_job *job) {
+    const fcp_host_pairs pairs = {.env = &x->w->env,
+                                  .q = job->q_position,
+                                  .k = job->k_position,
+                                  .head = x->head,
+                                  .rows = job->rows,
+                                  .keys = job->keys,
+                                  .p = x->w->s,
+                                  .ds = x->w->dp,
+                                  .ld = FCP_JOB};
+    fcp_host_tables_add(&x->w->tables, &pairs, x->arena->d_table);
+}
+
 static void backward_strip(const struct view *x) {
     fcp_host_worker *w = x->w;
     bool q_finite = load_rows(x, x->from.q, w->q), do_finite = load_rows(x, x->from.d_o, w->o);
@@ -274,11 +289,12 @@ static void backward_strip(const struct view *x) {
         fcp_rows_pad(w->s, FCP_JOB, job->rows, job->keys, width, 0);
         fcp_rows_pad(w->dp, FCP_JOB, job->rows, job->keys, width, 0);
         fcp_rows_gradient(w->s, w->dp, FCP_JOB, job->rows, width, w->m + job->row, w->l + job->row);
-        if (w->score.code.count) fcp_host_score_chain(&w->score, job->rows, job->keys, w->s, w->dp, FCP_JOB);
         if (partial) {
             select_masked(x, job, w->s, 0);
             select_masked(x, job, w->dp, 0);
         }
+        if (x->arena->d_table) add_to_tables(x, job);
+        if (w->score.code.count) fcp_host_score_chain(&w->score, job->rows, job->keys, w->s, w->dp, FCP_JOB);
         if (partial && !do_finite) scatter_careful(x, job, 1.0f, w->s, d_o, dv);
         else scatter(x, job->rows, job->keys, 1.0f, w->s, d_o, dv);
         if (partial && !q_finite) scatter_careful(x, job, x->scale, w->dp, q, dk);
@@ -350,6 +366,7 @@ static fcp_code walk(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *vi
     for (uint32_t i = block->first_piece; code == FCP_OK && i < block->first_piece + block->pieces; i++) {
         const fcp_piece *piece = &plan->pieces[i];
         fcp_plan_env(plan, piece->sequence, w->arrays, w->bands, &w->env);
+        fcp_host_tables_bind(plan, a->table, w->arrays);
         fcp_maskcells_sequence(w->mask, &w->env, piece->sequence);
         for (uint32_t row = 0; code == FCP_OK && row < piece->length; row += FCP_STRIP) {
             x.rows = piece->length - row < FCP_STRIP ? piece->length - row : FCP_STRIP;
@@ -372,9 +389,8 @@ fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_vis
 }
 
 /* A last visit without tiles. */
-void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state) {
-    uint32_t home = a->plan->blocks[block].home_slot;
+void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state, uint32_t into) {
     const fcp_visit visit = {
-        .q_block = block, .state_slot = state, .q_slot = home, .o_slot = home, .flags = FCP_VISIT_LAST};
+        .q_block = block, .state_slot = state, .q_slot = into, .o_slot = into, .flags = FCP_VISIT_LAST};
     walk(w, a, &visit, 0, a->kv_heads, end_strip);
 }

@@ -24,6 +24,8 @@ struct fcp_backend {
     /* Memory for an arena, aligned to 64 bytes. */
     fcp_code (*allocate)(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err);
     void (*release)(fcp_device *device, void *memory);
+    /* Makes ready what backward passes need that have gradients of tables. NULL: this backend has none. */
+    fcp_code (*learn)(fcp_device *device, fcp_error *err);
     /* A pass begins, on the whole device; it has ended. After an error it has not begun. */
     fcp_code (*enter)(fcp_device *device, fcp_error *err);
     void (*leave)(fcp_device *device);
@@ -44,8 +46,9 @@ struct fcp_backend {
                        uint32_t head, uint32_t heads, fcp_error *err);
     /* Merges the state of a Q block in one slot into its state in another. */
     void (*merge)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into);
-    /* Makes O and LSE, in the home slot of a Q block, of its state in a slot, as its last visit would. */
-    void (*finish_state)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t block, uint32_t state);
+    /* Makes O and LSE of a Q block, in an O slot, of its state in a slot, as its last visit would. */
+    void (*finish_state)(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t block, uint32_t state,
+                         uint32_t into);
     /* Rounds the sum of a Q block's dQ in a DQ slot to the dtype, into a DQW slot. */
     void (*round)(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into);
     /* Rounds tokens [first, first + tokens) of a home block's dQ, dK, dV (of the sides that it holds) to the dtype. dQ

@@ -22,6 +22,7 @@
 #include "runtime/exec/reshuffle.h"
 #include "runtime/exec/where.h"
 #include "runtime/host/blas.h"
+#include "runtime/host/sums.h"
 #include "runtime/host/threads.h"
 #include "runtime/host/transport_mpi.h"
 #include "runtime/host/transport_tcp.h"
@@ -287,7 +288,8 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     case FCP_OP_REDUCE_Q:
     case FCP_OP_MERGE: reduce(rank, x); break;
     case FCP_OP_FINISH:
-        s->device->backend->finish_state(s->device, worker, &rank->arena, x->a, x->b);
+        s->device->backend->finish_state(s->device, worker, &rank->arena, x->a, x->b,
+                                         fcp_finish_slot(s->plan, rank->arena.rank, x));
         fcp_partials_finished(&rank->partials, x);
         break;
     case FCP_OP_ROUND:
@@ -509,6 +511,13 @@ static void choose_workers(fcp_exec *s, uint32_t threads) {
     s->workers = s->team_size > 1 ? s->team_size * ranks : threads < ranks ? threads : ranks;
 }
 
+static void free_tables(fcp_rank *rank) {
+    free(rank->table);
+    fcp_sums_free(rank->d_table);
+    rank->table = NULL;
+    rank->d_table = NULL;
+}
+
 static void exec_free(fcp_session *session) {
     fcp_exec *s = (fcp_exec *)session;
     if (s->base.net && s->broken) fcp_net_abort(s->base.net);
@@ -517,6 +526,7 @@ static void exec_free(fcp_session *session) {
         if (rank && rank->memory) s->device->backend->release(s->device, rank->memory);
         if (rank) fcp_partials_free(&rank->partials);
         if (rank) fcp_wires_free(&rank->wires);
+        if (rank) free_tables(rank);
         if (rank && rank->locks) {
             pthread_cond_destroy(&rank->changed);
             pthread_mutex_destroy(&rank->lock);
@@ -623,6 +633,8 @@ static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {
         rank->tensors = &tensors[r];
         rank->arena.sink = tensors[r].sink;
         rank->arena.d_sink = tensors[r].d_sink;
+        rank->arena.table = tensors[r].table ? rank->table : NULL;
+        rank->arena.d_table = tensors[r].d_table && pass == FCP_BACKWARD ? rank->d_table : NULL;
         rank->prepared = false;
         rank->waiting = FCP_NONE;
         rank->completed[FCP_COMPUTE] = rank->completed[FCP_COMM] = 0;
@@ -670,6 +682,7 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     s->homes = homes;
     s->bundles = bundles;
     s->plan = s->base.plan = plan;
+    for (uint32_t r = 0; r < session->rank_count; r++) free_tables(&s->ranks[r]);
     for (uint32_t r = 0; code == FCP_OK && r < session->rank_count; r++) code = make_rank(s, &s->ranks[r], &why);
     const fcp_promise mine = {.plan = plan, .made = code};
     code = fcp_agree(session->net, &mine, &why);
@@ -719,20 +732,49 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
     for (uint32_t i = 0; i < helping; i++) pthread_join(s->members[i].thread, NULL);
 }
 
+/* Makes ready the tables that a run brings, and the sums of their gradients. */
+static fcp_code begin_tables(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
+    const fcp_backend *backend = s->device->backend;
+    const size_t count = fcp_plan_table_numbers(s->plan);
+    bool made = true;
+    fcp_code code = FCP_OK;
+    for (uint32_t r = 0; r < s->base.rank_count && !code; r++) {
+        fcp_rank *rank = &s->ranks[r];
+        const float *given = tensors[r].table;
+        const bool wanted = tensors[r].d_table && pass == FCP_BACKWARD;
+        if (given && !rank->table) made = (rank->table = malloc(count * sizeof *rank->table)) != NULL;
+        if (wanted && !rank->d_table) made = made && (rank->d_table = fcp_sums_new(count)) != NULL;
+        if (!made)
+            return fcp_fail_at(err, FCP_E_NO_MEMORY, fcp_where_rank(rank->index),
+                               "rank %u: out of memory for tables of %zu numbers and their gradients", rank->index,
+                               count);
+        for (size_t i = 0; given && i < count; i++) rank->table[i] = (double)given[i];
+        if (!wanted) continue;
+        fcp_sums_clear(rank->d_table);
+        code = backend->learn ? backend->learn(s->device, err)
+                              : fcp_fail(err, FCP_E_BACKEND, "%s has no gradients of tables", backend->name);
+    }
+    return code;
+}
+
 static fcp_code exec_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
                          fcp_error *err) {
     fcp_exec *s = (fcp_exec *)session;
     (void)stream;
     if (s->broken) return refuse(s, err);
+    fcp_code code = begin_tables(s, pass, tensors, err);
+    if (code != FCP_OK) return code;
     pthread_t *threads = malloc(2 * (size_t)s->base.rank_count * sizeof *threads);
     if (!threads) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for threads");
-    fcp_code code = s->device->backend->enter(s->device, err);
+    code = s->device->backend->enter(s->device, err);
     if (code == FCP_OK) {
         begin_pass(s, pass, tensors);
         run_threads(s, threads);
         s->device->backend->leave(s->device);
     }
     free(threads);
+    for (uint32_t r = 0; r < s->base.rank_count && !code; r++)
+        if (s->ranks[r].arena.d_table) fcp_sums_read(s->ranks[r].arena.d_table, tensors[r].d_table);
     if (code != FCP_OK) return code;
     if (!s->failed) return FCP_OK;
     if (session->net->transport->processes) s->broken = "a pass of this session has failed";
@@ -753,6 +795,7 @@ static const fcp_transport *const transports[] = {&fcp_transport_threads, &fcp_t
 const fcp_session_kind fcp_session_host = {.name = "host",
                                            .transports = transports,
                                            .sinks = true,
+                                           .tables = true,
                                            .create = exec_create,
                                            .free = exec_free,
                                            .run = exec_run,

@@ -19,6 +19,8 @@ typedef struct fcp_rank {
     size_t memory_held;              /* bytes of it */
     fcp_partials partials;
     fcp_arena arena;                 /* of the pass that runs */
+    double *table;                   /* fcp_tensors.table of the run; NULL: no run has had one */
+    struct fcp_sums *d_table;        /* likewise */
     const fcp_tensors *tensors;      /* the caller's */
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -17,10 +17,12 @@ static void host_close(fcp_device *device) {
         fcp_work_free(&host->workers[i].work);
         fcp_maskcells_free(host->workers[i].mask);
         fcp_host_score_close(&host->workers[i].score);
+        fcp_host_tables_close(&host->workers[i].tables);
         free(host->workers[i].memory);
         free(host->workers[i].arrays);
         free(host->workers[i].bands);
     }
+    fcp_table_reads_free(host->reads);
     free(host);
 }
 
@@ -75,6 +77,15 @@ static fcp_code host_allocate(fcp_device *device, size_t bytes, void **out_memor
 static void host_release(fcp_device *device, void *memory) {
     (void)device;
     free(memory);
+}
+
+static fcp_code host_learn(fcp_device *device, fcp_error *err) {
+    fcp_host *host = (fcp_host *)device;
+    fcp_code code = host->reads ? FCP_OK : fcp_table_reads_make(device->plan, &host->reads, err);
+    for (uint32_t i = 0; i < device->workers && !code; i++)
+        if (!fcp_host_tables_open(&host->workers[i].tables, host->reads))
+            code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the gradients of tables");
+    return code;
 }
 
 static fcp_code host_enter(fcp_device *device, fcp_error *err) { return fcp_blas_open(device->workers, err); }
@@ -169,9 +180,9 @@ static void host_merge(fcp_device *device, const fcp_arena *a, uint32_t block, u
                    m[1], l[1]);
 }
 
-static void host_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t block,
-                              uint32_t state) {
-    fcp_host_end(&((fcp_host *)device)->workers[worker], a, block, state);
+static void host_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t block, uint32_t state,
+                              uint32_t into) {
+    fcp_host_end(&((fcp_host *)device)->workers[worker], a, block, state, into);
 }
 
 static void host_round(fcp_device *device, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
@@ -202,6 +213,7 @@ const fcp_backend fcp_backend_host = {
     .close = host_close,
     .allocate = host_allocate,
     .release = host_release,
+    .learn = host_learn,
     .enter = host_enter,
     .leave = host_leave,
     .copy = host_copy,

@@ -4,6 +4,7 @@
 #include "runtime/host/backend.h"
 #include "runtime/host/mask.h"
 #include "runtime/host/score.h"
+#include "runtime/host/tables.h"
 #include "runtime/host/work.h"
 
 /* A worker computes a strip (some rows of a Q block) against one job (some keys) at a time, for one head. These are
@@ -12,6 +13,7 @@ typedef struct fcp_host_worker {
     fcp_work work;
     fcp_maskcells *mask;
     fcp_host_score score;
+    fcp_host_tables tables;
     mc_env env; /* what mask and score read of the sequence under way; it points to these: */
     mc_array *arrays;
     mc_bands *bands;
@@ -27,6 +29,7 @@ typedef struct fcp_host_worker {
 
 typedef struct fcp_host {
     fcp_device base;
+    fcp_table_reads *reads; /* of the plan's score; NULL: no pass has had gradients of tables yet */
     fcp_host_worker workers[];
 } fcp_host;
 
@@ -35,6 +38,6 @@ fcp_code fcp_host_forward(fcp_host_worker *w, const fcp_arena *a, const fcp_visi
                           uint32_t heads);
 fcp_code fcp_host_backward(fcp_host_worker *w, const fcp_arena *a, const fcp_visit *visit, uint32_t head,
                            uint32_t heads);
-/* Makes O and LSE of a home block of the state in a slot. */
-void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state);
+/* Makes O and LSE of a block, in O slot `into`, of the state in a slot. */
+void fcp_host_end(fcp_host_worker *w, const fcp_arena *a, uint32_t block, uint32_t state, uint32_t into);
 #endif

@@ -10,8 +10,7 @@
 
 #include "runtime/base/numeric.h"
 
-/* Whether code is the constant one, or empty. */
-static bool is_one(mc_code code) {
+bool fcp_host_score_is_one(mc_code code) {
     double value = 0;
     if (code.count == 0) return true;
     const mc_node *x = &code.nodes[code.count - 1];
@@ -22,7 +21,7 @@ static bool is_one(mc_code code) {
 bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile) {
     *score = (fcp_host_score){.code = {plan->score, (uint32_t)plan->score_count},
                               .slope = {plan->slope, (uint32_t)plan->slope_count}};
-    score->slope_is_one = is_one(score->slope);
+    score->slope_is_one = fcp_host_score_is_one(score->slope);
     if (score->code.count == 0) return true;
     size_t words = mc_row_scratch(score->code), more = mc_row_scratch(score->slope);
     score->scratch = calloc(words > more ? words : more, sizeof *score->scratch);

@@ -21,6 +21,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/exec/session.h"
 #include "runtime/exec/where.h"
+#include "runtime/host/group.h"
 #include "runtime/libraries/mpi.h"
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -48,17 +49,11 @@ typedef struct mpi_net {
     uint32_t timeout_s;
     fcp_mpi_handle comm;
     bool joined;              /* comm exists */
-    /* the group under way */
-    const fcp_wire *wires;
-    uint32_t count, left;     /* left: wires that are not complete */
-    uint32_t *pieces_left;    /* of each wire */
-    char **messages;          /* of each wire: in `memory` */
-    piece *pieces;
-    uint32_t piece_count;
+    fcp_group group;          /* under way */
     header header;            /* of every message of the group, but for bytes */
-    char *memory;
-    size_t memory_held;
-    uint32_t wires_held, pieces_held;
+    piece *pieces;            /* of its messages */
+    uint32_t *pieces_left;    /* of each wire */
+    uint32_t piece_count, pieces_held, wires_held;
     /* failure */
     _Atomic bool aborted;     /* this process's session has failed */
     bool listening;           /* `heard` is being received */
@@ -154,10 +149,9 @@ static void mpi_close(fcp_net *base) {
     }
     if (n->listening) fcp_mpi_cancel(&n->listens);
     if (n->joined) fcp_mpi_communicator_free(n->comm);
+    fcp_group_free(&n->group);
     free(n->pieces_left);
-    free(n->messages);
     free(n->pieces);
-    free(n->memory);
     free(n->tells);
     free(n);
 }
@@ -166,47 +160,35 @@ static void mpi_close(fcp_net *base) {
 
 static uint32_t pieces_of(size_t bytes) { return (uint32_t)((bytes + PIECE - 1) / PIECE); }
 
-/* Makes room for a group: its messages, and what is known about each wire and piece. */
-static fcp_code make_room(mpi_net *n, const fcp_wire *wires, uint32_t count, fcp_error *err) {
-    size_t bytes = 0;
+/* Makes room for what is known about the pieces of the group. */
+static fcp_code make_room(mpi_net *n, fcp_error *err) {
+    const uint32_t count = n->group.count;
     uint32_t pieces = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        size_t one = sizeof(header) + fcp_wire_bytes(&wires[i]);
-        bytes += one;
-        pieces += pieces_of(one);
-    }
-    bool good = true;
+    for (uint32_t i = 0; i < count; i++) pieces += pieces_of(fcp_group_bytes(&n->group, i));
     if (count > n->wires_held) {
         free(n->pieces_left);
-        free(n->messages);
         n->pieces_left = calloc(count, sizeof *n->pieces_left);
-        n->messages = calloc(count, sizeof *n->messages);
-        good = n->pieces_left && n->messages;
-        n->wires_held = good ? count : 0;
+        n->wires_held = n->pieces_left ? count : 0;
     }
-    if (good && pieces > n->pieces_held) {
+    if (pieces > n->pieces_held) {
         free(n->pieces);
         n->pieces = calloc(pieces, sizeof *n->pieces);
-        good = n->pieces != NULL;
-        n->pieces_held = good ? pieces : 0;
+        n->pieces_held = n->pieces ? pieces : 0;
     }
-    if (good && bytes > n->memory_held) {
-        free(n->memory);
-        n->memory = malloc(bytes);
-        good = n->memory != NULL;
-        n->memory_held = good ? bytes : 0;
-    }
-    return good ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u messages of %zu bytes", count, bytes);
+    if (n->wires_held >= count && n->pieces_held >= pieces) return FCP_OK;
+    return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u pieces of messages", pieces);
 }
 
 /* Begins the pieces of a message. */
-static bool begin_wire(mpi_net *n, uint32_t wire, size_t bytes) {
-    const fcp_wire *w = &n->wires[wire];
+static bool begin_wire(mpi_net *n, uint32_t wire) {
+    const fcp_wire *w = &n->group.wires[wire];
+    const size_t bytes = fcp_group_bytes(&n->group, wire);
+    n->pieces_left[wire] = 0;
     for (size_t at = 0; at < bytes; at += PIECE) {
         int size = bytes - at < PIECE ? (int)(bytes - at) : PIECE;
         int tag = TAG_WIRE + w->fabric;
         piece *p = &n->pieces[n->piece_count];
-        char *data = n->messages[wire] + at;
+        char *data = n->group.message[wire] + at;
         bool begun = w->dir == FCP_SEND ? fcp_mpi_send(n->comm, data, size, w->peer, tag, &p->request)
                                         : fcp_mpi_receive(n->comm, data, size, w->peer, tag, &p->request);
         if (!begun) return false;
@@ -223,42 +205,32 @@ static fcp_code mpi_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t
     mpi_net *n = (mpi_net *)base;
     (void)rank; /* this process's */
     fcp_code code = listen(n, err);
-    if (!code) code = make_room(n, wires, count, err);
+    if (!code) code = fcp_group_begin(&n->group, wires, count, sizeof(header), err);
+    if (!code) code = make_room(n, err);
     if (code) return code;
-    n->wires = wires;
-    n->count = n->left = count;
     n->piece_count = 0;
     n->header = (header){.pass = pass, .round = round};
-    char *at = n->memory;
     for (uint32_t i = 0; i < count; i++) {
         header h = n->header;
         h.bytes = fcp_wire_bytes(&wires[i]);
-        n->messages[i] = at;
-        n->pieces_left[i] = 0;
-        if (wires[i].dir == FCP_SEND) {
-            memcpy(at, &h, sizeof h);
-            fcp_wire_pack(&wires[i], at + sizeof h);
-        }
-        if (!begin_wire(n, i, sizeof h + h.bytes)) return broken(err);
-        at += sizeof h + h.bytes;
+        if (wires[i].dir == FCP_SEND) memcpy(n->group.message[i], &h, sizeof h);
+        if (!begin_wire(n, i)) return broken(err);
     }
     return FCP_OK;
 }
 
-/* All of a wire's message has been taken, or has come: then it must be the one that was expected. */
+/* A message that has come must be the one that was expected. */
 static fcp_code finish_wire(mpi_net *n, uint32_t wire, fcp_error *err) {
-    const fcp_wire *w = &n->wires[wire];
+    const fcp_wire *w = &n->group.wires[wire];
     header h;
-    memcpy(&h, n->messages[wire], sizeof h);
+    memcpy(&h, n->group.message[wire], sizeof h);
     if (h.bytes != fcp_wire_bytes(w) || h.pass != n->header.pass || h.round != n->header.round)
         return fcp_fail(err, FCP_E_RUN,
                         "a message of %llu bytes of pass %u, round %u from rank %u where %zu bytes of pass %u, round "
                         "%u were expected",
                         (unsigned long long)h.bytes, h.pass, h.round, w->peer, fcp_wire_bytes(w), n->header.pass,
                         n->header.round);
-    if (w->dir == FCP_RECV) fcp_wire_unpack(w, n->messages[wire] + sizeof h);
-    if (w->ended) *w->ended = fcp_clock_ns();
-    n->left--;
+    fcp_group_complete(&n->group, wire);
     return FCP_OK;
 }
 
@@ -273,7 +245,7 @@ static fcp_code progress(mpi_net *n, uint32_t *out_wire, fcp_error *err) {
         fcp_code code = finish_wire(n, p->wire, err);
         if (code) return code;
     }
-    return n->left ? listen(n, err) : FCP_OK;
+    return n->group.left ? listen(n, err) : FCP_OK;
 }
 
 static fcp_wait mpi_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err) {
@@ -283,11 +255,10 @@ static fcp_wait mpi_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, ui
     for (long pause = 1000;; fcp_pause(&pause, LONGEST_PAUSE)) {
         if (n->aborted) return FCP_WAIT_ABORTED;
         if (progress(n, out_wire, err)) return FCP_WAIT_FAILED;
-        if (!n->left) return FCP_WAIT_DONE;
+        if (!n->group.left) return FCP_WAIT_DONE;
         if (fcp_clock_ns() >= until) break;
     }
-    for (uint32_t i = 0; i < n->count; i++) /* name a receive rather than a send */
-        if (n->pieces_left[i] && n->wires[i].dir == FCP_RECV) *out_wire = i;
+    *out_wire = fcp_group_late(&n->group);
     return FCP_WAIT_PENDING;
 }
 

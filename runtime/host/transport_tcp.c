@@ -36,6 +36,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/exec/session.h"
 #include "runtime/exec/where.h"
+#include "runtime/host/group.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 enum { SLICE = 20, SECRET = 32, HOST = 64 }; /* SLICE: milliseconds between two looks at what is no socket */
@@ -66,13 +67,6 @@ typedef struct peer {
     size_t read; /* bytes of `next` that have come */
 } peer;
 
-/* What is known about a wire of the group under way. */
-typedef struct progress {
-    char *message; /* header and bytes, in `memory` */
-    size_t bytes, done;
-    bool complete;
-} progress;
-
 typedef struct tcp_net {
     fcp_net base;
     fcp_place place;
@@ -83,12 +77,9 @@ typedef struct tcp_net {
     struct pollfd *polled; /* room for all peers */
     uint32_t *polled_peer;
     _Atomic bool aborted;
-    /* the group under way */
-    const fcp_wire *wires;
-    progress *wire;
-    uint32_t count, left, held, pass, round;
-    char *memory;
-    size_t memory_held;
+    fcp_group group;       /* under way */
+    size_t *done;          /* bytes of each message that have been moved */
+    uint32_t done_held, pass, round;
 } tcp_net;
 
 /* --- ids ---------------------------------------------------------------------------------------------------------- */
@@ -292,8 +283,8 @@ static void close_all(tcp_net *n) {
     free(n->peers);
     free(n->polled);
     free(n->polled_peer);
-    free(n->wire);
-    free(n->memory);
+    fcp_group_free(&n->group);
+    free(n->done);
     free(n);
 }
 
@@ -373,68 +364,43 @@ static void tcp_abort(fcp_net *base) {
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
-static fcp_code make_room(tcp_net *n, const fcp_wire *wires, uint32_t count, fcp_error *err) {
-    size_t bytes = 0;
-    bool good = true;
-    for (uint32_t i = 0; i < count; i++) bytes += sizeof(frame) + fcp_wire_bytes(&wires[i]);
-    if (count > n->held) {
-        free(n->wire);
-        n->wire = calloc(count, sizeof *n->wire);
-        n->held = n->wire ? count : 0;
-        good = n->wire != NULL;
-    }
-    if (good && bytes > n->memory_held) {
-        free(n->memory);
-        n->memory = malloc(bytes);
-        n->memory_held = n->memory ? bytes : 0;
-        good = n->memory != NULL;
-    }
-    return good ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u messages of %zu bytes", count, bytes);
-}
-
 static fcp_code tcp_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
                            uint32_t count, fcp_error *err) {
     tcp_net *n = (tcp_net *)base;
     (void)rank; /* this process's */
-    fcp_code code = make_room(n, wires, count, err);
+    fcp_code code = fcp_group_begin(&n->group, wires, count, sizeof(frame), err);
     if (code) return code;
-    n->wires = wires;
-    n->count = n->left = count;
+    if (count > n->done_held) {
+        free(n->done);
+        n->done = calloc(count, sizeof *n->done);
+        n->done_held = n->done ? count : 0;
+        if (!n->done) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u messages", count);
+    }
     n->pass = pass;
     n->round = round;
-    char *at = n->memory;
     for (uint32_t i = 0; i < count; i++) {
         const frame f = {FRAME_WIRE, pass, round, wires[i].fabric, fcp_wire_bytes(&wires[i])};
-        n->wire[i] = (progress){.message = at, .bytes = sizeof f + f.bytes};
-        memcpy(at, &f, sizeof f);
-        if (wires[i].dir == FCP_SEND) fcp_wire_pack(&wires[i], at + sizeof f);
-        else n->wire[i].done = sizeof f; /* the header is read into the peer's record */
-        at += sizeof f + f.bytes;
+        const bool sends = wires[i].dir == FCP_SEND;
+        if (sends) memcpy(n->group.message[i], &f, sizeof f);
+        n->done[i] = sends ? 0 : sizeof f; /* a header that comes is read into the peer's record */
     }
     return FCP_OK;
 }
 
-static void complete(tcp_net *n, uint32_t wire) {
-    const fcp_wire *w = &n->wires[wire];
-    if (w->dir == FCP_RECV) fcp_wire_unpack(w, n->wire[wire].message + sizeof(frame));
-    if (w->ended) *w->ended = fcp_clock_ns();
-    n->wire[wire].complete = true;
-    n->left--;
-}
-
 /* The first wire to or from a rank that is not complete; FCP_NONE: there is none. */
 static uint32_t first_open(const tcp_net *n, uint32_t rank, fcp_direction dir) {
-    for (uint32_t i = 0; i < n->count; i++)
-        if (n->wires[i].peer == rank && n->wires[i].dir == dir && !n->wire[i].complete) return i;
+    const fcp_group *g = &n->group;
+    for (uint32_t i = 0; i < g->count; i++)
+        if (g->wires[i].peer == rank && g->wires[i].dir == dir && !g->complete[i]) return i;
     return FCP_NONE;
 }
 
 /* The receive that a frame is for. */
 static fcp_code match(const tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_error *err) {
     const frame *f = &n->peers[rank].next;
-    for (uint32_t i = 0; i < n->count; i++) {
-        const fcp_wire *w = &n->wires[i];
-        if (w->peer != rank || w->dir != FCP_RECV || w->fabric != f->fabric || n->wire[i].complete) continue;
+    for (uint32_t i = 0; i < n->group.count; i++) {
+        const fcp_wire *w = &n->group.wires[i];
+        if (w->peer != rank || w->dir != FCP_RECV || w->fabric != f->fabric || n->group.complete[i]) continue;
         *out_wire = i;
         if (f->kind == FRAME_WIRE && f->pass == n->pass && f->round == n->round && f->bytes == fcp_wire_bytes(w))
             return FCP_OK;
@@ -452,19 +418,18 @@ static bool receive_from(tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_erro
         size_t bytes = sizeof p->next - p->read;
         if (!bytes) {
             if (match(n, rank, out_wire, err)) return false;
-            progress *g = &n->wire[*out_wire];
-            to = g->message + g->done;
-            bytes = g->bytes - g->done;
+            to = n->group.message[*out_wire] + n->done[*out_wire];
+            bytes = fcp_group_bytes(&n->group, *out_wire) - n->done[*out_wire];
         }
         ssize_t got = bytes ? recv(p->socket, to, bytes, 0) : 0;
         if (got < 0) return errno == EAGAIN || errno == EINTR || gone(FCP_E_RUN, rank, err) == FCP_OK;
         if (!got && bytes) return gone(FCP_E_RUN, rank, err) == FCP_OK;
         if (p->read < sizeof p->next) p->read += (size_t)got;
-        else n->wire[*out_wire].done += (size_t)got;
+        else n->done[*out_wire] += (size_t)got;
         if (p->read == sizeof p->next && !match(n, rank, out_wire, err) &&
-            n->wire[*out_wire].done == n->wire[*out_wire].bytes) {
+            n->done[*out_wire] == fcp_group_bytes(&n->group, *out_wire)) {
             p->read = 0;
-            complete(n, *out_wire);
+            fcp_group_complete(&n->group, *out_wire);
         }
     }
     return true;
@@ -473,11 +438,11 @@ static bool receive_from(tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_erro
 /* Sends what the connection takes, one message after the other. False: it is closed. */
 static bool send_to(tcp_net *n, uint32_t rank, fcp_error *err) {
     for (uint32_t i; (i = first_open(n, rank, FCP_SEND)) != FCP_NONE;) {
-        progress *g = &n->wire[i];
-        ssize_t sent = send(n->peers[rank].socket, g->message + g->done, g->bytes - g->done, MSG_NOSIGNAL);
+        const size_t bytes = fcp_group_bytes(&n->group, i);
+        ssize_t sent = send(n->peers[rank].socket, n->group.message[i] + n->done[i], bytes - n->done[i], MSG_NOSIGNAL);
         if (sent < 0) return errno == EAGAIN || errno == EINTR || gone(FCP_E_RUN, rank, err) == FCP_OK;
-        g->done += (size_t)sent;
-        if (g->done == g->bytes) complete(n, i);
+        n->done[i] += (size_t)sent;
+        if (n->done[i] == bytes) fcp_group_complete(&n->group, i);
     }
     return true;
 }
@@ -485,11 +450,11 @@ static bool send_to(tcp_net *n, uint32_t rank, fcp_error *err) {
 /* Waits at most so long for any connection of the group, and moves what it can. */
 static bool go_on(tcp_net *n, int milliseconds, uint32_t *out_wire, fcp_error *err) {
     nfds_t count = 0;
-    for (uint32_t i = 0; i < n->count; i++) {
-        const fcp_wire *w = &n->wires[i];
+    for (uint32_t i = 0; i < n->group.count; i++) {
+        const fcp_wire *w = &n->group.wires[i];
         short event = w->dir == FCP_SEND ? POLLOUT : POLLIN;
         nfds_t at = 0;
-        if (n->wire[i].complete) continue;
+        if (n->group.complete[i]) continue;
         *out_wire = i;
         while (at < count && n->polled_peer[at] != w->peer) at++;
         if (at == count) {
@@ -511,14 +476,13 @@ static fcp_wait tcp_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, ui
     const uint64_t until = fcp_clock_ns() + milliseconds * UINT64_C(1000000);
     (void)rank; /* this process's */
     for (;;) {
-        if (!n->left) return FCP_WAIT_DONE;
+        if (!n->group.left) return FCP_WAIT_DONE;
         bool good = !n->aborted && go_on(n, SLICE, out_wire, err);
         if (n->aborted) return FCP_WAIT_ABORTED; /* also if that is why it failed */
         if (!good) return FCP_WAIT_FAILED;
-        if (n->left && fcp_clock_ns() >= until) break;
+        if (n->group.left && fcp_clock_ns() >= until) break;
     }
-    for (uint32_t i = 0; i < n->count; i++) /* name a receive rather than a send */
-        if (!n->wire[i].complete && n->wires[i].dir == FCP_RECV) *out_wire = i;
+    *out_wire = fcp_group_late(&n->group);
     return FCP_WAIT_PENDING;
 }
 

@@ -589,7 +589,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
                 uint32_t side = op == FCP_OP_REDUCE ? FCP_HOLDS_KV : FCP_HOLDS_Q;
                 good = good && (op == FCP_OP_REDUCE || op == FCP_OP_MERGE || op == FCP_OP_FINISH ||
                                 op == FCP_OP_REDUCE_Q || op == FCP_OP_ROUND) &&
-                       a < plan->blocks_count && plan->blocks[a].holds & side && (op != FCP_OP_FINISH || !x->c);
+                       a < plan->blocks_count && plan->blocks[a].holds & side;
             }
             if (!good)
                 return fcp_fail(err, FCP_E_PLAN_FORMAT, "instruction %llu: op %u, stage %u, operands %u %u %u",

@@ -465,6 +465,7 @@ static void put_instrs(out *o, const fcp_plan *plan) {
         case FCP_OP_FINISH:
             put_number(o, "block", x->a);
             put_number(o, "from_slot", x->b);
+            put_number(o, "into_slot", fcp_finish_slot(plan, (uint32_t)(stream / FCP_QUEUES % ranks), x));
             break;
         case FCP_OP_REDUCE:
         case FCP_OP_MERGE:

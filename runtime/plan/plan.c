@@ -162,6 +162,31 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape) {
                              .scale = p->scale};
 }
 
+uint32_t fcp_plan_tables(const fcp_plan *plan, uint32_t number, fcp_table *out_table) {
+    uint32_t count = 0;
+    uint64_t first = 0;
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        if (!fcp_array_learnable(a)) continue;
+        if (count++ == number && out_table)
+            *out_table = (fcp_table){.name = plan->names + a->name,
+                                     .rows = a->count,
+                                     .columns = a->columns,
+                                     .first = first,
+                                     .values = (const double *)(const void *)(plan->data + a->offset)};
+        first += a->count * (a->columns ? a->columns : 1);
+    }
+    return count;
+}
+
+uint64_t fcp_plan_table_numbers(const fcp_plan *plan) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < plan->arrays_count; i++)
+        if (fcp_array_learnable(&plan->arrays[i]))
+            sum += fcp_array_bytes(&plan->arrays[i]) / sizeof(double);
+    return sum;
+}
+
 static uint64_t offset_of(const fcp_plan *plan, fcp_side side, uint32_t sequence, uint64_t *out_length) {
     bool known = sequence < plan->sequences_count;
     if (out_length) *out_length = known ? fcp_side_length(&plan->sequences[sequence], side) : 0;

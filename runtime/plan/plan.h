@@ -57,14 +57,14 @@
  * tokens.
  *
  * WHERE WORK IS DONE. A tile runs on any rank: the rank that attends to the visit which holds it. Keys and values come
- * to that rank from their home, and so does Q, if the Q block is not at home there. Of a Q block that is computed away
- * from home there are two kinds.
- *   whole     All its tiles run at one other rank. Its results come home finished: O in the dtype with the LSE, dQ in
- *             the dtype. Such a block has the flag FCP_BLOCK_WHOLE.
- *   partial   Its tiles run at several ranks, perhaps its home among them. Each of the others returns a partial result:
- *             forward the running state (m, l and O in fp32), backward dQ in fp32. Partials are merged on the way
- *             and at home, and the home makes the result of them. If all tiles run at home, the block is of this kind,
- *             too: there is no partial then.
+ * to that rank from their home, and so does Q, if the Q block is not at home there. Where the tiles of a Q block run at
+ * several ranks, each of them returns a partial result: forward the running state (m, l and O in fp32), backward dQ in
+ * fp32. Partials are merged on the way. Of a Q block there are two kinds.
+ *   whole     All its tiles run at other ranks than its home, and one rank away from home makes its results: the one
+ *             that computes all tiles, or, where several do, the one to which all partials come. So they come home
+ *             finished: O in the dtype with the LSE, dQ in the dtype. Such a block has the flag FCP_BLOCK_WHOLE.
+ *   partial   The home makes the results, of its own tiles and of the partials that come. If all tiles run at home, the
+ *             block is of this kind, too: there is no partial then. If all run at one other rank, it is not.
  *
  * SLOTS. Each rank has slots of each class, numbered from 0, and each slot can hold the largest block. In the classes
  * KV, Q, O, DKV, DQ and DQW the slots 0 to homes - 1 belong to the rank's own blocks (a block's home_slot); the slots
@@ -100,8 +100,8 @@
  * `state_slot`. A visit with the flag LAST writes O to `o_slot`; it is the end of the chain, and the rank has computed
  * all tiles of the block: at home `o_slot` is the home slot, elsewhere a transient slot from which O is sent, and the
  * block is whole. A visit without LAST leaves its state in `state_slot`. A chain without LAST ends in one of: the state
- * is sent; it is MERGEd into another slot; at home, FINISH makes O of it. MERGE into an empty slot moves the state
- * there.
+ * is sent; it is MERGEd into another slot; FINISH makes O of it, at home or, of a whole block, at one other rank. MERGE
+ * into an empty slot moves the state there.
  *
  * RECEIVED PARTIALS. A received STATE, DKV or DQ lies in a transient slot until MERGE, REDUCE or REDUCE_Q adds it to
  * another slot of its class: for DKV and DQ at the home the home slot; elsewhere, and for STATE, a transient slot of
@@ -126,8 +126,8 @@
  *   - MERGEs, REDUCEs and REDUCE_Qs into one slot go in order of (round in which the partial's last unit arrived,
  *     sender). A partial is received whole from one sender, and added before it travels on.
  *   - Every unit that is received is read, added, or sent on.
- *   - Results of a block come home once: from its own visit with LAST, from FINISH, or, of a whole block, as O; and
- *     backward as the sum of all dQ in its home slot or, of a whole block, as DQW.
+ *   - Results of a block are made once and come home once: by its own visit with LAST, by FINISH, or, of a whole block,
+ *     as O; and backward as the sum of all dQ in its home slot or, of a whole block, by one ROUND and as DQW.
  *   - Transient slot numbers of a class have no gaps.
  *   - If two accesses of a slot are in different queues and one of them writes, WAITs of that rank order them.
  *   - Operands that an instruction does not use, and pads, are 0.
@@ -290,7 +290,7 @@ typedef struct fcp_heads {
     uint32_t kv_first, kv_count, sub_first, sub_count;
 } fcp_heads;
 
-enum { FCP_BLOCK_WHOLE = 1 }; /* all its tiles run at one rank, which is not its home */
+enum { FCP_BLOCK_WHOLE = 1 }; /* none of its tiles runs at its home, and its results come home finished */
 typedef struct fcp_block {
     uint32_t first_piece, pieces;
     uint32_t tokens;
@@ -354,7 +354,8 @@ typedef struct fcp_round {
  *   ATTEND    visits [a, a + b), in one launch
  *   REDUCE    of DKV of block a: adds slot b into slot c, or copies it if it is the first contribution to c
  *   MERGE     of STATE of Q block a: merges slot b into slot c, or moves it if c is empty
- *   FINISH    of Q block a, at home: makes O and LSE, in the home slot, of the state in slot b; the sink joins here
+ *   FINISH    of Q block a: makes O and LSE of the state in slot b; the sink joins here. At home they go to the home
+ *             slot, and c is not used; elsewhere to O slot c
  *   REDUCE_Q  of DQ of Q block a: as REDUCE
  *   ROUND     of Q block a: rounds the DQ in slot b to the dtype, into DQW slot c
  *   LAUNCH    transfers [a, a + b) of round c, as one group */
@@ -507,6 +508,10 @@ static inline fcp_side fcp_array_side(const fcp_array *array) {
 static inline uint64_t fcp_array_bytes(const fcp_array *array) {
     return array->count * (array->columns ? array->columns : 1) * (array->width == MC_F64 ? 8 : array->width);
 }
+/* Is it a table of reals, which a run may bring anew and learn? */
+static inline bool fcp_array_learnable(const fcp_array *array) {
+    return array->kind == FCP_TABLE && array->width == MC_F64;
+}
 /* The part of an array that a sequence sees; the array's values begin at `data`. A table is seen whole. Of a field the
  * sequence sees its own part: first[side] is the sequence's first query or key in the batch, and q_first, queries and n
  * are in `env`. */
@@ -596,6 +601,10 @@ static inline uint32_t fcp_class_of(const fcp_plan *p, uint32_t heads, uint32_t 
 static inline uint32_t fcp_class_size(const fcp_plan *p, uint32_t heads, uint32_t cls) {
     const uint32_t all = fcp_range_heads(p->problem);
     return p->range_classes ? fcp_range_classes(p, heads)[1 + all + cls] : all;
+}
+/* The O slot of a FINISH at a rank. */
+static inline uint32_t fcp_finish_slot(const fcp_plan *p, uint32_t rank, const fcp_instr *x) {
+    return p->blocks[x->a].home == rank ? p->blocks[x->a].home_slot : x->c;
 }
 /* One rank's layout of a side, run by run, as fcp_plan_layout; and how many tokens it holds. */
 bool fcp_side_layout(const fcp_plan *plan, fcp_side side, uint32_t rank, fcp_layout_at *at, fcp_span *out_span);

@@ -10,7 +10,7 @@ PAGE = Path(__file__).parent / "API.md"
 # For whom what is: people who design masks, who train, and who look at what a plan costs.
 CHAPTERS = [("Programs and masks", [fcpc.program, fcpc.parse, fcpc.Program, fcpc.trace, fcpc.Field]),
             ("Plans", [fcpc.Plan, fcpc.Simulation, fcpc.load]),
-            ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention]),
+            ("Training", [fcpc.detect, fcpc.Cluster, fcpc.torch.Attention, fcpc.Session]),
             ("Errors", [fcpc.Error])]
 
 

@@ -6,7 +6,7 @@
  *            are in order of (round of the last unit, sender).
  *          - At its home a block's dKV and dQ are added to its home slot.
  * So no partial needs to be counted: each goes to one place, another slot of its block, or is found left over; and time
- * moves forward, so all end at the home.
+ * moves forward, so all end where the result is made: at the home or, of a block that is WHOLE, at one other rank.
  *
  * Transfers and tiles are many, so what they go through is inline. Private to runtime/verify.
  */
@@ -57,7 +57,8 @@ static inline fcp_code fcp_verify_send_partial(run *r, const fcp_transfer *t) {
                     fcp_class_texts[cls], t->block, t->slot, s->touched[FCP_COMPUTE] - 1);
     if (cls != FCP_DKV) {
         q_state *q = fcp_verify_q(r, t->block);
-        if (fcp_verify_is_whole(r, t->block))
+        if (fcp_verify_is_whole(r, t->block) && (t->peer == r->plan->blocks[t->block].home ||
+                                                 r->v->away[t->block].where != FCP_VERIFY_SEVERAL))
             return fail(r, FCP_E_VERIFY_RESULT, FCP_COMM,
                         "transfer %u sends %s of block %u, whose results come home whole", id,
                         fcp_class_texts[cls], t->block);

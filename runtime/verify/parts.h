@@ -98,6 +98,7 @@ typedef struct verifier {
     fcp_error *err;
     uint8_t *attended;     /* per visit: computed */
     rank_moves *moves;     /* per rank */
+    uint32_t *made;        /* per block: how often its result is made, backward away from home alone */
     layout_facts *layout;
     uint32_t *peers, *peer_first; /* by rank, ranks + 1: whom it talks to */
     uint64_t named;        /* transfers that instructions name */

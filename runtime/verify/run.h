@@ -38,9 +38,9 @@ typedef struct q_state {
     uint32_t tiles;           /* how many tiles those visits had */
     uint32_t chain;           /* forward pass: the slot of its chain of state, + 1; 0: none is open */
     bool ended;               /* the chain has had its end */
+    uint32_t made;            /* forward pass: the instruction that made O of it, + 1 */
     /* of home blocks */
     bool out;                 /* results have gone out */
-    uint32_t made;            /* forward pass: the instruction that made O, + 1 */
     uint32_t got;             /* of a block that is WHOLE: tokens of its result that have arrived */
     uint32_t arrived;         /* of such a one: the instruction that brought the last of them, + 1 */
     uint32_t delta;           /* backward pass: its DELTA, + 1 */

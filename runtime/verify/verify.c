@@ -13,12 +13,13 @@
  *      the cap (E604, E605).
  *   4. Partial results and whole ones:
  *      a. At each rank the visits and MERGEs of a Q block form one chain of state, which ends in LAST, in a send, or in
- *         FINISH at home. Every partial that is received is added to another slot once, in order. So all partials reach
- *         the home of their block (E606).
- *      b. A rank other than the home makes a result only if it has computed all tiles of the block.
- *      c. The home of a block gets its result once: from its own LAST, from FINISH, or, of a block that is WHOLE, as O;
- *         and a block is WHOLE if all its tiles run at one rank, which is not its home.
- *      d. The same of dQ: added up in the home slot, or, of a WHOLE block, as DQW (b to d: E612).
+ *         FINISH. Every partial that is received is added to another slot once, in order (E606).
+ *      b. The result of a block is made once: by its home or, of a block that is WHOLE, by one other rank, and then no
+ *         tile of it runs at its home. So a partial that is not in that one result would have no end (a): it could only
+ *         be sent on and on, and rounds end. So all partials reach the one that makes it.
+ *      c. The home of a WHOLE block gets each token of its result once, as O. A block of which all tiles run at one
+ *         other rank is WHOLE.
+ *      d. The same of dQ: added up in the home slot, or, of a WHOLE block, by one ROUND, and as DQW (b to d: E612).
  *   5. There is no deadlock (E607). It is enough to run each rank alone, assuming that its launches complete. They do,
  *      by induction over rounds: every rank launches its rounds in increasing order (E611), every send has its receive
  *      in the same round (2), and the two queues of a rank have no cycle of waits between them. So what the launch of
@@ -170,7 +171,8 @@ static void count_away(verifier *v, uint32_t id, uint32_t rank) {
     }
 }
 
-/* Every visit is computed exactly once in this pass. Counts MERGEs, and forward what runs away from home. */
+/* Every visit is computed exactly once in this pass. Counts MERGEs, how often results are made, and forward what runs
+ * away from home. */
 static fcp_code check_attended(verifier *v) {
     const fcp_plan *plan = v->plan;
     for (uint32_t r = 0; r < v->p->ranks; r++) {
@@ -178,13 +180,16 @@ static fcp_code check_attended(verifier *v) {
         for (uint32_t i = 0; i < s->count; i++) {
             const fcp_instr *x = &plan->instrs[s->first + i];
             if (x->op == FCP_OP_MERGE) v->moves[r].merges++;
+            if (x->op == FCP_OP_FINISH || x->op == FCP_OP_ROUND) v->made[x->a]++;
             if (x->op != FCP_OP_ATTEND) continue;
             for (uint32_t w = x->a; w < x->a + x->b; w++) {
                 uint32_t block = plan->visits[w].q_block;
                 if (v->attended[w]++)
                     return fcp_verify_fail(v, FCP_E_VERIFY_TILE, r, FCP_COMPUTE, i,
                                            "visit %u to Q block %u is computed a second time", w, block);
-                if (v->pass == FCP_FORWARD && plan->blocks[block].home != r) count_away(v, w, r);
+                if (v->pass != FCP_FORWARD) continue;
+                v->made[block] += plan->visits[w].flags & FCP_VISIT_LAST ? 1 : 0;
+                if (plan->blocks[block].home != r) count_away(v, w, r);
             }
         }
     }
@@ -195,17 +200,22 @@ static fcp_code check_attended(verifier *v) {
     return FCP_OK;
 }
 
-/* A block is WHOLE if all its tiles run at one rank, which is not its home. */
+/* Of a block that is WHOLE all tiles run away from its home, and its result is made once. It is WHOLE if all run at one
+ * rank. */
 static fcp_code check_whole(const verifier *v) {
     for (uint64_t b = 0; b < v->plan->blocks_count; b++) {
         const fcp_block *k = &v->plan->blocks[b];
         const away_work *w = &v->away[b];
-        bool whole = w->where && w->where != FCP_VERIFY_SEVERAL && w->tiles == v->tiles_of[b];
-        if (whole == !!(k->flags & FCP_BLOCK_WHOLE)) continue;
+        bool whole = k->flags & FCP_BLOCK_WHOLE, away = w->where && w->tiles == v->tiles_of[b];
+        if (whole && away && v->made[b] != 1)
+            return fcp_fail(v->err, FCP_E_VERIFY_RESULT,
+                            "%s: the result of block %llu, which comes home whole, is made %u times",
+                            fcp_pass_names[v->pass], (ull)b, v->made[b]);
+        if (whole ? away : !away || w->where == FCP_VERIFY_SEVERAL) continue;
         return fcp_fail(v->err, FCP_E_VERIFY_RESULT,
                         "block %llu is %sflagged as whole: of its %u tiles %u run away from its home, rank %u, at %s "
                         "rank",
-                        (ull)b, whole ? "not " : "", v->tiles_of[b], w->tiles, k->home,
+                        (ull)b, whole ? "" : "not ", v->tiles_of[b], w->tiles, k->home,
                         !w->where                         ? "no"
                         : w->where == FCP_VERIFY_SEVERAL ? "more than one"
                                                           : "one");
@@ -233,7 +243,8 @@ static fcp_code open_pass(const verifier *known, fcp_pass pass, pass_check *out)
     v->facts.stages = 1; /* there is always a stage 0, if only to copy in and out */
     v->attended = calloc((size_t)v->plan->visits_count + 1, 1);
     v->moves = calloc(v->p->ranks, sizeof *v->moves);
-    if (!v->attended || !v->moves)
+    v->made = calloc((size_t)v->plan->blocks_count + 1, sizeof *v->made);
+    if (!v->attended || !v->moves || !v->made)
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", v->p->ranks);
     fcp_code code = fcp_verify_layout_open(v);
     return code ? code : check_attended(v);
@@ -242,6 +253,7 @@ static fcp_code open_pass(const verifier *known, fcp_pass pass, pass_check *out)
 static void close_pass(verifier *v) {
     free(v->attended);
     free(v->moves);
+    free(v->made);
     free(v->peers);
     free(v->peer_first);
     fcp_verify_layout_close(v);
@@ -259,7 +271,7 @@ static fcp_code check_pass(verifier *v) {
         if (!code) code = fcp_verify_layout_end(v);
     }
     fcp_verify_buffers_free(buffers);
-    if (!code && v->pass == FCP_FORWARD) code = check_whole(v);
+    if (!code) code = check_whole(v);
     const pass_facts *f = &v->facts;
     if (!code && f->last_stage > f->stages)
         code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,

@@ -3,8 +3,8 @@
  * Proves:  - A visit finds its Q block, and each of its tiles the KV block, in the slots that it names; backward, Q
  *            comes with a delta.
  *          - The visits and MERGEs of a Q block at a rank form one chain of state. FIRST begins it. It ends in LAST,
- *            in a send, or in FINISH at home. LAST is where all tiles of the block have been computed, at its home or,
- *            of a block that is WHOLE, elsewhere.
+ *            in a send, or in FINISH. LAST is where all tiles of the block have been computed. A result is made at
+ *            home or, of a block that is WHOLE, elsewhere.
  *          - Results of a block go out once they are there: made by LAST or FINISH at home, or all of them received;
  *            backward, once nothing is added any more. They are made, or come home, once.
  *          - Tokens are brought in before use.
@@ -203,11 +203,15 @@ fcp_code fcp_verify_finish(run *r, const fcp_instr *x) {
     if (r->v->pass != FCP_FORWARD)
         return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE, "finishes state in the backward pass");
     q_state *q = fcp_verify_q(r, x->a);
-    if (k->home != r->rank || k->flags & FCP_BLOCK_WHOLE || q->made)
+    bool home = k->home == r->rank;
+    if (home == fcp_verify_is_whole(r, x->a) || q->made)
         return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE, "finishes Q block %u, %s", x->a,
-                    k->home != r->rank ? "whose home is elsewhere"
-                    : q->made          ? "whose result was made before"
-                                       : "whose results come home whole");
+                    q->made ? "whose result was made before"
+                    : home  ? "whose results come home whole"
+                            : "whose home is elsewhere");
+    if (home && x->c)
+        return fail(r, FCP_E_VERIFY_SLOT, FCP_COMPUTE, "finishes Q block %u at its home, and names O slot %u", x->a,
+                    x->c);
     partial_slot *s = x->b < r->room[FCP_STATE] ? &r->b->partial[FCP_STATE][x->b] : NULL;
     if (!s || s->kind != ADDING || q->chain != x->b + 1) /* a chain's slot holds its own block */
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMPUTE, "finishes Q block %u from slot %u, where its state is not",
@@ -216,7 +220,7 @@ fcp_code fcp_verify_finish(run *r, const fcp_instr *x) {
     q->chain = 0;
     q->ended = true;
     q->made = s->touched[FCP_COMPUTE] = r->done[FCP_COMPUTE] + 1;
-    return FCP_OK;
+    return home ? FCP_OK : fcp_verify_put(r, FCP_O, x->a, x->c);
 }
 
 /* --- home blocks -------------------------------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@ void bench_sim(void);
 void bench_calibrate(void);
 void bench_published(void);
 void bench_host(void);
+void bench_run(void);
 void bench_heads(void);
 void bench_trace(void);
 void bench_python(void);

@@ -299,8 +299,8 @@ static void bench_unstructured(const char *name, const char *condition, uint64_t
 
 enum { LONG_MASKS = 111, LONG_ROOM = 1 << 17 };
 
-/* Nine lines a mask: calls of the mask before (every tenth begins anew) and of the prelude, numbers, functions; then a
- * plan. Returns its lines. */
+/* Writes a program with nine lines for each mask, and a plan at the end. A mask has numbers and functions, and calls
+ * the prelude and the mask before it; every tenth calls no earlier one. Returns the number of lines. */
 static int write_program(char *out) {
     int at = 0, lines = 0;
     for (int i = 0; i < LONG_MASKS; i++) {

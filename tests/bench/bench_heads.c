@@ -1,5 +1,8 @@
-/* bench_heads.c: a mask that differs by head beside the heads' own masks: the host's processor time and the pairs of
- * the plan, over what each head takes in a plan in which all heads have its mask: an eighth of that, added up.
+/* bench_heads.c: what a mask costs that differs by head.
+ *
+ * Each of the eight heads' masks also gets a plan of its own, in which all heads have that mask. An eighth of such a
+ * plan is what its head needs. The sum over heads is compared with the plan of the common mask, in pairs and in
+ * processor time of the host.
  */
 #include <stdio.h>
 #include <string.h>

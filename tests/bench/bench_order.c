@@ -1,6 +1,7 @@
-/* bench_order.c: work lists, by the model of tests/support/order_model.h (whole numbers; no GPU is asked): how long the
- * ordered backward pass takes beside one without turns, how much of the multiprocessors' time it uses where sequences
- * are short and heads are few, and the time that making a list takes.
+/* bench_order.c: work lists of the backward pass. It compares how long an ordered list and one without turns take, and
+ * says how much of the multiprocessors' time is used where sequences are short and heads are few. Both are by the model
+ * of tests/support/order_model.h, which counts in whole numbers and needs no GPU. It also measures how long making a
+ * list takes.
  */
 #include <stdio.h>
 #include <string.h>

@@ -53,8 +53,8 @@ static void mma_text(text *t) {
            "    out[blockIdx.x * %d + threadIdx.x] = sum;\n}\n", MMA_SUMS, THREADS);
 }
 
-/* A warpgroup's 64 x 256 sums: A of 64 x 64 and B of 256 x 64 numbers in shared memory, rows of 128 bytes with the
- * 128-byte swizzle, so that a step of 16 along k is 32 bytes further. */
+/* A warpgroup has 64 x 256 sums. A, of 64 x 64 numbers, and B, of 256 x 64, lie in shared memory, in rows of 128 bytes
+ * with the 128-byte swizzle. So a step of 16 along k is 32 bytes further. */
 static void wgmma_text(text *t) {
     put(t, "#define GPU_CHECK 1\n%s", drawn_text);
     put(t, "extern \"C\" __global__ void __launch_bounds__(%d) gc_wgmma(float *out, int times) {\n", THREADS);

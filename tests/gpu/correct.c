@@ -155,8 +155,9 @@ static bool check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_st
 /* --- examples ----------------------------------------------------------------------------------------------------- */
 
 #define UNORDERED "plan.deterministic=false"
-/* Every example, and some again where the backward pass may add as it comes: its lengths, what its mask needs for
- * them, and its ranks. Lengths NULL: its own. */
+/* Every example. Some occur twice, the second time with a backward pass that may add in any order (UNORDERED).
+ * `lengths` replaces the example's lengths; NULL keeps its own. `defines` are what its mask needs for them, and its
+ * ranks. */
 static const struct {
     const char *file, *lengths;
     const char *defines[9];
@@ -202,8 +203,8 @@ static const struct {
 };
 enum { EXAMPLES = sizeof examples / sizeof *examples };
 
-/* On a stand-in, where a product takes fibers milliseconds: the first few, with tiny heads and, where they have none of
- * their own, lengths. */
+/* On a stand-in a product takes milliseconds. So only the first few examples run there, with tiny heads, and with these
+ * lengths where the example can take other lengths. */
 static const char *const standin_lengths[EXAMPLES_STANDIN] = {"[200, 33]", "[150, 40 x 2]", "[200]", "[140, 60]", NULL};
 
 static fcp_plan *example_plan(const gpu *g, size_t i, char why[GPU_WHY]) {
@@ -212,7 +213,7 @@ static fcp_plan *example_plan(const gpu *g, size_t i, char why[GPU_WHY]) {
     size_t count = 0;
     bool scores = strncmp(examples[i].file, "scores/", 7) == 0, small = g->small;
     /* what stays the example's own: the heads and head_dim that its tables are made for */
-    bool own = !examples[i].lengths || (scores && !strstr(examples[i].file, "softcap"));
+    bool own = (!examples[i].lengths && !small) || (scores && !strstr(examples[i].file, "softcap"));
     snprintf(path, sizeof path, "examples/%s", examples[i].file);
     const char *wanted =
         small && i < EXAMPLES_STANDIN && examples[i].lengths ? standin_lengths[i] : examples[i].lengths;

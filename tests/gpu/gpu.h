@@ -39,7 +39,8 @@ enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY has room for what each of four 
 typedef struct gpu_node_ *gpu_node;
 #define GPU_SYMBOLS(X)                                                       \
     X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *)) \
-    X(cuModuleGetGlobal_v2, cu_result (*module_global)(cu_ptr *, size_t *, cu_module, const char *))
+    X(cuModuleGetGlobal_v2, cu_result (*module_global)(cu_ptr *, size_t *, cu_module, const char *)) \
+    X(cuStreamWriteValue32_v2, cu_result (*write_value)(cu_stream, cu_ptr, unsigned, unsigned))
 typedef struct gpu_symbols {
 #define X(name, type) type;
     GPU_SYMBOLS(X)
@@ -171,6 +172,7 @@ gpu_result step_older(gpu *g, char why[GPU_WHY]);
 gpu_result step_local(gpu *g, char why[GPU_WHY]);
 gpu_result step_curve(gpu *g, char why[GPU_WHY]);
 gpu_result step_graphs(gpu *g, char why[GPU_WHY]);        /* rows_runtime.c */
+gpu_result step_fills(gpu *g, char why[GPU_WHY]);         /* fills.c */
 gpu_result step_jit(gpu *g, char why[GPU_WHY]);
 gpu_result step_memory(gpu *g, char why[GPU_WHY]);
 gpu_result step_kernels(gpu *g, char why[GPU_WHY]);
@@ -223,6 +225,8 @@ bool gpu_measured_variants(gpu *g, gpu_defined_call *each, void *context);
  * exit status. */
 int gpu_smoke_one(gpu *g, const char *name);
 int gpu_profiled(gpu *g);
+/* packages.c: names libraries in the environment that only Python's packages have. */
+void gpu_find_packages(const char *python);
 /* prepare.c: compiles kernels in advance, for devices of these capabilities ("8.0 9.0"). Returns an exit status. */
 int gpu_prepare(gpu *g, const char *capabilities);
 

@@ -45,6 +45,7 @@ static const gpu_step steps[] = {
     {"older", "mma.sync, both ways", step_older, 8, 60, false, false},
     {"kernels", "registers, memory, occupancy", step_kernels, 3, 20, false, false},
     {"graphs", "launching and capturing", step_graphs, 3, 30, false, false},
+    {"fills", "words written to host memory", step_fills, 3, 20, false, false},
     {"memory", "device memory of a session", step_memory, 3, 20, false, false},
     {"jit", "compiling kernels", step_jit, 4, 30, false, false},
     {"curve", "rates of single tiles", step_curve, 4, 60, false, false},
@@ -255,6 +256,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "gpu-check: CRC-32C is wrong\n");
         return WRONG;
     }
+    gpu_find_packages(a.python);
     use_carried(&g);
     g.small = a.small;
     g.timeout_s = a.small ? 600 : 10;

@@ -10,8 +10,8 @@
 #include "compiler/simulate/calibrate.h"
 #include "tests/gpu/gpu.h"
 
-/* Of a row: step, figure, against, ratio, goal, verdict, ceiling (a fact's name), note; then the fact it waits for, its
- * own milliseconds, goal, first. */
+/* The fields of a row. First come step, figure, against, ratio, goal, verdict, ceiling (a fact's name) and note. Then
+ * come the fact that it waits for, its own milliseconds, its goal, and `first`. */
 enum { STEP, FIGURE, AGAINST, RATIO, GOAL, VERDICT, CEILING, NOTE, FACT, OWN, NUMBER, FIRST, FIELDS, REST = 1500 };
 
 /* Divides a text at its tabs, in place. Missing fields are "". */

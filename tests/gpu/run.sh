@@ -55,10 +55,11 @@ says "it does not measure again" "ceilings .*: ok, from before" "$folder/out"
 says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
 holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
 says "two devices are asked about" "copies between devices, and inside one: as it must be" "$folder/gpu/GPU.md"
-says "a compiler without definitions measures no builds" "5 measured, 8 skipped" "$folder/gpu/GPU.md"
+says "a compiler without definitions measures no builds" "7 measured, 12 skipped" "$folder/gpu/GPU.md"
 says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" \
     "$folder/gpu/GPU.md"
+says "what a mark costs is measured" "fill of host memory, in a graph" "$folder/gpu/GPU.md"
 rows=$(grep -c "^row" "$folder/gpu/state")
 holds "there are the rows ($rows)" [ "$rows" -ge 50 ]
 holds "each once" sh -c '[ -z "$(grep "^row" "$1" | cut -f 2 | sort | uniq -d)" ]' sh "$folder/gpu/state"
@@ -231,12 +232,22 @@ holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$chec
 says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
 says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
 says "kernels of other definitions are among it" "variant: forward, causal, turns alone" "$folder/gpu3/GPU.md"
+says "also those without a part" "variant: backward, full, without adding dQ" "$folder/gpu3/GPU.md"
 says "and those whose blocks are delayed" "| shaken | .* | ok | .* 3 plans, 3 runs each" "$folder/gpu3/GPU.md"
 holds "each with its own cache" [ -d "$folder/gpu3/cache-FK_OVERLAP=0-FK_TURNS=1" ]
 rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"
 env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH --again \
     --only short > "$folder/out" 2>&1
 says "where they were not, it is said" "NVRTC" "$folder/out"
+
+# libraries that only Python's packages have
+mkdir -p "$folder/packages/nvidia/nccl/lib"
+ln -s "$B/standin/libnccl.so" "$folder/packages/nvidia/nccl/lib/libnccl.so.2"
+ln -s "$B/standin/libcuda.so" "$folder/packages/nvidia/nccl/lib/libcuda.so"
+env -u FCP_NCCL GPU_PACKAGES=1 PYTHONPATH="$folder/packages" "$check" --folder "$folder/gpu" --seconds $ENOUGH --again --only nccl \
+    > "$folder/out" 2>&1
+says "NCCL is found in Python's packages" "libnccl.so.2 is among Python's packages: $folder/packages/" "$folder/out"
+says "and used" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 
 # where nothing can be checked
 FCP_CUDA_DRIVER=/nowhere/libcuda.so

@@ -1,5 +1,6 @@
 /* variants.c: measures what parts of the design gain: the forward kernel without its two overlaps, and 8 ranks on one
- * device with other margins.
+ * device with other margins. And what parts of a kernel cost: without the softmax, and without adding dQ, results are
+ * wrong, and the time that is left is that of the rest.
  *
  * Each is measured in a process of its own, because the definitions of kernels are a process's. Rows of the same case
  * stand beside each other; which variant is the default is for whoever reads them.
@@ -15,13 +16,17 @@ enum { TEXT = 600 };
 typedef struct variant {
     const char *name, *defines, *mask; /* defines NULL: kernels as they are */
     unsigned ranks, margin;
+    fcp_pass pass;
 } variant;
 
 #define BUILDS(mask)                                                       \
     {mask ", overlap and turns", "FK_OVERLAP=1 FK_TURNS=1", mask, 1, 0},   \
     {mask ", overlap alone", "FK_OVERLAP=1 FK_TURNS=0", mask, 1, 0},       \
     {mask ", turns alone", "FK_OVERLAP=0 FK_TURNS=1", mask, 1, 0},         \
-    {mask ", neither", "FK_OVERLAP=0 FK_TURNS=0", mask, 1, 0}
+    {mask ", neither", "FK_OVERLAP=0 FK_TURNS=0", mask, 1, 0},             \
+    {mask ", without the softmax", "FK_WITHOUT_SOFTMAX=1", mask, 1, 0},    \
+    {mask, NULL, mask, 1, 0, FCP_BACKWARD},                                \
+    {mask ", without adding dQ", "FK_WITHOUT_DQ=1", mask, 1, 0, FCP_BACKWARD}
 #define MARGIN(n) {"8 ranks, margin " #n, NULL, "causal", 8, n}
 static const variant variants[] = {BUILDS("full"), BUILDS("causal"), MARGIN(0), MARGIN(4), MARGIN(8), MARGIN(12),
                                    MARGIN(16)};
@@ -31,10 +36,10 @@ static void program(const gpu *g, const variant *v, char text[TEXT]) {
     bool one = v->ranks == 1;
     snprintf(text, TEXT,
              "model { heads = %d; kv_heads = %d; head_dim = %d; dtype = bf16 }\ncluster { nodes = 1; gpus = %u }\n"
-             "batch { lengths = [%s] }\nplan { mask = %s; block = %d; passes = forward%s; margin = %u }\n",
+             "batch { lengths = [%s] }\nplan { mask = %s; block = %d; passes = forward%s%s; margin = %u }\n",
              g->small ? 2 : 64, g->small ? 1 : 8, g->small ? 16 : 128, v->ranks,
              g->small ? (one ? "200" : "1100") : one ? "8192" : "65536", v->mask, g->small ? 128 : 4096,
-             one ? "" : "; strategy = fcp(coalesce = 16)", v->margin);
+             v->pass ? ", backward" : "", one ? "" : "; strategy = fcp(coalesce = 16)", v->margin);
 }
 
 bool gpu_measured_variants(gpu *g, gpu_defined_call *each, void *context) {
@@ -46,20 +51,26 @@ bool gpu_measured_variants(gpu *g, gpu_defined_call *each, void *context) {
     return true;
 }
 
-static void name_row(const variant *v, char name[80]) { snprintf(name, 80, "variant: forward, %s", v->name); }
+static void name_row(const variant *v, char name[80]) {
+    snprintf(name, 80, "variant: %s, %s", v->pass ? "backward" : "forward", v->name);
+}
 
 static gpu_result measure(gpu *g, void *context, gpu_answer *out) {
     const variant *v = context;
     measured m = {0};
     double ms = 0, spread = 0;
     char text[TEXT], name[80], note[60];
+    if (v->defines && v->pass == FCP_BACKWARD && g->machine.major != 9 && !g->machine.standin) {
+        snprintf(out->why, GPU_WHY, "only the kernel for sm_90a has this build");
+        return GPU_SKIPPED;
+    }
     if (v->defines && !gpu_define(g, v->defines, out->why)) return GPU_SKIPPED;
     program(g, v, text);
-    bool good = measured_open(g, text, true, &m, out->why) && measured_pass(&m, FCP_FORWARD, &ms, &spread, out->why);
+    bool good = measured_open(g, text, true, &m, out->why) && measured_pass(&m, v->pass, &ms, &spread, out->why);
     if (good) {
         name_row(v, name);
         snprintf(note, sizeof note, "%.3f ms, spread %.1f %%", ms, 100 * spread);
-        gpu_row r = gpu_row_of(name, ms > 0 ? m.flops[FCP_FORWARD] / ms * 1e-9 : 0, "TFLOP/s", note);
+        gpu_row r = gpu_row_of(name, ms > 0 ? m.flops[v->pass] / ms * 1e-9 : 0, "TFLOP/s", note);
         r.ceiling = g->machine.major == 9 ? "ceiling.wgmma" : "ceiling.mma";
         gpu_row_put(g, &r);
     }

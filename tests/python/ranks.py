@@ -1,6 +1,5 @@
 """ranks.py: what each process of test_group.py does. It is one rank of two, under mpirun if there is one. It says each
 thing that is so, as [thing], and ends with an error if one is not."""
-import importlib.util
 import os
 import sys
 import time
@@ -9,8 +8,9 @@ import torch
 import torch.distributed as dist
 
 import fcpc
+import train
 from fcpc.torch import Attention
-from test_example import DIM, HEADS, KV_HEADS, Example, loader
+from test_example import DIM, HEADS, KV_HEADS, Example
 
 MODEL = {"heads": HEADS, "kv_heads": KV_HEADS, "head_dim": DIM, "dtype": "fp32", "block": 32}
 
@@ -42,38 +42,30 @@ def values(group, what):
     say(what)
 
 
-def llama(group):
-    """Ten steps of a Llama over the group: losses, gradients and parameters are those of one process without fcpc."""
-    import test_hf as hf
-    ours, prog, steps = hf.tiny(), hf.program(group), 0
-    judge, attn = hf.on_its_own(ours), Attention(prog, group=group, timeout=200)
-    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9) for model in (ours, judge)]
-    for batch, plan in prog.ahead(loader(10), depth=2, threads=2):
-        loss = hf.loss_by_plan(ours, batch, plan, attn)
-        loss.backward()
-        loss = loss.detach()
-        for x in (loss, *(p.grad for p in ours.parameters())):
-            dist.all_reduce(x, group=group)
-        want = hf.loss_by_mask(judge, batch)
-        want.backward()
-        assert abs(loss.item() - want.item()) < 1e-5, f"step {steps}: the loss is {loss}, not {want}"
-        for (name, a), b in zip(ours.named_parameters(), judge.parameters()):
-            near = 1e-4 * b.grad.abs().max().item() + 1e-7
-            assert (a.grad - b.grad).abs().max().item() < near, f"step {steps}: the gradient of {name}"
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        steps += 1
-    assert steps == 10 and plan.tokens < plan.global_tokens
-    say("llama")
+def learnt(group):
+    """The gradients of sinks and tables, summed over the group, have the bits of one process."""
+    def gradients(cluster, group):
+        prog = fcpc.program(mask="causal", score="s + slope[h] * (k - q)", tables={"slope": [0.0] * HEADS}, sink=0.0,
+                            cluster=cluster, **MODEL)
+        plan = prog.plan([200, 100])
+        torch.manual_seed(7)
+        q, k, v, d_o = (torch.randn(300, heads, DIM) for heads in (HEADS, KV_HEADS, KV_HEADS, HEADS))
+        inputs = [torch.rand(HEADS).requires_grad_() for _ in range(2)]
+        o = Attention(prog, group=group, timeout=200).bind(plan)(*map(plan.take, (q, k, v)), inputs[0],
+                                                                 {"slope": inputs[1]})
+        o.backward(plan.take(d_o))
+        return [x.grad for x in inputs]
+    mine, want = gradients(fcpc.detect(group), group), gradients(fcpc.detect(ranks=2), None)
+    for x in mine:
+        dist.all_reduce(x, group=group)
+    assert all(torch.equal(a, b) and a.abs().min() > 0 for a, b in zip(mine, want)), (mine, want)
+    say("learnt")
 
 
 def example(group):
     """examples/python/train.py over the group has the losses of one process; and with each rank as a group of its own,
     those of a process that has both batches."""
     from torch.distributed.device_mesh import init_device_mesh
-    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples/python"))
-    import train
     one = train.batches
 
     def both(count, _):
@@ -119,13 +111,13 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     group = dist.group.WORLD
     values(group, "values")
+    learnt(group)
     Example().loop(group)
     say("training")
     example(group)
-    if importlib.util.find_spec("transformers"):
-        llama(group)
     errors(group)
     os._exit(0)  # the group ends with its processes: rank 1 must not wait for rank 0, which waits for it to end
 
 
-main()
+if __name__ == "__main__":
+    main()

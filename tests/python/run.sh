@@ -13,9 +13,12 @@ if [ -n "${SAN:-}" ] || [ ! -e build/python/made-of ]; then
     exit 0
 fi
 unset MAKEFLAGS MAKELEVEL MFLAGS
-make B="$B" -s shared || exit 1
+make B="$B" -s shared standins || exit 1
 [ -x "$B/fcpc" ] || { echo "python: 0 passed, 1 failed: $B/fcpc is not there"; exit 1; }
 case "$B" in /*) FCPC_LIBRARIES=$B ;; *) FCPC_LIBRARIES=$PWD/$B ;; esac
-export FCPC_LIBRARIES FCPC_BUILD="$B" PYTHONPATH="$PWD/runtime/python" PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+export FCPC_LIBRARIES FCPC_BUILD="$B" PYTHONPATH="$PWD/runtime/python:$PWD/examples/python" OMP_NUM_THREADS=1
+# uv installs PyTorch without bytecode. It is compiled here once, and not anew in each of six processes.
+unset PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX="$PWD/build/python/bytecode"
 export TORCHINDUCTOR_CACHE_DIR="${TMPDIR:-/tmp}/inductor" MPLCONFIGDIR="${TMPDIR:-/tmp}"
 "$python" tests/python/all.py "$@"

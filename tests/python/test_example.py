@@ -8,6 +8,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 import fcpc
+import rollouts
 from fcpc.torch import Attention
 
 WORDS, HEADS, KV_HEADS, DIM = 50, 4, 2, 16
@@ -52,6 +53,16 @@ def on_a_mask(model, batch):
     positions = torch.cat([torch.arange(n) for n in batch.lengths])
     return model(batch.tokens, positions, attention).loss(batch.labels.roll(-1),
                                                           batch.loss_mask.roll(-1) * follows) / 320
+
+
+class Rollouts(unittest.TestCase):
+    def test_trees(self):
+        """Attention and gradients of a tree are those of each rollout alone; and a tree costs less."""
+        self.assertLess(rollouts.check(), 1e-5)
+        trees, each, filled = rollouts.costs().values()
+        for figure in ("tokens", "flops", "seconds"):
+            self.assertLess(2 * trees[figure], each[figure], figure)
+            self.assertLess(each[figure], filled[figure], figure)
 
 
 class Example(unittest.TestCase):

@@ -1,13 +1,17 @@
 """test_group.py: attention over the processes of a group of torch.distributed, and of MPI, on the CPU (ranks.py)."""
-import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 
+import torch
+import torch.distributed as dist
+
 import fcpc
+from fcpc.torch import Attention
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -15,7 +19,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Groups(unittest.TestCase):
     def test_two_processes(self):
         by_mpi = shutil.which("mpirun") is not None
-        by_hf = importlib.util.find_spec("transformers") is not None
         with tempfile.TemporaryDirectory() as folder:
             worker = [sys.executable, os.path.join(HERE, "ranks.py"), os.path.join(folder, "store")]
             env = {**os.environ, "PYTHONPATH": os.pathsep.join([HERE, os.environ.get("PYTHONPATH", "")]),
@@ -27,12 +30,36 @@ class Groups(unittest.TestCase):
             said = [p.communicate(timeout=500) for p in running]
         out = "".join(o for o, _ in said)
         why = "".join(e for _, e in said)
-        for what in ["values", "training", "example", "errors"] + by_mpi * ["values by MPI"] + by_hf * ["llama"]:
+        always = ["values", "learnt", "training", "example", "errors"]
+        for what in always + by_mpi * ["values by MPI"]:
             self.assertEqual(out.count(f"[{what}]"), 2, f"{what}:\n{out}{why}")
-        if not by_hf:
-            self.skipTest("a Llama: transformers is not there (make setup)")
         if not by_mpi:
             self.skipTest("MPI: mpirun is not there (make setup)")
+
+    def test_a_killed_rank(self):
+        """A rank is killed while another waits for it: that one hears of it, before its time is over."""
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = []
+            for rank in range(2):
+                ranks.append(os.fork())
+                if not ranks[-1]:
+                    os._exit(self.rank(f"file://{folder}/store", rank))
+            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in ranks]
+        self.assertEqual(ended, [7, -signal.SIGKILL])
+
+    def rank(self, store, rank):
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+        prog = fcpc.program("causal", heads=2, head_dim=16, dtype="fp32", block=32,
+                            cluster=fcpc.detect(dist.group.WORLD))
+        plan = prog.plan([300])
+        attention = Attention(prog, group=dist.group.WORLD, timeout=200).bind(plan)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            attention(*(torch.zeros(plan.tokens, 2, 16) for _ in range(3)))
+        except fcpc.Error as error:
+            return 7 if error.code == "E703" and "rank 1 has failed, or its process has ended" in str(error) else 1
+        return 2
 
     def test_what_is_no_group(self):
         for name in ("ring", ""):

@@ -15,7 +15,6 @@ class Package(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "FCPC_LIBRARIES")}
-        self.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 
     def run_in(self, *command):
         done = subprocess.run(command, cwd=self.folder.name, env=self.environment, stdout=subprocess.PIPE,

@@ -74,6 +74,26 @@ class Plans(unittest.TestCase):
         self.assertEqual(sorted(plan.rows(keys=True)), list(range(300)))
         self.assertEqual(sorted(plan.positions().tolist()), sorted([*range(150, 200), *range(100)]))
 
+    def test_layers(self):
+        """A plan for each mask, with the same homes; what is wrong with the list is said by the language."""
+        prog = a_program(mask=None, layers=["causal", ("window(w = 20)", 3)])
+        self.assertIn("layers = [layer_1, layer_2 x 3]", prog.text.replace(" x 1", ""))
+        batches = [{"lengths": [300, 200], "doc": DOCUMENTS}] * 3
+        for _, plan in prog.ahead(batches):
+            self.assertEqual(plan.layers[0], plan)
+            self.assertEqual([p.summary()["pairs"] for p in plan.layers],
+                             [45150 + 20100, sum(min(20, i + 1) for n in (300, 200) for i in range(n))])
+            self.assertEqual(len({p.homes for p in plan.layers}), 1)
+            self.assertEqual(plan.layers[1].layers, (plan.layers[1],))
+        self.assertEqual(a_program(mask="causal").plan([500], {"doc": DOCUMENTS}).layers[1:], ())
+        for layers, code in ([], "E206"), ([("causal", 0)], "E206"), (["nowhere"], "E200"):
+            with self.assertRaises(fcpc.Error) as raised:
+                a_program(mask=None, layers=layers)
+            self.assertEqual(raised.exception.code, code)
+        with self.assertRaises(fcpc.Error) as raised:
+            a_program(layers=["causal"])
+        self.assertIn("`mask` and `layers` are both set", str(raised.exception))
+
     def test_same_input_same_bytes(self):
         prog, given = a_program(), DOCUMENTS.tolist()
         with ThreadPoolExecutor(4) as pool:
@@ -102,6 +122,11 @@ class Plans(unittest.TestCase):
         self.assertEqual(fcpc.parse(prog.text).text, prog.text)
         self.assertEqual(a_program().plan([500], {"doc": DOCUMENTS}).digest,
                          fcpc.parse(a_program().text).plan([500], {"doc": DOCUMENTS}).digest)
+
+    def test_a_profile_that_begins_with_a_digit(self):
+        prog = fcpc.program("causal", cluster=fcpc.Cluster(1, 2, "910c"), block=64)
+        self.assertIn('gpu = "910c"', prog.text)
+        self.assertEqual(repr(prog.plan([128]).simulate()), repr(prog.plan([128]).simulate("910c")))
 
     def test_warnings(self):
         plan = fcpc.program("q < k and k <= q", cluster=fcpc.detect(ranks=1), block=64).plan([100])

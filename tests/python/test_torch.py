@@ -2,7 +2,6 @@
 import gc
 import os
 import threading
-import types
 import unittest
 
 import torch
@@ -106,6 +105,51 @@ class Values(Compared):
                 if sink is not None:
                     self.assertLess((sink.grad - extra.grad).abs().max().item(), 1e-4)
 
+    def test_learnable_tables(self):
+        """Each rank computes some of the pairs; the gradients of tables, summed over ranks, are autograd's."""
+        torch.manual_seed(4)
+        near, gain = torch.randn(HEADS, 33), torch.rand(HEADS) + 0.5
+        at = torch.arange(256)
+        distance, heads = (at[:, None] - at).clamp(0, 32), torch.arange(HEADS)[:, None, None]
+
+        def score(s, b, h, q, k):
+            return 20.0 * torch.tanh(s * gain[h] / 20.0) + near[h, torch.clamp(q - k, 0, 32)]
+        for strategy, given in ("fcp", ("near", "gain")), ("ulysses", ("near",)), ("dcp", ("gain",)):
+            prog, inputs = a_program(strategy=strategy, score=score), draw(256)
+            plan, attn = prog.plan([256]), Attention(prog)
+            mine = {n: t.clone().requires_grad_() for n, t in (("near", near * 2), ("gain", gain + 1)) if n in given}
+            got = compute(lambda q, k, v: attn.bind(plan)(q, k, v, tables=mine), plan, *inputs)
+            want = {n: t.detach().clone().requires_grad_() for n, t in {"near": near, "gain": gain, **mine}.items()}
+            x, y, z = (t.clone().requires_grad_() for t in inputs[:3])
+            kk, vv = (t.repeat_interleave(HEADS // KV_HEADS, 1).transpose(0, 1) for t in (y, z))
+            s = x.transpose(0, 1) @ kk.transpose(1, 2) / DIM ** 0.5
+            s = 20.0 * torch.tanh(s * want["gain"][:, None, None] / 20.0) + want["near"][heads, distance]
+            o = (s.masked_fill(at[:, None] < at, -torch.inf).softmax(-1) @ vv).transpose(0, 1)
+            o.backward(inputs[3])
+            self.assert_near(got, (o.detach(), x.grad, y.grad, z.grad), NEAR["fp32"])
+            for name, table in mine.items():
+                self.assertLess((table.grad - want[name].grad).abs().max().item(), 1e-4, (strategy, name))
+            for threads in (1, 4):
+                again = {n: t.detach().clone().requires_grad_() for n, t in mine.items()}
+                of = Attention(prog, threads=threads).bind(plan)
+                compute(lambda q, k, v: of(q, k, v, tables=again), plan, *inputs)
+                self.assertTrue(all(torch.equal(again[n].grad, mine[n].grad) for n in mine), f"{threads} threads")
+
+    def test_layers(self):
+        """Each layer attends by its own mask, and all of them have their tokens in the same order."""
+        at, inputs = torch.arange(512), draw(512)
+        window = (at[:, None] >= at) & (at[:, None] - at < 70)
+        for strategy in ("fcp", "zigzag"):
+            prog = a_program(None, layers=["causal", (lambda b, h, q, k: (q >= k) & (q - k < 70), 3)],
+                             strategy=strategy)
+            attn, plan = Attention(prog), prog.plan([400, 112])
+            self.assertEqual((prog.masks, len(plan.layers), plan.layers[0]), (2, 2, plan))
+            self.assertEqual(plan.homes, plan.layers[1].homes)
+            self.assertEqual(list(plan.rows()), list(plan.layers[1].rows()))
+            bound = [attn.bind(plan), attn.bind(plan, layer=1)]
+            for allowed, attention in zip((causal([400, 112]), causal([400, 112]) & window), bound):
+                self.assert_near(compute(attention, plan, *inputs), judge(allowed, *inputs), NEAR["fp32"])
+
     def test_a_layout_of_the_caller(self):
         """With layout = contiguous the caller's order is the packed batch's."""
         prog, inputs = a_program(layout="contiguous"), draw(256)
@@ -170,16 +214,27 @@ class Plans(Compared):
 
 class Operators(Compared):
     def test_opcheck(self):
-        prog = a_program(sink=0.0)
+        prog = a_program(sink=0.0, score="s + t[h]", tables={"t": [0.5] * HEADS})
         plan = prog.plan([128])
         attention = Attention(prog).bind(plan)
         q, k, v, d_o = draw(128)
-        sink = torch.zeros(HEADS)
-        o, lse = torch.ops.fcpc.attention(q, k, v, sink, attention.number)
-        torch.library.opcheck(torch.ops.fcpc.attention_backward, (d_o, q, k, v, o, lse, sink, attention.number))
-        for x in (q, k, v, sink):
+        sink, table = torch.zeros(HEADS), torch.ones(HEADS)
+        o, lse = torch.ops.fcpc.attention(q, k, v, sink, table, attention.number)
+        saved = (q, k, v, o, lse, sink, table, attention.number)
+        torch.library.opcheck(torch.ops.fcpc.attention_backward, (d_o, *saved))
+        for x in (q, k, v, sink, table):
             x.requires_grad_()
-        torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, sink, attention.number))
+        torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, sink, table, attention.number))
+
+    def test_no_second_derivative(self):
+        """A gradient of a gradient is refused: it would leave attention out."""
+        prog = a_program()
+        plan = prog.plan([128])
+        q, k, v, _ = draw(128)
+        o = Attention(prog).bind(plan)(q.requires_grad_(), k, v)
+        dq, = torch.autograd.grad((o * o).sum(), q, create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "once_differentiable"):
+            dq.sum().backward()
 
     def test_compiled_whole_and_once(self):
         """One graph without breaks; a new plan, and another number of tokens, compile nothing anew."""
@@ -213,18 +268,24 @@ class Errors(Expecting):
         self.expect("E701", lambda: self.bound(q, k, v.half()), "v is [128, 2, 16] of float16 on cpu")
         self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(HEADS)), "the plan has none")
         self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(3)), "sink is [3]")
+        self.expect("E701", lambda: self.bound(q, k, v, tables={"t": torch.zeros(3)}), "no table 't' of shape [3]")
+        self.assertTrue(torch.equal(self.bound(q, k, v, tables={}), self.bound(q, k, v)))
         self.expect("E701", lambda: fcpc.torch._binding(self.bound.number).take("q", q.to("meta")), "on meta")
 
     def test_plans(self):
         other = a_program(heads=2)
         self.expect("E203", lambda: self.attn.bind(other.plan([128])), "another program")
-        loaded = types.SimpleNamespace(**{**vars(other.plan([128])), "program": None})
+        loaded = other.plan([128])
+        loaded.program = None
         self.expect("E203", lambda: self.attn.bind(loaded), "heads")
         self.expect("E203", lambda: self.attn.bind(self.prog.plan([128], here=range(1))), "ranks")
+        for layer in (1, -1):
+            self.expect("E203", lambda: self.attn.bind(self.plan, layer=layer), f"no layer {layer}")
         number = self.bound.number.clone()
         del self.bound
         gc.collect()
-        self.expect("E203", lambda: torch.ops.fcpc.attention(self.q, self.k, self.v, None, number), "no such plan")
+        inputs = (self.q, self.k, self.v, None, None, number)
+        self.expect("E203", lambda: torch.ops.fcpc.attention(*inputs), "no such plan")
         forward = a_program(passes="forward")
         o = Attention(forward).bind(forward.plan([128]))(self.q.requires_grad_(), self.k, self.v)
         self.expect("E705", lambda: o.sum().backward(), "no backward pass")
@@ -233,7 +294,7 @@ class Errors(Expecting):
         held, go = threading.Event(), threading.Event()
 
         def hold():
-            with self.attn._alone():
+            with self.attn._alone:
                 held.set()
                 go.wait(60)
         thread = threading.Thread(target=hold)

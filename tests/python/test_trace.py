@@ -125,6 +125,24 @@ class Text(unittest.TestCase):
         self.assertEqual(sorted(traced.tables), ["n_2", "n_3"])  # n is the length, in the language
         a_program(lambda b, h, q, k: (n[q % 3] < k) & inner(b, h, q, k)).plan([64])
 
+    def test_functions_with_tensors_of_one_name(self):
+        """Two functions of a program that have each captured another `n`: both keep their own."""
+        def first(n):
+            return lambda b, h, q, k: k < n[q % 3]
+        near = first(torch.tensor([1, 2, 3]))
+        prog = a_program(None, layers=[first(torch.tensor([5, 5, 5])), first(torch.tensor([7, 7, 7]))],
+                         score=lambda s, b, h, q, k: torch.where(near(b, h, q, k), s, 0.0))
+        plan = prog.plan([64])
+        self.assertEqual([p.summary()["pairs"] for p in plan.layers], [64 * 5, 64 * 7])
+        doc = [torch.arange(64) // size for size in (8, 16)]
+
+        def same(doc):
+            return lambda b, h, q, k: doc[q] == doc[k]
+        self.assertEqual(a_program(None, fields=["doc"], layers=[same(doc[0]), same(doc[0].clone())]).masks, 2)
+        with self.assertRaises(fcpc.Error) as raised:
+            a_program(None, fields=["doc"], layers=[same(doc[0]), same(doc[1])])
+        self.assertEqual(raised.exception.code, "E320")
+
 
 class Refused(unittest.TestCase):
     def expect(self, code, function, words, kind="mask"):

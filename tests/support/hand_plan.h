@@ -73,21 +73,34 @@ static inline void hand_instr(hand *h, uint32_t op, uint32_t a, uint32_t b, uint
     h->instrs[h->instr_count++] = (fcp_instr){.op = op, .a = a, .b = b, .c = c};
 }
 
+/* Counts the pairs that the mask allows in `rows` rows from q and `width` keys from k. */
+static inline uint64_t hand_pairs(mc_code code, int64_t n, int64_t q, uint32_t rows, int64_t k, uint32_t width,
+                                  uint32_t head, int64_t *scratch) {
+    uint64_t allowed = 0;
+    for (uint32_t i = 0; i < rows; i++) {
+        uint8_t row[MC_ROW];
+        mc_eval_row(code, MC_LENGTH(n), q + (int64_t)i, k, width, head, scratch, row);
+        for (uint32_t j = 0; j < width; j++) allowed += row[j];
+    }
+    return allowed;
+}
+
 /* Adds the shape of two pieces of one range of heads, cell by cell, as one head sees it. Returns its pairs. */
 static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *k, uint32_t head) {
     mc_code code = {h->mask, h->mask_count};
-    int64_t scratch[64], n = (int64_t)h->sequences[q->sequence].keys, q_first = h->sequences[q->sequence].q_first;
+    int64_t n = (int64_t)h->sequences[q->sequence].keys, q_first = h->sequences[q->sequence].q_first;
+    int64_t *scratch = malloc(mc_row_scratch(code) * sizeof *scratch);
     fcp_shape_rec *shape = &h->shapes[h->shape_count++];
     *shape = (fcp_shape_rec){.first_run = h->run_count, .q_length = q->length, .k_length = k->length};
     for (uint32_t row = 0; row * FCP_CELL < q->length; row++)
         for (uint32_t col = 0; col * FCP_CELL < k->length; col++) {
-            uint64_t allowed = 0, all = 0;
-            for (uint32_t i = row * FCP_CELL; i < (row + 1) * FCP_CELL && i < q->length; i++)
-                for (uint32_t j = col * FCP_CELL; j < (col + 1) * FCP_CELL && j < k->length; j++, all++)
-                    allowed += mc_eval(code, MC_LENGTH(n), q_first + (int64_t)(q->start + i), (int64_t)(k->start + j),
-                                       head, scratch);
+            uint32_t from = row * FCP_CELL, key = col * FCP_CELL;
+            uint32_t rows = q->length - from < FCP_CELL ? q->length - from : FCP_CELL;
+            uint32_t width = k->length - key < FCP_CELL ? k->length - key : FCP_CELL;
+            uint64_t allowed = hand_pairs(code, n, q_first + (int64_t)(q->start + from), rows,
+                                          (int64_t)(k->start + key), width, head, scratch);
             if (!allowed) continue;
-            uint32_t cls = allowed == all ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
+            uint32_t cls = allowed == (uint64_t)rows * width ? FCP_CELL_FULL : FCP_CELL_PARTIAL;
             fcp_run *last = &h->runs[h->run_count - (shape->runs > 0)];
             shape->pairs += allowed;
             if (shape->runs && last->row == row && last->col + last->count == col && last->cls == cls) {
@@ -97,6 +110,7 @@ static inline uint64_t hand_shape(hand *h, const fcp_piece *q, const fcp_piece *
             h->runs[h->run_count++] = (fcp_run){row, col, 1, cls};
             shape->runs++;
         }
+    free(scratch);
     return shape->pairs;
 }
 

@@ -1,8 +1,9 @@
 /* moved.h: what a placement moves, counted from its blocks and tiles by itself: for tests and benchmarks of placement.
  *
  * K and V of a block go to every rank, other than its home, with a tile that reads it. Q of a block goes to every rank,
- * other than its home, that computes a tile of it; its result comes back whole if one rank has all its tiles, else in
- * parts. By which ways is what routes_find says: over net once to a node, results the same way back. */
+ * other than its home, that computes a tile of it; its result comes back whole if its home has none of its tiles, else
+ * in parts; and if several ranks have them, all but one of them send parts to that one. By which ways is what
+ * routes_find says: over net once to a node, results the same way back. */
 #ifndef MOVED_H
 #define MOVED_H
 #include <stdlib.h>
@@ -29,14 +30,19 @@ static inline int moved_by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Whether a block's own tiles all run at one rank. */
-static inline bool *moved_parts(const planning *x) {
+/* Per block: do its own tiles run at several ranks, and do any run at home? */
+typedef struct moved_rows {
+    bool many, home;
+} moved_rows;
+static inline moved_rows *moved_parts(const planning *x) {
     const problem *p = x->problem;
-    bool *many = calloc(p->block_count + (size_t)1, 1);
-    for (uint32_t t = 0; many && t < p->tile_count; t++)
-        if (placement_exec(x->placement, t) != placement_exec(x->placement, p->tile_start[p->tile_q[t]]))
-            many[p->tile_q[t]] = true;
-    return many;
+    moved_rows *rows = calloc(p->block_count + (size_t)1, sizeof *rows);
+    for (uint32_t t = 0; rows && t < p->tile_count; t++) {
+        uint32_t q = p->tile_q[t], e = placement_exec(x->placement, t);
+        rows[q].many |= e != placement_exec(x->placement, p->tile_start[q]);
+        rows[q].home |= e == x->placement->home[q];
+    }
+    return rows;
 }
 
 /* What has to travel: K and V of a block, and Q of a block with its result on the way back. */
@@ -52,7 +58,7 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
     uint32_t *reader = malloc((2 * (size_t)p->tile_count + 1) * sizeof *reader), wants = 0, readers = 0;
     uint64_t *node = calloc(g->nodes, sizeof *node);
     route_want *want = malloc((2 * (size_t)p->tile_count + 1) * sizeof *want);
-    bool *many = moved_parts(x);
+    moved_rows *of = moved_parts(x);
     size_t count = 0;
     arena a = {0};
     routes r;
@@ -67,11 +73,16 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
     for (size_t i = 0; i < count; i++) {
         uint32_t b = (uint32_t)(pair[i] >> 32) & INT32_MAX;
         bool rows = pair[i] >> 63;
-        uint64_t tokens = p->blocks[b].tokens, each = many[b] ? price.part : price.whole;
+        uint64_t tokens = p->blocks[b].tokens, each = of[b].many ? price.part : price.whole;
         if (i && pair[i] == pair[i - 1]) continue;
-        if (!i || pair[i] >> 32 != pair[i - 1] >> 32)
+        if (!i || pair[i] >> 32 != pair[i - 1] >> 32) {
             want[wants++] = (route_want){where->home[b], readers, 0, tokens * (rows ? q_bytes : price.kv),
-                                         rows ? tokens * (each - q_bytes) : 0};
+                                         rows ? tokens * (each - q_bytes) : 0, 0};
+            if (rows && of[b].many && !of[b].home) {
+                want[wants - 1].joined = tokens * (price.whole - q_bytes);
+                each = price.whole;
+            }
+        }
         reader[readers++] = (uint32_t)pair[i];
         want[wants - 1].count++;
         if (rows) out->rows += (double)(tokens * each);
@@ -82,17 +93,22 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
     bool good = !routes_find(&in, &a, &a, &r);
     for (uint32_t w = 0; good && w < wants; w++) {
         uint32_t home = want[w].src / g->gpus, last = home;
+        bool joined = want[w].joined, near = false; /* hops so far are between home and where results are joined */
         for (uint32_t i = want[w].first; i < want[w].first + want[w].count; i++) {
             uint32_t v = reader[i] / g->gpus;
+            near |= v == home;
             if (v == home || v == last) continue;
             if (last == home) node[home] += want[w].bytes;
             node[v] += want[w].back;
             last = v;
         }
+        if (joined && !near) node[last] -= want[w].back - want[w].joined;
         bool crosses = false;
         for (uint32_t h = r.start[w]; h < r.start[w + 1]; h++) {
+            bool here = joined;
+            joined = joined && !near && r.hops[h].fabric == FCP_LOCAL;
             if (r.hops[h].fabric != FCP_NET) continue;
-            out->net += (double)(want[w].bytes + want[w].back);
+            out->net += (double)(want[w].bytes + (here ? want[w].joined : want[w].back));
             if (want[w].back) continue;
             kv[0][r.hops[h].src] += want[w].bytes;
             kv[1][r.hops[h].dst] += want[w].bytes;
@@ -113,7 +129,7 @@ static inline bool moved_of(const planning *x, bool relay, moved *out) {
     for (uint32_t v = 0; v < g->nodes; v++)
         if (node[v] / g->gpus > out->net_node) out->net_node = node[v] / g->gpus;
     out->depth = good ? r.depth : 0;
-    free(node), free(load), free(copy), free(kv[0]), free(kv[1]), free(pair), free(reader), free(want), free(many);
+    free(node), free(load), free(copy), free(kv[0]), free(kv[1]), free(pair), free(reader), free(want), free(of);
     arena_free(&a);
     return good;
 }

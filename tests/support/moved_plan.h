@@ -2,7 +2,8 @@
  * verifier is involved.
  *
  * Everything is drawn: homes, which of the layouts the caller has, the rank of each tile, in which visits a rank meets
- * them, from which holder a block is fetched, and where partial results meet on their way home. A pass is played
+ * them, from which holder a block is fetched, where partial results meet, and who makes the result of them: home, or,
+ * if it computes nothing of the block, perhaps another rank. A pass is played
  * through, one event after the other, in a drawn order in which each event is possible; then each rank's share of the
  * events is written down as its two queues. A queue waits for the other before each of its events, so the order of all
  * events is kept. */
@@ -46,6 +47,8 @@ typedef struct moved {
     uint64_t state; /* of the dice */
     uint32_t homes[MOVED_RANKS];
     uint32_t exec[MOVED_BLOCKS][MOVED_BLOCKS]; /* of the tile (Q block, KV block); FCP_NONE: there is none */
+    uint32_t maker[MOVED_BLOCKS]; /* the rank that makes the result of a Q block */
+    bool alone[MOVED_BLOCKS];     /* one rank, not its home, computes all of it */
     uint32_t visit_first[MOVED_RANKS + 1];
     /* fetching: from whom a rank gets a block, and its slot there */
     uint32_t from[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS], slot[FCP_CLASSES][MOVED_RANKS][MOVED_BLOCKS],
@@ -253,7 +256,7 @@ static inline void moved_place(moved *m) {
         uint32_t some[3], at = FCP_NONE;
         for (int i = 0; i < 3; i++) some[i] = moved_roll(m, m->o.ranks);
         if (how == 1 && m->o.ranks > 1) some[0] = (b->home + 1 + some[0] % (m->o.ranks - 1)) % m->o.ranks;
-        bool one = true;
+        bool one = true, at_home = false;
         for (uint32_t k = 0; k < h->block_count; k++) {
             m->exec[q][k] = FCP_NONE;
             if (!(b->holds & FCP_HOLDS_Q) || !(h->blocks[k].holds & FCP_HOLDS_KV) ||
@@ -263,9 +266,15 @@ static inline void moved_place(moved *m) {
                                                                                : moved_roll(m, m->o.ranks);
             m->exec[q][k] = rank;
             one = one && (at == FCP_NONE || at == rank);
+            at_home = at_home || rank == b->home;
             at = rank;
         }
-        if (at != FCP_NONE && at != b->home && one) b->flags = FCP_BLOCK_WHOLE;
+        m->maker[q] = b->home;
+        if (at == FCP_NONE || at_home) continue;
+        m->alone[q] = one;
+        if (one) m->maker[q] = at;
+        else if (moved_roll(m, 3)) m->maker[q] = (b->home + 1 + moved_roll(m, m->o.ranks - 1)) % m->o.ranks;
+        if (m->maker[q] != b->home) b->flags = FCP_BLOCK_WHOLE;
     }
     h->tile_count = 0, h->part_count = part_count, h->shape_count = shape_count, h->run_count = run_count;
 }
@@ -326,23 +335,27 @@ static inline uint32_t moved_sum(moved *m, fcp_class cls, uint32_t rank, uint32_
     if (p->slot == FCP_NONE) p->slot = b->home == rank && cls != FCP_STATE ? b->home_slot : moved_take(m, cls, rank);
     return p->slot;
 }
-/* Whether any rank but the home still owes a share. */
+/* Where all shares meet. */
+static inline uint32_t moved_end(const moved *m, fcp_class cls, uint32_t block) {
+    return cls == FCP_DKV ? m->h->blocks[block].home : m->maker[block];
+}
+/* Whether any other rank still owes a share. */
 static inline bool moved_owed(moved *m, fcp_class cls, uint32_t block) {
     for (uint32_t r = 0; r < m->o.ranks; r++) {
         const moved_part *p = moved_part_of(m, cls, r, block);
-        if (r != m->h->blocks[block].home && p->takes_part && !p->sent) return true;
+        if (r != moved_end(m, cls, block) && p->takes_part && !p->sent) return true;
     }
     return false;
 }
-/* Returns a rank's share: to another that still owes its own, to one that only adds, or home. */
+/* Returns a rank's share: to another that still owes its own, to one that only adds, or to where all meet. */
 static inline void moved_return(moved *m, fcp_class cls, uint32_t rank, uint32_t block) {
     static const fcp_op ops[FCP_CLASSES] = {
         [FCP_STATE] = FCP_OP_MERGE, [FCP_DKV] = FCP_OP_REDUCE, [FCP_DQ] = FCP_OP_REDUCE_Q};
     moved_part *p = moved_part_of(m, cls, rank, block);
-    uint32_t to = moved_roll(m, m->o.ranks), home = m->h->blocks[block].home;
+    uint32_t to = moved_roll(m, m->o.ranks), end = moved_end(m, cls, block);
     const moved_part *other = moved_part_of(m, cls, to, block);
     bool fresh = !other->takes_part && moved_roll(m, 3) == 0; /* it only adds and sends on */
-    if (to == rank || other->sent || !(other->takes_part || fresh)) to = home;
+    if (to == rank || other->sent || !(other->takes_part || fresh) || to == m->h->blocks[block].home) to = end;
     uint32_t landing = moved_take(m, cls, to);
     moved_send(m, cls, block, rank, p->slot, to, landing);
     moved_give(m, cls, rank, p->slot);
@@ -372,8 +385,9 @@ static inline void moved_forward(moved *m, uint32_t r, uint32_t v) {
     fcp_visit *x = &m->h->visits[v];
     const fcp_block *b = &m->h->blocks[x->q_block];
     moved_part *p = moved_part_of(m, FCP_STATE, r, x->q_block);
-    bool whole = b->flags & FCP_BLOCK_WHOLE, home = b->home == r;
-    bool last = --p->left == 0 && (whole || (home && !moved_owed(m, FCP_STATE, x->q_block) && moved_roll(m, 2)));
+    bool home = b->home == r;
+    bool last = --p->left == 0 && (m->alone[x->q_block] ||
+                                   (home && !moved_owed(m, FCP_STATE, x->q_block) && moved_roll(m, 2)));
     if (p->slot == FCP_NONE) x->flags |= FCP_VISIT_FIRST;
     if (last) x->flags |= FCP_VISIT_LAST;
     if (x->flags != (FCP_VISIT_FIRST | FCP_VISIT_LAST)) x->state_slot = moved_sum(m, FCP_STATE, r, x->q_block);
@@ -388,10 +402,25 @@ static inline void moved_forward(moved *m, uint32_t r, uint32_t v) {
     moved_give(m, FCP_O, r, x->o_slot);
 }
 
+/* Makes the result of a block of what one rank has: a FINISH or a ROUND. It goes home, if it is not there. */
+static inline void moved_finish(moved *m, uint32_t block) {
+    const bool back = m->pass == FCP_BACKWARD;
+    const fcp_class sum = back ? FCP_DQ : FCP_STATE, result = back ? FCP_DQW : FCP_O;
+    const uint32_t r = m->maker[block];
+    const bool away = r != m->h->blocks[block].home;
+    moved_part *p = moved_part_of(m, sum, r, block);
+    uint32_t slot = away ? moved_take(m, result, r) : 0;
+    moved_compute(m, r, back ? FCP_OP_ROUND : FCP_OP_FINISH, block, p->slot, slot);
+    moved_give(m, sum, r, p->slot);
+    p->sent = true;
+    if (!away) return;
+    moved_return_whole(m, result, r, slot, block);
+    moved_give(m, result, r, slot);
+}
+
 static inline void moved_backward(moved *m, uint32_t r, uint32_t v) {
     hand *h = m->h;
     fcp_visit *x = &h->visits[v];
-    const fcp_block *b = &h->blocks[x->q_block];
     moved_part *p = moved_part_of(m, FCP_DQ, r, x->q_block);
     x->dq_slot = moved_sum(m, FCP_DQ, r, x->q_block);
     for (uint32_t t = x->first_tile; t < x->first_tile + x->tiles; t++) {
@@ -399,13 +428,16 @@ static inline void moved_backward(moved *m, uint32_t r, uint32_t v) {
         moved_part_of(m, FCP_DKV, r, h->tiles[t].k_block)->left--;
     }
     moved_compute(m, r, FCP_OP_ATTEND, v, 1, 0);
-    if (--p->left || !(b->flags & FCP_BLOCK_WHOLE)) return;
-    uint32_t whole = moved_take(m, FCP_DQW, r);
-    moved_compute(m, r, FCP_OP_ROUND, x->q_block, p->slot, whole);
-    moved_give(m, FCP_DQ, r, p->slot);
-    p->sent = true;
-    moved_return_whole(m, FCP_DQW, r, whole, x->q_block);
-    moved_give(m, FCP_DQW, r, whole);
+    if (!--p->left && m->alone[x->q_block]) moved_finish(m, x->q_block);
+}
+
+/* Makes the results that are not made yet. */
+static inline void moved_finish_all(moved *m, fcp_class sum) {
+    for (uint32_t b = 0; b < m->h->block_count; b++) {
+        const uint32_t r = m->maker[b];
+        const moved_part *p = moved_part_of(m, sum, r, b);
+        if (p->takes_part && !p->sent && (sum == FCP_STATE || r != m->h->blocks[b].home)) moved_finish(m, b);
+    }
 }
 
 /* Plays a pass. */
@@ -453,15 +485,12 @@ static inline void moved_pass(moved *m, fcp_pass pass) {
             for (uint32_t b = 0; b < h->block_count; b++)
                 for (uint32_t r = 0; r < m->o.ranks; r++) {
                     const moved_part *p = moved_part_of(m, sums[pass][i], r, b);
-                    if (h->blocks[b].home == r || !p->takes_part || p->left || p->sent) continue;
+                    if (moved_end(m, sums[pass][i], b) == r || !p->takes_part || p->left || p->sent) continue;
                     more = true;
                     if (moved_roll(m, 2)) moved_return(m, sums[pass][i], r, b);
                 }
     }
-    for (uint32_t b = 0; pass == FCP_FORWARD && b < h->block_count; b++) {
-        const moved_part *p = moved_part_of(m, FCP_STATE, h->blocks[b].home, b);
-        if (p->takes_part && !p->sent) moved_compute(m, h->blocks[b].home, FCP_OP_FINISH, b, p->slot, 0);
-    }
+    moved_finish_all(m, sums[pass][0]);
     moved_reshuffle(m, FCP_OUT);
     for (uint32_t r = 0; r < m->o.ranks; r++)
         for (int queue = 0; queue < FCP_QUEUES; queue++) {

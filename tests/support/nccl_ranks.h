@@ -18,7 +18,7 @@ typedef struct task {
     uint32_t graph_from, timeout_s, odd_graph_from; /* timeout_s: of what waits for a fault; 0: LONG */
     int times;
     uint64_t seed;
-    bool idle, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
+    bool idle, gathers, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
@@ -89,6 +89,7 @@ static inline void set_up(process *p, uint64_t turn) {
     p->cuda->seed = x->seed * 31 + p->rank + turn;
     p->cuda->plan = x->plan;
     p->cuda->idle = x->idle;
+    p->cuda->gathers = x->gathers;
     p->cuda->queue = x->queue;
     p->nccl->seed = x->seed + turn;
     p->nccl->silent = x->silent;

@@ -85,11 +85,14 @@ static const damage kinds[] = {
     D(claim_whole, E(RESULT)),
     D(deny_whole, E(RESULT)),
     D(finish_whole, E(RESULT)),
-    D(drop_finish, E(RESULT), E(RETURN), E(SLOT)), /* RETURN: another arrives in the slot */
+    /* RETURN: another arrives in the slot; PRESENCE: who sends O home does not find it */
+    D(drop_finish, E(RESULT), E(RETURN), E(SLOT), E(PRESENCE)),
     D(double_finish, E(RESULT)),
     D(early_finish, E(RESULT), E(RETURN), E(SLOT)), /* RETURN: the chain begins with that MERGE */
     D(finish_other_slot, E(RETURN)),
-    D(round_partial, E(RESULT)),
+    D(finish_into_other, E(SLOT), E(PRESENCE), E(MEMORY)), /* PRESENCE: who sends it does not find it */
+    D(two_results, E(RESULT), E(RETURN), E(SLOT), E(TILE)), /* as for additions that are dropped */
+    D(round_partial, E(RESULT), E(RETURN)), /* RETURN: another rank rounds it, and here nothing is left */
     D(drop_round, E(PRESENCE), E(RETURN), E(SLOT)), /* RETURN: as for FINISH */
     D(round_other_slot, E(RETURN), E(PRESENCE), E(SLOT)),
     D(lose_result, E(RESULT), E(PRESENCE)), /* PRESENCE: who sends it on */

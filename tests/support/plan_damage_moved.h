@@ -72,7 +72,7 @@ static bool early_finish(tables *t, draw *d) {
     if (!c.x) return false;
     fcp_instr keep = *c.x;
     c.x->op = FCP_OP_MERGE, c.x->b = merge->b, c.x->c = merge->c;
-    merge->op = FCP_OP_FINISH, merge->b = keep.b, merge->c = 0;
+    merge->op = FCP_OP_FINISH, merge->b = keep.b, merge->c = keep.c;
     return true;
 }
 
@@ -80,6 +80,39 @@ static bool finish_other_slot(tables *t, draw *d) {
     place c;
     if (op_at(t, d, FCP_OP_FINISH, &c)) c.x->b += c.x->b && next(d) % 2 ? UINT32_MAX : 1;
     return c.x;
+}
+
+/* A home names an O slot, or what is made elsewhere goes into another one. */
+static bool finish_into_other(tables *t, draw *d) {
+    place c;
+    if (op_at(t, d, FCP_OP_FINISH, &c)) c.x->c += c.x->c && next(d) % 2 ? UINT32_MAX : 1;
+    return c.x;
+}
+
+/* Of a block whose result another rank makes, a second one makes a result of what it should send there: that is neither
+ * sent, nor received, nor added. */
+static bool two_results(tables *t, draw *d) {
+    const bool back = next(d) % 2;
+    place p = {0}, q;
+    uint32_t i = 0;
+    PLACES(t, s) for (uint32_t k = 0; exchanges(t, &s) && k < s.x->b; k++) {
+        const fcp_transfer *a = transfer_in(t, &s, k);
+        const fcp_block *b = &t->blocks[a->block];
+        bool all = a->cls == (back ? FCP_DQ : FCP_STATE) && a->dir == FCP_SEND && a->tokens == b->tokens;
+        if (all && b->flags & FCP_BLOCK_WHOLE && pick(d)) p = s, i = k;
+    }
+    if (!p.x) return false;
+    uint32_t j = partner(t, &p, i, &q);
+    const fcp_transfer sent = *transfer_in(t, &p, i), got = *transfer_in(t, &q, j);
+    PLACES(t, s)
+    if (s.pass == p.pass && s.rank == q.rank && (OP(s, MERGE) || OP(s, REDUCE_Q)) && s.x->a == got.block &&
+        s.x->b == got.slot)
+        neutral(s.x);
+    lose_transfer(t, &q, j);
+    lose_transfer(t, &p, i);
+    append(t, p.pass, p.rank, (fcp_instr){.op = back ? FCP_OP_ROUND : FCP_OP_FINISH, .a = sent.block, .b = sent.slot,
+                                          .c = homes_of(t, p.rank)});
+    return true;
 }
 
 /* A rank rounds dQ of a block of which it sends a partial. */

@@ -52,8 +52,8 @@ static inline bool cad_whole(const cad_pairs *p, const cad_run *r) {
 
 /* --- what is given, and what is found ----------------------------------------------------------------------------- */
 
-/* Bytes that a token costs: K and V to a reader; Q to the rank that computes it and the result back, if all of the
- * row's tiles ran there, or if only part of them did. */
+/* Bytes that a token costs: K and V to a reader; Q to the rank that computes it, and the result or a partial one back.
+ * Of a row whose home computes nothing, one rank sends a result: `whole`; every other one costs `part`. */
 typedef struct cad_price {
     uint64_t kv, whole, part;
 } cad_price;

@@ -64,7 +64,8 @@ uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, 
     *out_parts = 1;
     for (uint64_t s = parts; s <= parts + 1 && s <= PARTS_MOST; s++) {
         if (s < 2) continue;
-        uint64_t cost = p->kv * (keys / s) + rows_cost(p->part, room, s, keys);
+        uint64_t row = whole ? p->part - (p->part - p->whole) / s : p->part; /* one in s returns a result, no state */
+        uint64_t cost = p->kv * (keys / s) + rows_cost(row, room, s, keys);
         if (cost >= best) continue;
         best = cost;
         *out_parts = (uint32_t)s;

@@ -17,8 +17,8 @@
  *      the one with fewest bytes for each pair is taken.
  *   3. What is left, and all other components, the largest first: whole, where most room is, so that all ranks keep
  *      some for refine.c. If something then fits nowhere, both caps are tight: ranks that strips have filled with pairs
- *      have room for tokens that nothing fits into. So it starts again, with smaller strips. If that does not help
- *      either, components go where they fit most tightly, and some of them in parts.
+ *      have room for tokens that nothing fits into. So it starts again, with smaller strips, as long as there are ranks
+ *      for all of them. If that does not help either, components go where they fit most tightly, and some in parts.
  *
  * Wide rows. A few rows may see very many more keys than others do, such as the last rows of causal_blockwise. Their
  * tiles run where the keys are, and count as work of the blocks that hold those.
@@ -58,6 +58,7 @@ typedef struct building {
     uint32_t *ranks;            /* that get the strip */
     uint64_t strip_cap;         /* pairs of a strip for one rank */
     uint32_t *empty;            /* per node: its empty ranks */
+    bool short_of_ranks;        /* something that fits on no rank found none that is empty */
 } building;
 
 static uint64_t room_of(uint64_t cap, uint64_t used) { return cap > used ? cap - used : 0; }
@@ -501,6 +502,7 @@ static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_
     memset(b->out->held, 0, in->ranks * sizeof *b->out->held);
     for (uint32_t k = 0; k < in->blocks; k++) b->homeless[k] = b->user_start[k + 1] - b->user_start[k];
     b->strip_cap = in->pair_cap / 16 * sixteenths;
+    b->short_of_ranks = false;
     sort_components(b);
     for (uint32_t i = 0; i < b->components; i++) {
         const uint32_t component = (uint32_t)b->order[i];
@@ -510,6 +512,7 @@ static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_
              b->left_count && choose(b, b->left_work, b->left_tokens, FCP_NONE, false) == FCP_NONE &&
              strip_for_empty(b, component);
              look_at(b, component)) {}
+        b->short_of_ranks |= b->left_count && choose(b, b->left_work, b->left_tokens, FCP_NONE, false) == FCP_NONE;
         b->last_node[component] = b->node;
         uint32_t r = b->node == FCP_NONE || !b->left_count
                          ? FCP_NONE : choose(b, b->left_work, b->left_tokens, b->node, false);
@@ -535,7 +538,7 @@ fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dc
     for (uint32_t q = 0; q < in->blocks; q++)
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
             b.work[dcp_with_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
-    for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code; i++)
+    for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code && !b.short_of_ranks; i++)
         code = attempt(&b, sixteenths[i], true, &done);
     return code || done ? code : attempt(&b, 16, false, &done);
 }

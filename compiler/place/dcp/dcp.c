@@ -10,9 +10,10 @@
  *   1. Build (build.c): sequences whole where they fit, strips of those that are too heavy. Or, where homes are given,
  *      give (give.c): ranks with too much work give rows away.
  *   2. Relieve (tiles.c): where a rank has too many pairs, tiles of a row move to another.
- *   3. Refine (refine.c) on ever finer graphs. On the coarsest a vertex is all of a sequence that is at one rank, on
+ *   3. Where much crosses nodes, the same among nodes first and then in each node (nodes.c); the cheaper one is kept.
+ *   4. Refine (refine.c) on ever finer graphs. On the coarsest a vertex is all of a sequence that is at one rank, on
  *      the finest a row. So whole sequences make room for one another before cuts slide along them.
- *   4. Refine once more where rows do not run at home, each of their tiles by itself.
+ *   5. Refine once more where rows do not run at home, each of their tiles by itself.
  *
  * Other partitioners coarsen before they divide. Here the first placement comes before, because sequences are known and
  * need not be found again from what blocks share.
@@ -57,7 +58,10 @@ fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *
     return FCP_OK;
 }
 
-enum { LEVELS = 6 };
+enum {
+    LEVELS = 6,
+    LITTLE = 5 /* a level that joins less than such a part of the vertices is left out */
+};
 
 /* Refines the placement once more where tiles run away from home, and moves them one by one. */
 static fcp_code refine_tiles(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch) {
@@ -79,6 +83,7 @@ static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_par
     static const uint32_t size[LEVELS] = {0, 32, 12, 6, 3, 1}; /* vertices are such a part of a rank at most */
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
     dcp_graph g[LEVELS];
+    arena step = {0};
     uint32_t *up[LEVELS], *data = ARENA_NEW(scratch, uint32_t, n + (size_t)1), levels = 1;
     uint32_t *of_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     if (!data || !of_tile) return FCP_E_NO_MEMORY;
@@ -86,37 +91,90 @@ static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_par
     for (uint32_t i = 1; i < LEVELS && !code; i++) {
         const dcp_graph *fine = &g[levels - 1];
         uint32_t *to = up[levels] = ARENA_NEW(scratch, uint32_t, fine->vertices + (size_t)1);
-        if (!to) return FCP_E_NO_MEMORY;
-        code = dcp_coarsen(in, fine, in->pair_cap / size[i], in->token_cap / size[i], scratch, &g[levels], to);
-        if (!code && g[levels].vertices < fine->vertices - fine->vertices / 10) levels++;
+        code = !to ? FCP_E_NO_MEMORY
+                   : dcp_coarsen(in, fine, in->pair_cap / size[i], in->token_cap / size[i], scratch, &step, &g[levels],
+                                 to);
+        if (!code && g[levels].vertices < fine->vertices - fine->vertices / LITTLE) levels++;
+        arena_reset(&step);
     }
     for (uint32_t i = levels; i-- > 0 && !code;) {
-        code = dcp_refine(in, &g[i], p->load, p->held, scratch);
+        code = dcp_refine(in, &g[i], p->load, p->held, &step);
+        arena_reset(&step);
         for (uint32_t v = 0; i && v < g[i - 1].vertices; v++) g[i - 1].part[v] = g[i].part[up[i][v]];
     }
+    arena_free(&step);
     for (uint32_t b = 0; b < n && !code; b++) p->home[b] = g[0].part[data[b]];
     for (uint32_t t = 0; t < tiles && !code; t++) p->exec[t] = g[0].part[of_tile[t]];
     return code;
 }
 
-fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
+/* --- a first placement -------------------------------------------------------------------------------------------- */
+
+static fcp_code columns_of(const dcp_input *in, arena *scratch, dcp_columns *c) {
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
-    dcp_parts p = {.home = out_home, .exec = out_exec};
-    dcp_columns c;
-    p.load = ARENA_NEW(scratch, uint64_t, in->ranks);
-    p.held = ARENA_NEW(scratch, uint64_t, in->ranks);
-    c.start = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
-    c.tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
-    c.tile_q = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
-    c.wide = ARENA_ZNEW(scratch, uint8_t, n + (size_t)1);
-    if (!p.load || !p.held || !c.start || !c.tile || !c.tile_q || !c.wide) return FCP_E_NO_MEMORY;
-    if (!group_by(in->tile_k, sizeof *in->tile_k, tiles, n, c.start, c.tile, in->stop)) return FCP_E_INTERRUPTED;
+    c->start = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
+    c->tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    c->tile_q = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
+    c->wide = ARENA_ZNEW(scratch, uint8_t, n + (size_t)1);
+    if (!c->start || !c->tile || !c->tile_q || !c->wide) return FCP_E_NO_MEMORY;
+    if (!group_by(in->tile_k, sizeof *in->tile_k, tiles, n, c->start, c->tile, in->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t q = 0; q < n; q++)
-        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) c.tile_q[t] = q;
-    fcp_code code = in->fixed ? dcp_give(in, &c, scratch, &p) : dcp_find_wide(in, &c, scratch);
-    if (!code && !in->fixed) code = dcp_build(in, &c, scratch, &p);
-    if (!code) code = dcp_relieve(in, &c, &p, scratch);
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) c->tile_q[t] = q;
+    return in->fixed ? FCP_OK : dcp_find_wide(in, c, scratch);
+}
+
+static fcp_code start(const dcp_input *in, const dcp_columns *c, bool refine, arena *scratch, dcp_parts *p) {
+    fcp_code code = in->fixed ? dcp_give(in, c, scratch, p) : dcp_build(in, c, scratch, p);
+    if (!code) code = dcp_relieve(in, c, p, scratch);
+    return code || !refine ? code : refine_levels(in, c, p, scratch);
+}
+
+fcp_code dcp_start(const dcp_input *in, bool refine, arena *scratch, dcp_parts *out) {
+    dcp_columns c;
+    fcp_code code = columns_of(in, scratch, &c);
+    return code ? code : start(in, &c, refine, scratch, out);
+}
+
+bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out) {
+    out->home = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
+    out->exec = ARENA_NEW(scratch, uint32_t, in->tile_start[in->blocks] + (size_t)1);
+    out->load = ARENA_NEW(scratch, uint64_t, in->ranks);
+    out->held = ARENA_NEW(scratch, uint64_t, in->ranks);
+    return out->home && out->exec && out->load && out->held;
+}
+
+static uint64_t weighted(const dcp_input *in, const dcp_cost *c) { return c->bytes + (in->net - 1) * c->net; }
+
+/* Divides among nodes first, and takes that if it costs less, and is over no cap further than the placement at hand.
+ * Only bytes between nodes are saved so, and where these are less than half of the cost, nothing is tried. */
+static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *p) {
+    dcp_parts other;
+    dcp_cost flat, cost;
+    fcp_code code = dcp_cost_of(in, p->home, p->exec, scratch, &flat);
+    if (code || 2 * (in->net - 1) * flat.net < weighted(in, &flat)) return code;
+    if (!dcp_open_parts(in, scratch, &other)) return FCP_E_NO_MEMORY;
+    code = dcp_by_nodes(in, scratch, &other);
+    if (!code) code = dcp_relieve(in, c, &other, scratch);
+    if (!code) code = dcp_cost_of(in, other.home, other.exec, scratch, &cost);
+    if (!code && weighted(in, &cost) < weighted(in, &flat) &&
+        (cost.most_pairs <= in->pair_cap || cost.most_pairs <= flat.most_pairs) &&
+        (cost.most_tokens <= in->token_cap || cost.most_tokens <= flat.most_tokens))
+        *p = other;
+    return code;
+}
+
+fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
+    dcp_parts p;
+    dcp_columns c;
+    if (!dcp_open_parts(in, scratch, &p)) return FCP_E_NO_MEMORY;
+    fcp_code code = columns_of(in, scratch, &c);
+    if (!code) code = start(in, &c, false, scratch, &p);
+    if (!code && !in->fixed && in->gpus > 1 && in->ranks > in->gpus && in->ranks % in->gpus == 0)
+        code = try_nodes(in, &c, scratch, &p);
     if (!code) code = refine_levels(in, &c, &p, scratch);
     if (!code) code = refine_tiles(in, &c, &p, scratch);
-    return code;
+    if (code) return code;
+    memcpy(out_home, p.home, in->blocks * sizeof *out_home);
+    memcpy(out_exec, p.exec, in->tile_start[in->blocks] * sizeof *out_exec);
+    return FCP_OK;
 }

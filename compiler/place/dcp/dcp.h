@@ -13,9 +13,11 @@
  *   place.c    the strategy: from a problem to homes, and to a rank for each tile
  *   dcp.c      the order of the steps below, and what a placement costs
  *   build.c    a first placement: whole sequences, and strips of those that are too heavy
+ *   nodes.c    another: among nodes first, then each node's part among its ranks
  *   give.c     the same where homes are given: rows that leave ranks with too much work
  *   graph.c    the hypergraph of a placement, and coarser ones of it
  *   refine.c   moves that save bytes, on a hypergraph, under the caps
+ *   moves.c    what a move saves, and what it changes
  *   tiles.c    moves of some tiles of a row, to reach the cap on pairs
  *   bound.c    what no placement goes below
  */
@@ -87,6 +89,14 @@ fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch);
 /* A first placement: every block has a home, every tile a rank. */
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
 
+/* dcp.c. Takes room for a placement; false: no memory. */
+bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out);
+/* dcp.c. That first placement, with no rank over the cap on pairs if that can be, and refined if `refine`: where homes
+ * are free. `out` has its arrays. */
+fcp_code dcp_start(const dcp_input *in, bool refine, arena *scratch, dcp_parts *out);
+/* nodes.c. Another first placement, where there are several nodes: these first. */
+fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, dcp_parts *out);
+
 /* give.c. A first placement of tiles alone, where homes are given. */
 fcp_code dcp_give(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
 
@@ -106,9 +116,9 @@ typedef struct dcp_graph {
 fcp_code dcp_graph_of(const dcp_input *in, const dcp_columns *c, const dcp_parts *p, bool tiles_apart, arena *scratch,
                       dcp_graph *out, uint32_t *out_data, uint32_t *out_tile);
 /* A coarser one: vertices that share many bytes and are at one rank become one, of at most so much work and so many
- * tokens. out_up: the vertex that each became part of. */
-fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uint64_t tokens, arena *scratch,
-                     dcp_graph *out, uint32_t *out_up);
+ * tokens. out_up: the vertex that each became part of. `keep` holds the graph, `scratch` what may go afterwards. */
+fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uint64_t tokens, arena *keep,
+                     arena *scratch, dcp_graph *out, uint32_t *out_up);
 
 /* refine.c. Moves vertices to save bytes; never brings a rank over a cap. */
 fcp_code dcp_refine(const dcp_input *in, dcp_graph *g, uint64_t *load, uint64_t *held, arena *scratch);

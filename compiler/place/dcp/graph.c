@@ -208,8 +208,8 @@ static fcp_code join(const dcp_graph *g, const edges *x, uint64_t most_work, uin
     return FCP_OK;
 }
 
-fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uint64_t tokens, arena *scratch,
-                     dcp_graph *out, uint32_t *out_up) {
+fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uint64_t tokens, arena *keep,
+                     arena *scratch, dcp_graph *out, uint32_t *out_up) {
     edges x;
     collected nets;
     uint32_t vertices = 0;
@@ -221,7 +221,7 @@ fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uin
     if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t v = 0; v < g->vertices; v++) name[v] = find(out_up, v) == v ? vertices++ : name[find(out_up, v)];
     memcpy(out_up, name, g->vertices * sizeof *out_up);
-    if (!open_graph(out, scratch, vertices, g->nets, g->net_start[g->nets], &nets)) return FCP_E_NO_MEMORY;
+    if (!open_graph(out, keep, vertices, g->nets, g->net_start[g->nets], &nets)) return FCP_E_NO_MEMORY;
     out->vertices = vertices;
     for (uint32_t v = 0; v < g->vertices; v++) {
         out->work[out_up[v]] += g->work[v];
@@ -234,5 +234,5 @@ fcp_code dcp_coarsen(const dcp_input *in, const dcp_graph *g, uint64_t work, uin
         for (uint32_t i = g->net_start[e]; i < g->net_start[e + 1]; i++) add_pin(&nets, out_up[g->end[i]]);
         end_net(&nets, g->bytes[e]);
     }
-    return turn(out, scratch);
+    return turn(out, keep);
 }

@@ -475,10 +475,7 @@ fcp_code place_fcp(const place_input *in, arena *scratch, uint32_t *out_home) {
 }
 
 fcp_code place_by_fcp(planning *x, const place_input *in, uint32_t *home) {
-    if (place_splits(x)) {
-        x->tile_rank = ARENA_NEW(&x->work, uint32_t, x->problem->tile_count + (size_t)1);
-        return x->tile_rank ? place_split(x, in, home, x->tile_rank) : FCP_E_NO_MEMORY;
-    }
     fcp_code code = place_fcp(in, &x->scratch, home);
-    return code || !x->problem->split ? code : place_keys(x->problem, in, &x->scratch, home);
+    if (!code && x->problem->split) code = place_keys(x->problem, in, &x->scratch, home);
+    return code || !place_splits(x) ? code : place_split(x, in, home);
 }

@@ -3,7 +3,7 @@
  * Requires: a problem with its tiles, with as many queries as keys; what place_fcp requires.
  * Gives: homes as place_fcp chooses them, and a rank for each tile. A Q block with more work than a rank may have is
  *     cut along its tiles into parts of about equal work, each within the limit; a part has one rank. The block's home
- *     is the rank of its last part, which has the block's own keys.
+ *     is the rank of its last part, which has the block's own keys. Or nothing: homes stay as place_fcp chose them.
  * Cost: that of place_fcp, and O(tiles); up to CUTTINGS times that, where balance is out of reach with few parts.
  * Units: pairs.
  *
@@ -13,6 +13,9 @@
  *
  * Example: 1,024 ranks; the last block of a sequence of 300,000 tokens has 3.6 times the mean work. It becomes six
  * parts. Its Q goes to five other ranks, and five states come back.
+ *
+ * Where sequences are short, that may take longer than the work that it moves. So both placements are weighed
+ * (place/weigh.c), and that of place_fcp stays where it is faster, though it is not balanced.
  */
 #include <string.h>
 
@@ -108,7 +111,8 @@ static fcp_code place_parts(planning *x, const place_input *in, const cutting *c
     return FCP_OK;
 }
 
-fcp_code place_split(planning *x, const place_input *in, uint32_t *home, uint32_t *exec) {
+/* The best of all ways to cut: homes, and a rank for each tile. */
+static fcp_code place_best(planning *x, const place_input *in, uint32_t *home, uint32_t *exec) {
     const problem *p = x->problem;
     const uint64_t limit = limit_of(x);
     uint32_t *other_home = ARENA_NEW(&x->scratch, uint32_t, p->block_count);
@@ -123,5 +127,20 @@ fcp_code place_split(planning *x, const place_input *in, uint32_t *home, uint32_
         memcpy(home, other_home, p->block_count * sizeof *home);
         memcpy(exec, other, p->tile_count * sizeof *exec);
     }
+    return FCP_OK;
+}
+
+fcp_code place_split(planning *x, const place_input *in, uint32_t *home) {
+    const problem *p = x->problem;
+    uint32_t *split_home = ARENA_NEW(&x->scratch, uint32_t, p->block_count);
+    uint32_t *exec = ARENA_NEW(&x->work, uint32_t, p->tile_count + (size_t)1);
+    uint64_t whole, split;
+    if (!split_home || !exec) return FCP_E_NO_MEMORY;
+    fcp_code code = place_best(x, in, split_home, exec);
+    if (!code) code = place_weigh(x, home, NULL, &whole);
+    if (!code) code = place_weigh(x, split_home, exec, &split);
+    if (code || split > whole) return code;
+    memcpy(home, split_home, p->block_count * sizeof *home);
+    x->tile_rank = exec;
     return FCP_OK;
 }

@@ -14,7 +14,9 @@ from ._c import C as _C
 from .errors import Error
 from .plan import Plan, Simulation, load
 from .program import Cluster, Program, detect, parse, program
+from .session import Session
 from .trace import Field, trace
 
 __version__ = _C["fcp_version"]().decode()
-__all__ = ["Cluster", "Error", "Field", "Plan", "Program", "Simulation", "detect", "load", "parse", "program", "trace"]
+__all__ = ["Cluster", "Error", "Field", "Plan", "Program", "Session", "Simulation", "detect", "load", "parse",
+           "program", "trace"]

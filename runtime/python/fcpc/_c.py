@@ -32,7 +32,12 @@ class fcp_shape(ctypes.Structure):
 
 
 class fcp_tensors(ctypes.Structure):
-    _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "sink", "d_sink")]
+    _fields_ = [(name, _pointer) for name in ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "sink", "d_sink",
+                                           "table", "d_table")]
+
+
+class fcp_table(ctypes.Structure):
+    _fields_ = [("name", _text), ("rows", _u64), ("columns", _u64), ("first", _u64), ("values", _pointer)]
 
 
 class fcp_start(ctypes.Structure):
@@ -84,7 +89,7 @@ class fcpc_question(ctypes.Structure):
                 ("colour", _bool)]
 
 
-STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_start, fcp_session_options, fcpc_diagnostic,
+STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_start, fcp_session_options, fcpc_diagnostic,
               fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options, fcpc_question]
 
 FUNCTIONS = """
@@ -98,6 +103,9 @@ void fcp_plan_free(fcp_plan *plan);
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
+fcp_code fcp_start_id(void *out_id, fcp_error *err);
+uint64_t fcp_plan_table_numbers(const fcp_plan *plan);
+uint32_t fcp_plan_tables(const fcp_plan *plan, uint32_t number, fcp_table *out_table);
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
@@ -106,6 +114,9 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
                             fcp_error *err);
 void fcp_session_free(fcp_session *session);
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
+fcp_code fcp_session_run_on(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, void *stream,
+                            fcp_error *err);
+fcp_code fcp_session_wait(fcp_session *session, fcp_error *err);
 fcp_code fcp_session_rebind(fcp_session *session, const fcp_plan *plan, fcp_error *err);
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
                          fcp_error *err);
@@ -120,10 +131,12 @@ void fcpc_diagnostics_get(const fcpc_diagnostics *d, size_t i, fcpc_diagnostic *
 char *fcpc_diagnostics_render(const fcpc_diagnostics *d, bool colour);
 fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program);
+uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
 void fcpc_program_free(fcpc_program *program);
 char *fcpc_program_print(const fcpc_program *program);
-fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                         fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
+const char *fcpc_program_file(const fcpc_program *program, size_t number);
+fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                          fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char **out_text, fcp_error *err);

@@ -3,7 +3,7 @@ import ctypes
 import html
 import json
 
-from ._c import (C, call_text, check, fcp_error, fcp_shape, fcpc_question, fcpc_show_options, fcpc_times,
+from ._c import (C, call_text, check, fcp_error, fcp_shape, fcp_table, fcpc_question, fcpc_show_options, fcpc_times,
                  take_text)
 from .errors import Diagnostics, Error
 
@@ -23,8 +23,10 @@ class Plan:
     sequences       how many there are
     here            the ranks of this process, a range
     tokens          queries that this process holds: the rows of its tensors
+    table_numbers   how many numbers the tables of reals have that the score reads
     program         the Program that made it; None if it comes from a file
-    seconds         how long planning took
+    layers          of a program with `layers` the plan of each mask, else this plan alone. This plan is the first
+    seconds         how long planning took, all layers together; 0 if another process has planned it
     warnings        what the compiler said, line by line
 
     A plan does not change, and any number of threads may use it.
@@ -32,6 +34,7 @@ class Plan:
 
     def __init__(self, handle, here=None, times=None, warnings=(), program=None):
         self._handle, self._times, self.program = handle, times or fcpc_times(), program
+        self._others = ()
         self._rows, self._positions = {}, None
         shape = fcp_shape()
         C["fcp_plan_shape"](handle, ctypes.byref(shape))
@@ -44,11 +47,27 @@ class Plan:
         self.rank_queries = [C["fcp_plan_rank_queries"](handle, r) for r in self.here]
         self.rank_keys = [C["fcp_plan_rank_keys"](handle, r) for r in self.here]
         self.tokens, self.key_tokens = sum(self.rank_queries), sum(self.rank_keys)
+        self.table_numbers = C["fcp_plan_table_numbers"](handle)
         self.seconds, self.warnings = self._times.total, list(warnings)
 
     def __del__(self):
         if getattr(self, "_handle", None) and C:
             C["fcp_plan_free"](self._handle)
+
+    @property
+    def layers(self):
+        return (self, *self._others)
+
+    @property
+    def tables(self):
+        """The tables of reals that the score reads, in order: {name: (shape, doubles)}, an array of them row by row."""
+        made, table = {}, fcp_table()
+        for i in range(C["fcp_plan_tables"](self._handle, 0, None)):
+            C["fcp_plan_tables"](self._handle, i, ctypes.byref(table))
+            shape = (table.rows, table.columns) if table.columns else (table.rows,)
+            doubles = ctypes.c_double * (table.rows * max(1, table.columns))
+            made[table.name.decode()] = shape, doubles.from_buffer_copy(doubles.from_address(table.values))
+        return made
 
     # --- which tokens ---------------------------------------------------------------------------------------------
 
@@ -244,8 +263,18 @@ def _array(numbers, like=None, numpy=False):
     return made.to(like.device) if like is not None else made
 
 
-def load(path, here=None):
-    """Reads a plan from a file, and proves it right. `here`: the ranks of this process; None: all."""
+def load(path, here=None, program=None):
+    """Reads a plan from a file, and proves it right. `here`: the ranks of this process; None: all. `program`: the one
+    that has made it, if it is known."""
     handle, err = ctypes.c_void_p(), fcp_error()
     check(C["fcp_plan_load"](str(path).encode(), ctypes.byref(handle), ctypes.byref(err)), err)
-    return Plan(handle.value, here)
+    return Plan(handle.value, here, program=program)
+
+
+def together(plans, use=None, warnings=()):
+    """The plans of a program's masks as one: the first, which has the others. `use`: what holds their files."""
+    for plan in plans:
+        plan._use = use
+        plan.warnings += warnings
+    plans[0]._others = tuple(plans[1:])
+    return plans[0]

@@ -1,22 +1,27 @@
 """program.py: a program of the language: a mask, a model and a cluster, from which batches are planned."""
 import array
 import ctypes
+import hashlib
 import html
+import os
+import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from ._c import (C, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text)
 from .errors import Diagnostics, Error
-from .plan import Plan
+from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
+from .shared import MANY_RANKS, Folder, key_of, usual_folder
 
 
 @dataclass(frozen=True)
 class Cluster:
     """The hardware of a program: nodes x gpus ranks. `detect` makes one.
 
-    gpu    a profile of the language, a100 h100 h200 b200 or cpu, which says how fast links and kernels are
+    gpu    a profile of the language, a100 h100 h200 b200 910c or cpu, which says how fast links and kernels are
     here   the ranks of this process, a range; None: all
     """
     nodes: int = 1
@@ -52,10 +57,12 @@ class Program:
 
     source     the text it was parsed from
     fields     the names of the fields that each batch brings
+    masks      how many masks there are: more than one if it has `layers`
+    share      the folder in which processes of this machine share plans; None: each process plans for itself
     warnings   what the compiler said, line by line
     """
 
-    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None):
+    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None, share=None):
         self.source, self.name, self.fields, self.here = text, name, tuple(fields), here
         self._values = dict(values or {})  # of fields that a mask function has captured
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
@@ -67,10 +74,21 @@ class Program:
                                          ctypes.byref(made)))
             self.warnings = d.warnings()
         self._handle = made.value
+        self.masks = C["fcpc_program_layers"](self._handle, 0, None)
+        self.share = share or None
+        self._folder, self._identity = (Folder(share), self._texts()) if share else (None, None)
 
     def __del__(self):
         if getattr(self, "_handle", None) and C:
             C["fcpc_program_free"](self._handle)
+
+    def _texts(self):
+        """All that decides about plans besides the batch: the program, and what it has read."""
+        texts = [C["fcp_version"]().decode(), self.text]
+        while (path := C["fcpc_program_file"](self._handle, len(texts) - 2)) is not None:
+            with open(path, "rb") as file:
+                texts.append(hashlib.sha256(file.read()).hexdigest())
+        return texts
 
     @property
     def text(self):
@@ -78,7 +96,7 @@ class Program:
         return take_text(C["fcpc_program_print"](self._handle))
 
     def plan(self, lengths=None, fields=None, queries=None, here=None, stop=None):
-        """Plans a batch, and proves the plan right.
+        """Plans a batch, and proves the plan right. With `layers`, plans each mask: see Plan.layers.
 
         lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch
         fields    {name: values}, whole numbers, one for each token, sequences end to end
@@ -88,6 +106,10 @@ class Program:
 
         Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large).
         """
+        return self._plan(lengths, fields, queries, here, stop, nullcontext())
+
+    def _plan(self, lengths, fields, queries, here, stop, gate):
+        """`plan`; `gate` is entered while planning."""
         held = [_whole(lengths, "Q", "lengths"), _whole(queries, "Q", "queries")]
         if held[0] and held[1] and held[0][1] != held[1][1]:
             raise Error("E300", f"there are {held[0][1]} lengths and {held[1][1]} numbers of queries")
@@ -98,12 +120,22 @@ class Program:
             slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
         batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],
                            held[0][1] if held[0] else 0, ctypes.addressof(listed), len(values))
-        made, times, watched = ctypes.c_void_p(), fcpc_times(), None if stop is None else ctypes.byref(stop)
-        with Diagnostics() as d:
-            d.check(C["fcpc_plan_batch"](self._handle, ctypes.byref(batch), watched, d.handle,
-                                         ctypes.byref(times), ctypes.byref(made)))
-            said = d.warnings()
-        return Plan(made.value, self.here if here is None else here, times, said, self)
+        here = self.here if here is None else here
+
+        def make():
+            made, times = (ctypes.c_void_p * self.masks)(), fcpc_times()
+            with Diagnostics() as d:
+                d.check(C["fcpc_plan_layers"](self._handle, ctypes.byref(batch), None if stop is None else
+                                              ctypes.byref(stop), d.handle, ctypes.byref(times), made))
+                said = d.warnings()
+            return [Plan(handle, here, times, said, self) for handle in made]
+        if self._folder is None:
+            return together(make())
+        parts = [x for name, of in zip(("lengths", "queries", *values), held)
+                 for x in (name, "none" if of is None else (of[0], 8 * of[1]))]
+        plans, use, said = self._folder.plan(key_of([*self._identity, *parts]), self.masks,
+                                             lambda path: load(path, here, self), make, gate, stop)
+        return together(plans, use, said)
 
     def ahead(self, loader, depth=2, threads=2, of=None):
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
@@ -114,16 +146,18 @@ class Program:
                   what the program names as fields, as attributes or as keys
 
         Batches come in the loader's order. An error of planning is raised where its batch would have come. When the
-        loop ends early, planning that is under way is stopped.
+        loop ends early, planning that is under way is stopped. Threads that plan have a lower priority (nice 10).
         """
         if depth < 1 or threads < 1:
             raise Error("E203", f"ahead: depth is {depth} and threads {threads}; both are at least 1")
-        stop, waiting = ctypes.c_int(0), deque()
-        pool = ThreadPoolExecutor(threads, thread_name_prefix="fcpc-ahead")
+        stop, waiting, gate = ctypes.c_int(0), deque(), threading.Semaphore(threads)
+        # Where plans are shared, the other threads wait for plans of other processes.
+        pool = ThreadPoolExecutor(threads if self._folder is None else threads + depth,
+                                  thread_name_prefix="fcpc-ahead", initializer=_after_others)
         try:
             for batch in loader:
                 lengths, fields = self._of(batch) if of is None else _pair(of(batch))
-                waiting.append((batch, pool.submit(self.plan, lengths, fields, stop=stop)))
+                waiting.append((batch, pool.submit(self._plan, lengths, fields, None, None, stop, gate)))
                 if len(waiting) > depth:
                     batch, planned = waiting.popleft()
                     yield batch, planned.result()
@@ -157,9 +191,14 @@ class Program:
         return f"fcpc.Program:\n{self.text}"
 
     def _repr_html_(self):
-        """The text; and a picture of the mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
-        picture = self.plan([2048], {}).svg() if not self.fields else ""
+        """The text; and a picture of each mask over one sequence of 2048 tokens, unless it reads fields of a batch."""
+        picture = "" if self.fields else "".join(plan.svg() for plan in self.plan([2048], {}).layers)
         return f"{picture}<pre>{html.escape(self.source)}</pre>"
+
+
+def _after_others():
+    """This thread, and those that it will start, take the processor time that others leave: steps come before plans."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _pair(said):
@@ -195,13 +234,14 @@ def _whole(values, kind, what):
     return numbers.buffer_info()[0], count, numbers
 
 
-def parse(text, name="program", defines=(), fields=(), here=None):
-    """A program from its whole text (grammar/LANGUAGE.md). `defines`: settings such as "cluster.nodes=4"."""
-    return Program(text, name, defines, fields, here)
+def parse(text, name="program", defines=(), fields=(), here=None, share=None):
+    """A program from its whole text (grammar/LANGUAGE.md). `defines`: settings such as "cluster.nodes=4". `share`: the
+    folder in which processes of this machine share plans, see Program."""
+    return Program(text, name, defines, fields, here, share=share)
 
 
-def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
-            score=None, tables=None, **plan):
+def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None, dtype="bf16", scale=None,
+            score=None, tables=None, layers=None, share=None, **plan):
     """A program from its parts.
 
     mask      who attends to whom: text of the language, such as "causal and doc[q] == doc[k]"; or a function
@@ -212,6 +252,11 @@ def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None,
     score     what takes the place of a logit: text, such as "softcap(c = 30.0)"; or a function
               (score, b, h, q_idx, kv_idx)
     tables    {name: numbers}, of one or two dimensions: data of the model that mask and score may read
+    layers    in place of mask, where layers of the model differ: a list of masks, each alone or as (mask, how many
+              layers have it). All are planned with each token at the same rank, so that nothing moves between layers
+    share     the folder in which processes of this machine share plans: one of them makes a plan and the others map it.
+              None: /dev/shm/fcpc-USER if each process is one of more than 1024 ranks and a machine has several; ""
+              never
     plan      keys of the section `plan`: block=512, strategy="dcp", sink=0.5, layout="zigzag". layout is "planned"
               unless it is stated
 
@@ -220,28 +265,42 @@ def program(mask, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=None,
     cluster = cluster or Cluster()
     declared = dict(fields) if hasattr(fields, "items") else {name: "given" for name in fields}
     tables, values, before = dict(tables or {}), {}, []
-    mask, score = [x if x is None or isinstance(x, str) else _traced(x, kind, declared, tables, values, before)
-                   for x, kind in ((mask, "mask"), (score, "score"))]
+
+    def text_of(x, kind):
+        return x if isinstance(x, str) else _traced(x, kind, declared, tables, values, before)
+    masks = {} if mask is None else {"main_mask": text_of(mask, "mask")}
+    for i, layer in enumerate(layers or (), 1):
+        masks[f"layer_{i}"] = text_of(layer[0] if isinstance(layer, tuple) else layer, "mask")
+    score = score and text_of(score, "score")
+    if layers is not None:
+        counts = [layer[1] if isinstance(layer, tuple) else 1 for layer in layers]
+        plan["layers"] = [f"layer_{i} x {_value(count)}" for i, count in enumerate(counts, 1)]
     plan = {"layout": "planned", **plan}
     model = {"heads": heads, "kv_heads": heads if kv_heads is None else kv_heads, "head_dim": head_dim,
              "dtype": dtype, "scale": None if scale is None else float(scale)}
     lines = [_section("model", model, [f"table {n} = {_numbers(t)}" for n, t in tables.items()]),
-             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": cluster.gpu}),
+             _section("cluster", {"nodes": cluster.nodes, "gpus": cluster.gpus, "gpu": _name(cluster.gpu)}),
              _section("batch", {}, [f"field {n} = {text}" for n, text in declared.items()]) if declared else "",
-             *before, f"mask main_mask = {mask}", f"score main_score = {score}" if score else "",
-             _section("plan", {"mask": "main_mask", "score": "main_score" if score else None, **plan})]
-    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values)
+             *before, *(f"mask {name} = {text}" for name, text in masks.items()),
+             f"score main_score = {score}" if score else "",
+             _section("plan", {"mask": mask and "main_mask", "score": score and "main_score", **plan})]
+    if share is None and cluster.here is not None and cluster.gpus > 1 and cluster.nodes * cluster.gpus > MANY_RANKS:
+        share = usual_folder()
+    return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values,
+                   share)
 
 
 def _traced(function, kind, declared, tables, values, before):
     from .trace import trace
-    traced = trace(function, kind, tuple(declared))
-    for name, numbers in traced.tables.items():
-        tables.setdefault(name, numbers)
+    traced = trace(function, kind, tuple(declared), tables)
+    tables.update(traced.tables)
     for name, numbers in traced.fields.items():
         declared.setdefault(name, "given")
+        known = values.get(name)
+        if known is not None and numbers is not None and known.tolist() != numbers.tolist():
+            raise Error("E320", f"two functions have captured field '{name}', each with values of its own")
         if numbers is not None:
-            values.setdefault(name, numbers)
+            values[name] = numbers
     before.extend(traced.definitions)
     return traced.text
 
@@ -266,6 +325,11 @@ def _value(value):
     if isinstance(value, int):
         return str(value)
     raise Error("E202", f"a {type(value).__name__} is no value of the language")
+
+
+def _name(text):
+    """A name as the language writes it: in quotes if it begins with a digit."""
+    return f'"{text}"' if text[:1].isdigit() else text
 
 
 def real(number):

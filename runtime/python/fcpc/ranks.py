@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 
+from ._c import C, check, fcp_error
 from .errors import Error
 
 # Launchers of MPI: the variables with a process's rank, the number of processes, and how many this machine has.
@@ -33,6 +34,8 @@ def _place(group):
     they tell each other there, under the key, is for this call alone."""
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
+    if isinstance(group, str):
+        raise Error("E706", f"'{group}' is no group: it is None, 'mpi', or one of torch.distributed")
     if not dist.is_initialized():
         raise Error("E706", "init_process_group has not been called")
     rank, ranks = dist.get_rank(group), dist.get_world_size(group)
@@ -50,16 +53,22 @@ def gather_hosts(group):
     return rank, [store.get(f"{key}/{r}").decode() for r in range(ranks)]
 
 
-def connection_id(group):
+def connection_id(group, nccl=False):
     """(rank, ranks, id) for connections of our own among the processes of a group.
 
-    The id is a buffer of 128 bytes, HOST:PORT:SECRET, which the group's first process makes and the others get from the
-    store.
+    The id is a buffer of 128 bytes, HOST:PORT:SECRET or what NCCL makes, which the group's first process makes and the
+    others get from the store.
     """
     rank, ranks, store, key = _place(group)
     if rank == 0:
-        store.set(key, _new_id())
+        store.set(key, _nccl_id() if nccl else _new_id())
     return rank, ranks, ctypes.create_string_buffer(store.get(key), 128)
+
+
+def _nccl_id():
+    made, err = ctypes.create_string_buffer(128), fcp_error()
+    check(C["fcp_start_id"](made, ctypes.byref(err)), err)
+    return made.raw
 
 
 def _new_id():

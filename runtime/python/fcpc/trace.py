@@ -314,12 +314,13 @@ class Traced:
 
     text          the condition or number, as it stands behind `mask name =`
     definitions   masks that the text calls, each a line
-    tables        {name: tensor} that it reads, fields likewise; values of a field are None where none was captured
+    tables        {name: tensor} that it reads, beside those that were there already
+    fields        the same of fields; None where no values were captured
     """
 
-    def __init__(self, function, fields):
-        self.tables, self.fields, self.definitions = {}, {}, []
-        self._declared, self._names, self._used = set(fields), {}, set(_RESERVED) | set(fields)
+    def __init__(self, function, fields, tables):
+        self.tables, self.fields, self.definitions = dict(tables), {}, []
+        self._declared, self._names, self._used = set(fields), {}, {*_RESERVED, *fields, *tables}
         for name, tensor in _captured(function, set()):
             self._names.setdefault(id(tensor), name)
 
@@ -341,12 +342,13 @@ class Traced:
         return name, False
 
 
-def trace(function, kind="mask", fields=()):
+def trace(function, kind="mask", fields=(), tables=()):
     """Traces a function (b, h, q_idx, kv_idx) of kind "mask", or (score, b, h, q_idx, kv_idx) of kind "score".
 
     fields   names of captured tensors that have a value for each token of the batch; all others are tables
+    tables   {name: tensor} that there are already: another tensor of such a name gets another name
     """
-    traced = Traced(function, fields)
+    traced = Traced(function, fields, dict(tables))
     arguments = [Sym(name, (), "int") for name in ("b", "h", "q", "k")]
     if kind == "score":
         arguments.insert(0, Sym("s", (), "real"))

@@ -245,8 +245,8 @@ static void fibers_merge(fcp_device *device, const fcp_arena *arena, uint32_t bl
     fcp_backend_host.merge(host_of(device), arena, block, from, into);
 }
 static void fibers_finish_state(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t block,
-                                uint32_t state) {
-    fcp_backend_host.finish_state(host_of(device), worker, arena, block, state);
+                                uint32_t state, uint32_t into) {
+    fcp_backend_host.finish_state(host_of(device), worker, arena, block, state, into);
 }
 static void fibers_round(fcp_device *device, const fcp_arena *arena, uint32_t block, uint32_t from, uint32_t into) {
     fcp_backend_host.round(host_of(device), arena, block, from, into);

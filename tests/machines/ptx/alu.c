@@ -1,7 +1,7 @@
 /* alu.c: arithmetic, comparison, selection and logic of registers.
  *
- * Gives:  the table of their forms. Each form works on 32 lanes at once. A result is known if everything is known
- *         that it is made of; of a selection only the operand that is selected.
+ * Gives:  the table of their forms. Each form works on 32 lanes at once. A result is known if everything that
+ *         it is made of is known. Of a selection only the selected operand must be known.
  * Source: the manual's chapters on integer, floating-point, comparison and selection, logic and shift instructions.
  */
 #include <fenv.h>
@@ -153,8 +153,8 @@ SHIFT(shr_s16, ptx_u32, s16, (u16)(x >> (y > 15 ? 15 : y)))
 UNARY(neg_16, ptx_u32, u16, (u16)-x)
 UNARY(abs_s16, ptx_u32, s16, (u16)(x < 0 ? -x : x))
 
-/* Shifts two words together, of which the first is the lower one. To the left the result is the upper word, to the
- * right the lower. */
+/* Shifts two words as one number of 64 bits. The first word is the lower half. To the left the result is the upper
+ * word, to the right the lower. */
 TERNARY(shf_l_wrap, ptx_u32, u32, (u32)((((u64)y << 32 | x) << (z & 31)) >> 32))
 TERNARY(shf_r_wrap, ptx_u32, u32, (u32)(((u64)y << 32 | x) >> (z & 31)))
 TERNARY(shf_l_clamp, ptx_u32, u32, z > 31 ? x : (u32)((((u64)y << 32 | x) << z) >> 32))
@@ -205,8 +205,8 @@ static ptx_next prmt_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
-/* Bits of a from a place on, so many; of a signed number the last of them (the 31st, if that is beyond) fills the
- * rest. */
+/* `count` bits of a, from bit `at` on. If a is signed, the last of these bits, or bit 31 if that is beyond it, fills
+ * the rest of the result. */
 static inline u32 field_u32(u32 a, u32 at, u32 count) {
     u32 x = at > 31 ? 0 : a >> at;
     return count > 31 ? x : x & ((1u << count) - 1);

@@ -1,12 +1,12 @@
 /* async.c: barriers in shared memory, tensor copies, fences between proxies, registers that move between warpgroups.
  *
  * Requires: clocks with room for agents (async.h).
- * Method:   a tensor copy is noted when it is asked for, and arrives as a whole, at once or while somebody waits, as
- *           the seed says. Until then nobody may touch its bytes. It counts for the phase of its barrier that is
- *           under way when it arrives. A barrier's clock gathers what all knew who arrived, and the copies; who finds
- *           the phase ended acquires it. A fence lets the clock of its warp go on. An ordinary write is fenced if a
- *           later fence of the same lane exists, and is known to be fenced by who has acquired the time of that
- *           fence.
+ * Method:   a tensor copy is noted when it is asked for. It arrives as a whole; the seed decides whether at once or
+ *           while somebody waits. Until then nobody may touch its bytes. It counts for the phase of its barrier that is
+ *           under way when it arrives. A barrier has a clock, to which every warp that arrives, and every copy, adds
+ *           what it knows. A warp that finds the phase ended acquires that clock. A fence advances the clock of its
+ *           warp. An ordinary write is fenced once the same lane has executed a fence after it. Another warp may rely
+ *           on that once it has acquired the time of the fence.
  * Cost:     a copy takes some microseconds.
  * Source:   the manual's pages of mbarrier, cp.async.bulk.tensor, fence, setmaxnreg; its chapter on tensors (boxes,
  *           what lies outside of them, the 128-byte swizzle); its memory consistency model (proxies).

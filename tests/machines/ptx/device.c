@@ -1,10 +1,11 @@
 /* device.c: the backends of PTX (device.h).
  *
  * Requires: NVRTC; a plan of fp16 or bf16 with a head_dim that has kernels.
- * Method:   it does what the runtime does on devices: the sources of each pass, the environment, work lists from
- *           visits, launches. The grid is drawn anew for each launch and is often smaller than the work, so that
- *           blocks do several items.
+ * Method:   it follows the runtime on devices. It compiles the sources of each pass, makes the environment and the work
+ *           lists of visits, and launches the kernels. The grid is drawn anew for each launch, and is often smaller
+ *           than the work, so that blocks do several items.
  */
+#define _GNU_SOURCE
 #include "tests/machines/ptx/device.h"
 
 #include <pthread.h>
@@ -45,6 +46,8 @@ typedef struct device {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[PTX_ERROR + 100];
 static ptx_change change;
+static const char *definitions = "";
+static uint32_t gave_up[PTX_GAVE_UP];
 static unsigned changes;
 static uint64_t salt;
 
@@ -67,6 +70,20 @@ unsigned ptx_device_change(const ptx_change *next) {
 }
 
 void ptx_device_seed(uint64_t seed) { salt = seed; }
+
+void ptx_device_define(const char *lines) { definitions = lines; }
+
+void ptx_device_gave_up(uint32_t out[PTX_GAVE_UP]) {
+    memcpy(out, gave_up, sizeof gave_up);
+    memset(gave_up, 0, sizeof gave_up);
+}
+
+/* Keeps what the first wait that gave up has written down, if there was one. */
+static void keep_given_up(const ptx_module *m) {
+    const ptx_range *x = m ? ptx_module_global(m, "fk_gave_up") : NULL;
+    if (x && x->end - x->begin == sizeof gave_up && !gave_up[0])
+        memcpy(gave_up, (const void *)(uintptr_t)x->begin, sizeof gave_up);
+}
 
 /* Returns the changed text, and frees the one that was given. */
 static char *changed(char *text) {
@@ -113,6 +130,7 @@ static void ptx_close(fcp_device *base) {
         fcp_kernel_work_free(&d->workers[i].work);
         free(d->workers[i].locks);
     }
+    for (int pass = 0; pass < FCP_PASSES; pass++) keep_given_up(d->modules[pass]);
     for (int pass = 0; pass < FCP_PASSES; pass++) ptx_module_free(d->modules[pass]);
     free(d->sequences);
     free(d->arrays);
@@ -123,10 +141,12 @@ static void ptx_close(fcp_device *base) {
 }
 
 static fcp_code open_module(device *d, int pass, unsigned skeletons, const char *target, fcp_error *err) {
-    char *source, *text, why[PTX_ERROR];
-    fcp_code code = fcp_kernel_source(d->base.plan, skeletons, &source, err);
+    char *kernels, *source = NULL, *text, why[PTX_ERROR];
+    fcp_code code = fcp_kernel_source(d->base.plan, skeletons, &kernels, err);
     if (code) return code;
-    code = ptx_compile(source, target, &text, err);
+    if (asprintf(&source, "%s%s", definitions, kernels) < 0) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = ptx_compile(source, target, &text, err);
+    free(kernels);
     free(source);
     if (code) return code;
     text = changed(text);
@@ -291,14 +311,14 @@ static void ptx_merge(fcp_device *base, const fcp_arena *a, uint32_t block, uint
 }
 
 static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t block,
-                             uint32_t state) {
+                             uint32_t state, uint32_t into) {
     device *d = (device *)base;
     const fcp_problem *p = base->plan->problem;
-    fcp_rows_at home = fcp_arena_rows(a, base->plan->blocks[block].home_slot);
+    fcp_rows_at to = fcp_arena_rows(a, into);
     float *src, *m, *l;
     fcp_arena_state(a, state, &src, &m, &l);
     uint64_t rows = (uint64_t)p->max_q_block * a->heads;
-    fk_support x = {.to = (uintptr_t)home.o, .lse = (uintptr_t)home.lse, .from = (uintptr_t)src, .other = rows,
+    fk_support x = {.to = (uintptr_t)to.o, .lse = (uintptr_t)to.lse, .from = (uintptr_t)src, .other = rows,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
                     .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->sinks, base->plan->blocks[block].heads)};
     (void)worker_number;

@@ -1,10 +1,11 @@
 /* memory.c: loads, stores, atomics and copies of all state spaces, and what watches them.
  *
  * Requires: the warps of a block are open.
- * Method:   for each word of shared memory it keeps which warp and lane wrote it last and which warps have read it
- *           since; clocks tell whether that is ordered. (Lanes of one warp need a barrier, too: the warp's clock goes
- *           on there.) For each byte it keeps whether anybody wrote it, and whether a copy to it is under way. Global
- *           memory is watched in the same way, but only its last reader is kept, and all of it counts as written.
+ * Method:   each word of shared memory has a record of the warp and lane that wrote it last, and of the warps that have
+ *           read it since. Clocks tell whether two accesses are ordered. Lanes of one warp need a barrier between them,
+ *           too, and the warp's clock advances there. Each byte has two marks: whether anybody wrote it, and whether a
+ *           copy to it is under way. Global memory is watched in the same way, but it has a record of its last reader
+ *           alone, and all of it counts as written.
  *           Local memory belongs to one lane.
  * Cost:     a few dozen instructions a word.
  * Source:   the manual's chapters on state spaces, data movement (ld, st, cp.async), atom and red, and its memory
@@ -179,20 +180,26 @@ static bool global_order(ptx_warp *w, unsigned lane, const ptx_range *r, ptx_wor
     return true;
 }
 
+/* The launch's ranges, then its module's global variables. */
+static const ptx_range *range_of(const ptx_launch *launch, uint32_t i) {
+    return i < launch->range_count ? &launch->ranges[i] : &launch->module->globals[i - launch->range_count];
+}
+uint32_t ptx_range_count(const ptx_launch *launch) { return launch->range_count + launch->module->global_count; }
+
 uint8_t *ptx_global(ptx_warp *w, unsigned lane, uint64_t address, uint32_t bytes, ptx_use use) {
     ptx_machine *m = w->machine;
-    const ptx_launch *launch = m->launch;
-    uint32_t found = launch->range_count;
-    for (uint32_t i = 0; i < launch->range_count && found == launch->range_count; i++) {
-        uint32_t at = (m->last_range + i) % launch->range_count;
-        const ptx_range *r = &launch->ranges[at];
+    const uint32_t count = ptx_range_count(m->launch);
+    uint32_t found = count;
+    for (uint32_t i = 0; i < count && found == count; i++) {
+        uint32_t at = (m->last_range + i) % count;
+        const ptx_range *r = range_of(m->launch, at);
         if (address >= r->begin && address < r->end && r->end - address >= bytes) found = at;
     }
-    if (found == launch->range_count)
+    if (found == count)
         return ptx_fail(w, lane, "%u bytes at %#llx are out of bounds of global memory", bytes,
                         (unsigned long long)address),
                NULL;
-    const ptx_range *r = &launch->ranges[found];
+    const ptx_range *r = range_of(m->launch, found);
     m->last_range = found;
     if (address % bytes)
         return ptx_fail(w, lane, "the address %#llx in %s is not a multiple of %u", (unsigned long long)address,
@@ -220,7 +227,7 @@ static ptx_location *location(ptx_machine *m, uint64_t address, bool make) {
 }
 
 void ptx_memory_close(ptx_machine *m) {
-    for (uint32_t i = 0; m->words && i < m->launch->range_count; i++) free(m->words[i]);
+    for (uint32_t i = 0; m->words && i < ptx_range_count(m->launch); i++) free(m->words[i]);
     for (uint32_t i = 0; i < m->location_count; i++) free(m->locations[i].clock);
     free(m->words);
     free(m->locations);
@@ -463,6 +470,27 @@ static ptx_next cp_commit(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
+/* --- time --------------------------------------------------------------------------------------------------------- */
+
+/* Who looks at the clock may wait for a time, which comes. */
+static ptx_next read_clock(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    PTX_EACH(mask, l, ptx_set(w, &i->operands[0], l, w->machine->executed););
+    ptx_define(w, &i->operands[0], mask, PTX_ALL);
+    ptx_moved(w->machine);
+    return PTX_YIELD;
+}
+
+static ptx_next nanosleep(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    uint64_t longest = 0, now = w->machine->executed;
+    if (!ptx_must_know(w, &i->operands[0], mask, "a time")) return PTX_FAIL;
+    PTX_EACH(mask, l, uint64_t x = ptx_value(w, &i->operands[0], l); if (x > longest) longest = x;);
+    ptx_moved(w->machine);
+    if (!w->asleep) w->asleep = now + longest;
+    if (now < w->asleep) return PTX_AGAIN;
+    w->asleep = 0;
+    return PTX_NEXT;
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define ONE(op, name, form, function, space)                                                                           \
@@ -491,12 +519,15 @@ const ptx_form ptx_memory_forms[] = {
     LD(".param", PARAM), ST("", GENERIC), ST(".global", GLOBAL), ST(".shared", SHARED), ST(".local", LOCAL),
     {"ld.acquire.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | ACQUIRE},
     {"ld.relaxed.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | STRONG}, {"fence.acq_rel.gpu", "", fence},
+    {"ld.volatile.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | STRONG}, /* as if relaxed: the manual, ld.volatile */
+    {"atom.global.add.u32", "r<ar", atom_add_u32},                         /* relaxed.gpu where nothing is said */
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
     {"st.relaxed.sys.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"atom.relaxed.gpu.global.add.u32", "r<ar", atom_add_u32},
     {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1},
     {"red.relaxed.gpu.global.add.v2.f32", "<a{2r}", red_add_f32, 2}, {"cp.async.cg.shared.global", "<aacr", cp_async},
     {"cp.async.cg.shared.global", "<aac", cp_async}, {"cp.async.wait_all", "", cp_wait_all},
+    {"mov.u64", "d<t", read_clock}, {"nanosleep.u32", "<r", nanosleep},
     {"cp.async.wait_group", "<c", cp_wait_group}, {"cp.async.commit_group", "", cp_commit},
 };
 const size_t ptx_memory_form_count = sizeof ptx_memory_forms / sizeof *ptx_memory_forms;

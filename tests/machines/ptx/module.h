@@ -4,7 +4,7 @@
 #define PTX_MODULE_H
 #include "tests/machines/ptx/ptx.h"
 
-enum { PTX_KERNELS = 16 };
+enum { PTX_KERNELS = 16, PTX_GLOBALS = 4 };
 /* Special registers. They stand at the beginning of every warp's registers, in this order. */
 typedef enum ptx_special { PTX_TID_X, PTX_NTID_X, PTX_CTAID_X, PTX_NCTAID_X, PTX_LANEID, PTX_WARPID, PTX_ZERO, PTX_ONE,
                            PTX_SPECIALS } ptx_special;
@@ -14,6 +14,8 @@ struct ptx_module {
     char *text, target[16];
     ptx_kernel kernels[PTX_KERNELS];
     uint32_t kernel_count;
+    ptx_range globals[PTX_GLOBALS]; /* `what` is the name */
+    uint32_t global_count;
     uint8_t *constants;
     uint32_t constant_bytes, constant_room;
     uint32_t *index;         /* finds constants by a hash: their place + 1 */
@@ -43,12 +45,13 @@ struct ptx_machine {
     bool far;          /* clocks know the warps of all blocks, not only those of one block */
     uint64_t state, executed, moved;
     uint32_t last_range;
-    ptx_word **words;  /* for each range; NULL until one of its words is touched */
+    ptx_word **words;  /* for each range and global variable; NULL until one of its words is touched */
     ptx_location *locations;
     uint32_t location_count;
     char *error;
     bool failed;
 };
-/* memory.c: frees what a launch knows of global memory. */
+/* memory.c: how many ranges of global memory a launch has, global variables included; frees what it knows of them. */
+uint32_t ptx_range_count(const ptx_launch *launch);
 void ptx_memory_close(ptx_machine *m);
 #endif

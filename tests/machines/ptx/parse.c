@@ -1,7 +1,7 @@
 /* parse.c: reads PTX: kernels, their registers, labels and instructions. Each instruction is compared with the tables
  * of forms.
  *
- * Requires: a text as NVRTC prints it: no functions, no global variables, one dynamic shared array.
+ * Requires: a text as NVRTC prints it: no functions, few global variables, one dynamic shared array.
  * Gives:    the module of ptx.h, or what was not understood and in which line.
  * Cost:     linear in the text.
  * Source:   the manual's chapters on syntax and on state spaces.
@@ -335,6 +335,7 @@ static bool fits(parser *p, const char *spec, const piece *pieces, uint32_t coun
             case 'p': good = value_of(p, x, 1, target, o); break;
             case 'w': good = value_of(p, x, 0, target, o); break;
             case 'a': good = address_of(p, x, o); break;
+            case 't': good = is(&x, "%globaltimer") || is(&x, "%clock64"); *o = (ptx_operand){.kind = PTX_NOWHERE}; break;
             case 'c': good = as_integer(x, &value) && constant(p, 32, value, o); break;
             case 'L': good = x.length < NAME && *x.text == '$';
                 *o = (ptx_operand){.kind = PTX_LABEL, .at = p->label_count, .value = -1};
@@ -574,6 +575,23 @@ static bool entry(parser *p) {
     return body(p);
 }
 
+/* A global variable. It is zeros, and has an address of its own. */
+static bool global(parser *p) {
+    piece name;
+    uint32_t align, bytes;
+    ptx_range *x = &p->m->globals[p->m->global_count];
+    if (p->m->global_count == PTX_GLOBALS || !array(p, &name, &align, &bytes) || !expect(p, ';') || !bytes)
+        return fail(p, "a global variable that is not known");
+    declared *d = declare(p, name, 0, 0);
+    char *copy = d ? strdup(d->name) : NULL;
+    void *memory = calloc(1, bytes);
+    *x = (ptx_range){copy, (uintptr_t)memory, (uintptr_t)memory + bytes, true};
+    p->m->global_count++;
+    if (!copy || !memory) return fail(p, "out of memory");
+    d->value = (int64_t)x->begin;
+    return true;
+}
+
 static bool module(parser *p) {
     while (!p->failed) {
         skip(p);
@@ -596,8 +614,11 @@ static bool module(parser *p) {
             d->value = PTX_SHARED_FIRST;
         } else if (is(&x, ".visible")) {
             x = word(p);
-            if (!is(&x, ".entry")) return fail(p, "'%.*s' is not known", (int)x.length, x.text);
-            entry(p);
+            if (is(&x, ".global")) global(p);
+            else if (is(&x, ".entry")) entry(p);
+            else fail(p, "'%.*s' is not known", (int)x.length, x.text);
+        } else if (is(&x, ".global")) {
+            global(p);
         } else fail(p, "'%.*s' is not known", (int)x.length, x.text);
     }
     return false;
@@ -624,6 +645,10 @@ ptx_module *ptx_module_new(const char *text, char *error) {
 void ptx_module_free(ptx_module *m) {
     if (!m) return;
     for (uint32_t i = 0; i < m->kernel_count; i++) free(m->kernels[i].insns);
+    for (uint32_t i = 0; i < m->global_count; i++) {
+        free((void *)(uintptr_t)m->globals[i].what);
+        free((void *)(uintptr_t)m->globals[i].begin);
+    }
     while (m->chunks) {
         struct ptx_chunk *next = m->chunks->next;
         free(m->chunks);
@@ -642,3 +667,8 @@ const ptx_kernel *ptx_module_kernel(const ptx_module *m, const char *name) {
     return NULL;
 }
 const char *ptx_module_target(const ptx_module *m) { return m->target; }
+const ptx_range *ptx_module_global(const ptx_module *m, const char *name) {
+    for (uint32_t i = 0; i < m->global_count; i++)
+        if (!strcmp(m->globals[i].what, name)) return &m->globals[i];
+    return NULL;
+}

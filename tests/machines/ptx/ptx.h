@@ -15,7 +15,7 @@
  *   unfinished copy   shared memory is touched while a copy to it is under way; or a thread ends before its copy has
  *   divergence        lanes of a warp wait for each other at different instructions
  *   deadlock          nobody can go on
- * Copies arrive as late as they may. The approximate instructions are exact here. The sums of a product are added in
+ * Copies arrive as late as they may. A clock goes on by one for each instruction of a warp. The approximate instructions are exact here. The sums of a product are added in
  * one of the many orders that are allowed.
  *
  * Instructions are tables of forms: one form for each mnemonic with all its modifiers. What no table has is refused.
@@ -73,6 +73,7 @@ typedef ptx_next ptx_run_insn(ptx_warp *w, const ptx_insn *i, uint32_t mask);
  *   p         a predicate
  *   w         a register of 16, 32 or 64 bits
  *   a         an address in brackets
+ *   t         a clock: %globaltimer or %clock64
  *   c         an integer constant
  *   L         a label
  * {4r} is a vector of four, [ ] stands around several operands in brackets; | and _ stand for themselves.
@@ -111,15 +112,18 @@ ptx_module *ptx_module_new(const char *text, char *error);
 void ptx_module_free(ptx_module *m);
 const ptx_kernel *ptx_module_kernel(const ptx_module *m, const char *name);
 const char *ptx_module_target(const ptx_module *m); /* "sm_80" */
+typedef struct ptx_range ptx_range;
+/* A global variable, zeros at first; launches read and write it. NULL: there is none of that name. */
+const ptx_range *ptx_module_global(const ptx_module *m, const char *name);
 
 /* --- launches ----------------------------------------------------------------------------------------------------- */
 
 /* Global memory of a launch: addresses are the process's own. */
-typedef struct ptx_range {
+struct ptx_range {
     const char *what;
     uint64_t begin, end;
     bool writable;
-} ptx_range;
+};
 
 typedef struct ptx_launch {
     const ptx_module *module;
@@ -155,6 +159,7 @@ struct ptx_warp {
     uint32_t live, parked;   /* lanes that have not ended; lanes that wait for others of the warp */
     uint32_t pc[PTX_LANES];
     bool blocked;
+    uint64_t asleep;         /* until this time */
     const ptx_insn *now;
     uint32_t self, *clock;   /* its number among all warps; what it knows of each warp, by that number */
     uint32_t *seen;          /* what relaxed reads have shown it; it knows that after a fence */
@@ -212,8 +217,8 @@ uint64_t ptx_value(const ptx_warp *w, const ptx_operand *o, unsigned lane);
 void ptx_set(ptx_warp *w, const ptx_operand *o, unsigned lane, uint64_t x);
 /* The lanes in which a predicate holds. */
 uint32_t ptx_predicate(const ptx_warp *w, const ptx_operand *o);
-/* Fails unless the operand was written in all lanes of the mask: for addresses, and for what decides about other
- * lanes. */
+/* Fails unless the operand was written in all lanes of the mask. Addresses need that, and whatever decides what other
+ * lanes do. */
 bool ptx_must_know(ptx_warp *w, const ptx_operand *o, uint32_t mask, const char *what);
 
 /* Fails the launch at the warp's instruction, in this lane; PTX_LANES: in no particular lane. Only the first failure
@@ -237,12 +242,12 @@ const uint8_t *ptx_parameter(ptx_warp *w, unsigned lane, uint64_t address, uint3
 bool ptx_shared_open(ptx_block *b);
 void ptx_shared_close(ptx_block *b);
 
-/* Order: who acquires a clock learns what others have released into it. A clock has a word for every warp. NULL: out
+/* A clock has a word for every warp. A warp that acquires a clock learns what others have released into it. NULL: out
  * of memory. */
 uint32_t *ptx_clock_new(ptx_machine *m);
 void ptx_release(ptx_warp *w, uint32_t *to); /* adds what w knows to `to`; then w's own clock goes on */
 void ptx_acquire(ptx_warp *w, const uint32_t *from);
-/* Lets copies of cp.async arrive, those of lanes in the mask: all of them, or all but those of the last `keep`
+/* Lets copies that lanes of the mask began by cp.async arrive: all of them, or all but those of the last `keep`
  * groups. */
 bool ptx_copies_land(ptx_warp *w, uint32_t mask, bool all, uint32_t keep);
 

@@ -306,7 +306,7 @@ bool ptx_run(const ptx_launch *launch, char *error) {
     if (!good)
         snprintf(error, PTX_ERROR, "%s cannot be launched with %u threads, %zu bytes of parameters",
                  launch->kernel->name, launch->threads, launch->parameter_bytes);
-    m.words = good ? calloc(launch->range_count, sizeof *m.words) : NULL;
+    m.words = good ? calloc(ptx_range_count(launch), sizeof *m.words) : NULL;
     m.blocks = good ? calloc(launch->resident, sizeof *m.blocks) : NULL;
     if (good && (!m.words || !m.blocks)) good = snprintf(error, PTX_ERROR, "out of memory") < 0;
     good = good && run(&m);

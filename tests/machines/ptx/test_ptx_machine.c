@@ -105,6 +105,8 @@ Test(ptx_machine, numbers) {
         {"mul.wide.s32 %rd5, -3, 5; shr.u64 %rd5, %rd5, 32; cvt.u32.u64 %r1, %rd5;", 0xffffffff},
         {"mul.wide.u32 %rd5, -3, 5; shr.u64 %rd5, %rd5, 32; cvt.u32.u64 %r1, %rd5;", 4},
         {"setp.lt.s32 %p1, -1, 0; selp.b32 %r1, 7, 8, %p1;", 7},
+        {"mov.u64 %rd5, %globaltimer; mov.u32 %r2, 900; nanosleep.u32 %r2; mov.u64 %rd6, %clock64; "
+         "sub.s64 %rd6, %rd6, %rd5; setp.ge.s64 %p1, %rd6, 900; selp.b32 %r1, 7, 8, %p1;", 7},
         {"setp.lt.u32 %p1, -1, 0; selp.b32 %r1, 7, 8, %p1;", 8},
         {"setp.lt.s32 %p1, -1, 0; selp.b32 %r1, 7, 8, !%p1;", 8},
         {"setp.lt.s64 %p1, -1, 0; selp.b32 %r1, 7, 8, %p1;", 7},

@@ -118,8 +118,8 @@ static ptx_next shfl(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
 
 /* --- matrices ----------------------------------------------------------------------------------------------------- */
 
-/* `data` matrices of 8 rows of 16 bytes; TURNED: transposed. Lanes 8 j .. 8 j + 7 have the addresses of matrix j; of
- * it lane l gets row l / 4, columns 2 (l % 4) and the next. */
+/* Loads `data` matrices of 8 rows of 16 bytes; with TURNED, transposed. Lanes 8 j .. 8 j + 7 give the addresses of the
+ * rows of matrix j. Lane l gets its row l / 4, columns 2 (l % 4) and the next. */
 enum { TURNED = 16 };
 static ptx_next ldmatrix(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     uint32_t count = i->form->data & 15, used = count == 4 ? PTX_ALL : (1u << 8 * count) - 1;
@@ -163,10 +163,11 @@ static inline float number(uint16_t bits, bool bf16) {
     return x;
 }
 
-/* D = A B + C, 16 x 8 x 16. Which element a register's half is: with group = lane / 4 and t = lane % 4, of A's eight
- * in row group, or group + 8 for the 3rd, 4th, 7th, 8th, and column 2 t + (i & 1), 8 more from the 5th on; of B's four
- * in column group and row 2 t + (i & 1), 8 more from the 3rd on; of C's four in row group, 8 more from the 3rd on, and
- * column 2 t + (i & 1). */
+/* D = A B + C, 16 x 8 x 16. A lane has eight elements of A, four of B and four of C. With group = lane / 4,
+ * t = lane % 4, and i the number of an element, counted from 0, they are
+ *   A: row group, or group + 8 for i = 2, 3, 6, 7; column 2 t + (i & 1), and 8 more for i >= 4
+ *   B: row 2 t + (i & 1), and 8 more for i >= 2; column group
+ *   C: row group, or group + 8 for i >= 2; column 2 t + (i & 1) */
 static ptx_next mma_m16n8k16(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     float a[16][16], b[16][8], c[16][8];
     bool bf16 = i->form->data;

@@ -1,12 +1,12 @@
 /* wgmma.c: products of a warpgroup.
  *
  * Requires: operands of 16 bits, the 128-byte swizzle, patterns at multiples of 1024 (base offset 0).
- * Method:   when a warp comes to a product, it computes its 16 rows into hidden sums, which become visible by the
- *           wait that says that the group of the product has ended. Until then the accumulators hold a pattern and
- *           count as never written. The wait checks that they, and the operands in registers, are as they were left.
- *           What a product reads of shared memory may not be written meanwhile. Registers that a product takes must
- *           be what they were at the last wgmma.fence, and that fence must have come after the last wait. All warps
- *           of a group must ask for the same products in the same order.
+ * Method:   a warp that comes to a product computes its 16 rows at once, into hidden sums. They become visible at the
+ *           wait for the product's group. Until then the accumulators hold a pattern and count as never written, and
+ *           the shared memory that the product reads may not be written. The wait checks that nobody has changed the
+ *           accumulators or the operands in registers. A product's registers must not have changed since the last
+ *           wgmma.fence, and that fence must have come after the last wait. All warps of a group must ask for the same
+ *           products in the same order.
  * Cost:     16 x N x 16 multiplications a warp.
  * Source:   the manual's chapter on asynchronous warpgroup level matrix instructions: wgmma.mma_async and its figures
  *           of fragments, strides and canonical layouts by K and by M or N, matrix descriptors, wgmma.fence,
@@ -104,8 +104,9 @@ static bool whole(ptx_warp *w, uint32_t mask) {
 
 /* --- operands in shared memory ------------------------------------------------------------------------------------ */
 
-/* Chunk c of 8 numbers of line r. By K a line is a row of A or a column of B, of two chunks; by M or N it is one of
- * 16 of the depth, and a pattern has 8 chunks of it. */
+/* The address of chunk c, of 8 numbers, in line r. In a matrix stored by K, a line is a row of A or a column of B, and
+ * has two chunks. In one stored by M or N (`turned`), a line is one of the 16 steps of the depth, and each pattern
+ * holds 8 chunks of it. */
 static uint32_t address_of(uint64_t d, bool turned, uint32_t r, uint32_t c) {
     uint32_t start = (uint32_t)(d & 0x3fff) << 4, lead = (uint32_t)(d >> 16 & 0x3fff) << 4;
     uint32_t stride = (uint32_t)(d >> 32 & 0x3fff) << 4;
@@ -157,7 +158,8 @@ static float number_of(uint16_t bits, bool bf16) {
     return x;
 }
 
-/* Numbers [depth][line] from line `first` on; of each line, whether all is known. */
+/* Reads the numbers of `lines` lines from line `first` on, as out[depth][line]. known: whether all of a line is
+ * known. */
 static void take(const ptx_warp *w, uint64_t d, bool turned, bool bf16, uint32_t first, uint32_t lines,
                  float (*out)[COLUMNS], uint8_t *known) {
     memset(known, 1, lines);
@@ -174,8 +176,8 @@ static void take(const ptx_warp *w, uint64_t d, bool turned, bool bf16, uint32_t
         }
 }
 
-/* A from registers: of four, with row = lane / 4, the second and the last are 8 rows further down; columns 2 (lane %
- * 4) and the next, 8 further for the last two. */
+/* Reads A from four registers a lane, each with two numbers. The first has row lane / 4, columns 2 (lane % 4) and the
+ * next. The second and the fourth are 8 rows further down, the third and the fourth 8 columns further right. */
 static void take_registers(const product *x, const ptx_warp *w, const ptx_operand *a, bool bf16, float (*out)[COLUMNS],
                            uint8_t *known) {
     memset(known, 1, ROWS);

@@ -152,6 +152,7 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     if (!live) return index + 1;
     wait_for_deps(s, index);
     for (uint32_t w = 0; w < words && w < seen_words; w++) n->before[w] |= seen[w];
+    if (control.unwatched) return index + 1;
     if (n->op == KERNEL) kernel_ranges(n);
     if (n->op == COPY) range_add(&n->reads, n->from, n->bytes);
     if (n->op == COPY || n->op == FILL) range_add(&n->writes, n->to, n->bytes);
@@ -211,11 +212,12 @@ static bool do_node(node *n) {
     if (n->op == COPY && n->bytes) memcpy((void *)(uintptr_t)n->to, (const void *)(uintptr_t)n->from, n->bytes);
     for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
     bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add") &&
-                strcmp(n->function->name, "fk_gather");
+                !(control.gathers && !strcmp(n->function->name, "fk_gather"));
     if (n->op == KERNEL && !idle) kernel_run(n);
     if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
     if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))
         trouble("%s has not said that it has begun", node_name(n));
+    control.computed += n->op == KERNEL && strcmp(n->function->name, "fk_gather");
     n->done = true;
     return true;
 }

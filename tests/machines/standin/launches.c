@@ -64,7 +64,22 @@ API cuMemsetD32Async(cu_ptr to, unsigned word, size_t count, cu_stream s) {
     STREAM(s);
     if (current != s->context) return INVALID_CONTEXT;
     if (to % 4 || !inside(to, count * 4)) return CU_ERROR_INVALID_VALUE;
-    const node n = {.op = FILL, .to = to, .bytes = count * 4, .word = word};
+    const bool marks = allocation_of(to)->host;
+    if (marks && control.marks == MARKS_REFUSED) return NOT_SUPPORTED;
+    if (marks && control.marks == MARKS_NOT_CAPTURED && in_capture(s)) {
+        capture_bad = true;
+        return CAPTURE_UNSUPPORTED;
+    }
+    const node n = {.op = marks && control.marks == MARKS_LOST ? EMPTY : FILL, .to = to, .bytes = count * 4,
+                    .word = word};
+    return stream_put(s, &n, 0);
+}
+
+API cuStreamWriteValue32_v2(cu_stream s, cu_ptr to, unsigned value, unsigned flags) {
+    ENTER;
+    STREAM(s);
+    if (to % 4 || !inside(to, 4) || flags) return CU_ERROR_INVALID_VALUE;
+    const node n = {.op = FILL, .to = to, .bytes = 4, .word = value};
     return stream_put(s, &n, 0);
 }
 

@@ -26,11 +26,12 @@ struct cu_stream_ {
     uint64_t capture;   /* the store of that capture; 0: none */
     uint64_t mark;      /* address of the host word that it was last told to write; 0: none */
     unsigned mark_value;
-    cu_stream next;
+    cu_stream next, of; /* of: whose event it was last told to wait for; marks that it writes are about that stream */
     cu_green green;     /* the green context to which it belongs; NULL: none */
 };
 struct cu_event_ {
     cu_context context;
+    cu_stream stream; /* in which it was recorded last; that may have ended */
     ref at;
     uint64_t capture;
     bool timed;

@@ -48,8 +48,12 @@ typedef struct standin {
     long hang_word;
     int hang_with;       /* what a query of a stream returns when nothing can run any more; 0: not ready */
     bool lost;           /* the device is gone: work that waits is dropped */
+    /* Fills of host memory are refused: not, always, in a capture, or none arrives. */
+    enum { MARKS_WORK, MARKS_REFUSED, MARKS_NOT_CAPTURED, MARKS_LOST } marks;
     bool foreign;        /* device memory belongs to a context that is not the primary one */
     bool idle;           /* attention kernels do nothing, only additions run: for tests that look at no result */
+    bool gathers;        /* idle: rows are moved all the same */
+    bool unwatched;      /* nobody looks at which bytes are touched: for timing, since that costs more than a run */
     unsigned patience_s; /* how long a call that waits for the devices waits for other processes; 0: 200 */
     /* what happened */
     unsigned long questions; /* about a pointer: cuPointerGetAttribute */
@@ -61,6 +65,7 @@ typedef struct standin {
     unsigned most_blocks; /* the largest grid of those launches */
     char launched[200];   /* names of the kernels that ran, each once, with ", " between them */
     unsigned long nodes; /* put into streams, those of launched graphs included */
+    unsigned long computed; /* launches that have ended, idle ones included, but not those of fk_gather */
     /* What hangs: a kernel's name, "a copy", "a fill", "a mark" (a fill of host memory), "nothing" (a wait). */
     char hung[32];
     int hung_device;     /* the device of its stream */
@@ -68,7 +73,8 @@ typedef struct standin {
      * for it. */
     long hung_mark;
     unsigned hung_value;
-    /* launches and copies of each kind; unordered: kernels whose sums come in any order */
+    /* Launches and copies of each kind. unordered: kernels whose sums come in any order. graph_launches: of graphs that
+     * have kernels. */
     unsigned long kernels, kernels_with_maps, unordered, copies, peer_copies, host_copies, pageable_copies,
         graph_launches;
     char trouble[400];   /* the first trouble; "" if there was none */

@@ -47,6 +47,10 @@ cu_result stream_put(cu_stream s, const node *made, uint32_t also) {
     if (marks && marks->host) {
         s->mark = mark;
         s->mark_value = value;
+        cu_stream of = streams;
+        while (of && (n->op != FILL || of != s->of)) of = of->next;
+        if (of) of->mark = mark;
+        if (of) of->mark_value = value;
     }
     n->marks = marks && marks->host;
     n->mark = s->mark;
@@ -134,6 +138,7 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
     STREAM(s);
     const node empty = {.op = EMPTY};
     if (flags) return CU_ERROR_INVALID_VALUE;
+    s->of = e->stream;
     if (capture_origin && e->capture == captured.id) {
         if (!in_capture(s)) s->captured = (ref){0};
         s->capture = captured.id;
@@ -173,6 +178,7 @@ API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags) {
     e->capture = in_capture(s) ? captured.id : 0;
     e->at = in_capture(s) ? s->captured : s->last;
     e->tick = ++ticks;
+    e->stream = s;
     return CU_SUCCESS;
 }
 API cuEventRecord(cu_event e, cu_stream s) { return cuEventRecordWithFlags(e, s, 0); }
@@ -260,7 +266,9 @@ API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
     for (uint32_t i = 0; i < count; i++) deps[i] = begin + 1 + i;
     s->last.node = store_add(&live, &empty, deps, count, true);
     free(deps);
-    control.graph_launches++;
+    bool computes = false;
+    for (uint32_t i = 0; i < count; i++) computes |= g->store.nodes[i].op == KERNEL;
+    control.graph_launches += computes;
     return CU_SUCCESS;
 }
 API cuGraphGetNodes(cu_graph g, void *out, size_t *count) {

@@ -83,6 +83,7 @@ API cuEventRecordWithFlags(cu_event e, cu_stream s, unsigned flags);
 API cuEventQuery(cu_event e);
 API cuEventElapsedTime(float *out, cu_event a, cu_event b);
 API cuGraphGetNodes(cu_graph g, void *out, size_t *count);
+API cuStreamWriteValue32_v2(cu_stream s, cu_ptr to, unsigned value, unsigned flags);
 API cuMemcpyHtoDAsync_v2(cu_ptr to, const void *from, size_t bytes, cu_stream s);
 API cuMemcpyDtoHAsync_v2(void *to, cu_ptr from, size_t bytes, cu_stream s);
 API cuMemcpyDtoDAsync_v2(cu_ptr to, cu_ptr from, size_t bytes, cu_stream s);

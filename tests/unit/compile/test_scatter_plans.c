@@ -29,7 +29,7 @@ static bool same_plan(const fcp_plan *a, const fcp_plan *b) {
 /* What a plan may hold, counted over many. */
 typedef struct tally {
     uint64_t ops[FCP_OP_COUNT], moved[FCP_CLASSES][2]; /* between ranks: from home, and of others */
-    uint64_t whole, partial_home_unvisited, merged_first, relayed, deltas, shared_kv, ranges;
+    uint64_t whole, made_away, partial_home_unvisited, merged_first, relayed, deltas, shared_kv, ranges;
 } tally;
 
 static void count_stream(const fcp_plan *plan, fcp_pass pass, uint32_t rank, bool anywhere, tally *t) {
@@ -78,8 +78,11 @@ static void count_plan(const fcp_plan *plan, tally *t) {
                 *first = 1;
             }
         for (uint32_t i = s->first; i < s->first + s->count; i++)
-            t->partial_home_unvisited +=
-                plan->instrs[i].op == FCP_OP_FINISH && !begun[plan->instrs[i].a * p->ranks + r];
+            if (plan->instrs[i].op == FCP_OP_FINISH) {
+                bool home = plan->blocks[plan->instrs[i].a].home == r;
+                t->made_away += !home;
+                t->partial_home_unvisited += home && !begun[plan->instrs[i].a * p->ranks + r];
+            }
     }
     free(begun);
 }
@@ -101,8 +104,8 @@ Test(scatter, plans_verify, .timeout = 600) {
     for (int cls = 0; cls < FCP_CLASSES; cls++)
         cr_assert(t.moved[cls][cls <= FCP_Q ? 0 : cls < FCP_IN] && (cls > FCP_Q || t.moved[cls][1]), "no %s travels",
                   fcp_class_texts[cls]);
-    cr_assert(t.whole && t.partial_home_unvisited && t.merged_first && t.relayed && t.deltas && t.shared_kv &&
-              t.ranges);
+    cr_assert(t.whole && t.made_away && t.partial_home_unvisited && t.merged_first && t.relayed && t.deltas &&
+              t.shared_kv && t.ranges);
 }
 
 Test(scatter, the_same_seed_is_the_same_plan) {

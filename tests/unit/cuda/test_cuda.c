@@ -183,46 +183,6 @@ Test(cuda, refuses) {
 
 /* --- faults ------------------------------------------------------------------------------------------------------- */
 
-/* Questions about memory are asked for tensors, and not for the pieces that a run moves. */
-static unsigned long questions_of(standin *x, const char *lengths, unsigned long *out_copies) {
-    char text[400];
-    snprintf(text, sizeof text,
-             "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-             "batch { lengths = [%s] }\nplan { mask = causal; block = 128; layout = zigzag; passes = forward, backward }\n",
-             lengths);
-    fcp_plan *plan = plan_named(lengths, text);
-    const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
-    fcp_session *session;
-    fcp_shape shape;
-    fcp_packed packed = {0};
-    fcp_error err = {0};
-    x->plan = plan;
-    fcp_plan_shape(plan, &shape);
-    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
-    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
-    fcp_packed_draw(&shape, ALL, 3, &packed);
-    unsigned long before = x->questions, copies = x->host_copies;
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err), FCP_OK, "%s",
-                     err.message);
-    unsigned long asked = x->questions - before;
-    *out_copies = x->host_copies - copies;
-    judge_packed(plan, plan->problem->passes, &packed, lengths);
-    fcp_session_free(session);
-    fcp_packed_free(&packed);
-    fcp_plan_free(plan);
-    return asked;
-}
-Test(cuda, questions_do_not_grow_with_pieces) {
-    standin *x = stand();
-    x->devices = 2;
-    unsigned long few_copies, many_copies;
-    unsigned long few = questions_of(x, "400", &few_copies), many = questions_of(x, "10 x 40", &many_copies);
-    /* 2 ranks; forward reads 3 tensors and writes 2, backward has all nine */
-    cr_assert(many_copies > 4 * few_copies, "%lu and %lu copies", few_copies, many_copies);
-    cr_assert(few <= 2 * (5 + FCP_TENSORS) && many == few, "%lu and %lu questions", few, many);
-}
-
 /* Every call in a session's life fails once. The session ends with an error, or, if the call belongs to its end,
  * without one. Nothing is left, and nothing hangs. */
 static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, fcp_code code_with) {

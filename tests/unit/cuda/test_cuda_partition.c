@@ -67,7 +67,7 @@ Test(partition, margins) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (int wanted = FCP_PARTITION_AUTO; wanted <= FCP_PARTITION_GRID; wanted++) {
             if (i != 1 && wanted != FCP_PARTITION_AUTO) continue;
-            fcp_plan *plan = with_margin(3, rows[i].margin);
+            fcp_plan *plan = with_margin(6, rows[i].margin);
             fcp_packed packed = {0};
             x->seed = i;
             fcp_partition took = run_all(x, plan, (fcp_partition)wanted, 2, i || wanted ? &packed : &first, why);
@@ -106,6 +106,35 @@ Test(partition, alone) {
     }
 }
 
+/* Between devices copy engines move, which leave attention all multiprocessors. */
+Test(partition, copy_engines) {
+    standin *x = stand();
+    char why[400];
+    fcp_packed packed = {0};
+    fcp_plan *plan = with_margin(3, 1);
+    x->devices = 3;
+    cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_NONE);
+    cr_assert(strstr(why, "by multiprocessors"), "%s", why);
+    cr_assert_gt(x->peer_copies, 0);
+    cr_assert_eq(x->most_blocks, 6);
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+
+/* The driver rounds a green context up, and attention uses what it got. */
+Test(partition, rounded) {
+    standin *x = stand();
+    char why[400];
+    fcp_packed packed = {0};
+    fcp_plan *plan = with_margin(3, 2);
+    x->alignment = 2;
+    cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 2, &packed, why), FCP_PARTITION_GREEN, "%s", why);
+    cr_assert_eq(x->green_size, 2);
+    cr_assert_eq(x->most_blocks, 4, "%u blocks", x->most_blocks);
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+
 /* What can be wrong with green contexts. The grid alone then keeps the margin, and the session says why. A caller who
  * insists on them gets an error. */
 static void goes_without(standin *x, const char *reason) {
@@ -114,7 +143,7 @@ static void goes_without(standin *x, const char *reason) {
     fcp_error err = {0};
     fcp_packed packed = {0};
     char why[400];
-    fcp_plan *plan = with_margin(3, 1);
+    fcp_plan *plan = with_margin(6, 1);
     cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_GRID, "%s", reason);
     cr_assert(strstr(why, reason), "'%s' has no '%s'", why, reason);
     cr_assert(x->in_green <= 2 && x->out_of_green, "%lu launches in green contexts", x->in_green);

@@ -5,6 +5,7 @@
 #include "tests/support/error_place.h"
 #include "runtime/judge/packed.h"
 #include "tests/support/cuda_stand.h"
+#include "tests/support/judge_packed.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1, BEFORE = 1 << 31, MASK = (1 << 30) - 1 };
 /* A rank that waits asks a thousand times a second, on a slow machine less often. So these are the most calls in 15
@@ -15,8 +16,10 @@ enum { ASKED = 15000 };
 static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const char *message,
                    unsigned seen[FCP_OP_COUNT]) {
     char want[120], launch[40];
-    unsigned rank = x->hung_mark < 0 ? (unsigned)x->hung_device : (unsigned)(x->hung_mark / FCP_QUEUES);
-    fcp_queue queue = x->hung_mark < 0 ? FCP_COMPUTE : (fcp_queue)(x->hung_mark % FCP_QUEUES);
+    long fills = x->hung_mark - (long)plan->problem->ranks * FCP_QUEUES; /* >= 0: a word for fills of a compute queue */
+    long word = fills < 0 ? x->hung_mark : fills * FCP_QUEUES + FCP_COMPUTE;
+    unsigned rank = word < 0 ? (unsigned)x->hung_device : (unsigned)(word / FCP_QUEUES);
+    fcp_queue queue = word < 0 ? FCP_COMPUTE : (fcp_queue)(word % FCP_QUEUES);
     unsigned instr = (x->hung_value & MASK) - 1;
     const fcp_stream *stream = fcp_stream_of(plan, pass, rank, queue);
     if (x->hung_mark < 0 || x->hung_value & (unsigned)BEFORE) {
@@ -161,4 +164,81 @@ Test(cuda_where, hangs) {
     cr_assert_str_empty(x->trouble, "%s", x->trouble);
     fcp_packed_free(&packed);
     fcp_plan_free(plan);
+}
+
+/* A driver that does not fill host memory, or not in a graph: results are right, and a warning says what is missing. */
+Test(cuda_where, without_marks) {
+    standin *x = stand();
+    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_shape shape;
+    x->plan = plan;
+    x->devices = 2;
+    fcp_plan_shape(plan, &shape);
+    for (int refused = MARKS_REFUSED; refused <= MARKS_LOST; refused++) {
+        const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20,
+                                             .graph_from = 2};
+        fcp_session *session;
+        fcp_packed packed = {0};
+        fcp_error err = {0};
+        x->marks = refused;
+        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+        cr_assert(strstr(fcp_session_warning(session), "will not name the instruction: device 0 "), "%d: %s", refused,
+                  fcp_session_warning(session));
+        cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+        fcp_packed_draw(&shape, ALL, 3, &packed);
+        for (int run = 0; run < 2 * FCP_PASSES; run++)
+            cr_assert_eq(fcp_session_run_packed(session, plan, (fcp_pass)(run % FCP_PASSES), &packed, NULL, &err),
+                         FCP_OK, "%d: %s", refused, err.message);
+        judge_packed(plan, plan->problem->passes, &packed, "without marks");
+        fcp_session_free(session);
+        fcp_packed_free(&packed);
+        cr_assert_eq(x->live, 0);
+        cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    }
+    fcp_plan_free(plan);
+}
+
+/* Nothing in a pass waits for a mark: when one hangs, every kernel runs all the same, and the run does not end. */
+static void hang_marks(standin *x, uint32_t graph_from) {
+    const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20,
+                                         .graph_from = graph_from, .partition = FCP_PARTITION_GRID};
+    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    unsigned long computed = 0, count = 0;
+    unsigned hung = 0;
+    x->plan = plan;
+    x->idle = true;
+    x->hang_with = 719;
+    fcp_plan_shape(plan, &shape);
+    cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
+    fcp_packed_draw(&shape, ALL, 3, &packed);
+    for (unsigned long at = 0; at <= count; at++) {
+        cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+        unsigned long nodes = x->nodes, before = x->computed;
+        x->hang_at = at ? nodes + at : 0;
+        x->hung[0] = 0;
+        fcp_code code = fcp_session_run_packed(session, plan, FCP_BACKWARD, &packed, NULL, &err);
+        if (!at) computed = x->computed - before, count = x->nodes - nodes;
+        if (at && !strcmp(x->hung, "a mark") && !(x->hung_value & (unsigned)BEFORE)) {
+            cr_assert_eq(code, FCP_E_RUN);
+            cr_assert_eq(x->computed - before, computed, "mark %lu: %lu kernels of %lu have run", at,
+                         x->computed - before, computed);
+            hung++;
+        }
+        x->lost = true;
+        fcp_session_free(session);
+        x->lost = false;
+    }
+    cr_assert_gt(hung, 10);
+    x->hang_at = 0;
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+Test(cuda_where, nothing_waits_for_a_mark) {
+    standin *x = stand();
+    hang_marks(x, 1);
+    hang_marks(x, UINT32_MAX);
 }

@@ -163,3 +163,33 @@ Test(explain, who_computes_a_pair) {
     cr_expect_gt(stops, 20);
     fcp_plan_free(plan);
 }
+
+/* Rows that several ranks compute, and none of them is at home: one of those ranks makes the result. Others' results
+ * are made at home, of what comes there. */
+Test(explain, who_makes_the_result) {
+    fcp_plan *plan = plan_of("model { heads = 2; kv_heads = 1; head_dim = 16 }\ncluster { nodes = 2; gpus = 2 }\n"
+                             "batch { lengths = [500, 60 x 2] }\nplan { mask = causal; block = 128; "
+                             "strategy = cad(coalesce = 1, buffers = 2, shard = 32); layout = contiguous }\n");
+    unsigned away = 0, at_home = 0;
+    for (int64_t q = 0; q < 500; q += 5) {
+        diags *d = fcpc_diagnostics_new();
+        explanation e = {.q = q, .k = 0, .sequence = 0, .asked = true, .plan = plan};
+        cr_assert_eq(explain_pair("a.fcp", plan->source, plan->source_count, NULL, d, &e), FCP_OK);
+        const explain_computed *c = e.computed;
+        text said = {0};
+        explain_computed_text(c, &said);
+        text_add(&said, "", 1);
+        bool whole = plan->blocks[c->queries.block].flags & FCP_BLOCK_WHOLE;
+        cr_expect_eq(c->maker != c->queries.home, whole);
+        cr_expect(c->parts > 1 || c->maker == c->rank);
+        if (c->rank != c->queries.home)
+            cr_expect_eq(!!strstr(said.at, "sends back"), whole, "%s", said.at);
+        away += whole && c->parts > 1;
+        at_home += !whole && c->parts > 1;
+        text_free(&said);
+        arena_free(&e.arena);
+        fcpc_diagnostics_free(d);
+    }
+    cr_expect(away && at_home, "%u, %u", away, at_home);
+    fcp_plan_free(plan);
+}

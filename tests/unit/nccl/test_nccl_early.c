@@ -178,7 +178,8 @@ static bool last_stage(const fcp_plan *plan, fcp_pass pass, unsigned *out_rank, 
 static void beside_of(const fcp_plan *plan, fcp_pass pass, bool nccl, bool graph, uint64_t seed) {
     char what[80];
     beside b = {
-        .task = {.plan = plan, .graph_from = graph ? 1 : UINT32_MAX, .seed = seed, .idle = true, .silent = true},
+        .task = {.plan = plan, .graph_from = graph ? 1 : UINT32_MAX, .seed = seed, .idle = true, .gathers = true,
+                 .silent = true},
         .pass = pass,
         .nccl = nccl};
     unsigned processes = nccl ? plan->problem->ranks : 1;

@@ -244,6 +244,65 @@ Test(dcp, caps_are_kept_and_nothing_is_drawn) {
     }
 }
 
+/* Sequences that fit on nodes, but not on ranks, stay within nodes. */
+Test(dcp, sequences_that_fit_on_a_node_stay_there) {
+    static const uint32_t lengths[] = {12, 12, 12, 12, 0};
+    static batch b;
+    static uint32_t home[BLOCKS], exec[TILES];
+    for (uint32_t gpus = 2; gpus <= 4; gpus++) {
+        fill(&b, lengths, 4 * gpus, gpus, 0, 99, false, 128);
+        caps(&b, 130, 130);
+        const dcp_cost c = divide(&b, home, exec);
+        cr_assert_eq(c.net, 0, "nodes of %u", gpus);
+        cr_assert_gt(c.bytes, 0);
+    }
+}
+
+/* What a first placement costs; false: it is over a cap. */
+static bool first_cost(const batch *b, bool by_nodes, dcp_cost *out) {
+    arena a = {0};
+    dcp_parts p;
+    cr_assert(dcp_open_parts(&b->in, &a, &p));
+    cr_assert_eq(by_nodes ? dcp_by_nodes(&b->in, &a, &p) : dcp_start(&b->in, false, &a, &p), FCP_OK);
+    for (uint32_t r = 0; r < b->in.ranks; r++) {
+        uint64_t load = 0, held = 0;
+        for (uint32_t t = 0; t < b->start[b->in.blocks]; t++) load += p.exec[t] == r ? b->pairs[t] : 0;
+        for (uint32_t x = 0; x < b->in.blocks; x++) held += p.home[x] == r ? b->tokens[x] : 0;
+        cr_assert_eq(load, p.load[r]);
+        cr_assert_eq(held, p.held[r]);
+    }
+    cr_assert_eq(dcp_cost_of(&b->in, p.home, p.exec, &a, out), FCP_OK);
+    arena_free(&a);
+    return out->most_pairs <= b->in.pair_cap && out->most_tokens <= b->in.token_cap;
+}
+
+/* Of the two first placements the cheaper one is refined, where bytes between nodes cost most. */
+Test(dcp, the_cheaper_first_placement_is_refined) {
+    uint64_t state = 11;
+    static batch b;
+    static uint32_t home[BLOCKS], exec[TILES];
+    uint32_t compared = 0, nodes_won = 0, flat_won = 0;
+    for (int i = 0; i < 24; i++) {
+        uint32_t lengths[9] = {0};
+        for (uint32_t k = 0; k < 8; k++) lengths[k] = 4 + (uint32_t)draw(&state, k ? 12 : 40);
+        const uint32_t gpus = 2 + (uint32_t)draw(&state, 3), nodes = 2 + (uint32_t)draw(&state, 3);
+        fill(&b, lengths, gpus * nodes, gpus, 0, 200, false, 128);
+        caps(&b, 115 + (uint32_t)draw(&state, 30), 115 + (uint32_t)draw(&state, 60));
+        dcp_cost flat, by_nodes;
+        if (!first_cost(&b, false, &flat) || !first_cost(&b, true, &by_nodes)) continue;
+        const dcp_cost c = divide(&b, home, exec);
+        const bool tried = 2 * (b.in.net - 1) * flat.net >= weighted(&b, &flat);
+        cr_assert_leq(weighted(&b, &c), weighted(&b, &flat), "batch %d", i);
+        if (tried) cr_assert_leq(weighted(&b, &c), weighted(&b, &by_nodes), "batch %d", i);
+        compared++;
+        nodes_won += tried && weighted(&b, &by_nodes) < weighted(&b, &flat);
+        flat_won += weighted(&b, &by_nodes) > weighted(&b, &flat);
+    }
+    cr_assert_gt(compared, 10, "%u", compared);
+    cr_assert_gt(nodes_won, 3, "%u", nodes_won);
+    cr_assert_gt(flat_won, 2, "%u", flat_won);
+}
+
 /* Under a window mask a sequence is cut into runs. Each cut costs the window, and there are no more cuts than the caps
  * ask for. */
 Test(dcp, a_window_costs_a_window_at_each_cut) {

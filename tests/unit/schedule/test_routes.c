@@ -23,7 +23,8 @@ static void draw_wants(drawn *d, uint64_t *state, uint32_t gpus, uint32_t nodes,
         uint32_t src = (uint32_t)draw(state, homes), first = count, one_in = 1 + (uint32_t)draw(state, 6);
         for (uint32_t r = 0; r < gpus * nodes; r++)
             if (r != src && !draw(state, one_in)) d->readers[count++] = r;
-        d->wants[w] = (route_want){src, first, count - first, 1 + draw(state, 1000), draw(state, 2) * draw(state, 500)};
+        uint64_t back = draw(state, 2) * draw(state, 500);
+        d->wants[w] = (route_want){src, first, count - first, 1 + draw(state, 1000), back, draw(state, 1 + back)};
     }
     d->in = (routes_input){
         .ranks = gpus * nodes, .gpus = gpus, .wants = d->wants, .want_count = wants, .readers = d->readers};
@@ -42,7 +43,9 @@ static void check(const drawn *d, const routes *r) {
     for (uint32_t w = 0; w < d->in.want_count; w++) {
         const route_want *want = &d->wants[w];
         const route_hop *hops = r->hops + r->start[w];
-        uint32_t count = r->start[w + 1] - r->start[w], reached[RANKS] = {0}, entered[RANKS] = {0};
+        uint32_t count = r->start[w + 1] - r->start[w], reached[RANKS] = {0}, entered[RANKS] = {0}, leave = 0;
+        bool joined = want->joined, near = false; /* joined: hops so far are between the source and where that is */
+        for (uint32_t k = 0; k < want->count; k++) near |= d->readers[want->first + k] / gpus == want->src / gpus;
         reached[want->src] = 1;
         for (uint32_t i = 0; i < count; i++) {
             const route_hop *h = &hops[i];
@@ -60,10 +63,14 @@ static void check(const drawn *d, const routes *r) {
             for (uint32_t k = 0; k < want->count; k++) reads |= d->readers[want->first + k] == h->dst;
             cr_assert_eq(h->relay, !reads);
             sent[h->fabric][h->src] += want->bytes, received[h->fabric][h->dst] += want->bytes;
-            sent[h->fabric][h->dst] += want->back, received[h->fabric][h->src] += want->back;
-            if (!d->in.relay && !d->in.spread) cr_assert_leq(depth_of(hops, i), 2);
+            uint64_t back = joined ? want->joined : want->back;
+            sent[h->fabric][h->dst] += back, received[h->fabric][h->src] += back;
+            leave += h->parent == FCP_NONE;
+            joined = joined && !near && h->fabric == FCP_LOCAL;
+            if (!d->in.relay && !d->in.spread) cr_assert_leq(depth_of(hops, i), want->joined ? 3 : 2);
             cr_assert_leq(depth_of(hops, i), r->depth + 2);
         }
+        if (want->joined && want->count) cr_assert_eq(leave, 1, "what is joined leaves its source once");
         for (uint32_t k = 0; k < want->count; k++) {
             uint32_t reader = d->readers[want->first + k];
             cr_assert(reached[reader]);
@@ -168,7 +175,7 @@ Test(routes, loads_against_all_ways) {
     for (int i = 0; i < 150; i++) {
         uint32_t gpus = 1 + (uint32_t)draw(&state, 2);
         draw_wants(&d, &state, gpus, 4, 2, 2);
-        for (uint32_t w = 0; w < 2; w++) d.wants[w].back = 0, d.wants[w].bytes = 100;
+        for (uint32_t w = 0; w < 2; w++) d.wants[w].back = d.wants[w].joined = 0, d.wants[w].bytes = 100;
         d.in.relay = true;
         arena a = {0};
         routes r;

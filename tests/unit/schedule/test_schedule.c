@@ -19,8 +19,8 @@ static uint32_t needed(const planned *x, fcp_class cls, uint32_t tile, uint32_t 
     return x->p.tile_q[tile];
 }
 
-/* Every rank that needs a block and is not its home has one hop there, from someone who has the block; and a rank that
- * has it needs it or sends it on. */
+/* A rank that needs a block of another home gets it by exactly one hop, and its sender has the block by then. No rank
+ * gets a block that it neither needs nor sends on. */
 static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_t end) {
     const problem *p = &x->p;
     const uint32_t gpus = x->program->gpus;
@@ -53,7 +53,7 @@ static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_
         }
         cr_assert(f >= first && f < end && x->t.hops[f].dst == at && x->t.hops[f].block == block);
         uint64_t counts = p->tile_pairs[t];
-        if (at != x->home[q]) counts += traffic_result(&x->t, q) == RESULT_PARTIAL ? counts : counts / 2;
+        if (at != x->home[q]) counts += traffic_is_shared(&x->t, q) ? counts : counts / 2;
         for (uint32_t h = f; h != FCP_NONE; h = x->t.hops[h].parent) work[h] += counts;
     }
     for (uint32_t f = first; f < end; f++)
@@ -61,6 +61,31 @@ static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_
     free(has);
     free(crossed);
     free(work);
+}
+
+/* Of the hops by which all that is made of a block away from home comes back, the last; FCP_NONE: there is none, or
+ * home makes some itself. Checks which hops are said to bring a result. */
+static uint32_t find_maker(const planned *x, uint32_t q) {
+    uint32_t maker = FCP_NONE, senders = 0, *by = calloc(x->t.count + (size_t)1, sizeof *by);
+    uint8_t *sends = calloc(x->t.count + (size_t)1, 1);
+    bool at_home = false;
+    for (uint32_t t = x->p.tile_start[q]; t < x->p.tile_start[q + 1]; t++) {
+        uint32_t f;
+        needed(x, FCP_Q, t, &f);
+        at_home |= f == FCP_NONE;
+        if (f == FCP_NONE || sends[f]++) continue;
+        senders++;
+        for (; f != FCP_NONE; f = x->t.hops[f].parent) by[f]++;
+    }
+    for (uint32_t f = x->t.keys; f < x->t.count; f++) {
+        if (x->t.hops[f].block != q) continue;
+        bool all = !at_home && by[f] == senders;
+        cr_assert_eq(x->t.hops[f].whole, all, "hop %u of block %u", f, q);
+        if (all) maker = f; /* a parent comes before its forwards */
+    }
+    free(by);
+    free(sends);
+    return maker;
 }
 
 static void check_traffic(const planned *x) {
@@ -75,14 +100,20 @@ static void check_traffic(const planned *x) {
             home &= at == x->home[q];
             one &= at == placement_exec(x->at.placement, first);
         }
-        cr_assert_eq(traffic_result(&x->t, q), home ? RESULT_HOME : one ? RESULT_WHOLE : RESULT_PARTIAL);
+        uint32_t maker = find_maker(x, q);
+        if (x->t.maker) cr_assert_eq(x->t.maker[q], maker);
+        cr_assert_eq(traffic_result(&x->t, q), home                ? RESULT_HOME
+                                               : one               ? RESULT_WHOLE
+                                               : maker == FCP_NONE ? RESULT_PARTIAL
+                                                                   : RESULT_JOINED);
     }
 }
 
 /* --- rounds ------------------------------------------------------------------------------------------------------- */
 
-/* Delta of the moves of one stage, or of all stages at once, that are in rounds of one kind, on the fabric where it is
- * largest; without a stage also how many rounds of the kind there are. */
+/* Delta is the largest number of units that one line sends or receives. This is Delta of all moves in rounds of one
+ * kind, of one stage or of all together, on the fabric where it is largest. Without a stage it also counts the rounds
+ * of that kind. */
 static uint32_t delta(const planned *x, const pass_schedule *ps, fcp_round_kind kind, uint32_t stage) {
     uint32_t most = 0, *degree = calloc(4 * (size_t)x->p.ranks, sizeof *degree);
     for (uint32_t i = 0; i < ps->move_count; i++) {
@@ -118,7 +149,7 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         const hop *h = &x->t.hops[m->ref];
         cr_assert_eq(kind == FCP_ROUND_INDEPENDENT, !x->s.levelled && m->cls == h->cls && h->parent == FCP_NONE);
         cr_assert(m->cls == h->cls ? m->src == h->src && m->dst == h->dst : m->src == h->dst && m->dst == h->src);
-        cr_assert(m->cls == h->cls || m->cls == traffic_return(&x->t, h, pass));
+        cr_assert(m->cls == h->cls || m->cls == traffic_return(h, pass));
     }
     free(seen);
     cr_assert_eq(rounds_in(ps, FCP_ROUND_INDEPENDENT, FCP_NONE), delta(x, ps, FCP_ROUND_INDEPENDENT, FCP_NONE));
@@ -126,21 +157,27 @@ static void check_rounds(const planned *x, fcp_pass pass) {
         cr_assert_eq(rounds_in(ps, FCP_ROUND_DEPENDENT, s), delta(x, ps, FCP_ROUND_DEPENDENT, s));
 }
 
-/* From which stage on each hop's units may travel (at f), and what comes back along it (at hops + f). A forward: a
- * stage after the hop that it passes on; from home: independent units, of which nothing is asked, and in levelled plans
- * from stage 1 on; of the second half: that half's first stage, too. A result: `buffers` stages after the last tile or
- * sum that adds to it, or a whole one that is passed on a stage after it came. */
+/* The first stage in which units may travel: those of hop f at index f, and those of the result that comes back along
+ * it at index hops + f.
+ *   A hop that passes a block on:  one stage after the block came.
+ *   A hop from the block's home:   any stage; in levelled plans, stage 1. Units of the second half also wait for the
+ *                                  first stage of that half.
+ *   A partial result:              `buffers` stages after the last tile or sum that adds to it; in levelled plans at
+ *                                  most two.
+ *   A whole result, passed on:     one stage after it came. */
 static uint32_t *releases(const planned *x, fcp_pass pass) {
     uint32_t hops = x->t.count, *release = calloc(2 * (size_t)hops + 1, sizeof *release);
+    uint32_t after = x->program->buffers;
+    if (x->s.levelled && !x->at.placement->phase) after = sooner(after, 2);
     for (uint32_t f = hops; f-- > 0;) {
         const hop *h = &x->t.hops[f];
-        fcp_class cls = traffic_return(&x->t, h, pass);
+        fcp_class cls = traffic_return(h, pass);
         release[f] = h->parent == FCP_NONE ? 1 : x->s.last_stage[h->parent] + 1;
         if (x->s.second && x->s.second[f]) release[f] = later(release[f], x->s.second_stage);
         if (cls == FCP_CLASSES) continue;
-        bool passed_on = x->s.use_first[f] == FCP_NONE && (cls == FCP_O || cls == FCP_DQW);
+        bool passed_on = (cls == FCP_O || cls == FCP_DQW) && x->t.maker[h->block] != f;
         uint32_t *ready = &release[hops + f]; /* so far what its children said */
-        *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : x->program->buffers);
+        *ready = later(*ready, x->s.use_last[f]) + (passed_on ? 1 : after);
         if (h->parent != FCP_NONE)
             release[hops + h->parent] = later(release[hops + h->parent], x->s.back[pass].last[f]);
     }
@@ -152,8 +189,8 @@ typedef struct carried {
     uint32_t units, size;
 } carried;
 
-/* Levelled plans: no line has more units in a stage than a third of `coalesce`, nor, over net, if it has several, more
- * than its share of bytes. */
+/* In levelled plans no line has more units in a stage than a third of `coalesce`. Over net, a line with several units
+ * in a stage has no more bytes there than its share. */
 static uint32_t room_of(const planned *x) { return x->at.coalesce > 3 ? x->at.coalesce / 3 : 1; }
 
 static void carry(const planned *x, carried *lines, uint32_t width, const move *m, uint32_t stage) {
@@ -164,14 +201,14 @@ static void carry(const planned *x, carried *lines, uint32_t width, const move *
     sends->size += size, receives->size += size;
 }
 
-/* What that share is, from all units of all lines (levels.c says why). */
+/* That share, computed from all units of all lines. levels.c says why it is what it is. */
 static uint32_t share_of(const planned *x) {
     uint64_t units[4 * 64] = {0}, size[4 * 64] = {0}, most_units = 0, most_size = 0;
     cr_assert_leq(x->p.ranks, 64);
     fcp_pass pass = x->program->passes[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
     for (uint32_t f = 0; f < x->t.count; f++) {
         const hop *h = &x->t.hops[f];
-        const fcp_class cls[2] = {(fcp_class)h->cls, traffic_return(&x->t, h, pass)};
+        const fcp_class cls[2] = {(fcp_class)h->cls, traffic_return(h, pass)};
         for (int back = 0; back < 2; back++) {
             if (cls[back] == FCP_CLASSES) continue;
             uint32_t src = back ? h->dst : h->src, dst = back ? h->src : h->dst;
@@ -190,9 +227,9 @@ static uint32_t share_of(const planned *x) {
     return (uint32_t)(most_size / (most_units / room_of(x) + 1) * 3 / 2) + x->p.unit;
 }
 
-/* Each hop's block moves once in the pass, unit by unit, and what is made of it moves back once, in the stages that the
- * schedule says. Dependent units travel as soon as they may; in levelled plans all do, but for stages in which one of
- * their ends has no room. */
+/* Each hop's block moves once in the pass, unit by unit, in the stages that the schedule says. Its result moves back
+ * once. A dependent unit travels in the first stage in which it may. In levelled plans every unit does so, except that
+ * it passes over stages in which its sender or its receiver has no room. */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
     const problem *p = &x->p;
@@ -208,7 +245,7 @@ static void check_units(const planned *x, fcp_pass pass) {
             if (r->kind == FCP_ROUND_IN || r->kind == FCP_ROUND_OUT) continue;
             uint32_t unit = m->cls == x->t.hops[m->ref].cls ? m->ref : hops + m->ref;
             struct seen *s = &seen[unit];
-            if (look) { /* are the stages full that it passed over? */
+            if (look) { /* the stages that it passed over must be full */
                 const carried *sends = &lines[(m->src * 4 + m->fabric) * width],
                               *receives = &lines[(m->dst * 4 + 2 + m->fabric) * width];
                 uint32_t left = m->fabric == FCP_NET ? unit_size(p, (fcp_class)m->cls, m->tokens) : 0;
@@ -232,7 +269,7 @@ static void check_units(const planned *x, fcp_pass pass) {
     for (uint32_t f = 0; f < hops; f++) {
         const hop *h = &x->t.hops[f];
         const struct seen *there = &seen[f], *home = &seen[hops + f];
-        bool comes_back = traffic_return(&x->t, h, pass) != FCP_CLASSES;
+        bool comes_back = traffic_return(h, pass) != FCP_CLASSES;
         cr_assert_eq(there->tokens, p->blocks[h->block].tokens);
         cr_assert(there->first == x->s.first_stage[f] && there->last == x->s.last_stage[f]);
         cr_assert_eq(home->tokens, comes_back ? p->blocks[h->block].tokens : 0);
@@ -249,12 +286,13 @@ static void check_units(const planned *x, fcp_pass pass) {
 
 /* --- visits ------------------------------------------------------------------------------------------------------- */
 
-/* The stages in which a rank's chain of a Q block has its visits, and in which partials come to it and are merged. */
+/* A chain is what one rank does with one Q block: in which stages it visits the block, and in which stages partial
+ * results come to it and are merged. */
 typedef struct chain {
     uint32_t first, last, merged_first, merged_last;
 } chain;
 
-/* Chain of each Q hop's rank (at keys + i: of hop i), and of each block's home (at hops + block). */
+/* The chain of every Q hop's receiver (at the hop's index), and of every block's home (at t.count + block). */
 static chain *find_chains(const planned *x, fcp_pass pass) {
     chain *all = malloc((x->t.count + (size_t)x->p.block_count) * sizeof *all);
     for (size_t i = 0; i < x->t.count + (size_t)x->p.block_count; i++) all[i] = (chain){FCP_NONE, 0, FCP_NONE, 0};
@@ -273,6 +311,11 @@ static chain *find_chains(const planned *x, fcp_pass pass) {
     return all;
 }
 
+/* The chain of which the result of a block is made. */
+static const chain *chain_of_maker(const planned *x, const chain *chains, uint32_t block) {
+    return &chains[x->t.maker[block] == FCP_NONE ? x->t.count + block : x->t.maker[block]];
+}
+
 /* Pairs that a rank computes in each stage; malloc'd. */
 static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
     uint64_t *load = calloc(stages, sizeof *load);
@@ -282,8 +325,9 @@ static uint64_t *find_loads(const planned *x, uint32_t rank, uint32_t stages) {
     return load;
 }
 
-/* Are ranks far apart? Over every `buffers` stages, take what comes for the rank that gets most to compute, or an even
- * part, and add up: at least 1.3 times the work of the busiest rank. */
+/* Are ranks far apart? Takes `buffers` stages at a time, and counts the work that comes in them for the rank that gets
+ * most, or a mean rank's even part of its work if that is more. Ranks are far apart if the sum over all stages is at
+ * least 1.3 times the work of the busiest rank. */
 static bool far_apart(const planned *x, uint32_t stages) {
     uint64_t sum = 0, busiest = 0, all = 0;
     for (uint32_t first = 0; first < stages; first += x->program->buffers) {
@@ -309,8 +353,9 @@ static bool far_apart(const planned *x, uint32_t stages) {
     return sum / 13 >= busiest / 10;
 }
 
-/* A tile runs as soon as its Q and KV are there; or, where tiles run anywhere, in the next stage in which the rank has
- * less than its share; or later, where ranks are far apart. A tile that needs nothing remote runs in any stage. */
+/* A tile that needs nothing remote runs in any stage. Another one runs in the stage in which its Q and its KV have
+ * come, with two exceptions. Where tiles run anywhere, it waits while its rank has its share of work in a stage. Where
+ * ranks are far apart, it may wait longer. */
 static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t stage, bool local, uint32_t stages,
                        const uint64_t *load, bool apart) {
     uint64_t total = 0;
@@ -323,8 +368,9 @@ static void check_wait(const planned *x, uint32_t rank, uint32_t ready, uint32_t
                   stage);
 }
 
-/* Where ranks keep pace: after each stage a rank has done its part of the tiles whose KV comes from elsewhere, and of
- * local ones with the same queries, or less, or one tile more. Returns how many tiles wait. */
+/* Where ranks keep pace, a rank has done no more by the end of a stage than an even part of its work, but for one
+ * block: its largest tile and its local tiles. The work that counts is that of tiles whose KV comes from elsewhere, and
+ * of local tiles with the same queries. Returns how many tiles wait. */
 static uint32_t check_pace(const planned *x, uint32_t stages) {
     const problem *p = &x->p;
     uint32_t waiting = 0, *stage_of = calloc(p->tile_count, sizeof *stage_of);
@@ -406,9 +452,10 @@ static void check_visits(const planned *x) {
         cr_assert(first_kv[f] == x->s.use_first[f] && last_kv[f] == x->s.use_last[f]);
     for (uint32_t f = x->t.keys; f < x->t.count; f++)
         cr_assert(chains[f].first == x->s.use_first[f] && chains[f].last == x->s.use_last[f]);
-    for (uint32_t b = 0; x->s.finish && b < p->block_count; b++)
-        if (traffic_result(&x->t, b) == RESULT_PARTIAL)
-            cr_assert_eq(x->s.finish[b], later(chains[x->t.count + b].last, chains[x->t.count + b].merged_last));
+    for (uint32_t b = 0; x->t.tile_q && b < p->block_count; b++) {
+        const chain *c = chain_of_maker(x, chains, b);
+        if (traffic_is_shared(&x->t, b)) cr_assert_eq(x->s.finish[FCP_FORWARD][b], later(c->last, c->merged_last));
+    }
     free(done);
     free(visited);
     free(first_kv);
@@ -418,8 +465,8 @@ static void check_visits(const planned *x) {
 
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
-/* What lies in a slot from `birth` until `read` (computing) and `sent` (communication). Who writes it first: computing,
- * or a launch. FCP_NONE: never. */
+/* What lies in a slot: from stage `birth` until computing last reads it (`read`) and communication last sends it
+ * (`sent`); FCP_NONE: never. Either computing or a launch of communication writes it first. */
 typedef struct tenant {
     uint32_t rank, slot;
     uint32_t birth, read, sent;
@@ -436,8 +483,8 @@ static void add(tenants *l, tenant t) {
     l->all[l->count++] = t;
 }
 
-/* May `b` follow `a`? Launches of stage s wait for the computing of stage s - buffers, and come before the computing of
- * s, which waits for them. */
+/* May `b` follow `a` in the same slot? Launches of stage s wait for the computing of stage s - buffers. The computing
+ * of stage s waits for the launches of s. */
 static bool may_follow(const tenant *a, const tenant *b, uint32_t buffers) {
     bool read = a->read == FCP_NONE || b->birth >= a->read + (b->computed ? 1 : buffers);
     return read && (a->sent == FCP_NONE || b->birth > a->sent);
@@ -506,14 +553,16 @@ static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
     tenants l = {0};
     for (uint32_t f = 0; f < x->t.count; f++) {
         const hop *h = &x->t.hops[f];
-        fcp_class is = traffic_return(&x->t, h, pass);
+        fcp_class is = traffic_return(h, pass);
         uint32_t first = x->s.use_first[f];
-        if (cls == FCP_DQ && is == FCP_DQW && first != FCP_NONE) /* ROUND reads it after the last visit */
-            add(&l, (tenant){h->dst, x->slots.whole_dq[f], first, x->s.use_last[f], FCP_NONE, true});
+        const bool maker = h->whole && x->t.maker[h->block] == f;
+        if (cls == FCP_DQ && maker) /* ROUND reads it after the last visit, and the last partial */
+            add(&l, (tenant){h->dst, x->slots.sum_dq[h->block], sooner(first, chains[f].merged_first),
+                             later(chains[f].last, chains[f].merged_last), FCP_NONE, true});
         if (is != cls) continue;
-        bool whole = cls == FCP_O || cls == FCP_DQW, passed_on = whole && first == FCP_NONE;
-        if (whole && !passed_on) first = x->s.use_last[f];
-        for (uint32_t g = f + 1; g < x->t.count; g++)
+        bool whole = cls == FCP_O || cls == FCP_DQW, passed_on = whole && !maker;
+        if (whole) first = passed_on ? FCP_NONE : later(chains[f].last, chains[f].merged_last);
+        for (uint32_t g = f + 1; g < x->t.count && (passed_on || !whole); g++)
             if (x->t.hops[g].parent == f) first = sooner(first, whole ? back->first[g] : back->last[g]);
         add(&l, (tenant){h->dst, places->from[f], first, FCP_NONE, back->last[f], !passed_on});
         if (!whole) add(&l, (tenant){h->src, places->to[f], back->first[f], back->last[f], FCP_NONE, false});
@@ -521,17 +570,18 @@ static void check_back(const planned *x, fcp_pass pass, fcp_class cls) {
             cr_assert_eq(places->to[f], h->parent == FCP_NONE ? x->slots.home_slot[h->block] : places->from[h->parent]);
     }
     for (uint32_t b = 0; cls == FCP_STATE && x->t.tile_q && b < x->p.block_count; b++) {
-        const chain *c = &chains[x->t.count + b];
-        if (traffic_result(&x->t, b) != RESULT_PARTIAL) continue;
-        add(&l, (tenant){x->home[b], x->slots.home_state[b], sooner(c->first, c->merged_first), x->s.finish[b],
-                         FCP_NONE, true});
+        const chain *c = chain_of_maker(x, chains, b);
+        if (!traffic_is_shared(&x->t, b)) continue;
+        add(&l, (tenant){x->t.maker[b] == FCP_NONE ? x->home[b] : x->t.hops[x->t.maker[b]].dst, x->slots.sum_state[b],
+                         sooner(c->first, c->merged_first), later(c->last, c->merged_last), FCP_NONE, true});
     }
     for (uint32_t r = 0; cls == FCP_STATE && r < x->p.ranks; r++)
         for (uint32_t v = x->s.rank_visit[r]; v < x->s.rank_visit[r + 1]; v++) {
             const fcp_visit *y = &x->s.visits[v];
             uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, last = v;
-            if (traffic_result(&x->t, y->q_block) == RESULT_PARTIAL) {
-                cr_assert_eq(y->state_slot, f == FCP_NONE ? x->slots.home_state[y->q_block] : places->from[f]);
+            if (traffic_is_shared(&x->t, y->q_block)) {
+                cr_assert_eq(y->state_slot,
+                             f == x->t.maker[y->q_block] ? x->slots.sum_state[y->q_block] : places->from[f]);
                 continue;
             }
             if (y->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST)) cr_assert_eq(y->state_slot, FCP_NONE);
@@ -554,12 +604,12 @@ static void check_slots(const planned *x) {
     for (uint32_t v = 0; v < x->s.visit_count; v++) {
         const fcp_visit *y = &x->s.visits[v];
         uint32_t f = x->s.visit_hop ? x->s.visit_hop[v] : FCP_NONE, home = x->slots.home_slot[y->q_block];
-        bool whole = traffic_result(&x->t, y->q_block) == RESULT_WHOLE;
+        bool maker = f != FCP_NONE && f == x->t.maker[y->q_block];
         cr_assert_eq(y->q_slot, f == FCP_NONE ? home : x->slots.held[f]);
-        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : whole ? x->slots.back[FCP_FORWARD].from[f]
+        cr_assert_eq(y->o_slot, !(y->flags & FCP_VISIT_LAST) ? FCP_NONE : maker ? x->slots.back[FCP_FORWARD].from[f]
                                                                                 : home);
         if (!x->program->passes[FCP_BACKWARD]) cr_assert_eq(y->dq_slot, FCP_NONE);
-        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : whole ? x->slots.whole_dq[f]
+        else cr_assert_eq(y->dq_slot, f == FCP_NONE ? home : maker ? x->slots.sum_dq[y->q_block]
                                                                    : x->slots.back[FCP_BACKWARD].from[f]);
     }
 }
@@ -612,8 +662,8 @@ Test(schedule, blocks_that_go_anywhere) {
 
 /* --- halves ------------------------------------------------------------------------------------------------------- */
 
-/* At each rank the two halves differ by no more than the heaviest tile; what the first needs is of the first; and on
- * each fabric all units of the first are in rounds before those of the second. */
+/* At each rank the work of the two halves differs by no more than the heaviest tile. What the first half needs belongs
+ * to the first half. On each fabric all its units are in earlier rounds than those of the second half. */
 static void check_halves(planned *x, uint32_t *both) {
     const problem *p = &x->p;
     uint8_t *tile = malloc(p->tile_count + (size_t)1);

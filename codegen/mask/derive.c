@@ -1,20 +1,21 @@
-/* derive.c: the derivative of a score by s, as code.
+/* derive.c: the derivative of a score by one of its nodes, as code: by s, or by an element of a table.
  *
- * For example, c * tanh(s / c) gives 1 - tanh(s / c)^2, which uses the tanh that the score has computed anyway.
+ * For example, c * tanh(s / c) gives by s 1 - tanh(s / c)^2, which uses the tanh that the score has computed anyway; and
+ * s + slopes[h] * (k - q) gives by slopes[h] k - q.
  *
  * Requires: a real node of mask code in a builder. Gives: a node in the same builder.
  * Method: goes forward through the nodes by the rules of calculus. Each derivative is kept as num / den * node, so that
  *      constants cancel: in the example the factors c and 1 / c do. Constants are combined in double, so the result is
  *      the derivative up to rounding.
  * Meaning: min, max, abs and if have the derivative of the branch that they take; abs at 0 has that of +x. A jump where
- *      a condition on s changes has no influence. floor of something that depends on s has no useful derivative.
+ *      a condition on the node changes has no influence. floor of something that depends on it has no useful derivative.
  * Cost: O(nodes).
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compiler/expr/expr.h"
+#include "codegen/mask/code.h"
 
 /* num / den * node; or num / den alone, if node is MC_NONE. den is not 0. */
 typedef struct slope {
@@ -147,7 +148,6 @@ static slope rule(deriving *d, const mc_node *x, uint32_t i, const slope *of) {
     slope a = x->a != MC_NONE ? of[x->a] : none, b = x->b != MC_NONE ? of[x->b] : none;
     uint32_t square;
     switch ((mc_op)x->op) {
-    case MC_S: return of_node(MC_NONE);
     case MC_ADD_F: return sum(d, a, b);
     case MC_SUB_F: return sum(d, a, negated(b));
     case MC_NEG_F: return negated(a);
@@ -169,11 +169,11 @@ static slope rule(deriving *d, const mc_node *x, uint32_t i, const slope *of) {
         square = emit(d, MC_MUL_F, i, i, MC_NONE);
         return times(d, a, emit(d, MC_SUB_F, constant(d, 1), square, MC_NONE));
     case MC_IF_F: return chosen(d, x->a, b, of[x->c]);
-    default: return none; /* constants, elements, whole numbers; floor */
+    default: return none; /* s, constants, elements, whole numbers; floor */
     }
 }
 
-bool expr_derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, uint32_t *out_bad) {
+bool mc_derive(mc_builder *b, uint32_t root, uint32_t by, bool flat, uint32_t *out_slope, uint32_t *out_bad) {
     deriving d = {.b = b};
     slope *of = calloc((size_t)root + 1, sizeof *of);
     bool *needed = calloc((size_t)root + 1, sizeof *needed);
@@ -190,8 +190,8 @@ bool expr_derive(mc_builder *b, uint32_t root, bool flat, uint32_t *out_slope, u
     bool good = !d.failed;
     for (uint32_t i = 0; i <= root && good && !d.failed; i++) {
         const mc_node x = node_of(&d, i); /* a copy, because the array moves when it grows */
-        of[i] = none;
-        if (!needed[i] || mc_op_type(x.op) != 'f') continue;
+        of[i] = i == by ? of_node(MC_NONE) : none;
+        if (i == by || !needed[i] || mc_op_type(x.op) != 'f') continue;
         if (x.op == MC_FLOOR_F && !flat && !of[x.a].zero) {
             *out_bad = i;
             good = false;

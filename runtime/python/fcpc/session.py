@@ -1,0 +1,208 @@
+"""session.py: runs plans on tensors of any library that speaks DLPack: numpy, CuPy, JAX, torch.
+
+    session = fcpc.Session(plan)
+    session.forward(q, k, v, o, lse)        # reads q, k, v; writes into o and lse, which the caller has made
+
+fcpc.torch does the same for torch alone, with gradients; it shares what is below `Session` here.
+"""
+import ctypes
+import itertools
+
+from ._c import C, check, fcp_error, fcp_session_options, fcp_start, fcp_tensors
+from .errors import Error
+from .ranks import connection_id
+
+FORWARD, BACKWARD = 0, 1        # fcp_pass
+SHARED = ("sink", "table")      # parameters that all ranks have: what each has of their gradients is summed
+_NAMES = [name for name, _ in fcp_tensors._fields_]
+_SIZES = {"fp32": 4, "fp16": 2, "bf16": 2}
+_TYPES = {(2, 32): "fp32", (2, 16): "fp16", (4, 16): "bf16"}  # of DLPack: code and bits
+_CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13                  # its devices
+
+
+class Places:
+    """What the tensors of a plan look like, and where in them the rows of each rank of this process begin.
+
+    needs   {name: (shape, dtype)}; gradients of what all ranks share have a row for each rank
+    """
+
+    def __init__(self, plan):
+        wide = (plan.tokens, plan.heads, plan.head_dim), plan.dtype
+        narrow = (plan.key_tokens, plan.kv_heads, plan.head_dim), plan.dtype
+        ranks, shared = len(plan.here), {"sink": plan.heads, "table": plan.table_numbers}
+        self.needs = {**dict.fromkeys(("q", "o", "d_o", "dq"), wide), **dict.fromkeys(("k", "v", "dk", "dv"), narrow),
+                      "lse": ((plan.tokens, plan.heads), "fp32")}
+        for name in SHARED:
+            self.needs[name] = (shared[name],), "fp32"
+            self.needs["d_" + name] = (ranks, shared[name]), "fp32"
+        begins = {name: self._begins(plan, name) for name in self.needs}
+        begins.update(dict.fromkeys(SHARED, [0] * ranks))
+        # C reads an fcp_tensors for each rank. They are filled as one array of pointers, which is faster. Here is where
+        # in it the pointers to each tensor stand, and how far behind the tensor's begin each points.
+        self.pointers = len(_NAMES) * ranks
+        self.places = {name: [(rank * len(_NAMES) + at, begin) for rank, begin in enumerate(begins[name])]
+                       for at, name in enumerate(_NAMES)}
+
+    def _begins(self, plan, name):
+        """How many bytes behind the tensor's begin the rows of each rank begin."""
+        shape, dtype = self.needs[name]
+        row = _SIZES[dtype]
+        for size in shape[1:]:
+            row *= size
+        rows = plan.rank_keys if name in ("k", "v", "dk", "dv") else plan.rank_queries
+        if name[2:] in SHARED:
+            rows = [1] * len(plan.here)
+        return [count * row for count in itertools.accumulate(rows, initial=0)][:-1]
+
+    def array(self):
+        return (ctypes.c_void_p * self.pointers)()
+
+    def point(self, array, name, base):
+        """Puts a tensor at address `base` into the array."""
+        for place, begin in self.places[name]:
+            array[place] = base + begin
+
+
+def session_options(group, cuda=False, device=0, threads=0, timeout=0):
+    """The options of a session of a group; they hold what they point to. device: of this process, with cuda."""
+    transport = None if group is None else b"nccl" if cuda else b"mpi" if group == "mpi" else b"tcp"
+    options = fcp_session_options(ctypes.sizeof(fcp_session_options), b"cuda" if cuda else b"host", transport,
+                                  compute_threads=threads, timeout_s=timeout)
+    if cuda:
+        from . import libraries
+        libraries.load()
+    if transport in (b"nccl", b"tcp"):
+        rank, ranks, options.id = (0, 0, None) if group == "mpi" else connection_id(group, cuda)
+        options.held = fcp_start(ctypes.sizeof(fcp_start), ranks, rank, device + 1 if cuda else 0,
+                                 id=ctypes.addressof(options.id) if options.id else None)
+        options.start = ctypes.addressof(options.held)
+    return options
+
+
+def words(shape, dtype, device):
+    """A tensor's looks, for messages."""
+    return f"{list(shape)} of {dtype} on {device}"
+
+
+# --- DLPack -----------------------------------------------------------------------------------------------------------
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.argtypes, _pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+
+
+def borrow(x, stream=None):
+    """(capsule, DLTensor) of an object with __dlpack__. The capsule is not consumed: with it ends the loan."""
+    if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        raise Error("E701", f"a {type(x).__name__} has no __dlpack__: tensors come by DLPack")
+    on_cuda = x.__dlpack_device__()[0] in (_CUDA, _MANAGED)
+    try:
+        capsule = x.__dlpack__(stream=stream) if on_cuda and stream is not None else x.__dlpack__()
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise Error("E701", f"a {type(x).__name__} is not to be had by DLPack: {error}") from None
+    return capsule, _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
+
+
+def _device(t):
+    name = {_CPU: "cpu", _CUDA: "cuda", _PINNED: "pinned memory", _MANAGED: "cuda"}.get(t.device_type)
+    return name or f"device kind {t.device_type}"
+
+
+def _dense(t, shape):
+    """Do rows lie behind each other? Dimensions of one entry, and tensors without any, may have any strides."""
+    if not t.strides:
+        return True
+    stride = 1
+    for at in reversed(range(t.ndim)):
+        if shape[at] != 1 and t.strides[at] != stride:
+            return 0 in shape
+        stride *= shape[at]
+    return True
+
+
+class Session:
+    """Runs a plan on tensors of any library that has DLPack (numpy, CuPy, JAX, torch), without gradients of its own.
+
+    plan      an fcpc.Plan
+    backend   "host", or "cuda" for NVIDIA GPUs
+    group     None: all ranks live in this process. Else a process group of torch.distributed, or "mpi": each process is
+              a rank, as in fcpc.torch
+    device    with "cuda" and a group: the number of this process's GPU
+    threads, timeout   as in fcpc.torch.Attention
+
+    `forward(q, k, v, o, lse)` reads q, k, v and writes o and lse. `backward(q, k, v, o, lse, d_o, dq, dk, dv)` writes
+    dq, dk, dv. All of them are the caller's, dense, in the plan's order and dtype:
+
+    q, o, d_o, dq   [plan.tokens, heads, head_dim]
+    k, v, dk, dv    [plan.key_tokens, kv_heads, head_dim]
+    lse             [plan.tokens, heads], float32
+    sink, table     [heads] and [plan.table_numbers], float32, of this run; d_sink, d_table: a row for each rank of this
+                    process, float32. All by keyword, and only where the program has sinks or tables of reals
+
+    With "cuda" a tensor lies in host memory or in that of a GPU; there what each rank has of it begins at a multiple of
+    16 bytes. `stream` (an address, as cudaStream_t; 0 is the legacy stream) is where the run is put, behind what is
+    there; without it the run has ended when the call returns, and tensors must be ready when it begins.
+
+    Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203.
+    """
+
+    def __init__(self, plan, backend="host", group=None, device=0, threads=0, timeout=0):
+        if backend not in ("host", "cuda"):
+            raise Error("E702", f'there is no backend "{backend}": there are host and cuda')
+        self.plan, self._cuda, self._places, self._error = plan, backend == "cuda", Places(plan), fcp_error()
+        options, made = session_options(group, self._cuda, device, threads, timeout), ctypes.c_void_p()
+        check(C["fcp_session_create"](plan._handle, ctypes.byref(options), ctypes.byref(made),
+                                      ctypes.byref(self._error)), self._error)
+        self._session = made.value
+
+    def __del__(self):
+        if getattr(self, "_session", None) and C:
+            C["fcp_session_free"](self._session)
+
+    def forward(self, q, k, v, o, lse, stream=None, **more):
+        self._run(FORWARD, {"q": q, "k": k, "v": v, "o": o, "lse": lse, **more}, stream)
+
+    def backward(self, q, k, v, o, lse, d_o, dq, dk, dv, stream=None, **more):
+        self._run(BACKWARD, {"q": q, "k": k, "v": v, "o": o, "lse": lse, "d_o": d_o, "dq": dq, "dk": dk, "dv": dv,
+                             **more}, stream)
+
+    def wait(self):
+        """Waits for everything that runs have put into streams."""
+        check(C["fcp_session_wait"](self._session, ctypes.byref(self._error)), self._error)
+
+    def _run(self, which, tensors, stream):
+        if stream is not None:
+            stream = stream or 1  # the legacy stream's own name
+        array, held = self._places.array(), []
+        for name, x in tensors.items():
+            if x is not None:
+                held.append(self._put(array, name, x, stream))
+        if stream is None:
+            code = C["fcp_session_run"](self._session, which, array, ctypes.byref(self._error))
+        else:
+            code = C["fcp_session_run_on"](self._session, which, array, stream, ctypes.byref(self._error))
+        check(code, self._error)
+
+    def _put(self, array, name, x, stream):
+        """Puts a tensor into the array, if it fits; returns what keeps it."""
+        if name not in self._places.needs:
+            raise Error("E209", f"session: there is no tensor '{name}'")
+        capsule, t = borrow(x, stream)
+        shape, dtype = self._places.needs[name]
+        got = tuple(t.shape[i] for i in range(t.ndim))
+        is_type = _TYPES.get((t.code, t.bits)) if t.lanes == 1 else None
+        fits = t.device_type in ((_CPU, _CUDA, _PINNED, _MANAGED) if self._cuda else (_CPU, _PINNED))
+        if got != shape or is_type != dtype or not fits:
+            where = "cpu or cuda" if self._cuda else "cpu"
+            raise Error("E701", f"session: {name} is {words(got, is_type or 'another type', _device(t))}; the plan "
+                                f"needs {words(shape, dtype, where)}")
+        if not _dense(t, shape):
+            raise Error("E701", f"session: {name} is not dense: its strides are {list(t.strides[:t.ndim])}")
+        self._places.point(array, name, (t.data or 0) + t.byte_offset)
+        return capsule

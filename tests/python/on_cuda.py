@@ -1,0 +1,189 @@
+"""on_cuda.py: what a process of test_session.py does on the driver, NVRTC and NCCL of tests/machines/standin. Their
+device memory is memory of this process, so numpy reads and writes it. Says [NAME] for each thing that is so."""
+import ctypes
+import os
+import sys
+import tempfile
+
+import numpy
+
+import fcpc
+from fcpc import libraries
+from fcpc.session import _DLTensor
+
+HEADS, KV_HEADS, DIM = 4, 2, 16
+FLOAT = {2: 16, 4: 32}  # bits of a number's bytes
+driver = ctypes.CDLL(os.environ["FCP_CUDA_DRIVER"])
+
+
+def say(what):
+    print(f"[{what}]", flush=True)
+
+
+def driver_call(name, *arguments):
+    result = getattr(driver, name)(*arguments)
+    assert result == 0, f"{name}: {result}"
+
+
+def begin_device(number=0):
+    """Makes the primary context of a device current, as a program that has tensors there has done."""
+    context = ctypes.c_void_p()
+    driver_call("cuInit", 0)
+    driver_call("cuDevicePrimaryCtxRetain", ctypes.byref(context), number)
+    driver_call("cuCtxSetCurrent", context)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class OnDevice:
+    """An array in device memory, which others see by DLPack alone."""
+
+    def __init__(self, like):
+        address = ctypes.c_uint64()
+        driver_call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(like.nbytes, 1)))
+        memory = (ctypes.c_char * like.nbytes).from_address(address.value)
+        self.array, self.streams = numpy.frombuffer(memory, like.dtype).reshape(like.shape), []
+        self.array[...] = like
+        self.shape = (ctypes.c_int64 * like.ndim)(*like.shape)
+        self.managed = _Managed(_DLTensor(address.value, 2, 0, like.ndim, 2, FLOAT[like.itemsize], 1, self.shape, None,
+                                          0))
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        make = ctypes.pythonapi.PyCapsule_New
+        make.argtypes, make.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p], ctypes.py_object
+        return make(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+def a_program(cluster, **more):
+    return fcpc.program("causal", heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="fp16", block=128,
+                        cluster=cluster, **more)
+
+
+def draw(plan):
+    """The tensors of a plan: inputs in the order of the packed batch, and outputs."""
+    drawn = numpy.random.default_rng(3)
+    q, d_o = (drawn.standard_normal((plan.global_tokens, HEADS, DIM)).astype("float16") for _ in range(2))
+    k, v = (drawn.standard_normal((plan.global_tokens, KV_HEADS, DIM)).astype("float16") for _ in range(2))
+    return q, k, v, d_o
+
+
+def both_passes(session, inputs, make, **stream):
+    """o, lse, dq, dk, dv of a session whose tensors `make` makes of arrays; they are waited for."""
+    plan = session.plan
+    q, k, v, d_o = (make(plan.take(x)) for x in inputs)
+    o, dq = (make(numpy.zeros((plan.tokens, HEADS, DIM), "float16")) for _ in range(2))
+    dk, dv = (make(numpy.zeros((plan.tokens, KV_HEADS, DIM), "float16")) for _ in range(2))
+    lse = make(numpy.zeros((plan.tokens, HEADS), "float32"))
+    session.forward(q, k, v, o, lse, **stream)
+    session.backward(q, k, v, o, lse, d_o, dq, dk, dv, **stream)
+    session.wait()
+    return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv)], q
+
+
+def assert_near(got, want):
+    for a, b in zip(got, want):
+        a, b = a.astype("float32"), b.astype("float32")
+        assert numpy.isfinite(a).all() and abs(a - b).max() < 4e-3 * max(1, abs(b).max()), abs(a - b).max()
+
+
+def use_plan(plan):
+    """Tells the driver which plan its kernels are of."""
+    path = os.path.join(tempfile.gettempdir(), f"{plan.digest}.{os.getpid()}.plan")
+    plan.save(path)
+    os.environ["STANDIN_PLAN"] = path
+
+
+def alone():
+    """All ranks in this process: tensors in host memory and on the device, by the session and by a stream."""
+    plan = a_program(fcpc.detect(ranks=2)).plan([150, 90])
+    use_plan(plan)
+    begin_device()
+    inputs = draw(plan)
+    want, _ = both_passes(fcpc.Session(plan), inputs, numpy.array)
+    session = fcpc.Session(plan, backend="cuda")
+    assert_near(both_passes(session, inputs, numpy.array)[0], want)
+    say("host memory")
+    got, q = both_passes(session, inputs, OnDevice)
+    assert_near(got, want)
+    assert q.streams == [None, None]
+    say("device memory")
+    again, q = both_passes(session, inputs, OnDevice, stream=0)
+    assert q.streams == [1, 1], "the legacy stream has a name of its own"
+    assert all((a == b).all() for a, b in zip(got, again))
+    stream = ctypes.c_void_p()
+    driver_call("cuStreamCreateWithPriority", ctypes.byref(stream), 1, 0)
+    again, q = both_passes(session, inputs, OnDevice, stream=stream.value)
+    assert q.streams == [stream.value, stream.value] and all((a == b).all() for a, b in zip(got, again))
+    say("streams")
+
+
+def by_torch():
+    """The operator of torch hands its tensors over by their addresses. Tensors on CUDA need a GPU: here those of the
+    CPU are said to be such, and the stream is the legacy one. The driver finds out where they are."""
+    import torch
+    import fcpc.torch as ours
+    prog = a_program(fcpc.detect(ranks=2))
+    plan, results = prog.plan([150, 90]), []
+    use_plan(plan)
+    begin_device()
+    inputs = [torch.from_numpy(x) for x in draw(plan)]
+    ours._is_on = lambda x, cuda: x.is_cpu
+    ours._run_on_cuda = lambda attention, which, array: ours.C["fcp_session_run_on"](
+        attention._session, which, array, 1, ctypes.byref(attention._error))
+    for device in ("cpu", "cuda"):
+        attention = ours.Attention(prog, device=device).bind(plan)
+        q, k, v = (plan.take(x).requires_grad_() for x in inputs[:3])
+        o = attention(q, k, v)
+        o.backward(plan.take(inputs[3]))
+        results.append([x.detach().numpy() for x in (o, q.grad, k.grad, v.grad)])
+    assert_near(results[1], results[0])
+    assert any((a != b).any() for a, b in zip(*results)), "these are other kernels"
+    say("torch")
+
+
+def by_nccl():
+    """Two processes, one rank each, which find each other through a group's store. NCCL is what is loaded already."""
+    import torch.distributed as dist
+    rank, store = int(os.environ["RANK"]), os.environ["STORE"]
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    group = dist.group.WORLD
+    whole = a_program(fcpc.detect(ranks=2)).plan([150, 90])
+    mine = a_program(fcpc.detect(group)).plan([150, 90])
+    assert mine.digest == whole.digest and list(mine.here) == [rank]
+    use_plan(mine)
+    inputs, (first, end) = draw(whole), (sum(whole.rank_queries[:rank]), sum(whole.rank_queries[:rank + 1]))
+    want, _ = both_passes(fcpc.Session(whole), inputs, numpy.array)
+    begin_device(rank)
+    session = fcpc.Session(mine, backend="cuda", group=group, device=rank)
+    for make in (numpy.array, OnDevice):
+        got, _ = both_passes(session, inputs, make)
+        assert_near(got, [x[first:end] for x in want])
+    say("nccl")
+    dist.barrier(group)
+    os._exit(0)  # as in ranks.py
+
+
+def libraries_of_packages():
+    """NCCL is the one that this process has loaded, and NVRTC that of a package, whatever else the machine has."""
+    from fcpc._c import C, fcp_error
+    made, err = ctypes.create_string_buffer(128), fcp_error()
+    packaged, nccl = os.environ["PACKAGED"], os.environ["NCCL"]
+    assert libraries.packaged("libnvrtc.so")[0] == packaged
+    ctypes.CDLL(nccl)
+    assert libraries.load() == [packaged] and libraries.load() == []
+    assert C["fcp_start_id"](made, ctypes.byref(err)) == 0, err.message
+    plan = a_program(fcpc.detect(ranks=1)).plan([100])
+    fcpc.Session(plan, backend="cuda")
+    assert libraries.loaded("libnccl.so") == [nccl] and libraries.loaded("libnvrtc.so") == [packaged]
+    say("libraries")
+
+
+if __name__ == "__main__":
+    for what in sys.argv[1:]:
+        globals()[what]()
