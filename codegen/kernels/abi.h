@@ -15,9 +15,9 @@
  * key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item is done for all heads,
  * and so are its runs.
  *
- * If the plan has short sequences of queries (FK_PACKED; forward only), a row item is of one query head, or its tile has
- * rows of all heads of a group: row r of the tile is query (skip + r) / pack, head (skip + r) % pack of the group. Its
- * keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state` is
+ * If the plan has short sequences of queries (FK_PACKED; forward only), a row item is of one query head, or its tile
+ * has rows of all heads of a group: row r of the tile is query (skip + r) / pack, head (skip + r) % pack of the group.
+ * Its keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state` is
  * where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has the
  * rows of such parts, and fk_combine puts them together.
  *
@@ -40,9 +40,9 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* By head, and packed: the (first) query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. By head: A run of rows has, in cls, the
- * class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it is of; and above these
- * how many times FK_SET_HEADS heads of the group come before the first of these bits. */
+/* By head, and packed: the (first) query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. By head: a run
+ * of rows has, in cls, the class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it
+ * is of; and above these how many times FK_SET_HEADS heads of the group come before the first of these bits. */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 
@@ -77,7 +77,7 @@ typedef struct fk_row_item {
     fk_u32 block_token;     /* of the first row, in its block and so in the state slot */
     fk_u32 count, flags, sequence;
     fk_u32 first, runs;     /* its first key run, and how many it has */
-    fk_u32 pack, skip;      /* packed: how many heads share the tile, or 1; rows of the group that are in tiles before */
+    fk_u32 pack, skip;      /* packed: how many heads share the tile, or 1; how many rows are in tiles before */
 } fk_row_item;
 /* Packed: rows whose keys are in `parts` parts, the first of which begins `first` bytes after fk_launch.splits. */
 typedef struct fk_merge_item {

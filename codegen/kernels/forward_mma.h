@@ -4,8 +4,8 @@
  *           wrote, unless this is the first visit.
  * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
  * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head and packed
- *           item_count, and block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those of a group read
- *           the same keys.
+ *           item_count, and block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those
+ *           of a group read the same keys.
  * Shared:   Q, then K and V of one step. V arrives while the scores are computed, the next K while they are used.
  * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
  *

@@ -158,8 +158,8 @@ FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
-/* Running states of the same row, in parts that lie `size` bytes apart: O begins at `o`, and m and l are at `m` and `l`.
- * Before them may come an earlier state of the row. */
+/* Running states of the same row, in parts that lie `size` bytes apart: O begins at `o`, and m and l are at `m` and
+ * `l`. Before them may come an earlier state of the row. */
 typedef struct fk_row_parts {
     fk_u64 o, m, l, size;
     fk_u32 count;

@@ -33,16 +33,16 @@ Test(short_queries, large_group) { /* more heads than a tile has rows; parts of 
     judge("heads = 130; kv_heads = 1; head_dim = 16", PLAN("window(w = 700)", ""), &fibers_backend, true, false);
 }
 Test(short_queries, no_spans) { /* the mask is asked about each pair */
-    judge("heads = 6; kv_heads = 2; head_dim = 32; dtype = fp16", PLAN("dilated(w = 900, d = 3)", ""), &fibers_backend, true,
-          false);
+    judge("heads = 6; kv_heads = 2; head_dim = 32; dtype = fp16", PLAN("dilated(w = 900, d = 3)", ""),
+          &fibers_backend, true, false);
 }
 Test(short_queries, score_and_sinks) {
     judge("heads = 4; kv_heads = 2; head_dim = 16", PLAN("causal", "; score = alibi; sink = [0.5, -1.0, 2.0, 0.0]"),
           &fibers_backend, true, false);
 }
 Test(short_queries, score_and_sinks_sm90) {
-    judge("heads = 4; kv_heads = 1; head_dim = 128; dtype = fp16", PLAN("causal", "; score = alibi; sink = [0.5, -1.0, 2.0, 0.0]"),
-          &fibers_sm90_backend, true, false);
+    judge("heads = 4; kv_heads = 1; head_dim = 128; dtype = fp16",
+          PLAN("causal", "; score = alibi; sink = [0.5, -1.0, 2.0, 0.0]"), &fibers_sm90_backend, true, false);
 }
 Test(short_queries, rows_without_keys) {
     judge("heads = 4; kv_heads = 2; head_dim = 16", PLAN("m", "; sink = [0.5, -1.0, 2.0, 0.0]")

@@ -49,7 +49,8 @@ Test(ptx, random_programs) {
 /* Few queries and many keys: heads share tiles, keys are cut into parts, and these are put together. */
 Test(ptx, short_queries) {
     static const fcp_backend *const backends[] = {&ptx_backend, &ptx_sm90_backend, &ptx_sm90_backend};
-    static const char *const models[] = {"heads = 6; kv_heads = 2; head_dim = 16", "heads = 4; kv_heads = 1; head_dim = 64",
+    static const char *const models[] = {"heads = 6; kv_heads = 2; head_dim = 16",
+                                         "heads = 4; kv_heads = 1; head_dim = 64",
                                          "heads = 3; kv_heads = 1; head_dim = 128; dtype = fp16"};
     static const char *const plans[] = {"mask = causal; score = alibi; sink = 0.25", "mask = causal",
                                         "mask = dilated(w = 900, d = 3); score = softcap(c = 20)"};
