@@ -41,7 +41,7 @@
 
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
-    CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_KERNELS
+    CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL: the plan does not use it */
@@ -120,8 +120,9 @@ typedef struct cuda_device {
 typedef struct cuda_attend {
     uint32_t instr; /* its number in the compute queue */
     uint32_t range; /* of heads: an ATTEND whose visits are of several has as many of these, one after another */
-    uint64_t rows, key_runs, keys, row_runs;
-    uint32_t row_count, key_count, lock_count, subs;
+    uint64_t rows, key_runs, keys, row_runs, merges;
+    uint64_t split_bytes; /* where the lists of rows are packed: what their parts take */
+    uint32_t row_count, key_count, merge_count, lock_count, subs;
 } cuda_attend;
 typedef struct cuda_work {
     cuda_attend *attends;
@@ -163,7 +164,9 @@ typedef struct cuda_rank {
     fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* the words of fk_map, if kernels of the pass take maps */
     size_t arena_bytes;
     bool memory_lent; /* the arena belongs to the transport or the lender, who frees it */
-    cu_ptr memory, locks; /* the arena; lock_words words of 4 bytes, the last of which is the counter */
+    /* The arena; and lock_words words of 4 bytes: backward the locks and the counter, forward what parts of rows leave
+     * until they are put together. */
+    cu_ptr memory, locks;
     fk_gather_run *runs;          /* of its bundles, on the host; NULL once they are on the device */
     uint32_t run_count;
     cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
