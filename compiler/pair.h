@@ -2,11 +2,12 @@
  *
  * Example: the rounds of the forward pass and those of the backward pass need nothing of each other. Each piece gets a
  * planning. For the first one, which the calling thread does, that is x itself. For the second it is a copy of x, whose
- * `work` and `scratch` are arenas of its own, because an arena serves one thread at a time. The longer piece is best the
- * first, because the second waits until its thread has started.
+ * `work` and `scratch` are arenas of its own, because an arena serves one thread at a time. The longer piece is best
+ * the first, because the second waits until its thread has started.
  *
  * The pieces must not change what they share, and the second allocates nothing from `memory`. What it leaves in its
- * `scratch` is there until the next pair. Nothing depends on which of the two ends first, nor on there being two threads.
+ * `scratch` is there until the next pair. Nothing depends on which of the two ends first, nor on there being two
+ * threads.
  */
 #ifndef FCPC_PAIR_H
 #define FCPC_PAIR_H

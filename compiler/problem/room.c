@@ -7,8 +7,8 @@
  *     boxes. Where pairs would have to be looked at one by one, nothing is counted.
  *
  * Example: 2048 sequences of 4096 tokens, causal, in zigzag over 256 ranks. Each is cut into 512 pieces of 8 tokens,
- * and has 8,390,656 pairs. A pair of pieces has at most 64 of them, so there are at least 131,104 parts, and 268 million
- * in the batch.
+ * and has 8,390,656 pairs. A pair of pieces has at most 64 of them, so there are at least 131,104 parts, and 268
+ * million in the batch.
  */
 #include <sys/resource.h>
 #include <unistd.h>
@@ -35,8 +35,8 @@ static uint64_t pieces_of(const problem *p, uint32_t s, fcp_side side) {
     return p->piece_start[side][s + 1] - p->piece_start[side][s];
 }
 
-/* A side of a sequence: the tokens of its few longest pieces, those of pieces that share a block, and the longest of all
- * but the few. */
+/* A side of a sequence: the tokens of its few longest pieces, those of pieces that share a block, and the longest of
+ * all but the few. */
 typedef struct lengths {
     uint64_t long_ones, shared, longest;
 } lengths;
@@ -123,9 +123,10 @@ fcp_code problem_check_room(planning *x, uint64_t *out_parts) {
     *out_parts = least.parts;
     if (code || !here || need <= here) return code;
     code = planning_fail(x, FCP_E_NO_MEMORY, planning_size_span(x),
-                         "the mask leaves at least %llu pairs of the %u pieces into which the batch is cut; to plan them "
-                         "takes %.1f GB, and here are %.1f GB",
+                         "the mask leaves at least %llu pairs of the %u pieces into which the batch is cut; to plan "
+                         "them takes %.1f GB, and here are %.1f GB",
                          (unsigned long long)least.parts, p->piece_count, (double)need / 1e9, (double)here / 1e9);
-    diag_hint(x->d, "ring and zigzag cut every sequence for all ranks: strategy = fcp and cad(base = caller) cut blocks");
+    diag_hint(x->d,
+              "ring and zigzag cut every sequence for all ranks: strategy = fcp and cad(base = caller) cut blocks");
     return code;
 }

@@ -432,8 +432,9 @@ fcp_code rounds_build(planning *x) {
     fcp_code code = colour_moved(x, &b);
     piece ahead = {b, FCP_FORWARD}, back = {b, FCP_BACKWARD};
     if (code) return code;
-    if (!x->program->passes[FCP_BACKWARD]) code = build_piece(x, &ahead);
-    else code = pair_make(x, t->units >= PAIR_FROM, (pair_piece){build_piece, &back}, (pair_piece){build_piece, &ahead});
+    const pair_piece first = {build_piece, &back}, second = {build_piece, &ahead};
+    code = x->program->passes[FCP_BACKWARD] ? pair_make(x, t->units >= PAIR_FROM, first, second)
+                                            : build_piece(x, &ahead);
     for (int pass = 0; code && pass < FCP_PASSES; pass++) /* nobody may look at half of the rounds */
         x->schedule->pass[pass].round_count = x->schedule->pass[pass].move_count = 0;
     return code;
