@@ -17,9 +17,9 @@
  *
  * If the plan has short sequences of queries (FK_PACKED; forward only), a row item is of one query head, or its tile
  * has rows of all heads of a group: row r of the tile is query (skip + r) / pack, head (skip + r) % pack of the group.
- * Its keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state` is
- * where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has the
- * rows of such parts, and fk_combine puts them together.
+ * Its keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state`
+ * is where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has
+ * the rows of such parts, and fk_combine puts them together.
  *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
  * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of

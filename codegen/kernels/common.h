@@ -25,8 +25,8 @@
 #define FK_LN2 0.69314718055994530942f
 enum { FK_CHUNKS = FK_HEAD_DIM / 8, FK_ROW_BYTES = FK_HEAD_DIM * 2 };
 
-/* Builds that show what a part costs; their results are wrong. Without the softmax P is S; without dQ it is computed and
- * not added. */
+/* Builds that show what a part costs; their results are wrong. Without the softmax P is S; without dQ it is computed
+ * and not added. */
 #ifndef FK_WITHOUT_SOFTMAX
 #define FK_WITHOUT_SOFTMAX 0
 #endif

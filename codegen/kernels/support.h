@@ -35,9 +35,9 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
 }
 
 /* Sums rows to the gradients of sinks: FK_FOLD neighbouring rows of each head to one. A thread adds those of one head
- * in their order, so that the bits depend on nothing else. from: float [count][heads]. With `lse` it is delta, and a row
- * counts -exp(sink - LSE) delta. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the model's
- * heads, and head i of the range goes to head model_head + i / group * shared + i % group. */
+ * in their order, so that the bits depend on nothing else. from: float [count][heads]. With `lse` it is delta, and a
+ * row counts -exp(sink - LSE) delta. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the
+ * model's heads, and head i of the range goes to head model_head + i / group * shared + i % group. */
 FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
     fk_begin(p->mark, p->mark_value);

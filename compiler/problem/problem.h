@@ -155,8 +155,8 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
 
-/* What the mask of a program has answered about a batch, for several plannings: the whole mask, or, where it tells heads
- * apart, that of each class of them. */
+/* What the mask of a program has answered about a batch, for several plannings: the whole mask, or, where it tells
+ * heads apart, that of each class of them. */
 typedef struct problem_kept {
     struct cells *whole, **of_class;
     uint32_t classes;

@@ -235,8 +235,8 @@ static fcp_code add_ready(ready *r, uint32_t f, uint32_t stage) {
 }
 
 /* Finds stages for what goes back along hop f, ready in `stage`. Its parent's result is ready if that was the last. */
-static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage, returns *back,
-                             ready *r) {
+static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage,
+                             returns *back, ready *r) {
     const traffic *t = x->traffic;
     const hop *h = &t->hops[f];
     fcp_class cls = traffic_return(h, pass);

@@ -156,7 +156,7 @@ enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
 
 typedef struct cuda_rank {
     cuda_device *device;
-    cuda_tensor_memory tensors[FCP_TENSORS + 2]; /* and sinks, and their gradient; of the run that is being put into streams */
+    cuda_tensor_memory tensors[FCP_TENSORS + 2]; /* and sinks, and their gradient; of the run that is being recorded */
     fcp_slots slots[FCP_PASSES];
     fcp_arena arena[FCP_PASSES];
     cuda_early early[FCP_PASSES];

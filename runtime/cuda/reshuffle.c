@@ -48,8 +48,8 @@ static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_
 }
 
 /* Asks the driver of which kind memory is, and on which device, unless the check of the rank's tensors has: a run may
- * have a thousand pieces, and a question for each would cost more than their copies. Kind 0: the driver does not know the memory, so it is
- * ordinary host memory. */
+ * have a thousand pieces, and a question for each would cost more than their copies. Kind 0: the driver does not know
+ * the memory, so it is ordinary host memory. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -267,8 +267,8 @@ static fcp_transfer other_side(const fcp_transfer *t, uint32_t rank) {
     return other;
 }
 
-/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. *out_types: a
- * bit for each kind of memory that they are in. */
+/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. *out_types:
+ * a bit for each kind of memory that they are in. */
 static fcp_code device_of(fcp_cuda_session *s, uint32_t caller, const fcp_transfer *t, const fcp_arena *arena,
                           const fcp_tensors *tensors, cuda_device **out_device, unsigned *out_types, fcp_error *err) {
     fcp_moved moved[FCP_MOVED];

@@ -2,8 +2,8 @@
  * another.
  *
  * When two ranks have launched the same round, the copies of their transfers are put into the receiver's stream for the
- * fabric, after the place in the sender's stream where its launch began. A launch is complete when the copies of all its
- * transfers are in streams. The sender's stream then waits for the copies of what it sent, so that the block is not
+ * fabric, after the place in the sender's stream where its launch began. A launch is complete when the copies of all
+ * its transfers are in streams. The sender's stream then waits for the copies of what it sent, so that the block is not
  * overwritten before it has been copied.
  *
  * Requires: the streams of all ranks; all calls come from one thread.

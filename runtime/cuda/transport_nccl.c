@@ -7,9 +7,9 @@
  * on each fabric, so no group can wait for one that waits for it.
  *
  * In a plan with two fabrics, what a round of the pass moves over net is a group of its own, on a stream and of a
- * communicator of its own (fabrics.c). In each of the two the order is that of the rounds, and groups of a round wait only
- * for groups of earlier ones. So of the groups that have not ended, those of the first round wait for none. They find
- * multiprocessors, since both communicators together take no more than the margin.
+ * communicator of its own (fabrics.c). In each of the two the order is that of the rounds, and groups of a round wait
+ * only for groups of earlier ones. So of the groups that have not ended, those of the first round wait for none. They
+ * find multiprocessors, since both communicators together take no more than the margin.
  *
  * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the
  * same way.
@@ -359,8 +359,8 @@ static fcp_code begin_over_net(nccl_net *n, fcp_error *err) {
     return code ? code : enroll_over_net(n, err);
 }
 
-/* Lets every pair of ranks that will talk through a communicator send one byte, in a single group. A single rank sends to
- * itself. */
+/* Lets every pair of ranks that will talk through a communicator send one byte, in a single group. A single rank sends
+ * to itself. */
 static fcp_code meet_on(nccl_net *n, const fcp_plan *plan, nccl_comm comm, bool over_net, fcp_error *err) {
     fcp_cuda_session *s = n->session;
     const fcp_nccl_table *call = &n->nccl->call;

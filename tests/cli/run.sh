@@ -737,10 +737,11 @@ else
     echo "skipped: formatting the man page: groff is not there"
 fi
 
-# --- serve: plans for other programs over a socket ---------------------------------------------------------------------
+# --- serve: plans for other programs over a socket --------------------------------------------------------------------
 if command -v python3 > /dev/null; then
     mkdir serve
-    (cd serve && timeout 300 python3 "$top/tests/cli/serve.py" "$fcpc") > served 2> stderr || echo "FAILED: serve" >> served
+    (cd serve && timeout 300 python3 "$top/tests/cli/serve.py" "$fcpc") > served 2> stderr ||
+        echo "FAILED: serve" >> served
     cp served stdout
     passed=$((passed + $(grep -c '^ok ' served)))
     failed=$((failed + $(grep -c '^FAILED' served)))

@@ -268,8 +268,8 @@ static inline bool uses_net(const fcp_plan *plan, uint32_t rank) {
     return uses;
 }
 
-/* How many groups it takes until the ranks have agreed and met; with two fabrics the second communicator's id is told in
- * two, and those who talk over net meet there, too. */
+/* How many groups it takes until the ranks have agreed and met; with two fabrics the second communicator's id is told
+ * in two, and those who talk over net meet there, too. */
 static inline unsigned long groups_before(const fcp_plan *plan, uint32_t rank) {
     bool none = plan->problem->ranks > 1 && !groups_of(plan, rank, 1, UINT32_MAX, false); /* talks to nobody */
     return (none ? 1ul : 2ul) + (two_fabrics(plan) ? 2u + uses_net(plan, rank) : 0u);

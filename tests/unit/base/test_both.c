@@ -1,5 +1,5 @@
-/* test_both.c: tests fcp_both: both pieces of work are done, in two threads, or in one where no second can be made or be of
- * use. */
+/* test_both.c: tests fcp_both: both pieces of work are done, in two threads, or in one where no second can be made or
+ * be of use. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include "runtime/base/both.h"
 

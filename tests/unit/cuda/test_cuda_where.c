@@ -16,7 +16,8 @@ enum { ASKED = 15000 };
 static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const char *message,
                    unsigned seen[FCP_OP_COUNT]) {
     char want[120], launch[40];
-    const long ranks = plan->problem->ranks, more = x->hung_mark - ranks * FCP_QUEUES; /* marks.c says which word is what */
+    const long ranks = plan->problem->ranks;
+    const long more = x->hung_mark - ranks * FCP_QUEUES; /* marks.c says which word is what */
     long word = more < 0 ? x->hung_mark : more < ranks ? more * FCP_QUEUES + FCP_COMPUTE
                                                        : (more - ranks) * FCP_QUEUES + FCP_COMM;
     unsigned rank = word < 0 ? (unsigned)x->hung_device : (unsigned)(word / FCP_QUEUES);

@@ -64,8 +64,8 @@ Test(nccl_faults, full_queues) {
                          make_plan("full", 4, 2, "16000, 130", "; strategy = fcp(coalesce = 1)")};
     failing all[2];
     for (unsigned i = 0; i < 2; i++) {
-        task x = {.plan = plans[i], .graph_from = UINT32_MAX, .times = 1, .seed = i, .odd = i, .idle = true, .silent = true,
-                  .timeout_s = 1, .group_at = 8, .fault = STANDIN_STALLS, .queue = 400};
+        task x = {.plan = plans[i], .graph_from = UINT32_MAX, .times = 1, .seed = i, .odd = i, .idle = true,
+                  .silent = true, .timeout_s = 1, .group_at = 8, .fault = STANDIN_STALLS, .queue = 400};
         all[i] = (failing){.x = x, .parts = in_a_pass, .what = "full queues"};
     }
     all_fail(all, 2);
