@@ -297,8 +297,8 @@ static void fold_sinks(device *d, const fcp_arena *a, uint32_t slot) {
     if (!part || !sum || parts > FK_FOLD) note("no room for the gradients of sinks");
     else {
         fk_support x = {.to = (uintptr_t)part, .from = (uintptr_t)(a->delta + first),
-                        .lse = (uintptr_t)(a->lse + first), .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range), .count = rows,
-                        .heads = heads};
+                        .lse = (uintptr_t)(a->lse + first), .count = rows, .heads = heads,
+                        .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range)};
         fk_support end = {.to = (uintptr_t)sum, .from = (uintptr_t)part, .count = parts, .heads = heads,
                           .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
                           .group = heads / a->kv_heads, .shared = p->heads / p->kv_heads};
