@@ -2,6 +2,7 @@
  * definition of attention in float64: masks of the prelude, fields, scores, sinks, every head_dim and type, all
  * kernels of the backward pass. Then flaws are put into the PTX, and each must be found.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "tests/machines/ptx/judge.h"
