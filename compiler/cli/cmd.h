@@ -264,6 +264,17 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err);
 fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err);
 /* Opens the file and reads it into input->bytes: the text of a program. */
 fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err);
+/* Plans all masks of a program with layers into input. chosen: the number of the only one that is kept, from 1; 0: all
+ * are. What is wrong with the batch is in input->diagnostics. */
+struct compile_watch;
+fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, struct compile_watch *watch,
+                         uint32_t chosen, cmd_input *input);
+/* A program with layers makes several files of -o: none of them may be one that is read. */
+fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
+/* Of a program with layers, adds how far its homes are balanced to the open object. */
+fcp_code cmd_balance_json(const cmd_input *input, json *j, fcp_error *err);
+/* Writes all plans of input; each is complete before the first gets its name. */
+fcp_code cmd_write_plans(const cmd_input *input, const char *path, fcp_error *err);
 /* Which mask of the program --layer says: its number from 1, or 0: all. */
 fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);
