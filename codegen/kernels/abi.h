@@ -165,11 +165,12 @@ typedef struct fk_launch_maps {
  * fk_launch. */
 typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
-    fk_u64 lse, sinks;      /* of fk_state_out */
+    fk_u64 lse, sinks;      /* of fk_state_out and fk_fold_sinks */
     fk_u32 heads, mark_value;
+    fk_u32 model_head, group, shared, pad; /* of fk_fold_sinks, as in fk_launch */
 } fk_support;
 enum { FK_SHORT_QUERIES = 64 }; /* a sequence of more queries is not packed */
-enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 96 };
+enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 96, FK_FOLD = 128 };
 
 /* What fk_gather moves: tokens of a bundle, between the caller's tensors, home blocks and messages. A run is tokens
  * that lie next to each other at both of a bundle's ends. */

@@ -34,6 +34,30 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
+/* Sums rows to the gradients of sinks: FK_FOLD neighbouring rows of each head to one. A thread adds those of one head
+ * in their order, so that the bits depend on nothing else. from: float [count][heads]. With `lse` it is delta, and a row
+ * counts -exp(sink - LSE) delta. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the model's
+ * heads, and head i of the range goes to head model_head + i / group * shared + i % group. */
+FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
+    const fk_u64 rows = (p->count + FK_FOLD - 1) / FK_FOLD, step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < rows * p->heads; i += step) {
+        const fk_u32 head = (fk_u32)(i % p->heads);
+        const fk_u64 first = i / p->heads * FK_FOLD, end = first + FK_FOLD < p->count ? first + FK_FOLD : p->count;
+        const float sink = p->lse ? fk_load(p->sinks + (fk_u64)head * 4) : 0;
+        float sum = 0;
+        for (fk_u64 row = first; row < end; row++) {
+            const fk_u64 at = (row * p->heads + head) * 4;
+            float x = fk_load(p->from + at);
+            if (p->lse) x *= -fk_exp2((sink - fk_load(p->lse + at)) * FK_LOG2E);
+            sum += x;
+        }
+        const fk_u64 place = p->group ? p->model_head + head / p->group * p->shared + head % p->group : i;
+        fk_store(p->to + place * 4, sum);
+    }
+}
+
 /* to += from, for `count` numbers. */
 FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;

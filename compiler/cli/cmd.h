@@ -110,9 +110,10 @@ typedef enum cmd_kind {
     X(COLS, "cols", 0, CMD_WORD, "A..B", CMD_BIT(SHOW), "draw only these keys")                                        \
     X(SEQ, "seq", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                                  \
       "choose this sequence of the batch, counted from 0; the default is the longest")                                 \
-    X(LAYER, "layer", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) | CMD_BIT(DUMP),   \
-      "of a program with layers, take the plan of this mask alone, counted from 1; the default of show, run and sim "  \
-      "is all of them")                                                                                                \
+    X(LAYER, "layer", 0, CMD_WORD, "N",                                                                                \
+      CMD_BIT(EXPLAIN) | CMD_BIT(SHOW) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) | CMD_BIT(DUMP),                  \
+      "of a program with layers, take this mask alone, counted from 1; the default of show, run and sim is all of "    \
+      "them, that of explain the first")                                                                               \
     X(WIDTH, "width", 0, CMD_WORD, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                        \
       "print this many columns; the default is the terminal's width, or 80")                                           \
     X(ASCII, "ascii", 0, CMD_FLAG, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                             \
@@ -263,6 +264,8 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err);
 fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err);
 /* Opens the file and reads it into input->bytes: the text of a program. */
 fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err);
+/* Which mask of the program --layer says: its number from 1, or 0: all. */
+fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);
 /* How many plans the input has, and number i of them: one, unless it is a program with layers. */
 uint32_t cmd_plans(const cmd_input *input);

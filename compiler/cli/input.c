@@ -201,8 +201,7 @@ static fcp_code protect_layers(const cmd_line *line, const fcpc_program *program
     return code;
 }
 
-/* Which of the masks is meant: its number from 1, or 0, all. */
-static fcp_code choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err) {
+fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err) {
     static const cmd_command all[] = {CMD_COMPILE, CMD_EXPLAIN, CMD_SHOW, CMD_RUN, CMD_SIM};
     const uint32_t count = fcpc_program_layers(program, 0, NULL);
     const char *command = cmd_commands[line->command].name;
@@ -235,7 +234,7 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
     for (size_t i = 0; code == FCP_OK && overwrites == FCP_OK && (named = fcpc_program_file(program, i)); i++)
         overwrites = cmd_protect(line, named, "the program reads it", err);
     uint32_t chosen = 0;
-    if (code == FCP_OK && overwrites == FCP_OK) overwrites = choose_layer(line, program, &chosen, err);
+    if (code == FCP_OK && overwrites == FCP_OK) overwrites = cmd_choose_layer(line, program, &chosen, err);
     if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1 && !chosen)
         overwrites = protect_layers(line, program, err);
     if (code == FCP_OK && overwrites == FCP_OK) {

@@ -92,6 +92,7 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
     static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
                                           [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round",
                                           [CUDA_MERGE] = "fk_merge", [CUDA_STATE_OUT] = "fk_state_out",
+                                          [CUDA_FOLD_SINKS] = "fk_fold_sinks",
                                           [CUDA_GATHER] = "fk_gather", [CUDA_COMBINE] = "fk_combine"};
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
                                         [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",

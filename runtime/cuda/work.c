@@ -124,6 +124,12 @@ static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id,
     return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
+fcp_code fcp_cuda_fold_sinks(fcp_cuda_session *s, cuda_rank *rank, fk_support x, fcp_error *err) {
+    const uint64_t sums = (x.count + FK_FOLD - 1) / FK_FOLD * x.heads;
+    return launch(s, rank, FCP_COMM, CUDA_FOLD_SINKS, (sums + FK_SUPPORT_THREADS - 1) / FK_SUPPORT_THREADS,
+                  (uint32_t)rank->device->multiprocessors, &x, err);
+}
+
 static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
     if (!bytes) return FCP_OK;
     return fcp_cuda_check(s->cuda, s->cuda->call.fill(to, word, bytes / 4, rank->streams[FCP_COMPUTE]), err,

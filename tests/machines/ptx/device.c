@@ -246,7 +246,7 @@ static void support(device *d, int pass, const char *name, fk_support x, uint64_
     add(list, &count, "the output", x.to, to, true);
     add(list, &count, "the input", x.from, from, false);
     if (other) add(list, &count, "the other input", x.other, other, false);
-    add(list, &count, "the LSE", x.lse, x.count * 4, true);
+    add(list, &count, "the LSE", x.lse, x.count * 4 * (strcmp(name, "fk_fold_sinks") ? 1 : x.heads), true);
     add(list, &count, "the sinks", x.sinks, (uint64_t)x.heads * 4, false);
     add(list, &count, "the mark", x.mark, 4, true);
     uint64_t blocks = (x.count + per_block - 1) / per_block;
@@ -286,6 +286,30 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
     }
 }
 
+/* What the rows of a home slot add to the gradients of sinks: parts of FK_FOLD rows, and then these. */
+static void fold_sinks(device *d, const fcp_arena *a, uint32_t slot) {
+    const fcp_problem *p = a->plan->problem;
+    const uint64_t first = a->home_first[FCP_QUERIES][slot] * a->heads;
+    const uint32_t range = a->plan->blocks[a->home_block[slot]].heads, heads = a->heads;
+    const uint64_t rows = a->home_first[FCP_QUERIES][slot + 1] - a->home_first[FCP_QUERIES][slot];
+    const uint64_t parts = (rows + FK_FOLD - 1) / FK_FOLD, bytes = heads * sizeof(float);
+    float *part = calloc(parts * heads + 1, sizeof *part), *sum = calloc(p->heads, sizeof *sum);
+    if (!part || !sum || parts > FK_FOLD) note("no room for the gradients of sinks");
+    else {
+        fk_support x = {.to = (uintptr_t)part, .from = (uintptr_t)(a->delta + first),
+                        .lse = (uintptr_t)(a->lse + first), .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range), .count = rows,
+                        .heads = heads};
+        fk_support end = {.to = (uintptr_t)sum, .from = (uintptr_t)part, .count = parts, .heads = heads,
+                          .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
+                          .group = heads / a->kv_heads, .shared = p->heads / p->kv_heads};
+        support(d, FCP_BACKWARD, "fk_fold_sinks", x, FK_SUPPORT_THREADS, parts * bytes, rows * bytes, 0);
+        support(d, FCP_BACKWARD, "fk_fold_sinks", end, FK_SUPPORT_THREADS, p->heads * sizeof *sum, parts * bytes, 0);
+        for (uint32_t h = 0; h < p->heads; h++) a->d_sink[h] += sum[h];
+    }
+    free(part);
+    free(sum);
+}
+
 static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = base->plan->problem;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
@@ -297,6 +321,7 @@ static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena 
                     .count = rows};
     (void)worker_number;
     support((device *)base, FCP_BACKWARD, "fk_delta", x, FK_SUPPORT_THREADS / 32, rows * 4, bytes, bytes);
+    for (uint32_t slot = first; a->d_sink && slot < first + count; slot++) fold_sinks((device *)base, a, slot);
 }
 
 static void ptx_merge(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {

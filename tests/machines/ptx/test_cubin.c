@@ -57,7 +57,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     fcp_error err;
     bool cached;
     static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round", "fk_merge", "fk_state_out",
-                                          "fk_gather", "fk_combine"};
+                                          "fk_fold_sinks", "fk_gather", "fk_combine"};
     enum { SUPPORT = sizeof support / sizeof *support };
     emit_kernel kernels[EMIT_KERNELS + SUPPORT];
     unsigned has = plan->problem->passes;

@@ -37,6 +37,7 @@ static const struct {
              {"fk_round", offsetof(fibers_kernels, round), sizeof(fk_support)},
              {"fk_merge", offsetof(fibers_kernels, merge), sizeof(fk_support)},
              {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)},
+             {"fk_fold_sinks", offsetof(fibers_kernels, fold_sinks), sizeof(fk_support)},
              {"fk_combine", offsetof(fibers_kernels, combine), sizeof(fk_launch)},
              {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
 
@@ -201,6 +202,14 @@ void kernel_ranges(node *n) {
         if (!merge) range_add(&n->writes, x->to, x->count * d * 2);
         if (!merge) range_add(&n->writes, x->lse, x->count * 4);
         if (!merge) range_add(&n->reads, x->sinks, x->sinks ? (uint64_t)x->heads * 4 : 0);
+    } else if (!strcmp(name, "fk_fold_sinks")) {
+        const uint32_t last = x->heads - 1, rows = (uint32_t)((x->count + FK_FOLD - 1) / FK_FOLD);
+        const uint32_t first = x->group ? x->model_head : 0;
+        const uint32_t end = x->group ? first + last / x->group * x->shared + last % x->group + 1 : rows * x->heads;
+        range_add(&n->reads, x->from, x->count * x->heads * 4);
+        range_add(&n->reads, x->lse, x->lse ? x->count * x->heads * 4 : 0);
+        range_add(&n->reads, x->sinks, x->lse ? (uint64_t)x->heads * 4 : 0);
+        range_add(&n->writes, x->to + 4 * (uint64_t)first, 4 * (uint64_t)(end - first));
     } else {
         range_add(&n->reads, x->from, x->count * 4);
         range_add(&n->writes, x->to, x->count * (name[3] == 'a' ? 4 : 2));
