@@ -141,12 +141,12 @@ static fcp_code report(const outcome *o, fcp_error *err) {
     return o->code;
 }
 
-/* Of how many ranks the thread of the forward pass runs the queues before the backward pass's launches are matched. The
- * tiles take it an eighth of the time that as many instructions take. */
+/* Of how many ranks the thread of the forward pass runs the queues before the backward pass's launches are matched.
+ * Times are in instructions matched: a tile takes about half of one, and to run an instruction takes about two. */
 static uint32_t ranks_at_once(const verifier *v) {
     const uint64_t ahead = fcp_stream_of(v->plan, FCP_BACKWARD, 0, FCP_COMPUTE)->first;
-    const uint64_t back = v->plan->instrs_count - ahead, busy = ahead + v->plan->tiles_count / 8;
-    return busy < back ? rank_after(v, FCP_FORWARD, back - busy) : 0;
+    const uint64_t back = v->plan->instrs_count - ahead, busy = ahead + v->plan->tiles_count / 2;
+    return busy < back ? rank_after(v, FCP_FORWARD, (back - busy) / 2) : 0;
 }
 
 /* Runs the ranks of both passes, from `from` on in the forward pass. All launches are right. */
