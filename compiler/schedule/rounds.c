@@ -356,6 +356,22 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     return FCP_OK;
 }
 
+/* Colours OUT: the units that leave beside the last stage, then the others. Where nothing is moved, there are none, and
+ * when each block is done need not be known. out_rounds: rounds of either part, 0 so far. */
+static fcp_code colour_out(builder *b, uint32_t out_rounds[2]) {
+    if (!b->r->units) return FCP_OK;
+    uint32_t *done = results_done(b);
+    bool *early = done ? early_units(b, done) : NULL;
+    fcp_code code = early ? FCP_OK : FCP_E_NO_MEMORY;
+    for (int late = 0; !code && late < 2; late++) {
+        uint32_t first = b->out->move_count;
+        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : early, late); /* none is early: all are late */
+        code = colour_bundles(b, first, &out_rounds[late]);
+    }
+    b->out->out = out_rounds[0] + out_rounds[1];
+    return code;
+}
+
 /* Makes the rounds of one pass. *b is filled but for what is the pass's own, and has room for its moves. */
 static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     const uint32_t *independent = b->s->independent;
@@ -373,15 +389,8 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     fcp_code code = colour_bundles(b, 0, &out->in);
     if (!code) code = put_dependents(b);
     if (!code) code = number_stages(b);
-    uint32_t *done = code ? NULL : results_done(b), out_rounds[2] = {0, 0};
-    bool *early = done ? early_units(b, done) : NULL;
-    if (!code && !early) code = FCP_E_NO_MEMORY;
-    for (int late = 0; !code && late < 2; late++) {
-        uint32_t first = out->move_count;
-        put_bundles(b, FCP_OUT, late && !out_rounds[0] ? NULL : early, late); /* none is early: all are late */
-        code = colour_bundles(b, first, &out_rounds[late]);
-    }
-    out->out = out_rounds[0] + out_rounds[1];
+    uint32_t out_rounds[2] = {0, 0};
+    if (!code) code = colour_out(b, out_rounds);
     return code ? code : finish(b, out_rounds);
 }
 
