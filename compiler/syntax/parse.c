@@ -293,9 +293,9 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
 
 /* --- syntax errors ------------------------------------------------------------------------------------------------ */
 
-static bool is_among(const parse_expected *e, int token) {
+static bool is_among(const parse_expected *e, int kind) {
     for (unsigned i = 0; i < e->count; i++)
-        if (e->tokens[i] == token) return true;
+        if (e->tokens[i] == kind) return true;
     return false;
 }
 

@@ -8,7 +8,7 @@
 
 int words_find(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], name)) return i;
+        if (words_same(names[i], name)) return i;
     return -1;
 }
 
@@ -83,13 +83,13 @@ const key_info words_keys[KEY_COUNT] = {
 
 section_id words_find_section(const char *name) {
     int i = 0;
-    while (i < SECTION_COUNT && strcmp(name, words_sections[i])) i++;
+    while (i < SECTION_COUNT && !words_same(name, words_sections[i])) i++;
     return (section_id)i;
 }
 
 key_id words_find_key(section_id where, const char *name) {
     int i = 0;
-    while (i < KEY_COUNT && (words_keys[i].section != where || strcmp(name, words_keys[i].name))) i++;
+    while (i < KEY_COUNT && (words_keys[i].section != where || !words_same(name, words_keys[i].name))) i++;
     return (key_id)i;
 }
 
