@@ -41,14 +41,14 @@ typedef struct opening {
 static void open_first(void *context, const char *text, size_t size) {
     opening *o = context;
     if (!o->done) {
-        char line[224];
+        char line[256];
         bool forward = o->source->skeletons & EMIT_FORWARD_SM90, any = o->source->skeletons & EMIT_SM90;
         int length = snprintf(
             line, sizeof line,
             "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n"
-            "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n",
+            "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n#define FK_PACKED %d\n",
             o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, forward, o->source->ranges,
-            o->source->negative_scale, o->source->by_head);
+            o->source->negative_scale, o->source->by_head, o->source->packed);
         o->done = true;
         o->out(o->context, line, (size_t)length);
         say_part(o->out, o->context, "abi.h", emit_text_abi);

@@ -16,7 +16,8 @@
 
 /* Where auto/ looks at a candidate: after these. */
 static compile_pass *const looks[] = {
-    [AUTO_CUT] = problem_check_score, [AUTO_PLACE] = strategy_place, [AUTO_ROUTE] = reshuffle_build, [AUTO_PLAN] = compile_own};
+    [AUTO_CUT] = problem_check_score, [AUTO_PLACE] = strategy_place, [AUTO_ROUTE] = reshuffle_build,
+    [AUTO_PLAN] = compile_own};
 
 static fcp_code run_stretch(planning *x, auto_stretch which) {
     return compile_stretch(x, which ? looks[which - 1] : NULL, looks[which], false);

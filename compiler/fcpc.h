@@ -14,6 +14,8 @@
  *
  * A program does not change once it is parsed. So any number of threads may plan from one program at the same time, if
  * each has its own diagnostics object. The same program, batch and options always give the same plan, byte for byte.
+ * To make a plan of many ranks takes a second thread for that time, which gets no signals; where none can be made, or
+ * there is one processor, it takes longer.
  *
  * Units: lengths in tokens, sizes in bytes, times in seconds, positions counted from 0.
  */

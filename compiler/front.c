@@ -102,18 +102,19 @@ static fcp_code parse_layer(const char *name, const char *bytes, size_t size, co
 }
 
 fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                     const fcp_plan *plan, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
-                     void *context) {
+                     const fcp_plan *plan, uint32_t layer, fcpc_diagnostics *d, fcpc_program **out_program,
+                     front_use *use, void *context) {
     fcpc_program *p = NULL;
-    fcp_code code = parse_layer(name, bytes, size, options, plan, 0, d, &p, use, context);
+    fcp_code code = parse_layer(name, bytes, size, options, plan, 0, d, &p, layer ? NULL : use, context);
     for (uint32_t i = 1; !code && i < p->layer_count; i++) {
         /* What is said of all layers was said with the first. */
+        front_use *own = i == layer ? use : NULL;
         fcpc_diagnostics *unheard = fcpc_diagnostics_new();
-        code = unheard ? parse_layer(name, bytes, size, options, plan, i, unheard, &p->layers[i].program, NULL, NULL)
+        code = unheard ? parse_layer(name, bytes, size, options, plan, i, unheard, &p->layers[i].program, own, context)
                        : FCP_E_NO_MEMORY;
         fcpc_diagnostics_free(unheard);
         if (code && code != FCP_E_INTERRUPTED)
-            code = parse_layer(name, bytes, size, options, plan, i, d, &p->layers[i].program, NULL, NULL);
+            code = parse_layer(name, bytes, size, options, plan, i, d, &p->layers[i].program, own, context);
         if (!code) p->parse_seconds += p->layers[i].program->parse_seconds;
     }
     if (!code) *out_program = p;
@@ -123,7 +124,7 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
 
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program) {
-    return front_parse(name, bytes, size, options, NULL, d, out_program, NULL, NULL);
+    return front_parse(name, bytes, size, options, NULL, 0, d, out_program, NULL, NULL);
 }
 
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,

@@ -8,6 +8,8 @@
  * Where a strategy leaves homes to a caller with a layout, or to the lengths, as cad and ring do, each mask is planned
  * by itself. Else the mask with most work decides the blocks and their homes, and what auto chooses as well: its layers
  * take longest. The other masks have the same blocks at the same ranks, and place/shift.c says what is computed where.
+ * Homes that fcp has chosen are then changed (place/masks.c) so that no rank has more than a tenth over the tolerance
+ * of any mask's work, as far as that can be: so there is little left to shift.
  */
 #include "compiler/layers.h"
 
@@ -72,6 +74,17 @@ static fcp_code place_given(planning *x, const place_input *in, uint32_t *home) 
     return FCP_OK;
 }
 
+/* Moves work from ranks that have too much under this mask, if that pays. */
+static fcp_code exec_given(planning *x, const uint32_t *home, uint32_t *exec) {
+    uint64_t still, moved;
+    fcp_code code = place_shift(x, home, exec);
+    if (!code) code = place_weigh(x, home, NULL, &still);
+    if (!code) code = place_weigh(x, home, exec, &moved);
+    for (uint32_t t = 0; t < x->problem->tile_count && !code && moved >= still; t++)
+        exec[t] = home[x->problem->tile_q[t]];
+    return code;
+}
+
 /* What the others take from the plan of the mask with most work. */
 typedef struct taking {
     arena memory;
@@ -127,6 +140,107 @@ static struct fcpc_program with_settings(const fcpc_program *program, const stru
     return p;
 }
 
+/* --- homes that are balanced under all masks ---------------------------------------------------------------------- */
+
+/* fcp, with homes for all masks. */
+typedef struct shared {
+    strategy strategy; /* first: planning.strategy points to it */
+    const strategy *fcp;
+    const fcpc_program *program;
+    uint32_t heavy; /* the mask that x plans */
+} shared;
+
+enum { SPREAD = 100000 }; /* millionths: so much more than the tolerance ranks may be over a mask's mean */
+
+/* The pairs of each of x's blocks under another mask. */
+static fcp_code work_under(planning *x, const fcpc_program *mask, uint64_t *out) {
+    struct fcpc_program settings = with_settings(mask, x->program);
+    given g = {.strategy = *strategy_of(x), .cut = x->problem};
+    planning y;
+    settings.block = x->block;
+    g.strategy.cut = cut_given;
+    compile_begin(&y, &settings, x->batch, x->stop, x->d);
+    y.strategy = &g.strategy;
+    fcp_code code = compile_stretch(&y, NULL, problem_tiles, false);
+    if (!code) memcpy(out, y.problem->work, x->problem->block_count * sizeof *out);
+    compile_end(&y);
+    return code;
+}
+
+/* What a rank may have of a mask's work: so many millionths over the mean. */
+static uint64_t cap_of(const problem *p, const uint64_t *work, uint64_t millionths) {
+    unsigned __int128 sum = 0;
+    for (uint32_t b = 0; b < p->block_count; b++) sum += work[b];
+    return (uint64_t)(sum * (1000000 + millionths) / 1000000 / p->ranks);
+}
+
+/* The work of the busiest rank under a mask. */
+static uint64_t most_of(const problem *p, const uint64_t *work, const uint32_t *home, uint64_t *load) {
+    uint64_t most = 0;
+    memset(load, 0, p->ranks * sizeof *load);
+    for (uint32_t b = 0; b < p->block_count; b++)
+        if ((load[home[b]] += work[b]) > most) most = load[home[b]];
+    return most;
+}
+
+/* The work of every block under each mask, that of x first. times: how many layers each has. */
+static fcp_code work_of_all(planning *x, const shared *s, uint64_t *room, const uint64_t **of, uint64_t *times) {
+    const uint32_t masks = s->program->layer_count;
+    fcp_code code = FCP_OK;
+    of[0] = x->problem->work;
+    times[0] = s->program->layers[s->heavy].times;
+    for (uint32_t i = 0, at = 1; i < masks && !code; i++) {
+        if (i == s->heavy) continue;
+        uint64_t *work = room + at * (size_t)x->problem->block_count;
+        times[at] = s->program->layers[i].times;
+        of[at++] = work;
+        code = work_under(x, layer_of(s->program, i), work);
+    }
+    return code;
+}
+
+/* Homes for all masks, from those of fcp for the first: with more and more room under that one. Of these, those by
+ * which all layers together compute least, each for as long as its busiest rank. */
+static fcp_code balance(planning *x, const place_input *in, const uint64_t *const *work, const uint64_t *times,
+                        uint32_t masks, uint32_t *home) {
+    static const uint32_t percent[] = {0, 20, 50, 100}; /* of SPREAD, for the first mask */
+    const problem *p = x->problem;
+    const uint64_t tolerance = x->program->tolerance;
+    uint64_t *cap = ARENA_NEW(&x->scratch, uint64_t, masks), *load = ARENA_NEW(&x->scratch, uint64_t, p->ranks);
+    uint32_t *other = copy(&x->scratch, home, p->block_count * sizeof *home);
+    unsigned __int128 least = 0;
+    if (!cap || !load || !other) return FCP_E_NO_MEMORY;
+    const uint64_t most = most_of(p, work[0], home, load);
+    for (uint32_t i = 0; i < masks; i++) least += (unsigned __int128)times[i] * most_of(p, work[i], home, load);
+    for (size_t k = 0; k < sizeof percent / sizeof *percent; k++) {
+        unsigned __int128 sum = 0;
+        for (uint32_t i = 0; i < masks; i++)
+            cap[i] = cap_of(p, work[i], tolerance + (i ? SPREAD : SPREAD / 100 * percent[k]));
+        if (cap[0] < most) cap[0] = most;
+        fcp_code code = place_for_masks(in, &(place_masks){masks, work, cap}, &x->scratch, other);
+        if (code) return code;
+        for (uint32_t i = 0; i < masks; i++) sum += (unsigned __int128)times[i] * most_of(p, work[i], other, load);
+        if (sum >= least) continue;
+        least = sum;
+        memcpy(home, other, p->block_count * sizeof *home);
+    }
+    return FCP_OK;
+}
+
+static fcp_code place_shared(planning *x, const place_input *in, uint32_t *home) {
+    const shared *s = (const shared *)x->strategy;
+    const uint32_t masks = s->program->layer_count;
+    uint64_t *room = ARENA_NEW(&x->scratch, uint64_t, masks * (size_t)x->problem->block_count + 1);
+    const uint64_t **of = ARENA_NEW(&x->scratch, const uint64_t *, masks);
+    uint64_t *times = ARENA_NEW(&x->scratch, uint64_t, masks);
+    fcp_code code = room && of && times ? s->fcp->place(x, in, home) : FCP_E_NO_MEMORY;
+    if (code || x->tile_rank || x->problem->split) return code; /* fcp has divided blocks, or each side by itself */
+    code = work_of_all(x, s, room, of, times);
+    return code ? code : balance(x, in, of, times, masks, home);
+}
+
+/* --- one mask after the other ------------------------------------------------------------------------------------- */
+
 static fcp_code plan_other(const taking *t, const fcpc_program *program, const fcpc_batch *batch,
                            const volatile int *stop, diags *d, fcpc_times *times, fcp_plan **out) {
     const struct fcpc_program settings = with_settings(program, &t->settings);
@@ -134,7 +248,7 @@ static fcp_code plan_other(const taking *t, const fcpc_program *program, const f
     const bool alone = !t->by.by_block || (t->by.in_place && settings.layout != FCP_LAYOUT_PLANNED);
     g.strategy.cut = cut_given;
     g.strategy.place = place_given;
-    g.strategy.exec = place_shift;
+    g.strategy.exec = exec_given;
     g.strategy.in_place = false;
     const compile_watch watch = {.strategy = alone ? NULL : &g.strategy};
     return compile_batch(&settings, batch, stop, d, &watch, times, out);
@@ -184,7 +298,11 @@ static fcp_code find_heaviest(const fcpc_program *program, const fcpc_batch *bat
 static fcp_code plan_all(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop, diags *d,
                          const compile_watch *watch, uint32_t heavy, fcpc_times *each, fcp_plan **out_plans) {
     taking t = {.watch = watch};
-    const compile_watch first = {.see = take, .context = &t, .tried = watch ? watch->tried : NULL};
+    const planning by_fcp = {.program = &(struct fcpc_program){.strategy = FCP_STRATEGY_FCP}};
+    shared by = {.strategy = *strategy_of(&by_fcp), .fcp = strategy_of(&by_fcp), .program = program, .heavy = heavy};
+    by.strategy.place = place_shared;
+    const compile_watch first = {.see = take, .context = &t, .tried = watch ? watch->tried : NULL,
+                                 .strategy = program->strategy == FCP_STRATEGY_FCP ? &by.strategy : NULL};
     fcp_code code = compile_batch(layer_of(program, heavy), batch, stop, d, &first, &each[heavy], &out_plans[heavy]);
     if (!code && t.failed) code = FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < program->layer_count && !code; i++)

@@ -5,7 +5,8 @@
  *
  * Memory has three lifetimes. What the plan keeps goes to x->memory, which becomes the plan's. What later passes read
  * goes to x->work, which lives until the planning ends. What a pass needs for itself goes to x->scratch, which is
- * emptied after every pass.
+ * emptied after every pass. Where a pass does two things at the same time, the second has arenas of its own
+ * (pair.h).
  */
 #ifndef FCPC_PLANNING_H
 #define FCPC_PLANNING_H
@@ -13,6 +14,11 @@
 #include "compiler/base/diag.h"
 #include "compiler/sema/program.h"
 #include "runtime/base/stop.h"
+
+/* The arenas of a second thread. */
+typedef struct aside {
+    arena work, scratch;
+} aside;
 
 typedef struct planning {
     const struct fcpc_program *program;
@@ -28,6 +34,7 @@ typedef struct planning {
     uint32_t shift;   /* of the program's sources in d */
     fcpc_times times;
     arena memory, work, scratch;
+    aside *aside; /* copies of a planning share it; NULL: there is no second thread */
 
     bool trial; /* one of several candidates: nothing is looked for that would only be said to the user */
     const struct strategy *strategy; /* in place of the program's; NULL: the program's (place/strategies.h) */

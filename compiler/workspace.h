@@ -12,7 +12,11 @@
 #include "compiler/base/arena.h"
 
 typedef struct workspace workspace;
-typedef enum workspace_use { WORKSPACE_PLAN, WORKSPACE_WORK, WORKSPACE_SCRATCH, WORKSPACE_USES } workspace_use;
+typedef enum workspace_use {
+    WORKSPACE_PLAN, WORKSPACE_WORK, WORKSPACE_SCRATCH,
+    WORKSPACE_ASIDE_WORK, WORKSPACE_ASIDE_SCRATCH, /* of a second thread */
+    WORKSPACE_USES
+} workspace_use;
 
 workspace *workspace_new(void);       /* held once, by the caller; NULL: out of memory */
 void workspace_release(workspace *w); /* gives up one hold; NULL is accepted */

@@ -17,7 +17,7 @@
  * Threads. A plan does not change once it is made, so any number of threads may use it. A session is for one thread
  * at a time; different sessions may run in different threads, but of several with the transport "nccl" only one at a
  * time. To verify a plan of many ranks takes a second thread for that time, which gets no signals; where none can be
- * made, it takes longer.
+ * made, or there is one processor, it takes longer.
  *
  * Units: lengths in tokens, sizes in bytes, positions counted from 0. All tensors are dense and row-major, with the
  * shapes that fcp_tensors states.
@@ -203,17 +203,18 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     sink             [heads]                   float32: this run's sinks; NULL: those that the plan has
  *     d_sink           [heads]                   float32: their gradient; NULL: nobody wants it
  *
- * These two are of the backend "host", and of plans that have sinks (sink = 0.0 will do); else the run fails with
- * FCP_E_TENSOR. All ranks are given the same sinks, in both passes. The backward pass writes to d_sink what this rank's
- * rows have: -sum of exp(z[h] - lse) (d_o . o); the caller adds the ranks up. Elsewhere that sum is the caller's.
+ * These two are of plans that have sinks (sink = 0.0 will do); else the run fails with FCP_E_TENSOR. All ranks are
+ * given the same sinks, in both passes. The backward pass writes to d_sink what this rank's rows have: -sum of
+ * exp(z[h] - lse) (d_o . o), always with the same bits; the caller adds the ranks up.
  *
  *     table            [fcp_plan_table_numbers]  float32: this run's tables (fcp_plan_tables); NULL: those of the plan
  *     d_table          likewise                  float32: their gradient; NULL: nobody wants it
  *
- * These two are of the backend "host" as well, and of plans whose score reads tables of reals. All ranks are given the
- * same tables, in both passes. The backward pass writes to d_table what the pairs that this rank computes have: the sum
- * of dP (the score's derivative by the element). It is exact, and rounded once; so it has the same bits whatever the
- * number of threads. The caller adds the ranks up. `floor` passes no gradient on.
+ * These two are of the backend "host", and of plans whose score reads tables of reals; else FCP_E_TENSOR. All ranks are
+ * given the same tables, in both passes. The backward pass writes to d_table what the pairs that this rank computes
+ * have: the sum of the loss's derivative by the score times the score's derivative by the element. It is exact, and
+ * rounded once; so it has the same bits whatever the number of threads. The caller adds the ranks up. `floor` passes no
+ * gradient on.
  *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
  * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16

@@ -246,8 +246,8 @@ const fcp_plan *fcp_session_plan(const fcp_session *s) { return fcp_session_now(
 /* Sinks and tables of a run's own need a backend that takes them (`can`), and a plan that has some. */
 static fcp_code check_own(uint32_t rank, const char *what, bool can, bool has, fcp_error *err) {
     if (can && has) return FCP_OK;
-    return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: the run has %s of its own, and %s", rank, what,
-                       has ? "this backend takes those of the plan" : "the plan has none");
+    return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank), "rank %u: the run has %s of its own, and %s", rank,
+                       what, has ? "this backend takes those of the plan" : "the plan has none");
 }
 
 /* Each rank of this process that has tokens has all tensors of the pass. */

@@ -15,6 +15,12 @@
  * key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item is done for all heads,
  * and so are its runs.
  *
+ * If the plan has short sequences of queries (FK_PACKED; forward only), a row item is of one query head, or its tile
+ * has rows of all heads of a group: row r of the tile is query (skip + r) / pack, head (skip + r) % pack of the group.
+ * Its keys may be cut into parts. Then there is an item for each part, with the flags FIRST and SPLIT, and its `state`
+ * is where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has
+ * the rows of such parts, and fk_combine puts them together.
+ *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
  * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
  * a block: O as [max_block][heads][head_dim], then m and then l as [max_block][heads], all float. m is in log2 units.
@@ -32,11 +38,12 @@ typedef unsigned long long fk_u64;
 enum { FK_ROWS = 128, FK_KEYS = 128 };
 enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask allow all pairs, or some? */
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
-enum { FK_FIRST = 1, FK_LAST = 2 };           /* flags of a row item: it is the Q block's first visit, its last */
-/* By head: the query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. A run of rows has, in cls, the
- * class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it is of; and above these
- * how many times FK_SET_HEADS heads of the group come before the first of these bits. */
-enum { FK_HEAD_SHIFT = 2, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
+/* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
+enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
+/* By head, and packed: the (first) query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. By head: a run
+ * of rows has, in cls, the class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it
+ * is of; and above these how many times FK_SET_HEADS heads of the group come before the first of these bits. */
+enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 
 /* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and
@@ -70,7 +77,14 @@ typedef struct fk_row_item {
     fk_u32 block_token;     /* of the first row, in its block and so in the state slot */
     fk_u32 count, flags, sequence;
     fk_u32 first, runs;     /* its first key run, and how many it has */
+    fk_u32 pack, skip;      /* packed: how many heads share the tile, or 1; how many rows are in tiles before */
 } fk_row_item;
+/* Packed: rows whose keys are in `parts` parts, the first of which begins `first` bytes after fk_launch.splits. */
+typedef struct fk_merge_item {
+    fk_row_item rows;
+    fk_u64 first;
+    fk_u32 parts, pad;
+} fk_merge_item;
 typedef struct fk_key_run {
     fk_i64 position;        /* of the first key */
     fk_u64 k, v;            /* offsets of the first key's rows of K and V */
@@ -116,6 +130,7 @@ typedef struct fk_launch {
      * turns FK_TURN_ROWS at a time; a lock of keys uses the first entry of the first head of its group. counter: one
      * fk_u32, from which blocks take their work. All are 0 when the kernel begins. */
     fk_u64 locks, counter;
+    fk_u64 splits;          /* packed: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
@@ -150,10 +165,12 @@ typedef struct fk_launch_maps {
  * fk_launch. */
 typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
-    fk_u64 lse, sinks;      /* of fk_state_out */
+    fk_u64 lse, sinks;      /* of fk_state_out and fk_fold_sinks */
     fk_u32 heads, mark_value;
+    fk_u32 model_head, group, shared, pad; /* of fk_fold_sinks, as in fk_launch */
 } fk_support;
-enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 64 };
+enum { FK_SHORT_QUERIES = 64 }; /* a sequence of more queries is not packed */
+enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 96, FK_FOLD = 128 };
 
 /* What fk_gather moves: tokens of a bundle, between the caller's tensors, home blocks and messages. A run is tokens
  * that lie next to each other at both of a bundle's ends. */

@@ -8,9 +8,9 @@
  * Grid:     any number of blocks. Each takes its next piece of work from the counter: an item, a KV head, and all or
  *           some query heads of its group. (By head, an item is of one KV head and all heads of its group.)
  * Order:    as in backward_ordered_mma.h: a run adds its part of dQ after all runs of the same rows that stand before
- *           it in the work list, step by step, and pieces that share keys add to dK and dV in turn. A block also does its pieces in
- *           the order in which it took them. So the oldest piece under way never waits, and any grid gives the same
- *           bits. The unordered kernel waits for nobody.
+ *           it in the work list, step by step, and pieces that share keys add to dK and dV in turn. A block also does
+ *           its pieces in the order in which it took them. So the oldest piece under way never waits, and any grid
+ *           gives the same bits. The unordered kernel waits for nobody.
  * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
  *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
  *           item's keys and all rows of a step.

@@ -9,7 +9,7 @@
  *   fk_u32 fk_queries(const fk_env *env, fk_i64 q, fk_i64 k, fk_i32 limit, int h)    if FK_QUERY_SPANS is 1
  *   fk_u32 fk_below32(fk_i32 x)
  * These must be defined: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0 or 1),
- * FK_NEGATIVE_SCALE (1: the scale is below 0).
+ * FK_NEGATIVE_SCALE (1: the scale is below 0), FK_BY_HEAD and FK_PACKED (0 or 1).
  *
  * A tile is rows of FK_HEAD_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by the number of
  * the row. Eight neighbouring rows then have the same chunk in eight different groups of banks, so that a warp loads
@@ -25,8 +25,8 @@
 #define FK_LN2 0.69314718055994530942f
 enum { FK_CHUNKS = FK_HEAD_DIM / 8, FK_ROW_BYTES = FK_HEAD_DIM * 2 };
 
-/* Builds that show what a part costs; their results are wrong. Without the softmax P is S; without dQ it is computed and
- * not added. */
+/* Builds that show what a part costs; their results are wrong. Without the softmax P is S; without dQ it is computed
+ * and not added. */
 #ifndef FK_WITHOUT_SOFTMAX
 #define FK_WITHOUT_SOFTMAX 0
 #endif
@@ -181,6 +181,26 @@ FK_DEVICE void fk_counting(const fk_env *env, int partial, int reverse, fk_u32 c
         if (half) bits[1] = word;
         else bits[0] = word;
     }
+}
+/* The same for rows that are queries q[0] and q[1] of heads h[0] and h[1]. */
+FK_DEVICE void fk_counting_packed(const fk_env *env, int partial, fk_u32 columns, const fk_i64 *q, const fk_u32 *h,
+                                  fk_i64 column, fk_u32 limit, fk_u32 *bits) {
+    fk_u32 t = fk_lane() % 4 * 2;
+    fk_i32 there = (fk_i32)limit - (fk_i32)t;
+    (void)env, (void)partial, (void)columns, (void)q, (void)h, (void)column;
+#if FK_KEY_SPANS
+    bits[0] = fk_keys(env, q[0], column, there, (int)h[0]);
+    bits[1] = fk_keys(env, q[1], column, there, (int)h[1]);
+#else
+    bits[0] = bits[1] = fk_below32(there);
+    if (!partial) return;
+    FK_ROLL
+    for (fk_u32 j = 0; j < columns * 2; j++) {
+        fk_i64 c = column + j / 2 * 8 + j % 2;
+        if (!fk_allow(env, q[0], c, h[0])) bits[0] &= ~(1u << j);
+        if (!fk_allow(env, q[1], c, h[1])) bits[1] &= ~(1u << j);
+    }
+#endif
 }
 FK_DEVICE int fk_counts(const fk_u32 *bits, fk_u32 half, fk_u32 j, fk_u32 e) {
     return (bits[half] & 1u << (j * 2 + e)) != 0;

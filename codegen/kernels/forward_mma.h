@@ -3,9 +3,9 @@
  * Requires: common.h, forward_rows.h; K and V of the item's runs in their slots; a state slot that an earlier visit
  *           wrote, unless this is the first visit.
  * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
- * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head item_count, and
- *           block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those of a group read
- *           the same keys.
+ * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head and packed
+ *           item_count, and block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those
+ *           of a group read the same keys.
  * Shared:   Q, then K and V of one step. V arrives while the scores are computed, the next K while they are used.
  * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
  *
@@ -62,6 +62,21 @@ FK_DEVICE void fk_forward_copy(const fk_launch *p, fk_u64 rows, const fk_key_run
                  fk_k_stride(p), run->count - at);
 }
 
+/* Begins to copy the rows of Q of an item. */
+FK_DEVICE void fk_forward_copy_q(const fk_launch *p, const fk_row_item *item, fk_u32 head) {
+    if (!FK_PACKED) {
+        fk_copy_tile(fk_shared(), FK_ROWS, FK_F_THREADS, fk_row(p, p->q, item->token, head, FK_ROW_BYTES),
+                     fk_q_stride(p), item->count);
+        return;
+    }
+    FK_ROLL
+    for (fk_u32 i = fk_thread(); i < FK_ROWS * FK_CHUNKS; i += FK_F_THREADS) {
+        fk_u32 row = i / FK_CHUNKS, chunk = i % FK_CHUNKS, there = row < item->count;
+        fk_u64 from = fk_forward_packed_row(p, item, there ? row : 0, head) + chunk * 16;
+        fk_copy(fk_at(fk_shared(), row, chunk), from, there ? 16 : 0);
+    }
+}
+
 FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u32 head) {
     fk_env env = fk_env_of(p, item->sequence);
     fk_u32 q_tile = fk_shared(), k_tile = q_tile + FK_ROWS * FK_ROW_BYTES, v_tile = k_tile + FK_F_STEP * FK_ROW_BYTES;
@@ -72,8 +87,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
     int more = item->runs != 0, idle = fk_warp() * FK_F_BANDS * 16 >= item->count; /* without rows: it only copies */
     fk_sync(); /* everybody has read the tiles of the item before */
     if (more) {
-        fk_copy_tile(q_tile, FK_ROWS, FK_F_THREADS, fk_row(p, p->q, item->token, head, FK_ROW_BYTES), fk_q_stride(p),
-                     item->count);
+        fk_forward_copy_q(p, item, head);
         fk_forward_copy(p, runs->k, runs, 0, kv_head, k_tile);
     }
     fk_forward_open(p, item, head, &x);
@@ -108,7 +122,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
 FK_KERNEL(fk_forward, FK_F_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u32 heads = fk_each(p->head_count * p->group), work = p->item_count * heads;
+    fk_u32 heads = fk_forward_each(p), work = p->item_count * heads;
     for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
-        fk_forward_item(p, (const fk_row_item *)p->items + i / heads, fk_row_head(p, i, heads, 1));
+        fk_forward_item(p, (const fk_row_item *)p->items + i / heads, fk_forward_first_head(p, i, heads));
 }

@@ -37,6 +37,25 @@ FK_DEVICE fk_u32 fk_forward_row(fk_u32 band) {
     return ((fk_warp() - FK_F_WARP) * FK_F_BANDS + band) * 16 + fk_lane() / 4;
 }
 
+/* The query of the item that a row of its tile is, and its head, where `head` is the item's. */
+FK_DEVICE fk_u32 fk_forward_query(const fk_row_item *item, fk_u32 row) {
+    return FK_PACKED ? (item->skip + row) / item->pack : row;
+}
+FK_DEVICE fk_u32 fk_forward_head(const fk_row_item *item, fk_u32 row, fk_u32 head) {
+    return FK_PACKED ? head + (item->skip + row) % item->pack : head;
+}
+/* The address of a row of Q of a packed item. */
+FK_DEVICE fk_u64 fk_forward_packed_row(const fk_launch *p, const fk_row_item *item, fk_u32 row, fk_u32 head) {
+    return fk_row(p, p->q, item->token + fk_forward_query(item, row), fk_forward_head(item, row, head), FK_ROW_BYTES);
+}
+
+/* How many pieces of work an item is, and the (first) query head of piece i. */
+FK_DEVICE fk_u32 fk_forward_each(const fk_launch *p) { return FK_PACKED ? 1 : fk_each(p->head_count * p->group); }
+FK_DEVICE fk_u32 fk_forward_first_head(const fk_launch *p, fk_u32 i, fk_u32 heads) {
+    if (FK_PACKED) return ((const fk_row_item *)p->items)[i].flags >> FK_HEAD_SHIFT;
+    return fk_row_head(p, i, heads, 1);
+}
+
 /* Reads the running state of the item's rows, or begins a new one on the first visit. */
 FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
     fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
@@ -48,21 +67,22 @@ FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u
         for (fk_u32 half = 0; half < 2; half++) {
             fk_u32 row = fk_forward_row(b) + half * 8;
             int there = !(item->flags & FK_FIRST) && row < item->count;
-            fk_u64 token = (fk_u64)item->block_token + row;
-            x->m[b][half] = there ? fk_load(fk_row(p, m, token, head, 4)) : -fk_infinity();
-            x->l[b][half] = there && t == 0 ? fk_load(fk_row(p, l, token, head, 4)) : 0;
+            fk_u64 token = (fk_u64)item->block_token + fk_forward_query(item, row);
+            fk_u32 row_head = fk_forward_head(item, row, head);
+            x->m[b][half] = there ? fk_load(fk_row(p, m, token, row_head, 4)) : -fk_infinity();
+            x->l[b][half] = there && t == 0 ? fk_load(fk_row(p, l, token, row_head, 4)) : 0;
 #if FK_FORWARD_SM90 /* one test for all numbers compiles faster; on mma.sync it would take registers */
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++) x->o[b][j][half * 2] = x->o[b][j][half * 2 + 1] = 0;
             if (!there) continue;
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++)
-                fk_load2(&x->o[b][j][half * 2], fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
+                fk_load2(&x->o[b][j][half * 2], fk_row(p, o, token, row_head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
 #else
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++) {
                 float pair[2] = {0, 0};
-                if (there) fk_load2(pair, fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
+                if (there) fk_load2(pair, fk_row(p, o, token, row_head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4);
                 x->o[b][j][half * 2] = pair[0];
                 x->o[b][j][half * 2 + 1] = pair[1];
             }
@@ -82,14 +102,23 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
         float most = x->m[0][0], sum = x->l[0][0], factor = 1;
         sum += fk_exchange(sum, 1);
         sum += fk_exchange(sum, 2);
+        fk_u32 row_head = fk_forward_head(item, row, head);
         if (row < item->count && !(item->flags & FK_LAST)) {
-            fk_u64 token = (fk_u64)item->block_token + row;
-            if (t == 0) fk_store(fk_row(p, m, token, head, 4), most);
-            if (t == 0) fk_store(fk_row(p, l, token, head, 4), sum);
+            fk_u64 token = (fk_u64)item->block_token + fk_forward_query(item, row);
+            fk_u64 o_at = fk_row(p, o, token, row_head, FK_HEAD_DIM * 4), m_at = fk_row(p, m, token, row_head, 4);
+            fk_u64 l_at = fk_row(p, l, token, row_head, 4);
+            if (FK_PACKED && item->flags & FK_SPLIT) {
+                fk_u64 at = p->splits + item->state;
+                o_at = at + (fk_u64)row * FK_HEAD_DIM * 4;
+                m_at = at + (fk_u64)item->count * FK_HEAD_DIM * 4 + row * 4;
+                l_at = m_at + item->count * 4;
+            }
+            if (t == 0) fk_store(m_at, most);
+            if (t == 0) fk_store(l_at, sum);
             FK_UNROLL
-            for (fk_u32 j = 0; j < FK_CHUNKS; j++)
-                fk_store2(fk_row(p, o, token, head, FK_HEAD_DIM * 4) + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++) fk_store2(o_at + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
         } else if (row < item->count) {
+            if (FK_PACKED && p->sinks) natural = fk_load(p->sinks + (fk_u64)row_head * 4), sink = natural * FK_LOG2E;
             int empty = sum == 0;
             if (p->sinks) {
                 float with = fk_max(most, sink);
@@ -98,12 +127,12 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
                 most = with;
             }
             factor = sum == 0 ? 0 : factor / sum;
-            fk_u64 token = item->out + row;
+            fk_u64 token = item->out + fk_forward_query(item, row);
             if (t == 0) /* the LSE of a row that sees no key is exactly the sink */
-                fk_store(fk_row(p, p->lse, token, head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
+                fk_store(fk_row(p, p->lse, token, row_head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++)
-                fk_store_bits(fk_row(p, p->o, token, head, FK_ROW_BYTES) + (j * 8 + t) * 2,
+                fk_store_bits(fk_row(p, p->o, token, row_head, FK_ROW_BYTES) + (j * 8 + t) * 2,
                               fk_pack(x->o[0][j][0] * factor, x->o[0][j][1] * factor));
         }
         FK_UNROLL
@@ -128,10 +157,19 @@ FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run-
 /* Finds out which pairs count, in a step that is not whole. */
 FK_DEVICE void fk_forward_count(const fk_env *env, const fk_row_item *item, const fk_key_run *run, fk_u32 at,
                                 fk_u32 keys, fk_u32 head, fk_u32 (*counting)[2]) {
+    fk_i64 key = run->position + at + fk_lane() % 4 * 2;
     FK_UNROLL
-    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
-        fk_counting(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + fk_forward_row(b),
-                    run->position + at + fk_lane() % 4 * 2, keys, head, counting[b]);
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++) {
+        fk_u32 row = fk_forward_row(b);
+        if (!FK_PACKED) {
+            fk_counting(env, run->cls == FK_PARTIAL, 0, FK_F_COLUMNS, item->position + row, key, keys, head,
+                        counting[b]);
+            continue;
+        }
+        fk_i64 q[2] = {item->position + fk_forward_query(item, row), item->position + fk_forward_query(item, row + 8)};
+        fk_u32 h[2] = {fk_forward_head(item, row, head), fk_forward_head(item, row + 8, head)};
+        fk_counting_packed(env, run->cls == FK_PARTIAL, FK_F_COLUMNS, q, h, key, keys, counting[b]);
+    }
 }
 
 /* Scores, times this, are in log2 units. */
@@ -152,9 +190,10 @@ FK_DEVICE void fk_forward_scores(const fk_launch *p, const fk_env *env, const fk
         for (fk_u32 j = 0; j < FK_F_COLUMNS; j++)
             FK_UNROLL
             for (fk_u32 i = 0; i < 4; i++) {
-                fk_i64 q = item->position + fk_forward_row(b) + i / 2 * 8;
+                fk_u32 row = fk_forward_row(b) + i / 2 * 8;
                 fk_i64 k = run->position + at + j * 8 + fk_lane() % 4 * 2 + i % 2;
-                s[b][j][i] = fk_score(env, s[b][j][i] * p->scale, q, k, head);
+                s[b][j][i] = fk_score(env, s[b][j][i] * p->scale, item->position + fk_forward_query(item, row), k,
+                                      fk_forward_head(item, row, head));
             }
 #endif
     if (whole) return;

@@ -3,8 +3,8 @@
  * Requires: common.h, tiles_sm90.h, forward_rows.h; K and V of the item's runs in their slots, which the maps
  *           describe; a state slot that an earlier visit wrote, unless this is the first visit.
  * Gives:    the running state of the item's rows for each query head, or on the last visit O and LSE.
- * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head item_count, and
- *           block i does pieces i, i + blocks, ...
+ * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head and packed
+ *           item_count, and block i does pieces i, i + blocks, ...
  * Threads:  three warpgroups. The first is the producer and brings tiles. The other two are consumers and have 64
  *           rows each.
  * Shared:   Q, two stages of K, two of V, and barriers.
@@ -88,6 +88,29 @@ FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *ru
     if (fk_thread() == 0) fk_barrier_arrive(barrier);
 }
 
+/* Brings Q. The rows of a packed tile are of several heads, and so the producer's threads copy them. */
+FK_DEVICE void fk_forward_bring_q(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head, fk_u32 items) {
+    const fk_launch *p = &maps->launch;
+    fk_u32 barrier = fk_forward_barrier(FK_Q_THERE), rows = item->count > FK_BOX ? FK_ROWS : FK_BOX;
+    if (fk_thread() == 0 && items) fk_barrier_wait(fk_forward_barrier(FK_Q_FREE), (items - 1) % 2);
+    if (FK_PACKED && item->pack > 1) {
+        fk_sync_some(FK_PRODUCERS, 128); /* the first thread has found Q free */
+        FK_ROLL
+        for (fk_u32 i = fk_thread(); i < rows * FK_CHUNKS; i += 128) {
+            fk_u32 row = i / FK_CHUNKS, chunk = i % FK_CHUNKS, there = row < item->count;
+            fk_u32 to = fk_shared() + (chunk / 8 * FK_ROWS + row) * FK_TILE_ROW + (chunk % 8 ^ row % 8) * 16;
+            fk_copy(to, fk_forward_packed_row(p, item, there ? row : 0, head) + chunk * 16, there ? 16 : 0);
+        }
+        fk_copy_wait();
+        fk_fence_async();
+        fk_sync_some(FK_PRODUCERS, 128);
+        if (fk_thread() == 0) fk_barrier_arrive(barrier);
+    } else if (fk_thread() == 0) {
+        fk_barrier_expect(barrier, rows * FK_ROW_BYTES);
+        fk_tile_fetch(fk_shared(), FK_ROWS, rows, &maps->q, head, (fk_u32)item->token, barrier);
+    }
+}
+
 /* Brings all tiles of an item, in the order in which consumers need them: the first K; then always the K of a step
  * before the V of the step before it. */
 FK_DEVICE void fk_forward_produce(const fk_launch_maps *maps, const fk_row_item *item, fk_u32 head, fk_u32 items,
@@ -96,12 +119,7 @@ FK_DEVICE void fk_forward_produce(const fk_launch_maps *maps, const fk_row_item 
     const fk_key_run *runs = (const fk_key_run *)p->runs + item->first;
     fk_step k = {0, 0}, v = {0, 0};
     fk_u32 ks = *n, vs = *n, more = 1, kv_head = head / p->group;
-    if (fk_thread() == 0) {
-        fk_u32 barrier = fk_forward_barrier(FK_Q_THERE), rows = item->count > FK_BOX ? FK_ROWS : FK_BOX;
-        if (items) fk_barrier_wait(fk_forward_barrier(FK_Q_FREE), (items - 1) % 2);
-        fk_barrier_expect(barrier, rows * FK_ROW_BYTES);
-        fk_tile_fetch(fk_shared(), FK_ROWS, rows, &maps->q, head, (fk_u32)item->token, barrier);
-    }
+    fk_forward_bring_q(maps, item, head, items);
     FK_ROLL
     while (more || vs != ks) {
         fk_u32 is_v = !more || ks - vs == 2;
@@ -292,7 +310,7 @@ FK_DEVICE void fk_forward_consume(const fk_launch *p, const fk_row_item *item, f
 FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
     const fk_launch *p = &maps.launch;
     fk_begin(p->mark, p->mark_value);
-    fk_u32 heads = fk_each(p->head_count * p->group), work = p->item_count * heads;
+    fk_u32 heads = fk_forward_each(p), work = p->item_count * heads;
     fk_u32 group = fk_thread() / 128, n = 0, items = 0;
     if (fk_thread() == 0) {
         /* K and V are full when the copy engine and the producer have arrived, Q when the copy engine has; a stage is
@@ -307,14 +325,14 @@ FK_KERNEL(fk_forward_sm90, FK_F_THREADS, 1)(FK_PARAMETER fk_launch_maps maps) {
         fk_registers_down(40);
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
-            if (item->runs) fk_forward_produce(&maps, item, fk_row_head(p, i, heads, 1), items++, &n);
+            if (item->runs) fk_forward_produce(&maps, item, fk_forward_first_head(p, i, heads), items++, &n);
         }
     } else {
         fk_registers_up(232);
         if (group == 2) fk_forward_pass_turn(1);
         for (fk_u32 piece = 0, i; (i = fk_piece(piece)) < work; piece++) {
             const fk_row_item *item = (const fk_row_item *)p->items + i / heads;
-            fk_forward_consume(p, item, fk_row_head(p, i, heads, 1), group - 1, items, &n);
+            fk_forward_consume(p, item, fk_forward_first_head(p, i, heads), group - 1, items, &n);
             items += item->runs != 0;
         }
         if (group == 1) fk_forward_take_turn(0); /* the turn that the other passed last */

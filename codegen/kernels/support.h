@@ -34,6 +34,30 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     }
 }
 
+/* Sums rows to the gradients of sinks: FK_FOLD neighbouring rows of each head to one. A thread adds those of one head
+ * in their order, so that the bits depend on nothing else. from: float [count][heads]. With `lse` it is delta, and a
+ * row counts -exp(sink - LSE) delta. to: [rows / FK_FOLD, rounded up][heads]; with `group` there is one row, of the
+ * model's heads, and head i of the range goes to head model_head + i / group * shared + i % group. */
+FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
+    const fk_support *p = &launch;
+    fk_begin(p->mark, p->mark_value);
+    const fk_u64 rows = (p->count + FK_FOLD - 1) / FK_FOLD, step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
+    for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < rows * p->heads; i += step) {
+        const fk_u32 head = (fk_u32)(i % p->heads);
+        const fk_u64 first = i / p->heads * FK_FOLD, end = first + FK_FOLD < p->count ? first + FK_FOLD : p->count;
+        const float sink = p->lse ? fk_load(p->sinks + (fk_u64)head * 4) : 0;
+        float sum = 0;
+        for (fk_u64 row = first; row < end; row++) {
+            const fk_u64 at = (row * p->heads + head) * 4;
+            float x = fk_load(p->from + at);
+            if (p->lse) x *= -fk_exp2((sink - fk_load(p->lse + at)) * FK_LOG2E);
+            sum += x;
+        }
+        const fk_u64 place = p->group ? p->model_head + head / p->group * p->shared + head % p->group : i;
+        fk_store(p->to + place * 4, sum);
+    }
+}
+
 /* to += from, for `count` numbers. */
 FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     const fk_support *p = &launch;
@@ -154,6 +178,125 @@ FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
             float o[2];
             fk_load2(o, p->from + (i * FK_HEAD_DIM + c) * 4);
             fk_store_bits(p->to + i * FK_ROW_BYTES + c * 2, fk_pack(o[0] * factor, o[1] * factor));
+        }
+    }
+}
+
+/* Running states of the same row, in parts that lie `size` bytes apart: O begins at `o`, and m and l are at `m` and
+ * `l`. Before them may come an earlier state of the row. */
+typedef struct fk_row_parts {
+    fk_u64 o, m, l, size;
+    fk_u32 count;
+    fk_u64 earlier_o, earlier_m, earlier_l; /* 0: there is none */
+} fk_row_parts;
+
+/* Columns c and c + 1 of the sum of all parts, for the greatest m of all. Eight parts are read at a time, because one
+ * load after another would take as long as the attention did. */
+FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float sum[2]) {
+    sum[0] = sum[1] = 0;
+    if (x->earlier_o) {
+        float factor = fk_exp2(fk_load(x->earlier_m) - most), o[2];
+        fk_load2(o, x->earlier_o + c * 4);
+        sum[0] = factor * o[0];
+        sum[1] = factor * o[1];
+    }
+    for (fk_u32 i = 0; i < x->count; i += 8) {
+        float m[8], o[8][2];
+        FK_UNROLL
+        for (fk_u32 j = 0; j < 8; j++) {
+            fk_u64 at = (i + j) * x->size;
+            m[j] = -fk_infinity();
+            o[j][0] = o[j][1] = 0;
+            if (i + j >= x->count) continue;
+            m[j] = fk_load(x->m + at);
+            fk_load2(o[j], x->o + at + c * 4);
+        }
+        FK_UNROLL
+        for (fk_u32 j = 0; j < 8; j++) {
+            float factor = fk_exp2(m[j] - most);
+            sum[0] = fk_fma(factor, o[j][0], sum[0]);
+            sum[1] = fk_fma(factor, o[j][1], sum[1]);
+        }
+    }
+}
+
+/* Puts the parts of a row together, in their order: into its running state, or if the visit is the last into O and
+ * LSE. A warp does it. */
+FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const fk_row_parts *x, fk_u32 query,
+                              fk_u32 head) {
+    float m = x->earlier_m ? fk_load(x->earlier_m) : -fk_infinity(), most = m, sum = 0, factor = 1;
+    for (fk_u32 i = fk_lane(); i < x->count; i += 32) most = fk_max(most, fk_load(x->m + i * x->size));
+    for (fk_u32 mask = 16; mask; mask /= 2) most = fk_max(most, fk_exchange(most, mask));
+    float base = most == -fk_infinity() ? 0 : most; /* the row has seen no key: all factors 0 */
+    if (x->earlier_l && fk_lane() == 0) sum = fk_load(x->earlier_l) * fk_exp2(m - base);
+    for (fk_u32 i = fk_lane(); i < x->count; i += 32)
+        sum = fk_fma(fk_load(x->l + i * x->size), fk_exp2(fk_load(x->m + i * x->size) - base), sum);
+    for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
+    enum { COLUMNS = (FK_HEAD_DIM + 63) / 64 }; /* pairs of columns that a lane has */
+    float o[COLUMNS][2] = {{0}};
+    FK_UNROLL
+    for (fk_u32 j = 0; j < COLUMNS; j++)
+        if (fk_lane() * 2 + j * 64 < FK_HEAD_DIM) fk_sum_parts(x, base, fk_lane() * 2 + j * 64, o[j]);
+    fk_exchange(0, 1); /* each lane has read the earlier m */
+    if (!(item->flags & FK_LAST)) {
+        fk_u64 state = p->arena + item->state, m_at = state + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+        fk_u64 l_at = m_at + (fk_u64)p->max_block * p->heads * 4, token = (fk_u64)item->block_token + query;
+        if (fk_lane() == 0) {
+            fk_store(fk_row(p, m_at, token, head, 4), most);
+            fk_store(fk_row(p, l_at, token, head, 4), sum);
+        }
+        FK_UNROLL
+        for (fk_u32 j = 0; j < COLUMNS; j++) {
+            fk_u32 c = fk_lane() * 2 + j * 64;
+            if (c < FK_HEAD_DIM)
+                fk_store2(fk_row(p, state, token, head, FK_HEAD_DIM * 4) + c * 4, o[j][0], o[j][1]);
+        }
+        return;
+    }
+    float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
+    int empty = sum == 0;
+    if (p->sinks) {
+        float with = fk_max(most, sink);
+        factor = fk_exp2(most - with);
+        sum = sum * factor + fk_exp2(sink - with);
+        most = with;
+    }
+    factor = sum == 0 ? 0 : factor / sum;
+    fk_u64 token = (fk_u64)item->out + query;
+    if (fk_lane() == 0) /* the LSE of a row that sees no key is exactly the sink */
+        fk_store(fk_row(p, p->lse, token, head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
+    FK_UNROLL
+    for (fk_u32 j = 0; j < COLUMNS; j++) {
+        fk_u32 c = fk_lane() * 2 + j * 64;
+        if (c < FK_HEAD_DIM)
+            fk_store_bits(fk_row(p, p->o, token, head, FK_ROW_BYTES) + c * 2,
+                          fk_pack(o[j][0] * factor, o[j][1] * factor));
+    }
+}
+
+/* Puts together what items with the flag FK_SPLIT left. items: of fk_merge_item. A block does an item at a time. */
+FK_KERNEL(fk_combine, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_launch launch) {
+    const fk_launch *p = &launch;
+    fk_begin(p->mark, p->mark_value);
+    for (fk_u32 i = fk_block(); i < p->item_count; i += fk_blocks()) {
+        const fk_merge_item *merge = (const fk_merge_item *)p->items + i;
+        const fk_row_item *item = &merge->rows;
+        const fk_u64 numbers = (fk_u64)item->count * 4, at = p->splits + merge->first;
+        const fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
+        const fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
+        for (fk_u32 row = fk_warp(); row < item->count; row += FK_SUPPORT_THREADS / 32) {
+            fk_u32 query = (item->skip + row) / item->pack;
+            fk_u32 head = (item->flags >> FK_HEAD_SHIFT) + (item->skip + row) % item->pack;
+            fk_u64 token = (fk_u64)item->block_token + query;
+            fk_row_parts x = {at + row * FK_HEAD_DIM * 4, at + numbers * FK_HEAD_DIM + row * 4,
+                              at + numbers * (FK_HEAD_DIM + 1) + row * 4, numbers * (FK_HEAD_DIM + 2), merge->parts,
+                              0, 0, 0};
+            if (!(item->flags & FK_FIRST)) {
+                x.earlier_o = fk_row(p, o, token, head, FK_HEAD_DIM * 4);
+                x.earlier_m = fk_row(p, m, token, head, 4);
+                x.earlier_l = fk_row(p, l, token, head, 4);
+            }
+            fk_combine_row(p, item, &x, query, head);
         }
     }
 }

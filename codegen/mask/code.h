@@ -194,8 +194,8 @@ void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t ro
                         int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out);
 
 /* What a load reads, over a tile as above: out[i * keys + j] is the place in its array's data of the element that it
- * reads for (q0 + i, k0 + j), or MC_NONE if the array has none. The load is the code's last node, and its array has less
- * than MC_NONE elements. `s` as above. */
+ * reads for (q0 + i, k0 + j), or MC_NONE if the array has none. The load is the code's last node, and its array has
+ * less than MC_NONE elements. `s` as above. */
 void mc_load_places(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
                     const float *s, size_t ld, int64_t *scratch, uint32_t *out);
 

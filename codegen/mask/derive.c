@@ -1,14 +1,14 @@
 /* derive.c: the derivative of a score by one of its nodes, as code: by s, or by an element of a table.
  *
- * For example, c * tanh(s / c) gives by s 1 - tanh(s / c)^2, which uses the tanh that the score has computed anyway; and
- * s + slopes[h] * (k - q) gives by slopes[h] k - q.
+ * For example, c * tanh(s / c) gives by s 1 - tanh(s / c)^2, which uses the tanh that the score has computed anyway;
+ * and s + slopes[h] * (k - q) gives by slopes[h] k - q.
  *
  * Requires: a real node of mask code in a builder. Gives: a node in the same builder.
  * Method: goes forward through the nodes by the rules of calculus. Each derivative is kept as num / den * node, so that
  *      constants cancel: in the example the factors c and 1 / c do. Constants are combined in double, so the result is
  *      the derivative up to rounding.
  * Meaning: min, max, abs and if have the derivative of the branch that they take; abs at 0 has that of +x. A jump where
- *      a condition on the node changes has no influence. floor of something that depends on it has no useful derivative.
+ *      a condition on the node changes has no influence. floor of what depends on it has no useful derivative.
  * Cost: O(nodes).
  */
 #include <math.h>

@@ -2,7 +2,8 @@
  *
  * Requires, units: as in cells.c.
  * Gives: the number of a piece pair's shape. Pairs with the same cells share one number: all pieces on the diagonal of
- * causal. Cost: a pair that was met before O(nodes); a new one as walk.c says; to number a shape O(its runs).
+ * causal. Joins the shapes of two objects. Cost: a pair that was met before O(nodes); a new one as walk.c says; to
+ * number a shape O(its runs).
  */
 #include "compiler/cells/parts.h"
 
@@ -69,6 +70,20 @@ static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uin
     *out = (uint32_t)c->shape_count++;
     c->shape_table[at] = (shape_slot){hash, *out + 1};
     return FCP_OK;
+}
+
+fcp_code cells_join(cells *c, const cells *from, uint32_t *out_numbers) {
+    fcp_code code = FCP_OK;
+    for (size_t i = 0; i < from->shape_count && code == FCP_OK; i++) {
+        const fcp_shape_rec *s = &from->shapes[i];
+        if (!(i & 1023) && cells_stopped(c)) return FCP_E_INTERRUPTED;
+        if (!RESERVE(c->row_runs, c->row_run_room, 0, s->runs)) return FCP_E_NO_MEMORY;
+        memcpy(c->row_runs, from->runs + s->first_run, s->runs * sizeof *c->row_runs);
+        c->row_run_count = s->runs;
+        c->shape_pairs = s->pairs;
+        code = intern_shape(c, s->q_length, s->k_length, &out_numbers[i]);
+    }
+    return code;
 }
 
 fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {

@@ -110,9 +110,10 @@ typedef enum cmd_kind {
     X(COLS, "cols", 0, CMD_WORD, "A..B", CMD_BIT(SHOW), "draw only these keys")                                        \
     X(SEQ, "seq", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                                  \
       "choose this sequence of the batch, counted from 0; the default is the longest")                                 \
-    X(LAYER, "layer", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) | CMD_BIT(DUMP),   \
-      "of a program with layers, take the plan of this mask alone, counted from 1; the default of show, run and sim "  \
-      "is all of them")                                                                                                \
+    X(LAYER, "layer", 0, CMD_WORD, "N",                                                                                \
+      CMD_BIT(EXPLAIN) | CMD_BIT(SHOW) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) | CMD_BIT(DUMP),                  \
+      "of a program with layers, take this mask alone, counted from 1; the default of show, run and sim is all of "    \
+      "them, that of explain the first")                                                                               \
     X(WIDTH, "width", 0, CMD_WORD, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                        \
       "print this many columns; the default is the terminal's width, or 80")                                           \
     X(ASCII, "ascii", 0, CMD_FLAG, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                             \
@@ -263,6 +264,19 @@ fcp_code cmd_open(const cmd_line *line, cmd_input *input, fcp_error *err);
 fcp_code cmd_load(const cmd_line *line, cmd_input *input, fcp_error *err);
 /* Opens the file and reads it into input->bytes: the text of a program. */
 fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err);
+/* Plans all masks of a program with layers into input. chosen: the number of the only one that is kept, from 1; 0: all
+ * are. What is wrong with the batch is in input->diagnostics. */
+struct compile_watch;
+fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, struct compile_watch *watch,
+                         uint32_t chosen, cmd_input *input);
+/* A program with layers makes several files of -o: none of them may be one that is read. */
+fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
+/* Of a program with layers, adds how far its homes are balanced to the open object. */
+fcp_code cmd_balance_json(const cmd_input *input, json *j, fcp_error *err);
+/* Writes all plans of input; each is complete before the first gets its name. */
+fcp_code cmd_write_plans(const cmd_input *input, const char *path, fcp_error *err);
+/* Which mask of the program --layer says: its number from 1, or 0: all. */
+fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err);
 void cmd_input_free(cmd_input *input);
 /* How many plans the input has, and number i of them: one, unless it is a program with layers. */
 uint32_t cmd_plans(const cmd_input *input);

@@ -7,13 +7,11 @@
 #include "compiler/dump.h"
 #include "compiler/show/summary.h"
 
-/* Writes all plans; each is complete before the first gets its name. */
-static fcp_code write_plans(const cmd_input *input, const char *path, fcp_error *err) {
+fcp_code cmd_write_plans(const cmd_input *input, const char *path, fcp_error *err) {
     const uint32_t count = cmd_plans(input);
     cmd_file *files = calloc(count, sizeof *files);
     char **paths = calloc(count, sizeof *paths);
     fcp_code code = files && paths ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    cmd_doing("writing");
     for (uint32_t i = 0; files && i < count; i++) files[i] = CMD_FILE_NONE;
     for (uint32_t i = 0; i < count && !code; i++) {
         paths[i] = cmd_layer_path(path, i);
@@ -30,7 +28,6 @@ static fcp_code write_plans(const cmd_input *input, const char *path, fcp_error 
     for (uint32_t i = 0; paths && i < count; i++) free(paths[i]);
     free(paths);
     free(files);
-    cmd_done();
     return code;
 }
 
@@ -40,6 +37,44 @@ static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1
     fcp_code code = fcp_plan_homes(plan, digest, err);
     if (!code) cmd_hex(digest, out);
     return code;
+}
+
+/* How far homes are balanced under the masks: the busiest home's work over the mean, under the mask where that is most,
+ * and with all layers together, each as long as its busiest home takes. */
+typedef struct homes_balance {
+    double most, layers;
+} homes_balance;
+
+static fcp_code balance_of(const cmd_input *input, homes_balance *out, fcp_error *err) {
+    double busiest = 0, means = 0;
+    *out = (homes_balance){.most = 0};
+    for (uint32_t i = 0; i < input->layer_count; i++) {
+        const fcp_plan *plan = cmd_plan(input, i);
+        const uint32_t ranks = plan->problem->ranks;
+        uint64_t most = 0, all = 0, *load = calloc(ranks, sizeof *load);
+        if (!load) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+        for (uint64_t t = 0; t < plan->tiles_count; t++) {
+            const uint32_t home = plan->blocks[plan->tiles[t].q_block].home;
+            all += plan->tiles[t].pairs;
+            if ((load[home] += plan->tiles[t].pairs) > most) most = load[home];
+        }
+        free(load);
+        if (all && (double)most * ranks / (double)all > out->most) out->most = (double)most * ranks / (double)all;
+        busiest += (double)input->layers[i].times * (double)most;
+        means += (double)input->layers[i].times * (double)all / ranks;
+    }
+    out->layers = means > 0 ? busiest / means : 0;
+    return FCP_OK;
+}
+
+fcp_code cmd_balance_json(const cmd_input *input, json *j, fcp_error *err) {
+    homes_balance balance;
+    if (!input->layer_count) return FCP_OK;
+    fcp_code code = balance_of(input, &balance, err);
+    if (code) return code;
+    json_double(j, "homes_max_over_mean", balance.most);
+    json_double(j, "homes_max_over_mean_layers", balance.layers);
+    return FCP_OK;
 }
 
 static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const char *path, text *out, fcp_error *err) {
@@ -55,8 +90,12 @@ static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const 
         text_puts(out, "\n");
     }
     if (code || !input->layer_count) return code;
+    homes_balance balance;
     code = homes_of(input->plan, homes, err);
-    if (!code) text_printf(out, "  homes   %s, of all masks; %.2f ms\n", homes, 1e3 * input->times.total);
+    if (!code) code = balance_of(input, &balance, err);
+    if (!code)
+        text_printf(out, "  homes   %s, of all masks; work max/mean %.4f under any, %.4f over all layers; %.2f ms\n",
+                    homes, balance.most, balance.layers, 1e3 * input->times.total);
     return code;
 }
 
@@ -68,6 +107,7 @@ static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *
     json_string(&j, "plan", path);
     fcp_code code = homes_of(input->plan, homes, err);
     if (!code) json_string(&j, "homes", homes);
+    if (!code) code = cmd_balance_json(input, &j, err);
     if (input->layer_count) json_array(&j, "layers");
     for (uint32_t i = 0; i < input->layer_count && !code; i++) {
         char *written = path ? cmd_layer_path(path, i) : NULL;
@@ -112,7 +152,11 @@ fcp_code cmd_compile(const cmd_line *line, cmd_input *input, fcp_error *err) {
         code = fcp_fail(err, FCP_E_USAGE, "--%s is for strategy = auto, and the program chose %s itself",
                         line->value[OPT_EXPLAIN] ? "explain" : "profile",
                         fcp_strategy_names[input->plan->problem->strategy]);
-    if (code == FCP_OK && path) code = write_plans(input, path, err);
+    if (code == FCP_OK && path) {
+        cmd_doing("writing");
+        code = cmd_write_plans(input, path, err);
+        cmd_done();
+    }
     if (code == FCP_OK && !line->quiet) {
         text lines = {0};
         code = add_summary(line, input, path, &lines, err);

@@ -65,6 +65,22 @@ static fcp_code read_logit(const char *word, double *out, fcp_error *err) {
     return FCP_OK;
 }
 
+/* Which mask of the program is meant, from 0. With --layer it is parsed once more, to see how many there are; what is
+ * wrong with it is said when it is explained. */
+static fcp_code find_layer(const cmd_line *line, const cmd_input *input, const char *name, uint32_t *out,
+                           fcp_error *err) {
+    const fcpc_options options = cmd_settings(line);
+    fcpc_program *program = NULL;
+    uint32_t chosen = 0;
+    *out = 0;
+    if (!line->value[OPT_LAYER]) return FCP_OK;
+    if (fcpc_parse_text(name, input->bytes.at, input->bytes.size, &options, NULL, &program)) return FCP_OK;
+    fcp_code code = cmd_choose_layer(line, program, &chosen, err);
+    if (!code) *out = chosen - 1;
+    fcpc_program_free(program);
+    return code;
+}
+
 fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
     uint64_t q = 0, k = 0, n = 0, h = 0, width = 0;
     bool before = line->more[0][0] == '-'; /* the query stands before the first key */
@@ -91,6 +107,7 @@ fcp_code cmd_explain(const cmd_line *line, cmd_input *input, fcp_error *err) {
                        .sequence = sequence,
                        .asked = line->value[OPT_SEQ] != NULL,
                        .plan = input->plan};
+    if (code == FCP_OK) code = find_layer(line, input, name, &out.layer, err);
     if (code == FCP_OK) {
         fcpc_options options = cmd_settings(line);
         code = explain_pair(name, input->bytes.at, input->bytes.size, &options, input->diagnostics, &out);

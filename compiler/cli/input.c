@@ -124,9 +124,8 @@ static void print_passes(void *context, const planning *x) {
     dump_planning(x, input->dump, cmd_emit, stdout);
 }
 
-/* Plans all masks of a program with layers. chosen: the number of the only one that is kept, from 1; 0: all are. */
-static fcp_code plan_layers(const fcpc_program *program, const fcpc_batch *batch, compile_watch *watch,
-                            uint32_t chosen, cmd_input *input) {
+fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, compile_watch *watch, uint32_t chosen,
+                         cmd_input *input) {
     const uint32_t count = fcpc_program_layers(program, 0, NULL);
     fcp_plan **plans = calloc(count, sizeof *plans);
     struct cmd_layer *layers = calloc(count, sizeof *layers);
@@ -161,7 +160,7 @@ static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, 
                             .bound = !line->quiet || line->json || input->dump}; /* those print it */
     compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .tried = &input->tried};
     cmd_watch(&progress);
-    fcp_code code = program->layer_count ? plan_layers(program, &own, &watch, chosen, input)
+    fcp_code code = program->layer_count ? cmd_plan_layers(program, &own, &watch, chosen, input)
                                          : compile_batch(program, &own, NULL, input->diagnostics, &watch, &input->times,
                                                          &input->plan);
     cmd_watch(NULL);
@@ -174,8 +173,7 @@ static bool is_numbered(const cmd_line *line, int option) {
     return line->command == CMD_SHOW && (option == OPT_SVG || option == OPT_HTML || option == OPT_PNG);
 }
 
-/* A program with layers makes several files of -o: none of them may be one that is read. */
-static fcp_code protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err) {
+fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err) {
     const char *named;
     struct stat st;
     fcp_code code = FCP_OK;
@@ -201,8 +199,7 @@ static fcp_code protect_layers(const cmd_line *line, const fcpc_program *program
     return code;
 }
 
-/* Which of the masks is meant: its number from 1, or 0, all. */
-static fcp_code choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err) {
+fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err) {
     static const cmd_command all[] = {CMD_COMPILE, CMD_EXPLAIN, CMD_SHOW, CMD_RUN, CMD_SIM};
     const uint32_t count = fcpc_program_layers(program, 0, NULL);
     const char *command = cmd_commands[line->command].name;
@@ -235,9 +232,9 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
     for (size_t i = 0; code == FCP_OK && overwrites == FCP_OK && (named = fcpc_program_file(program, i)); i++)
         overwrites = cmd_protect(line, named, "the program reads it", err);
     uint32_t chosen = 0;
-    if (code == FCP_OK && overwrites == FCP_OK) overwrites = choose_layer(line, program, &chosen, err);
+    if (code == FCP_OK && overwrites == FCP_OK) overwrites = cmd_choose_layer(line, program, &chosen, err);
     if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1 && !chosen)
-        overwrites = protect_layers(line, program, err);
+        overwrites = cmd_protect_layers(line, program, err);
     if (code == FCP_OK && overwrites == FCP_OK) {
         cmd_doing("planning");
         code = plan_program(line, program, chosen, input);

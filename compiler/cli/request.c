@@ -16,6 +16,7 @@
 #include "compiler/base/json_read.h"
 #include "compiler/cli/cmd.h"
 #include "compiler/cli/request.h"
+#include "compiler/compile.h"
 #include "compiler/show/summary.h"
 
 /* A growing array in the arena of a request. */
@@ -170,7 +171,7 @@ static fcp_code protect(const request *q, const fcpc_program *program, fcp_error
     if (!code) code = cmd_check_outputs(&implied, err);
     for (size_t i = 0; !code && (named = fcpc_program_file(program, i)); i++)
         code = cmd_protect(&implied, named, "the program reads it", err);
-    return code;
+    return code || !q->plan ? code : cmd_protect_layers(&implied, program, err);
 }
 
 static fcp_code parse(const request *q, fcpc_diagnostics *d, fcpc_program **out, fcp_error *err) {
@@ -184,44 +185,52 @@ static fcp_code parse(const request *q, fcpc_diagnostics *d, fcpc_program **out,
     return code;
 }
 
-static fcp_code make_plan(const request *q, fcpc_diagnostics *d, fcpc_times *times, fcp_plan **out, fcp_error *err) {
+static fcp_code make_plans(const request *q, cmd_input *out, fcp_error *err) {
     fcpc_program *program = NULL;
-    fcp_code code = parse(q, d, &program, err);
-    const uint32_t masks = code ? 1 : fcpc_program_layers(program, 0, NULL);
-    if (masks > 1)
-        code = fcp_fail(err, FCP_E_UNSUPPORTED, "the program has layers of %" PRIu32 " masks, and serve plans one mask",
-                        masks);
+    fcp_code code = parse(q, out->diagnostics, &program, err);
     if (!code) code = protect(q, program, err);
     if (!code) {
         const fcpc_batch batch = {.size = sizeof batch, .lengths = q->lengths.at, .queries = q->queries.at,
                                   .count = q->lengths.count, .fields = q->fields.at, .field_count = q->fields.count};
-        code = fcpc_plan_batch(program, &batch, NULL, d, times, out);
-        if (code) cmd_first_error(d, code, err);
+        compile_watch watch = {.see = NULL};
+        code = fcpc_program_layers(program, 0, NULL) > 1
+                   ? cmd_plan_layers(program, &batch, &watch, 0, out)
+                   : fcpc_plan_batch(program, &batch, NULL, out->diagnostics, &out->times, &out->plan);
+        if (code) cmd_first_error(out->diagnostics, code, err);
     }
     fcpc_program_free(program);
     return code;
 }
 
-static fcp_code write_plan(const fcp_plan *plan, const char *path, fcp_error *err) {
-    cmd_file f = CMD_FILE_NONE;
-    fcp_code code = cmd_file_open(&f, path, err);
-    const int why = code ? 0 : fcp_plan_write(plan, f.file.fd);
-    if (why) code = cmd_cannot_write(path, why, err);
-    if (!code) code = cmd_file_commit(&f, err);
-    cmd_file_abandon(&f);
-    return code;
-}
-
-/* Adds what is known of the plan to the open object. */
-static fcp_code describe(const request *q, const fcp_plan *plan, const fcpc_times *times, json *j, fcp_error *err) {
+/* Adds what is known of a plan to the open object. */
+static fcp_code describe_plan(const fcp_plan *plan, const fcpc_times *times, const char *path, json *j,
+                              fcp_error *err) {
     uint8_t digest[FCP_DIGEST_BYTES];
     char hex[2 * FCP_DIGEST_BYTES + 1];
     summary_json(j, plan, times);
-    json_string(j, "plan", q->plan);
+    json_string(j, "plan", path);
     fcp_code code = fcp_plan_digest(plan, digest, err);
     if (!code) json_string(j, "digest", cmd_hex(digest, hex));
     if (!code) code = fcp_plan_homes(plan, digest, err);
     if (!code) json_string(j, "homes", cmd_hex(digest, hex));
+    return code;
+}
+
+/* The first plan, and, of a program with layers, each. */
+static fcp_code describe(const request *q, const cmd_input *made, json *j, fcp_error *err) {
+    fcp_code code = describe_plan(made->plan, &made->times, q->plan, j, err);
+    if (!code) code = cmd_balance_json(made, j, err);
+    if (!made->layer_count) return code;
+    json_array(j, "layers");
+    for (uint32_t i = 0; i < made->layer_count && !code; i++) {
+        char *path = q->plan ? cmd_layer_path(q->plan, i) : NULL;
+        json_object(j, NULL);
+        code = cmd_layer_json(made, i, j, err);
+        if (!code) code = describe_plan(cmd_plan(made, i), cmd_times(made, i), path, j, err);
+        json_end(j);
+        free(path);
+    }
+    json_end(j);
     return code;
 }
 
@@ -246,19 +255,17 @@ bool cmd_answer(const char *line, size_t size, text *out) {
     request q = {0};
     json done = {0}, failed = {0};
     fcp_error err = {0};
-    fcpc_times times = {0};
-    fcp_plan *plan = NULL;
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcp_code code = d ? read_request(&q, line, size, &err) : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
-    if (!code) code = make_plan(&q, d, &times, &plan, &err);
+    cmd_input made = {.diagnostics = fcpc_diagnostics_new()};
+    fcp_code code = made.diagnostics ? read_request(&q, line, size, &err)
+                                     : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = make_plans(&q, &made, &err);
     begin_answer(&q, &done);
-    if (!code) code = describe(&q, plan, &times, &done, &err);
-    if (!code && q.plan) code = write_plan(plan, q.plan, &err);
+    if (!code) code = describe(&q, &made, &done, &err);
+    if (!code && q.plan) code = cmd_write_plans(&made, q.plan, &err);
     if (code) begin_answer(&q, &failed);
-    send_answer(code ? &failed : &done, d, &err, out);
+    send_answer(code ? &failed : &done, made.diagnostics, &err, out);
     json_free(&done);
-    fcp_plan_free(plan);
-    fcpc_diagnostics_free(d);
+    cmd_input_free(&made);
     text_free(&q.word);
     arena_free(&q.memory);
     return !code;

@@ -680,7 +680,7 @@ static fcp_code explain_whole(sema *s, void *context) {
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out) {
     fcpc_program *p = NULL;
-    fcp_code code = front_parse(name, bytes, size, options, out->plan, d, &p, explain_whole, out);
+    fcp_code code = front_parse(name, bytes, size, options, out->plan, out->layer, d, &p, explain_whole, out);
     fcpc_program_free(p);
     return code;
 }
@@ -707,7 +707,7 @@ fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const f
                        const fcp_plan *plan, explain_next *next, explain_told *told, diags *d, void *context) {
     many m = {plan, next, told, context};
     fcpc_program *p = NULL;
-    fcp_code code = front_parse(name, bytes, size, options, plan, d, &p, explain_each, &m);
+    fcp_code code = front_parse(name, bytes, size, options, plan, 0, d, &p, explain_each, &m);
     fcpc_program_free(p);
     return code;
 }

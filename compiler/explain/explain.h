@@ -41,6 +41,7 @@ typedef struct explanation {
     arena arena; /* owns the rest */
     const char *mask; /* "lambda(sink = 64, window = 8192)" */
     int64_t q, k, n, h;
+    uint32_t layer;     /* which mask of the program, from 0: less than it has */
     bool asked;         /* `sequence` is asked for; else the longest that has q and k, or the first of n, is taken */
     uint64_t sequence;
     bool by_field;      /* the mask reads fields, so the answer depends on the sequence */
@@ -64,7 +65,7 @@ enum { EXPLAIN_STEPS = 4096 };
 /* Explains the mask and score of the program in `bytes`. *out says what is asked: the pair (q, k, h), the logit (s),
  * the length of its sequence (n; 0: that of the batch's longest sequence that has both positions, or without a batch
  * the least that has), and which sequence (sequence, asked). Errors are in `d`; a pair outside the sequence is one
- * (FCP_E_VALUE). The caller frees out->arena, also after an error. */
+ * (FCP_E_VALUE). Of a program with layers `layer` says which mask. The caller frees out->arena, also after an error. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
 

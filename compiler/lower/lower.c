@@ -5,16 +5,15 @@
  * Cost: linear in the plan.
  */
 #include "compiler/lower/lower.h"
+#include "compiler/pair.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static fcp_code lower_tiles(planning *x, fcp_plan *plan) {
+static fcp_code lower_tiles(planning *x, fcp_tile *tiles) {
     const problem *p = x->problem;
     const schedule *s = x->schedule;
     const slots *places = x->slots;
-    fcp_tile *tiles = ARENA_NEW(&x->memory, fcp_tile, p->tile_count + (size_t)1);
-    if (!tiles) return FCP_E_NO_MEMORY;
     bool backward = p->program->passes[FCP_BACKWARD];
     for (uint32_t v = 0; v < s->visit_count; v++) {
         const fcp_visit *visit = &s->visits[v];
@@ -31,12 +30,6 @@ static fcp_code lower_tiles(planning *x, fcp_plan *plan) {
                                   .pairs = p->tile_pairs[t]};
         }
     }
-    plan->tiles = tiles;
-    plan->tiles_count = p->tile_count;
-    plan->parts = p->parts;
-    plan->parts_count = p->part_count;
-    plan->visits = s->visits;
-    plan->visits_count = s->visit_count;
     return FCP_OK;
 }
 
@@ -63,8 +56,8 @@ static fcp_code lower_rounds(planning *x, fcp_plan *plan) {
     return FCP_OK;
 }
 
-/* Problem, cluster, summary, source and mask. */
-static fcp_code lower_facts(planning *x, fcp_plan *plan) {
+/* Problem, cluster, source and mask; room for the summary. */
+static fcp_code lower_facts(planning *x, fcp_plan *plan, fcp_summary **out) {
     const struct fcpc_program *g = x->program;
     arena *memory = &x->memory;
     size_t source_size = strlen(g->plan_source);
@@ -83,14 +76,14 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan) {
     plan->problem_count = 1;
     plan->cluster = cluster;
     plan->cluster_count = 1;
-    plan->summary = summary;
+    plan->summary = *out = summary;
     plan->summary_count = 1;
     plan->mask = mask;
     plan->mask_count = g->mask.count;
-    return lower_summary(x, facts, summary);
+    return FCP_OK;
 }
 
-/* Sequences, pieces, blocks, shapes and runs. */
+/* Sequences, pieces, blocks, shapes and runs, parts and visits. */
 static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     const problem *p = x->problem;
     fcp_sequence *sequences = ARENA_NEW(&x->memory, fcp_sequence, p->sequences);
@@ -122,20 +115,58 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     plan->shapes_count = p->shape_count;
     plan->runs = runs;
     plan->runs_count = p->run_count;
+    plan->parts = p->parts;
+    plan->parts_count = p->part_count;
+    plan->visits = x->schedule->visits;
+    plan->visits_count = x->schedule->visit_count;
     plan->head_classes = p->head_class;
     plan->head_classes_count = p->class_count ? p->program->heads : 0;
     return FCP_OK;
 }
 
+/* What takes long: each pass's streams, the tiles, the summary. The backward pass has twice as much of transfers as the
+ * forward pass, so the rest is done beside it. */
+typedef struct bulk {
+    lower_streams *streams;
+    fcp_tile *tiles;
+    const fcp_problem *facts;
+    fcp_summary *summary;
+} bulk;
+
+static fcp_code lower_ahead(planning *x, void *given) {
+    bulk *b = given;
+    fcp_code code = lower_pass(x, b->streams, FCP_FORWARD);
+    if (!code) code = lower_tiles(x, b->tiles);
+    return code ? code : lower_summary(x, b->facts, b->summary);
+}
+
+static fcp_code lower_back(planning *x, void *given) {
+    bulk *b = given;
+    return x->program->passes[FCP_BACKWARD] ? lower_pass(x, b->streams, FCP_BACKWARD) : FCP_OK;
+}
+
+static fcp_code lower_bulk(planning *x, fcp_plan *plan, fcp_summary *summary) {
+    bulk b = {.tiles = ARENA_NEW(&x->memory, fcp_tile, x->problem->tile_count + (size_t)1), .facts = plan->problem,
+              .summary = summary};
+    fcp_code code = b.tiles ? lower_open_streams(x, &b.streams) : FCP_E_NO_MEMORY;
+    const bool large = x->traffic->units >= PAIR_FROM && x->program->passes[FCP_BACKWARD];
+    if (!code) code = pair_make(x, large, (pair_piece){lower_back, &b}, (pair_piece){lower_ahead, &b});
+    if (code) return code;
+    lower_join_passes(x, b.streams, plan);
+    plan->tiles = b.tiles;
+    plan->tiles_count = x->problem->tile_count;
+    return FCP_OK;
+}
+
 fcp_code lower(planning *x) {
     fcp_plan *plan = calloc(1, sizeof *plan);
+    fcp_summary *summary;
     if (!plan) return FCP_E_NO_MEMORY;
-    fcp_code code = lower_tiles(x, plan);
-    if (!code) code = lower_streams(x, plan);
-    if (!code) code = lower_rounds(x, plan);
+    fcp_code code = lower_rounds(x, plan);
     if (!code) code = lower_problem_tables(x, plan);
-    if (!code) code = lower_facts(x, plan);
+    if (!code) code = lower_facts(x, plan, &summary);
     if (!code) code = lower_data(x, plan);
+    if (!code) code = lower_bulk(x, plan, summary);
     if (code) free(plan);
     else x->plan = plan;
     return code;

@@ -6,12 +6,12 @@
  *
  * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
  * must be over, because only then are its slots free again; of a launch that sends results also that of the stage in
- * which these may be complete (schedule.after). And the rank's own tokens must have been copied in. Before the work of stage s the computing queue waits for the last launch of a
- * stage <= s that receives something (where tiles run anywhere, tiles do not wait for results that come back), and for
- * the last launch of a stage < s (with phases: <= s) that sends a result, because its slot may be used again. Backward,
- * a launch that sends Q from home waits until delta of the blocks that leave is computed, which comes first. Results
- * that come home whole are waited for before the copies out. There are no other waits, and every rank launches its
- * rounds in the same order.
+ * which these may be complete (schedule.after). And the rank's own tokens must have been copied in. Before the work of
+ * stage s the computing queue waits for the last launch of a stage <= s that receives something (where tiles run
+ * anywhere, tiles do not wait for results that come back), and for the last launch of a stage < s (with phases: <= s)
+ * that sends a result, because its slot may be used again. Backward, a launch that sends Q from home waits until delta
+ * of the blocks that leave is computed, which comes first. Results that come home whole are waited for before the
+ * copies out. There are no other waits, and every rank launches its rounds in the same order.
  *
  * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the
  * blocks that are then complete.
@@ -24,16 +24,17 @@
 #include "compiler/base/group.h"
 #include "compiler/lower/lower.h"
 
+/* Writes one pass. */
 typedef struct emitter {
     planning *x;
-    fcp_transfer *transfers;
+    fcp_pass pass;
+    fcp_transfer *transfers; /* of the plan: those of the pass begin at transfer_count */
     uint32_t transfer_count;
-    fcp_instr *instrs; /* all streams so far; room for the most there can be: untouched pages cost nothing */
-    size_t instr_count;
+    fcp_instr *instrs; /* of the pass; room for the most there can be: untouched pages cost nothing */
+    size_t instr_room, instr_count;
     fcp_instr *comm;   /* the communication queue of a rank, until its computing queue is complete */
     size_t comm_room;
-    fcp_stream *streams;
-    /* of the pass at hand */
+    fcp_stream *streams; /* of the pass; `first` counts from its first instruction */
     uint32_t *begin, *copies, *sides, *copies_out; /* per rank: its first transfer; how many of each kind */
     uint32_t *at;                    /* per rank: the next free transfer */
     uint32_t *side_of;               /* per transfer of a round: SIDE_ROUND * round + SIDE_* */
@@ -41,6 +42,14 @@ typedef struct emitter {
     uint32_t *leaves_first, *leaves_end; /* per rank: the home slots whose Q leaves are from the one to the other - 1 */
     uint32_t *final_start, *final; /* per rank: the Q blocks to FINISH, or whose dQ to ROUND, by stage */
 } emitter;
+
+struct lower_streams {
+    emitter of[FCP_PASSES];
+    fcp_transfer *transfers;
+    fcp_stream *streams;
+    fcp_instr *instrs; /* the newest in `memory`, because most of it will be given back */
+    size_t transfer_count, instr_room;
+};
 
 /* --- a rank's two queues, while they grow ------------------------------------------------------------------------- */
 
@@ -86,8 +95,9 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
 
 /* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
  * out. */
-static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pass) {
+static fcp_code pass_transfers(emitter *e, const pass_schedule *ps) {
     const planning *x = e->x;
+    const fcp_pass pass = e->pass;
     const reshuffle *moved = x->reshuffle;
     uint32_t ranks = x->problem->ranks;
     memset(e->copies, 0, ranks * sizeof *e->copies);
@@ -131,8 +141,9 @@ static fcp_code pass_transfers(emitter *e, const pass_schedule *ps, fcp_pass pas
 }
 
 /* Lists the hops whose partials each rank adds up, in order of stage, round and sender. */
-static fcp_code pass_reduces(emitter *e, const pass_schedule *ps, fcp_pass pass) {
+static fcp_code pass_reduces(emitter *e, const pass_schedule *ps) {
     const traffic *t = e->x->traffic;
+    const fcp_pass pass = e->pass;
     uint32_t ranks = e->x->problem->ranks;
     uint32_t *left = ARENA_NEW(&e->x->scratch, uint32_t, t->count + (size_t)1),
              *at = ARENA_NEW(&e->x->scratch, uint32_t, ranks);
@@ -179,8 +190,9 @@ static bool is_made(const traffic *t, fcp_pass pass, uint32_t block) {
 }
 
 /* Lists what each rank finishes or rounds, in order of stage. */
-static fcp_code pass_finals(emitter *e, fcp_pass pass, uint32_t stages) {
+static fcp_code pass_finals(emitter *e, uint32_t stages) {
     const planning *x = e->x;
+    const fcp_pass pass = e->pass;
     const traffic *t = x->traffic;
     uint32_t ranks = x->problem->ranks, count = 0;
     size_t room = x->problem->block_count + (size_t)1;
@@ -353,19 +365,15 @@ static void emit_rank(rank_emitter *x) {
     }
 }
 
-static fcp_code emit_pass(emitter *e, fcp_pass pass) {
+/* The queues of all ranks, once it is known what they transfer, add up and finish. */
+static fcp_code emit_ranks(emitter *e) {
     planning *l = e->x;
-    const pass_schedule *ps = &l->schedule->pass[pass];
+    const pass_schedule *ps = &l->schedule->pass[e->pass];
     uint32_t ranks = l->problem->ranks;
-    fcp_code code = pass_transfers(e, ps, pass);
-    memset(e->reduce_start, 0, (ranks + (size_t)1) * sizeof *e->reduce_start);
-    memset(e->final_start, 0, (ranks + (size_t)2) * sizeof *e->final_start);
-    if (!code && l->schedule->back[pass].last) code = pass_reduces(e, ps, pass);
-    if (!code && l->traffic->tile_q) code = pass_finals(e, pass, ps->stages);
-    rank_emitter x = {.e = e, .ps = ps, .pass = pass};
-    x.computed = ARENA_NEW(&e->x->scratch, uint32_t, ps->stages + (size_t)1);
+    rank_emitter x = {.e = e, .ps = ps, .pass = e->pass};
+    x.computed = ARENA_NEW(&l->scratch, uint32_t, ps->stages + (size_t)1);
     if (!x.computed) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; !code && r < ranks; r++) {
+    for (uint32_t r = 0; r < ranks; r++) {
         if (planning_stopped_at(l, r * 16)) return FCP_E_INTERRUPTED;
         x.rank = r;
         x.side = e->begin[r] + e->copies[r];
@@ -378,34 +386,20 @@ static fcp_code emit_pass(emitter *e, fcp_pass pass) {
         x.final_end = e->final_start[r + 1];
         /* a wait before each launch at most; a wait before each attend and first reduce of a stage at most */
         uint32_t room = 2 * e->sides[r];
-        if (e->comm_room < room && !(e->comm = ARENA_NEW(&e->x->scratch, fcp_instr, e->comm_room = 2 * (size_t)room)))
+        if (e->comm_room < room && !(e->comm = ARENA_NEW(&l->scratch, fcp_instr, e->comm_room = 2 * (size_t)room)))
             return FCP_E_NO_MEMORY;
         x.compute = (queue){.instr = e->instrs + e->instr_count};
         x.comm = (queue){.instr = e->comm};
         x.received = x.partials = x.sent_result = x.came_home = x.delta = 0;
         emit_rank(&x);
-        fcp_stream *streams = e->streams + ((size_t)pass * ranks + r) * FCP_QUEUES;
+        fcp_stream *streams = e->streams + (size_t)r * FCP_QUEUES;
         streams[FCP_COMPUTE] = (fcp_stream){(uint32_t)e->instr_count, x.compute.count};
         e->instr_count += x.compute.count;
         streams[FCP_COMM] = (fcp_stream){(uint32_t)e->instr_count, x.comm.count};
         if (x.comm.count) memcpy(e->instrs + e->instr_count, x.comm.instr, x.comm.count * sizeof *x.comm.instr);
         e->instr_count += x.comm.count;
     }
-    return code;
-}
-
-/* Is there room in the plan's 32-bit numbers for what both passes may need? */
-static bool fits(const planning *x, size_t *out_transfers, size_t *out_instrs) {
-    size_t transfers = 0;
-    for (int pass = 0; pass < FCP_PASSES; pass++)
-        if (x->program->passes[pass]) {
-            transfers += 2 * (size_t)x->schedule->pass[pass].move_count + 2 * (size_t)x->reshuffle->count;
-            if (x->schedule->pass[pass].round_count > UINT32_MAX / SIDE_ROUND) return false;
-        }
-    *out_transfers = transfers;
-    *out_instrs = 2 * transfers + 2 * FCP_PASSES * (size_t)(x->schedule->visit_count + x->traffic->count) +
-                  (x->traffic->tile_q ? 2 * (size_t)x->problem->block_count : 0) + 16 * (size_t)x->problem->ranks;
-    return *out_instrs <= UINT32_MAX / 2;
+    return FCP_OK;
 }
 
 /* Memory for plans in which tiles run away from home; and which home blocks leave. */
@@ -427,43 +421,94 @@ static fcp_code open_general(emitter *e) {
     return FCP_OK;
 }
 
-fcp_code lower_streams(planning *x, fcp_plan *plan) {
+static fcp_code open_pass(emitter *e) {
+    const planning *x = e->x;
+    arena *scratch = &e->x->scratch;
     uint32_t ranks = x->problem->ranks;
-    size_t transfers, instrs;
-    if (!fits(x, &transfers, &instrs)) return FCP_E_PLAN_SIZE;
-    arena *memory = &x->memory, *scratch = &x->scratch;
-    emitter e = {.x = x};
-    e.transfers = ARENA_NEW(memory, fcp_transfer, transfers + 1);
-    e.streams = ARENA_ZNEW(memory, fcp_stream, (size_t)FCP_PASSES * ranks * FCP_QUEUES);
-    e.instrs = ARENA_NEW(memory, fcp_instr, instrs); /* the newest in `memory`, because most of it will be given back */
-    e.side_of = ARENA_NEW(scratch, uint32_t, transfers + 1);
-    e.begin = ARENA_NEW(scratch, uint32_t, ranks);
-    e.copies = ARENA_NEW(scratch, uint32_t, ranks);
-    e.copies_out = ARENA_NEW(scratch, uint32_t, ranks);
-    e.sides = ARENA_NEW(scratch, uint32_t, ranks);
-    e.at = ARENA_NEW(scratch, uint32_t, ranks);
-    e.reduce_start = ARENA_NEW(scratch, uint32_t, ranks + (size_t)1);
-    e.reduce = ARENA_NEW(scratch, uint32_t, x->traffic->count + (size_t)1);
-    e.final_start = ARENA_NEW(scratch, uint32_t, ranks + (size_t)2);
-    fcp_code code = x->traffic->tile_q ? open_general(&e) : FCP_OK;
-    if (code) return code;
-    if (!e.transfers || !e.instrs || !e.streams || !e.side_of || !e.begin || !e.copies || !e.copies_out || !e.sides ||
-        !e.at || !e.reduce_start || !e.reduce || !e.final_start)
+    e->begin = ARENA_NEW(scratch, uint32_t, ranks);
+    e->copies = ARENA_NEW(scratch, uint32_t, ranks);
+    e->copies_out = ARENA_NEW(scratch, uint32_t, ranks);
+    e->sides = ARENA_NEW(scratch, uint32_t, ranks);
+    e->at = ARENA_NEW(scratch, uint32_t, ranks);
+    e->reduce_start = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)1);
+    e->reduce = ARENA_NEW(scratch, uint32_t, x->traffic->count + (size_t)1);
+    e->final_start = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)2);
+    if (!e->instrs) e->instrs = ARENA_NEW(scratch, fcp_instr, e->instr_room);
+    if (!e->begin || !e->copies || !e->copies_out || !e->sides || !e->at || !e->reduce_start || !e->reduce ||
+        !e->final_start || !e->instrs)
         return FCP_E_NO_MEMORY;
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (x->program->passes[pass]) {
-            if ((code = emit_pass(&e, (fcp_pass)pass))) return code;
-            continue;
-        }
-        for (size_t i = 0; i < (size_t)ranks * FCP_QUEUES; i++) /* empty streams, where the next ones begin */
-            e.streams[(size_t)pass * ranks * FCP_QUEUES + i].first = (uint32_t)e.instr_count;
+    return x->traffic->tile_q ? open_general(e) : FCP_OK;
+}
+
+fcp_code lower_pass(planning *x, lower_streams *streams, fcp_pass pass) {
+    emitter *e = &streams->of[pass];
+    const pass_schedule *ps = &x->schedule->pass[pass];
+    e->x = x;
+    fcp_code code = open_pass(e);
+    if (!code) code = pass_transfers(e, ps);
+    if (!code && x->schedule->back[pass].last) code = pass_reduces(e, ps);
+    if (!code && x->traffic->tile_q) code = pass_finals(e, ps->stages);
+    return code ? code : emit_ranks(e);
+}
+
+/* How many transfers a pass has: two for each move, and the copies in and out. */
+static size_t count_transfers(const planning *x, fcp_pass pass) {
+    size_t count = 2 * (size_t)x->schedule->pass[pass].move_count;
+    for (uint32_t i = 0; i < x->reshuffle->count; i++) {
+        const bundle *b = &x->reshuffle->bundles[i];
+        if (b->caller == b->home) count += 1 + (pass == FCP_BACKWARD || b->side != FCP_KEYS);
     }
-    arena_trim(memory, e.instrs, instrs * sizeof *e.instrs, e.instr_count * sizeof *e.instrs);
-    plan->streams = e.streams;
-    plan->streams_count = (uint64_t)FCP_PASSES * ranks * FCP_QUEUES;
-    plan->instrs = e.instrs;
-    plan->instrs_count = e.instr_count;
-    plan->transfers = e.transfers;
-    plan->transfers_count = e.transfer_count;
+    return count;
+}
+
+/* Counts the room for the transfers of each pass, and for the most instructions there can be. Is there room in the
+ * plan's 32-bit numbers for what both may need? */
+static bool count_room(const planning *x, lower_streams *s) {
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        emitter *e = &s->of[pass];
+        *e = (emitter){.pass = (fcp_pass)pass, .transfer_count = (uint32_t)s->transfer_count};
+        if (!x->program->passes[pass]) continue;
+        size_t transfers = count_transfers(x, (fcp_pass)pass);
+        if (x->schedule->pass[pass].round_count > UINT32_MAX / SIDE_ROUND) return false;
+        e->instr_room = 2 * transfers + 2 * (size_t)(x->schedule->visit_count + x->traffic->count) +
+                        (x->traffic->tile_q ? (size_t)x->problem->block_count : 0) + 8 * (size_t)x->problem->ranks;
+        s->transfer_count += transfers;
+        s->instr_room += e->instr_room;
+    }
+    return s->instr_room <= UINT32_MAX / 2;
+}
+
+fcp_code lower_open_streams(planning *x, lower_streams **out) {
+    const uint32_t ranks = x->problem->ranks;
+    lower_streams *s = ARENA_ZNEW(&x->scratch, lower_streams, 1);
+    if (!s) return FCP_E_NO_MEMORY;
+    if (!count_room(x, s)) return FCP_E_PLAN_SIZE;
+    s->transfers = ARENA_NEW(&x->memory, fcp_transfer, s->transfer_count + 1);
+    s->streams = ARENA_ZNEW(&x->memory, fcp_stream, (size_t)FCP_PASSES * ranks * FCP_QUEUES);
+    s->instrs = ARENA_NEW(&x->memory, fcp_instr, s->instr_room);
+    uint32_t *side_of = ARENA_NEW(&x->scratch, uint32_t, s->transfer_count + 1);
+    if (!s->transfers || !s->streams || !s->instrs || !side_of) return FCP_E_NO_MEMORY;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        s->of[pass].transfers = s->transfers;
+        s->of[pass].side_of = side_of;
+        s->of[pass].streams = s->streams + (size_t)pass * ranks * FCP_QUEUES;
+    }
+    s->of[FCP_FORWARD].instrs = s->instrs;
+    *out = s;
     return FCP_OK;
+}
+
+void lower_join_passes(planning *x, const lower_streams *s, fcp_plan *plan) {
+    const emitter *ahead = &s->of[FCP_FORWARD], *back = &s->of[FCP_BACKWARD];
+    if (back->instr_count)
+        memcpy(s->instrs + ahead->instr_count, back->instrs, back->instr_count * sizeof *back->instrs);
+    for (size_t i = 0; i < (size_t)x->problem->ranks * FCP_QUEUES; i++) /* of a pass that is not there: empty */
+        back->streams[i].first += (uint32_t)ahead->instr_count;
+    plan->streams = s->streams;
+    plan->streams_count = (uint64_t)FCP_PASSES * x->problem->ranks * FCP_QUEUES;
+    plan->instrs = s->instrs;
+    plan->instrs_count = ahead->instr_count + back->instr_count;
+    plan->transfers = s->transfers;
+    plan->transfers_count = s->transfer_count;
+    arena_trim(&x->memory, s->instrs, s->instr_room * sizeof *s->instrs, plan->instrs_count * sizeof *s->instrs);
 }

@@ -105,6 +105,16 @@ fcp_code exec_by_heads(planning *x, const uint32_t *home, uint32_t *exec);
  * the mean, as far as whole tiles allow. Cost: O(tiles + moved blocks x ranks). */
 fcp_code place_shift(planning *x, const uint32_t *home, uint32_t *exec);
 
+/* masks.c. Homes that the first of several masks has balanced become balanced under all of them: no rank has more work
+ * than a mask's cap, as far as moves of blocks and exchanges of two reach that. Under the first mask, and in tokens,
+ * nobody gets over its cap who was not. */
+typedef struct place_masks {
+    uint32_t masks;
+    const uint64_t *const *work; /* per mask and block */
+    const uint64_t *cap;         /* per mask */
+} place_masks;
+fcp_code place_for_masks(const place_input *in, const place_masks *masks, arena *scratch, uint32_t *home);
+
 /* weigh.c. About how long a placement takes, in picoseconds, to compare two of one problem: what is computed and moved,
  * at the cluster's rates. exec: per tile; NULL: at home. */
 fcp_code place_weigh(planning *x, const uint32_t *home, const uint32_t *exec, uint64_t *out_time);

@@ -131,6 +131,10 @@ fcp_code problem_cut_blocks(planning *x); /* cut_blocks.c: blocks of x->block to
 fcp_code problem_cut_ring(planning *x);   /* cut_evenly.c: every sequence in one chunk a rank */
 fcp_code problem_cut_zigzag(planning *x); /* cut_evenly.c: in two */
 fcp_code problem_cut_split(planning *x);  /* cut_split.c: what problem_cut_blocks does where the plan is split */
+/* room.c: how many parts the mask in x->cells leaves at least; 0: that was not counted. FCP_E_NO_MEMORY: more than fit
+ * into memory. */
+fcp_code problem_check_room(planning *x, uint64_t *out_parts);
+
 /* cut_held.c: blocks of x->block tokens that stay where the caller holds them. *out_home: per block, in x->work. */
 fcp_code problem_cut_held(planning *x, uint32_t **out_home);
 
@@ -151,8 +155,8 @@ fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *o
  * Cost: O(parts + boundary of the mask). */
 fcp_code problem_tiles(planning *x);
 
-/* What the mask of a program has answered about a batch, for several plannings: the whole mask, or, where it tells heads
- * apart, that of each class of them. */
+/* What the mask of a program has answered about a batch, for several plannings: the whole mask, or, where it tells
+ * heads apart, that of each class of them. */
 typedef struct problem_kept {
     struct cells *whole, **of_class;
     uint32_t classes;

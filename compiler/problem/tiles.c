@@ -3,6 +3,9 @@
  * Requires: a problem with its blocks, every token in one.
  * Gives: every (Q block, KV block) with an allowed pair once, with its parts and pairs; the work of every block.
  * Cost: linear in pieces, parts and the boundary of the mask (cells/cells.c).
+ *
+ * Of large batches half of the sequences are asked about in a second thread, with an object of its own. The answers are
+ * joined in the order of sequences. So the tiles and the shapes are the same as if one had been asked everything.
  */
 #include "compiler/problem/problem.h"
 
@@ -10,8 +13,12 @@
 
 #include "compiler/base/group.h"
 #include "compiler/base/sort.h"
+#include "compiler/pair.h"
 #include "compiler/problem/class_tiles.h"
 #include "compiler/problem/faults.h"
+#include "runtime/base/both.h"
+
+enum { MAX_PARTS = INT32_MAX };
 
 fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     enum { STRETCH = 1 << 19 }; /* parts copied between two looks at stop */
@@ -29,25 +36,38 @@ fcp_code raw_reserve(planning *x, raw_parts *raw, size_t more) {
     return FCP_OK;
 }
 
-/* Finds the parts that one class of heads sees; `head` is its first. */
-static fcp_code classify(planning *x, raw_parts *raw, uint32_t head) {
+/* Sequences `first` to `end` - 1, about which one object is asked; what it says; and of an error, where it was met. */
+typedef struct stretch {
+    cells *of;
+    uint32_t first, end;
+    raw_parts *raw;
+    uint32_t sequence;
+    cells_fault fault;
+    bool too_many;
+} stretch;
+
+/* Finds the parts of a stretch. Reports no error, because this may be a second thread. */
+static fcp_code classify(planning *x, void *given) {
+    stretch *g = given;
+    raw_parts *raw = g->raw;
     problem *p = x->problem;
     arena *scratch = &x->scratch;
     uint64_t *cuts[FCP_SIDES] = {0};
     const uint32_t *piece[FCP_SIDES];
-    uint32_t m[FCP_SIDES];
+    uint32_t m[FCP_SIDES], pieces = 0;
     const int sides = p->split ? FCP_SIDES : 1;
     for (int side = 0; side < sides; side++) {
         uint32_t longest = 0;
-        for (uint32_t s = 0; s < p->sequences; s++) {
+        for (uint32_t s = g->first; s < g->end; s++) {
             uint32_t n = p->piece_start[side][s + 1] - p->piece_start[side][s];
             if (n > longest) longest = n;
+            pieces += n;
         }
         if (!(cuts[side] = ARENA_NEW(scratch, uint64_t, longest + (size_t)1))) return FCP_E_NO_MEMORY;
     }
-    fcp_code code = raw_reserve(x, raw, p->piece_count * (size_t)4 + 64);
+    fcp_code code = raw_reserve(x, raw, pieces * (size_t)4 + 64);
     if (code) return code;
-    for (uint32_t s = 0; s < p->sequences; s++) {
+    for (uint32_t s = g->sequence = g->first; s < g->end; g->sequence = ++s) {
         for (int side = 0; side < sides; side++) {
             piece[side] = p->sequence_piece[side] + p->piece_start[side][s];
             m[side] = p->piece_start[side][s + 1] - p->piece_start[side][s];
@@ -58,29 +78,122 @@ static fcp_code classify(planning *x, raw_parts *raw, uint32_t head) {
         const cell_entry *entries;
         size_t count;
         const mc_env env = problem_env(p, s);
-        cells_fault fault = {0};
         if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        code = cells_grid(x->cells, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS],
-                                   &entries, &count, &fault);
-        if (fault.kind != MC_OK) {
-            fault.h = head;
-            return faults_report(x, code, FAULTS_MASK, s, &fault);
-        }
-        if (code == FCP_E_PLAN_SIZE)
-            return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
+        code = cells_grid(g->of, &env, cuts[FCP_QUERIES], m[FCP_QUERIES], cuts[FCP_KEYS], m[FCP_KEYS], &entries, &count,
+                          &g->fault);
+        if (!code) code = raw_reserve(x, raw, count);
         if (code) return code;
-        if ((code = raw_reserve(x, raw, count))) return code;
-        if (raw->count + count > UINT32_MAX / 2)
-            return planning_fail(x, FCP_E_PLAN_SIZE, planning_size_span(x),
-                                 "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");
+        if ((g->too_many = raw->count + count > MAX_PARTS)) return FCP_E_PLAN_SIZE;
         fcp_part *out = raw->part + raw->count;
         for (size_t e = 0; e < count; e++)
             out[e] = (fcp_part){piece[FCP_QUERIES][entries[e].q_piece], piece[FCP_KEYS][entries[e].k_piece],
                                 entries[e].shape};
         raw->count += count;
     }
-    p->shapes = cells_shapes(x->cells, &p->shape_count, &p->runs, &p->run_count);
     return FCP_OK;
+}
+
+/* Reports what went wrong in a stretch; `head` is the first of those that see the mask. */
+static fcp_code report(planning *x, const stretch *g, fcp_code code, uint32_t head) {
+    if (g->fault.kind != MC_OK) {
+        cells_fault fault = g->fault;
+        fault.h = head;
+        return faults_report(x, code, FAULTS_MASK, g->sequence, &fault);
+    }
+    if (g->too_many)
+        return planning_fail(x, code, planning_size_span(x),
+                             "the mask leaves more than 2^31 piece pairs; a larger block makes fewer");
+    if (code == FCP_E_PLAN_SIZE) return planning_fail(x, code, planning_size_span(x), "%s", fcp_code_text(code));
+    return code;
+}
+
+/* Where to cut the sequences from `first` on, so that about as much is to be asked before as behind. */
+static uint32_t middle(const problem *p, uint32_t first) {
+    uint64_t all = 0, before = 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (uint32_t s = first; s < p->sequences; s++) {
+            uint64_t rows = p->piece_start[FCP_QUERIES][s + 1] - p->piece_start[FCP_QUERIES][s];
+            uint64_t cost = rows * (p->piece_start[FCP_KEYS][s + 1] - p->piece_start[FCP_KEYS][s] + (uint64_t)4);
+            if (!turn) all += cost;
+            else if ((before += cost) >= all / 2) return s + 1;
+        }
+    return p->sequences;
+}
+
+/* Adds what a second object found of later sequences. */
+static fcp_code join_stretch(planning *x, const stretch *from, stretch *to) {
+    uint32_t count, run_count;
+    const fcp_run *runs;
+    cells_shapes(from->of, &count, &runs, &run_count);
+    uint32_t *number = ARENA_NEW(&x->scratch, uint32_t, count + (size_t)1);
+    fcp_code code = number ? cells_join(to->of, from->of, number) : FCP_E_NO_MEMORY;
+    if (!code) code = raw_reserve(x, to->raw, from->raw->count);
+    if (code) return code;
+    if ((to->too_many = to->raw->count + from->raw->count > MAX_PARTS)) return FCP_E_PLAN_SIZE;
+    fcp_part *out = to->raw->part + to->raw->count;
+    for (size_t i = 0; i < from->raw->count; i++) {
+        if (!(i & 0xfffff) && planning_stopped(x)) return FCP_E_INTERRUPTED;
+        out[i] = from->raw->part[i];
+        out[i].shape = number[out[i].shape];
+    }
+    to->raw->count += from->raw->count;
+    return FCP_OK;
+}
+
+/* Asks about the sequences from `first` on in two threads, with an object each. If the second had to look at pairs one
+ * by one, its sequences are asked about once more with the first, for what is reported of that must not depend on
+ * threads. */
+static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
+    raw_parts later = {0};
+    cells_stats spent;
+    cells *other = cells_new(x->program->mask, x->program->heads);
+    if (!other) return FCP_E_NO_MEMORY;
+    cells_set_stop(other, x->stop);
+    const uint32_t cut = middle(x->problem, first);
+    stretch a = {.of = x->cells, .first = first, .end = cut, .raw = raw};
+    stretch b = {.of = other, .first = cut, .end = x->problem->sequences, .raw = &later};
+    fcp_code code = pair_make(x, true, (pair_piece){classify, &a}, (pair_piece){classify, &b});
+    cells_get_stats(other, &spent);
+    if (!code && spent.elements) {
+        b.of = x->cells;
+        b.raw = raw;
+        code = classify(x, &b);
+    } else if (!code) {
+        code = join_stretch(x, &b, &a);
+    }
+    cells_free(other);
+    return code ? report(x, a.sequence < a.end || a.too_many ? &a : &b, code, 0) : FCP_OK;
+}
+
+/* Are there many pieces, and is the mask one that is decided for whole boxes? Then it takes longer to ask than to join
+ * the answers of two. Where pairs have been looked at one by one, what one object remembers is worth more. And where
+ * there are so many parts that room was made for all, they are not kept twice. */
+static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_stats *so_far) {
+    enum { MANY = 1 << 11, TOO_MANY = 1 << 24 };
+    return x->problem->piece_count >= MANY && raw->room < TOO_MANY && !so_far->elements && !x->kept &&
+           !x->problem->class_count && !(mc_uses(x->program->mask) & (MC_USES_DATA | MC_USES_BANDS));
+}
+
+/* Finds the parts that one class of heads sees; `head` is its first. A part of the sequences shows what it takes. */
+static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
+    enum { PART = 16 };
+    problem *p = x->problem;
+    stretch begin = {.of = x->cells, .end = p->sequences / PART + 1, .raw = raw}, rest = begin;
+    cells_stats spent; /* with what was asked before, if they are kept */
+    fcp_code code = classify(x, &begin);
+    if (code) return report(x, &begin, code, head);
+    cells_get_stats(x->cells, &spent);
+    const bool two = is_worth_two(x, raw, &spent);
+    const uint64_t boxes = PART * spent.boxes; /* about; the same with one object and with two */
+    rest.first = begin.end;
+    rest.end = p->sequences;
+    if (two && fcp_both_at_once()) code = classify_both(x, raw, rest.first);
+    else if ((code = classify(x, &rest))) code = report(x, &rest, code, head);
+    p->shapes = cells_shapes(x->cells, &p->shape_count, &p->runs, &p->run_count);
+    cells_get_stats(x->cells, &spent);
+    p->boxes += two ? boxes : spent.boxes;
+    p->elements += spent.elements;
+    return code;
 }
 
 static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
@@ -278,14 +391,11 @@ static fcp_code own_shapes(planning *x, raw_parts *raw) {
 
 /* Asks the mask in x->cells about the whole batch; `head` is the first of those that see it. */
 static fcp_code ask(planning *x, uint32_t head, raw_parts *raw) {
-    problem *p = x->problem;
-    cells_stats spent; /* with what was asked before, if they are kept */
+    uint64_t least;
     fcp_code code = tell_outlook(x);
-    if (!code) code = classify(x, raw, head);
-    cells_get_stats(x->cells, &spent);
-    p->boxes += spent.boxes;
-    p->elements += spent.elements;
-    return code;
+    if (!code) code = problem_check_room(x, &least);
+    if (!code) code = raw_reserve(x, raw, least + least / 2); /* not to be moved as they grow */
+    return code ? code : classify_all(x, raw, head);
 }
 
 /* Asks the mask of one class of heads. */

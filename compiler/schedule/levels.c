@@ -55,9 +55,10 @@ static fcp_code reach(levels *l, uint32_t stage) {
     return FCP_OK;
 }
 
-static fcp_code copy(levels *l, const levels *of) {
+static fcp_code copy(levels *l, const levels *of, arena *scratch) {
     size_t all = (size_t)of->lines * of->width;
     *l = *of;
+    l->scratch = scratch;
     l->units = ARENA_NEW(l->scratch, uint8_t, all);
     l->size = ARENA_NEW(l->scratch, uint32_t, all / FCP_FABRICS);
     l->full = ARENA_NEW(l->scratch, uint32_t, l->lines);
@@ -234,8 +235,8 @@ static fcp_code add_ready(ready *r, uint32_t f, uint32_t stage) {
 }
 
 /* Finds stages for what goes back along hop f, ready in `stage`. Its parent's result is ready if that was the last. */
-static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage, returns *back,
-                             ready *r) {
+static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pass pass, uint32_t f, uint32_t stage,
+                             returns *back, ready *r) {
     const traffic *t = x->traffic;
     const hop *h = &t->hops[f];
     fcp_class cls = traffic_return(h, pass);
@@ -257,7 +258,7 @@ fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_p
                .waits = ARENA_ZNEW(&x->scratch, uint32_t, t->count + (size_t)1), .scratch = &x->scratch};
     levels own;
     uint32_t units = 0, placed = 0;
-    fcp_code code = copy(&own, l); /* what arrives is the same in both passes */
+    fcp_code code = copy(&own, l, &x->scratch); /* what arrives is the same in both passes */
     if (code || !r.next || !r.waits) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < t->count; f++) {
         if (t->hops[f].parent != FCP_NONE) r.waits[t->hops[f].parent]++;

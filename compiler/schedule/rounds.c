@@ -18,6 +18,7 @@
 
 #include "runtime/base/clock.h"
 #include "compiler/schedule/colour.h"
+#include "compiler/pair.h"
 #include "compiler/schedule/slots.h"
 #include "compiler/base/sort.h"
 
@@ -55,7 +56,8 @@ typedef struct builder {
     uint32_t *stage_dependent; /* dependent rounds of stage s */
     uint32_t *stage_base;      /* first independent round of stage s */
     uint32_t next;             /* rounds numbered so far */
-    uint32_t *moved_colour, moved_colours; /* of the units of all bundles, in order, once they have been coloured */
+    const uint32_t *moved_colour; /* of the units of all bundles, in order; NULL: they are not coloured yet */
+    uint32_t moved_colours;
 } builder;
 
 /* Colours the moves of a fabric, or of one class on it (FCP_CLASSES: all), and numbers their rounds from `next` on. */
@@ -133,18 +135,10 @@ static fcp_code colour_group(builder *b, uint32_t first, uint32_t *out_rounds) {
 static fcp_code colour_bundles(builder *b, uint32_t first, uint32_t *out_rounds) {
     move *moves = b->moves + first;
     uint32_t count = b->out->move_count - first, base = b->next;
-    if (count != b->r->units || !count) return colour_group(b, first, out_rounds);
-    if (b->moved_colour) {
-        for (uint32_t i = 0; i < count; i++) moves[i].round = base + b->moved_colour[i];
-        *out_rounds = b->moved_colours;
-        b->next += *out_rounds;
-        return FCP_OK;
-    }
-    fcp_code code = colour_group(b, first, out_rounds);
-    if (code) return code;
-    if (!(b->moved_colour = ARENA_NEW(b->scratch, uint32_t, count))) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < count; i++) b->moved_colour[i] = moves[i].round - base;
-    b->moved_colours = *out_rounds;
+    if (count != b->r->units || !b->moved_colour) return colour_group(b, first, out_rounds);
+    for (uint32_t i = 0; i < count; i++) moves[i].round = base + b->moved_colour[i];
+    *out_rounds = b->moved_colours;
+    b->next += *out_rounds;
     return FCP_OK;
 }
 
@@ -391,19 +385,56 @@ static fcp_code build_pass(builder *b, fcp_pass pass, pass_schedule *out) {
     return code ? code : finish(b, out_rounds);
 }
 
-fcp_code rounds_build(planning *x) {
-    const problem *p = x->problem;
+/* A builder with room for so many moves, in x's arenas. False: no memory. */
+static bool open_builder(planning *x, size_t moves, builder *b) {
+    b->x = x;
+    b->scratch = &x->scratch;
+    b->moves = ARENA_NEW(b->scratch, move, moves + 1);
+    b->edges = ARENA_NEW(b->scratch, edges, 1);
+    return b->moves && b->edges && edges_new(b->edges, b->scratch, moves);
+}
+
+/* Colours the units of all bundles as IN. Both passes need that, so it is done before them. */
+static fcp_code colour_moved(planning *x, builder *of_passes) {
+    const uint32_t count = x->reshuffle->units;
+    builder b = *of_passes;
+    pass_schedule in = {0};
+    if (!count) return FCP_OK;
+    if (!open_builder(x, count, &b)) return FCP_E_NO_MEMORY;
+    uint32_t *colour = ARENA_NEW(b.scratch, uint32_t, count);
+    if (!colour) return FCP_E_NO_MEMORY;
+    b.out = &in;
+    put_bundles(&b, FCP_IN, NULL, false);
+    fcp_code code = colour_group(&b, 0, &of_passes->moved_colours);
+    for (uint32_t i = 0; !code && i < count; i++) colour[i] = b.moves[i].round;
+    of_passes->moved_colour = colour;
+    return code;
+}
+
+/* One pass, for pair_make. */
+typedef struct piece {
+    builder b;
+    fcp_pass pass;
+} piece;
+
+static fcp_code build_piece(planning *x, void *given) {
+    piece *of = given;
     const traffic *t = x->traffic;
-    uint32_t moved = x->reshuffle->units;
-    edges room;
-    builder b = {.x = x, .p = p, .t = t, .r = x->reshuffle, .coalesce = x->coalesce,
-                 .scratch = &x->scratch, .edges = &room, .s = x->schedule, .slots = x->slots};
-    size_t units = (size_t)t->units + (size_t)t->returned;
-    b.moves = ARENA_NEW(b.scratch, move, units + 2 * (size_t)moved + 1);
-    if (!b.moves || !edges_new(&room, b.scratch, units > moved ? units : moved)) return FCP_E_NO_MEMORY;
-    fcp_code code = FCP_OK;
-    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (p->program->passes[pass]) code = build_pass(&b, (fcp_pass)pass, &x->schedule->pass[pass]);
+    size_t moves = (size_t)t->units + (of->pass == FCP_BACKWARD || t->keys < t->count ? t->returned : 0);
+    if (!open_builder(x, moves + 2 * (size_t)x->reshuffle->units, &of->b)) return FCP_E_NO_MEMORY;
+    return build_pass(&of->b, of->pass, &x->schedule->pass[of->pass]);
+}
+
+fcp_code rounds_build(planning *x) {
+    const traffic *t = x->traffic;
+    builder b = {.x = x, .p = x->problem, .t = t, .r = x->reshuffle, .coalesce = x->coalesce, .s = x->schedule,
+                 .slots = x->slots};
+    fcp_code code = colour_moved(x, &b);
+    piece ahead = {b, FCP_FORWARD}, back = {b, FCP_BACKWARD};
+    if (code) return code;
+    const pair_piece first = {build_piece, &back}, second = {build_piece, &ahead};
+    code = x->program->passes[FCP_BACKWARD] ? pair_make(x, t->units >= PAIR_FROM, first, second)
+                                            : build_piece(x, &ahead);
     for (int pass = 0; code && pass < FCP_PASSES; pass++) /* nobody may look at half of the rounds */
         x->schedule->pass[pass].round_count = x->schedule->pass[pass].move_count = 0;
     return code;

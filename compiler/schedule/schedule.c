@@ -56,6 +56,7 @@
 #include "compiler/schedule/halves.h"
 #include "compiler/schedule/levels.h"
 #include "compiler/schedule/pace.h"
+#include "compiler/pair.h"
 #include "compiler/schedule/rounds.h"
 
 enum { SOON = 2 };
@@ -69,7 +70,7 @@ typedef struct builder {
     uint32_t coalesce;
     arena *work, *scratch;
     schedule *out;
-    edges edges;      /* room for a fabric's units */
+    size_t units;     /* that have a place in unit_round */
     uint32_t stages;  /* last stage in which tiles can run + 1 */
     uint32_t arrivals; /* last stage in which something can arrive for them + 1 */
     levels levels;     /* where units are levelled */
@@ -81,10 +82,10 @@ static inline uint32_t later(uint32_t a, uint32_t b) { return a > b ? a : b; }
 /* --- independent rounds ------------------------------------------------------------------------------------------ */
 
 /* Colours the independent units of one fabric, and puts the colours in order: fills unit_round. */
-static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds) {
+static fcp_code independent(const builder *b, fcp_fabric fabric, uint32_t *out_rounds) {
     const traffic *t = b->t;
-    edges *e = &b->edges;
-    e->count = 0;
+    edges units, *e = &units;
+    if (!edges_new(e, b->scratch, b->units)) return FCP_E_NO_MEMORY;
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *x = &t->hops[f];
         if (!hop_is_independent(x) || x->fabric != fabric) continue;
@@ -123,6 +124,15 @@ static fcp_code independent(builder *b, fcp_fabric fabric, uint32_t *out_rounds)
     }
     return FCP_OK;
 }
+
+static fcp_code over(planning *x, const builder *of, fcp_fabric fabric) {
+    builder b = *of;
+    b.x = x;
+    b.scratch = &x->scratch;
+    return independent(&b, fabric, &b.out->independent[fabric]);
+}
+static fcp_code over_net(planning *x, void *given) { return over(x, given, FCP_NET); }
+static fcp_code over_local(planning *x, void *given) { return over(x, given, FCP_LOCAL); }
 
 /* --- arrivals ----------------------------------------------------------------------------------------------------- */
 
@@ -213,8 +223,8 @@ static fcp_code plan_arrivals(builder *b) {
         if (!code) code = b->where->phase ? arrivals_by_phase(b) : levels_arrivals(x, out, &b->levels);
     } else {
         uint32_t *rounds = out->independent;
-        if (!code) code = independent(b, FCP_NET, &rounds[FCP_NET]);
-        if (!code) code = independent(b, FCP_LOCAL, &rounds[FCP_LOCAL]);
+        if (!code)
+            code = pair_make(x, b->units >= PAIR_FROM, (pair_piece){over_local, b}, (pair_piece){over_net, b});
         if (!x->coalesce) x->coalesce = divided(later(rounds[FCP_NET], rounds[FCP_LOCAL]), divisions);
         b->coalesce = x->coalesce;
         if (!code) code = arrivals_at_home(b);
@@ -640,6 +650,22 @@ static fcp_code find_finish(builder *b, fcp_pass pass) {
     return FCP_OK;
 }
 
+static fcp_code returns_on(planning *x, const builder *of, fcp_pass pass) {
+    builder b = *of;
+    b.x = x;
+    b.work = &x->work;
+    b.scratch = &x->scratch;
+    fcp_code code = returns_of(&b, pass);
+    return code || !x->placement->exec ? code : find_finish(&b, pass);
+}
+/* In the forward pass something goes back where tiles run away from home. */
+static fcp_code returns_ahead(planning *x, void *given) {
+    return x->placement->exec ? returns_on(x, given, FCP_FORWARD) : FCP_OK;
+}
+static fcp_code returns_back(planning *x, void *given) {
+    return x->program->passes[FCP_BACKWARD] ? returns_on(x, given, FCP_BACKWARD) : FCP_OK;
+}
+
 /* What visits are the ends of, where several ranks compute a block: none of them is the last, and none the first where
  * a partial result from elsewhere came before. */
 static fcp_code mark_partials(builder *b) {
@@ -707,16 +733,14 @@ fcp_code schedule_build(planning *x) {
         out->unit_start[f] = (uint32_t)units;
         if (out->levelled || hop_is_independent(&t->hops[f])) units += t->hops[f].units;
     }
+    b.units = units;
     out->unit_round = ARENA_NEW(work, uint32_t, units + 1);
-    if (!out->unit_round || !edges_new(&b.edges, b.scratch, units)) return FCP_E_NO_MEMORY;
+    if (!out->unit_round) return FCP_E_NO_MEMORY;
 
     fcp_code code = plan_arrivals(&b);
     if (!code) code = visits(&b);
-    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (p->program->passes[pass] && (pass == FCP_BACKWARD || x->placement->exec))
-            code = returns_of(&b, (fcp_pass)pass);
-    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
-        if (p->program->passes[pass] && x->placement->exec) code = find_finish(&b, (fcp_pass)pass);
+    if (!code) code = pair_make(x, units >= PAIR_FROM && x->placement->exec && p->program->passes[FCP_BACKWARD],
+                                (pair_piece){returns_back, &b}, (pair_piece){returns_ahead, &b});
     if (!code && x->placement->exec) code = mark_partials(&b);
     if (code) return code;
     count_stages(&b);

@@ -30,6 +30,7 @@
 #include <string.h>
 
 #include "compiler/base/group.h"
+#include "compiler/pair.h"
 
 typedef struct life {
     uint32_t rank, birth, end;
@@ -328,11 +329,34 @@ static fcp_code open_slots(planning *x, slots *out) {
     return FCP_OK;
 }
 
+/* What both passes hold, and the results of the forward pass. */
+static fcp_code slots_ahead(planning *x, void *given) {
+    builder b = *(const builder *)given;
+    const traffic *t = b.t;
+    b.x = x;
+    fcp_code code = held_slots(&b, FCP_KV, 0, t->keys);
+    if (!code && t->tile_q) code = held_slots(&b, FCP_Q, t->keys, t->count);
+    if (!code) code = state_slots(&b);
+    if (!code && t->tile_q) code = whole_slots(&b, FCP_O, FCP_FORWARD);
+    return code;
+}
+
+/* The gradients. */
+static fcp_code slots_back(planning *x, void *given) {
+    builder b = *(const builder *)given;
+    const traffic *t = b.t;
+    b.x = x;
+    if (!b.p->program->passes[FCP_BACKWARD]) return FCP_OK;
+    fcp_code code = sum_slots(&b, FCP_DKV, 0, t->keys);
+    if (!code && t->tile_q) code = sum_slots(&b, FCP_DQ, t->keys, t->count);
+    if (!code && t->tile_q) code = whole_slots(&b, FCP_DQW, FCP_BACKWARD);
+    return code;
+}
+
 fcp_code slots_build(planning *x) {
     const problem *p = x->problem;
     const traffic *t = x->traffic;
     const schedule *s = x->schedule;
-    const bool *passes = p->program->passes;
     slots *out = ARENA_ZNEW(&x->work, slots, 1);
     if (!out) return FCP_E_NO_MEMORY;
     fcp_code code = open_slots(x, out);
@@ -344,14 +368,8 @@ fcp_code slots_build(planning *x) {
     if (!b.none || (t->tile_q && !b.lands)) return FCP_E_NO_MEMORY;
     for (uint32_t f = t->keys; f < t->count; f++)
         if (!t->hops[f].whole) b.lands[t->hops[f].src] = true;
-    code = held_slots(&b, FCP_KV, 0, t->keys);
-    if (!code && passes[FCP_BACKWARD]) code = sum_slots(&b, FCP_DKV, 0, t->keys);
-    if (!code && t->tile_q) code = held_slots(&b, FCP_Q, t->keys, t->count);
-    if (!code && t->tile_q && passes[FCP_BACKWARD]) code = sum_slots(&b, FCP_DQ, t->keys, t->count);
-    if (!code) code = state_slots(&b);
-    if (!code && t->tile_q) code = whole_slots(&b, FCP_O, FCP_FORWARD);
-    if (!code && t->tile_q && passes[FCP_BACKWARD]) code = whole_slots(&b, FCP_DQW, FCP_BACKWARD);
-    if (code) return code;
+    const bool large = t->units >= PAIR_FROM && p->program->passes[FCP_BACKWARD];
+    if ((code = pair_make(x, large, (pair_piece){slots_back, &b}, (pair_piece){slots_ahead, &b}))) return code;
     visit_slots(&b);
     x->slots = out;
     return FCP_OK;

@@ -539,7 +539,8 @@ static fcp_code find_line(const fcp_plan *plan, const char *key, arena *memory, 
     return FCP_OK;
 }
 
-/* A program with one mask need not name it in the section `plan`: then the mask's own line, "mask NAME = ...", has it. */
+/* A program with one mask need not name it in the section `plan`: then the mask's own line, "mask NAME = ...", has
+ * it. */
 fcp_code show_mask_text(const fcp_plan *plan, arena *memory, const char **out) {
     const char *name = NULL;
     fcp_code code = find_line(plan, "mask = ", memory, &name);

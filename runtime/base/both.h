@@ -5,8 +5,13 @@
  */
 #ifndef FCP_BASE_BOTH_H
 #define FCP_BASE_BOTH_H
+#include <stdbool.h>
+
 enum { FCP_BOTH_FROM = 1 << 15 }; /* records of a plan: to go over fewer takes less time than to start a thread */
 
+/* May two threads run at the same time? Not where the calling one is held to a single processor: a second thread would
+ * only cost. */
+bool fcp_both_at_once(void);
 /* Does work(first) and work(second), the second in a thread of its own if there can be one. That thread gets no
  * signals. */
 void fcp_both(void (*work)(void *), void *first, void *second);

@@ -89,22 +89,24 @@ fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu
     return code;
 }
 
-fcp_code fcp_cuda_fork(fcp_cuda_session *s, unsigned queues, cuda_device *d, cu_stream origin, fcp_error *err) {
+fcp_code fcp_cuda_fork(fcp_cuda_session *s, unsigned which, cuda_device *d, cu_stream origin, fcp_error *err) {
     cu_event event = NULL;
     fcp_code code = fcp_cuda_event_record(s, d, origin, &event, err);
     if (code) return code;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++)
-        for (int q = 0; !code && q < FCP_QUEUES; q++)
-            if (queues >> q & 1) code = fcp_cuda_event_await(s, s->ranks[r].streams[q], event, err);
+        for (int q = 0; !code && q < CUDA_STREAMS; q++)
+            if (which >> q & 1 && s->ranks[r].streams[q])
+                code = fcp_cuda_event_await(s, s->ranks[r].streams[q], event, err);
     fcp_cuda_event_give(d, event);
     return code;
 }
 
-fcp_code fcp_cuda_join(fcp_cuda_session *s, unsigned queues, cu_stream origin, fcp_error *err) {
+fcp_code fcp_cuda_join(fcp_cuda_session *s, unsigned which, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++)
-        for (int q = 0; !code && q < FCP_QUEUES; q++)
-            if (queues >> q & 1) code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].streams[q], origin, err);
+        for (int q = 0; !code && q < CUDA_STREAMS; q++)
+            if (which >> q & 1 && s->ranks[r].streams[q])
+                code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].streams[q], origin, err);
     return code;
 }
 

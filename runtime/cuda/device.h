@@ -20,11 +20,11 @@ fcp_code fcp_cuda_event_await(fcp_cuda_session *s, cu_stream stream, cu_event ev
 /* Work that is put into `to` from now on begins when all that is in `from` now has ended. `from` is a stream of
  * device d. */
 fcp_code fcp_cuda_follow(fcp_cuda_session *s, cuda_device *d, cu_stream from, cu_stream to, fcp_error *err);
-/* fork: streams of all ranks follow `origin`, a stream of device d. join: `origin` follows all of them. queues: a bit
- * for each queue whose streams these are. */
-enum { CUDA_COMM_STREAMS = 1 << FCP_COMM, CUDA_ALL_STREAMS = (1 << FCP_QUEUES) - 1 };
-fcp_code fcp_cuda_fork(fcp_cuda_session *s, unsigned queues, cuda_device *d, cu_stream origin, fcp_error *err);
-fcp_code fcp_cuda_join(fcp_cuda_session *s, unsigned queues, cu_stream origin, fcp_error *err);
+/* fork: streams of all ranks follow `origin`, a stream of device d. join: `origin` follows all of them. which: a bit
+ * for each stream of a rank that does so. */
+enum { CUDA_COMM_STREAMS = 1 << FCP_COMM, CUDA_ALL_STREAMS = (1 << CUDA_STREAMS) - 1 };
+fcp_code fcp_cuda_fork(fcp_cuda_session *s, unsigned which, cuda_device *d, cu_stream origin, fcp_error *err);
+fcp_code fcp_cuda_join(fcp_cuda_session *s, unsigned which, cu_stream origin, fcp_error *err);
 /* Wait until the event has come, or the stream is empty. FCP_E_RUN: that failed, or did not happen within the
  * session's time limit; `what` names it in the message. */
 fcp_code fcp_cuda_wait_event(fcp_cuda_session *s, cu_event event, const char *what, fcp_error *err);

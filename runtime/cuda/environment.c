@@ -1,4 +1,5 @@
-/* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation.
+/* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation, and
+ * has room for sinks that a run brings (sinks.c).
  *
  * Requires: open devices.
  * Gives:    environment.h.
@@ -16,24 +17,28 @@ enum { ALIGN = 64 };
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
+size_t fcp_cuda_sink_sums_size(const fcp_plan *plan) { return aligned(plan->sink_count * sizeof(float)); }
+
 /* Where each part begins. Parts stand in this order, each aligned. */
 struct parts {
-    size_t sequences, arrays, bands, sinks, data, band_rows, band, size;
+    size_t sequences, arrays, bands, sinks, plan_sinks, sink_sums, data, band_rows, band, size;
 };
-static struct parts parts_of(const fcp_plan *plan) {
+static struct parts parts_of(const fcp_plan *plan, uint32_t ranks) {
     struct parts x = {0};
     size_t at = 0;
     x.sequences = at, at += aligned(plan->sequences_count * sizeof(fk_sequence));
     x.arrays = at, at += aligned(plan->arrays_count * sizeof(fk_u64));
     x.bands = at, at += aligned(plan->slices_count * sizeof(fk_bands));
     x.sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
+    x.plan_sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
+    x.sink_sums = at, at += ranks * fcp_cuda_sink_sums_size(plan);
     x.data = at, at += aligned(plan->data_count);
     x.band_rows = at, at += aligned(plan->band_rows_count * sizeof(mc_band_rows));
     x.band = at, at += aligned(plan->bands_count * sizeof(mc_band));
     x.size = at;
     return x;
 }
-size_t fcp_cuda_environment_size(const fcp_plan *plan) { return parts_of(plan).size; }
+size_t fcp_cuda_environment_size(const fcp_plan *plan, uint32_t ranks) { return parts_of(plan, ranks).size; }
 
 static void put(char *to, const void *from, size_t bytes) {
     if (bytes) memcpy(to, from, bytes);
@@ -41,12 +46,13 @@ static void put(char *to, const void *from, size_t bytes) {
 
 fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
     const fcp_plan *plan = s->plan;
-    struct parts x = parts_of(plan);
+    struct parts x = parts_of(plan, s->base.rank_count);
     char *bytes = calloc(1, x.size + ALIGN);
     if (!bytes) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu bytes of fields", x.size);
     fcp_code code = FCP_OK;
     fcp_kernel_sequences(plan, (fk_sequence *)(void *)(bytes + x.sequences));
     fcp_kernel_sinks(plan, (float *)(void *)(bytes + x.sinks));
+    fcp_kernel_sinks(plan, (float *)(void *)(bytes + x.plan_sinks));
     fcp_kernel_data(plan, bytes + x.data);
     put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
     put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
@@ -61,6 +67,9 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         d->arrays = d->environment + x.arrays;
         d->bands = d->environment + x.bands;
         d->sinks = plan->sink_count ? d->environment + x.sinks : 0;
+        d->plan_sinks = d->environment + x.plan_sinks;
+        d->sink_sums = d->environment + x.sink_sums;
+        d->own_sinks = false;
         if (!x.size) continue;
         code = fcp_cuda_stage_in(s, d, d->environment, bytes, x.size, err);
         if (!code) code = fcp_cuda_stage_flush(s, d, err);

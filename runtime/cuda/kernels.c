@@ -92,7 +92,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
     static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
                                           [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round",
                                           [CUDA_MERGE] = "fk_merge", [CUDA_STATE_OUT] = "fk_state_out",
-                                          [CUDA_GATHER] = "fk_gather"};
+                                          [CUDA_FOLD_SINKS] = "fk_fold_sinks",
+                                          [CUDA_GATHER] = "fk_gather", [CUDA_COMBINE] = "fk_combine"};
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
                                         [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
                                         [CUDA_UNORDERED] = "fk_backward_unordered"};
@@ -105,7 +106,7 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
         for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
             if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
                 code = find_kernel(s, d, module, (cuda_kernel_id)id, &asked[i], err);
-    for (int id = CUDA_BEGIN_LSE; skeletons & EMIT_SUPPORT && !code && id <= CUDA_GATHER; id++) {
+    for (int id = CUDA_BEGIN_LSE; skeletons & EMIT_SUPPORT && !code && id <= CUDA_COMBINE; id++) {
         const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
                                  .parts = 1};
         code = find_kernel(s, d, module, (cuda_kernel_id)id, &one, err);

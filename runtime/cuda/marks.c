@@ -9,7 +9,8 @@
  *   marks                 └▶[fill: 5]    └▶[fill: 6]
  *
  * The queue does not wait for its marks. Only the end of a pass does. So a fill may be late. A compute queue, where
- * kernels write marks too, has a second word for its fills; what counts is the later of the two.
+ * kernels write marks too, has a second word for its fills; what counts is the later of the two. A communication queue
+ * with two streams (fabrics.c) has a word for each, and has come as far as the one that is behind.
  *
  * Requires: open devices with their stages, and ranks.
  * Gives:    marks.h. Where the driver refuses to fill host memory, in a stream or in a graph, the session has no marks
@@ -38,21 +39,24 @@
 enum { PASS_SHIFT = 30, INSTR_MASK = (1u << PASS_SHIFT) - 1 };
 #define BEFORE (1u << 31)
 
-/* Which word it is: two for each rank, then one for each rank, which fills of its compute queue write. */
-static uint32_t index_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, bool fills) {
-    uint32_t local = rank - s->base.first_rank;
-    return fills && queue == FCP_COMPUTE ? s->base.rank_count * FCP_QUEUES + local
-                                         : local * FCP_QUEUES + (uint32_t)queue;
+/* The words: two for each rank, of its queues; then one for each rank, which fills of its compute queue write; then one
+ * for each rank, of its transfers over net. */
+static uint32_t index_of(const fcp_cuda_session *s, uint32_t rank, int stream, bool fills) {
+    uint32_t local = rank - s->base.first_rank, count = s->base.rank_count;
+    if (stream == CUDA_NET) return count * (FCP_QUEUES + 1) + local;
+    return fills && stream == FCP_COMPUTE ? count * FCP_QUEUES + local : local * FCP_QUEUES + (uint32_t)stream;
 }
+static size_t words(const fcp_cuda_session *s) { return (size_t)s->base.rank_count * (FCP_QUEUES + 2); }
 
 static uint32_t word_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue) {
     const volatile uint32_t *marks = s->marks;
     uint32_t x = marks[index_of(s, rank, queue, false)], y = marks[index_of(s, rank, queue, true)];
-    if (x & BEFORE || y & BEFORE) return x & BEFORE ? y : x;
-    return x > y ? x : y;
+    bool earlier = queue == FCP_COMM && s->ranks[rank].streams[CUDA_NET];
+    if (earlier) y = marks[index_of(s, rank, CUDA_NET, true)];
+    /* BEFORE is the largest number, and the earliest place */
+    uint32_t place_x = x & BEFORE ? 0 : x, place_y = y & BEFORE ? 0 : y;
+    return (place_x > place_y) != earlier ? x : y;
 }
-
-static size_t words(const fcp_cuda_session *s) { return (size_t)s->base.rank_count * (FCP_QUEUES + 1); }
 
 size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s) { return words(s) * sizeof *s->marks; }
 
@@ -141,8 +145,8 @@ void fcp_cuda_marks_close(fcp_cuda_session *s) {
     s->marks = NULL;
 }
 
-static cu_ptr address(const fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, bool fills) {
-    return rank->device->marks + index_of(s, (uint32_t)(rank - s->ranks), queue, fills) * sizeof *s->marks;
+static cu_ptr address(const fcp_cuda_session *s, const cuda_rank *rank, int stream, bool fills) {
+    return rank->device->marks + index_of(s, (uint32_t)(rank - s->ranks), stream, fills) * sizeof *s->marks;
 }
 
 cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank) {
@@ -153,19 +157,26 @@ uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr) {
     return (uint32_t)pass << PASS_SHIFT | ((instr + 1) & INSTR_MASK);
 }
 
-fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err) {
-    if (!s->marks) return FCP_OK;
-    fcp_code code = fcp_cuda_follow(s, rank->device, rank->streams[queue], rank->marks[queue], err);
+/* Writes a value beside one of the rank's streams. */
+static fcp_code mark(fcp_cuda_session *s, const cuda_rank *rank, int stream, uint32_t value, fcp_error *err) {
+    fcp_code code = fcp_cuda_follow(s, rank->device, rank->streams[stream], rank->marks[stream], err);
     if (code) return code;
-    return fcp_cuda_check(s->cuda, s->cuda->call.fill(address(s, rank, queue, true), value, 1, rank->marks[queue]),
+    return fcp_cuda_check(s->cuda, s->cuda->call.fill(address(s, rank, stream, true), value, 1, rank->marks[stream]),
                           err, "cannot mark progress");
+}
+
+fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err) {
+    fcp_code code = s->marks ? mark(s, rank, queue, value, err) : FCP_OK;
+    bool net = s->marks && queue == FCP_COMM && rank->streams[CUDA_NET];
+    return code || !net ? code : mark(s, rank, CUDA_NET, value, err);
 }
 
 fcp_code fcp_cuda_marks_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; s->marks && !code && r < fcp_cuda_end(s); r++)
-        for (int q = 0; !code && q < FCP_QUEUES; q++)
-            code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].marks[q], origin, err);
+        for (int q = 0; !code && q < CUDA_STREAMS; q++)
+            if (s->ranks[r].marks[q])
+                code = fcp_cuda_follow(s, s->ranks[r].device, s->ranks[r].marks[q], origin, err);
     return code;
 }
 

@@ -11,8 +11,8 @@ size_t fcp_cuda_marks_pinned(const fcp_cuda_session *s); /* bytes of host memory
 fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_device *d, cu_stream origin,
                               fcp_error *err);
 /* mark_value: what is written when an instruction begins; `instr` is its number in the queue, or the count of
- * instructions when the queue ends. mark_at: where kernels of a compute queue write it. mark: writes a value when the queue's stream has come
- * to this place, beside it. */
+ * instructions when the queue ends. mark_at: where kernels of a compute queue write it. mark: writes a value when the
+ * queue's stream has come to this place, beside it. */
 uint32_t fcp_cuda_mark_value(fcp_pass pass, uint32_t instr);
 cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank);
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);

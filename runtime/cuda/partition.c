@@ -3,8 +3,8 @@
  * In a pass in which a transfer of a rank of the device needs multiprocessors, attention leaves `margin` of them alone:
  * it launches only as many blocks as fit on the others, or on one if there are no others. In any other pass it may use
  * all. NCCL copies with kernels, and so does the driver inside a device; but between two devices of this process copy
- * engines move, which need none. If every pass has such transfers, compute streams may also belong to a green context: a
- * context for so many multiprocessors, which no block of its kernels leaves. The driver rounds their number up, and
+ * engines move, which need none. If every pass has such transfers, compute streams may also belong to a green context:
+ * a context for so many multiprocessors, which no block of its kernels leaves. The driver rounds their number up, and
  * attention then uses all that it got. Either all devices have green contexts or none has.
  *
  * Requires: devices with their kernels; the session's origin. It comes before the streams of ranks are made.

@@ -8,6 +8,7 @@
  *   stage        copies between a device and pageable host memory
  *   memory       device memory; copies between devices
  *   rounds       which rounds of a plan move inputs and outputs, and which outputs leave early
+ *   fabrics      transfers over net beside those over local
  *   kernels      modules and kernels
  *   environment  what masks and scores read
  *   partition    multiprocessors for attention and for communication
@@ -18,6 +19,7 @@
  *   work         what the compute queue's instructions launch
  *   gather       rows of a bundle, between tensors, messages and home blocks
  *   reshuffle    between the caller's tensors and home blocks
+ *   sinks        sinks of a run, and their gradients
  *   early        results that leave before the pass ends
  *   record       one pass put into streams
  *   transport_*  the transports local and nccl
@@ -39,7 +41,7 @@
 
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
-    CUDA_MERGE, CUDA_STATE_OUT, CUDA_GATHER, CUDA_KERNELS
+    CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL: the plan does not use it */
@@ -103,7 +105,10 @@ typedef struct cuda_device {
     size_t environment_held;
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
-    fk_u64 sequences, arrays, bands, sinks; /* addresses in the environment; sinks: 0 if there are none */
+    /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
+     * sink_sums: room for the gradients of each rank. */
+    fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums;
+    bool own_sinks;          /* `sinks` has those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
     cuda_stage stage;
     cu_event *events;        /* all that were made; the first `event_free` are free */
@@ -115,8 +120,9 @@ typedef struct cuda_device {
 typedef struct cuda_attend {
     uint32_t instr; /* its number in the compute queue */
     uint32_t range; /* of heads: an ATTEND whose visits are of several has as many of these, one after another */
-    uint64_t rows, key_runs, keys, row_runs;
-    uint32_t row_count, key_count, lock_count, subs;
+    uint64_t rows, key_runs, keys, row_runs, merges;
+    uint64_t split_bytes; /* where the lists of rows are packed: what their parts take */
+    uint32_t row_count, key_count, merge_count, lock_count, subs;
 } cuda_attend;
 typedef struct cuda_work {
     cuda_attend *attends;
@@ -144,9 +150,13 @@ typedef struct cuda_tensor_memory {
     int device;
 } cuda_tensor_memory;
 
+/* The streams of a rank: one for each queue; and CUDA_NET, for transfers over net if those over local have the
+ * communication queue's for themselves (fabrics.c). */
+enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
+
 typedef struct cuda_rank {
     cuda_device *device;
-    cuda_tensor_memory tensors[FCP_TENSORS]; /* of the run that is being put into streams */
+    cuda_tensor_memory tensors[FCP_TENSORS + 2]; /* and sinks, and their gradient; of the run that is being recorded */
     fcp_slots slots[FCP_PASSES];
     fcp_arena arena[FCP_PASSES];
     cuda_early early[FCP_PASSES];
@@ -154,7 +164,9 @@ typedef struct cuda_rank {
     fk_u64 maps[FCP_PASSES][FCP_KERNEL_TENSORS][16]; /* the words of fk_map, if kernels of the pass take maps */
     size_t arena_bytes;
     bool memory_lent; /* the arena belongs to the transport or the lender, who frees it */
-    cu_ptr memory, locks; /* the arena; lock_words words of 4 bytes, the last of which is the counter */
+    /* The arena; and lock_words words of 4 bytes: backward the locks and the counter, forward what parts of rows leave
+     * until they are put together. */
+    cu_ptr memory, locks;
     fk_gather_run *runs;          /* of its bundles, on the host; NULL once they are on the device */
     uint32_t run_count;
     cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
@@ -164,7 +176,8 @@ typedef struct cuda_rank {
      * and which slots hold a partial sum so far. */
     uint32_t mark;
     fcp_partials partials;
-    cu_stream streams[FCP_QUEUES], marks[FCP_QUEUES]; /* marks: where marks of a queue are written, beside its stream */
+    /* NULL: there is none. marks: where marks of each are written, beside it. */
+    cu_stream streams[CUDA_STREAMS], marks[CUDA_STREAMS];
     /* of a timed run (timing.c): before each instruction of a queue and behind the last; when results are out */
     cu_event *times[FCP_QUEUES], time_out;
     uint32_t time_count[FCP_QUEUES];

@@ -3,7 +3,7 @@
  * Requires: open devices.
  * Gives:    ranks.h.
  * Cost:     for each rank an arena of as many bytes as fcp_rank_memory says, work lists as long as the plan's cells,
- *           and four streams, two of them for marks.
+ *           and four streams, two of them for marks; six if it has transfers over two fabrics.
  */
 #include "runtime/cuda/ranks.h"
 
@@ -12,6 +12,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/early.h"
 #include "runtime/cuda/environment.h"
+#include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/gather.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/maps.h"
@@ -70,7 +71,8 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         size_t available = 0, total = 0;
-        count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan)), d->environment_held);
+        count_memory(d, fcp_cuda_allocated(fcp_cuda_environment_size(s->plan, s->base.rank_count)),
+                     d->environment_held);
         count_memory(d, d->stage.bytes, d->stage.landing ? d->stage.bytes : 0);
         d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
         code = fcp_cuda_use(s, d, err);
@@ -95,11 +97,12 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
     if (!code)
         code = fcp_cuda_check(s->cuda, call->priorities(&least, &greatest), err, "device %d has no priorities",
                               r->device->handle);
-    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+    for (int q = 0; !code && q < CUDA_STREAMS; q++) {
         cu_stream *out = &r->streams[q];
+        if (q == CUDA_NET && !fcp_cuda_two_fabrics(s->plan)) continue;
         cu_result result = q == FCP_COMPUTE && r->device->green
                                ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
-                               : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMM ? greatest : least);
+                               : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMPUTE ? least : greatest);
         if (!result) result = call->stream_create(&r->marks[q], CU_STREAM_NON_BLOCKING, least);
         code = fcp_cuda_check(s->cuda, result, err, "device %d makes no stream", r->device->handle);
     }
@@ -213,8 +216,8 @@ static void take_over(cuda_rank *r, const cuda_rank *before) {
                      .locks = before->locks, .locks_held = before->locks_held,
                      .runs_memory = before->runs_memory, .runs_held = before->runs_held,
                      .messages = before->messages, .messages_held = before->messages_held};
-    for (int q = 0; q < FCP_QUEUES; q++) r->streams[q] = before->streams[q];
-    for (int q = 0; q < FCP_QUEUES; q++) r->marks[q] = before->marks[q];
+    for (int q = 0; q < CUDA_STREAMS; q++) r->streams[q] = before->streams[q];
+    for (int q = 0; q < CUDA_STREAMS; q++) r->marks[q] = before->marks[q];
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         r->work[pass] = (cuda_work){.memory = before->work[pass].memory, .held = before->work[pass].held};
         r->early[pass].event = before->early[pass].event;
@@ -274,7 +277,7 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
 static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     const fcp_cuda_table *call = &s->cuda->call;
     if (r->device && r->device->retained) call->context_set(r->device->context);
-    for (int q = 0; q < FCP_QUEUES; q++) {
+    for (int q = 0; q < CUDA_STREAMS; q++) {
         if (r->streams[q]) call->stream_destroy(r->streams[q]);
         if (r->marks[q]) call->stream_destroy(r->marks[q]);
     }

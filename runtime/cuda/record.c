@@ -1,6 +1,7 @@
 /* record.c: puts a pass of this process's ranks into their streams.
  *
- * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream. WAIT n becomes a
+ * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream; that of
+ * communication becomes two, if it has transfers over two fabrics (fabrics.c). WAIT n becomes a
  * wait for an event that was recorded after the n-th instruction of the other queue. A LAUNCH becomes a group of the
  * transport, which is complete when all its transfers are in streams.
  *
@@ -20,6 +21,7 @@
 
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/early.h"
+#include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/marks.h"
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/timing.h"
@@ -29,7 +31,8 @@
 typedef struct queue {
     uint32_t at;      /* how many of its instructions are done */
     cu_event *done;   /* for each instruction that is awaited: recorded after it */
-    uint8_t *awaited; /* for each instruction: does a WAIT of the other queue name it? */
+    cu_event *over_net; /* of a communication queue with two streams: the same in that for net */
+    uint8_t *awaited; /* for each instruction: does a WAIT of the other queue, or a transfer over the other fabric? */
 } queue;
 
 typedef struct walk {
@@ -37,6 +40,7 @@ typedef struct walk {
     bool launched;         /* a launch is under way */
     fcp_wires wires;       /* its transfers */
     uint32_t attend;       /* how many launches of ATTENDs are done */
+    uint32_t *across;      /* what transfers of its launches wait for in the other fabric's stream (fabrics.h) */
     cu_event prepared;     /* if results leave early: recorded after what the pass begins with */
 } walk;
 
@@ -54,6 +58,37 @@ static fcp_code mark(recorder *x, uint32_t rank, fcp_queue q, fcp_error *err) {
     return fcp_cuda_mark(x->s, &x->s->ranks[rank], q, fcp_cuda_mark_value(x->pass, x->walks[rank].queues[q].at), err);
 }
 
+/* Lets the transfers of the next launch wait for those over the other fabric that must have ended. */
+static fcp_code wait_across(recorder *x, uint32_t rank, fcp_error *err) {
+    const walk *w = &x->walks[rank];
+    const queue *k = &w->queues[FCP_COMM];
+    const cuda_rank *r = &x->s->ranks[rank];
+    fcp_code code = FCP_OK;
+    for (int f = 0; w->across && !code && f < FCP_FABRICS; f++) {
+        const uint32_t count = w->across[(size_t)k->at * FCP_FABRICS + (uint32_t)f];
+        const cu_event *ends = f == FCP_NET ? k->done : k->over_net;
+        if (count) code = fcp_cuda_event_await(x->s, fcp_cuda_fabric_stream(r, (unsigned)f), ends[count - 1], err);
+    }
+    return code;
+}
+
+/* Puts a WAIT into the streams of its queue: for instruction `a`, counted from 1, of the other one. */
+static fcp_code put_wait(recorder *x, cuda_rank *r, fcp_queue q, const queue *other, uint32_t a, fcp_error *err) {
+    cu_stream net = r->streams[CUDA_NET];
+    fcp_code code = fcp_cuda_event_await(x->s, r->streams[q], other->done[a - 1], err);
+    if (code || !net) return code;
+    return q == FCP_COMM ? fcp_cuda_event_await(x->s, net, other->done[a - 1], err)
+                         : fcp_cuda_event_await(x->s, r->streams[q], other->over_net[a - 1], err);
+}
+
+/* Records events after an instruction that somebody waits for. */
+static fcp_code put_done(recorder *x, cuda_rank *r, fcp_queue q, queue *k, fcp_error *err) {
+    cu_stream net = r->streams[CUDA_NET];
+    fcp_code code = fcp_cuda_event_record(x->s, r->device, r->streams[q], &k->done[k->at], err);
+    if (code || q != FCP_COMM || !net) return code;
+    return fcp_cuda_event_record(x->s, r->device, net, &k->over_net[k->at], err);
+}
+
 /* Does a launch as far as it can. *out_behind: it is complete. It is not before the ranks on the other side have come
  * to theirs. */
 static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *launch, bool *out_behind, fcp_error *err) {
@@ -64,6 +99,7 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
     *out_behind = false;
     if (!w->launched) {
         code = mark(x, rank, FCP_COMM, err);
+        if (!code) code = wait_across(x, rank, err);
         if (!code) code = fcp_wires_make(&w->wires, &r->arena[x->pass], NULL, launch, err);
         if (!code) code = fcp_net_launch(net, rank, x->pass, launch->c, w->wires.list, launch->b, err);
         if (code) return code;
@@ -104,7 +140,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
         *out_behind = other->at >= i->a;
         if (!*out_behind || !i->a) return FCP_OK;
         if (q == FCP_COMM) code = mark(x, rank, q, err);
-        return code ? code : fcp_cuda_event_await(x->s, r->streams[q], other->done[i->a - 1], err);
+        return code ? code : put_wait(x, r, q, other, i->a, err);
     case FCP_OP_COPY: return FCP_OK;
     case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, i, err);
     case FCP_OP_REDUCE:
@@ -148,7 +184,7 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
         code = advance(x, rank, q, i, &behind, err);
         *moved |= behind || (q == FCP_COMM && !was && x->walks[rank].launched);
         if (!code && behind && k->awaited[k->at])
-            code = fcp_cuda_event_record(x->s, r->device, r->streams[q], &k->done[k->at], err);
+            code = put_done(x, r, q, k, err);
         if (!code && behind && q == FCP_COMM && k->at + 1 == r->early[x->pass].after)
             code = fcp_cuda_early_ready(x->s, r, x->pass, x->walks[rank].prepared, err);
         if (!code && behind) code = fcp_cuda_timing_instr(x->s, r, q, k->at + 1, err);
@@ -156,6 +192,19 @@ static fcp_code walk_queue(recorder *x, uint32_t rank, fcp_queue q, bool *moved,
         k->at += behind;
     }
     return code;
+}
+
+/* Which instructions are waited for by transfers over the other fabric. */
+static bool open_across(recorder *x, uint32_t rank) {
+    walk *w = &x->walks[rank];
+    queue *k = &w->queues[FCP_COMM];
+    uint32_t count = fcp_stream_of(x->plan, x->pass, rank, FCP_COMM)->count;
+    if (!x->s->ranks[rank].streams[CUDA_NET]) return true;
+    k->over_net = calloc((size_t)count + 1, sizeof(cu_event));
+    w->across = fcp_cuda_across(x->plan, x->pass, rank, &x->s->ranks[rank].arena[x->pass]);
+    for (size_t i = 0; w->across && i < (size_t)count * FCP_FABRICS; i++)
+        if (w->across[i]) k->awaited[w->across[i] - 1] = 1;
+    return k->over_net && w->across;
 }
 
 /* Which instructions are waited for. */
@@ -168,6 +217,7 @@ static bool open_walk(recorder *x, uint32_t rank) {
         k->awaited = calloc((size_t)count + 1, 1);
         ok &= k->done && k->awaited;
     }
+    ok = ok && open_across(x, rank);
     for (int q = 0; ok && q < FCP_QUEUES; q++) {
         const fcp_stream *stream = fcp_stream_of(x->plan, x->pass, rank, (fcp_queue)q);
         for (uint32_t i = 0; i < stream->count; i++) {
@@ -185,9 +235,13 @@ static void close_walk(recorder *x, uint32_t rank) {
         uint32_t count = fcp_stream_of(x->plan, x->pass, rank, (fcp_queue)q)->count;
         for (uint32_t i = 0; w->queues[q].done && i < count; i++)
             if (w->queues[q].done[i]) fcp_cuda_event_give(d, w->queues[q].done[i]);
+        for (uint32_t i = 0; w->queues[q].over_net && i < count; i++)
+            if (w->queues[q].over_net[i]) fcp_cuda_event_give(d, w->queues[q].over_net[i]);
         free(w->queues[q].done);
+        free(w->queues[q].over_net);
         free(w->queues[q].awaited);
     }
+    free(w->across);
     if (w->prepared) fcp_cuda_event_give(d, w->prepared);
     fcp_wires_free(&w->wires);
 }

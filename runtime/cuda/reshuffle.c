@@ -42,14 +42,14 @@ static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
 /* What is known of the memory at an address from the check of a rank's tensors. NULL: nothing. */
 static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_t rank, cu_ptr at) {
     const cuda_tensor_memory *known = s->ranks[rank].tensors;
-    for (int t = 0; t < FCP_TENSORS; t++)
+    for (int t = 0; t < FCP_TENSORS + 2; t++)
         if (at >= known[t].begin && at < known[t].end) return &known[t];
     return NULL;
 }
 
 /* Asks the driver of which kind memory is, and on which device, unless the check of the rank's tensors has: a run may
- * have a thousand pieces, and a question for each would cost more than their copies. Kind 0: the driver does not know the memory, so it is
- * ordinary host memory. */
+ * have a thousand pieces, and a question for each would cost more than their copies. Kind 0: the driver does not know
+ * the memory, so it is ordinary host memory. */
 static fcp_code memory_of(fcp_cuda_session *s, cu_ptr at, const char *name, uint32_t rank, unsigned *out_type,
                           int *out_device, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
@@ -150,6 +150,12 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
                                     fcp_tensor_token_bytes(&shape, (fcp_tensor)t)};
             if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
         }
+        const fcp_tensors *own = &tensors[r - s->base.first_rank];
+        const struct named sinks[2] = {{"sink", own->sink, shape.heads, sizeof(float)},
+                                       {"d_sink", own->d_sink, shape.heads, sizeof(float)}};
+        for (int i = 0; !code && i < 2; i++)
+            if (sinks[i].tensor)
+                code = check_tensor(s, &sinks[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);
     }
     return code;
 }
@@ -211,6 +217,12 @@ static fcp_code copy_bytes(fcp_cuda_session *s, const struct way *way, void *out
               : fcp_cuda_stage_out(s, r->device, outside, at, bytes, err);
 }
 
+fcp_code fcp_cuda_copy_outside(fcp_cuda_session *s, uint32_t rank, bool in, void *outside, cu_ptr inside, size_t bytes,
+                               fcp_error *err) {
+    const struct way way = {.caller = rank, .home = rank, .in = in};
+    return copy_bytes(s, &way, outside, (void *)(uintptr_t)inside, bytes, err);
+}
+
 /* Copies a run of one tensor; if its block has not all heads, row by row and chunk by chunk. `first`: the first token
  * of the message. */
 static fcp_code copy_run(fcp_cuda_session *s, const struct way *way, const fcp_moved *x, const fcp_bundle_run *run,
@@ -255,8 +267,8 @@ static fcp_transfer other_side(const fcp_transfer *t, uint32_t rank) {
     return other;
 }
 
-/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. *out_types: a
- * bit for each kind of memory that they are in. */
+/* The device on which all tensors that a transfer moves lie. NULL: they are on several, or in host memory. *out_types:
+ * a bit for each kind of memory that they are in. */
 static fcp_code device_of(fcp_cuda_session *s, uint32_t caller, const fcp_transfer *t, const fcp_arena *arena,
                           const fcp_tensors *tensors, cuda_device **out_device, unsigned *out_types, fcp_error *err) {
     fcp_moved moved[FCP_MOVED];

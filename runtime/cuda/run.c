@@ -21,6 +21,7 @@
 #include "runtime/cuda/ranks.h"
 #include "runtime/cuda/record.h"
 #include "runtime/cuda/reshuffle.h"
+#include "runtime/cuda/sinks.h"
 #include "runtime/cuda/stage.h"
 #include "runtime/cuda/timing.h"
 
@@ -49,7 +50,7 @@ static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
 void fcp_cuda_drain(fcp_cuda_session *s) {
     bool waits = !s->hung, quiet = drain_stream(s, s->origin, waits);
     for (uint32_t r = s->base.first_rank; s->ranks && r < fcp_cuda_end(s); r++)
-        for (int q = 0; q < FCP_QUEUES; q++) {
+        for (int q = 0; q < CUDA_STREAMS; q++) {
             quiet &= drain_stream(s, s->ranks[r].streams[q], waits && quiet);
             quiet &= drain_stream(s, s->ranks[r].marks[q], waits && quiet);
         }
@@ -115,7 +116,9 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     if (!code && cls == FCP_IN) code = fcp_cuda_marks_begin(s, pass, d, origin, err);
     if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
+    if (!code && cls == FCP_IN) code = fcp_cuda_sinks_in(s, tensors, err);
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
+    if (!code && cls == FCP_OUT && pass == FCP_BACKWARD) code = fcp_cuda_sinks_out(s, tensors, err);
     if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);

@@ -235,6 +235,7 @@ static const fcp_transport *const transports[] = {&fcp_transport_local, &fcp_tra
 const fcp_session_kind fcp_session_cuda = {.name = "cuda",
                                            .transports = transports,
                                            .streams = true,
+                                           .sinks = true,
                                            .create = session_create,
                                            .free = session_free,
                                            .run = session_run,

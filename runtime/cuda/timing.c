@@ -9,7 +9,9 @@
  * Requires: a session that records timings: it makes no graphs, in which an event would be no more than an edge.
  * Gives:    timing.h.
  * Method:   times count from `base`, an event of each device, which follows the stream in which the run begins. IN and
- *           OUT are not instructions of a stream here; the first of their launches gets the time of all.
+ *           OUT are not instructions of a stream here; the first of their launches gets the time of all. Where
+ *           transfers over net have a stream of their own, each instruction ends when both have ended: in a timed run
+ *           local rounds wait for those over net before them.
  * Cost:     an event for each instruction and two for each rank, made and freed in each run.
  */
 #include "runtime/cuda/timing.h"
@@ -55,7 +57,11 @@ fcp_code fcp_cuda_timing_begin(fcp_cuda_session *s, fcp_pass pass, cuda_device *
 }
 
 fcp_code fcp_cuda_timing_instr(fcp_cuda_session *s, cuda_rank *rank, fcp_queue queue, uint32_t at, fcp_error *err) {
-    return s->base.times ? record(s, rank->times[queue][at], rank->streams[queue], err) : FCP_OK;
+    if (!s->base.times) return FCP_OK;
+    bool both = queue == FCP_COMM && rank->streams[CUDA_NET];
+    fcp_code code = both ? fcp_cuda_follow(s, rank->device, rank->streams[CUDA_NET], rank->streams[FCP_COMM], err)
+                         : FCP_OK;
+    return code ? code : record(s, rank->times[queue][at], rank->streams[queue], err);
 }
 
 fcp_code fcp_cuda_timing_out(fcp_cuda_session *s, fcp_error *err) {

@@ -1,10 +1,10 @@
 /* transport_local.c: the transport "local": all ranks are in this process, and a transfer is a copy from one arena to
  * another.
  *
- * When two ranks have launched the same round, the copies of their transfers are put into the receiver's
- * communication stream, after the place in the sender's stream where its launch began. A launch is complete when the
- * copies of all its transfers are in streams. The sender's communication stream then waits for the copies of what it
- * sent, so that the block is not overwritten before it has been copied.
+ * When two ranks have launched the same round, the copies of their transfers are put into the receiver's stream for the
+ * fabric, after the place in the sender's stream where its launch began. A launch is complete when the copies of all
+ * its transfers are in streams. The sender's stream then waits for the copies of what it sent, so that the block is not
+ * overwritten before it has been copied.
  *
  * Requires: the streams of all ranks; all calls come from one thread.
  * Gives:    fcp_transport_local.
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/parts.h"
 #include "runtime/cuda/reshuffle.h"
@@ -25,6 +26,7 @@
 typedef struct sent {
     cuda_device *device;
     cu_event event;
+    uint32_t fabric;
 } sent;
 
 /* A rank, and its launch if it has begun one. */
@@ -33,7 +35,7 @@ typedef struct endpoint {
     fcp_pass pass;
     uint32_t round, count, left; /* left: wires whose copies are not in a stream yet */
     const fcp_wire *wires;
-    cu_event arrived;            /* where the launch began in the rank's communication stream */
+    cu_event arrived[FCP_FABRICS]; /* where the launch began in the rank's stream for that fabric; NULL: it has none */
     uint8_t *put;                /* for each wire: are its copies in a stream? */
     sent *sent;                  /* the transfers that it sent */
     uint32_t sent_count, capacity;
@@ -65,8 +67,10 @@ static fcp_code local_connect(fcp_net *base, fcp_session *session, const fcp_sta
 static void forget(local_net *n, uint32_t rank) {
     endpoint *e = &n->ends[rank];
     for (uint32_t i = 0; i < e->sent_count; i++) fcp_cuda_event_give(e->sent[i].device, e->sent[i].event);
-    if (e->arrived) fcp_cuda_event_give(n->session->ranks[rank].device, e->arrived);
-    e->arrived = NULL;
+    for (int f = 0; f < FCP_FABRICS; f++) {
+        if (e->arrived[f]) fcp_cuda_event_give(n->session->ranks[rank].device, e->arrived[f]);
+        e->arrived[f] = NULL;
+    }
     e->sent_count = 0;
     e->launched = false;
 }
@@ -95,17 +99,17 @@ static fcp_code put_transfer(local_net *n, uint32_t from, const fcp_wire *send, 
                              fcp_error *err) {
     fcp_cuda_session *s = n->session;
     cuda_rank *sender = &s->ranks[from], *receiver = &s->ranks[to];
-    cu_stream stream = receiver->streams[FCP_COMM];
+    cu_stream stream = fcp_cuda_fabric_stream(receiver, send->fabric);
     endpoint *e = &n->ends[from];
     if (send->segments != receive->segments) return fcp_fail(err, FCP_E_INTERNAL, "a send and its receive differ");
-    fcp_code code = fcp_cuda_event_await(n->session, stream, e->arrived, err);
+    fcp_code code = fcp_cuda_event_await(n->session, stream, e->arrived[send->fabric], err);
     for (uint32_t i = 0; !code && i < send->segments; i++) {
         const fcp_segment *src = &send->segment[i], *dst = &receive->segment[i];
         if (src->bytes != dst->bytes) return fcp_fail(err, FCP_E_INTERNAL, "a send and its receive differ in size");
         code = fcp_cuda_copy(s, receiver->device, (uintptr_t)dst->data, sender->device, (uintptr_t)src->data,
                              src->bytes, stream, err);
     }
-    sent done = {receiver->device, NULL};
+    sent done = {receiver->device, NULL, send->fabric};
     if (!code) code = fcp_cuda_event_record(n->session, receiver->device, stream, &done.event, err);
     if (!code) e->sent[e->sent_count++] = done;
     return code;
@@ -125,8 +129,15 @@ static fcp_code local_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32
     local_net *n = (local_net *)base;
     endpoint *e = &n->ends[rank];
     cuda_rank *r = &n->session->ranks[rank];
-    fcp_code code = fcp_cuda_event_record(n->session, r->device, r->streams[FCP_COMM], &e->arrived, err);
-    if (code) return code;
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < count; i++)
+        if (!e->arrived[wires[i].fabric])
+            code = fcp_cuda_event_record(n->session, r->device, fcp_cuda_fabric_stream(r, wires[i].fabric),
+                                         &e->arrived[wires[i].fabric], err);
+    if (code) {
+        forget(n, rank);
+        return code;
+    }
     if (count > e->capacity) {
         uint8_t *put = realloc(e->put, count);
         if (put) e->put = put;
@@ -174,7 +185,9 @@ static fcp_wait local_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, 
         return FCP_WAIT_PENDING;
     }
     for (uint32_t i = 0; !code && i < e->sent_count; i++)
-        code = fcp_cuda_event_await(n->session, n->session->ranks[rank].streams[FCP_COMM], e->sent[i].event, err);
+        code = fcp_cuda_event_await(n->session,
+                                    fcp_cuda_fabric_stream(&n->session->ranks[rank], e->sent[i].fabric),
+                                    e->sent[i].event, err);
     forget(n, rank);
     return code ? FCP_WAIT_FAILED : FCP_WAIT_DONE;
 }

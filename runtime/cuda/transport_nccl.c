@@ -6,6 +6,11 @@
  * rank without a transfer in a round issues nothing. In a round a rank sends at most once and receives at most once
  * on each fabric, so no group can wait for one that waits for it.
  *
+ * In a plan with two fabrics, what a round of the pass moves over net is a group of its own, on a stream and of a
+ * communicator of its own (fabrics.c). In each of the two the order is that of the rounds, and groups of a round wait
+ * only for groups of earlier ones. So of the groups that have not ended, those of the first round wait for none. They
+ * find multiprocessors, since both communicators together take no more than the margin.
+ *
  * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the
  * same way.
  * Gives:    fcp_transport_nccl.
@@ -28,8 +33,10 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/parts.h"
+#include "runtime/cuda/rounds.h"
 #include "runtime/cuda/run.h"
 #include "runtime/cuda/stage.h"
 #include "runtime/cuda/transports.h"
@@ -47,12 +54,15 @@ typedef struct nccl_net {
     fcp_cuda_session *session; /* NULL before connect */
     fcp_nccl *nccl;
     nccl_comm comm;
+    nccl_comm over_net;          /* for transfers over net, if those have a stream of their own; else NULL */
     fcp_place place;
     cu_ptr scratch;              /* FCP_GATHER_BYTES for each rank and once more for this one; then PIECE bytes */
-    void *memory, *enrolled;     /* the arena; NCCL's handle of its registration */
+    void *memory;                /* the arena */
+    size_t memory_bytes;
+    void *enrolled, *enrolled_over_net; /* NCCL's handles of its registrations */
     cu_ptr staged[FCP_TENSORS];  /* device memory for tensors that lie in host memory */
     size_t staged_bytes[FCP_TENSORS];
-    cu_event paces[PACES][FCP_QUEUES]; /* recorded after every PACE-th instruction */
+    cu_event paces[PACES][CUDA_STREAMS]; /* recorded after every PACE-th instruction */
     uint32_t pace, unmarked;     /* which of them comes next; how many instructions there were since the last */
     fcp_tensors inside;          /* the caller's tensors, with those in host memory replaced by staged ones */
     bool ended, stuck;           /* ended: it was destroyed or aborted; stuck: that call did not return in time */
@@ -66,14 +76,14 @@ static fcp_code check(const nccl_net *n, nccl_result result, const char *what, f
 
 /* Waits until a call that has returned `result` is really done, so that its work is in the stream. An error: it
  * failed, or took longer than the time limit. */
-static fcp_code settle(nccl_net *n, nccl_result result, const char *what, fcp_error *err) {
+static fcp_code settle_on(nccl_net *n, nccl_comm comm, nccl_result result, const char *what, fcp_error *err) {
     const uint32_t timeout_s = n->session->base.timeout_s;
     fcp_patience patience = fcp_patience_of(timeout_s, 0.1);
     long pause = 2000;
     fcp_code code = check(n, result, what, err);
     for (; !code; fcp_pause(&pause, 1000000)) {
         nccl_result state = NCCL_IN_PROGRESS;
-        code = check(n, n->nccl->call.async_error(n->comm, &state), what, err);
+        code = check(n, n->nccl->call.async_error(comm, &state), what, err);
         if (!code) code = check(n, state, what, err);
         if (code || state == NCCL_SUCCESS) return code;
         if (fcp_patience_ends(&patience))
@@ -81,6 +91,10 @@ static fcp_code settle(nccl_net *n, nccl_result result, const char *what, fcp_er
                             timeout_s);
     }
     return code;
+}
+
+static fcp_code settle(nccl_net *n, nccl_result result, const char *what, fcp_error *err) {
+    return settle_on(n, n->comm, result, what, err);
 }
 
 static void nccl_close(fcp_net *base);
@@ -98,16 +112,18 @@ static fcp_code nccl_open(uint32_t ranks, uint32_t gpus, const fcp_start *start,
     return code;
 }
 
-static fcp_code begin_comm(nccl_net *n, const nccl_id *id, fcp_error *err) {
-    const fcp_problem *p = n->session->plan->problem;
+/* Two communicators share the margin, so that both find room beside attention. */
+static fcp_code begin_comm(nccl_net *n, const nccl_id *id, nccl_comm *out, fcp_error *err) {
+    const fcp_plan *plan = n->session->plan;
+    const uint32_t share = fcp_cuda_two_fabrics(plan) ? (plan->problem->margin + 1) / 2 : plan->problem->margin;
     nccl_config config = NCCL_CONFIG;
     fcp_error why = {0};
     config.blocking = 0;
     config.cga_cluster_size = 1;
-    if (p->margin) config.max_ctas = p->margin < MOST_CTAS ? (int)p->margin : MOST_CTAS;
-    nccl_result result = n->nccl->call.init(&n->comm, (int)n->place.ranks, *id, (int)n->place.rank, &config);
-    if (n->comm || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
-        fcp_code code = settle(n, result, "joining the other ranks", &why);
+    if (share) config.max_ctas = share < MOST_CTAS ? (int)share : MOST_CTAS;
+    nccl_result result = n->nccl->call.init(out, (int)n->place.ranks, *id, (int)n->place.rank, &config);
+    if (*out || (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)) {
+        fcp_code code = settle_on(n, *out, result, "joining the other ranks", &why);
         bool twice = code && strstr(why.message, "uplicate GPU"); /* later versions name their switch themselves */
         if (code)
             fcp_fail(err, code, "%.360s%s", why.message, twice ? ": two ranks on one GPU need NCCL 2.30 or later" : "");
@@ -127,7 +143,7 @@ static fcp_code nccl_connect(fcp_net *base, fcp_session *session, const fcp_star
     if (n->place.rank == 0 && !(start && start->id)) code = check(n, n->nccl->call.unique_id(&id), "making an id", err);
     if (!code) code = fcp_id_share(&n->place, start, s->base.timeout_s, (uint8_t *)id.bytes, err);
     if (!code) code = fcp_cuda_use(s, &s->devices[0], err);
-    if (!code) code = begin_comm(n, &id, err);
+    if (!code) code = begin_comm(n, &id, &n->comm, err);
     return code ? code : fcp_cuda_memory(s, &s->devices[0], scratch_bytes(n), NULL, "what ranks tell each other",
                                          &n->scratch, err);
 }
@@ -145,13 +161,27 @@ fcp_code fcp_start_id(void *out_id, fcp_error *err) {
 
 static fcp_code nccl_watch(fcp_net *base, const char *what, fcp_error *err) {
     const nccl_net *n = (const nccl_net *)base;
-    nccl_result state = NCCL_SUCCESS;
-    if (n->ended || !n->comm) return FCP_OK;
-    fcp_code code = check(n, n->nccl->call.async_error(n->comm, &state), what, err);
-    return code ? code : check(n, state, what, err);
+    const nccl_comm comms[] = {n->comm, n->over_net};
+    fcp_code code = FCP_OK;
+    for (int i = 0; !n->ended && !code && i < 2; i++) {
+        nccl_result state = NCCL_SUCCESS;
+        if (!comms[i]) continue;
+        code = check(n, n->nccl->call.async_error(comms[i], &state), what, err);
+        if (!code) code = check(n, state, what, err);
+    }
+    return code;
 }
 
 /* --- ending ------------------------------------------------------------------------------------------------------- */
+
+/* Takes back that the communicators know the arena. */
+static fcp_code forget_arena(nccl_net *n, fcp_error *err) {
+    const fcp_nccl_table *call = &n->nccl->call;
+    void *over_net = n->enrolled_over_net, *enrolled = n->enrolled;
+    n->enrolled = n->enrolled_over_net = NULL;
+    fcp_code code = over_net ? check(n, call->strike(n->over_net, over_net), "forgetting an arena", err) : FCP_OK;
+    return code || !enrolled ? code : check(n, call->strike(n->comm, enrolled), "forgetting an arena", err);
+}
 
 /* A call that may never return. It runs on a thread of its own; the last of the two users frees this record. */
 typedef struct ending {
@@ -212,16 +242,20 @@ static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t
     return over;
 }
 
-/* Ends the communicator in an orderly way, together with the other ranks. False: that did not end. An abort instead
+/* Ends the communicators in an orderly way, together with the other ranks. False: that did not end. An abort instead
  * would destroy what slower ranks have not received yet. */
 static bool leave_others(nccl_net *n) {
+    const fcp_nccl_table *call = &n->nccl->call;
+    const nccl_comm comms[] = {n->over_net, n->comm};
     fcp_error ignored;
-    if (n->enrolled) n->nccl->call.strike(n->comm, n->enrolled);
-    n->enrolled = NULL;
+    forget_arena(n, &ignored);
     n->base.apart = false;
-    if (settle(n, n->nccl->call.finalize(n->comm), "leaving the other ranks", &ignored)) return false;
+    for (int i = 0; i < 2; i++)
+        if (comms[i] && settle_on(n, comms[i], call->finalize(comms[i]), "leaving the other ranks", &ignored))
+            return false;
     n->ended = true;
-    n->stuck = !call_within(n->nccl->call.destroy, n->comm, n->session->base.timeout_s);
+    for (int i = 0; i < 2; i++)
+        if (comms[i]) n->stuck |= !call_within(call->destroy, comms[i], n->session->base.timeout_s);
     return true;
 }
 
@@ -232,7 +266,8 @@ static void nccl_abort(fcp_net *base) {
     if (n->ended || !n->comm || (n->base.apart && leave_others(n))) return;
     fcp_mpi_forsake(NULL); /* it may have carried the id */
     n->ended = true;
-    n->stuck = !call_within(n->nccl->call.abort, n->comm, n->session->base.timeout_s);
+    if (n->over_net) n->stuck = !call_within(n->nccl->call.abort, n->over_net, n->session->base.timeout_s);
+    n->stuck |= !call_within(n->nccl->call.abort, n->comm, n->session->base.timeout_s);
 }
 
 static void nccl_close(fcp_net *base) {
@@ -253,21 +288,26 @@ static void nccl_close(fcp_net *base) {
 
 /* --- before the first pass ---------------------------------------------------------------------------------------- */
 
+static fcp_code enroll_over_net(nccl_net *n, fcp_error *err) {
+    return check(n, n->nccl->call.enroll(n->over_net, n->memory, n->memory_bytes, &n->enrolled_over_net),
+                 "registering the arena", err);
+}
+
 static fcp_code nccl_allocate(fcp_net *base, uint32_t rank, size_t bytes, void **out_memory, fcp_error *err) {
     nccl_net *n = (nccl_net *)base;
     const cuda_device *device = n->session->ranks[rank].device;
     fcp_code code = fcp_cuda_use(n->session, device, err);
     if (code) return code;
-    if (n->enrolled) code = check(n, n->nccl->call.strike(n->comm, n->enrolled), "forgetting an arena", err);
-    n->enrolled = NULL;
-    if (code) return code;
+    if ((code = forget_arena(n, err))) return code;
     if (n->memory) n->nccl->call.release(n->memory);
     n->memory = NULL;
     if (fcp_nccl_check(n->nccl, n->nccl->call.allocate(&n->memory, bytes), NULL, err,
                        "device %d has no %zu bytes for an arena", device->handle, bytes))
         return err ? (err->code = FCP_E_NO_MEMORY) : FCP_E_NO_MEMORY;
     *out_memory = n->memory;
-    return check(n, n->nccl->call.enroll(n->comm, n->memory, bytes, &n->enrolled), "registering the arena", err);
+    n->memory_bytes = bytes;
+    code = check(n, n->nccl->call.enroll(n->comm, n->memory, bytes, &n->enrolled), "registering the arena", err);
+    return code || !n->over_net ? code : enroll_over_net(n, err);
 }
 
 static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void *all, fcp_error *err) {
@@ -288,22 +328,40 @@ static fcp_code nccl_gather(fcp_net *base, const void *mine, size_t bytes, void 
     return code ? code : fcp_cuda_stage_flush(s, &s->devices[0], err);
 }
 
-/* Finds out to whom a rank sends and from whom it receives, in all passes. */
-static void find_peers(const fcp_plan *plan, uint32_t rank, uint8_t *peers) {
+/* Finds out to whom a rank sends and from whom it receives, in all passes; or only what goes over net within a pass. */
+static void find_peers(const fcp_plan *plan, uint32_t rank, bool over_net, uint8_t *peers) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         const fcp_stream *stream = fcp_stream_of(plan, (fcp_pass)pass, rank, FCP_COMM);
         for (uint32_t i = 0; i < stream->count; i++) {
             const fcp_instr *x = &plan->instrs[stream->first + i];
             if (x->op != FCP_OP_LAUNCH) continue;
+            if (over_net && fcp_cuda_moved_by(plan, (fcp_pass)pass, x) != FCP_CLASSES) continue;
             for (uint32_t j = x->a; j < x->a + x->b; j++)
-                peers[plan->transfers[j].peer] |= 1u << plan->transfers[j].dir;
+                if (!over_net || plan->transfers[j].fabric == FCP_NET)
+                    peers[plan->transfers[j].peer] |= 1u << plan->transfers[j].dir;
         }
     }
 }
 
-/* Lets every pair of ranks that will talk send one byte, in a single group. A single rank sends to itself. */
-static fcp_code nccl_meet(fcp_net *base, const fcp_plan *plan, fcp_error *err) {
-    nccl_net *n = (nccl_net *)base;
+/* Makes the communicator for transfers over net, whose id rank 0 tells the others. */
+static fcp_code begin_over_net(nccl_net *n, fcp_error *err) {
+    uint8_t *all = calloc(n->place.ranks, FCP_GATHER_BYTES);
+    nccl_id id = {.bytes = {0}};
+    _Static_assert(sizeof id.bytes % FCP_GATHER_BYTES == 0, "an id is told in whole pieces");
+    if (!all) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", n->place.ranks);
+    fcp_code code = n->place.rank ? FCP_OK : check(n, n->nccl->call.unique_id(&id), "making an id", err);
+    for (size_t at = 0; !code && at < sizeof id.bytes; at += FCP_GATHER_BYTES) {
+        code = nccl_gather(&n->base, (char *)id.bytes + at, FCP_GATHER_BYTES, all, err);
+        if (!code) memcpy((char *)id.bytes + at, all, FCP_GATHER_BYTES);
+    }
+    free(all);
+    if (!code) code = begin_comm(n, &id, &n->over_net, err);
+    return code ? code : enroll_over_net(n, err);
+}
+
+/* Lets every pair of ranks that will talk through a communicator send one byte, in a single group. A single rank sends
+ * to itself. */
+static fcp_code meet_on(nccl_net *n, const fcp_plan *plan, nccl_comm comm, bool over_net, fcp_error *err) {
     fcp_cuda_session *s = n->session;
     const fcp_nccl_table *call = &n->nccl->call;
     uint32_t ranks = n->place.ranks, rank = n->place.rank;
@@ -311,25 +369,33 @@ static fcp_code nccl_meet(fcp_net *base, const fcp_plan *plan, fcp_error *err) {
     cu_ptr own = n->scratch + (cu_ptr)ranks * FCP_GATHER_BYTES;
     cu_stream stream = s->ranks[rank].streams[FCP_COMM];
     if (!peers) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u ranks", ranks);
-    find_peers(plan, rank, peers);
+    find_peers(plan, rank, over_net, peers);
     if (ranks == 1) peers[0] = 1 << FCP_SEND | 1 << FCP_RECV;
     bool any = memchr(peers, 1, ranks) || memchr(peers, 2, ranks) || memchr(peers, 3, ranks);
     fcp_code code = any ? check(n, call->group_start(), "beginning a group", err) : FCP_OK;
     bool open = any && !code;
     for (uint32_t p = 0; !code && p < ranks; p++) {
         if (peers[p] >> FCP_SEND & 1)
-            code = check(n, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, n->comm, stream), "sending", err);
+            code = check(n, call->send((void *)(uintptr_t)own, 1, NCCL_INT8, (int)p, comm, stream), "sending", err);
         if (!code && peers[p] >> FCP_RECV & 1)
             code = check(n,
                          call->receive((void *)(uintptr_t)(n->scratch + (cu_ptr)p * FCP_GATHER_BYTES), 1, NCCL_INT8,
-                                       (int)p, n->comm, stream),
+                                       (int)p, comm, stream),
                          "receiving", err);
     }
     free(peers);
     if (!open) return code;
     nccl_result ended = call->group_end();
-    if (!code) code = settle(n, ended, "connecting to the other ranks", err);
+    if (!code) code = settle_on(n, comm, ended, "connecting to the other ranks", err);
     return code ? code : fcp_cuda_wait(s, stream, "connecting to the other ranks", err);
+}
+
+static fcp_code nccl_meet(fcp_net *base, const fcp_plan *plan, fcp_error *err) {
+    nccl_net *n = (nccl_net *)base;
+    const bool apart = n->session->ranks[n->place.rank].streams[CUDA_NET] != NULL;
+    fcp_code code = meet_on(n, plan, n->comm, false, err);
+    if (!code && apart && !n->over_net) code = begin_over_net(n, err);
+    return code || !apart ? code : meet_on(n, plan, n->over_net, true, err);
 }
 
 /* --- how far ahead of the device ---------------------------------------------------------------------------------- */
@@ -344,7 +410,8 @@ static fcp_code nccl_pace(fcp_net *base, uint32_t instructions, fcp_error *err) 
     if (n->unmarked < PACE) return FCP_OK;
     n->unmarked = 0;
     cu_event *mark = n->paces[n->pace++ % PACES];
-    for (int q = 0; !code && q < FCP_QUEUES; q++) {
+    for (int q = 0; !code && q < CUDA_STREAMS; q++) {
+        if (!r->streams[q]) continue;
         code = mark[q] ? fcp_cuda_wait_event(s, mark[q], "what was put down before", err)
                        : fcp_cuda_event_take(s, r->device, &mark[q], err);
         if (!code)
@@ -356,29 +423,50 @@ static fcp_code nccl_pace(fcp_net *base, uint32_t instructions, fcp_error *err) 
 
 /* --- transfers ---------------------------------------------------------------------------------------------------- */
 
+/* Puts one wire into the group that is being made. */
+static fcp_code put_wire(nccl_net *n, nccl_comm comm, cu_stream stream, const fcp_wire *w, const char *what,
+                         fcp_error *err) {
+    const fcp_nccl_table *call = &n->nccl->call;
+    fcp_code code = FCP_OK;
+    for (uint32_t j = 0; !code && j < w->segments; j++) {
+        const fcp_segment *part = &w->segment[j];
+        if (!part->bytes) continue;
+        code = check(n, w->dir == FCP_SEND
+                            ? call->send(part->data, part->bytes, NCCL_INT8, (int)w->peer, comm, stream)
+                            : call->receive(part->data, part->bytes, NCCL_INT8, (int)w->peer, comm, stream), what, err);
+    }
+    return code;
+}
+
+/* One group: of the wires of a fabric, or with FCP_FABRICS of all. */
+static fcp_code put_group(nccl_net *n, unsigned fabric, const fcp_wire *wires, uint32_t count, const char *what,
+                          fcp_error *err) {
+    const fcp_nccl_table *call = &n->nccl->call;
+    const cuda_rank *r = &n->session->ranks[n->place.rank];
+    nccl_comm comm = fabric == FCP_NET ? n->over_net : n->comm;
+    cu_stream stream = fabric == FCP_NET ? r->streams[CUDA_NET] : r->streams[FCP_COMM];
+    uint32_t some = 0;
+    for (uint32_t i = 0; i < count; i++) some += fabric == FCP_FABRICS || wires[i].fabric == fabric;
+    fcp_code code = some ? check(n, call->group_start(), what, err) : FCP_OK;
+    if (code || !some) return code;
+    for (uint32_t i = 0; !code && i < count; i++)
+        if (fabric == FCP_FABRICS || wires[i].fabric == fabric) code = put_wire(n, comm, stream, &wires[i], what, err);
+    nccl_result ended = call->group_end(); /* a group that was begun must be ended, even after an error */
+    return code ? code : settle_on(n, comm, ended, what, err);
+}
+
 static fcp_code nccl_launch(fcp_net *base, uint32_t rank, fcp_pass pass, uint32_t round, const fcp_wire *wires,
                             uint32_t count, fcp_error *err) {
     nccl_net *n = (nccl_net *)base;
-    const fcp_nccl_table *call = &n->nccl->call;
-    cu_stream stream = n->session->ranks[rank].streams[FCP_COMM];
+    const fcp_plan *plan = n->session->plan;
+    const uint32_t kind = plan->rounds[plan->round_starts[pass] + round].kind;
+    const bool apart = n->session->ranks[rank].streams[CUDA_NET] && kind != FCP_ROUND_IN && kind != FCP_ROUND_OUT;
     char what[60];
-    (void)pass;
-    if (!count) return FCP_OK;
     snprintf(what, sizeof what, "the transfers of round %u", round);
-    fcp_code code = check(n, call->group_start(), what, err);
-    if (code) return code;
-    for (uint32_t i = 0; !code && i < count; i++)
-        for (uint32_t j = 0; !code && j < wires[i].segments; j++) {
-            const fcp_wire *w = &wires[i];
-            const fcp_segment *part = &w->segment[j];
-            if (!part->bytes) continue;
-            nccl_result result = w->dir == FCP_SEND
-                                     ? call->send(part->data, part->bytes, NCCL_INT8, (int)w->peer, n->comm, stream)
-                                     : call->receive(part->data, part->bytes, NCCL_INT8, (int)w->peer, n->comm, stream);
-            code = check(n, result, what, err);
-        }
-    nccl_result ended = call->group_end(); /* a group that was begun must be ended, even after an error */
-    return code ? code : settle(n, ended, what, err);
+    if (!apart) return put_group(n, FCP_FABRICS, wires, count, what, err);
+    fcp_code code = FCP_OK;
+    for (unsigned f = 0; !code && f < FCP_FABRICS; f++) code = put_group(n, f, wires, count, what, err);
+    return code;
 }
 
 /* There is nothing to wait for: when a launch has returned, its group is in the stream. */

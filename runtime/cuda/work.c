@@ -49,6 +49,10 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
         code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
+        a->merge_count = lists->merge_count;
+        a->split_bytes = lists->split_bytes;
+        if (!code && lists->merge_count)
+            code = append(w, lists->merges, lists->merge_count * sizeof *lists->merges, &a->merges, err);
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
@@ -90,6 +94,7 @@ fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass,
     }
     for (uint32_t i = 0; i < w->attend_count; i++) {
         size_t words = fcp_kernel_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
+        if (words < w->attends[i].split_bytes / 4) words = w->attends[i].split_bytes / 4;
         if (words > rank->lock_words) rank->lock_words = words;
     }
     fcp_kernel_work_free(&lists);
@@ -119,10 +124,32 @@ static fcp_code support(fcp_cuda_session *s, cuda_rank *rank, cuda_kernel_id id,
     return launch(s, rank, FCP_COMPUTE, id, blocks, (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
+fcp_code fcp_cuda_fold_sinks(fcp_cuda_session *s, cuda_rank *rank, fk_support x, fcp_error *err) {
+    const uint64_t sums = (x.count + FK_FOLD - 1) / FK_FOLD * x.heads;
+    return launch(s, rank, FCP_COMM, CUDA_FOLD_SINKS, (sums + FK_SUPPORT_THREADS - 1) / FK_SUPPORT_THREADS,
+                  (uint32_t)rank->device->multiprocessors, &x, err);
+}
+
 static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
     if (!bytes) return FCP_OK;
     return fcp_cuda_check(s->cuda, s->cuda->call.fill(to, word, bytes / 4, rank->streams[FCP_COMPUTE]), err,
                           "cannot clear %zu bytes", bytes);
+}
+
+/* Attention of the forward pass, and then putting together the rows whose keys are in parts. */
+static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, fk_launch *rows,
+                               fcp_error *err) {
+    const fcp_arena *arena = &rank->arena[FCP_FORWARD];
+    const uint32_t share = rank->device->attention[FCP_FORWARD];
+    fk_launch_maps maps;
+    rows->splits = rank->locks;
+    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, fcp_kernel_row_pieces(arena, a->row_count, arena->heads),
+                           share, fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
+    if (code || !a->merge_count) return code;
+    fk_launch merge = *rows;
+    merge.items = rank->work[FCP_FORWARD].memory + a->merges;
+    merge.item_count = a->merge_count;
+    return launch(s, rank, FCP_COMPUTE, CUDA_COMBINE, a->merge_count, share, &merge, err);
 }
 
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *a, fcp_error *err) {
@@ -147,11 +174,8 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.item_count = a->key_count;
     keys.subs = a->subs;
     const bool by_head = fcp_kernel_by_head(s->plan);
-    const uint64_t row_pieces = fcp_kernel_pieces(by_head, a->row_count, arena->heads);
     uint32_t share = d->attention[pass];
-    if (pass == FCP_FORWARD)
-        return launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, row_pieces, share,
-                      fcp_cuda_with_maps(rank, pass, CUDA_FORWARD, &rows, &maps), err);
+    if (pass == FCP_FORWARD) return attend_forward(s, rank, a, &rows, err);
     if (d->backward != EMIT_SPLIT) {
         cuda_kernel_id id = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED : CUDA_UNORDERED;
         const size_t words = fcp_kernel_lock_words(a->lock_count, arena->heads) + 1;
@@ -164,7 +188,9 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
                     : launch(s, rank, FCP_COMPUTE, id, pieces, share,
                              fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     }
-    uint64_t by_rows = row_pieces * d->kernels[CUDA_DQ].parts, by_keys = fcp_kernel_pieces(by_head, a->key_count, arena->kv_heads) * d->kernels[CUDA_DKV].parts;
+    const uint64_t key_pieces = fcp_kernel_pieces(by_head, a->key_count, arena->kv_heads);
+    uint64_t by_rows = fcp_kernel_row_pieces(arena, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts;
+    uint64_t by_keys = key_pieces * d->kernels[CUDA_DKV].parts;
     fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
     return code ? code : launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
 }

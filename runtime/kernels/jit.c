@@ -46,7 +46,7 @@ typedef struct entry_header {
     uint32_t kernel_count, notes;
     fcp_kernel_cost kernels[FCP_KERNELS_MAX];
 } entry_header;
-static const char magic[8] = "fcpjit1"; /* begins every file of the cache */
+static const char magic[8] = "fcpjit2"; /* begins every file of the cache */
 
 static void warn(fcp_jit *j, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void warn(fcp_jit *j, const char *format, ...) {

@@ -20,7 +20,7 @@ typedef struct fcp_kernel_cost {
     uint32_t registers, spill_stores, spill_loads, stack, shared, barriers;
 } fcp_kernel_cost;
 
-enum { FCP_KERNELS_MAX = 12 };
+enum { FCP_KERNELS_MAX = 16 };
 typedef struct fcp_cubin {
     void *bytes; /* malloc'd */
     size_t size;

@@ -20,10 +20,10 @@
 _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
 _Static_assert((int)FK_FULL == FCP_CELL_FULL && (int)FK_PARTIAL == FCP_CELL_PARTIAL, "classes of cells");
 _Static_assert((int)FK_FIRST == FCP_VISIT_FIRST && (int)FK_LAST == FCP_VISIT_LAST, "flags of visits");
-_Static_assert(sizeof(fk_row_item) == 48 && sizeof(fk_key_run) == 48 && sizeof(fk_key_item) == 80 &&
-                   sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 && sizeof(fk_bands) == 24 &&
-                   sizeof(fk_launch) == 184 && sizeof(fk_map) == 128 && sizeof(fk_launch_maps) == 192 + 5 * 128 &&
-                   sizeof(fk_support) == 64,
+_Static_assert(sizeof(fk_row_item) == 56 && sizeof(fk_merge_item) == 72 && sizeof(fk_key_run) == 48 &&
+                   sizeof(fk_key_item) == 80 && sizeof(fk_row_run) == 32 && sizeof(fk_sequence) == 48 &&
+                   sizeof(fk_bands) == 24 && sizeof(fk_launch) == 192 && sizeof(fk_map) == 128 &&
+                   sizeof(fk_launch_maps) == 192 + 5 * 128 && sizeof(fk_support) == 80,
                "records are the same on host and device");
 
 /* What each scratch array is for. */
@@ -48,6 +48,7 @@ static void *scratch(fcp_kernel_work *w, int which, size_t count, size_t size) {
 void fcp_kernel_work_free(fcp_kernel_work *work) {
     free(work->rows);
     free(work->key_runs);
+    free(work->merges);
     free(work->keys);
     free(work->row_runs);
     for (int i = 0; i < SCRATCHES; i++) free(work->scratch[i]);
@@ -60,6 +61,22 @@ bool fcp_kernel_by_head(const fcp_plan *plan) {
     for (uint32_t i = 0; i < plan->heads_count; i++)
         if (fcp_class_count(plan, i) > most) most = fcp_class_count(plan, i);
     return most > 1;
+}
+
+/* Is a sequence one of few queries and many keys? */
+static bool is_short(const fcp_sequence *s) {
+    return s->queries > 0 && s->queries <= FK_SHORT_QUERIES && s->queries < s->keys;
+}
+
+bool fcp_kernel_packed(const fcp_plan *plan) {
+    for (uint64_t i = 0; i < plan->sequences_count; i++)
+        if (is_short(&plan->sequences[i])) return !fcp_kernel_by_head(plan);
+    return false;
+}
+
+uint64_t fcp_kernel_row_pieces(const fcp_arena *a, uint32_t items, uint32_t heads) {
+    const bool packed = a->pass == FCP_FORWARD && fcp_kernel_packed(a->plan);
+    return fcp_kernel_pieces(packed || fcp_kernel_by_head(a->plan), items, heads);
 }
 
 static fk_u64 offset_of(const fcp_arena *a, const void *place) {
@@ -143,19 +160,25 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
 /* Is KV head `kv` of the range listed? */
 static bool lists(const fcp_kernel_work *w, uint32_t kv) { return !w->kv_count || kv - w->kv_first < w->kv_count; }
 
+static fcp_code push_row(fcp_kernel_work *w, const fk_row_item *item, fcp_error *err) {
+    if (w->row_count == UINT32_MAX) return too_long(err);
+    if (!fcp_grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
+    w->rows[w->row_count++] = *item;
+    return FCP_OK;
+}
+
 /* A row item, or where lists are by head one for each head of a class. */
 static fcp_code put_row_item(fcp_kernel_work *w, const fcp_plan *plan, fk_row_item item, uint32_t cls, bool by_head,
                              fcp_error *err) {
     const uint32_t heads = by_head ? fcp_range_heads(plan->problem) : 1;
-    for (uint32_t h = 0; h < heads; h++) {
+    const fk_u32 flags = item.flags;
+    fcp_code code = FCP_OK;
+    for (uint32_t h = 0; !code && h < heads; h++) {
         if (by_head && (fcp_class_of(plan, w->range, h) != cls || !lists(w, h / plan->problem->range_sub))) continue;
-        if (w->row_count == UINT32_MAX) return too_long(err);
-        if (!fcp_grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows)) return no_memory(err);
-        w->rows[w->row_count] = item;
-        if (by_head) w->rows[w->row_count].flags |= h << FK_HEAD_SHIFT;
-        w->row_count++;
+        if (by_head) item.flags = flags | h << FK_HEAD_SHIFT;
+        code = push_row(w, &item, err);
     }
-    return FCP_OK;
+    return code;
 }
 
 /* Adds the items of one row of cells of a Q piece, for a class of heads. cursors[i] is the first part of the visit's
@@ -191,7 +214,10 @@ static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit 
                         .flags = visit->flags,
                         .sequence = piece->sequence,
                         .first = first,
-                        .runs = w->key_run_count - first};
+                        .runs = w->key_run_count - first,
+                        .pack = !back && !by_head && is_short(&plan->sequences[piece->sequence])
+                                    ? plan->problem->range_sub
+                                    : 1};
     if (visit->state_slot != FCP_NONE && !back) {
         float *o, *m, *l;
         fcp_arena_state(a, visit->state_slot, &o, &m, &l);
@@ -216,10 +242,143 @@ static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_
     return code;
 }
 
+/* --- short rows --------------------------------------------------------------------------------------------------- */
+
+/* A walk over the items of a list that are not yet of single heads. */
+struct packing {
+    fcp_kernel_work *w;
+    const fcp_arena *a;
+    uint32_t part; /* so many cells of keys has about each part of an item of a short sequence */
+};
+
+static uint32_t cells_of(const fcp_kernel_work *w, const fk_row_item *item) {
+    uint32_t cells = 0;
+    for (uint32_t i = item->first; i < item->first + item->runs; i++)
+        cells += w->key_runs[i].count / FCP_CELL + (w->key_runs[i].count % FCP_CELL != 0);
+    return cells;
+}
+
+/* Of how many tiles the rows of an item are, if its heads share them. */
+static uint32_t tiles_of(const fk_row_item *item) { return (item->count * item->pack + FK_ROWS - 1) / FK_ROWS; }
+
+/* How many cells a part has: with four parts for each multiprocessor that the plan is made for, all end at nearly the
+ * same time. */
+enum { LEAST_CELLS = 4 }; /* of a part: fewer, and putting parts together would take longer than they do */
+static uint32_t part_cells(const fcp_kernel_work *w, const fcp_plan *plan) {
+    const uint64_t parts = 4 * (uint64_t)plan->cluster->multiprocessors;
+    uint64_t cells = 0;
+    if (!parts) return UINT32_MAX; /* parts_of_cells then says 1 */
+    for (uint32_t i = 0; i < w->row_count; i++)
+        if (is_short(&plan->sequences[w->rows[i].sequence]))
+            cells += (uint64_t)cells_of(w, &w->rows[i]) * tiles_of(&w->rows[i]);
+    cells = (cells * plan->problem->range_kv + parts - 1) / parts;
+    return cells < LEAST_CELLS ? LEAST_CELLS : cells < UINT32_MAX ? (uint32_t)cells : UINT32_MAX;
+}
+
+/* Lists the keys of cells [from, to) of an item again, as runs of their own. */
+static fcp_code copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
+                          fcp_error *err) {
+    const fcp_problem *p = a->plan->problem;
+    const uint64_t stride = (uint64_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    const uint32_t first = w->key_run_count, end = item->first + item->runs;
+    uint32_t at = 0; /* cells before the run */
+    for (uint32_t i = item->first; i < end && at < to; i++) {
+        fk_key_run run = w->key_runs[i];
+        const uint32_t cells = run.count / FCP_CELL + (run.count % FCP_CELL != 0);
+        const uint32_t begin = from > at ? from - at : 0, stop = to - at < cells ? to - at : cells;
+        at += cells;
+        if (begin >= stop) continue;
+        if (stop < cells) run.count = stop * FCP_CELL;
+        run.count -= begin * FCP_CELL;
+        run.position += begin * FCP_CELL;
+        run.k += begin * FCP_CELL * stride;
+        run.v += begin * FCP_CELL * stride;
+        run.k_row += begin * FCP_CELL;
+        run.v_row += begin * FCP_CELL;
+        if (w->key_run_count == UINT32_MAX) return too_long(err);
+        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+            return no_memory(err);
+        w->key_runs[w->key_run_count++] = run;
+    }
+    item->first = first;
+    item->runs = w->key_run_count - first;
+    return FCP_OK;
+}
+
+/* Cuts one tile of an item of a short sequence into `parts` parts of its keys, whose runs stand in `runs`. */
+static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_row_item *runs, uint32_t parts,
+                          fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    if (parts == 1) return push_row(w, tile, err);
+    const uint64_t bytes = (uint64_t)tile->count * (x->a->plan->problem->head_dim + 2) * sizeof(float);
+    if (!fcp_grow((void **)&w->merges, &w->merge_capacity, w->merge_count + 1, sizeof *w->merges))
+        return no_memory(err);
+    w->merges[w->merge_count++] = (fk_merge_item){.rows = *tile, .first = w->split_bytes, .parts = parts};
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < parts; i++) {
+        fk_row_item part = *tile;
+        part.flags = (tile->flags & ~(fk_u32)(FK_FIRST | FK_LAST)) | FK_FIRST | FK_SPLIT;
+        part.state = w->split_bytes;
+        part.first = runs[i].first;
+        part.runs = runs[i].runs;
+        w->split_bytes += bytes;
+        code = push_row(w, &part, err);
+    }
+    return code;
+}
+
+/* Lists an item of a short sequence: for each KV head its tiles, each of them in parts. */
+static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const fcp_problem *p = x->a->plan->problem;
+    const uint64_t cells = cells_of(w, item), wanted = (cells + x->part / 2) / x->part;
+    const uint32_t parts = wanted ? (uint32_t)wanted : 1, rows = item->count * item->pack;
+    fk_row_item *runs = scratch(w, FIRSTS, parts, sizeof *runs);
+    fcp_code code = runs ? FCP_OK : no_memory(err);
+    for (uint32_t i = 0; !code && parts > 1 && i < parts; i++) {
+        runs[i] = *item;
+        code = copy_runs(w, x->a, &runs[i], (uint32_t)(cells * i / parts), (uint32_t)(cells * (i + 1) / parts), err);
+    }
+    for (uint32_t kv = 0; kv < p->range_kv; kv++)
+        for (uint32_t skip = 0; !code && lists(w, kv) && skip < rows; skip += FK_ROWS) {
+            fk_row_item tile = *item;
+            tile.flags |= kv * item->pack << FK_HEAD_SHIFT;
+            tile.skip = skip;
+            tile.count = rows - skip < FK_ROWS ? rows - skip : FK_ROWS;
+            code = put_parts(x, &tile, runs, parts, err);
+        }
+    return code;
+}
+
+/* Turns a list whose items are for all heads into one of items with a head, or a group of heads, each. */
+static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    struct packing x = {w, a, part_cells(w, plan)};
+    const uint32_t count = w->row_count;
+    fk_row_item *all = w->rows;
+    fcp_code code = FCP_OK;
+    w->rows = NULL;
+    w->row_count = w->row_capacity = 0;
+    for (uint32_t i = 0; !code && i < count; i++) {
+        if (is_short(&plan->sequences[all[i].sequence])) {
+            code = pack_item(&x, &all[i], err);
+            continue;
+        }
+        for (uint32_t h = 0; !code && h < fcp_range_heads(plan->problem); h++) {
+            fk_row_item item = all[i];
+            item.flags |= h << FK_HEAD_SHIFT;
+            if (lists(w, h / plan->problem->range_sub)) code = push_row(w, &item, err);
+        }
+    }
+    free(all);
+    return code;
+}
+
 fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const bool by_head = fcp_kernel_by_head(plan);
-    w->row_count = w->key_run_count = 0;
+    w->row_count = w->key_run_count = w->merge_count = 0;
+    w->split_bytes = 0;
     for (uint32_t v = first; v < first + count; v++) {
         const fcp_visit *visit = &plan->visits[v];
         const fcp_block *block = &plan->blocks[visit->q_block];
@@ -231,6 +390,10 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
             fcp_code code = add_row_items(w, a, visit, i, by_head, cursors, err);
             if (code) return code;
         }
+    }
+    if (a->pass == FCP_FORWARD && fcp_kernel_packed(plan)) {
+        fcp_code code = pack_rows(w, a, err);
+        if (code) return code;
     }
     struct size *sizes = scratch(w, SIZES, w->row_count, sizeof *sizes);
     if (!sizes) return no_memory(err);

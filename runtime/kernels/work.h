@@ -9,6 +9,10 @@
  * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
  * list. Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
  *
+ * Where a sequence has at most FK_SHORT_QUERIES queries and more keys, the query heads of a group share the rows of a
+ * tile, and keys are cut into parts until there are four pieces for each multiprocessor that the plan is made for. A
+ * list of merges says what is put together afterwards, in the order of the keys.
+ *
  * If a plan's heads are of several classes (runtime/plan/plan.h), lists are by head: each item is of one head, and
  * meets what this head sees. Items of all heads are one list, longest first.
  *
@@ -26,19 +30,25 @@ typedef struct fcp_kernel_work {
     fk_row_item *rows;
     fk_key_run *key_runs;
     uint32_t row_count, key_run_count;
+    fk_merge_item *merges; /* of rows whose keys are in parts; split_bytes: of their parts' running states */
+    uint32_t merge_count;
+    uint64_t split_bytes;
     /* what fcp_kernel_keys makes */
     fk_key_item *keys;
     fk_row_run *row_runs;
     uint32_t key_count, row_run_count, lock_count; /* lock_count: how many locks the turns of an ordered list need */
     uint32_t subs; /* an item is a piece of work for each KV head and each so many query heads of its group */
     /* private: memory that the next call uses again */
-    uint32_t row_capacity, key_run_capacity, key_capacity, row_run_capacity;
+    uint32_t row_capacity, key_run_capacity, merge_capacity, key_capacity, row_run_capacity;
     void *scratch[6];
     size_t scratch_bytes[6];
 } fcp_kernel_work;
 
 /* Are the plan's lists by head? Then so must be the kernels (emit_source.by_head). */
 bool fcp_kernel_by_head(const fcp_plan *plan);
+/* Has the plan short sequences of queries, as in decoding, so that heads share tiles and keys are cut into parts? Then
+ * the forward kernels must be for that (emit_source.packed). Plans whose lists are by head never are. */
+bool fcp_kernel_packed(const fcp_plan *plan);
 
 void fcp_kernel_work_free(fcp_kernel_work *work);
 /* Lists the rows of visits [first, first + count) with the keys that they meet: for attention if the arena is of the
@@ -56,6 +66,8 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward);
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
 
+/* How many pieces of work a list of rows is, for `heads` query heads. */
+uint64_t fcp_kernel_row_pieces(const fcp_arena *arena, uint32_t items, uint32_t heads);
 /* How many pieces of work a list is, where its items are done for `heads` heads each, unless it is by head. And a list
  * of keys for a kernel that needs order JOINT or ORDERED, for `kv_heads` KV heads with `group` query heads each. */
 static inline uint64_t fcp_kernel_pieces(bool by_head, uint32_t items, uint32_t heads) {

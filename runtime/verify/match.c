@@ -401,9 +401,22 @@ static size_t launched(const verifier *v) {
     for (uint32_t r = 0; r < v->p->ranks; r++) {
         const fcp_stream *s = fcp_stream_of(plan, v->pass, r, FCP_COMM);
         for (const fcp_instr *x = plan->instrs + s->first, *end = x + s->count; x < end; x++)
-            if (x->op == FCP_OP_LAUNCH) count += x->b;
+            count += x->b & -(uint32_t)(x->op == FCP_OP_LAUNCH); /* they alternate with others: no jump decides */
     }
     return count;
+}
+
+fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room) {
+    const size_t size = sizeof(side) + sizeof(uint32_t); /* a side, and one that is delivered */
+    const size_t ahead = launched(&of[FCP_FORWARD]), all = (size_t)of[FCP_FORWARD].plan->transfers_count;
+    char *room = *out_room = malloc((all + 2) * size);
+    if (!room)
+        return fcp_fail(of[FCP_FORWARD].err, FCP_E_NO_MEMORY, "out of memory to verify a plan with %zu transfers", all);
+    of[FCP_FORWARD].sides = room;
+    of[FCP_FORWARD].side_count = ahead + 1; /* one is never used */
+    of[FCP_BACKWARD].sides = room + (ahead + 1) * size;
+    of[FCP_BACKWARD].side_count = all - ahead + 1;
+    return FCP_OK;
 }
 
 fcp_code fcp_verify_match(verifier *v) {
@@ -427,15 +440,13 @@ fcp_code fcp_verify_match(verifier *v) {
     m.send_first = calloc((size_t)ranks + 1, sizeof *m.send_first);
     m.recv_first = calloc((size_t)ranks + 1, sizeof *m.recv_first);
     m.met = calloc(ranks, sizeof *m.met);
-    m.side_count = launched(v) + 1; /* one is never used */
-    /* With room for what is delivered. It is one block so that the allocator, which keeps up to twice the largest block
-     * that it got back, has this memory at hand for the next plan: 300 page faults fewer for 256 ranks. */
-    m.sides = malloc(m.side_count * (sizeof *m.sides + sizeof *m.delivered));
+    m.sides = v->sides;
+    m.side_count = v->side_count;
     v->peers = malloc(m.side_count * sizeof *v->peers);
     v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);
     fcp_code code = FCP_OK;
     if (!m.info || !m.group_round || !m.group_rounds || !m.delta || !m.degree || !m.touched || !m.seen ||
-        !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.met || !m.sides || !v->peers || !v->peer_first)
+        !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.met || !v->peers || !v->peer_first)
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
                         m.side_count);
     if (!code) code = group_rounds(&m);
@@ -463,6 +474,5 @@ fcp_code fcp_verify_match(verifier *v) {
     free(m.send_first);
     free(m.recv_first);
     free(m.met);
-    free(m.sides);
     return code;
 }

@@ -100,6 +100,8 @@ typedef struct verifier {
     rank_moves *moves;     /* per rank */
     uint32_t *made;        /* per block: how often its result is made, backward away from home alone */
     layout_facts *layout;
+    void *sides;           /* match.c: room for the transfers of launches, */
+    size_t side_count;     /* so many */
     uint32_t *peers, *peer_first; /* by rank, ranks + 1: whom it talks to */
     uint64_t named;        /* transfers that instructions name */
     fcp_error late; /* Delta or memory is wrong, or a transfer of no use: reported if nothing else is, since other
@@ -127,9 +129,23 @@ fcp_code fcp_verify_fail_rank(const verifier *v, fcp_error *err, fcp_code code, 
 /* FCP_E_INTERRUPTED once the caller wants the verifier to end. */
 fcp_code fcp_verify_stopped(const verifier *v);
 
+/* computed.c: visits hold every tile once. Then, of a pass, every visit is computed once; forward, finds what runs away
+ * from home. Then blocks are flagged as WHOLE if they are. */
+fcp_code fcp_verify_tiles(verifier *v);
+fcp_code fcp_verify_attended(verifier *v);
+fcp_code fcp_verify_whole(const verifier *v);
+
+/* passes.c: looks at the tiles and at each pass of the plan, and fills of[pass], also where an error is found. */
+fcp_code fcp_verify_passes(verifier *v, verifier of[FCP_PASSES]);
+void fcp_verify_passes_close(verifier of[FCP_PASSES]); /* where nothing was filled they are zero */
+
 /* match.c: the communication queues are in order, and sends and receives meet. Fills what `moves` counts of transfers,
  * peers, and `late` if there are more rounds than Delta. */
 fcp_code fcp_verify_match(verifier *v);
+/* Room for that, of both passes in one block: the allocator keeps up to twice the largest block that it got back. So it
+ * has this memory at hand for the next plan, and what the second thread needs, too: 300 page faults fewer for 256
+ * ranks. *out_room is the caller's to free. */
+fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room);
 
 /* rank.c: one rank's two queues against its slots. */
 typedef struct rank_buffers rank_buffers;

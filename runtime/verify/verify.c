@@ -39,10 +39,9 @@
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
  * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the summary.
  *
- * The passes of a large plan are looked at in two threads, if a second one can be had; what is reported is the same.
- *
- * Files: match.c proves 2 and 6; rank.c 5, with held.h (1, 3, 7), partial.h (3, 4a) and work.c (1, 4); layout.c what
- *        the reshuffle does; fail.c words errors.
+ * Files: passes.c goes through both passes, in two threads if the plan is large; what is reported is the same.
+ *        computed.c proves that each tile is computed once (1); match.c 2 and 6; rank.c 5, with held.h (1, 3, 7),
+ *        partial.h (3, 4a) and work.c (1, 4); layout.c what the reshuffle does; fail.c words errors.
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
  *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
@@ -53,7 +52,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/both.h"
 #include "runtime/base/saturate.h"
 #include "runtime/plan/file.h"
 
@@ -97,226 +95,15 @@ static fcp_code index_homes(verifier *v) {
     return FCP_OK;
 }
 
-/* No two tiles are of the same Q block and KV block, and visits hold each tile once. Sums up pairs. */
-static fcp_code check_tiles(verifier *v) {
-    const fcp_plan *plan = v->plan;
-    size_t blocks = (size_t)plan->blocks_count, tiles = (size_t)plan->tiles_count, next = 0;
-    uint32_t *first = calloc(blocks + 2, sizeof *first), *k_blocks = malloc((tiles + 1) * sizeof *k_blocks);
-    uint32_t *seen = calloc(blocks, sizeof *seen); /* per KV block: the last Q block that met it, + 1 */
-    uint64_t *pairs = calloc(blocks, sizeof *pairs);
-    fcp_code code = FCP_OK;
-    if (!first || !k_blocks || !seen || !pairs) {
-        code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %zu tiles", tiles);
-        goto done;
-    }
-    for (uint64_t i = 0; i < plan->visits_count; i++) {
-        const fcp_visit *w = &plan->visits[i];
-        if (w->first_tile != next) {
-            code = fcp_fail(v->err, FCP_E_VERIFY_TILE,
-                            "visit %llu to Q block %u begins with tile %u, where tile %zu is the next: tiles are %s",
-                            (ull)i, w->q_block, w->first_tile, next,
-                            w->first_tile > next ? "left out" : "computed twice");
-            goto done;
-        }
-        next += w->tiles;
-    }
-    if (next != tiles) {
-        code = fcp_fail(v->err, FCP_E_VERIFY_TILE, "%zu tiles, and visits hold %zu of them", tiles, next);
-        goto done;
-    }
-    for (size_t i = 0; i < tiles; i++) {
-        const fcp_tile *t = &plan->tiles[i];
-        first[t->q_block + 2]++;
-        pairs[t->q_block] = fcp_plus(pairs[t->q_block], t->pairs);
-    }
-    for (size_t q = 2; q < blocks + 2; q++) first[q] += first[q - 1];
-    for (size_t i = 0; i < tiles; i++) k_blocks[first[plan->tiles[i].q_block + 1]++] = plan->tiles[i].k_block;
-    for (size_t q = 0; q < blocks; q++) {
-        if (q % 4096 == 0 && (code = fcp_verify_stopped(v))) goto done;
-        for (uint32_t i = first[q]; i < first[q + 1]; i++) {
-            if (seen[k_blocks[i]] == q + 1) {
-                code = fcp_fail(v->err, FCP_E_VERIFY_TILE, "the tile of Q block %zu and KV block %u is there twice", q,
-                                k_blocks[i]);
-                goto done;
-            }
-            seen[k_blocks[i]] = (uint32_t)q + 1;
-        }
-        v->tiles_of[q] = first[q + 1] - first[q];
-        uint64_t *rank = &v->rank_pairs[plan->blocks[q].home]; /* what runs elsewhere is moved by count_away */
-        *rank = fcp_plus(*rank, pairs[q]);
-        v->pairs = fcp_plus(v->pairs, pairs[q]);
-        if (pairs[q] > v->pairs_max_block) v->pairs_max_block = pairs[q];
-    }
-done:
-    free(first);
-    free(k_blocks);
-    free(seen);
-    free(pairs);
-    return code;
-}
-
-/* A visit runs at a rank that is not its Q block's home. */
-static void count_away(verifier *v, uint32_t id, uint32_t rank) {
-    const fcp_plan *plan = v->plan;
-    const fcp_visit *w = &plan->visits[id];
-    away_work *away = &v->away[w->q_block];
-    v->visit_away[id] = rank + 1;
-    v->visits_away++;
-    away->tiles += w->tiles;
-    away->where = !away->where || away->where == rank + 1 ? rank + 1 : FCP_VERIFY_SEVERAL;
-    uint64_t *home = &v->rank_pairs[plan->blocks[w->q_block].home], *here = &v->rank_pairs[rank];
-    for (const fcp_tile *t = plan->tiles + w->first_tile, *end = t + w->tiles; t < end; t++) {
-        *home -= *home < t->pairs ? *home : t->pairs;
-        *here = fcp_plus(*here, t->pairs);
-    }
-}
-
-/* Every visit is computed exactly once in this pass. Counts MERGEs, how often results are made, and forward what runs
- * away from home. */
-static fcp_code check_attended(verifier *v) {
-    const fcp_plan *plan = v->plan;
-    for (uint32_t r = 0; r < v->p->ranks; r++) {
-        const fcp_stream *s = fcp_stream_of(plan, v->pass, r, FCP_COMPUTE);
-        for (uint32_t i = 0; i < s->count; i++) {
-            const fcp_instr *x = &plan->instrs[s->first + i];
-            if (x->op == FCP_OP_MERGE) v->moves[r].merges++;
-            if (x->op == FCP_OP_FINISH || x->op == FCP_OP_ROUND) v->made[x->a]++;
-            if (x->op != FCP_OP_ATTEND) continue;
-            for (uint32_t w = x->a; w < x->a + x->b; w++) {
-                uint32_t block = plan->visits[w].q_block;
-                if (v->attended[w]++)
-                    return fcp_verify_fail(v, FCP_E_VERIFY_TILE, r, FCP_COMPUTE, i,
-                                           "visit %u to Q block %u is computed a second time", w, block);
-                if (v->pass != FCP_FORWARD) continue;
-                v->made[block] += plan->visits[w].flags & FCP_VISIT_LAST ? 1 : 0;
-                if (plan->blocks[block].home != r) count_away(v, w, r);
-            }
-        }
-    }
-    for (uint64_t w = 0; w < plan->visits_count; w++)
-        if (!v->attended[w])
-            return fcp_fail(v->err, FCP_E_VERIFY_TILE, "%s: visit %llu to Q block %u is not computed",
-                            fcp_pass_names[v->pass], (ull)w, plan->visits[w].q_block);
-    return FCP_OK;
-}
-
-/* Of a block that is WHOLE all tiles run away from its home, and its result is made once. It is WHOLE if all run at one
- * rank. */
-static fcp_code check_whole(const verifier *v) {
-    for (uint64_t b = 0; b < v->plan->blocks_count; b++) {
-        const fcp_block *k = &v->plan->blocks[b];
-        const away_work *w = &v->away[b];
-        bool whole = k->flags & FCP_BLOCK_WHOLE, away = w->where && w->tiles == v->tiles_of[b];
-        if (whole && away && v->made[b] != 1)
-            return fcp_fail(v->err, FCP_E_VERIFY_RESULT,
-                            "%s: the result of block %llu, which comes home whole, is made %u times",
-                            fcp_pass_names[v->pass], (ull)b, v->made[b]);
-        if (whole ? away : !away || w->where == FCP_VERIFY_SEVERAL) continue;
-        return fcp_fail(v->err, FCP_E_VERIFY_RESULT,
-                        "block %llu is %sflagged as whole: of its %u tiles %u run away from its home, rank %u, at %s "
-                        "rank",
-                        (ull)b, whole ? "" : "not ", v->tiles_of[b], w->tiles, k->home,
-                        !w->where                         ? "no"
-                        : w->where == FCP_VERIFY_SEVERAL ? "more than one"
-                                                          : "one");
-    }
-    return FCP_OK;
-}
-
-/* --- the passes --------------------------------------------------------------------------------------------------- */
-
-/* One pass, as it is looked at, and what came of it. */
-typedef struct pass_check {
-    verifier v;
-    fcp_error err;
-    fcp_code code;
-} pass_check;
-
-/* Begins a pass with a copy of what is known. Every visit is computed, and forward it turns out where: both passes need
- * that before the rest. */
-static fcp_code open_pass(const verifier *known, fcp_pass pass, pass_check *out) {
-    verifier *v = &out->v;
-    *out = (pass_check){.v = *known};
-    v->pass = pass;
-    v->err = &out->err;
-    v->layout = NULL;
-    v->facts.stages = 1; /* there is always a stage 0, if only to copy in and out */
-    v->attended = calloc((size_t)v->plan->visits_count + 1, 1);
-    v->moves = calloc(v->p->ranks, sizeof *v->moves);
-    v->made = calloc((size_t)v->plan->blocks_count + 1, sizeof *v->made);
-    if (!v->attended || !v->moves || !v->made)
-        return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", v->p->ranks);
-    fcp_code code = fcp_verify_layout_open(v);
-    return code ? code : check_attended(v);
-}
-
-static void close_pass(verifier *v) {
-    free(v->attended);
-    free(v->moves);
-    free(v->made);
-    free(v->peers);
-    free(v->peer_first);
-    fcp_verify_layout_close(v);
-}
-
-/* What open_pass has left. */
-static fcp_code check_pass(verifier *v) {
-    fcp_code code = fcp_verify_match(v);
-    rank_buffers *buffers = NULL;
-    if (!code) code = fcp_verify_buffers(v, &buffers);
-    for (uint32_t r = 0; r < v->p->ranks && !code; r++) {
-        code = fcp_verify_stopped(v);
-        if (!code) code = fcp_verify_layout_of(v, r);
-        if (!code) code = fcp_verify_rank(v, buffers, r);
-        if (!code) code = fcp_verify_layout_end(v);
-    }
-    fcp_verify_buffers_free(buffers);
-    if (!code) code = check_whole(v);
-    const pass_facts *f = &v->facts;
-    if (!code && f->last_stage > f->stages)
-        code = fcp_fail(v->err, FCP_E_VERIFY_ORDER,
-                        "%s: an instruction or round of stage %llu, in %llu stages and what follows them",
-                        fcp_pass_names[v->pass], (ull)f->last_stage, (ull)f->stages);
-    if (!code && v->late.code) {
-        code = v->late.code;
-        *v->err = v->late;
-    }
-    return code;
-}
-
-static void check_opened(void *given) {
-    pass_check *c = given;
-    c->code = check_pass(&c->v);
-}
-
-/* Looks at all passes, at the same time if the plan is large. The first pass that is wrong is reported. */
-static fcp_code check_passes(const verifier *v, pass_check of[FCP_PASSES]) {
-    pass_check *ahead = &of[FCP_FORWARD], *back = &of[FCP_BACKWARD];
-    bool large = v->plan->instrs_count + v->plan->transfers_count >= FCP_BOTH_FROM;
-    bool two = v->p->passes & 1u << FCP_BACKWARD;
-    ahead->code = open_pass(v, FCP_FORWARD, ahead);
-    if (!ahead->code && two) back->code = open_pass(&ahead->v, FCP_BACKWARD, back);
-    two = two && !ahead->code && !back->code;
-    if (two && large) {
-        fcp_both(check_opened, ahead, back);
-    } else {
-        if (!ahead->code) check_opened(ahead);
-        if (!ahead->code && two) check_opened(back);
-    }
-    const pass_check *wrong = ahead->code ? ahead : back;
-    if (wrong->code && v->err) *v->err = wrong->err;
-    return wrong->code;
-}
-
 /* The most ranks that one rank talks to, in all passes together. */
-static fcp_code count_peers(const verifier *v, const pass_check of[FCP_PASSES], uint64_t *out_most) {
+static fcp_code count_peers(const verifier *v, const verifier of[FCP_PASSES], uint64_t *out_most) {
     uint32_t *met = calloc(v->p->ranks, sizeof *met); /* per rank: the last that talked to it, + 1 */
     if (!met) return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", v->p->ranks);
     *out_most = 0;
     for (uint32_t r = 0; r < v->p->ranks; r++) {
         uint64_t count = 0;
         for (int pass = 0; pass < FCP_PASSES; pass++) {
-            const verifier *w = &of[pass].v;
+            const verifier *w = &of[pass];
             for (uint32_t i = w->peers ? w->peer_first[r] : 0; w->peers && i < w->peer_first[r + 1]; i++) {
                 count += met[w->peers[i]] != r + 1;
                 met[w->peers[i]] = r + 1;
@@ -441,8 +228,8 @@ static fcp_code check_summary(const verifier *v, const findings *of) {
 }
 
 /* Nothing above has looked at a transfer that no instruction names, so there must be none. */
-static fcp_code check_named(const verifier *v, const pass_check of[FCP_PASSES]) {
-    uint64_t named = of[FCP_FORWARD].v.named + of[FCP_BACKWARD].v.named;
+static fcp_code check_named(const verifier *v, const verifier of[FCP_PASSES]) {
+    uint64_t named = of[FCP_FORWARD].named + of[FCP_BACKWARD].named;
     if (named == v->plan->transfers_count) return FCP_OK;
     return fcp_fail(v->err, FCP_E_VERIFY_MATCH, "%llu transfers, and instructions name %llu of them",
                     (ull)v->plan->transfers_count, (ull)named);
@@ -462,16 +249,15 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
                          fcp_error *err) {
     fcp_plan view = fcp_plan_view(plan);
     verifier v = {.plan = &view, .p = plan->problem, .stop = stop, .err = err};
-    pass_check of[FCP_PASSES] = {{.code = FCP_OK}, {.code = FCP_OK}};
-    findings found = {.of = {&of[FCP_FORWARD].v.facts, &of[FCP_BACKWARD].v.facts}};
+    verifier of[FCP_PASSES] = {{.plan = NULL}, {.plan = NULL}};
+    findings found = {.of = {&of[FCP_FORWARD].facts, &of[FCP_BACKWARD].facts}};
     fcp_code code = index_homes(&v);
-    if (!code) code = check_tiles(&v);
-    if (!code) code = check_passes(&v, of);
+    if (!code) code = fcp_verify_passes(&v, of);
     if (!code) code = count_peers(&v, of, &found.peers_max);
     if (!code) code = check_named(&v, of);
     if (!code) code = check_summary(&v, &found);
     if (!code && out_report) report(&v, &found, out_report);
-    for (int pass = 0; pass < FCP_PASSES; pass++) close_pass(&of[pass].v);
+    fcp_verify_passes_close(of);
     free(v.node);
     free(v.homes);
     free(v.home_first);

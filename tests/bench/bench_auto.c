@@ -58,7 +58,8 @@ static void row(const char *list, uint32_t ranks, const char *mask, const char *
         uint32_t predicted = 0;
         for (uint32_t i = 0; i < r.count; i++) predicted += r.at[i].makespan > 0;
         auto_name(&r.at[r.chosen], &way);
-        snprintf(note, sizeof note, "%.*s, block %u: %.2f ms, / mean compute %.2f; chosen in %.0f ms (%.0f of processors) from %u of %u",
+        snprintf(note, sizeof note,
+                 "%.*s, block %u: %.2f ms, / mean compute %.2f; chosen in %.0f ms (%.0f of processors) from %u of %u",
                  (int)way.size, way.size ? way.at : "", plan->problem->block, 1e-9 * (double)x->makespan,
                  (double)x->makespan / (double)x->bound[SIM_BOUND_MEAN], time, busy, predicted, r.count);
         bench_row(name, ratio, "x", "<= 1.3", ratio <= 1.3, note);

@@ -29,7 +29,7 @@ static const groups_model usual = {
 };
 
 static void row(const char *kind, uint32_t ranks, double goal_ms) {
-    char name[64], what[96], goal[32], note[128];
+    char name[64], what[128], goal[32], note[128];
     size_t count;
     bool drawn;
     snprintf(name, sizeof name, "%s-%ux32k", kind, ranks);

@@ -1,6 +1,6 @@
 /* bench_plan.c: planning, end to end: from a parsed program and a batch to a verified plan on disk, and back.
  *
- * Each size runs in a child process, so that its peak memory is its own; one thread. A figure is the median of several
+ * Each size runs in a child process, so that its peak memory is its own. A figure is the median of several
  * runs in one process, the first included. The clock covers fcpc_plan (the verifier in it) and fcp_plan_save.
  *
  * Who plans from the command line pays for the start of a process, for pages that no earlier call has touched, and for

@@ -501,6 +501,14 @@ golden explain/score.txt "$fcpc" explain "$top/examples/scores/relative.fcp" 100
 ok "explain a score with JSON" "$fcpc" explain "$top/examples/scores/softcap.fcp" 300 100 --s -12.5 --json
 holds "its value" json '.score.s == -12.5 and .score.name == "softcap(c = 20.0)"
     and (.score.value + 11.092 | fabs) < 0.001'
+ok "explain the second mask of a program with layers" sh -c \
+    "\"$fcpc\" explain \"$top/examples/layers.fcp\" 20000 100 --layer 2 > layer.txt"
+holds "that is a window" grep -q "^window(w = 4096): q = 20000 does not see k = 100" layer.txt
+ok "explain takes the first mask" sh -c "\"$fcpc\" explain \"$top/examples/layers.fcp\" 20000 100 > layer.txt"
+holds "that sees all before" grep -q "^causal: q = 20000 sees k = 100" layer.txt
+bad "explain with a mask that there is not" 2 E001 explain "$top/examples/layers.fcp" 20000 100 --layer 3
+bad "explain a plan with --layer" 2 E001 explain a.plan 300 299 --layer 1
+bad "explain with --layer outside the sequence" 1 E206 explain "$top/examples/layers.fcp" 90000 100 --layer 2
 bad "explain with a logit that is none" 2 E001 explain "$top/examples/scores/softcap.fcp" 300 100 --s 1,5
 ok "a score from the command line" "$fcpc" "$top/examples/scores/softcap.fcp" -q -D plan.score=alibi -D plan.sink=0.25 \
     -o score.plan
@@ -729,10 +737,11 @@ else
     echo "skipped: formatting the man page: groff is not there"
 fi
 
-# --- serve: plans for other programs over a socket ---------------------------------------------------------------------
+# --- serve: plans for other programs over a socket --------------------------------------------------------------------
 if command -v python3 > /dev/null; then
     mkdir serve
-    (cd serve && timeout 300 python3 "$top/tests/cli/serve.py" "$fcpc") > served 2> stderr || echo "FAILED: serve" >> served
+    (cd serve && timeout 300 python3 "$top/tests/cli/serve.py" "$fcpc") > served 2> stderr ||
+        echo "FAILED: serve" >> served
     cp served stdout
     passed=$((passed + $(grep -c '^ok ' served)))
     failed=$((failed + $(grep -c '^FAILED' served)))

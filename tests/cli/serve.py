@@ -75,6 +75,19 @@ def plans(server):
     check("answers say whose they are", (text["id"], file["id"]) == (7, "b"), (text, file))
     check("with the summary", text["plan"] == "text.plan" and text["ranks"] == 2 and text["diagnostics"] == [], text)
     check("a setting counts", file["block"] == 64 and file["plan"] is None and file["digest"] != text["digest"], file)
+    layers = PLAIN.replace("mask = m", "layers = [m, window(w = 9) x 3]")
+    with open("layers.fcp", "w") as f:
+        f.write(layers)
+    subprocess.run([FCPC, "layers.fcp", "-q", "-D", "batch.lengths=[60, 40]", "-o", "wants.plan"], check=True)
+    (both,) = server.ask({"program": layers, "lengths": [60, 40], "plan": "each.plan"})
+    for path, want in ("each.plan", "wants.plan"), ("each.2.plan", "wants.2.plan"):
+        with open(path, "rb") as a, open(want, "rb") as b:
+            check("each mask's plan is the one that compiling writes", a.read() == b.read(), path)
+    first, second = both["layers"]
+    check("layers are told apart", (first["plan"], second["plan"]) == ("each.plan", "each.2.plan")
+          and (first["layers"], second["layers"]) == (1, 3) and first["homes"] == second["homes"]
+          and both["homes_max_over_mean"] >= both["homes_max_over_mean_layers"] >= 1
+          and first["digest"] == both["digest"] != second["digest"], both)
     check("the socket is its user's alone", os.stat(server.path).st_mode & 0o777 == 0o600)
 
 
@@ -107,8 +120,8 @@ def errors(server):
     server.refuses("queries of other sequences", {"queries": [1]}, "E300")
     server.refuses("a folder that is not there", {"plan": "none/a.plan"}, "E011")
     server.refuses("a device as plan", {"plan": "/dev/null"}, "E011")
-    server.refuses("several masks", {"program": PLAIN.replace("mask = m", "layers = [m, window(w = 9)]"),
-                                     "fields": {}}, "E210")
+    server.refuses("a device as plans", {"program": PLAIN.replace("mask = m", "layers = [m, window(w = 9)]"),
+                                         "fields": {}, "plan": "/dev/null"}, "E011")
     os.mkfifo("pipe")
     server.refuses("a pipe as plan", {"plan": "pipe"}, "E011")
     server.refuses("a pipe as program", json.dumps({**WITHOUT, "file": "pipe"}).encode() + b"\n", "E010")

@@ -191,7 +191,7 @@ gpu_result step_memory(gpu *g, char why[GPU_WHY]) {
     }
     if (good) {
         const fcp_summary *s = m.plan->summary;
-        ours += fcp_cuda_environment_size(m.plan);
+        ours += fcp_cuda_environment_size(m.plan, m.shape.ranks);
         /* the plan's figure has no padding between an arena's parts, which begin at multiples of 64 */
         snprintf(note, sizeof note, "the plan's own figure is %llu bytes; padding between parts %lld bytes",
                  (unsigned long long)s->memory_peak_bytes, (long long)largest - (long long)s->memory_peak_bytes);
@@ -232,7 +232,8 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
                 [CUDA_FORWARD] = "forward", [CUDA_DKV] = "dkv", [CUDA_DQ] = "dq", [CUDA_ORDERED] = "backward ordered",
                 [CUDA_UNORDERED] = "backward unordered", [CUDA_BEGIN_LSE] = "begin_lse", [CUDA_DELTA] = "delta",
                 [CUDA_ADD] = "add", [CUDA_ROUND] = "round",
-                [CUDA_MERGE] = "merge", [CUDA_STATE_OUT] = "state_out", [CUDA_GATHER] = "gather"};
+                [CUDA_MERGE] = "merge", [CUDA_STATE_OUT] = "state_out", [CUDA_FOLD_SINKS] = "fold_sinks",
+                [CUDA_GATHER] = "gather", [CUDA_COMBINE] = "combine"};
             const cuda_kernel *k = &s->devices[0].kernels[id];
             int registers = 0, local = 0, shared = 0;
             char name[80], note[160];

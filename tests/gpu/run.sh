@@ -244,8 +244,8 @@ says "where they were not, it is said" "NVRTC" "$folder/out"
 mkdir -p "$folder/packages/nvidia/nccl/lib"
 ln -s "$B/standin/libnccl.so" "$folder/packages/nvidia/nccl/lib/libnccl.so.2"
 ln -s "$B/standin/libcuda.so" "$folder/packages/nvidia/nccl/lib/libcuda.so"
-env -u FCP_NCCL GPU_PACKAGES=1 PYTHONPATH="$folder/packages" "$check" --folder "$folder/gpu" --seconds $ENOUGH --again --only nccl \
-    > "$folder/out" 2>&1
+env -u FCP_NCCL GPU_PACKAGES=1 PYTHONPATH="$folder/packages" \
+    "$check" --folder "$folder/gpu" --seconds $ENOUGH --again --only nccl > "$folder/out" 2>&1
 says "NCCL is found in Python's packages" "libnccl.so.2 is among Python's packages: $folder/packages/" "$folder/out"
 says "and used" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 

@@ -62,7 +62,7 @@ class OnDevice:
 
 def a_program(cluster, **more):
     return fcpc.program("causal", heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="fp16", block=128,
-                        cluster=cluster, **more)
+                        cluster=cluster, sink=0.0, **more)
 
 
 def draw(plan):
@@ -79,11 +79,12 @@ def both_passes(session, inputs, make, **stream):
     q, k, v, d_o = (make(plan.take(x)) for x in inputs)
     o, dq = (make(numpy.zeros((plan.tokens, HEADS, DIM), "float16")) for _ in range(2))
     dk, dv = (make(numpy.zeros((plan.tokens, KV_HEADS, DIM), "float16")) for _ in range(2))
-    lse = make(numpy.zeros((plan.tokens, HEADS), "float32"))
-    session.forward(q, k, v, o, lse, **stream)
-    session.backward(q, k, v, o, lse, d_o, dq, dk, dv, **stream)
+    lse, d_sink = (make(numpy.zeros(shape, "float32")) for shape in ((plan.tokens, HEADS), (len(plan.here), HEADS)))
+    sink = make(numpy.array([0.5, -1, 2, 0], "float32"))
+    session.forward(q, k, v, o, lse, sink=sink, **stream)
+    session.backward(q, k, v, o, lse, d_o, dq, dk, dv, sink=sink, d_sink=d_sink, **stream)
     session.wait()
-    return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv)], q
+    return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv, d_sink)], q
 
 
 def assert_near(got, want):
@@ -139,9 +140,10 @@ def by_torch():
     for device in ("cpu", "cuda"):
         attention = ours.Attention(prog, device=device).bind(plan)
         q, k, v = (plan.take(x).requires_grad_() for x in inputs[:3])
-        o = attention(q, k, v)
+        sink = torch.tensor([0.5, -1, 2, 0]).requires_grad_()
+        o = attention(q, k, v, sink)
         o.backward(plan.take(inputs[3]))
-        results.append([x.detach().numpy() for x in (o, q.grad, k.grad, v.grad)])
+        results.append([x.detach().numpy() for x in (o, q.grad, k.grad, v.grad, sink.grad)])
     assert_near(results[1], results[0])
     assert any((a != b).any() for a, b in zip(*results)), "these are other kernels"
     say("torch")
@@ -163,7 +165,7 @@ def by_nccl():
     session = fcpc.Session(mine, backend="cuda", group=group, device=rank)
     for make in (numpy.array, OnDevice):
         got, _ = both_passes(session, inputs, make)
-        assert_near(got, [x[first:end] for x in want])
+        assert_near(got, [x[first:end] for x in want[:-1]] + [want[-1][rank:rank + 1]])
     say("nccl")
     dist.barrier(group)
     os._exit(0)  # as in ranks.py

@@ -221,6 +221,18 @@ static inline fcp_code run_passes(process *p, fcp_session *session, int time, fc
     return code;
 }
 
+/* Has the plan two fabrics, so that transfers over net have a communicator of their own? */
+static inline bool two_fabrics(const fcp_plan *plan) {
+    return plan->problem->gpus > 1 && plan->problem->ranks > plan->problem->gpus;
+}
+
+/* The fabrics of a launch, a bit each. */
+static inline unsigned fabrics_of(const fcp_plan *plan, const fcp_instr *x) {
+    unsigned fabrics = 0;
+    for (uint32_t i = x->a; i < x->a + x->b; i++) fabrics |= 1u << plan->transfers[i].fabric;
+    return fabrics;
+}
+
 /* How many groups a rank puts down in `times` runs of all passes, without graphs. */
 static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int times, uint32_t graph_from,
                                       bool captured) {
@@ -234,11 +246,33 @@ static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int t
             uint32_t round = plan->rounds[plan->round_starts[pass] + x->c].kind;
             bool home = round != FCP_ROUND_IN && round != FCP_ROUND_OUT;
             uint32_t put = home && graph_from < (uint32_t)times ? graph_from : (uint32_t)times;
-            if (!captured) count += put;
-            else count += home && graph_from <= (uint32_t)times;
+            unsigned parts = home && two_fabrics(plan) ? (unsigned)__builtin_popcount(fabrics_of(plan, x)) : 1;
+            if (!captured) count += put * parts;
+            else if (home && graph_from <= (uint32_t)times) count += parts;
         }
     }
     return count;
+}
+
+/* Does a rank send or receive over net within a pass? */
+static inline bool uses_net(const fcp_plan *plan, uint32_t rank) {
+    bool uses = false;
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const fcp_stream *stream = fcp_stream_of(plan, (fcp_pass)pass, rank, FCP_COMM);
+        for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
+            const fcp_instr *x = &plan->instrs[i];
+            uint32_t kind = x->op == FCP_OP_LAUNCH ? plan->rounds[plan->round_starts[pass] + x->c].kind : FCP_ROUND_IN;
+            uses |= kind != FCP_ROUND_IN && kind != FCP_ROUND_OUT && fabrics_of(plan, x) >> FCP_NET & 1;
+        }
+    }
+    return uses;
+}
+
+/* How many groups it takes until the ranks have agreed and met; with two fabrics the second communicator's id is told
+ * in two, and those who talk over net meet there, too. */
+static inline unsigned long groups_before(const fcp_plan *plan, uint32_t rank) {
+    bool none = plan->problem->ranks > 1 && !groups_of(plan, rank, 1, UINT32_MAX, false); /* talks to nobody */
+    return (none ? 1ul : 2ul) + (two_fabrics(plan) ? 2u + uses_net(plan, rank) : 0u);
 }
 
 static inline void run_rank(process *p) {
@@ -270,12 +304,12 @@ static inline void run_rank(process *p) {
             CHECK(p, run_passes(p, session, 0, &again) == FCP_E_RUN && strstr(again.message, "a new one is needed"),
                   "%s", again.message);
         } else {
-            bool none = p->ranks > 1 && !groups_of(x->plan, p->rank, 1, UINT32_MAX, false); /* talks to nobody */
-            CHECK(p, p->nccl->groups == (none ? 1 : 2) + groups_of(x->plan, p->rank, x->times, x->graph_from, false),
-                  "%lu groups", p->nccl->groups);
+            CHECK(p, p->nccl->groups == groups_before(x->plan, p->rank) +
+                                            groups_of(x->plan, p->rank, x->times, x->graph_from, false), "%lu groups",
+                  p->nccl->groups);
             CHECK(p, p->nccl->captured == groups_of(x->plan, p->rank, x->times, x->graph_from, true), "%lu",
                   p->nccl->captured);
-            CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1);
+            CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1ul + two_fabrics(x->plan));
             CHECK(p, p->nccl->cga_cluster_size == 1);
         }
     }

@@ -1,13 +1,14 @@
 /* order_model.h: a model, in whole numbers, of how long the blocks of the backward pass take for a work list, and how
  * much of that they wait for their turns. A test and a benchmark use it.
  *
- * Each block takes pieces of work (an item, a KV head, some query heads) in the order of the list. 64 rows of a run and a
- * query head are a step. A step adds to dQ when the piece before it has added to the same rows. At its end a piece adds
- * to dK and dV; if others have the same keys, in turn. The model leaves out other copies, shared memory, and what steps
- * really cost. */
+ * Each block takes pieces of work (an item, a KV head, some query heads) in the order of the list. 64 rows of a run and
+ * a query head are a step. A step adds to dQ when the piece before it has added to the same rows. At its end a piece
+ * adds to dK and dV; if others have the same keys, in turn. The model leaves out other copies, shared memory, and what
+ * steps really cost. */
 #ifndef ORDER_MODEL_H
 #define ORDER_MODEL_H
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/kernels/work.h"
 #include "runtime/plan/plan.h"
@@ -73,21 +74,64 @@ static inline bool order_model_of(const fcp_kernel_work *w, uint32_t kv_heads, u
     return good;
 }
 
+/* Lays out the arena of a rank that is not there. What it returns is to be freed; NULL: out of memory. */
+static inline uint64_t *order_model_arena(const fcp_plan *plan, uint32_t rank, fcp_pass pass, fcp_arena *out) {
+    const fcp_problem *p = plan->problem;
+    uint32_t homes = 0;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
+    const uint32_t slots_used = homes + (uint32_t)plan->blocks_count;
+    uint64_t *first = calloc((size_t)homes + 1, sizeof *first), apart = (uint64_t)p->max_block + p->max_q_block;
+    for (uint32_t i = 0; first && i <= homes; i++) first[i] = i * apart;
+    fcp_homes h = {.homes = homes, .tokens = {homes * apart, homes * apart}, .first = {first, first}};
+    fcp_slots slots = {{[FCP_KV] = slots_used, [FCP_STATE] = slots_used, [FCP_DKV] = slots_used}};
+    if (first) fcp_arena_lay(plan, pass, rank, &h, &slots, (void *)(uintptr_t)4096, out);
+    return first;
+}
+
+/* How much of the time of `blocks` multiprocessors the forward pass of rank 0 uses: cells of keys are two units, and
+ * beginning and ending a piece is one. Blocks take pieces as fk_piece says. False: out of memory. */
+static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, order_model *out) {
+    const fcp_problem *p = plan->problem;
+    fcp_kernel_work w = {0};
+    fcp_arena a;
+    fcp_error err;
+    uint64_t *first = order_model_arena(plan, 0, FCP_FORWARD, &a), *at = calloc(blocks, sizeof *at);
+    const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, 0, FCP_COMPUTE);
+    bool good = first && at;
+    *out = (order_model){0, 0};
+    for (uint32_t i = stream->first; good && i < stream->first + stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        uint64_t end = 0;
+        if (x->op != FCP_OP_ATTEND) continue;
+        good = !fcp_kernel_rows(&w, &a, x->a, x->b, &err);
+        memset(at, 0, blocks * sizeof *at);
+        const uint64_t pieces = good ? fcp_kernel_row_pieces(&a, w.row_count, p->heads) : 0;
+        for (uint64_t k = 0; k < pieces; k++) {
+            const fk_row_item *item = &w.rows[k / (pieces / w.row_count)];
+            const uint64_t block = k / blocks % 2 ? blocks - 1 - k % blocks : k % blocks;
+            uint64_t units = 0;
+            for (uint32_t r = item->first; r < item->first + item->runs; r++)
+                units += 2 * ((w.key_runs[r].count + FK_KEYS - 1) / FK_KEYS);
+            out->work += units;
+            at[block] += units + 1;
+            if (at[block] > end) end = at[block];
+        }
+        out->end += end;
+    }
+    fcp_kernel_work_free(&w);
+    free(first);
+    free(at);
+    return good;
+}
+
 /* A rank's stages, one after the other: with turns, without, and their work. The arena is laid out, not there. */
 static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint32_t blocks, order_model *out_with,
                                        order_model *out_without) {
     const fcp_problem *p = plan->problem;
     fcp_kernel_work w = {0};
     fcp_arena a;
-    uint32_t homes = 0;
-    for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
-    uint32_t slots_used = homes + (uint32_t)plan->blocks_count;
-    uint64_t *first = calloc((size_t)homes + 1, sizeof *first), apart = (uint64_t)p->max_block + p->max_q_block;
+    uint64_t *first = order_model_arena(plan, rank, FCP_BACKWARD, &a);
     bool good = first != NULL;
-    for (uint32_t i = 0; good && i <= homes; i++) first[i] = i * apart;
-    fcp_homes h = {.homes = homes, .tokens = {homes * apart, homes * apart}, .first = {first, first}};
-    fcp_slots slots = {{[FCP_KV] = slots_used, [FCP_STATE] = slots_used, [FCP_DKV] = slots_used}};
-    if (good) fcp_arena_lay(plan, FCP_BACKWARD, rank, &h, &slots, (void *)(uintptr_t)4096, &a);
     const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, rank, FCP_COMPUTE);
     *out_with = *out_without = (order_model){0, 0};
     for (uint32_t i = stream->first; good && i < stream->first + stream->count; i++) {

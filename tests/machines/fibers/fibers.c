@@ -39,7 +39,7 @@ struct worker {
     fibers_mask mask;
     uint32_t *owners;
     size_t owner_words;
-    uint32_t *locks; /* locks, and after them the counter */
+    uint32_t *locks; /* locks, and after them the counter; forward: parts that are not yet put together */
     uint32_t lock_capacity;
     uint64_t launches;
 };
@@ -62,7 +62,8 @@ static _Thread_local fibers_mask *mask_now;
 
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     size_t nodes = plan->mask_count + plan->score_count + plan->slope_count + 1;
-    *mask = (fibers_mask){.plan = plan, .sequence.n = -1, .by_head = fcp_kernel_by_head(plan)};
+    *mask = (fibers_mask){.plan = plan, .sequence.n = -1, .by_head = fcp_kernel_by_head(plan),
+                          .packed = fcp_kernel_packed(plan)};
     mask->scratch = calloc(nodes, sizeof *mask->scratch);
     mask->arrays = calloc(plan->arrays_count + 1, sizeof *mask->arrays);
     mask->bands = calloc(plan->slices_count + 1, sizeof *mask->bands);
@@ -82,6 +83,7 @@ void fibers_mask_close(fibers_mask *mask) {
 }
 
 int fibers_by_head(void) { return mask_now->by_head; }
+int fibers_packed(void) { return mask_now->packed; }
 
 void fibers_mask_use(fibers_mask *mask) {
     mask_now = mask;
@@ -347,18 +349,41 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     return ok ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s", text);
 }
 
+/* Makes room for so many words of locks, or of parts. */
+static bool room_for(struct worker *w, uint32_t words) {
+    if (words <= w->lock_capacity) return true;
+    free(w->locks);
+    w->locks = malloc(words * sizeof *w->locks);
+    w->lock_capacity = w->locks ? words : 0;
+    return w->locks;
+}
+
+/* Runs attention, or dQ, of the rows that are listed; then puts together rows whose keys are in parts. */
+static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *rows,
+                         fk_launch *launch, fcp_error *err) {
+    const uint32_t words = (uint32_t)(w->work.split_bytes / 4);
+    if (words && !room_for(w, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (words) memset(w->locks, 0xff, words * sizeof *w->locks); /* NaN */
+    launch->splits = (uintptr_t)w->locks;
+    launch->items = (uintptr_t)w->work.rows;
+    launch->runs = (uintptr_t)w->work.key_runs;
+    launch->item_count = w->work.row_count;
+    const uint64_t pieces = fcp_kernel_row_pieces(a, w->work.row_count, launch->head_count * launch->group);
+    fcp_code code = run_kernel(f, w, a, rows, launch, pieces * rows->parts, words, false, err);
+    if (code || !w->work.merge_count) return code;
+    fk_launch merge = *launch;
+    merge.items = (uintptr_t)w->work.merges;
+    merge.item_count = w->work.merge_count;
+    return run_kernel(f, w, a, &f->kernels->combine, &merge, w->work.merge_count, words, false, err);
+}
+
 /* Runs dK, dV and dQ in one kernel. The unordered one has no lock but the counter. */
 static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
                              uint32_t count, bool ordered, fcp_error *err) {
     fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered ? FCP_KEYS_ORDERED : FCP_KEYS_JOINT, err);
     if (code != FCP_OK) return code;
     uint32_t locks = (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (locks > w->lock_capacity) {
-        free(w->locks);
-        w->locks = malloc(locks * sizeof *w->locks);
-        w->lock_capacity = w->locks ? locks : 0;
-        if (!w->locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    }
+    if (!room_for(w, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     memset(w->locks, 0, locks * sizeof *w->locks);
     launch->locks = ordered ? (uintptr_t)w->locks : 0;
     launch->counter = (uintptr_t)(w->locks + locks - 1);
@@ -401,7 +426,6 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     launch.first_head = w->work.kv_first = head;
     launch.head_count = w->work.kv_count = heads;
     bool forward = a->pass == FCP_FORWARD;
-    uint32_t query_heads = heads * launch.group;
     bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
     const fibers_kernel *attend = sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward;
     const fibers_kernel *rows = forward ? attend : &f->kernels->dq, *keys = &f->kernels->dkv;
@@ -414,18 +438,13 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, FCP_KEYS_ALONE, err);
     if (code != FCP_OK) return code;
     turn_round(w);
-    launch.items = (uintptr_t)w->work.rows;
-    launch.runs = (uintptr_t)w->work.key_runs;
-    launch.item_count = w->work.row_count;
-    const bool by_head = w->mask.by_head;
-    code = run_kernel(f, w, a, rows, &launch, fcp_kernel_pieces(by_head, w->work.row_count, query_heads) * rows->parts,
-                      0, false, err);
+    code = run_rows(f, w, a, rows, &launch, err);
     if (code != FCP_OK || forward) return code;
     launch.items = (uintptr_t)w->work.keys;
     launch.runs = (uintptr_t)w->work.row_runs;
     launch.item_count = w->work.key_count;
-    return run_kernel(f, w, a, keys, &launch, fcp_kernel_pieces(by_head, w->work.key_count, heads) * keys->parts, 0,
-                      false, err);
+    return run_kernel(f, w, a, keys, &launch,
+                      fcp_kernel_pieces(w->mask.by_head, w->work.key_count, heads) * keys->parts, 0, false, err);
 }
 
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,

@@ -28,7 +28,7 @@ typedef struct fibers_kernels {
     bool bf16, score;
     fibers_kernel forward, dkv, dq, ordered, unordered; /* .run of the last two is NULL for head_dim 256 */
     fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run is NULL if there is none for the head_dim */
-    fibers_kernel begin_lse, delta, add, round, merge, state_out, gather;
+    fibers_kernel begin_lse, delta, add, round, merge, state_out, fold_sinks, gather, combine;
 } fibers_kernels;
 #define FIBERS_JOIN(a, b) a##b
 #define FIBERS_NAME(a, b) FIBERS_JOIN(a, b)
@@ -44,12 +44,13 @@ typedef struct fibers_mask {
     double **reals;       /* tables of reals, as the interpreter wants them */
     mc_env env;
     fk_sequence sequence; /* the sequence for which env was made */
-    bool by_head;         /* work lists are by head */
+    bool by_head, packed; /* work lists are by head; those of the forward pass are packed */
 } fibers_mask;
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan);
 void fibers_mask_close(fibers_mask *mask);
 void fibers_mask_use(fibers_mask *mask);
 int fibers_by_head(void); /* of the mask that is used */
+int fibers_packed(void);  /* likewise */
 int fibers_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);

@@ -45,6 +45,8 @@ static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
 static void run_round(const void *launch) { fk_round(*(const fk_support *)launch); }
 static void run_merge(const void *launch) { fk_merge(*(const fk_support *)launch); }
 static void run_state_out(const void *launch) { fk_state_out(*(const fk_support *)launch); }
+static void run_fold_sinks(const void *launch) { fk_fold_sinks(*(const fk_support *)launch); }
+static void run_combine(const void *launch) { fk_combine(*(const fk_launch *)launch); }
 static void run_gather(const void *launch) { fk_gather(*(const fk_gather_launch *)launch); }
 
 extern const fibers_kernels FK_TABLE;
@@ -74,5 +76,7 @@ const fibers_kernels FK_TABLE = {
     .round = {run_round, FK_SUPPORT_THREADS, 0, 1},
     .merge = {run_merge, FK_SUPPORT_THREADS, 0, 1},
     .state_out = {run_state_out, FK_SUPPORT_THREADS, 0, 1},
+    .fold_sinks = {run_fold_sinks, FK_SUPPORT_THREADS, 0, 1},
     .gather = {run_gather, FK_SUPPORT_THREADS, 0, 1},
+    .combine = {run_combine, FK_SUPPORT_THREADS, 0, 1},
 };

@@ -1,4 +1,5 @@
-/* test_states.c: the kernels that merge running states of the forward pass, and that make O and LSE of one.
+/* test_states.c: the kernels that merge running states of the forward pass, that make O and LSE of one, and that sum
+ * the gradients of sinks.
  *
  * Rows are drawn with maxima far apart, alike, and -inf (the row has not seen a key), and compared with float64. A slot
  * has room for more rows than the block has tokens: what lies beyond must stay as it is.
@@ -114,4 +115,41 @@ Test(states, results_are_those_of_float64) {
         free(o);
         free(lse);
     }
+}
+
+/* Rows of three heads, folded until one is left: -sum of exp(sink - LSE) delta. The heads go to 1, 2 and 5. */
+Test(states, gradients_of_sinks_are_those_of_float64) {
+    enum { COUNT = FK_FOLD * FK_FOLD + 77, LEVELS = 3 };
+    const fibers_kernels *all = fibers_kernels_find(16, FCP_BF16, false);
+    float sinks[HEADS] = {-1, 0.5f, 2}, *from = malloc(COUNT * HEADS * sizeof *from), sum[6] = {0};
+    float *lse = malloc(COUNT * HEADS * sizeof *lse), *level[LEVELS] = {from};
+    double want[HEADS] = {0};
+    uint64_t seed = 9, count = COUNT;
+    if (!all) return;
+    for (uint32_t i = 0; i < COUNT * HEADS; i++) {
+        from[i] = (float)draw_real(&seed);
+        lse[i] = 3 + (float)draw_real(&seed);
+        want[i % HEADS] -= exp((double)sinks[i % HEADS] - (double)lse[i]) * (double)from[i];
+    }
+    for (int i = 0; i < LEVELS; i++) {
+        const uint64_t parts = (count + FK_FOLD - 1) / FK_FOLD, last = parts == 1;
+        float *to = last ? sum : malloc(parts * HEADS * sizeof *to);
+        const fk_support x = {.to = (uintptr_t)to, .from = (uintptr_t)level[i], .lse = i ? 0 : (uintptr_t)lse,
+                              .sinks = (uintptr_t)sinks, .count = count, .heads = HEADS, .model_head = 1,
+                              .group = last ? 2 : 0, .shared = 4};
+        const machine_range ranges[] = {RANGE(to, last ? sizeof sum : parts * HEADS * 4, true),
+                                        RANGE(level[i], count * HEADS * 4, false),
+                                        RANGE(lse, (size_t)COUNT * HEADS * 4, false),
+                                        RANGE(sinks, sizeof sinks, false)};
+        run(&all->fold_sinks, &x, ranges, 4);
+        free(level[i]);
+        if (!last) level[i + 1] = to;
+        count = parts;
+    }
+    cr_assert(count == 1 && sum[0] == 0 && sum[3] == 0 && sum[4] == 0);
+    const float got[HEADS] = {sum[1], sum[2], sum[5]};
+    for (int h = 0; h < HEADS; h++)
+        cr_assert(fabs((double)got[h] - want[h]) < 1e-4 * (1 + fabs(want[h])), "head %d: %g, not %g", h,
+                  (double)got[h], want[h]);
+    free(lse);
 }

@@ -246,7 +246,7 @@ static void support(device *d, int pass, const char *name, fk_support x, uint64_
     add(list, &count, "the output", x.to, to, true);
     add(list, &count, "the input", x.from, from, false);
     if (other) add(list, &count, "the other input", x.other, other, false);
-    add(list, &count, "the LSE", x.lse, x.count * 4, true);
+    add(list, &count, "the LSE", x.lse, x.count * 4 * (strcmp(name, "fk_fold_sinks") ? 1 : x.heads), true);
     add(list, &count, "the sinks", x.sinks, (uint64_t)x.heads * 4, false);
     add(list, &count, "the mark", x.mark, 4, true);
     uint64_t blocks = (x.count + per_block - 1) / per_block;
@@ -286,6 +286,30 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
     }
 }
 
+/* What the rows of a home slot add to the gradients of sinks: parts of FK_FOLD rows, and then these. */
+static void fold_sinks(device *d, const fcp_arena *a, uint32_t slot) {
+    const fcp_problem *p = a->plan->problem;
+    const uint64_t first = a->home_first[FCP_QUERIES][slot] * a->heads;
+    const uint32_t range = a->plan->blocks[a->home_block[slot]].heads, heads = a->heads;
+    const uint64_t rows = a->home_first[FCP_QUERIES][slot + 1] - a->home_first[FCP_QUERIES][slot];
+    const uint64_t parts = (rows + FK_FOLD - 1) / FK_FOLD, bytes = heads * sizeof(float);
+    float *part = calloc(parts * heads + 1, sizeof *part), *sum = calloc(p->heads, sizeof *sum);
+    if (!part || !sum || parts > FK_FOLD) note("no room for the gradients of sinks");
+    else {
+        fk_support x = {.to = (uintptr_t)part, .from = (uintptr_t)(a->delta + first),
+                        .lse = (uintptr_t)(a->lse + first), .count = rows, .heads = heads,
+                        .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range)};
+        fk_support end = {.to = (uintptr_t)sum, .from = (uintptr_t)part, .count = parts, .heads = heads,
+                          .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
+                          .group = heads / a->kv_heads, .shared = p->heads / p->kv_heads};
+        support(d, FCP_BACKWARD, "fk_fold_sinks", x, FK_SUPPORT_THREADS, parts * bytes, rows * bytes, 0);
+        support(d, FCP_BACKWARD, "fk_fold_sinks", end, FK_SUPPORT_THREADS, p->heads * sizeof *sum, parts * bytes, 0);
+        for (uint32_t h = 0; h < p->heads; h++) a->d_sink[h] += sum[h];
+    }
+    free(part);
+    free(sum);
+}
+
 static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena *a, uint32_t first, uint32_t count) {
     const fcp_problem *p = base->plan->problem;
     const uint64_t *tokens = a->home_first[FCP_QUERIES];
@@ -297,6 +321,7 @@ static void ptx_delta(fcp_device *base, uint32_t worker_number, const fcp_arena 
                     .count = rows};
     (void)worker_number;
     support((device *)base, FCP_BACKWARD, "fk_delta", x, FK_SUPPORT_THREADS / 32, rows * 4, bytes, bytes);
+    for (uint32_t slot = first; a->d_sink && slot < first + count; slot++) fold_sinks((device *)base, a, slot);
 }
 
 static void ptx_merge(fcp_device *base, const fcp_arena *a, uint32_t block, uint32_t from, uint32_t into) {
@@ -380,7 +405,8 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
 static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch,
                            uint64_t items, uint64_t runs, uint64_t pieces, uint32_t locks, fcp_error *err) {
     const fcp_plan *plan = d->base.plan;
-    const emit_kernel *k = NULL;
+    static const emit_kernel combine = {.name = "fk_combine", .threads = FK_SUPPORT_THREADS, .parts = 1};
+    const emit_kernel *k = strcmp(name, combine.name) ? NULL : &combine;
     ptx_range list[RANGES];
     char why[PTX_ERROR];
     uint32_t count = 0, mark[2] = {0};
@@ -426,14 +452,34 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     return mark[0] == 7 && !mark[1] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s did not say that it began", name);
 }
 
+/* Makes room for so many words of locks, or of parts. */
+static bool room_for(worker *w, uint32_t words) {
+    if (words <= w->lock_capacity) return true;
+    free(w->locks);
+    w->locks = malloc(words * sizeof *w->locks);
+    w->lock_capacity = w->locks ? words : 0;
+    return w->locks;
+}
+
+/* Attention, or dQ, of the rows that are listed; then rows whose keys are in parts are put together. */
 static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *launch, uint32_t heads, fcp_error *err) {
+    const uint32_t words = (uint32_t)(w->work.split_bytes / 4);
+    if (words && !room_for(w, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (words) memset(w->locks, 0xff, words * sizeof *w->locks); /* NaN */
+    launch->splits = (uintptr_t)w->locks;
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
     const char *name = a->pass == FCP_BACKWARD ? "fk_backward_dq" : d->sm90 ? "fk_forward_sm90" : "fk_forward";
-    return run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
-                      w->work.key_run_count * sizeof *w->work.key_runs,
-                      fcp_kernel_pieces(fcp_kernel_by_head(a->plan), w->work.row_count, heads), 0, err);
+    fcp_code code = run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
+                               w->work.key_run_count * sizeof *w->work.key_runs,
+                               fcp_kernel_row_pieces(a, w->work.row_count, heads), words, err);
+    if (code || !w->work.merge_count) return code;
+    fk_launch merge = *launch;
+    merge.items = (uintptr_t)w->work.merges;
+    merge.item_count = w->work.merge_count;
+    return run_kernel(d, w, a, "fk_combine", &merge, w->work.merge_count * sizeof *w->work.merges, 0,
+                      w->work.merge_count, words, err);
 }
 
 static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *launch, fcp_error *err) {
@@ -441,12 +487,7 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
     if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
     uint32_t locks = split ? 0 : (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (locks > w->lock_capacity) {
-        free(w->locks);
-        w->locks = malloc(locks * sizeof *w->locks);
-        w->lock_capacity = w->locks ? locks : 0;
-        if (!w->locks) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    }
+    if (!room_for(w, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (locks) memset(w->locks, 0, locks * sizeof *w->locks);
     launch->locks = ordered ? (uintptr_t)w->locks : 0;
     launch->counter = split ? 0 : (uintptr_t)(w->locks + locks - 1);

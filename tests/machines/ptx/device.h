@@ -35,8 +35,8 @@ unsigned ptx_device_change(const ptx_change *change);
 void ptx_device_seed(uint64_t seed);
 /* Devices that are opened from now on compile these lines before a plan's source: "#define FK_BOUND 1000\n". */
 void ptx_device_define(const char *lines);
-/* What the first wait that gave up has written down (fk_gave_up in codegen/kernels/prim_ptx.h), of all devices that have
- * been closed; zeros if there was none. Then forgets it. */
+/* What the first wait that gave up has written down (fk_gave_up in codegen/kernels/prim_ptx.h), of all devices that
+ * have been closed; zeros if there was none. Then forgets it. */
 enum { PTX_GAVE_UP = 6 };
 void ptx_device_gave_up(uint32_t out[PTX_GAVE_UP]);
 #endif

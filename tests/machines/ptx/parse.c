@@ -335,7 +335,10 @@ static bool fits(parser *p, const char *spec, const piece *pieces, uint32_t coun
             case 'p': good = value_of(p, x, 1, target, o); break;
             case 'w': good = value_of(p, x, 0, target, o); break;
             case 'a': good = address_of(p, x, o); break;
-            case 't': good = is(&x, "%globaltimer") || is(&x, "%clock64"); *o = (ptx_operand){.kind = PTX_NOWHERE}; break;
+            case 't':
+                good = is(&x, "%globaltimer") || is(&x, "%clock64");
+                *o = (ptx_operand){.kind = PTX_NOWHERE};
+                break;
             case 'c': good = as_integer(x, &value) && constant(p, 32, value, o); break;
             case 'L': good = x.length < NAME && *x.text == '$';
                 *o = (ptx_operand){.kind = PTX_LABEL, .at = p->label_count, .value = -1};

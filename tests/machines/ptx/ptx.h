@@ -15,8 +15,8 @@
  *   unfinished copy   shared memory is touched while a copy to it is under way; or a thread ends before its copy has
  *   divergence        lanes of a warp wait for each other at different instructions
  *   deadlock          nobody can go on
- * Copies arrive as late as they may. A clock goes on by one for each instruction of a warp. The approximate instructions are exact here. The sums of a product are added in
- * one of the many orders that are allowed.
+ * Copies arrive as late as they may. A clock goes on by one for each instruction of a warp. The approximate
+ * instructions are exact here. The sums of a product are added in one of the many orders that are allowed.
  *
  * Instructions are tables of forms: one form for each mnemonic with all its modifiers. What no table has is refused.
  * To add some, write a file with one more table and name it in `tables` of forms.c (forms.h declares it). A form says

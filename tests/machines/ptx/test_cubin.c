@@ -57,7 +57,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     fcp_error err;
     bool cached;
     static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round", "fk_merge", "fk_state_out",
-                                          "fk_gather"};
+                                          "fk_fold_sinks", "fk_gather", "fk_combine"};
     enum { SUPPORT = sizeof support / sizeof *support };
     emit_kernel kernels[EMIT_KERNELS + SUPPORT];
     unsigned has = plan->problem->passes;
@@ -144,7 +144,7 @@ Test(cubin, prelude) {
     close_gate(&g);
 }
 
-/* Every head_dim on every architecture, both types, with and without a score. */
+/* Every head_dim on every architecture, both types, with and without a score, and for few queries with many keys. */
 Test(cubin, skeletons) {
     static const unsigned head_dims[] = {16, 32, 64, 128, 256};
     gate g;
@@ -157,8 +157,9 @@ Test(cubin, skeletons) {
             if (small && a != 1) continue;
             snprintf(text, sizeof text,
                      "model { heads = 4; kv_heads = 2; head_dim = %u; dtype = %s }\ncluster { nodes = 1; gpus = 1 }\n"
-                     "batch { lengths = [300] }\nplan { mask = lambda(sink = 8, window = 100); block = 128%s }\n",
-                     head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", score ? "; score = softcap" : "");
+                     "batch { lengths = [300%s] }\nplan { mask = lambda(sink = 8, window = 100); block = 128%s }\n",
+                     head_dims[d], turn / 2 % 2 ? "fp16" : "bf16", turn % 4 == 1 || turn % 4 == 2 ? ", 5:900" : "",
+                     score ? "; score = softcap" : "");
             snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
             fcp_plan *plan = plan_named(what, text);
             judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | emit_backward(head_dims[d], true, false) |

@@ -2,6 +2,7 @@
  * definition of attention in float64: masks of the prelude, fields, scores, sinks, every head_dim and type, all
  * kernels of the backward pass. Then flaws are put into the PTX, and each must be found.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "tests/machines/ptx/judge.h"
@@ -83,6 +84,37 @@ Test(ptx, scores) {
                                                               "sink = [0.5, 1.0]"),
     };
     all_right(programs, sizeof programs / sizeof *programs);
+}
+
+/* The gradients of sinks are those of the host. */
+Test(ptx, gradients_of_sinks) {
+    fcp_plan *plan = plan_named("program", MODEL(4, 2, 16, bf16) CLUSTER(1) BATCH(300, 40) PLAN(
+                                               "mask = causal; layout = contiguous; sink = [1.5, -2.0, 0.0, 0.5]"));
+    const fcp_backend *const both[] = {&ptx_backend, &fcp_backend_host};
+    const fcp_session_options options = {.size = sizeof options, .timeout_s = 100};
+    float gradient[2][4];
+    fcp_packed packed = {0};
+    fcp_shape shape;
+    fcp_error err = {0};
+    if (!compiler()) return;
+    fcp_plan_shape(plan, &shape);
+    cr_assert(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err) == FCP_OK);
+    fcp_packed_draw(&shape, (1 << FCP_TENSORS) - 1, 2, &packed);
+    for (int i = 0; i < 2; i++) {
+        fcp_session *session;
+        fcp_tensors x = {.d_sink = gradient[i]};
+        for (int t = 0; t < FCP_TENSORS; t++) fcp_tensors_set(&x, (fcp_tensor)t, packed.t[t]);
+        cr_assert(fcp_session_create_on(plan, both[i], &options, &session, &err) == FCP_OK, "%s", err.message);
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert(fcp_session_run(session, (fcp_pass)pass, &x, &err) == FCP_OK, "%s", err.message);
+        fcp_session_free(session);
+    }
+    for (int h = 0; h < 4; h++) {
+        const double a = (double)gradient[0][h], b = (double)gradient[1][h];
+        cr_assert(fabs(a - b) < 0.02 * (1 + fabs(b)) && fabs(b) > 1e-3, "head %d: %g, not %g", h, a, b);
+    }
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
 }
 
 /* Every head_dim, both types, every kernel of the backward pass. */

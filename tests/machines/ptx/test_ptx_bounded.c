@@ -45,7 +45,8 @@ typedef struct flaw {
 
 Test(ptx_bounded, what_is_missing_is_named) {
     const flaw flaws[] = {
-        {"an arrival", {"fk_forward_sm90", "mbarrier.arrive.shared::cta.b64 _,", "// ", -1, NULL}, &ptx_sm90_backend, 1},
+        {"an arrival", {"fk_forward_sm90", "mbarrier.arrive.shared::cta.b64 _,", "// ", -1, NULL}, &ptx_sm90_backend,
+         1},
         {"a turn", {"fk_backward_ordered", "st.release.gpu.global.u32", "// ", -1, NULL}, &ptx_ordered_backend, 2},
     };
     if (!compiler()) return;
@@ -60,8 +61,8 @@ Test(ptx_bounded, what_is_missing_is_named) {
         cr_expect(!strstr(text, "deadlock"), "%s is missing: %s", flaws[i].what, text);
         cr_expect(x[0] && x[1] == flaws[i].kind, "%s is missing: %u waits gave up, of kind %u; %s", flaws[i].what, x[0],
                   x[1], text);
-        fprintf(stderr, "%s: kind %u at %#x, value %u, block %u, thread %u; %s\n", flaws[i].what, x[1], x[2], x[3], x[4],
-                x[5], text);
+        fprintf(stderr, "%s: kind %u at %#x, value %u, block %u, thread %u; %s\n", flaws[i].what, x[1], x[2], x[3],
+                x[4], x[5], text);
     }
     ptx_device_define("");
 }

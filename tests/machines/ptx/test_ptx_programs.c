@@ -5,6 +5,7 @@
 
 #include "runtime/kernels/source.h"
 #include "tests/oracle/random_program.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/scatter.h"
 #include "tests/machines/ptx/judge.h"
 
@@ -43,6 +44,27 @@ Test(ptx, random_programs) {
     fprintf(stderr, "%u random programs\n", done);
     cr_assert_eq(done, wanted, "too few programs were run for this test to mean anything");
     free(p);
+}
+
+/* Few queries and many keys: heads share tiles, keys are cut into parts, and these are put together. */
+Test(ptx, short_queries) {
+    static const fcp_backend *const backends[] = {&ptx_backend, &ptx_sm90_backend, &ptx_sm90_backend};
+    static const char *const models[] = {"heads = 6; kv_heads = 2; head_dim = 16",
+                                         "heads = 4; kv_heads = 1; head_dim = 64",
+                                         "heads = 3; kv_heads = 1; head_dim = 128; dtype = fp16"};
+    static const char *const plans[] = {"mask = causal; score = alibi; sink = 0.25", "mask = causal",
+                                        "mask = dilated(w = 900, d = 3); score = softcap(c = 20)"};
+    if (!compiler()) return;
+    for (unsigned i = 0; i < 3; i++) {
+        char text[TEXT], program[400];
+        snprintf(program, sizeof program,
+                 "model { %s }\ncluster { gpus = 2 }\nbatch { lengths = [1:1500, 40:130, 200] }\n"
+                 "plan { %s; block = 256; passes = forward }\n", models[i], plans[i]);
+        fcp_plan *plan = plan_named("short.fcp", program);
+        judge(plan, backends[i], i, text);
+        cr_expect(!*text, "%s%s: %s", program, backends[i]->name, text);
+        fcp_plan_free(plan);
+    }
 }
 
 /* Plans that compute blocks away from home: rows are read in one place and written to another, states are merged. */

@@ -37,6 +37,8 @@ static const struct {
              {"fk_round", offsetof(fibers_kernels, round), sizeof(fk_support)},
              {"fk_merge", offsetof(fibers_kernels, merge), sizeof(fk_support)},
              {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)},
+             {"fk_fold_sinks", offsetof(fibers_kernels, fold_sinks), sizeof(fk_support)},
+             {"fk_combine", offsetof(fibers_kernels, combine), sizeof(fk_launch)},
              {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
 
 bool kernel_find(cu_function f) {
@@ -59,6 +61,37 @@ static void rows(ranges *r, uint64_t base, uint64_t first, uint64_t count, uint6
     range_add(r, base + first * row, count * row);
 }
 
+/* How many queries the rows of an item are of, from its first one on. */
+static uint32_t queries_of(const fk_row_item *x) {
+    return x->pack > 1 ? (x->skip + x->count + x->pack - 1) / x->pack : x->count;
+}
+
+/* What a visit reads and writes beside inputs: running states, or O and LSE. */
+static void state_ranges(node *n, const fk_launch *p, const fk_row_item *x, uint32_t d) {
+    const uint64_t q = (uint64_t)p->heads * d * 2, row = (uint64_t)p->heads * 4;
+    const uint64_t o = p->arena + x->state, m = o + p->max_block * q * 2, l = m + p->max_block * row;
+    const uint32_t count = queries_of(x);
+    for (int write = 0; write < 2; write++) {
+        if (x->flags & (write ? FK_LAST : FK_FIRST)) continue;
+        ranges *r = write ? &n->writes : &n->reads;
+        rows(r, o, x->block_token, count, q * 2);
+        rows(r, m, x->block_token, count, row);
+        rows(r, l, x->block_token, count, row);
+    }
+    if (x->flags & FK_LAST) rows(&n->writes, p->o, x->out, count, q);
+    if (x->flags & FK_LAST) rows(&n->writes, p->lse, x->out, count, row);
+}
+
+static void combine_ranges(node *n, uint32_t d) {
+    const fk_launch *p = &n->parameters.launch;
+    const fk_merge_item *items = (const fk_merge_item *)(uintptr_t)p->items;
+    range_add(&n->reads, p->items, p->item_count * sizeof *items);
+    for (uint32_t i = 0; i < p->item_count; i++) {
+        range_add(&n->reads, p->splits + items[i].first, (uint64_t)items[i].parts * items[i].rows.count * (d + 2) * 4);
+        state_ranges(n, p, &items[i].rows, d);
+    }
+}
+
 static void forward_ranges(node *n, uint32_t d, bool back) {
     const fk_launch *p = &n->parameters.launch;
     uint64_t q = (uint64_t)p->heads * d * 2, kv = (uint64_t)p->kv_heads * d * 2, row = (uint64_t)p->heads * 4;
@@ -67,24 +100,18 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
     for (uint32_t i = 0; i < p->item_count; i++) {
         const fk_row_item *x = &items[i];
         const fk_key_run *runs = (const fk_key_run *)(uintptr_t)p->runs + x->first;
-        uint64_t o = p->arena + x->state, m = o + p->max_block * q * 2, l = m + p->max_block * row;
-        rows(&n->reads, p->q, x->token, x->count, q);
+        const uint32_t count = queries_of(x);
+        rows(&n->reads, p->q, x->token, count, q);
         range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
         if (back) {
             rows(&n->reads, p->d_o, x->token, x->count, q);
             rows(&n->reads, p->lse, x->token, x->count, row);
             rows(&n->reads, p->delta, x->token, x->count, row);
             rows(&n->writes, p->dq, x->out, x->count, q * 2);
+        } else if (x->flags & FK_SPLIT) {
+            range_add(&n->writes, p->splits + x->state, (uint64_t)x->count * (d + 2) * 4);
         } else {
-            for (int write = 0; write < 2; write++) {
-                if (x->flags & (write ? FK_LAST : FK_FIRST)) continue;
-                ranges *r = write ? &n->writes : &n->reads;
-                rows(r, o, x->block_token, x->count, q * 2);
-                rows(r, m, x->block_token, x->count, row);
-                rows(r, l, x->block_token, x->count, row);
-            }
-            if (x->flags & FK_LAST) rows(&n->writes, p->o, x->out, x->count, q);
-            if (x->flags & FK_LAST) rows(&n->writes, p->lse, x->out, x->count, row);
+            state_ranges(n, p, x, d);
         }
         for (uint32_t j = 0; j < x->runs; j++) {
             rows(&n->reads, p->arena + runs[j].k, 0, runs[j].count, kv);
@@ -156,6 +183,7 @@ void kernel_ranges(node *n) {
     range_add(&n->writes, mark, mark ? 4 : 0);
     if (!strncmp(name, "fk_forward", 10) || !strcmp(name, "fk_backward_dq")) forward_ranges(n, d, name[3] == 'b');
     else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd');
+    else if (!strcmp(name, "fk_combine")) combine_ranges(n, d);
     else if (!strcmp(name, "fk_begin_lse")) {
         range_add(&n->reads, x->from, x->heads * 4);
         range_add(&n->writes, x->to, x->count * 4);
@@ -174,6 +202,14 @@ void kernel_ranges(node *n) {
         if (!merge) range_add(&n->writes, x->to, x->count * d * 2);
         if (!merge) range_add(&n->writes, x->lse, x->count * 4);
         if (!merge) range_add(&n->reads, x->sinks, x->sinks ? (uint64_t)x->heads * 4 : 0);
+    } else if (!strcmp(name, "fk_fold_sinks")) {
+        const uint32_t last = x->heads - 1, rows = (uint32_t)((x->count + FK_FOLD - 1) / FK_FOLD);
+        const uint32_t first = x->group ? x->model_head : 0;
+        const uint32_t end = x->group ? first + last / x->group * x->shared + last % x->group + 1 : rows * x->heads;
+        range_add(&n->reads, x->from, x->count * x->heads * 4);
+        range_add(&n->reads, x->lse, x->lse ? x->count * x->heads * 4 : 0);
+        range_add(&n->reads, x->sinks, x->lse ? (uint64_t)x->heads * 4 : 0);
+        range_add(&n->writes, x->to + 4 * (uint64_t)first, 4 * (uint64_t)(end - first));
     } else {
         range_add(&n->reads, x->from, x->count * 4);
         range_add(&n->writes, x->to, x->count * (name[3] == 'a' ? 4 : 2));
@@ -215,6 +251,7 @@ bool kernel_run(node *n) {
     fibers_mask mask;
     if (!fibers_mask_open(&mask, plan)) return false;
     mask.by_head = strstr(n->function->module->text, "#define FK_BY_HEAD 1\n"); /* as it was compiled */
+    mask.packed = strstr(n->function->module->text, "#define FK_PACKED 1\n");
     const fk_launch *p = &n->parameters.launch;
     const fk_support *x = &n->parameters.support;
     fk_launch_maps maps;
@@ -230,6 +267,7 @@ bool kernel_run(node *n) {
     } else if (n->function->parameters != sizeof *x) {
         add_memory(list, &count, p->arena, context);
         add_memory(list, &count, p->locks, context);
+        add_memory(list, &count, p->splits, context);
         add_memory(list, &count, p->sinks, context);
         add_memory(list, &count, p->mark, context);
     } else {

@@ -1,8 +1,11 @@
-/* test_both.c: tests fcp_both: both pieces of work are done, in two threads, or in one where no second can be made. */
+/* test_both.c: tests fcp_both: both pieces of work are done, in two threads, or in one where no second can be made or
+ * be of use. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "runtime/base/both.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -29,6 +32,7 @@ static void check(bool apart) {
     cr_expect_eq(first.done, 1);
     cr_expect_eq(second.done, 1);
     cr_expect(pthread_equal(first.by, pthread_self()));
+    apart = apart && fcp_both_at_once();
     cr_expect_eq(!pthread_equal(second.by, pthread_self()), apart);
     cr_expect(first.sees_signals, "the caller's thread keeps its signals");
     cr_expect_eq(second.sees_signals, !apart);
@@ -36,6 +40,20 @@ static void check(bool apart) {
 
 Test(both, in_two_threads) {
     for (int i = 0; i < 3; i++) check(true);
+}
+
+/* Held to one processor, a thread does both itself. */
+Test(both, on_one_processor) {
+    cpu_set_t all, one;
+    cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    cr_expect_not(fcp_both_at_once());
+    check(false);
+    cr_assert_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    cr_expect_eq(fcp_both_at_once(), CPU_COUNT(&all) > 1);
 }
 
 /* No memory for another stack. Sanitizers need memory for themselves. */

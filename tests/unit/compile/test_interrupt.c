@@ -44,7 +44,7 @@ void free(void *p) {
 }
 #endif
 
-/* Two threads may ask: large plans are verified by two, and auto predicts two candidates at a time. */
+/* Two threads may ask: large plans are made and verified by two, and auto predicts two candidates at a time. */
 static struct {
     uint64_t asked, end_at; /* questions so far; the one that is answered with yes, 0: none */
     double longest;         /* processor time between two questions of a thread, at most */
@@ -120,6 +120,11 @@ Test(interrupt, at_every_question) {
          "plan { mask = causal; strategy = auto; layout = contiguous }\n"),
         ("cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [30000, 900 x 30] }\n"
          "plan { mask = causal; block = 512; strategy = dcp }\n"),
+        /* in two threads */
+        ("cluster { nodes = 4; gpus = 8 }\nbatch { lengths = [9000, 20000 x 3, 700 x 150, 333 x 200] }\n"
+         "plan { mask = causal; block = 128; strategy = fcp; layout = contiguous }\n"),
+        ("cluster { nodes = 4; gpus = 8 }\nbatch { lengths = [9000, 20000 x 3, 700 x 150, 333 x 200] }\n"
+         "plan { mask = causal; block = 128; strategy = cad; layout = contiguous }\n"),
     };
     enum { MORE = sizeof more / sizeof *more };
     uint64_t questions = 0;

@@ -102,7 +102,11 @@ Test(cuda, models) {
         "batch { lengths = [60:150, 130, 90:40, 5] }\n"
         "plan { mask = causal; block = 128; layout = zigzag(group = 2) }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 4 }\n"
-        "batch { lengths = [260, 3, 90] }\nplan { mask = full; block = 128; layout = contiguous(group = 2) }\n"};
+        "batch { lengths = [260, 3, 90] }\nplan { mask = full; block = 128; layout = contiguous(group = 2) }\n",
+        /* decoding: keys in parts, which are put together */
+        "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
+        "batch { lengths = [1:1500, 7:900, 130] }\n"
+        "plan { mask = causal; block = 256; sink = 0.5; passes = forward }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {

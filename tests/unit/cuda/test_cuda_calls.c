@@ -145,8 +145,8 @@ static uint32_t count_on_host(standin *x, const char *lengths) {
         const fcp_pass pass = (fcp_pass)(run % FCP_PASSES);
         const unsigned long copies = x->host_copies, questions = x->questions;
         cr_assert_eq(fcp_session_run_packed(session, plan, pass, &packed, NULL, &err), FCP_OK, "%s", err.message);
-        cr_assert_eq(x->host_copies - copies, units_of(plan, pass, FCP_IN) + units_of(plan, pass, FCP_OUT), "%s: %lu",
-                     lengths, x->host_copies - copies);
+        const long copied = (long)(x->host_copies - copies);
+        cr_assert_eq(copied, units_of(plan, pass, FCP_IN) + units_of(plan, pass, FCP_OUT), "%s: %ld", lengths, copied);
         cr_assert_leq(x->questions - questions, RANKS * FCP_TENSORS);
     }
     judge_packed(plan, plan->problem->passes, &packed, lengths);

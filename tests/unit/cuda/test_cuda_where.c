@@ -16,8 +16,10 @@ enum { ASKED = 15000 };
 static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const char *message,
                    unsigned seen[FCP_OP_COUNT]) {
     char want[120], launch[40];
-    long fills = x->hung_mark - (long)plan->problem->ranks * FCP_QUEUES; /* >= 0: a word for fills of a compute queue */
-    long word = fills < 0 ? x->hung_mark : fills * FCP_QUEUES + FCP_COMPUTE;
+    const long ranks = plan->problem->ranks;
+    const long more = x->hung_mark - ranks * FCP_QUEUES; /* marks.c says which word is what */
+    long word = more < 0 ? x->hung_mark : more < ranks ? more * FCP_QUEUES + FCP_COMPUTE
+                                                       : (more - ranks) * FCP_QUEUES + FCP_COMM;
     unsigned rank = word < 0 ? (unsigned)x->hung_device : (unsigned)(word / FCP_QUEUES);
     fcp_queue queue = word < 0 ? FCP_COMPUTE : (fcp_queue)(word % FCP_QUEUES);
     unsigned instr = (x->hung_value & MASK) - 1;
@@ -54,7 +56,7 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
 /* Every `step`-th node of a pass hangs, in a session of its own. */
 static void hang_each(standin *x, const char *mask, unsigned ranks, uint32_t graph_from, fcp_pass pass, unsigned step,
                       unsigned seen[FCP_OP_COUNT]) {
-    fcp_plan *plan = make_plan(mask, ranks, 1, "");
+    fcp_plan *plan = make_plan(mask, ranks, ranks > 3 ? 2 : 1, "");
     fcp_session_options options = {
         .size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
     fcp_session *session;
@@ -100,6 +102,7 @@ Test(cuda_where, every_node) {
     hang_each(x, "causal", 3, UINT32_MAX, FCP_FORWARD, 1, seen);
     hang_each(x, "causal", 3, UINT32_MAX, FCP_BACKWARD, 2, seen);
     hang_each(x, "full", 2, 1, FCP_FORWARD, 3, seen);
+    hang_each(x, "causal", 4, UINT32_MAX, FCP_FORWARD, 4, seen); /* on two nodes: two streams of transfers */
     hang_each(x, "causal", 3, 1, FCP_BACKWARD, 3, seen);
     cr_assert(seen[FCP_OP_ATTEND] > 10 && seen[FCP_OP_LAUNCH] > 10 && seen[FCP_OP_DELTA] > 1 && seen[FCP_OP_REDUCE] > 3,
               "attend %u, launch %u, delta %u, reduce %u", seen[FCP_OP_ATTEND], seen[FCP_OP_LAUNCH], seen[FCP_OP_DELTA],

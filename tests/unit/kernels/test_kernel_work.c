@@ -138,7 +138,8 @@ static void check_plan(const char *text, bool wants_shared) {
 Test(kernel_work, rows_and_keys_agree) {
     check_plan("model { heads = 4; kv_heads = 2; head_dim = 64 }\ncluster { gpus = 3; gpu = cpu }\n"
                "batch { lengths = [3000, 700, 130 x 3, 20 x 5] }\nplan { mask = causal; block = 512 }\n", false);
-    check_plan("model { heads = 2; kv_heads = 1; head_dim = 128; dtype = fp16 }\ncluster { nodes = 2; gpus = 2; gpu = cpu }\n"
+    check_plan("model { heads = 2; kv_heads = 1; head_dim = 128; dtype = fp16 }\n"
+               "cluster { nodes = 2; gpus = 2; gpu = cpu }\n"
                "batch { lengths = [2000, 900, 100 x 4] }\n"
                "plan { mask = lambda(sink = 40, window = 300); block = 256; strategy = zigzag(coalesce = 3) }\n",
                false);
@@ -152,6 +153,81 @@ Test(kernel_work, rows_and_keys_agree) {
     check_plan("model { heads = 6; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2; gpu = a100 }\n"
                "batch { lengths = [2000, 300] }\nplan { mask = causal; block = 512; strategy = fcp(coalesce = 8) }\n",
                true);
+}
+
+/* The sum of all pairs of (query, head) and key that the rows list, each with the class of its cell. */
+static uint64_t pairs_of_heads(const fcp_kernel_work *w, const fcp_arena *a, bool packed) {
+    const uint64_t heads = a->heads, group = heads / a->kv_heads;
+    uint64_t pairs = 0;
+    for (uint32_t i = 0; i < w->row_count; i++) {
+        const fk_row_item *item = &w->rows[i];
+        uint64_t rows = 0, keys = 0;
+        for (uint32_t j = item->first; j < item->first + item->runs; j++)
+            keys += sum_of((uint64_t)w->key_runs[j].position, w->key_runs[j].count, 1, item->sequence) *
+                    w->key_runs[j].cls;
+        cr_assert(item->count <= FK_ROWS && (packed ? item->pack == 1 || item->pack == group : item->pack == 1));
+        for (uint32_t r = 0; r < item->count; r++) {
+            const uint64_t query = (uint64_t)item->position + (item->skip + r) / item->pack;
+            const uint64_t head = (item->flags >> FK_HEAD_SHIFT) + (item->skip + r) % item->pack;
+            for (uint64_t h = packed ? head : 0; h < (packed ? head + 1 : heads); h++)
+                rows += mix((query * heads + h) * 1000 + item->sequence);
+        }
+        pairs += rows * keys;
+    }
+    return pairs;
+}
+
+/* The parts of each merge: items of the same rows, which leave their states one after the other and have all keys. */
+static void check_merges(const fcp_kernel_work *w, uint32_t head_dim) {
+    uint64_t at = 0, parts = 0, split = 0;
+    for (uint32_t i = 0; i < w->merge_count; i++) {
+        const fk_merge_item *x = &w->merges[i];
+        cr_assert(x->first == at && x->parts >= 2);
+        at += (uint64_t)x->parts * x->rows.count * (head_dim + 2) * 4;
+        parts += x->parts;
+        for (uint32_t j = 0; j < w->row_count; j++) {
+            const fk_row_item *y = &w->rows[j];
+            if (!(y->flags & FK_SPLIT) || y->state < x->first || y->state >= at) continue;
+            cr_assert(y->flags & FK_FIRST && !(y->flags & FK_LAST) && y->runs);
+            cr_assert(y->token == x->rows.token && y->count == x->rows.count && y->skip == x->rows.skip &&
+                      y->flags >> FK_HEAD_SHIFT == x->rows.flags >> FK_HEAD_SHIFT);
+            cr_assert_eq((y->state - x->first) % (x->rows.count * (head_dim + 2) * 4), 0);
+            split++;
+        }
+    }
+    cr_assert(at == w->split_bytes && parts == split && parts);
+}
+
+/* Rows of few queries: heads share tiles and keys are cut, and together they have the pairs of the plain list. */
+Test(kernel_work, short_rows_have_the_same_pairs) {
+    fcp_plan *plan = plan_named("short.fcp",
+                                "model { heads = 6; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+                                "batch { lengths = [1:9000, 50:3000, 64:65, 300, 7:700] }\n"
+                                "plan { mask = causal; block = 512; strategy = fcp(coalesce = 4) }\n");
+    uint64_t first[MOST + 1], sums[2] = {0, 0};
+    fcp_kernel_work w = {0};
+    fcp_error err;
+    for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
+    cr_assert(fcp_kernel_packed(plan));
+    for (fcp_pass pass = FCP_FORWARD; pass <= FCP_BACKWARD; pass++)
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            fcp_homes h = {.homes = MOST, .tokens = {MOST * APART, MOST * APART}, .first = {first, first}};
+            fcp_slots slots = {{[FCP_KV] = MOST, [FCP_STATE] = MOST, [FCP_DKV] = MOST}};
+            fcp_arena a;
+            fcp_arena_lay(plan, pass, rank, &h, &slots, (void *)(uintptr_t)4096, &a);
+            const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
+            for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
+                const fcp_instr *x = &plan->instrs[i];
+                if (x->op != FCP_OP_ATTEND) continue;
+                cr_assert_eq(fcp_kernel_rows(&w, &a, x->a, x->b, &err), FCP_OK);
+                sums[pass] += pairs_of_heads(&w, &a, pass == FCP_FORWARD);
+                if (pass == FCP_FORWARD && w.merge_count) check_merges(&w, plan->problem->head_dim);
+                else cr_assert_eq(w.split_bytes, 0);
+            }
+        }
+    cr_assert_eq(sums[FCP_FORWARD], sums[FCP_BACKWARD]);
+    fcp_kernel_work_free(&w);
+    fcp_plan_free(plan);
 }
 
 /* How many pieces of work the keys of one rank's only stage are, and of how many query heads one is. */

@@ -44,31 +44,32 @@ static const char *const about_a_pass[] = {"rank ", " pass", "instruction", NULL
  * not. */
 Test(nccl_faults, a_rank_dies_stops_stalls) {
     static const int faults[] = {STANDIN_DIES, STANDIN_DIES, STANDIN_STOPS, STANDIN_STALLS};
-    fcp_plan *plan = make_plan("full", 3, 1, "330, 130", "");
+    fcp_plan *plans[] = {make_plan("full", 3, 1, "330, 130", ""), make_plan("full", 4, 2, "330, 130", "")};
     failing all[8];
     for (unsigned i = 0; i < 8; i++) {
-        task x = {.plan = plan, .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3,
+        task x = {.plan = plans[i / 4], .graph_from = i & 1 ? 1 : UINT32_MAX, .times = 2, .seed = 7 * i, .odd = i % 3,
                   .idle = true,
                   .silent = i % 4 > 0, .timeout_s = 1, .group_at = 1 + i, .fault = faults[i % 4]};
         all[i] = (failing){.x = x, .except = x.fault == STANDIN_STALLS ? 0 : 1u << x.odd, .parts = in_a_pass};
         snprintf(all[i].what, sizeof all[i].what, "fault %u", i);
     }
     all_fail(all, 8);
-    fcp_plan_free(plan);
+    for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
 }
 
 /* The driver's queues are full long before a whole pass is in them. A peer that makes no progress is noticed
  * nevertheless. */
 Test(nccl_faults, full_queues) {
-    fcp_plan *plan = make_plan("full", 2, 1, "16000, 130", "; strategy = fcp(coalesce = 1)");
+    fcp_plan *plans[] = {make_plan("full", 2, 1, "16000, 130", "; strategy = fcp(coalesce = 1)"),
+                         make_plan("full", 4, 2, "16000, 130", "; strategy = fcp(coalesce = 1)")};
     failing all[2];
     for (unsigned i = 0; i < 2; i++) {
-        task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = i, .odd = i, .idle = true, .silent = true,
-                  .timeout_s = 1, .group_at = 8, .fault = STANDIN_STALLS, .queue = 400};
+        task x = {.plan = plans[i], .graph_from = UINT32_MAX, .times = 1, .seed = i, .odd = i, .idle = true,
+                  .silent = true, .timeout_s = 1, .group_at = 8, .fault = STANDIN_STALLS, .queue = 400};
         all[i] = (failing){.x = x, .parts = in_a_pass, .what = "full queues"};
     }
     all_fail(all, 2);
-    fcp_plan_free(plan);
+    for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
 }
 
 /* Calls fail when a graph is in the caller's stream already. The graph ends before its memory is given back. */

@@ -1,7 +1,11 @@
 /* test_problem.c: tests blocks and tiles: every token lies in one block, remainders are packed best fit
  * decreasing, and pairs are those of brute force. */
+#include <sys/resource.h>
+
 #include "tests/support/amount.h"
+#include "tests/support/plan_of.h"
 #include "tests/support/planned.h"
+#include "tests/support/sanitized.h"
 
 static void check_cover(const problem *p) {
     uint64_t *next = calloc(p->sequences, sizeof *next);
@@ -210,4 +214,28 @@ Test(problem, ranges_of_heads) {
         planned_free(&x);
     }
     cr_assert(several && shared);
+}
+
+/* 2048 sequences in 512 pieces each leave 269 million pairs of pieces. Where so many do not fit, that is said before
+ * memory is taken for them; where pieces are few, nothing is counted. Sanitizers need memory for themselves. */
+Test(problem, what_memory_cannot_hold_is_refused) {
+    static const char source[] = "model { heads = 4; head_dim = 16 }\ncluster { nodes = 32; gpus = 8 }\n"
+                                 "batch { lengths = [4096 x 2048] }\n"
+                                 "plan { mask = causal; block = 2K; strategy = zigzag; layout = planned }";
+    struct rlimit limit;
+    fcp_plan *plan;
+    char *said;
+    if (SANITIZED) return;
+    getrlimit(RLIMIT_AS, &limit);
+    const struct rlimit little = {UINT64_C(3) << 30, limit.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &little), 0);
+    cr_expect_eq(plan_try("test.fcp", source, NULL, 0, &plan, &said), FCP_E_NO_MEMORY);
+    cr_expect_null(plan);
+    cr_expect(strstr(said, "pairs of the 1048576 pieces into which the batch is cut"), "%s", said);
+    free(said);
+    const char *const blocks[] = {"plan.strategy=fcp"};
+    cr_expect_eq(plan_try("test.fcp", source, blocks, 1, &plan, &said), FCP_OK, "%s", said);
+    free(said);
+    fcp_plan_free(plan);
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
 }

@@ -1,39 +1,11 @@
 /* test_verify_both.c: what the verifier says of a large plan does not depend on threads.
  *
- * This file's own fcp_both (runtime/base/both.h) does the two pieces of work in either order, or in two threads. A plan
- * that is right is right in each, and each damage to it is reported by the same words.
+ * The two pieces of work are done in every order (support/orders.h). A plan that is right is right in each, and each
+ * damage to it is reported by the same words.
  */
-#include <criterion/criterion.h>
-#include <pthread.h>
-
-#include "runtime/base/both.h"
+#include "tests/support/orders.h"
 #include "tests/support/plan_damage.h"
 #include "tests/support/plan_of.h"
-
-static enum { FIRST_FIRST, SECOND_FIRST, TOGETHER, ORDERS } order;
-static int asked; /* how often two pieces of work came */
-
-typedef struct task {
-    void (*work)(void *);
-    void *on;
-} task;
-
-static void *run(void *given) {
-    const task *t = given;
-    t->work(t->on);
-    return NULL;
-}
-
-void fcp_both(void (*work)(void *), void *first, void *second) {
-    pthread_t thread;
-    task other = {work, second};
-    asked++;
-    if (order == SECOND_FIRST) work(second);
-    if (order == TOGETHER) cr_assert_eq(pthread_create(&thread, NULL, run, &other), 0);
-    work(first);
-    if (order == FIRST_FIRST) work(second);
-    if (order == TOGETHER) pthread_join(thread, NULL);
-}
 
 static const char *const programs[] = {
     "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n"
@@ -64,7 +36,7 @@ Test(verify_both, the_same_is_said_in_every_order) {
         cr_assert_geq(plan->instrs_count + plan->transfers_count, FCP_BOTH_FROM);
         asked = 0;
         judge_in_all(&whole, "undamaged");
-        cr_expect_eq(asked, 2 * ORDERS, "the check and the proof each have two pieces of work");
+        cr_expect_eq(asked, 3 * ORDERS, "the check has two pieces of work, and the proof twice two");
         for (int k = 0; k < KINDS; k++) {
             tables t;
             draw d = {n * 1000 + (uint64_t)k, 0};

@@ -1,0 +1,39 @@
+/* orders.h: two pieces of work in either order, in two threads, or as one processor does them.
+ *
+ * It has the test's own fcp_both (runtime/base/both.h), so it is for one file of a test. What is made must not depend
+ * on the order.
+ */
+#ifndef ORDERS_H
+#define ORDERS_H
+#include <pthread.h>
+
+#include "runtime/base/both.h"
+#include "tests/support/plain.h"
+
+static enum { FIRST_FIRST, SECOND_FIRST, TOGETHER, ONE_PROCESSOR, ORDERS } order;
+static int asked; /* how often two pieces of work came */
+
+typedef struct order_task {
+    void (*work)(void *);
+    void *on;
+} order_task;
+
+static void *order_run(void *given) {
+    const order_task *t = given;
+    t->work(t->on);
+    return NULL;
+}
+
+bool fcp_both_at_once(void) { return order != ONE_PROCESSOR; }
+
+void fcp_both(void (*work)(void *), void *first, void *second) {
+    pthread_t thread;
+    order_task other = {work, second};
+    __atomic_add_fetch(&asked, 1, __ATOMIC_RELAXED);
+    if (order == SECOND_FIRST) work(second);
+    if (order == TOGETHER) cr_assert(pthread_create(&thread, NULL, order_run, &other) == 0);
+    work(first);
+    if (order == FIRST_FIRST || order == ONE_PROCESSOR) work(second);
+    if (order == TOGETHER) pthread_join(thread, NULL);
+}
+#endif

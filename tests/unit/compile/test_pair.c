@@ -1,0 +1,60 @@
+/* test_pair.c: a large plan is the same, byte for byte, in whatever order the two pieces of a pass are made; and what
+ * goes wrong in one of them is said in the same words. It also runs under the thread sanitizer.
+ */
+#include "tests/support/orders.h"
+#include "tests/support/plan_of.h"
+
+#define BATCH "batch { lengths = [9000, 20000 x 6, 700 x 200, 444 x 60, 333 x 400] }\ncluster { nodes = 4; gpus = 8 }\n"
+#define MODEL "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n" BATCH
+
+/* Homes that are chosen and homes that are given; one pass; heads in phases; a batch in two halves; elements that are
+ * looked at one by one, from the last sequences on. */
+static const char *const programs[] = {
+    MODEL "plan { mask = causal; block = 128; strategy = fcp; layout = contiguous }",
+    MODEL "plan { mask = causal; block = 128; strategy = fcp; layout = planned; passes = forward }",
+    MODEL "plan { mask = causal; block = 128; strategy = cad; layout = contiguous }",
+    MODEL "plan { mask = window(w = 3000); block = 128; strategy = cad(pingpong = true); layout = contiguous }",
+    MODEL "plan { mask = causal; block = 128; strategy = dcp; layout = planned }",
+    "model { heads = 32; kv_heads = 32; head_dim = 16; dtype = bf16 }\n" BATCH
+    "plan { mask = causal; strategy = upipe(heads = 32); layout = zigzag }",
+    MODEL "mask late = causal and (n != 333 or (q * q * q + k * k) % 7 != 3)\n"
+          "plan { mask = late; block = 128; strategy = fcp; layout = planned }"};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+Test(pair, the_same_bytes_in_every_order) {
+    for (size_t n = 0; n < PROGRAMS; n++) {
+        uint8_t digest[ORDERS][FCP_DIGEST_BYTES];
+        char *said[ORDERS];
+        int pairs[ORDERS];
+        for (order = 0; order < ORDERS; order++) {
+            fcp_plan *plan;
+            fcp_error err = {0};
+            asked = 0;
+            fcp_code code = plan_try("test.fcp", programs[n], NULL, 0, &plan, &said[order]);
+            cr_assert(code == FCP_OK, "%s\n%s", programs[n], said[order]);
+            pairs[order] = asked;
+            cr_assert(fcp_plan_digest(plan, digest[order], &err) == FCP_OK, "%s", err.message);
+            fcp_plan_free(plan);
+            cr_assert(!memcmp(digest[order], digest[0], FCP_DIGEST_BYTES), "%s\norder %d", programs[n], (int)order);
+            cr_assert(!strcmp(said[order], said[0]), "%s\n%s\n%s", programs[n], said[order], said[0]);
+        }
+        cr_assert(pairs[TOGETHER] > pairs[ONE_PROCESSOR], "%s\nmakes nothing in pairs", programs[n]);
+        for (int i = 0; i < ORDERS; i++) free(said[i]);
+    }
+}
+
+/* The mask faults in sequences that either thread is asked about. */
+Test(pair, the_first_fault_is_reported) {
+    static const char source[] =
+        MODEL "mask divides = causal and q / ((n - 444) * (n - 333)) > 0 - 1\n"
+              "plan { mask = divides; block = 128; strategy = fcp; layout = planned }";
+    char *said[ORDERS];
+    for (order = 0; order < ORDERS; order++) {
+        fcp_plan *plan;
+        fcp_code code = plan_try("test.fcp", source, NULL, 0, &plan, &said[order]);
+        cr_assert(code == FCP_E_MASK_DIV_ZERO && !plan, "%s", said[order]);
+        cr_assert(strstr(said[order], "of 444 tokens"), "%s", said[order]);
+        cr_assert(!strcmp(said[order], said[0]), "%s\n%s", said[order], said[0]);
+    }
+    for (int i = 0; i < ORDERS; i++) free(said[i]);
+}
