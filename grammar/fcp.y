@@ -202,17 +202,29 @@ element: expr                               { $$ = tree_arg(t, NULL, @1, $1); }
        | pair REPEAT expr                   { $$ = tree_arg(t, NULL, @1, tree_node(t, @$, EXPR_REPEAT, $1, $3, NULL)); }
        ;
 %%
+/* The token of a symbol. Bison numbers named tokens and their symbols in the same order; the others are one character,
+ * which their name shows in quotes. */
+static int token_of(yysymbol_kind_t kind) {
+    _Static_assert(T_NE - T_PROGRAM == (int)YYSYMBOL_NE - (int)YYSYMBOL_PROGRAM, "numbered in the same order");
+    if (kind == YYSYMBOL_YYEMPTY) return T_LANG_EMPTY;
+    if (kind == YYSYMBOL_YYEOF) return T_END;
+    return kind <= YYSYMBOL_NE ? (int)kind - (int)YYSYMBOL_PROGRAM + T_PROGRAM : yysymbol_name(kind)[1];
+}
+
 static int yyreport_syntax_error(const yypcontext_t *context, parse *p, tree *t) {
     (void)t;
     enum { MAX = 80 };
     yysymbol_kind_t kinds[MAX];
     const char *names[MAX];
+    int tokens[MAX];
     int count = yypcontext_expected_tokens(context, kinds, MAX);
     if (count < 0) return count;
-    for (int i = 0; i < count; i++) names[i] = yysymbol_name(kinds[i]);
-    yysymbol_kind_t got = yypcontext_token(context);
-    parse_syntax_error(p, *yypcontext_location(context), got == YYSYMBOL_YYEMPTY ? "" : yysymbol_name(got), names,
-                       (unsigned)count);
+    for (int i = 0; i < count; i++) {
+        names[i] = yysymbol_name(kinds[i]);
+        tokens[i] = token_of(kinds[i]);
+    }
+    const parse_expected expected = {.tokens = tokens, .names = names, .count = (unsigned)count};
+    parse_syntax_error(p, *yypcontext_location(context), token_of(yypcontext_token(context)), &expected);
     return 0;
 }
 

@@ -214,7 +214,8 @@ const char *diag_nearest(const char *name, size_t length, const char *const *nam
     size_t best = length / 3 + 1;
     for (size_t i = 0; i < count; i++) {
         size_t m = strlen(names[i]);
-        if (m > NAME_LIMIT) continue;
+        const size_t least = m > length ? m - length : length - m; /* as many bytes are added or taken away */
+        if (m > NAME_LIMIT || least >= best) continue;
         size_t edits = distance(name, length, names[i], m);
         if (edits < best) {
             best = edits;

@@ -188,19 +188,21 @@ static void add_cost(facts *f, const show_model *m) {
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
         s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));
     if (s->bytes_reshuffle || s->rounds_reshuffle)
-        add_fact(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " rounds",
-            summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), s->rounds_reshuffle);
+        add_fact(f, "reshuffle", "%s from the caller's layout and back, in %" PRIu64 " round%s",
+            summary_number(f->number[0], (double)s->bytes_reshuffle, "B"), s->rounds_reshuffle,
+            text_plural(s->rounds_reshuffle));
     else add_fact(f, "reshuffle", "none: the caller's layout is the plan's");
     add_fact(f, "memory", "%s at the largest rank, %" PRIu64 " KV slot%s in flight; running state read and written: %s",
         summary_number(f->number[0], (double)s->memory_peak_bytes, "B"), s->slots_max, text_plural(s->slots_max),
         summary_number(f->number[1], (double)s->state_bytes, "B"));
     if (backward)
         add_fact(f, "backward",
-            "%s between ranks, %s of it between nodes; %" PRIu64 " rounds and %" PRIu64 " dependent, in %" PRIu64
+            "%s between ranks, %s of it between nodes; %" PRIu64 " round%s and %" PRIu64 " dependent, in %" PRIu64
             " stage%s",
             summary_number(f->number[0], (double)s->backward_bytes_total, "B"),
             summary_number(f->number[1], (double)s->backward_bytes_inter_node, "B"), s->backward_rounds,
-            s->backward_rounds_dependent, s->backward_stages, text_plural(s->backward_stages));
+            text_plural(s->backward_rounds), s->backward_rounds_dependent, s->backward_stages,
+            text_plural(s->backward_stages));
 }
 
 uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]) {

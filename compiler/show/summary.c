@@ -140,8 +140,8 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     text_printf(out,
                 "%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
                 " block%s of at most %" PRIu32 ", %s\n",
-                base ? base + 1 : name, p->ranks, p->ranks == 1 ? "" : "s", p->nodes, p->nodes == 1 ? "" : "s", p->gpus,
-                tokens, s->sequences, s->sequences == 1 ? "" : "s", s->blocks, s->blocks == 1 ? "" : "s",
+                base ? base + 1 : name, p->ranks, text_plural(p->ranks), p->nodes, text_plural(p->nodes), p->gpus,
+                tokens, s->sequences, text_plural(s->sequences), s->blocks, text_plural(s->blocks),
                 p->max_block > p->max_q_block ? p->max_block : p->max_q_block, summary_strategy(p->strategy));
     text_printf(out, "  work    %s pairs, density %.4f; %s forward, %s backward; max/mean %.4f, floor %.4f\n",
          summary_number(n[0], f.pairs, ""), f.density, summary_number(n[1], f.flops_forward, "FLOP"),
@@ -149,13 +149,14 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     /* of_q is empty where no work moves, least where no bound is known */
     char of_q[64] = "", least[64] = "", rounds[128];
     if (!s->rounds && s->rounds_dependent) /* work may be done anywhere: rounds are of a stage */
-        snprintf(rounds, sizeof rounds, "%" PRIu64 " rounds, stage by stage (bound %" PRIu64 ")", s->rounds_dependent,
-                 s->rounds_bound);
+        snprintf(rounds, sizeof rounds, "%" PRIu64 " round%s, stage by stage (bound %" PRIu64 ")", s->rounds_dependent,
+                 text_plural(s->rounds_dependent), s->rounds_bound);
     else
-        snprintf(rounds, sizeof rounds, "%" PRIu64 " rounds (bound %" PRIu64 ") + %" PRIu64 " dependent", s->rounds,
-                 s->rounds_lower_bound, s->rounds_dependent);
+        snprintf(rounds, sizeof rounds, "%" PRIu64 " round%s (bound %" PRIu64 ") + %" PRIu64 " dependent", s->rounds,
+                 text_plural(s->rounds), s->rounds_lower_bound, s->rounds_dependent);
     if (s->bytes_moved) snprintf(of_q, sizeof of_q, " (Q and O %s", summary_number(n[0], (double)s->bytes_moved, "B"));
-    if (times->bytes_lower_bound)
+    /* Blocks may be too large for the tolerance. Then the bound, which is of plans that keep to it, is left out. */
+    if (times->bytes_lower_bound && times->bytes_lower_bound <= s->bytes_total)
         snprintf(least, sizeof least, "%sbound %s", *of_q ? ", " : " (",
                  summary_number(n[0], (double)times->bytes_lower_bound, "B"));
     text_printf(out, "  traffic %s%s%s%s, %s between nodes, reshuffle %s; %s; send max/mean %.3f, receive %.3f\n",
@@ -167,9 +168,9 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
                         f.key_tokens_max_over_mean);
     else snprintf(balance, sizeof balance, "tokens max/mean %.4f", f.tokens_max_over_mean);
     text_printf(out,
-                "  memory  %s at the largest rank, %" PRIu64 " KV slots; %s; %" PRIu64 " stages, running state %s\n",
-                summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, balance, s->stages,
-                summary_number(n[1], (double)s->state_bytes, "B"));
+                "  memory  %s at the largest rank, %" PRIu64 " KV slot%s; %s; %" PRIu64 " stage%s, running state %s\n",
+                summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, text_plural(s->slots_max),
+                balance, s->stages, text_plural(s->stages), summary_number(n[1], (double)s->state_bytes, "B"));
     text_printf(out,
                 "  plan    %s%s%.200s, verified; %s ms (%s%s%sparse %s, classify %s, place %s, colour %s, schedule %s, "
                 "verify %s)\n",

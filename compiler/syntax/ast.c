@@ -200,7 +200,7 @@ static void print_section(const section *s, section_id id, text *out) {
     for (int k = 0; k < KEY_COUNT; k++) {
         if (words_keys[k].section != id) continue;
         for (const entry *e = s->entries; e; e = e->next)
-            if (!e->as && !strcmp(e->key, words_keys[k].name)) print_entry(e, out);
+            if (!e->as && words_same(e->key, words_keys[k].name)) print_entry(e, out);
     }
     for (const entry *e = s->entries; e; e = e->next)
         if (e->as || words_find_key(id, e->key) == KEY_COUNT) print_entry(e, out);

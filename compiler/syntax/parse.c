@@ -281,55 +281,50 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
         if (wanted && (semicolon || (newline && !after && !before))) return separate(p, where, value, at);
         if (newline && after) p->joined = p->last_at;
     }
-    token now = *t;
+    p->bad = t->bad || (p->bad && p->last != T_SEP);
+    if (t->kind == T_NAME && ends_operand(p->last) && !strcmp(t->value.name, "x")) t->kind = T_REPEAT;
+    if (t->kind == T_NAME && ends_operand(p->last) && !strcmp(t->value.name, "on")) t->kind = T_ON;
+    track(p, t);
+    if (p->stopped) t->kind = T_END;
+    const int kind = deliver(p, t->kind, t->at, value, &t->value, at);
     drop(p);
-    p->bad = now.bad || (p->bad && p->last != T_SEP);
-    if (now.kind == T_NAME && ends_operand(p->last) && !strcmp(now.value.name, "x")) now.kind = T_REPEAT;
-    if (now.kind == T_NAME && ends_operand(p->last) && !strcmp(now.value.name, "on")) now.kind = T_ON;
-    track(p, &now);
-    if (p->stopped) now.kind = T_END;
-    return deliver(p, now.kind, now.at, value, &now.value, at);
+    return kind;
 }
 
 /* --- syntax errors ------------------------------------------------------------------------------------------------ */
 
-static bool is_among(const char *const *names, unsigned count, const char *name) {
-    for (unsigned i = 0; i < count; i++)
-        if (!strcmp(names[i], name)) return true;
+static bool is_among(const parse_expected *e, int kind) {
+    for (unsigned i = 0; i < e->count; i++)
+        if (e->tokens[i] == kind) return true;
     return false;
 }
 
-/* The grammar names its tokens in two ways: 'and', a token as it is written; and a name, one that has many spellings.
- * Is this the token written `word`? */
-static bool is_spelled(const char *name, const char *word) {
-    size_t size = strlen(word);
-    return name[0] == '\'' && !strncmp(name + 1, word, size) && !strcmp(name + 1 + size, "'");
+static bool is_comparison(int kind) {
+    return kind == '<' || kind == '>' || kind == T_LE || kind == T_GE || kind == T_EQ || kind == T_NE;
 }
 
 /* Does this token stand between two values? */
-static bool is_infix(const char *name) {
-    for (int op = 0; op < OP_COUNT; op++)
-        if (op != OP_NOT && op != OP_NEG && is_spelled(name, words_op_spelling((expr_op)op))) return true;
-    return !strcmp(name, "'..'") || !strcmp(name, "':'") || !strcmp(name, "'on'");
+static bool is_infix(int kind) {
+    switch (kind) {
+    case T_AND: case T_OR: case T_DOTS: case T_ON: case ':': case '+': case '-': case '*': case '/': case '%':
+        return true;
+    default: return is_comparison(kind);
+    }
 }
 
-static bool begins_expression(const char *name) {
-    static const char *const all[] = {"a float", "a string", "a number", "'('",    "'['",
-                                      "'-'",     "'not'",    "'if'",     "'true'", "'false'"};
-    return is_among(all, sizeof all / sizeof *all, name);
-}
-
-static bool names_something(const char *name) {
-    for (int i = 0; i < KEYWORD_COUNT; i++)
-        if (words_keywords[i].name && is_spelled(name, words_keywords[i].spelling)) return true;
-    return !strcmp(name, "a name");
+static bool begins_expression(int kind) {
+    switch (kind) {
+    case T_FLOAT: case T_STRING: case T_INT: case T_NOT: case T_IF: case T_TRUE: case T_FALSE: case '(': case '[':
+    case '-': return true;
+    default: return false;
+    }
 }
 
 /* Says in few words what was expected: an expression, an operator, a key, ... At most `room` of them. */
-static unsigned in_words(const parse *p, const char *const *names, unsigned count, const char **words, unsigned room) {
+static unsigned in_words(const parse *p, const parse_expected *e, const char **words, unsigned room) {
     unsigned used = 0;
-    bool expression = is_among(names, count, "a number"), operators = is_among(names, count, "'*'");
-    bool any_name = is_among(names, count, "a name"), line_end = is_among(names, count, "end of line");
+    bool expression = is_among(e, T_INT), operators = is_among(e, '*');
+    bool any_name = is_among(e, T_NAME), line_end = is_among(e, T_SEP);
     if (expression) words[used++] = "an expression";
     else if (any_name) {
         bool item = p->last == T_SEP || p->last == T_PROGRAM;
@@ -338,37 +333,34 @@ static unsigned in_words(const parse *p, const char *const *names, unsigned coun
         else words[used++] = "a name";
     }
     if (operators) words[used++] = "an operator";
-    for (unsigned i = 0; i < count && used < room; i++) {
-        const char *n = names[i];
-        if (line_end && !strcmp(n, "end of file")) continue;
-        if (operators && is_infix(n)) continue;
-        if (operators && (!strcmp(n, "'('") || !strcmp(n, "'['") || !strcmp(n, "a unit"))) continue;
-        if (expression && begins_expression(n)) continue;
-        if (any_name && names_something(n)) continue;
-        words[used++] = p->lone_value && !strcmp(n, "end of file") ? "the end" : n;
+    for (unsigned i = 0; i < e->count && used < room; i++) {
+        int kind = e->tokens[i];
+        if (line_end && kind == T_END) continue;
+        if (operators && is_infix(kind)) continue;
+        if (operators && (kind == '(' || kind == '[' || kind == T_UNIT)) continue;
+        if (expression && begins_expression(kind)) continue;
+        if (any_name && words_names(kind)) continue;
+        words[used++] = p->lone_value && kind == T_END ? "the end" : e->names[i];
     }
     return used;
 }
 
-static bool is_comparison(int kind) {
-    return kind == '<' || kind == '>' || kind == T_LE || kind == T_GE || kind == T_EQ || kind == T_NE;
-}
-
-void parse_syntax_error(parse *p, span at, const char *got, const char *const *expected, unsigned count) {
+void parse_syntax_error(parse *p, span at, int got, const parse_expected *expected) {
     p->recovering = true;
     if (p->closing || p->stopped || p->bad) return;
     enum { WORDS = 5 };
     const char *words[WORDS + 1];
-    unsigned used = in_words(p, expected, count, words, WORDS + 1);
+    unsigned used = in_words(p, expected, words, WORDS + 1);
     text message = {0};
-    bool end = !strcmp(got, "end of file");
+    bool end = got == T_END;
     if (end) at.begin = at.end = p->before_at.end; /* not on some empty line far below */
     const char *here = p->scan.text + (at.begin - p->scan.shift); /* the token's text */
     uint32_t left = p->scan.size - (at.begin - p->scan.shift), length = at.end - at.begin;
-    if (!strcmp(got, "end of line") || end) {
+    if (got == T_SEP || end) {
         bool semicolon = !end && left && *here == ';';
-        text_printf(&message, "unexpected %s", semicolon ? "';'" : end && p->lone_value ? "end of the value" : got);
-    } else if (!strcmp(got, "a string")) text_puts(&message, "unexpected string");
+        const char *what = !end ? "end of line" : p->lone_value ? "end of the value" : "end of file";
+        text_printf(&message, "unexpected %s", semicolon ? "';'" : what);
+    } else if (got == T_STRING) text_puts(&message, "unexpected string");
     else {
         text_puts(&message, "unexpected '");
         text_add(&message, here, length < 40 ? length : 40);
@@ -389,28 +381,27 @@ void parse_syntax_error(parse *p, span at, const char *got, const char *const *e
 
     char open = p->inner.open;
     if (open) {
-        const char close[] = {'\'', closer_of(open), '\'', 0};
         bool misfit = (p->last == ')' || p->last == ']' || p->last == '}') && p->last != closer_of(open);
-        if ((open != '{' || misfit) && is_among(expected, count, close))
+        if ((open != '{' || misfit) && is_among(expected, closer_of(open)))
             diag_also(p->tree.d, p->inner.at, "to close this '%c'", open);
     }
     if (length == 1 && left && *here == ':') {
-        if (is_among(expected, count, "'='")) diag_hint(p->tree.d, "a key is set with '='");
+        if (is_among(expected, '=')) diag_hint(p->tree.d, "a key is set with '='");
         else diag_hint(p->tree.d, "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]");
         return;
     }
-    bool operators = is_among(expected, count, "'*'");
+    bool operators = is_among(expected, '*');
     if (p->last == '=' && operators && p->joined.source != UINT32_MAX)
         diag_also(p->tree.d, p->joined, "a line that ends like this goes on in the next");
     else if (p->last == '=' && operators) diag_hint(p->tree.d, "equality is written '=='");
-    else if (p->last == '=' && is_among(expected, count, "'{'"))
+    else if (p->last == '=' && is_among(expected, '{'))
         diag_hint(p->tree.d,
                   "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");
     else if (p->last == T_ON)
         diag_hint(p->tree.d, "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32");
     else if (p->last == T_REPEAT) diag_hint(p->tree.d, "'x' repeats between two values of a list: [8192 x 32]");
     else if (is_comparison(p->last) && !operators) diag_hint(p->tree.d, "a comparison stands between two expressions");
-    else if (p->last == T_NAME && operators && is_among(expected, count, "a unit")) {
+    else if (p->last == T_NAME && operators && is_among(expected, T_UNIT)) {
         while (length < left && (here[length] == '/' || (here[length] >= 'a' && here[length] <= 'z'))) length++;
         const char *nearest = words_nearest_unit(here, length);
         if (nearest) diag_hint(p->tree.d, "the nearest unit is '%s'", nearest);

@@ -41,6 +41,12 @@ int64_t parse_integer(parse *p, span at, const char *digits, size_t size, unsign
 
 /* --- for the grammar ---------------------------------------------------------------------------------------------- */
 
-void parse_syntax_error(parse *p, span at, const char *got, const char *const *expected, unsigned count);
+/* The tokens that could stand where the grammar met another, and how messages name them. */
+typedef struct parse_expected {
+    const int *tokens;
+    const char *const *names;
+    unsigned count;
+} parse_expected;
+void parse_syntax_error(parse *p, span at, int got, const parse_expected *expected);
 void parse_exhausted(parse *p); /* the parser's stack is at its limit, or there is no memory */
 #endif

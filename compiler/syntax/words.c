@@ -8,7 +8,7 @@
 
 int words_find(const char *const *names, int count, const char *name) {
     for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], name)) return i;
+        if (words_same(names[i], name)) return i;
     return -1;
 }
 
@@ -20,10 +20,14 @@ const keyword words_keywords[KEYWORD_COUNT] = {
     {"table", T_TABLE, true},
 };
 
+/* Is `spelling` the word of `size` bytes? Nearly always the first byte tells. */
+static bool is_word(const char *spelling, const char *word, size_t size) {
+    return spelling[0] == word[0] && strlen(spelling) == size && !memcmp(spelling, word, size);
+}
+
 const keyword *words_find_keyword(const char *word, size_t size) {
     for (int i = 0; i < KEYWORD_COUNT; i++)
-        if (strlen(words_keywords[i].spelling) == size && !memcmp(words_keywords[i].spelling, word, size))
-            return &words_keywords[i];
+        if (is_word(words_keywords[i].spelling, word, size)) return &words_keywords[i];
     return NULL;
 }
 
@@ -49,7 +53,7 @@ const unit words_units[UNIT_COUNT] = {
 
 int words_find_unit(const char *word, size_t size) {
     for (int i = 0; i < UNIT_COUNT; i++)
-        if (strlen(words_units[i].spelling) == size && !memcmp(words_units[i].spelling, word, size)) return i;
+        if (is_word(words_units[i].spelling, word, size)) return i;
     return -1;
 }
 
@@ -59,7 +63,7 @@ const char *words_nearest_unit(const char *word, size_t size) {
         {"MiB", "MB"}, {"KB", "kB"}, {"KiB", "kB"}, {"TFLOPS", "TFLOP/s"}, {"TFLOPs", "TFLOP/s"}, {"TFLOP", "TFLOP/s"},
         {"usec", "us"}, {"msec", "ms"}, {"sec", "s"}};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        if (strlen(usual[i].wrong) == size && !memcmp(usual[i].wrong, word, size)) return usual[i].right;
+        if (is_word(usual[i].wrong, word, size)) return usual[i].right;
     const char *names[UNIT_COUNT];
     for (int i = 0; i < UNIT_COUNT; i++) names[i] = words_units[i].spelling;
     return diag_nearest(word, size, names, UNIT_COUNT);
@@ -79,13 +83,13 @@ const key_info words_keys[KEY_COUNT] = {
 
 section_id words_find_section(const char *name) {
     int i = 0;
-    while (i < SECTION_COUNT && strcmp(name, words_sections[i])) i++;
+    while (i < SECTION_COUNT && !words_same(name, words_sections[i])) i++;
     return (section_id)i;
 }
 
 key_id words_find_key(section_id where, const char *name) {
     int i = 0;
-    while (i < KEY_COUNT && (words_keys[i].section != where || strcmp(name, words_keys[i].name))) i++;
+    while (i < KEY_COUNT && (words_keys[i].section != where || !words_same(name, words_keys[i].name))) i++;
     return (key_id)i;
 }
 

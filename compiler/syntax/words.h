@@ -8,7 +8,10 @@
 #define FCPC_SYNTAX_WORDS_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
+/* Are two words the same? Nearly always their first bytes tell, and lists of words are searched for every token. */
+static inline bool words_same(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
 /* The number of `name` among `count` names; -1: it is none of them. */
 int words_find(const char *const *names, int count, const char *name);
 

@@ -21,6 +21,11 @@
 
 #define REAP_S 5.0 /* how long a killed process may take to go */
 
+void gpu_end_with(pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) raise(SIGKILL); /* it went before the line above, so no signal will come */
+}
+
 /* Hides all devices but the first of those that the environment lets us see. */
 static void hide_others(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -35,7 +40,8 @@ static void go_wrong(gpu *g, const char *name) {
     if (gpu_injected(g, "hang", name)) raise(SIGSTOP);
     if (gpu_injected(g, "kill", name)) {
         kill(g->first, SIGKILL);
-        raise(SIGKILL);
+        /* All processes of a machine end at once. If this one ended first, who waits for it would write that down. */
+        for (;;) pause();
     }
     if (gpu_injected(g, "fail", name) && g->control) { /* the driver breaks in the middle of it */
         g->control->fail_at = g->control->calls + 40;
@@ -48,10 +54,10 @@ static void go_wrong(gpu *g, const char *name) {
     }
 }
 
-static void child(gpu *g, const gpu_apart *x, gpu_answer *out) {
+static void child(gpu *g, const gpu_apart *x, pid_t parent, gpu_answer *out) {
     fcp_error err = {.message = ""};
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a process in a group of its own would outlive who waits for it */
+    gpu_end_with(parent); /* a process in a group of its own would outlive who waits for it */
     if (!x->all) hide_others();
     if (x->open) out->code = gpu_open(g, &err);
     if (out->code) {
@@ -99,8 +105,8 @@ void gpu_run_apart(gpu *g, const gpu_apart *x, gpu_answer *answer) {
     double begin = fcp_clock();
     int status = 0;
     fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) child(g, x, out);
+    const pid_t parent = getpid(), pid = fork();
+    if (pid == 0) child(g, x, parent, out);
     if (pid < 0) snprintf(answer->why, sizeof answer->why, "no process: %s", strerror(errno));
     else if (!wait_for(pid, x->most, &status)) end_process(pid, fcp_clock() - begin, answer);
     else {

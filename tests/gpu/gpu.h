@@ -109,6 +109,8 @@ typedef struct gpu_apart {
     void *context;
 } gpu_apart;
 void gpu_run_apart(gpu *g, const gpu_apart *apart, gpu_answer *answer);
+/* Has the system end this process when `parent`, who started it, ends; ends it now if that has happened. */
+void gpu_end_with(pid_t parent);
 
 /* --- what a step returns, and rows -------------------------------------------------------------------------------- */
 extern const char *const gpu_result_names[4];

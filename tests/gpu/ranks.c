@@ -168,6 +168,7 @@ int gpu_rank(gpu *g, const char *which) {
         return 2;
     snprintf(name, sizeof name, "rank-%u", start.rank);
     path_of(g, "id", id);
+    gpu_end_with(getpgrp()); /* the step began this group, and started this rank */
     say("begins");
     if (gpu_injected(g, "die", name)) raise(SIGKILL);
     while (gpu_injected(g, "stop", name)) raise(SIGSTOP);

@@ -31,8 +31,9 @@ static int run(const gpu *g, const char *file, const char *const *arguments) {
     snprintf(path, sizeof path, "%.380s/%s", g->folder, file);
     for (int i = 0; i < ARGUMENTS && arguments[i]; i++) argv[i] = (char *)(uintptr_t)arguments[i];
     fflush(stdout);
-    pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
+        gpu_end_with(parent);
         int to = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
         if (to < 0 || dup2(to, STDOUT_FILENO) < 0 || dup2(to, STDERR_FILENO) < 0) _exit(1);
         execvp(argv[0], argv);
