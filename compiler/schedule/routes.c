@@ -15,7 +15,9 @@
  *    the nodes takes.
  * 3. By which rank of its node the source sends: by itself, until it has sent or received as much as a rank of the
  *    busiest node must, if that node's ranks share what it carries; then by the rank that has least, after a local hop.
- *    Not on rails, where that would leave the rail.
+ *    Not on rails, where that would leave the rail. Wants without results come last, as keys do, and all that a node
+ *    sends of them would fall to the few of its ranks that have room then. So wants with results leave some room at
+ *    every rank for its part of what its node must send without results: SPARED.
  *
  * 4. Where results are joined on their way back, one hop leaves the source, so that all of them come by its end: to a
  *    reader in the source's own node, if there is one, else to the rank that would receive for one of the other nodes,
@@ -33,6 +35,9 @@
 #include "runtime/base/stop.h"
 
 enum { RELAYED = 1, DEEPER = 3 };
+/* In thirds of a rank's part. With more room the last wants are spread more evenly, but more of the others go by way of
+ * another rank, which takes a local hop more. */
+enum { SPARED = 2 };
 
 /* A node in which somebody has got it: one of the readers[first] to readers[end - 1], or the source. */
 typedef struct holder {
@@ -53,6 +58,7 @@ typedef struct state {
     uint32_t deepest;          /* of the want at hand: a holder as deep as this does not send on */
     /* What a rank should send and receive over net: its part of what the busiest node will. */
     uint64_t share[FCP_DIRECTION_COUNT];
+    uint64_t (*plain)[FCP_DIRECTION_COUNT]; /* per node: what it must carry over net of wants without results */
 } state;
 
 /* What comes back over the next hop: what is joined, as long as that hop leaves the source. */
@@ -137,7 +143,8 @@ static holder *sender(const state *s, const route_want *w, bool relayed) {
 static void leave_by(state *s, const route_want *w, holder *from) {
     const routes_input *in = s->in;
     uint32_t v = s->root / in->gpus, best = from->rank;
-    if (s->out->sent[FCP_NET][best] + w->bytes <= s->share[FCP_SEND] &&
+    const uint64_t spared = w->back ? s->plain[v][FCP_SEND] / in->gpus * SPARED / 3 : 0;
+    if (s->out->sent[FCP_NET][best] + w->bytes + spared <= s->share[FCP_SEND] &&
         s->out->received[FCP_NET][best] + returned(s, w) <= s->share[FCP_RECV])
         return;
     for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++)
@@ -267,9 +274,10 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
     uint64_t *other = ARENA_NEW(scratch, uint64_t, in->want_count + (size_t)1);
     *out = (routes){.start = ARENA_NEW(memory, uint32_t, in->want_count + (size_t)1)};
     uint32_t *count = ARENA_NEW(scratch, uint32_t, in->want_count + (size_t)1), at = 0; /* nodes to reach; then hops */
-    uint64_t(*node)[2] = arena_zalloc(scratch, nodes, sizeof *node, _Alignof(uint64_t));
+    uint64_t(*node)[2] = arena_zalloc(scratch, nodes, sizeof *node, _Alignof(uint64_t)); /* of wants with results */
+    s.plain = arena_zalloc(scratch, nodes, sizeof *s.plain, _Alignof(uint64_t));
     s.holders = ARENA_NEW(scratch, holder, nodes + (size_t)1);
-    if (!order || !other || !out->start || !count || !node || !s.holders) return FCP_E_NO_MEMORY;
+    if (!order || !other || !out->start || !count || !node || !s.plain || !s.holders) return FCP_E_NO_MEMORY;
     for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
         out->sent[fabric] = ARENA_ZNEW(memory, uint64_t, in->ranks);
         out->received[fabric] = ARENA_ZNEW(memory, uint64_t, in->ranks);
@@ -277,7 +285,7 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
     }
     for (uint32_t i = 0; i < in->want_count; i++) {
         const route_want *w = &in->wants[i];
-        uint32_t reached = count[i] = nodes_of(in, w, node);
+        uint32_t reached = count[i] = nodes_of(in, w, w->back ? node : s.plain);
         out->start[i] = (uint32_t)all;
         all += w->count + (in->rail || in->spread ? reached : 0);
         if (in->spread && reached) /* at the source, and at the root */
@@ -285,8 +293,10 @@ fcp_code routes_find(const routes_input *in, arena *memory, arena *scratch, rout
         if (all > UINT32_MAX / 4) return FCP_E_PLAN_SIZE;
         order[i] = (uint64_t)(w->back ? 0 : UINT32_MAX - reached) << 32 | i;
     }
-    for (uint32_t v = 0; v < 2 * nodes; v++)
-        if (node[v / 2][v % 2] / in->gpus > s.share[v % 2]) s.share[v % 2] = node[v / 2][v % 2] / in->gpus;
+    for (uint32_t v = 0; v < 2 * nodes; v++) {
+        const uint64_t part = (node[v / 2][v % 2] + s.plain[v / 2][v % 2]) / in->gpus;
+        if (part > s.share[v % 2]) s.share[v % 2] = part;
+    }
     sort_u64(order, other, in->want_count);
     route_hop *found = ARENA_NEW(scratch, route_hop, all + 1);
     if (!found) return FCP_E_NO_MEMORY;

@@ -140,6 +140,31 @@ Test(routes, relays_relieve_the_home) {
     arena_free(&a);
 }
 
+/* Three ranks of a node have eight wants with results each, as many as a rank of it must send in all. The fourth has
+ * none; without room at the others, all keys of the node, which are at home at the first, would leave by it. */
+Test(routes, results_leave_room_for_keys) {
+    static drawn d;
+    enum { GPUS = 4, EACH = 8, OWNERS = 3, ALL = EACH * (OWNERS + 1) };
+    for (uint32_t w = 0; w < ALL; w++) {
+        const bool keys = w >= EACH * OWNERS;
+        d.readers[w] = GPUS + w % GPUS;
+        d.wants[w] = (route_want){.src = keys ? 0 : w / EACH, .first = w, .count = 1, .bytes = 100,
+                                  .back = keys ? 0 : 10};
+    }
+    d.in = (routes_input){.ranks = 2 * GPUS, .gpus = GPUS, .relay = true, .spread = true, .wants = d.wants,
+                          .want_count = ALL, .readers = d.readers};
+    arena a = {0};
+    routes r;
+    cr_assert_eq(routes_find(&d.in, &a, &a, &r), FCP_OK);
+    check(&d, &r);
+    uint64_t keys[2 * GPUS] = {0};
+    for (uint32_t h = r.start[EACH * OWNERS]; h < r.start[ALL]; h++)
+        if (r.hops[h].fabric == FCP_NET) keys[r.hops[h].src] += 100;
+    cr_expect_leq(busiest(keys, 2 * GPUS), 100 * EACH / 2, "%lu", busiest(keys, 2 * GPUS));
+    cr_expect_leq(busiest(r.sent[FCP_NET], GPUS), 100 * (EACH + 1));
+    arena_free(&a);
+}
+
 /* The least that the busiest sender sends over net, over all ways: each node in turn is served by the source or by an
  * earlier node, and received by any of its readers. */
 static uint64_t best_of(const drawn *d, uint32_t w, uint32_t i, uint32_t *holders, uint32_t held, uint64_t *sent) {
