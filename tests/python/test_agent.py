@@ -1,10 +1,12 @@
 """test_agent.py: models that train on four ranks, which torchrun's agent has started, and on one. The agent forks them
 from this process, which has loaded PyTorch already."""
+import tempfile
 import unittest
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import titan
@@ -19,9 +21,11 @@ except unittest.SkipTest:
 
 def four_ranks(function, *arguments):
     """What the function gives on each of four ranks."""
-    config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, rdzv_backend="c10d", rdzv_endpoint="localhost:0",
-                          run_id="test_agent", max_restarts=0, start_method="fork", monitor_interval=0.05)
-    found = elastic_launch(config, function)(*arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, rdzv_backend="c10d",
+                              rdzv_endpoint="localhost:0", run_id="test_agent", max_restarts=0, start_method="fork",
+                              monitor_interval=0.05, logs_specs=DefaultLogsSpecs(folder))
+        found = elastic_launch(config, function)(*arguments)
     return [found[rank] for rank in range(4)]
 
 

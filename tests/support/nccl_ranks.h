@@ -261,8 +261,9 @@ static inline bool uses_net(const fcp_plan *plan, uint32_t rank) {
         const fcp_stream *stream = fcp_stream_of(plan, (fcp_pass)pass, rank, FCP_COMM);
         for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
             const fcp_instr *x = &plan->instrs[i];
-            uint32_t kind = x->op == FCP_OP_LAUNCH ? plan->rounds[plan->round_starts[pass] + x->c].kind : FCP_ROUND_IN;
-            uses |= kind != FCP_ROUND_IN && kind != FCP_ROUND_OUT && fabrics_of(plan, x) >> FCP_NET & 1;
+            if (x->op != FCP_OP_LAUNCH) continue;
+            const uint32_t of = plan->rounds[plan->round_starts[pass] + x->c].kind;
+            uses |= of != FCP_ROUND_IN && of != FCP_ROUND_OUT && fabrics_of(plan, x) >> FCP_NET & 1;
         }
     }
     return uses;
