@@ -74,7 +74,7 @@ def planning(lengths):
 
     def bare():
         made = ctypes.c_void_p()
-        assert _c.C["fcpc_plan_batch"](prog._handle, ctypes.byref(batch), None, None, None, ctypes.byref(made)) == 0
+        assert _c.C["fcpc_plan_layers"](prog._handle, ctypes.byref(batch), None, None, None, ctypes.byref(made)) == 0
         _c.C["fcp_plan_free"](made)
     bare()
     whole, c = in_turns(40, lambda: prog.plan(lengths), bare)
