@@ -254,8 +254,10 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_HAS_BACKWARD_SM90(d) ((d) == 64 || (d) == 128)
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
+enum { FK_BACKWARD_SM90_RECORD = 40 }; /* bytes that say what rows a step has; a multiple of 8 */
 #define FK_BACKWARD_SM90_SHARED(d)                                                                                     \
     (2 * FK_TILE_BYTES(FK_KEYS, d) + 4 * FK_TILE_BYTES(FK_BACKWARD_SM90_ROWS(d), d) +                                  \
-     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) + 32)
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) +                            \
+     2 * FK_BACKWARD_SM90_RECORD + 32)
 #define FK_BACKWARD_SM90_REGISTERS(d) 168
 #endif

@@ -29,7 +29,9 @@ FK_PRIMITIVE(void, fk_copy_wait, (void))   /* waits for all copies of this threa
 
 FK_PRIMITIVE(void, fk_store_shared, (fk_u32 to, float x))
 FK_PRIMITIVE(void, fk_store_shared_bits, (fk_u32 to, fk_u32 x))
+FK_PRIMITIVE(void, fk_store_shared_long, (fk_u32 to, fk_u64 x)) /* to: a multiple of 8 */
 FK_PRIMITIVE(fk_u32, fk_load_shared_bits, (fk_u32 from))
+FK_PRIMITIVE(fk_u64, fk_load_shared_long, (fk_u32 from)) /* from: a multiple of 8 */
 FK_PRIMITIVE(void, fk_load_shared2, (float out[2], fk_u32 from)) /* from: a multiple of 8 */
 FK_PRIMITIVE(float, fk_load, (fk_u64 from))
 FK_PRIMITIVE(void, fk_load2, (float out[2], fk_u64 from)) /* from: a multiple of 8 */

@@ -80,9 +80,17 @@ FK_DEVICE void fk_store_shared(fk_u32 to, float x) {
 FK_DEVICE void fk_store_shared_bits(fk_u32 to, fk_u32 x) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
+FK_DEVICE void fk_store_shared_long(fk_u32 to, fk_u64 x) {
+    asm volatile("st.shared.u64 [%0], %1;" ::"r"(to), "l"(x) : "memory");
+}
 FK_DEVICE fk_u32 fk_load_shared_bits(fk_u32 from) {
     fk_u32 x;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
+FK_DEVICE fk_u64 fk_load_shared_long(fk_u32 from) {
+    fk_u64 x;
+    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(x) : "r"(from) : "memory");
     return x;
 }
 FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
