@@ -6,7 +6,8 @@
  * assumed; the constants are the profile's.
  *
  * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than
- * what the multiprocessors of the margin can move (without a margin: one), where the profile says how much that is.
+ * what the multiprocessors of the margin can move (without a margin: one; of two fabrics: half of them), where the
+ * profile says how much that is.
  *
  * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: a launch, and its bytes over the memory's bandwidth.
  *
@@ -16,6 +17,7 @@
 
 #include <string.h>
 
+#include "compiler/simulate/margin.h"
 #include "runtime/plan/fabrics.h"
 
 enum { FOUR_WAVES = 4 };
@@ -143,8 +145,8 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
         .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
         .apart = profile->queues == 2 && fcp_two_fabrics(p)};
     if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
-    uint64_t moved = profile->channel * (p->margin ? p->margin : 1);
-    if (profile->channel && moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
+    const uint64_t moved = sim_margin_moves(p->margin, fcp_two_fabrics(p), profile);
+    if (moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink =

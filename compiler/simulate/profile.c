@@ -66,7 +66,7 @@ typedef enum figure_kind { COUNT, TIME, RATE } figure_kind; /* what a figure is 
 /* What has been read: which lines were there. */
 typedef struct reading {
     sim_profile p;
-    bool sms, small, local, channel, queues;
+    bool sms, small, local, channel, queues, part;
     unsigned constants[FCP_PASSES][SIM_HEAD_DIMS]; /* a bit each */
 } reading;
 
@@ -106,9 +106,9 @@ static fcp_code figure(line *l, const char *name, figure_kind kind, uint64_t *ou
 
 /* A name that is none: the nearest one, with the head_dim that was typed. */
 static fcp_code unknown(line *l, const char *name, fcp_error *err) {
-    enum { PLAIN = 6 };
-    const char *names[PLAIN + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu",           "sms",     "small",
-                                                                  "latency.local", "channel", "queues"};
+    enum { PLAIN = 7 };
+    const char *names[PLAIN + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu",     "sms",    "small", "latency.local",
+                                                                  "channel", "queues", "part"};
     char made[FCP_PASSES * SIM_CONSTANT_COUNT][64];
     size_t count = PLAIN;
     const char *point = strchr(name, '.'), *second = point ? strchr(point + 1, '.') : NULL;
@@ -122,7 +122,7 @@ static fcp_code unknown(line *l, const char *name, fcp_error *err) {
         }
     const char *near = diag_nearest(name, strlen(name), names, count);
     if (near) return wrong(l, err, "'%s' is no figure of a profile; did you mean %s?", name, near);
-    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, queues, "
+    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, queues, part, "
                          "forward.128.full, .partial, .row, .launch, backward....", name);
 }
 
@@ -168,7 +168,8 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
         {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
         {"latency.local", offsetof(reading, p.local), offsetof(reading, local), TIME},
         {"channel", offsetof(reading, p.channel), offsetof(reading, channel), RATE},
-        {"queues", offsetof(reading, p.queues), offsetof(reading, queues), COUNT}};
+        {"queues", offsetof(reading, p.queues), offsetof(reading, queues), COUNT},
+        {"part", offsetof(reading, p.part), offsetof(reading, part), COUNT}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool *given = (bool *)((char *)r + plain[i].given);
         if (strcmp(name, plain[i].name)) continue;
@@ -197,6 +198,8 @@ static fcp_code complete(const line *end, reading *r, fcp_error *err) {
     if (r->channel && !p->channel) return wrong(end, err, "channel must be above 0");
     if (!r->queues) p->queues = 2;
     if (p->queues != 1 && p->queues != 2) return wrong(end, err, "queues is 1 or 2");
+    if (!r->part) p->part = 1;
+    if (!p->part || p->part > p->sms) return wrong(end, err, "part must be from 1 to sms");
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!p->head_dims[pass][0])
             return wrong(end, err, "the profile has no constants of the %s pass", fcp_pass_names[pass]);
