@@ -16,6 +16,8 @@
 
 #include <string.h>
 
+#include "runtime/plan/fabrics.h"
+
 enum { FOUR_WAVES = 4 };
 
 uint64_t sim_model_time(uint64_t bytes, uint64_t rate) {
@@ -138,7 +140,8 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
         .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
         .margin = moves ? p->margin : 0, .small = profile->small,
         .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
-        .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth};
+        .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
+        .apart = profile->queues == 2 && fcp_two_fabrics(p)};
     if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
     uint64_t moved = profile->channel * (p->margin ? p->margin : 1);
     if (profile->channel && moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;

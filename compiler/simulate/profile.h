@@ -7,7 +7,7 @@
  *   small             3 us       "assumed"
  *   forward.128.full  11.98 ns   "fitted to cuDNN 9.19 on H200, 10 points, errors at most 0.9 %"
  *
- * Figures: sms; small; latency.local and channel, which may be missing; and for each pass and head_dim full, partial,
+ * Figures: sms; small; latency.local, channel and queues, which may be missing; and for each pass and head_dim full, partial,
  * row, launch, all four of them. Each line is a name, a value with its unit, and in quotes where the value comes from,
  * or "assumed". `#` begins a comment.
  */
@@ -37,6 +37,9 @@ typedef struct sim_profile {
     uint64_t local;
     /* what one multiprocessor of the margin moves over net, in bytes per second; 0: not given, no limit */
     uint64_t channel;
+    /* 2: transfers over net and those inside a node are in two queues, as the streams of a GPU are; 1: a rank does one
+     * launch at a time, as on the host. Where the text does not say: 2 */
+    uint64_t queues;
     uint32_t head_dims[FCP_PASSES][SIM_HEAD_DIMS]; /* those that have constants; 0: no more */
     sim_kernel kernels[FCP_PASSES][SIM_HEAD_DIMS];
 } sim_profile;

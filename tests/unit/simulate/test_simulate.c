@@ -190,6 +190,53 @@ Test(simulate, a_port_is_busy_for_its_latencies_and_its_bytes) {
     fcp_plan_free(fast);
 }
 
+/* A plan of 8 ranks that have little to compute, so that its transfers take the time. */
+static uint64_t queued(const char *cluster, unsigned queues, fcp_pass pass) {
+    char text[1024], source[600];
+    snprintf(text, sizeof text, "%squeues %u \"t\"\n", round_figures, queues);
+    snprintf(source, sizeof source,
+             "model { heads = 16; kv_heads = 16; head_dim = 64 }\ncluster { %s; intra = 0.2 GB/s; inter = 0.1 GB/s }\n"
+             "batch { lengths = [8192] }\nplan { mask = full; block = 512; strategy = zigzag; layout = zigzag;\n"
+             "passes = forward, backward }\n", cluster);
+    fcp_plan *plan = plan_of(source);
+    const sim_profile profile = profile_of(text);
+    arena memory = {0};
+    sim_result r;
+    fcp_error err = {0};
+    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK, "%s", err.message);
+    const sim_pass *x = &r.pass[pass];
+    cr_assert(x->makespan >= sim_largest_bound(x));
+    const uint64_t time = x->makespan;
+    arena_free(&memory);
+    fcp_plan_free(plan);
+    return time;
+}
+
+Test(simulate, fabrics_in_two_queues_do_not_wait_for_each_other) {
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const uint64_t one = queued("nodes = 2; gpus = 4", 1, (fcp_pass)pass),
+                       two = queued("nodes = 2; gpus = 4", 2, (fcp_pass)pass);
+        cr_assert(two < one - one / 32, "%s: %llu in two queues, %llu in one", fcp_pass_names[pass],
+                  (unsigned long long)two, (unsigned long long)one);
+        cr_assert_eq(queued("nodes = 1; gpus = 8", 1, (fcp_pass)pass),
+                     queued("nodes = 1; gpus = 8", 2, (fcp_pass)pass));
+        cr_assert_eq(queued("nodes = 8; gpus = 1", 1, (fcp_pass)pass),
+                     queued("nodes = 8; gpus = 1", 2, (fcp_pass)pass));
+    }
+}
+
+Test(simulate, a_profile_has_one_queue_or_two) {
+    char text[1024];
+    fcp_error err = {0};
+    sim_profile p = profile_of(round_figures);
+    cr_assert_eq(p.queues, 2);
+    snprintf(text, sizeof text, "%squeues 3 \"t\"\n", round_figures);
+    cr_assert_eq(sim_profile_read("test", text, strlen(text), &p, &err), FCP_E_PROFILE);
+    cr_assert(strstr(err.message, "queues is 1 or 2"), "%s", err.message);
+    cr_assert_eq(sim_profile_find("cpu", &p, &err), FCP_OK);
+    cr_assert_eq(p.queues, 1);
+}
+
 /* What a watcher adds up of a timeline. */
 typedef struct seen {
     const fcp_plan *plan;
