@@ -590,6 +590,8 @@ static fcp_code visits(builder *b) {
         mark_ends(out, out->rank_visit[r], newest);
     }
     out->rank_visit[ranks] = out->visit_count;
+    arena_trim(&b->x->memory, out->visits, (p->tile_count + (size_t)1) * sizeof *out->visits,
+               out->visit_count * sizeof *out->visits);
     return FCP_OK;
 }
 
