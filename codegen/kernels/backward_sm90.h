@@ -20,9 +20,9 @@
  *           mode.
  *
  * Loading: a whole tile comes by the copy engine. If rows of it do not exist, the loading warps copy it themselves
- * and fill up with 0, because 0 times NaN is NaN. They always copy LSE and delta themselves. Only they read the list of
- * runs. If the others read it too, they would wait for global memory in every step, because a look at a lock empties the
- * L1 cache.
+ * and fill up with 0, because 0 times NaN is NaN. They always copy LSE and delta themselves. Only they read the list
+ * of runs. If the others read it too, they would wait for global memory in every step, because a look at a lock
+ * empties the L1 cache.
  *
  * Products: S^T = K Q^T and dP^T = V dO^T have keys as rows, so that P^T and dS^T already are operands, in registers,
  * of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because for its half of dQ = dS K a warpgroup
