@@ -8,6 +8,7 @@
  *           list, and as much again while it is sorted.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/grow.h"
 #include "runtime/kernels/list.h"
@@ -148,18 +149,99 @@ static uint32_t cells_of(const fcp_kernel_work *w, const fk_row_item *item) {
 /* Of how many tiles the rows of an item are, if its heads share them. */
 static uint32_t tiles_of(const fk_row_item *item) { return (item->count * item->pack + FK_ROWS - 1) / FK_ROWS; }
 
-/* How many cells a part has: with four parts for each multiprocessor that the plan is made for, all end at nearly the
- * same time. */
-enum { LEAST_CELLS = 4 }; /* of a part: fewer, and putting parts together would take longer than they do */
-static uint32_t part_cells(const fcp_kernel_work *w, const fcp_plan *plan) {
-    const uint64_t parts = 4 * (uint64_t)plan->cluster->multiprocessors;
-    uint64_t cells = 0;
-    if (!parts) return UINT32_MAX; /* parts_of_cells then says 1 */
+/* Into how many parts `cells` cells are cut, if a part has about `part`. */
+static uint32_t parts_of(uint32_t cells, uint32_t part) {
+    const uint64_t parts = ((uint64_t)cells + part / 2) / part;
+    return parts ? (uint32_t)parts : 1;
+}
+
+/* So many pieces of work have so many cells; cut: may each be cut into parts? */
+struct pieces {
+    uint32_t cells;
+    bool cut;
+    uint64_t count;
+};
+
+static int larger(const void *a, const void *b) {
+    const struct pieces *x = a, *y = b;
+    if (x->cells != y->cells) return x->cells > y->cells ? -1 : 1;
+    return (int)y->cut - (int)x->cut;
+}
+
+/* What a list's pieces are before any is cut, largest first; returns how many kinds there are. */
+static size_t count_whole(const fcp_kernel_work *w, const fcp_plan *plan, struct pieces *out) {
+    const fcp_problem *p = plan->problem;
+    size_t kinds = 0;
+    for (uint32_t i = 0; i < w->row_count; i++) {
+        const fk_row_item *item = &w->rows[i];
+        const bool cut = fcp_list_is_short(&plan->sequences[item->sequence]);
+        const uint64_t count = cut ? (uint64_t)p->range_kv * tiles_of(item) : fcp_range_heads(p);
+        out[i] = (struct pieces){cells_of(w, item), cut, count};
+    }
+    qsort(out, w->row_count, sizeof *out, larger);
     for (uint32_t i = 0; i < w->row_count; i++)
-        if (fcp_list_is_short(&plan->sequences[w->rows[i].sequence]))
-            cells += (uint64_t)cells_of(w, &w->rows[i]) * tiles_of(&w->rows[i]);
-    cells = (cells * plan->problem->range_kv + parts - 1) / parts;
-    return cells < LEAST_CELLS ? LEAST_CELLS : cells < UINT32_MAX ? (uint32_t)cells : UINT32_MAX;
+        if (kinds && larger(&out[kinds - 1], &out[i]) == 0) out[kinds - 1].count += out[i].count;
+        else out[kinds++] = out[i];
+    return kinds;
+}
+
+/* What they are if parts have about `part` cells: two kinds for each, largest first. */
+static void count_parts(const struct pieces *whole, size_t kinds, uint32_t part, struct pieces *out) {
+    for (size_t i = 0; i < kinds; i++) {
+        const uint32_t cells = whole[i].cells, parts = whole[i].cut ? parts_of(cells, part) : 1;
+        out[2 * i] = (struct pieces){cells / parts + 1, whole[i].cut, whole[i].count * (cells % parts)};
+        out[2 * i + 1] = (struct pieces){cells / parts, whole[i].cut, whole[i].count * (parts - cells % parts)};
+    }
+    qsort(out, 2 * kinds, sizeof *out, larger);
+}
+
+/* When the last of `blocks` blocks has done its pieces, which they get as fk_piece says. A cell takes two units, and to
+ * begin and end a piece takes one. Any 2 * blocks pieces in a row are two for each block, so those of one size are not
+ * dealt out one by one. busy: room for a number for each block. */
+static uint64_t end_of(const struct pieces *pieces, size_t kinds, uint64_t blocks, uint64_t *busy) {
+    uint64_t all = 0, end = 0, k = 0;
+    memset(busy, 0, blocks * sizeof *busy);
+    for (size_t i = 0; i < kinds; i++) {
+        const uint64_t units = 2 * (uint64_t)pieces[i].cells + 1;
+        all += pieces[i].count / (2 * blocks) * 2 * units;
+        for (uint64_t left = pieces[i].count % (2 * blocks); left; left--, k++) {
+            uint64_t *block = &busy[k / blocks % 2 ? blocks - 1 - k % blocks : k % blocks];
+            *block += units;
+            if (*block > end) end = *block;
+        }
+    }
+    return all + end;
+}
+
+enum {
+    LEAST_CELLS = 4, /* of a part: fewer, and putting parts together would take longer than they do */
+    MOST_HALVES = 12 /* half parts for each multiprocessor */
+};
+
+/* How many cells a part has. From one part for each multiprocessor that the plan is made for to six, by halves, that
+ * number of parts is taken with which the last block ends first. More parts do not always help: 256 of four cells take
+ * 132 blocks 18 units, and 128 of eight cells 17. */
+static fcp_code part_cells(fcp_kernel_work *w, const fcp_plan *plan, uint32_t *out_part, fcp_error *err) {
+    const uint64_t blocks = plan->cluster->multiprocessors;
+    uint64_t cells = 0, best = UINT64_MAX;
+    uint32_t part = 0;
+    *out_part = UINT32_MAX; /* parts_of then says 1 */
+    if (!blocks) return FCP_OK;
+    struct pieces *whole = fcp_list_scratch(w, FCP_LIST_FIRSTS, w->row_count, sizeof *whole);
+    struct pieces *pieces = fcp_list_scratch(w, FCP_LIST_PERMUTED, 2 * (size_t)w->row_count, sizeof *pieces);
+    uint64_t *busy = fcp_list_scratch(w, FCP_LIST_SIZES, blocks, sizeof *busy);
+    if (!whole || !pieces || !busy) return fcp_list_no_memory(err);
+    const size_t kinds = count_whole(w, plan, whole);
+    for (size_t i = 0; i < kinds; i++)
+        if (whole[i].cut) cells += whole[i].count * whole[i].cells;
+    for (uint32_t halves = 2; halves <= MOST_HALVES && part != LEAST_CELLS; halves++) {
+        const uint64_t wanted = (2 * cells + halves * blocks - 1) / (halves * blocks);
+        part = wanted < LEAST_CELLS ? LEAST_CELLS : wanted < UINT32_MAX ? (uint32_t)wanted : UINT32_MAX;
+        count_parts(whole, kinds, part, pieces);
+        const uint64_t end = end_of(pieces, 2 * kinds, blocks, busy);
+        if (end < best) best = end, *out_part = part;
+    }
+    return FCP_OK;
 }
 
 /* Lists the keys of cells [from, to) of an item again, as runs of their own. */
@@ -218,8 +300,8 @@ static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_r
 static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error *err) {
     fcp_kernel_work *w = x->w;
     const fcp_problem *p = x->a->plan->problem;
-    const uint64_t cells = cells_of(w, item), wanted = (cells + x->part / 2) / x->part;
-    const uint32_t parts = wanted ? (uint32_t)wanted : 1, rows = item->count * item->pack;
+    const uint64_t cells = cells_of(w, item);
+    const uint32_t parts = parts_of((uint32_t)cells, x->part), rows = item->count * item->pack;
     fk_row_item *runs = fcp_list_scratch(w, FCP_LIST_FIRSTS, parts, sizeof *runs);
     fcp_code code = runs ? FCP_OK : fcp_list_no_memory(err);
     for (uint32_t i = 0; !code && parts > 1 && i < parts; i++) {
@@ -240,10 +322,11 @@ static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error 
 /* Turns a list whose items are for all heads into one of items with a head, or a group of heads, each. */
 static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
     const fcp_plan *plan = a->plan;
-    struct packing x = {w, a, part_cells(w, plan)};
+    struct packing x = {w, a, 0};
+    fcp_code code = part_cells(w, plan, &x.part, err);
+    if (code) return code;
     const uint32_t count = w->row_count;
     fk_row_item *all = w->rows;
-    fcp_code code = FCP_OK;
     w->rows = NULL;
     w->row_count = w->row_capacity = 0;
     for (uint32_t i = 0; !code && i < count; i++) {

@@ -10,8 +10,8 @@
  * list. Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
  *
  * Where a sequence has at most FK_SHORT_QUERIES queries and more keys, the query heads of a group share the rows of a
- * tile, and keys are cut into parts until there are four pieces for each multiprocessor that the plan is made for. A
- * list of merges says what is put together afterwards, in the order of the keys.
+ * tile, and keys are cut into one to six parts for each multiprocessor that the plan is made for: as many as make the
+ * last one end first. A list of merges says what is put together afterwards, in the order of the keys.
  *
  * If a plan's heads are of several classes (runtime/plan/plan.h), lists are by head: each item is of one head, and
  * meets what this head sees. Items of all heads are one list, longest first.
