@@ -66,6 +66,7 @@ void machine_note(const char *file, int line);
 #define fk_barrier_wait FK_NOTED(fk_barrier_wait)
 #define fk_tensor_copy FK_NOTED(fk_tensor_copy)
 #define fk_fence_async FK_NOTED(fk_fence_async)
+#define fk_fence_async_global FK_NOTED(fk_fence_async_global)
 #define fk_uniform FK_NOTED(fk_uniform)
 #define fk_sync_some FK_NOTED(fk_sync_some)
 #define fk_arrive_some FK_NOTED(fk_arrive_some)
