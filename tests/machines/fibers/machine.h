@@ -20,7 +20,7 @@
  *   unfinished products   a thread ends before its products have
  *   missing proxy fence   a product reads, or a tensor copy overwrites, what a thread
  *                         wrote and did not fence afterwards; or a thread begins a tensor copy after it has waited
- *                         for a value, and has not fenced global memory since
+ *                         for an arrival, and has not fenced global memory since
  *   swizzle mismatch      a product reads in another swizzle than a tensor copy wrote; or a tensor copy goes to a
  *                         place where its swizzle is not possible
  *   descriptor            a product's descriptor does not describe what is there

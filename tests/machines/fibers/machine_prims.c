@@ -252,8 +252,11 @@ void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     t->seen = x;
     t->state = MEETS_VALUE;
     machine_pause(t);
-    t->waited = true;
     machine_turns_acquire(t, lock);
+}
+void fk_wait_arrival_host(fk_u64 flag) {
+    fk_wait_for_host(flag, 1);
+    machine_self->waited = true;
 }
 void fk_release_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;

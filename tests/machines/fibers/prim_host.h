@@ -35,6 +35,7 @@ void machine_note(const char *file, int line);
 #define fk_add_global2 FK_NOTED(fk_add_global2)
 #define fk_take FK_NOTED(fk_take)
 #define fk_wait_for FK_NOTED(fk_wait_for)
+#define fk_wait_arrival FK_NOTED(fk_wait_arrival)
 #define fk_release FK_NOTED(fk_release)
 #define fk_load_shared2 FK_NOTED(fk_load_shared2)
 #define fk_load FK_NOTED(fk_load)
