@@ -4,7 +4,7 @@
  * in float64. */
 #include <criterion/criterion.h>
 
-#include "runtime/cuda/partition.h"
+#include "tests/oracle/random_program.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"
@@ -101,6 +101,52 @@ Test(cuda_fuse, programs) {
     }
     cr_assert_gt(x->kernels_with_maps, 2);
     cr_assert_gt(x->during, 0, "no launch has waited for a round");
+}
+
+/* Has a drawn program kernels on the machine of fibers, and is it small? */
+static bool is_small(const random_program *p) {
+    const uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16);
+    return p->dtype != FCP_FP32 && (p->head_dim == 16 || p->head_dim == 32) && cost <= 64 &&
+           p->tokens * p->heads >= 64 && p->nodes * p->gpus > 1;
+}
+
+/* Whether a plan is refused: some rank computes rows of another one, as with tokens = equal. */
+static bool is_refused(standin *x, const fcp_plan *plan) {
+    fcp_session *session = NULL;
+    fcp_error err;
+    x->plan = plan;
+    const fcp_code code = open_fused(plan, &session, &err);
+    fcp_session_free(session);
+    cr_assert(!code || (code == FCP_E_BACKEND && strstr(err.message, "their results travel")), "%s", err.message);
+    return code;
+}
+
+/* Random programs, placed so that most compute rows at home. */
+Test(cuda_fuse, drawn) {
+    const char *defines[] = {"plan.margin=1", "plan.strategy=fcp(coalesce=2, buffers=8)", "plan.passes=forward"};
+    const unsigned draws = amount(150, 1500);
+    unsigned run = 0;
+    standin *x = stand();
+    random_program *p = calloc(1, sizeof *p);
+    for (unsigned seed = 1; seed <= draws; seed++) {
+        dice d = dice_of(seed, 91);
+        fcp_plan *plan;
+        char *said;
+        draw_program(p, &d, 12000);
+        if (!is_small(p)) continue;
+        const fcp_code code = plan_try("drawn.fcp", p->text, defines, 3, &plan, &said);
+        free(said);
+        if (code) continue;
+        x->devices = (int)(1 + seed % 3);
+        x->seed = seed;
+        const bool refuses = is_refused(x, plan);
+        if (!refuses) judge_fused(x, plan, 1, p->text);
+        fcp_plan_free(plan);
+        run += !refuses;
+    }
+    free(p);
+    cr_assert_gt(run, draws / 20, "only %u of %u programs were run", run, draws);
+    cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
 }
 
 static void refused(standin *x, const char *more, int devices, fcp_code want, const char *why) {
