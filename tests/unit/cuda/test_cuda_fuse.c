@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 
 #include "tests/oracle/random_program.h"
+#include "tests/oracle/small_examples.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"
@@ -147,6 +148,43 @@ Test(cuda_fuse, drawn) {
     free(p);
     cr_assert_gt(run, draws / 20, "only %u of %u programs were run", run, draws);
     cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
+}
+
+/* An example, made small and placed so that it computes rows at home; or else as it is, if it must have its strategy. */
+static fcp_plan *plan_example(const small_example *e) {
+    char path[120], lengths[80];
+    const char *defines[16] = {"plan.margin=1", "model.heads=2", "model.kv_heads=1", "model.head_dim=16",
+                               "model.dtype=bf16", "cluster.nodes=1", "cluster.gpus=3", "plan.block=128",
+                               "plan.passes=forward", lengths, "plan.strategy=fcp(coalesce=1, buffers=8)"};
+    fcp_plan *plan = NULL;
+    char *said;
+    snprintf(path, sizeof path, "examples/%s", e->file);
+    snprintf(lengths, sizeof lengths, "batch.lengths=%s", e->lengths);
+    for (size_t all = 11; !plan && all > 9; all--) {
+        size_t count = all;
+        for (size_t i = 0; i < 8 && e->defines[i] && count < 16; i++) defines[count++] = e->defines[i];
+        fcp_code code = plan_try(path, NULL, defines, count, &plan, &said);
+        cr_assert(!code || all > 10, "%s: %s", path, said);
+        free(said);
+    }
+    return plan;
+}
+
+Test(cuda_fuse, examples) {
+    const size_t count = sizeof small_examples / sizeof *small_examples, step = amount(4, 1);
+    size_t run = 0;
+    standin *x = stand();
+    x->devices = 3;
+    for (size_t i = 0; i < count; i += step) {
+        fcp_plan *plan = plan_example(&small_examples[i]);
+        const bool refuses = is_refused(x, plan);
+        x->seed = i;
+        if (!refuses) judge_fused(x, plan, 1, small_examples[i].file);
+        else fprintf(stderr, "%s is refused\n", small_examples[i].file);
+        run += !refuses;
+        fcp_plan_free(plan);
+    }
+    cr_assert_gt(run, count / step * 3 / 4, "%zu of %zu examples were run", run, count / step);
 }
 
 static void refused(standin *x, const char *more, int devices, fcp_code want, const char *why) {
