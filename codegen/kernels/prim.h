@@ -56,6 +56,9 @@ FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
  * release. */
 FK_PRIMITIVE(void, fk_wait_for, (fk_u64 lock, fk_u32 x))
 FK_PRIMITIVE(void, fk_release, (fk_u64 lock, fk_u32 x))
+/* Waits until the number at `flag` is 1, which something outside of the kernel writes: a stream, when copies have ended.
+ * What these copies have written, from whatever device, this thread can read after the wait. */
+FK_PRIMITIVE(void, fk_wait_arrival, (fk_u64 flag))
 
 /* Warp. Loads four 8 x 8 matrices of 16-bit numbers. Lanes 8 i .. 8 i + 7 give the addresses of the rows of matrix i.
  * out[i] is row lane / 4, columns 2 (lane % 4) and the next, of matrix i, or with _transposed of its transpose. */

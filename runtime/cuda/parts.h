@@ -171,6 +171,7 @@ typedef struct cuda_rank {
     uint32_t run_count;
     cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
     size_t runs_held, messages_bytes, messages_held;
+    uint32_t flag_words;          /* behind the locks: if the forward pass is fused, the flags of its arrivals */
     size_t lock_words, memory_held, locks_held; /* held: bytes that are allocated; a plan may need less */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
@@ -188,6 +189,7 @@ typedef struct fcp_cuda_session {
     const fcp_plan *plan;
     fcp_cuda *cuda;
     uint32_t first_device, device_count, graph_from;
+    bool fused;         /* the forward pass of a rank is one launch (runtime/kernels/fuse.h) */
     bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;
@@ -216,6 +218,13 @@ typedef struct fcp_cuda_session {
 /* The session whose arenas this one uses: mostly itself. */
 static inline fcp_cuda_session *fcp_cuda_lender(const fcp_cuda_session *s) {
     return (fcp_cuda_session *)(s->base.lender ? s->base.lender : &s->base);
+}
+
+/* Is the pass one launch? Only forwards are. */
+static inline bool fcp_cuda_fused(const fcp_cuda_session *s, fcp_pass pass) { return s->fused && pass == FCP_FORWARD; }
+/* The address of a flag of the rank's fused pass, counted from 1. They stand behind the locks. */
+static inline cu_ptr fcp_cuda_flag_at(const cuda_rank *rank, uint32_t flag) {
+    return rank->locks + (rank->lock_words + flag - 1) * 4;
 }
 
 /* One more than the last rank of this process; the first is base.first_rank. */

@@ -83,7 +83,8 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
 static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
     if (s->runs[pass] < UINT32_MAX) s->runs[pass]++;
-    if (!s->graphs[pass] && s->graph_from < UINT32_MAX && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
+    const bool may = s->graph_from < UINT32_MAX && !fcp_cuda_fused(s, pass);
+    if (!s->graphs[pass] && may && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
     if (code) return code;
     if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, false, err);
     code = fcp_cuda_use(s, d, err); /* capturing has made other devices current */

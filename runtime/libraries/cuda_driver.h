@@ -93,6 +93,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuMemcpyDtoDAsync_v2, cu_result (*copy)(cu_ptr, cu_ptr, size_t, cu_stream))                                      \
     X(cuMemcpyPeerAsync, cu_result (*copy_peer)(cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream))            \
     X(cuMemsetD32Async, cu_result (*fill)(cu_ptr, unsigned, size_t, cu_stream))                                        \
+    X(cuStreamWriteValue32_v2, cu_result (*write_word)(cu_stream, cu_ptr, unsigned, unsigned))                         \
     X(cuStreamCreateWithPriority, cu_result (*stream_create)(cu_stream *, unsigned, int))                              \
     X(cuStreamDestroy_v2, cu_result (*stream_destroy)(cu_stream))                                                      \
     X(cuStreamSynchronize, cu_result (*stream_wait)(cu_stream))                                                        \

@@ -260,6 +260,10 @@ void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     machine_pause(t);
     machine_turns_acquire(t, lock);
 }
+void fk_wait_arrival_host(fk_u64 flag) {
+    fk_wait_for_host(flag, 1);
+    machine_self->waited = true;
+}
 void fk_release_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;
     struct machine *m = t->machine;
