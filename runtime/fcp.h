@@ -348,13 +348,19 @@ void fcp_session_free(fcp_session *session);
  * further runs. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* The same on a CUDA stream (CUstream) of the caller's, behind what the stream has already. "cuda" only. The stream
- * belongs to a device that the session uses, and is not being captured. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD
- * mean those of the current context, which must be a primary one; NULL is refused.
+ * belongs to a device that the session uses. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD mean those of the current
+ * context, which must be a primary one; NULL is refused.
  *
  * Returns once everything is in the stream, and does not wait for it, with two exceptions. If a tensor lies in host
  * memory, this waits until it has been read or written. With "nccl" it waits while so much is in the streams that the
  * driver would soon block. Errors that show themselves later are returned by the next call with the stream or the
  * session.
+ *
+ * A stream that is being captured (cuStreamBeginCapture) makes the run a part of the caller's graph. Each launch of
+ * the graph then is a run, in order with all other runs of the session, on the tensors that were given when it was
+ * captured. They lie in device memory (FCP_E_TENSOR). The session has no timings, and each pass has run once before it is
+ * captured (FCP_E_ARGUMENT). With "nccl" all ranks capture the same runs, and launch their graphs in the
+ * same order. A graph ends before its session, and before the session gets another plan in the captured one's place.
  *
  * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it
  * is called. */
