@@ -220,8 +220,8 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * gradient on.
  *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
- * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16
- * bytes. */
+ * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 4 bytes.
+ */
 typedef struct fcp_tensors {
     const void *q, *k, *v;
     void *o;

@@ -438,10 +438,17 @@ Test(cuda, callers_memory) {
     wrong[1].q = (const char *)wrong[1].q + 2;
     unsigned long kernels = x->kernels;
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_E_TENSOR);
-    cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 16"), "%s", err.message);
+    cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 4"), "%s", err.message);
     cr_assert(x->kernels == kernels);
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_OK, "a refusal breaks nothing: %s",
                  err.message);
+    /* a rank's rows of a larger LSE begin where they do: after 3 heads of some tokens, say */
+    memcpy(wrong, c.tensors, sizeof wrong);
+    wrong[1].lse = (float *)c.tensors[1].dq + 1;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_OK, "%s", err.message);
+    const size_t lse_bytes = (size_t)fcp_plan_rank_queries(plan, 1) * plan->problem->heads * sizeof(float);
+    cr_assert(!memcmp(wrong[1].lse, c.tensors[1].lse, lse_bytes), "LSE at an odd place has other bits");
+    wrong[1].lse = c.tensors[1].lse;
     wrong[1].q = (const char *)c.tensors[1].q + 16; /* as long as before, in memory that ends where the tensors do */
     wrong[1].dv = (char *)c.tensors[1].dv + 64;
     x->idle = true;
