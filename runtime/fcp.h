@@ -278,8 +278,8 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_PASS: the forward pass of a rank is one launch, in which each row waits for its keys, and the pass is never a
- * graph. The plan must compute rows at home, and have as many `buffers` as the pass has stages; where transfers need
+/* FCP_FUSE_PASS: the forward pass of a rank is one launch, in which each row waits for its keys, and the pass is never
+ * a graph. The plan must compute rows at home, and have as many `buffers` as the pass has stages; where transfers need
  * multiprocessors, attention must leave some alone. If that does not hold, FCP_E_BACKEND says what is in the way. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 

@@ -88,7 +88,7 @@ static void watch(const store *s, uint32_t index) {
     }
 }
 
-/* The last fill of a flag with 1, as index; the count of nodes if there is none, because it has ended and been forgotten.
+/* The last fill of a flag with 1, as index; the count of nodes if there is none: it has ended and is forgotten.
  * Before it the flag must have been cleared, and the kernel of node `index` must be behind that. */
 static uint32_t raiser_of(const store *s, uint32_t index, uint64_t flag) {
     uint32_t raiser = s->count, cleared = s->count, value;
