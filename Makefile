@@ -184,6 +184,7 @@ $(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fu
 EVERY_PAIR = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/%)
 $(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(EVERY_PAIR),$@),$(TEST_OPT),$(UNIT_OPT))
 $(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += -g1
+$(B)/tests/machines/fibers/test_%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion -lcrypto $(RT_LIBS)
