@@ -18,6 +18,8 @@ static void print_text(const cmd_line *line, const fcp_plan *plan, const fcp_ver
                    ", local %" PRIu64 "\n",
                    fcp_pass_names[pass], r->rounds[pass], r->delta[pass][FCP_NET], r->delta[pass][FCP_LOCAL]);
     printf("  every partial result is reduced once, in order, and every result is made once and comes home\n");
+    if (r->halves)
+        printf("  work moves in two halves; at each rank at most half of what waits for others needs the second\n");
     printf("  memory %" PRIu64 " bytes at the largest rank, cap %" PRIu64 "; the summary follows from the tables\n",
            plan->summary->memory_peak_bytes, p->memory_cap);
 }
@@ -40,6 +42,7 @@ static fcp_code print_json(const cmd_line *line, const cmd_input *input, const f
         json_u64(&j, "delta_local", r->delta[pass][FCP_LOCAL]);
         json_end(&j);
     }
+    json_bool(&j, "halves", r->halves);
     json_u64(&j, "memory_peak_bytes", input->plan->summary->memory_peak_bytes);
     json_u64(&j, "memory_cap_bytes", input->plan->problem->memory_cap);
     json_double(&j, "seconds", seconds);

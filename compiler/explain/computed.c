@@ -76,13 +76,17 @@ static void read_work(const fcp_plan *plan, uint32_t visit, explain_computed *c)
     }
 }
 
-/* The rank from which a rank receives a block; FCP_NONE: it receives none. */
-static uint32_t sender(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp_class cls, uint32_t block) {
+/* The rank from which a rank receives a block; FCP_NONE: it receives none. *out_round, if not NULL: in which round. */
+static uint32_t sender(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp_class cls, uint32_t block,
+                       const fcp_round **out_round) {
     const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMM);
     for (const fcp_instr *x = plan->instrs + s->first, *end = x + s->count; x < end; x++) {
         if (x->op != FCP_OP_LAUNCH) continue;
         for (const fcp_transfer *t = plan->transfers + x->a, *last = t + x->b; t < last; t++)
-            if (t->cls == cls && t->dir == FCP_RECV && t->block == block) return t->peer;
+            if (t->cls == cls && t->dir == FCP_RECV && t->block == block) {
+                if (out_round) *out_round = &plan->rounds[plan->round_starts[pass] + x->c];
+                return t->peer;
+            }
     }
     return FCP_NONE;
 }
@@ -91,15 +95,18 @@ static fcp_code find_way(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp
                          explain_way *way) {
     uint32_t count = 0, at = rank;
     for (; at != way->home && at != FCP_NONE && count < plan->problem->ranks; count++)
-        at = sender(plan, pass, at, cls, way->block);
+        at = sender(plan, pass, at, cls, way->block, NULL);
     way->bytes = plan->blocks[way->block].tokens * fcp_class_bytes(plan->problem, cls, pass);
     if (at != way->home) return FCP_OK; /* the plan is not verified, and has no such way */
     uint32_t *stops = ARENA_NEW(memory, uint32_t, count + (size_t)1);
     if (!stops) return FCP_E_NO_MEMORY;
     at = rank;
-    for (uint32_t i = count; i-- > 0; at = sender(plan, pass, at, cls, way->block)) stops[i] = at;
+    for (uint32_t i = count; i-- > 0; at = sender(plan, pass, at, cls, way->block, NULL)) stops[i] = at;
     way->stops = stops;
     way->count = count;
+    const fcp_round *last = NULL;
+    if (count && fcp_second_stage(plan)) sender(plan, pass, rank, cls, way->block, &last);
+    if (last) way->half = last->flags & FCP_ROUND_SECOND ? 2 : 1;
     return FCP_OK;
 }
 
@@ -143,7 +150,8 @@ static void print_way(const explain_computed *c, const explain_way *w, const cha
         text_printf(out, " over %s", fcp_fabric_names[near ? FCP_LOCAL : FCP_NET]);
         if (i + 1 < w->count) text_printf(out, " to rank %" PRIu32, w->stops[i]);
     }
-    text_printf(out, ", %.2f MB\n", (double)w->bytes / 1e6);
+    text_printf(out, ", %.2f MB%s\n", (double)w->bytes / 1e6,
+                w->half ? w->half == 2 ? ", in the second half" : ", in the first half" : "");
 }
 
 static double of_mean(const explain_computed *c, uint64_t pairs) {
@@ -178,6 +186,7 @@ static void add_way(json *j, const char *name, const explain_way *w) {
     for (uint32_t i = 0; i < w->count; i++) json_u64(j, NULL, w->stops[i]);
     json_end(j);
     json_u64(j, "bytes", w->count ? w->bytes : 0);
+    if (w->half) json_u64(j, "half", w->half);
     json_end(j);
 }
 

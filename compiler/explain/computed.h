@@ -13,6 +13,7 @@ typedef struct explain_way {
     uint64_t bytes;        /* of the block: what each stop receives */
     const uint32_t *stops; /* the ranks that receive it, in order: the last is the one that computes */
     uint32_t count;        /* 0: it is at home there */
+    uint32_t half;         /* 1 or 2: of a plan that moves in two halves, that in which it comes; else 0 */
 } explain_way;
 
 typedef struct explain_computed {

@@ -206,8 +206,10 @@ fcp_code levels_arrivals(planning *x, schedule *out, levels *l) {
     if (!code && !order) return FCP_E_NO_MEMORY;
     if (!code) code = place_hops(x, out, l, order, false, 1, &end);
     if (code || !out->second) return code;
-    out->second_stage = end;
-    return place_hops(x, out, l, order, true, out->second_stage, &end);
+    const uint32_t begin = end; /* the first half took the stages from 1 on */
+    code = place_hops(x, out, l, order, true, begin, &end);
+    if (begin > 1 && end > begin) out->second_stage = begin;
+    return code;
 }
 
 /* --- results ------------------------------------------------------------------------------------------------------ */

@@ -327,8 +327,11 @@ static uint32_t *results_done(const builder *b) {
     return done;
 }
 
-static void name_rounds(pass_schedule *out, fcp_round_kind kind, uint32_t stage, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++) out->rounds[out->round_count++] = (fcp_round){kind, stage};
+static void name_rounds(const builder *b, fcp_round_kind kind, uint32_t stage, uint32_t count) {
+    const uint32_t second = b->s->second_stage; /* 0: there are no halves */
+    const bool late = kind == FCP_ROUND_DEPENDENT && second && stage >= second;
+    const fcp_round of = {.kind = (uint16_t)kind, .flags = late ? FCP_ROUND_SECOND : 0, .stage = stage};
+    for (uint32_t i = 0; i < count; i++) b->out->rounds[b->out->round_count++] = of;
 }
 
 /* Makes the table of rounds, and puts the moves in order. */
@@ -339,14 +342,14 @@ static fcp_code finish(builder *b, const uint32_t out_rounds[2]) {
     out->moves = ARENA_NEW(&b->x->work, move, out->move_count + (size_t)1);
     uint32_t *at = ARENA_ZNEW(b->scratch, uint32_t, 2 * (size_t)b->next + 2);
     if (!out->rounds || !out->moves || !at) return FCP_E_NO_MEMORY;
-    name_rounds(out, FCP_ROUND_IN, 0, out->in);
+    name_rounds(b, FCP_ROUND_IN, 0, out->in);
     for (uint32_t s = 1; s < out->stages; s++) {
-        name_rounds(out, FCP_ROUND_DEPENDENT, s, b->stage_dependent[s]);
+        name_rounds(b, FCP_ROUND_DEPENDENT, s, b->stage_dependent[s]);
         uint32_t end = s + 1 < out->stages ? b->stage_base[s + 1] - b->stage_dependent[s + 1] : last;
-        name_rounds(out, FCP_ROUND_INDEPENDENT, s, end - b->stage_base[s]);
+        name_rounds(b, FCP_ROUND_INDEPENDENT, s, end - b->stage_base[s]);
     }
-    name_rounds(out, FCP_ROUND_OUT, out->stages - 1, out_rounds[0]);
-    name_rounds(out, FCP_ROUND_OUT, out->stages, out_rounds[1]);
+    name_rounds(b, FCP_ROUND_OUT, out->stages - 1, out_rounds[0]);
+    name_rounds(b, FCP_ROUND_OUT, out->stages, out_rounds[1]);
     for (uint32_t i = 0; i < out->move_count; i++) at[2 * (size_t)b->moves[i].round + b->moves[i].fabric + 1]++;
     for (size_t i = 0; i < 2 * (size_t)b->next; i++) at[i + 1] += at[i];
     for (uint32_t i = 0; i < out->move_count; i++) {

@@ -36,7 +36,7 @@ typedef struct schedule {
     bool levelled;                      /* dependent units are levelled over stages: see schedule.c */
     uint32_t after;                     /* stages from what adds to a result last to that in which it may leave */
     /* Where the batch is moved in two halves (halves.c): per hop, whether it is of the second; and the first stage of
-     * that half. Else NULL and 0. */
+     * that half, or 0 if one of the halves needs nothing from other ranks. Else NULL and 0. */
     bool *second;
     uint32_t second_stage;
     uint32_t *unit_start;               /* per hop: its first unit below; dependent hops have units there if levelled */

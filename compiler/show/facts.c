@@ -135,9 +135,9 @@ static void add_problem(facts *f, const show_model *m) {
     if (p->layout_group != p->ranks) snprintf(group, sizeof group, "(group = %" PRIu32 ")", p->layout_group);
     add_fact(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
-        ", layout %s%s, %s%s%s%s",
+        " of %" PRIu32 " multiprocessors, layout %s%s, %s%s%s%s",
         summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
-        p->margin, summary_layout(p->layout), group, p->passes & 1u << FCP_FORWARD ? "forward" : "",
+        p->margin, plan->cluster->multiprocessors, summary_layout(p->layout), group, p->passes & 1u << FCP_FORWARD ? "forward" : "",
         p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
         p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "");
 }
@@ -146,6 +146,7 @@ static void add_cost(facts *f, const show_model *m) {
     const fcp_problem *p = m->plan->problem;
     const fcp_summary *s = m->plan->summary;
     summary_figures x = summary_derive(m->plan);
+    const uint32_t second = fcp_second_stage(m->plan);
     bool backward = p->passes & 1u << FCP_BACKWARD;
     f->cost = true;
     add_fact(f, "work", "%s of %s pairs are allowed (%.2f %%)%s: %s forward%s%s%s",
@@ -180,10 +181,12 @@ static void add_cost(facts *f, const show_model *m) {
                  backward ? ", and " : "",
                  backward ? summary_number(f->number[3], (double)s->backward_bytes_moved, "B") : "",
                  backward ? " backward" : "");
+    char halves[64] = "";
+    if (second) snprintf(halves, sizeof halves, "; from stage %" PRIu32 " on the second half moves", second);
     if (!s->rounds && s->rounds_dependent)
         add_fact(f, "rounds",
-            "%" PRIu64 ", divided stage by stage (no schedule needs fewer than %" PRIu64 "), in %" PRIu64 " stage%s",
-            s->rounds_dependent, s->rounds_bound, s->stages, text_plural(s->stages));
+            "%" PRIu64 ", divided stage by stage (no schedule needs fewer than %" PRIu64 "), in %" PRIu64 " stage%s%s",
+            s->rounds_dependent, s->rounds_bound, s->stages, text_plural(s->stages), halves);
     else add_fact(f, "rounds",
         "%" PRIu64 " (no schedule needs fewer than %" PRIu64 ") and %" PRIu64 " dependent, in %" PRIu64 " stage%s",
         s->rounds, s->rounds_lower_bound, s->rounds_dependent, s->stages, text_plural(s->stages));

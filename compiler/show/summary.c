@@ -80,6 +80,7 @@ void summary_json(json *j, const fcp_plan *plan, const fcpc_times *times) {
     json_u64(j, "rounds_bound", s->rounds_bound);
     json_u64(j, "rounds_reshuffle", s->rounds_reshuffle);
     json_u64(j, "stages", s->stages);
+    json_u64(j, "second_stage", fcp_second_stage(plan));
     json_u64(j, "slots_max", s->slots_max);
     json_u64(j, "state_bytes", s->state_bytes);
     json_u64(j, "memory_peak_bytes", s->memory_peak_bytes);
@@ -163,14 +164,16 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
          summary_number(n[0], (double)s->bytes_total, "B"), of_q, least, *of_q || *least ? ")" : "",
          summary_number(n[1], (double)s->bytes_inter_node, "B"), summary_number(n[2], (double)s->bytes_reshuffle, "B"),
          rounds, f.send_max_over_mean, f.recv_max_over_mean);
-    char balance[64];
+    char balance[64], halves[64] = "";
     if (split) snprintf(balance, sizeof balance, "queries max/mean %.4f, keys %.4f", f.tokens_max_over_mean,
                         f.key_tokens_max_over_mean);
     else snprintf(balance, sizeof balance, "tokens max/mean %.4f", f.tokens_max_over_mean);
+    const uint32_t second = fcp_second_stage(plan);
+    if (second) snprintf(halves, sizeof halves, ", the second half from %" PRIu32 " on", second);
     text_printf(out,
-                "  memory  %s at the largest rank, %" PRIu64 " KV slot%s; %s; %" PRIu64 " stage%s, running state %s\n",
+                "  memory  %s at the largest rank, %" PRIu64 " KV slot%s; %s; %" PRIu64 " stage%s%s, running state %s\n",
                 summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, text_plural(s->slots_max),
-                balance, s->stages, text_plural(s->stages), summary_number(n[1], (double)s->state_bytes, "B"));
+                balance, s->stages, text_plural(s->stages), halves, summary_number(n[1], (double)s->state_bytes, "B"));
     text_printf(out,
                 "  plan    %s%s%.200s, verified; %s ms (%s%s%sparse %s, classify %s, place %s, colour %s, schedule %s, "
                 "verify %s)\n",

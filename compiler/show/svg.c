@@ -465,10 +465,13 @@ static void draw_pipeline(pen *p) {
     const show_model *m = p->m;
     char rest[320], in[SUMMARY_NUMBER], out[SUMMARY_NUMBER];
     int height = row_height(m) + 20, y;
+    const uint32_t second = fcp_second_stage(m->plan);
+    char halves[64] = "";
+    if (second) snprintf(halves, sizeof halves, "; from stage %" PRIu32 " on the second half moves", second);
     snprintf(rest, sizeof rest,
-             "%s pass, %" PRIu32 " stage%s%s. What the rounds of a stage bring is used in that stage or later; %s.",
+             "%s pass, %" PRIu32 " stage%s%s%s. What the rounds of a stage bring is used in that stage or later; %s.",
              m->pass == FCP_FORWARD ? "Forward" : "Backward", m->stages, m->stages == 1 ? "" : "s",
-             m->stages_a_col > 1 ? ", several to a column" : "",
+             m->stages_a_col > 1 ? ", several to a column" : "", halves,
              m->plan->problem->buffers > 1 ? "meanwhile the rounds of later stages run"
                                            : "nothing else is sent meanwhile");
     panel(p, "The pipeline", rest);

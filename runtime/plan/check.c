@@ -551,9 +551,10 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "rounds of pass %d, which is not there", pass);
     }
     for (uint64_t i = 0; i < plan->rounds_count; i++)
-        if (!(plan->rounds[i].kind < FCP_ROUND_KIND_COUNT && plan->rounds[i].stage <= FCP_MAX_STAGES))
-            return fcp_fail(err, FCP_E_PLAN_FORMAT, "round %llu: kind %u, stage %u", (ull)i, plan->rounds[i].kind,
-                            plan->rounds[i].stage);
+        if (!(plan->rounds[i].kind < FCP_ROUND_KIND_COUNT && plan->rounds[i].stage <= FCP_MAX_STAGES &&
+              !(plan->rounds[i].flags & ~FCP_ROUND_SECOND)))
+            return fcp_fail(err, FCP_E_PLAN_FORMAT, "round %llu: kind %u, stage %u, flags %#x", (ull)i,
+                            plan->rounds[i].kind, plan->rounds[i].stage, plan->rounds[i].flags);
     return FCP_OK;
 }
 

@@ -88,6 +88,7 @@ static void put_escaped(out *o, const char *text, size_t size) {
 static const char *const pass_set_names[] = {"", "forward", "backward", "forward,backward"};
 static const char *const visit_names[] = {"-", "first", "last", "single"};
 static const char *const block_names[] = {"-", "whole"};
+static const char *const round_flag_names[] = {"-", "second"};
 static const char *const holds_names[] = {"nothing", "q", "kv", "both"};
 
 /* --- records ------------------------------------------------------------------------------------------------------ */
@@ -206,7 +207,8 @@ static const field visit_fields[] = {F(fcp_visit, q_block, U32), F(fcp_visit, fi
                                      F(fcp_visit, tiles, U32), F(fcp_visit, q_slot, U32),
                                      F(fcp_visit, state_slot, INDEX), F(fcp_visit, o_slot, INDEX),
                                      F(fcp_visit, dq_slot, INDEX), E(fcp_visit, flags, visit_names)};
-static const field round_fields[] = {E(fcp_round, kind, fcp_round_names), F(fcp_round, stage, U32)};
+static const field round_fields[] = {E(fcp_round, kind, fcp_round_names), F(fcp_round, stage, U32),
+                                     E(fcp_round, flags, round_flag_names)};
 static const field slices_fields[] = {F(fcp_slices, first_row, U32), F(fcp_slices, rows, U32),
                                       F(fcp_slices, first_band, U32), F(fcp_slices, bands, U32)};
 static const field band_row_fields[] = {F(mc_band_rows, q, I64), F(mc_band_rows, first, U32),

@@ -108,6 +108,13 @@
  * its own, which the first contribution (of a visit, a tile or an addition) begins. Sending a partial from a transient
  * slot empties that slot, and so does adding it to another. ROUND empties its DQ slot.
  *
+ * HALVES. A plan may move its work in two halves, of which one is computed while the other moves. The KV and Q that come
+ * before some stage S are the first half's, and those that come from S on the second half's. Dependent rounds of stage S
+ * and later have the flag SECOND, in both passes. All units of a block that come to a rank are of one half. A tile is of
+ * the second half if it needs something of that half, and at no rank do these tiles have more than half of the work that
+ * waits for other ranks, as near as whole tiles allow. Something comes in stage S, and something in the stage before
+ * it. Plans without halves have no such flag.
+ *
  * RULES that the verifier holds plans to.
  *   - Rounds count from 0 in each pass: the c of a LAUNCH means rounds[round_starts[pass] + c]. A rank launches each
  *     round that it has a share in once, in increasing order, and the LAUNCH has the round's stage.
@@ -343,8 +350,10 @@ typedef struct fcp_visit {
  * a stage come before its INDEPENDENT ones. The stage of IN is 0. That of OUT is the last stage for units all of whose
  * blocks are done before it, since these move while it is computed, and the number after it for all others. */
 typedef struct fcp_round {
-    uint32_t kind, stage;
+    uint16_t kind, flags;
+    uint32_t stage;
 } fcp_round;
+enum { FCP_ROUND_SECOND = 1 }; /* see HALVES */
 
 /* The compute queue has all but LAUNCH; the communication queue WAIT and LAUNCH. Slots are of the instruction's class.
  *   WAIT      until the first a instructions of this rank's other queue are complete
@@ -528,6 +537,7 @@ typedef struct fcp_verify_report {
     uint64_t rounds[FCP_PASSES];  /* INDEPENDENT ones */
     uint64_t delta[FCP_PASSES][FCP_FABRICS]; /* the most units that a rank sends, or receives, in those: their bound */
     uint64_t instructions;
+    bool halves;                  /* work moves in two halves */
 } fcp_verify_report;
 /* Every index, count and enum is in range. Says nothing of what the plan means. */
 fcp_code fcp_plan_check(const fcp_plan *plan, fcp_error *err);
@@ -556,6 +566,12 @@ static inline fcp_where fcp_where_of(const fcp_plan *p, fcp_pass pass, uint32_t 
     return (fcp_where){.rank = rank, .pass = pass, .stage = x->stage, .queue = queue, .instruction = index};
 }
 
+/* Where work moves in two halves: the stage with which the second begins, which is the same in both passes. Else 0. */
+static inline uint32_t fcp_second_stage(const fcp_plan *p) {
+    for (uint64_t i = 0; i < p->rounds_count; i++)
+        if (p->rounds[i].flags & FCP_ROUND_SECOND) return p->rounds[i].stage;
+    return 0;
+}
 static inline bool fcp_plan_split(const fcp_plan *p) { return p->split; }
 /* Prefix sums of a side's tokens over the sequences; sequences_count + 1 of them. */
 static inline const uint64_t *fcp_offsets(const fcp_plan *p, fcp_side side) {

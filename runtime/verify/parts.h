@@ -153,6 +153,9 @@ fcp_code fcp_verify_buffers(const verifier *v, rank_buffers **out); /* room for 
 void fcp_verify_buffers_free(rank_buffers *b);
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank);
 
+/* halves.c: where rounds say that work moves in two halves, it does. The passes are right. */
+fcp_code fcp_verify_halves(const verifier *v, bool *out_halves);
+
 /* layout.c: opens and closes v->layout. Works out a rank's bundles. Checks a unit on the home's side and marks it as
  * moved; out->at is then the first block of which it has tokens, and fcp_verify_share says how many. At the rank's end:
  * is every unit marked? */

@@ -34,14 +34,17 @@
  *   8. The reshuffle moves every unit of every bundle in and out exactly once, and with them every token for each range
  *      of heads (E610). Queues, stages, rounds and `buffers` are in order (E611). Every figure of the summary follows
  *      from the tables (E609).
+ *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and at each rank at
+ *      most half of the work that waits for others needs it (E613).
  * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
- * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the summary.
+ * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the halves, and the summary.
  *
  * Files: passes.c goes through both passes, in two threads if the plan is large; what is reported is the same.
  *        computed.c proves that each tile is computed once (1); match.c 2 and 6; rank.c 5, with held.h (1, 3, 7),
- *        partial.h (3, 4a) and work.c (1, 4); layout.c what the reshuffle does; fail.c words errors.
+ *        partial.h (3, 4a) and work.c (1, 4); layout.c what the reshuffle does; halves.c 9; fail.c words
+ *        errors.
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
  *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
@@ -255,8 +258,13 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     if (!code) code = fcp_verify_passes(&v, of);
     if (!code) code = count_peers(&v, of, &found.peers_max);
     if (!code) code = check_named(&v, of);
+    bool halves = false;
+    if (!code) code = fcp_verify_halves(&v, &halves);
     if (!code) code = check_summary(&v, &found);
-    if (!code && out_report) report(&v, &found, out_report);
+    if (!code && out_report) {
+        report(&v, &found, out_report);
+        out_report->halves = halves;
+    }
     fcp_verify_passes_close(of);
     free(v.node);
     free(v.homes);

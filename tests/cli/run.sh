@@ -526,6 +526,20 @@ holds "its steps" json '.steps[0] | .value == false and .depth == 0 and .state =
     and .line > 0'
 ok "explain a plan" "$fcpc" explain a.plan 300 299
 holds "which allows the pair" grep -q "q = 300 sees k = 299 (n = 700)" stdout
+printf '%s\n' 'batch { lengths = [3000, 1700, 130 x 9] }' 'cluster { nodes = 2; gpus = 2 }' 'model { heads = 2 }' 'plan {
+    mask = causal; layout = contiguous; block = 128; strategy = cad(pingpong = true, coalesce = 4, buffers = 2) }' > pp.fcp
+ok "a plan in two halves" "$fcpc" pp.fcp -o pp.plan
+holds "the summary says where the second begins" grep -q "stages, the second half from [0-9]* on, running" stderr
+ok "its dump" "$fcpc" dump pp.plan
+holds "rounds are of either half" sh -c "grep -q '^round .*dependent.*flags=-' stdout && grep -q '^round .*flags=second' stdout"
+ok "its proof" "$fcpc" verify pp.plan
+holds "it is of the halves, too" grep -q "work moves in two halves" stdout
+ok "its picture" "$fcpc" show pp.plan
+holds "the pipeline says so" grep -q "^PIPELINE .* stages.*; from stage [0-9]* on the second half moves" stdout
+ok "explain a pair of it" "$fcpc" explain pp.plan 2900 10
+holds "it names the half" grep -q "keys and values of block .*, in the \(first\|second\) half$" stdout
+ok "a plan without halves" "$fcpc" pp.fcp -D plan.strategy.pingpong=false --json
+holds "has no second stage" json '.second_stage == 0'
 bad "explain without positions" 2 E001 explain a.fcp
 bad "explain with one position" 2 E001 explain a.fcp 3
 bad "explain a position that is none" 2 E001 explain a.fcp 3 x

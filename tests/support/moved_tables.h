@@ -202,7 +202,7 @@ static inline void moved_make(tables *t, const moved_change *change) {
         for (size_t i = 0; change && change->pass == pass && i < change->added; i++)
             if (change->add[i].round >= rounds) rounds = change->add[i].round + 1;
         for (uint32_t i = 0; i < rounds; i++)
-            PUSH(t, rounds, (fcp_round){i < 2 ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT, moved_stage(i)});
+            PUSH(t, rounds, (fcp_round){i < 2 ? FCP_ROUND_INDEPENDENT : FCP_ROUND_DEPENDENT, 0, moved_stage(i)});
         for (uint32_t r = 0; r < 3; r++) {
             moved_compute(t, pass, r);
             moved_comm(t, change ? change : &none, pass, r);

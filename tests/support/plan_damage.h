@@ -46,6 +46,9 @@ static const damage kinds[] = {
     D(split_round, E(DELTA), E(RETURN)), /* RETURN: additions are in order of rounds */
     D(wrong_kind, E(DELTA), E(SUMMARY)), /* SUMMARY: it was the only one of its kind in the pass, or of its phase */
     D(rounds_stage, E(ORDER)),
+    D(flip_half, E(HALVES)),
+    D(early_half, E(HALVES)),
+    D(late_half, E(HALVES)),
     D(reuse_live_slot, E(SLOT), E(PRESENCE)), /* PRESENCE: units of both arrive in turn */
     D(into_home_slot, E(SLOT)),
     D(slot_gap, E(MEMORY)),
@@ -53,7 +56,7 @@ static const damage kinds[] = {
     D(small_memory, E(MEMORY)),
     D(wait_cycle, E(DEADLOCK)),
     D(wait_for_more_than_there_is, E(DEADLOCK)),
-    D(drop_wait_for_arrival, E(PRESENCE), E(SLOT)), /* SLOT: the same wait is for a result to leave a slot, too */
+    D(drop_wait_for_arrival, E(PRESENCE), E(SLOT), E(RETURN)), /* the others: it is for a result to leave a slot, too */
     D(early_launch, E(ORDER)),
     D(fewer_buffers, E(ORDER)),
     D(wrong_queue, E(ORDER)),

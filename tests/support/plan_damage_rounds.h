@@ -240,6 +240,48 @@ static bool rounds_stage(tables *t, draw *d) {
     return r;
 }
 
+/* The stage with which the second half begins; 0: there are no halves. */
+static uint32_t half_of(const tables *t) {
+    for (uint64_t i = 0; i < t->rounds_count; i++)
+        if (t->rounds[i].flags & FCP_ROUND_SECOND) return t->rounds[i].stage;
+    return 0;
+}
+
+/* Says in both passes that the second half begins with `stage`. */
+static void begin_half(tables *t, uint32_t stage) {
+    for (uint64_t i = 0; i < t->rounds_count; i++) {
+        fcp_round *r = &t->rounds[i];
+        r->flags = r->kind == FCP_ROUND_DEPENDENT && r->stage >= stage ? FCP_ROUND_SECOND : 0;
+    }
+}
+
+/* A round is said to be of the other half. */
+static bool flip_half(tables *t, draw *d) {
+    fcp_round *r = NULL;
+    for (uint64_t i = 0; half_of(t) && i < t->rounds_count; i++)
+        if (t->rounds[i].kind == FCP_ROUND_DEPENDENT && pick(d)) r = &t->rounds[i];
+    if (r) r->flags ^= FCP_ROUND_SECOND;
+    return r;
+}
+
+/* All is said to be of the second half; or nearly all, and then ranks have too much of it. */
+static bool early_half(tables *t, draw *d) {
+    if (half_of(t) < 4) return false;
+    begin_half(t, 1 + (uint32_t)(next(d) % 2));
+    return true;
+}
+
+/* Nothing comes from the stage on with which the second half is said to begin. */
+static bool late_half(tables *t, draw *d) {
+    (void)d;
+    if (!half_of(t)) return false;
+    uint32_t last = 0;
+    for (uint64_t i = 0; i < t->rounds_count; i++)
+        if (t->rounds[i].kind == FCP_ROUND_DEPENDENT && i < t->round_starts[1]) last = t->rounds[i].stage;
+    begin_half(t, last);
+    return true;
+}
+
 /* --- damage: waits ------------------------------------------------------------------------------------------------ */
 
 static bool wait_cycle(tables *t, draw *d) {

@@ -208,14 +208,14 @@ static inline void hand_make(tables *t) {
     PUSH(t, visits, (fcp_visit){1, 2, 1, 0, 0, 0, 0, FCP_VISIT_LAST, 0});
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         PUSH(t, round_starts, (uint32_t)t->rounds_count);
-        PUSH(t, rounds, (fcp_round){FCP_ROUND_IN, 0});
-        PUSH(t, rounds, (fcp_round){FCP_ROUND_INDEPENDENT, 1});
-        PUSH(t, rounds, (fcp_round){FCP_ROUND_INDEPENDENT, 1});
+        PUSH(t, rounds, (fcp_round){FCP_ROUND_IN, 0, 0});
+        PUSH(t, rounds, (fcp_round){FCP_ROUND_INDEPENDENT, 0, 1});
+        PUSH(t, rounds, (fcp_round){FCP_ROUND_INDEPENDENT, 0, 1});
         if (pass == FCP_BACKWARD) {
-            PUSH(t, rounds, (fcp_round){FCP_ROUND_DEPENDENT, 2});
-            PUSH(t, rounds, (fcp_round){FCP_ROUND_DEPENDENT, 2});
+            PUSH(t, rounds, (fcp_round){FCP_ROUND_DEPENDENT, 0, 2});
+            PUSH(t, rounds, (fcp_round){FCP_ROUND_DEPENDENT, 0, 2});
         }
-        PUSH(t, rounds, (fcp_round){FCP_ROUND_OUT, pass == FCP_BACKWARD ? 3 : 2});
+        PUSH(t, rounds, (fcp_round){FCP_ROUND_OUT, 0, pass == FCP_BACKWARD ? 3 : 2});
         for (uint32_t r = 0; r < 2; r++) hand_rank(t, pass, r);
     }
     PUSH(t, round_starts, (uint32_t)t->rounds_count);

@@ -187,6 +187,9 @@ Test(plan, accessors) {
     at = (fcp_layout_at){0};
     cr_expect_eq(fcp_plan_rank_queries(plan, 2), 0, "no such rank");
     cr_expect_not(fcp_plan_layout(plan, 2, &at, &span));
+    uint64_t queries[2] = {0}, keys[2] = {0};
+    fcp_plan_ranks_tokens(plan, 1, 2, queries, keys);
+    cr_expect(queries[0] == 128 && keys[0] == 128 && !queries[1] && !keys[1]);
     int64_t rows[128], places[128];
     fcp_plan_positions(plan, 0, false, places);
     fcp_plan_rows(plan, 0, true, 0, rows);
@@ -578,7 +581,7 @@ Test(dump, a_line_per_record) {
         "\ntile 2 q_block=1 k_block=0 first_part=2 parts=1 kv_slot=1 dkv_slot=1 pairs=16384\n",
         "\nrun 1 row=0 col=0 count=1 cls=full\n",
         "\nvisit 0 q_block=0 first_tile=0 tiles=1 q_slot=0 state_slot=- o_slot=0 dq_slot=0 flags=single\n",
-        "\nround 7 pass=backward round=3 kind=dependent stage=2\n",
+        "\nround 7 pass=backward round=3 kind=dependent stage=2 flags=-\n",
         " pass=backward rank=0 queue=compute op=reduce stage=2 block=0 from_slot=1 into_slot=0\n",
         " dir=send cls=kv fabric=net peer=1 block=0 first=64 tokens=64 slot=0\n",
         " dir=send cls=in fabric=net peer=1 block=- first=0 tokens=64 slot=-\n",

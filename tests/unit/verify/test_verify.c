@@ -68,6 +68,10 @@ static const char *const programs[] = {
     "model { heads = 8; kv_heads = 2; head_dim = 16 }\nbatch { lengths = [900, 130 x 5] }\ncluster { gpus = 4 }\n"
     "mask m = causal and (q - k < 200 or h == 0 or h == 7)\n"
     "plan { mask = m; block = 128; strategy = ulysses; layout = contiguous; passes = forward, backward }",
+    /* work moves in two halves */
+    MODEL "batch { lengths = [3000, 1700, 640, 130 x 9] }\ncluster { nodes = 2; gpus = 2 }\n"
+    "plan { mask = causal; block = 128; strategy = cad(pingpong = true, coalesce = 2, buffers = 2); "
+    "layout = contiguous; passes = forward, backward }",
 };
 /* Those below are planned by a scatter, whose seed is the program's number: work runs anywhere, in ranges of heads. */
 #define SCATTERED                                                                                                      \
@@ -196,6 +200,20 @@ Test(verify, correct_plans_pass) {
         for (int f = 0; f < FCP_FABRICS; f++) cr_expect_leq(report.delta[FCP_FORWARD][f], report.rounds[FCP_FORWARD]);
         cr_expect_eq(report.rounds[FCP_FORWARD], t.summary->rounds);
         tables_free(&t);
+    }
+}
+
+/* Only the plan that asks for two halves says that it has them. */
+Test(verify, says_whether_there_are_halves) {
+    for (int i = 0; i < PROGRAMS; i++) {
+        fcp_plan *plan = plan_of(programs[i]);
+        fcp_verify_report report;
+        fcp_error err = {0};
+        const bool asked = strstr(programs[i], "pingpong");
+        cr_assert_eq(fcp_plan_verify(plan, NULL, &report, &err), FCP_OK, "%s", err.message);
+        cr_expect_eq(report.halves, asked);
+        cr_expect_eq(fcp_second_stage(plan) != 0, asked);
+        fcp_plan_free(plan);
     }
 }
 
