@@ -15,6 +15,7 @@
 #include "compiler/problem/problem.h"
 #include "compiler/problem/warn.h"
 #include "compiler/workspace.h"
+#include "runtime/base/both.h"
 #include "runtime/base/clock.h"
 
 typedef struct pass {
@@ -122,6 +123,7 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
                      fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
     double start = fcp_clock();
     planning x;
+    fcp_both_begin(); /* one second thread for all passes */
     compile_begin(&x, program, batch, stop, d);
     x.strategy = watch ? watch->strategy : NULL;
     x.kept = watch ? watch->kept : NULL;
@@ -137,6 +139,7 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
     if (!code) *out_plan = x.plan;
     else fcp_plan_free(x.plan);
     compile_end(&x);
+    fcp_both_end();
     x.times.total = x.times.parse + fcp_clock() - start;
     if (out_times) *out_times = x.times;
     return code;

@@ -19,7 +19,7 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/override.h"
 #include "compiler/sema/unused.h"
-#include "compiler/simulate/profile.h"
+#include "compiler/simulate/margin.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
@@ -34,6 +34,17 @@ static void read_profile(sema *s, const char *asked) {
     else if (code)
         diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "",
                    p ? why.message : fcp_code_text(code));
+}
+
+/* Where the program states no margin, its GPU's profile says what is best. */
+static void choose_margin(struct fcpc_program *p) {
+    fcp_error ignored;
+    sim_profile profile = {.part = 1}; /* of a GPU without one nothing is known */
+    char gpu[sizeof p->cluster.gpu + 1] = "";
+    if (p->margin != MARGIN_AUTO) return;
+    memcpy(gpu, p->cluster.gpu, sizeof p->cluster.gpu);
+    sim_profile_find(gpu, &profile, &ignored);
+    p->margin = sim_margin(p->nodes, p->gpus, &p->cluster, &profile);
 }
 
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
@@ -54,6 +65,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_check_plan(s, &k);
     expr_choose_score(s, &k);
     sema_finish_arrays(s);
+    choose_margin(s->out);
     if (options->profile) read_profile(s, options->profile);
     if (diag_errors(s->d) > errors) return;
     sema_warn_unused(s);

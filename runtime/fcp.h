@@ -167,6 +167,9 @@ bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at
 /* How many queries, and how many keys, the caller holds at a rank. */
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
+/* The same of `count` ranks from `first` on, in one call: out_queries and out_keys have room for `count` numbers. */
+void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count, uint64_t *out_queries,
+                           uint64_t *out_keys);
 
 /* The same layout as a list, for a caller that gathers the rank's tokens out of the packed batch. `out_rows` has room
  * for fcp_plan_rank_queries numbers, or with `keys` for fcp_plan_rank_keys. Number i is a row of the packed batch: that

@@ -293,6 +293,25 @@ FK_DEVICE fk_u64 fk_row(const fk_launch *p, fk_u64 base, fk_u64 token, fk_u32 he
     return base + (token * p->heads + head) * size;
 }
 
+/* --- the end of a row --------------------------------------------------------------------------------------------- */
+
+/* The sink of a head. -infinity: there are no sinks. */
+FK_DEVICE float fk_sink(fk_u64 sinks, fk_u64 head) { return sinks ? fk_load(sinks + head * 4) : -fk_infinity(); }
+/* What O has to be multiplied by at the end of a row with m `most` (in log2 units) and l `sum`, and the LSE of the row.
+ * With `sinks` the sink counts as one more key. The LSE of a row that sees no key is exactly the sink. */
+FK_DEVICE float fk_end_row(fk_u64 sinks, float natural_sink, float most, float sum, float *lse) {
+    float factor = 1;
+    int empty = sum == 0;
+    if (sinks) {
+        float sink = natural_sink * FK_LOG2E, with = fk_max(most, sink);
+        factor = fk_exp2(most - with);
+        sum = sum * factor + fk_exp2(sink - with);
+        most = with;
+    }
+    *lse = empty ? natural_sink : FK_LN2 * (most + fk_log2(sum));
+    return sum == 0 ? 0 : factor / sum;
+}
+
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 /* Where a kernel is in the runs of an item, which it takes `length` positions at a time. */

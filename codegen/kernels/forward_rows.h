@@ -95,11 +95,11 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
     fk_u32 t = fk_lane() % 4 * 2;
-    float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
+    float sink = fk_sink(p->sinks, head);
     FK_F_EACH /* row of the lane: write the first, then move the others up, so that registers have constant numbers */
     for (fk_u32 i = 0; i < FK_F_BANDS * 2; i++) {
         fk_u32 row = fk_forward_row(0) + i * 8;
-        float most = x->m[0][0], sum = x->l[0][0], factor = 1;
+        float most = x->m[0][0], sum = x->l[0][0];
         sum += fk_exchange(sum, 1);
         sum += fk_exchange(sum, 2);
         fk_u32 row_head = fk_forward_head(item, row, head);
@@ -118,18 +118,10 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++) fk_store2(o_at + (j * 8 + t) * 4, x->o[0][j][0], x->o[0][j][1]);
         } else if (row < item->count) {
-            if (FK_PACKED && p->sinks) natural = fk_load(p->sinks + (fk_u64)row_head * 4), sink = natural * FK_LOG2E;
-            int empty = sum == 0;
-            if (p->sinks) {
-                float with = fk_max(most, sink);
-                factor = fk_exp2(most - with);
-                sum = sum * factor + fk_exp2(sink - with);
-                most = with;
-            }
-            factor = sum == 0 ? 0 : factor / sum;
+            if (FK_PACKED) sink = fk_sink(p->sinks, row_head);
+            float lse, factor = fk_end_row(p->sinks, sink, most, sum, &lse);
             fk_u64 token = item->out + fk_forward_query(item, row);
-            if (t == 0) /* the LSE of a row that sees no key is exactly the sink */
-                fk_store(fk_row(p, p->lse, token, row_head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
+            if (t == 0) fk_store(fk_row(p, p->lse, token, row_head, 4), lse);
             FK_UNROLL
             for (fk_u32 j = 0; j < FK_CHUNKS; j++)
                 fk_store_bits(fk_row(p, p->o, token, row_head, FK_ROW_BYTES) + (j * 8 + t) * 2,

@@ -162,18 +162,9 @@ FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
-        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), factor = 1;
-        float natural = p->sinks ? fk_load(p->sinks + i % p->heads * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
-        int empty = sum == 0;
-        if (p->sinks) {
-            float with = fk_max(most, sink);
-            factor = fk_exp2(most - with);
-            sum = sum * factor + fk_exp2(sink - with);
-            most = with;
-        }
-        factor = sum == 0 ? 0 : factor / sum;
-        if (fk_lane() == 0) /* the LSE of a row that sees no key is exactly the sink */
-            fk_store(p->lse + i * 4, empty ? natural : FK_LN2 * (most + fk_log2(sum)));
+        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), lse;
+        float factor = fk_end_row(p->sinks, fk_sink(p->sinks, i % p->heads), most, sum, &lse);
+        if (fk_lane() == 0) fk_store(p->lse + i * 4, lse);
         for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
             float o[2];
             fk_load2(o, p->from + (i * FK_HEAD_DIM + c) * 4);
@@ -224,7 +215,7 @@ FK_DEVICE void fk_sum_parts(const fk_row_parts *x, float most, fk_u32 c, float s
  * LSE. A warp does it. */
 FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const fk_row_parts *x, fk_u32 query,
                               fk_u32 head) {
-    float m = x->earlier_m ? fk_load(x->earlier_m) : -fk_infinity(), most = m, sum = 0, factor = 1;
+    float m = x->earlier_m ? fk_load(x->earlier_m) : -fk_infinity(), most = m, sum = 0;
     for (fk_u32 i = fk_lane(); i < x->count; i += 32) most = fk_max(most, fk_load(x->m + i * x->size));
     for (fk_u32 mask = 16; mask; mask /= 2) most = fk_max(most, fk_exchange(most, mask));
     float base = most == -fk_infinity() ? 0 : most; /* the row has seen no key: all factors 0 */
@@ -253,18 +244,9 @@ FK_DEVICE void fk_combine_row(const fk_launch *p, const fk_row_item *item, const
         }
         return;
     }
-    float natural = p->sinks ? fk_load(p->sinks + (fk_u64)head * 4) : -fk_infinity(), sink = natural * FK_LOG2E;
-    int empty = sum == 0;
-    if (p->sinks) {
-        float with = fk_max(most, sink);
-        factor = fk_exp2(most - with);
-        sum = sum * factor + fk_exp2(sink - with);
-        most = with;
-    }
-    factor = sum == 0 ? 0 : factor / sum;
+    float lse, factor = fk_end_row(p->sinks, fk_sink(p->sinks, head), most, sum, &lse);
     fk_u64 token = (fk_u64)item->out + query;
-    if (fk_lane() == 0) /* the LSE of a row that sees no key is exactly the sink */
-        fk_store(fk_row(p, p->lse, token, head, 4), empty ? natural : FK_LN2 * (most + fk_log2(sum)));
+    if (fk_lane() == 0) fk_store(fk_row(p, p->lse, token, head, 4), lse);
     FK_UNROLL
     for (fk_u32 j = 0; j < COLUMNS; j++) {
         fk_u32 c = fk_lane() * 2 + j * 64;

@@ -479,6 +479,19 @@ static void eval_nodes(const rows *r, enum level from, enum level to) {
     }
 }
 
+/* Goes to the keys of a tile from k0 + first on, as many as a row may have. */
+static void enter_keys(rows *r, int64_t k0, uint32_t first, uint32_t keys) {
+    r->width = keys - first < MC_ROW ? keys - first : MC_ROW;
+    r->at.k = mc_wrap_add(k0, first);
+    eval_nodes(r, OF_KEYS, OF_KEYS);
+}
+
+/* Evaluates row q0 + i of these keys. */
+static void enter_row(rows *r, int64_t q0, uint32_t i) {
+    r->at.q = mc_wrap_add(q0, i);
+    eval_nodes(r, OF_ROWS, OF_ROWS);
+}
+
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out) {
     rows r = begin_rows(code, env, h, scratch);
@@ -501,13 +514,10 @@ uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row
     rows r = begin_rows(code, env, h, scratch);
     const uint32_t root = code.count - 1;
     uint64_t sum = 0;
-    r.width = keys > MC_ROW ? MC_ROW : keys;
-    r.at.k = k0;
     eval_nodes(&r, OF_TILE, OF_TILE);
-    eval_nodes(&r, OF_KEYS, OF_KEYS);
+    enter_keys(&r, k0, 0, keys);
     for (uint32_t i = 0; i < row_count; i++) {
-        r.at.q = mc_wrap_add(q0, i);
-        eval_nodes(&r, OF_ROWS, OF_ROWS);
+        enter_row(&r, q0, i);
         if (r.state[root] == FLAT) sum += r.scratch[root] ? r.width : 0;
         else sum += count_bytes(bool_place(&r, root), r.width);
     }
@@ -524,13 +534,10 @@ void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t ro
     uint32_t root = code.count - 1;
     eval_nodes(&r, OF_TILE, OF_TILE);
     for (uint32_t c = 0; c < keys; c += MC_ROW) {
-        r.width = keys - c < MC_ROW ? keys - c : MC_ROW;
-        r.at.k = mc_wrap_add(k0, c);
-        eval_nodes(&r, OF_KEYS, OF_KEYS);
+        enter_keys(&r, k0, c, keys);
         for (uint32_t i = 0; i < row_count; i++) {
-            r.at.q = mc_wrap_add(q0, i);
             r.s = s + i * ld + c;
-            eval_nodes(&r, OF_ROWS, OF_ROWS);
+            enter_row(&r, q0, i);
             times(real_vector(&r, root, 0), factor, r.width, out + i * ld + c);
         }
     }
@@ -545,13 +552,10 @@ void mc_load_places(mc_code code, const mc_env *env, int64_t q0, uint32_t row_co
     r.code.count--; /* only what the index needs is evaluated */
     eval_nodes(&r, OF_TILE, OF_TILE);
     for (uint32_t c = 0; c < keys; c += MC_ROW) {
-        r.width = keys - c < MC_ROW ? keys - c : MC_ROW;
-        r.at.k = mc_wrap_add(k0, c);
-        eval_nodes(&r, OF_KEYS, OF_KEYS);
+        enter_keys(&r, k0, c, keys);
         for (uint32_t i = 0; i < row_count; i++) {
-            r.at.q = mc_wrap_add(q0, i);
             r.s = s + i * ld + c;
-            eval_nodes(&r, OF_ROWS, OF_ROWS);
+            enter_row(&r, q0, i);
             const int64_t *x = int_vector(&r, load->a, 0), *y = two ? int_vector(&r, load->b, 1) : NULL;
             uint32_t *to = out + (size_t)i * keys + c;
             for (uint32_t j = 0; j < r.width; j++) {

@@ -13,6 +13,8 @@
 
 #include "compiler/base/diag.h"
 #include "compiler/cli/candidate.h"
+#include "compiler/simulate/margin.h"
+#include "runtime/plan/fabrics.h"
 
 #define WORTH_IT 0.02  /* a gain that is told, of the time */
 #define IDLE 0.05      /* of the time: the busiest rank's compute over the mean */
@@ -109,10 +111,10 @@ static fcp_code about_blocks(const advice *a, fcp_error *err) {
 
 static fcp_code about_margin(const advice *a, const sim_profile *profile, fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
-    const uint64_t inter = a->plan->cluster->inter, margin = p->margin ? p->margin : 1;
-    if (!profile->channel || !a->own->pass[FCP_FORWARD].bytes[FCP_NET] || margin * profile->channel >= inter)
-        return FCP_OK;
-    const uint64_t enough = (inter + profile->channel - 1) / profile->channel;
+    const uint64_t inter = a->plan->cluster->inter;
+    const uint64_t moved = sim_margin_moves(p->margin, fcp_two_fabrics(p), profile);
+    if (!a->own->pass[FCP_FORWARD].bytes[FCP_NET] || moved >= inter) return FCP_OK;
+    const uint64_t enough = (fcp_two_fabrics(p) ? 2 : 1) * ((inter + profile->channel - 1) / profile->channel);
     candidate other;
     bool there;
     fcp_code code = try_setting(a, "plan.margin", enough, NULL, &other, &there, err);
@@ -121,7 +123,7 @@ static fcp_code about_margin(const advice *a, const sim_profile *profile, fcp_er
     snprintf(setting, sizeof setting, "margin = %" PRIu64, enough);
     warn(a, setting, &other,
          "margin = %u is too small for the network: it moves about %.4g of the %.4g GB/s that a port has", p->margin,
-         1e-9 * (double)(margin * profile->channel), 1e-9 * (double)inter);
+         1e-9 * (double)moved, 1e-9 * (double)inter);
     return FCP_OK;
 }
 

@@ -196,10 +196,98 @@ static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     return code;
 }
 
+/* The blocks `first` to `end` - 1, whose tiles are gathered. Those of block b are parts order[start[b]] to
+ * order[start[b + 1] - 1]. There are at most as many tiles as parts, so tile start[first] is a free place for the first
+ * of them. */
+typedef struct gathering {
+    const raw_parts *raw;
+    const uint32_t *start;
+    uint32_t *order, first, end, tiles; /* tiles: the place after the last tile */
+    uint64_t pairs, heaviest;
+} gathering;
+
+/* Room for sorting the parts of the block that has most. */
+static fcp_code open_gathering(planning *x, const gathering *g, uint64_t **keys, uint64_t **room) {
+    size_t most = 0;
+    for (uint32_t b = g->first; b < g->end; b++)
+        if (g->start[b + 1] - g->start[b] > most) most = g->start[b + 1] - g->start[b];
+    *keys = ARENA_NEW(&x->scratch, uint64_t, most + 1);
+    *room = ARENA_NEW(&x->scratch, uint64_t, most + 1);
+    return *keys && *room ? FCP_OK : FCP_E_NO_MEMORY;
+}
+
+/* Sorts the parts of a block by KV block: keys[i] becomes that block, and which of `mine` it is. */
+static void sort_parts(const problem *p, uint32_t b, const fcp_part *part, uint32_t *mine, size_t count, uint64_t *keys,
+                       uint64_t *room) {
+    if (p->blocks[b].pieces > 1) { /* of one piece, they come in order */
+        for (size_t i = 0; i < count; i++) keys[i] = (uint64_t)part[mine[i]].q_piece << 32 | mine[i];
+        sort_u64(keys, room, count);
+        for (size_t i = 0; i < count; i++) mine[i] = (uint32_t)keys[i];
+    }
+    bool sorted = true; /* unless a KV block has several pieces of a sequence, with others between them */
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = (uint64_t)p->pieces[part[mine[i]].k_piece].block << 32 | i;
+        sorted &= !i || keys[i - 1] < keys[i];
+    }
+    if (!sorted) sort_u64(keys, room, count);
+}
+
+static fcp_code gather_blocks(planning *x, void *given) {
+    gathering *g = given;
+    problem *p = x->problem;
+    const fcp_part *part = g->raw->part;
+    uint64_t *keys, *room;
+    uint32_t tiles = g->start[g->first], parts = tiles;
+    fcp_code code = open_gathering(x, g, &keys, &room);
+    if (code) return code;
+    for (uint32_t b = g->first; b < g->end; b++) {
+        const size_t count = g->start[b + 1] - g->start[b];
+        uint32_t *mine = g->order + g->start[b], last = FCP_NONE;
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        sort_parts(p, b, part, mine, count, keys, room);
+        p->tile_start[b] = tiles;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t k = (uint32_t)(keys[i] >> 32);
+            if (k != last) {
+                p->tile_q[tiles] = b;
+                p->tile_k[tiles] = last = k;
+                p->tile_part[tiles] = parts;
+                p->tile_pairs[tiles++] = 0;
+            }
+            p->parts[parts] = part[mine[(uint32_t)keys[i]]];
+            uint64_t pairs = problem_part_pairs(p, &p->parts[parts++]);
+            p->tile_pairs[tiles - 1] += pairs;
+            p->work[b] += pairs;
+        }
+        g->pairs += p->work[b];
+        if (p->work[b] > g->heaviest) g->heaviest = p->work[b];
+    }
+    g->tiles = tiles;
+    return FCP_OK;
+}
+
+/* Moves the tiles of the later blocks up to those of the earlier ones. */
+static void join_gathered(problem *p, const gathering *earlier, const gathering *later) {
+    const uint32_t from = later->start[later->first], to = earlier->tiles, gap = from - to;
+    const size_t count = later->tiles - from;
+    for (uint32_t b = later->first; gap && b < later->end; b++) p->tile_start[b] -= gap;
+    if (gap && count) {
+        memmove(p->tile_q + to, p->tile_q + from, count * sizeof *p->tile_q);
+        memmove(p->tile_k + to, p->tile_k + from, count * sizeof *p->tile_k);
+        memmove(p->tile_part + to, p->tile_part + from, count * sizeof *p->tile_part);
+        memmove(p->tile_pairs + to, p->tile_pairs + from, count * sizeof *p->tile_pairs);
+    }
+    p->tile_count = later->tiles - gap;
+    p->pairs += earlier->pairs + later->pairs;
+    if (earlier->heaviest > p->heaviest) p->heaviest = earlier->heaviest;
+    if (later->heaviest > p->heaviest) p->heaviest = later->heaviest;
+}
+
+/* Gathers the parts of each block into tiles, half of the parts in a second thread. */
 static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     problem *p = x->problem;
     arena *work = &x->work, *scratch = &x->scratch;
-    size_t n = raw->count, most = 0;
+    const size_t n = raw->count;
     p->part_count = (uint32_t)n;
     p->parts = ARENA_NEW(&x->memory, fcp_part, n + 1);
     p->tile_start = ARENA_NEW(work, uint32_t, p->block_count + (size_t)1);
@@ -219,48 +307,17 @@ static fcp_code gather_tiles(planning *x, const raw_parts *raw) {
     }
     if (!group_by(block_of, sizeof *block_of, (uint32_t)n, p->block_count, start, order, x->stop))
         return FCP_E_INTERRUPTED;
-    for (uint32_t b = 0; b < p->block_count; b++)
-        if (start[b + 1] - start[b] > most) most = start[b + 1] - start[b];
-    uint64_t *keys = ARENA_NEW(scratch, uint64_t, most + 1), *room = ARENA_NEW(scratch, uint64_t, most + 1);
-    if (!keys || !room) return FCP_E_NO_MEMORY;
-
-    uint32_t tiles = 0, parts = 0;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        size_t m = start[b + 1] - start[b];
-        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
-        uint32_t *mine = order + start[b];
-        if (p->blocks[b].pieces > 1) { /* of one piece, they come in order */
-            for (size_t i = 0; i < m; i++) keys[i] = (uint64_t)raw->part[mine[i]].q_piece << 32 | mine[i];
-            sort_u64(keys, room, m);
-            for (size_t i = 0; i < m; i++) mine[i] = (uint32_t)keys[i];
-        }
-        bool sorted = true; /* unless a KV block has several pieces of a sequence, with others between them */
-        for (size_t i = 0; i < m; i++) {
-            keys[i] = (uint64_t)p->pieces[raw->part[mine[i]].k_piece].block << 32 | i;
-            sorted &= !i || keys[i - 1] < keys[i];
-        }
-        if (!sorted) sort_u64(keys, room, m);
-        p->tile_start[b] = tiles;
-        uint32_t last = FCP_NONE;
-        for (size_t i = 0; i < m; i++) {
-            uint32_t k = (uint32_t)(keys[i] >> 32);
-            if (k != last) {
-                p->tile_q[tiles] = b;
-                p->tile_k[tiles] = last = k;
-                p->tile_part[tiles] = parts;
-                p->tile_pairs[tiles++] = 0;
-            }
-            p->parts[parts] = raw->part[mine[(uint32_t)keys[i]]];
-            uint64_t pairs = problem_part_pairs(p, &p->parts[parts++]);
-            p->tile_pairs[tiles - 1] += pairs;
-            p->work[b] += pairs;
-        }
-        p->pairs += p->work[b];
-        if (p->work[b] > p->heaviest) p->heaviest = p->work[b];
-    }
-    p->tile_start[p->block_count] = tiles;
-    p->tile_part[tiles] = parts;
-    p->tile_count = tiles;
+    uint32_t cut = 0;
+    while (cut < p->block_count && start[cut] < n / 2) cut++;
+    gathering earlier = {.raw = raw, .start = start, .order = order, .end = cut}, later = earlier;
+    later.first = cut;
+    later.end = p->block_count;
+    fcp_code code = pair_make(x, n >= PAIR_FROM, (pair_piece){gather_blocks, &earlier},
+                              (pair_piece){gather_blocks, &later});
+    if (code) return code;
+    join_gathered(p, &earlier, &later);
+    p->tile_start[p->block_count] = p->tile_count;
+    p->tile_part[p->tile_count] = (uint32_t)n;
     return FCP_OK;
 }
 

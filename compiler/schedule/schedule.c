@@ -453,29 +453,35 @@ typedef struct keyed {
     uint32_t tile, q, key;
 } keyed;
 
+/* Where the next visit and the next tile are put. */
+typedef struct cursor {
+    uint32_t visit, tile;
+} cursor;
+
 /* Adds the rank's tiles, sorted by key, to the order of execution, and its visits: runs of one Q block and key. */
-static void add_visits(builder *b, uint32_t rank, const keyed *sorted, uint32_t n, uint32_t *done) {
+static void add_visits(const builder *b, const keyed *sorted, uint32_t n, cursor *at) {
     schedule *out = b->out;
+    const uint32_t first = at->visit;
     for (uint32_t i = 0; i < n; i++) {
         const keyed *x = &sorted[i];
-        uint32_t stage = x->key ? x->key - 1 : 0, v = out->visit_count;
-        bool fresh = v == out->rank_visit[rank] || out->visits[v - 1].q_block != x->q || sorted[i - 1].key != x->key;
+        uint32_t stage = x->key ? x->key - 1 : 0, v = at->visit;
+        bool fresh = v == first || out->visits[v - 1].q_block != x->q || sorted[i - 1].key != x->key;
         if (fresh) {
             out->visit_stage[v] = stage;
             out->visit_early[v] = !x->key;
             if (b->t->tile_q) out->visit_hop[v] = b->t->tile_q[x->tile];
-            out->visits[out->visit_count++] = (fcp_visit){.q_block = x->q, .first_tile = *done, .state_slot = FCP_NONE};
+            out->visits[at->visit++] = (fcp_visit){.q_block = x->q, .first_tile = at->tile, .state_slot = FCP_NONE};
             if (stage > out->block_last[x->q]) out->block_last[x->q] = stage;
         }
-        out->visits[out->visit_count - 1].tiles++;
-        out->order[(*done)++] = x->tile;
+        out->visits[at->visit - 1].tiles++;
+        out->order[at->tile++] = x->tile;
     }
 }
 
-/* Which visit of a Q block is the rank's first, and which its last; newest[q]: FCP_NONE, or any visit before
- * `first`. */
-static void mark_ends(schedule *out, uint32_t first, uint32_t *newest) {
-    for (uint32_t v = first; v < out->visit_count; v++) {
+/* Which visit of a Q block is the rank's first, and which its last. The rank's visits are `first` to `end` - 1;
+ * newest[q]: FCP_NONE, or any visit before `first`. */
+static void mark_ends(schedule *out, uint32_t first, uint32_t end, uint32_t *newest) {
+    for (uint32_t v = first; v < end; v++) {
         uint32_t q = out->visits[v].q_block, before = newest[q];
         if (before == FCP_NONE || before < first) out->visits[v].flags = FCP_VISIT_FIRST;
         else out->visits[before].flags &= ~(uint32_t)FCP_VISIT_LAST;
@@ -520,25 +526,23 @@ static fcp_code open_visits(builder *b, bench *here, size_t rows) {
     schedule *out = b->out;
     uint32_t ranks = p->ranks, blocks = p->block_count, tiles = p->tile_count;
     here->rows = ARENA_NEW(b->scratch, row, rows);
-    here->load = ARENA_NEW(b->scratch, uint64_t, b->stages);
     out->order = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->visits = ARENA_NEW(&b->x->memory, fcp_visit, tiles + (size_t)1);
     out->visit_stage = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->visit_early = ARENA_ZNEW(b->work, bool, tiles + (size_t)1);
     out->rank_visit = ARENA_NEW(b->work, uint32_t, ranks + (size_t)1);
     out->block_last = ARENA_ZNEW(b->work, uint32_t, blocks);
-    if (!here->rows || !here->load || !out->order || !out->visits || !out->visit_stage || !out->visit_early ||
+    if (!here->rows || !out->order || !out->visits || !out->visit_stage || !out->visit_early ||
         !out->rank_visit || !out->block_last)
         return FCP_E_NO_MEMORY;
     if (!b->where->exec) return pace_tiles(b->x, out, b->stages, &here->stage_of);
     uint32_t *list = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
     uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
     here->stage_of = ARENA_NEW(b->scratch, uint32_t, tiles + (size_t)1);
-    here->next = ARENA_NEW(b->scratch, uint32_t, b->stages);
     out->visit_hop = ARENA_NEW(b->work, uint32_t, tiles + (size_t)1);
     out->home_first = ARENA_NEW(b->work, uint32_t, blocks);
     out->home_last = ARENA_ZNEW(b->work, uint32_t, blocks);
-    if (!list || !start || !here->stage_of || !here->next || !out->visit_hop || !out->home_first || !out->home_last)
+    if (!list || !start || !here->stage_of || !out->visit_hop || !out->home_first || !out->home_last)
         return FCP_E_NO_MEMORY;
     memset(out->home_first, 0xff, blocks * sizeof *out->home_first);
     if (!group_by(b->where->exec, sizeof *b->where->exec, tiles, ranks, start, list, b->x->stop))
@@ -547,49 +551,106 @@ static fcp_code open_visits(builder *b, bench *here, size_t rows) {
     return FCP_OK;
 }
 
+/* The visits of ranks `first` to `end` - 1. */
+typedef struct visiting {
+    const builder *b;
+    bench here;
+    const uint32_t *start, *which; /* rows by rank */
+    uint32_t *newest;              /* per Q block; FCP_NONE at first */
+    uint32_t first, end, tiles;    /* tiles: of the rank with most */
+    cursor from, at;               /* of these ranks' first visit and tile, and after their last */
+} visiting;
+
+static fcp_code visit_ranks(planning *x, void *given) {
+    visiting *v = given;
+    const builder *b = v->b;
+    bench *here = &v->here;
+    arena *scratch = &x->scratch;
+    uint32_t *bucket = ARENA_NEW(scratch, uint32_t, b->stages + (size_t)3);
+    keyed *todo = ARENA_NEW(scratch, keyed, v->tiles + (size_t)1);
+    keyed *sorted = ARENA_NEW(scratch, keyed, v->tiles + (size_t)1);
+    here->load = ARENA_NEW(scratch, uint64_t, b->stages);
+    here->next = ARENA_NEW(scratch, uint32_t, b->stages);
+    if (!bucket || !todo || !sorted || !here->load || !here->next) return FCP_E_NO_MEMORY;
+    v->at = v->from;
+    for (uint32_t r = v->first; r < v->end; r++) {
+        if (planning_stopped(x)) return FCP_E_INTERRUPTED;
+        here->which = v->which + v->start[r];
+        here->count = v->start[r + 1] - v->start[r];
+        place_local(b, here);
+        memset(bucket, 0, (b->stages + (size_t)3) * sizeof *bucket);
+        uint32_t n = here->tiles ? list_tiles(b, here, todo, bucket, true) : list_tiles(b, here, todo, bucket, false);
+        group_starts(bucket, b->stages + 1);
+        for (uint32_t i = 0; i < n; i++) sorted[bucket[todo[i].key]++] = todo[i];
+        const uint32_t rank_visit = b->out->rank_visit[r] = v->at.visit;
+        add_visits(b, sorted, n, &v->at);
+        mark_ends(b->out, rank_visit, v->at.visit, v->newest);
+    }
+    return FCP_OK;
+}
+
+/* Moves the visits of the later ranks up to those of the earlier ones. */
+static void join_visits(schedule *out, const visiting *earlier, const visiting *later) {
+    const uint32_t from = later->from.visit, to = earlier->at.visit, gap = from - to;
+    const size_t count = later->at.visit - from;
+    out->visit_count = later->at.visit - gap;
+    for (uint32_t r = later->first; r < later->end; r++) out->rank_visit[r] -= gap;
+    out->rank_visit[later->end] = out->visit_count;
+    if (!gap || !count) return;
+    memmove(out->visits + to, out->visits + from, count * sizeof *out->visits);
+    memmove(out->visit_stage + to, out->visit_stage + from, count * sizeof *out->visit_stage);
+    memmove(out->visit_early + to, out->visit_early + from, count * sizeof *out->visit_early);
+    if (out->visit_hop) memmove(out->visit_hop + to, out->visit_hop + from, count * sizeof *out->visit_hop);
+}
+
+/* Sets up two shares of the ranks. Where all tiles run at home, ranks have no block and no hop in common, and each share
+ * has about half of the tiles; else the second is empty. There are at most as many visits as tiles, so the number of
+ * tiles before it is a free place for the second's first visit. */
+static void share_ranks(const builder *b, visiting *earlier, visiting *later) {
+    const problem *p = b->p;
+    uint32_t before = 0;
+    for (uint32_t r = 0; r < p->ranks; r++) {
+        uint32_t sum = 0;
+        for (uint32_t i = earlier->start[r]; i < earlier->start[r + 1]; i++) {
+            const row *x = &earlier->here.rows[earlier->which[i]];
+            sum += x->end - x->first;
+        }
+        if (sum > earlier->tiles) earlier->tiles = sum;
+        if (!b->where->exec && before >= p->tile_count / 2) continue;
+        before += sum;
+        earlier->end = r + 1;
+    }
+    *later = *earlier;
+    later->first = earlier->end;
+    later->end = p->ranks;
+    later->from = (cursor){before, before};
+}
+
 /* Gives every tile its stage, sorts the tiles of each rank by stage, and makes the visits. */
 static fcp_code visits(builder *b) {
     const problem *p = b->p;
     schedule *out = b->out;
-    uint32_t ranks = p->ranks, blocks = p->block_count, most = 0;
-    size_t room = (b->where->exec ? p->tile_count : blocks) + (size_t)1;
+    const uint32_t ranks = p->ranks, blocks = p->block_count;
+    const size_t room = (b->where->exec ? p->tile_count : blocks) + (size_t)1;
     uint32_t *start = ARENA_NEW(b->scratch, uint32_t, ranks + (size_t)2);
-    uint32_t *which = ARENA_NEW(b->scratch, uint32_t, room); /* rows by rank */
-    uint32_t *bucket = ARENA_NEW(b->scratch, uint32_t, b->stages + (size_t)3);
+    uint32_t *which = ARENA_NEW(b->scratch, uint32_t, room);
     uint32_t *newest = ARENA_NEW(b->scratch, uint32_t, blocks);
     bench here = {0};
-    if (!start || !which || !bucket || !newest) return FCP_E_NO_MEMORY;
+    if (!start || !which || !newest) return FCP_E_NO_MEMORY;
     fcp_code code = open_visits(b, &here, room);
     if (code) return code;
     memset(newest, 0xff, blocks * sizeof *newest);
     uint32_t count = make_rows(b, &here);
     if (!group_by(&here.rows->rank, sizeof *here.rows, count, ranks, start, which, b->x->stop))
         return FCP_E_INTERRUPTED;
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t sum = 0;
-        for (uint32_t i = start[r]; i < start[r + 1]; i++) sum += here.rows[which[i]].end - here.rows[which[i]].first;
-        if (sum > most) most = sum;
-    }
-    keyed *todo = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
-    keyed *sorted = ARENA_NEW(b->scratch, keyed, most + (size_t)1);
-    if (!todo || !sorted) return FCP_E_NO_MEMORY;
-
-    uint32_t done = 0;
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t n;
-        if (planning_stopped(b->x)) return FCP_E_INTERRUPTED;
-        here.which = which + start[r];
-        here.count = start[r + 1] - start[r];
-        place_local(b, &here);
-        memset(bucket, 0, (b->stages + (size_t)3) * sizeof *bucket);
-        n = here.tiles ? list_tiles(b, &here, todo, bucket, true) : list_tiles(b, &here, todo, bucket, false);
-        group_starts(bucket, b->stages + 1);
-        for (uint32_t i = 0; i < n; i++) sorted[bucket[todo[i].key]++] = todo[i];
-        out->rank_visit[r] = out->visit_count;
-        add_visits(b, r, sorted, n, &done);
-        mark_ends(out, out->rank_visit[r], newest);
-    }
-    out->rank_visit[ranks] = out->visit_count;
+    visiting earlier = {.b = b, .here = here, .start = start, .which = which, .newest = newest}, later;
+    share_ranks(b, &earlier, &later);
+    code = pair_make(b->x, !b->where->exec && p->tile_count >= PAIR_FROM, (pair_piece){visit_ranks, &earlier},
+                     (pair_piece){visit_ranks, &later});
+    if (code) return code;
+    join_visits(out, &earlier, &later);
+    arena_trim(&b->x->memory, out->visits, (p->tile_count + (size_t)1) * sizeof *out->visits,
+               out->visit_count * sizeof *out->visits);
     return FCP_OK;
 }
 

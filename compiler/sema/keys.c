@@ -654,7 +654,7 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     int relay = 1;
     choice_key(s, k, KEY_RELAY, relays, 2, &relay);
     p->relay = relay;
-    p->margin = 16;
+    p->margin = MARGIN_AUTO;
     count_key(s, k, KEY_MARGIN, 0, 1024, FCP_E_VALUE, &p->margin);
     p->deterministic = true;
     flag_key(s, k, KEY_DETERMINISTIC, &p->deterministic);

@@ -7,6 +7,7 @@
 #include "compiler/fcpc.h"
 
 enum { BLOCK_AUTO = 0 };
+#define MARGIN_AUTO UINT32_MAX
 
 /* How groups cuts a sequence over the ranks of its group. */
 typedef enum groups_shape { GROUPS_ZIGZAG, GROUPS_RING, GROUPS_SHAPES } groups_shape;
@@ -118,7 +119,7 @@ struct fcpc_program {
     uint32_t block; /* tokens, or BLOCK_AUTO */
     fcp_strategy strategy;      /* or STRATEGY_AUTO */
     uint32_t coalesce, buffers; /* 0: auto decides */
-    uint32_t margin;
+    uint32_t margin; /* MARGIN_AUTO: the GPU's profile decides, before the program is handed out */
     uint32_t tolerance; /* how far a rank's work may be over the mean, in millionths */
     uint32_t split;     /* fcp: 1: blocks that are too heavy for one rank are computed by several */
     const struct sim_profile *profile; /* auto judges by it (simulate/profile.h); NULL: by that of cluster.gpu */

@@ -355,6 +355,11 @@ fcp_code calibrate_profile(const calibration *x, const char *from, const sim_pro
     if (base && base->channel)
         text_printf(out, "%-24s %11.3f GB/s  \"of the profile that comes with fcpc\"\n", "channel",
                     1e-9 * (double)base->channel);
+    if (base && base->queues == 1)
+        text_printf(out, "%-24s %14d  \"of the profile that comes with fcpc\"\n", "queues", 1);
+    if (base && base->part > 1)
+        text_printf(out, "%-24s %14llu  \"of the profile that comes with fcpc\"\n", "part",
+                    (unsigned long long)base->part);
     for (uint32_t pass = 0; pass < FCP_PASSES; pass++) {
         uint32_t fits = 0;
         for (uint32_t i = 0; i < x->fit_count; i++) {

@@ -56,8 +56,8 @@ fcp_code calibrate_read(const char *file, const char *bytes, size_t size, arena 
  * more; the rows do not tell two constants apart, or say that a cell costs nothing. */
 fcp_code calibrate_fit_rows(calibration *x, uint32_t hold_out, fcp_error *err);
 /* The profile as text. `from` says where the rows are from, in its sources. What the rows do not tell (small,
- * latency.local, channel; the constants of a pass without rows) is `base`'s; NULL: there is none, and FCP_E_ROWS where
- * a pass is missing. */
+ * latency.local, channel, queues, part; the constants of a pass without rows) is `base`'s; NULL: there is none, and
+ * FCP_E_ROWS where a pass is missing. */
 fcp_code calibrate_profile(const calibration *x, const char *from, const sim_profile *base, struct text *out,
                            fcp_error *err);
 

@@ -1,10 +1,13 @@
 /* engine.c: the walk over a pass that gives each instruction its time.
  *
- * Why no event queue is needed: every rank launches its rounds in increasing order, and a launch completes as a whole.
- * So when all earlier rounds have their times, a round's times follow:
+ * Why no event queue is needed: every rank launches its rounds in increasing order. So when all earlier rounds have
+ * their times, a round's times follow:
  *
  *   ready(r) = the later of: the end of rank r's launch before it, and of the computing it waits for
  *   end(r)   = max over r's transfers in the round of  max(ready(r), ready(peer)) + latency + bytes / rate
+ *
+ * Where transfers over net and over local are in two queues, each of the two has its own ready(r) and end(r), and is
+ * also ready no sooner than what it must wait for in the other (runtime/plan/fabrics.h).
  *
  * Before a round, each of its ranks computes as far as its own waits allow. This is a recursion in maxima and sums over
  * the plan, in the order in which the plan stands.
@@ -18,10 +21,24 @@
 
 #include "compiler/simulate/timeline.h"
 #include "runtime/base/stop.h"
+#include "runtime/plan/fabrics.h"
 
 /* Makes of counts, from [2] on, where each begins: [r + 1] is round r's, and moves on as it is filled. */
 static void add_up(uint32_t *start, uint32_t count) {
     for (uint32_t c = 2; c < count + 2; c++) start[c] += start[c - 1];
+}
+
+/* What launches wait for in their rank's other queue of transfers. */
+static fcp_code find_waits(const sim_model *m, arena *memory, sim_rounds *out) {
+    const fcp_plan *plan = m->plan;
+    if (!m->apart) return FCP_OK;
+    out->after = arena_alloc(memory, plan->instrs_count, sizeof *out->after, _Alignof(uint32_t));
+    if (!out->after) return FCP_E_NO_MEMORY;
+    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, m->pass, r, FCP_COMM);
+        if (!fcp_fabric_waits(plan, m->pass, r, out->after + s->first)) return FCP_E_NO_MEMORY;
+    }
+    return FCP_OK;
 }
 
 fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
@@ -62,27 +79,31 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
         out->sends = ARENA_NEW(memory, sim_send, out->send_start[count + 1]);
         if (!out->at || !out->sends) return FCP_E_NO_MEMORY;
     }
-    return FCP_OK;
+    return find_waits(m, memory, out);
 }
 
-/* A queue of a rank: how many of its instructions have their times, when the last of them ends, and when each does. */
+/* A queue of a rank: how many of its instructions have their times, and when the last of them ends. Of a communication
+ * queue those are two times: of what it moves over each fabric. Of a compute queue only the first counts. */
 typedef struct queue {
     uint32_t first, count, done;
-    uint64_t end;
+    uint64_t end[FCP_FABRICS];
 } queue;
 
 typedef struct walk {
     const sim_model *m;
     queue (*queues)[FCP_QUEUES]; /* per rank */
-    uint64_t *end;               /* per instruction */
+    uint64_t (*end)[FCP_FABRICS]; /* per instruction: its queue's `end` after it */
     sim_rank *ranks;
     const sim_options *options;  /* who watches; NULL: nobody */
 } walk;
 
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t last_of(const uint64_t end[FCP_FABRICS]) { return later(end[FCP_NET], end[FCP_LOCAL]); }
+
 /* When the first n instructions of the other queue have ended; false: not known yet. */
 static bool waited(const walk *w, const queue *other, uint32_t n, uint64_t *out) {
     if (n > other->done) return false;
-    *out = n ? w->end[other->first + n - 1] : 0;
+    *out = n ? last_of(w->end[other->first + n - 1]) : 0;
     return true;
 }
 
@@ -96,45 +117,55 @@ static void compute(walk *w, uint32_t rank) {
         if (x->op == FCP_OP_WAIT) {
             uint64_t until;
             if (!waited(w, comm, x->a, &until)) return;
-            if (until > q->end) {
+            if (until > q->end[0]) {
                 uint32_t cause = comm->first + x->a - 1;
                 while (cause > comm->first && w->m->plan->instrs[cause].op != FCP_OP_LAUNCH) cause--;
-                sim_show_wait(w->m, w->options, rank, i, q->end, until, cause);
-                w->ranks[rank].wait[sim_reason_of(w->m->plan, cause)] += until - q->end;
-                q->end = until;
+                sim_show_wait(w->m, w->options, rank, i, q->end[0], until, cause);
+                w->ranks[rank].wait[sim_reason_of(w->m->plan, cause)] += until - q->end[0];
+                q->end[0] = until;
             }
         } else {
             uint64_t time = w->m->computes[i];
             w->ranks[rank].compute += time;
-            sim_show_work(w->m, w->options, rank, i, q->end, q->end + time);
-            q->end += time;
+            sim_show_work(w->m, w->options, rank, i, q->end[0], q->end[0] + time);
+            q->end[0] += time;
         }
-        w->end[i] = q->end;
+        memcpy(w->end[i], q->end, sizeof q->end);
     }
 }
 
-/* A rank's communication queue comes to launch `instr`: its waits before that, and when it is ready. False: it
+/* A rank's communication queue comes to launch `instr`: its waits before that, and how long they last. False: it
  * cannot. */
-static bool reach(walk *w, uint32_t rank, uint32_t instr, bool free_ports, uint64_t *out_ready) {
+static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) {
     queue *q = &w->queues[rank][FCP_COMM];
     const queue *other = &w->queues[rank][FCP_COMPUTE];
-    uint64_t ready = 0;
+    *out_waited = 0;
     for (; q->first + q->done < instr; q->done++) {
         const fcp_instr *x = &w->m->plan->instrs[q->first + q->done];
         uint64_t until;
         if (x->op != FCP_OP_WAIT) return false; /* launches come in the order of rounds */
         if (!waited(w, other, x->a, &until)) compute(w, rank);
         if (!waited(w, other, x->a, &until)) return false;
-        if (until > ready) ready = until;
-        w->end[q->first + q->done] = q->end > until ? q->end : until;
+        *out_waited = later(*out_waited, until);
+        for (int f = 0; f < FCP_FABRICS; f++) w->end[q->first + q->done][f] = later(q->end[f], until);
     }
-    *out_ready = free_ports || ready > q->end ? ready : q->end;
     return true;
+}
+
+/* When a launch's transfers over each fabric may begin, after waits until `waited`. */
+static void give_ready(const walk *w, const queue *q, const sim_rounds *rounds, uint32_t instr, bool apart,
+                       uint64_t waited, uint64_t ready[FCP_FABRICS]) {
+    for (int f = 0; f < FCP_FABRICS; f++) {
+        const int other = f == FCP_NET ? FCP_LOCAL : FCP_NET;
+        const uint32_t after = apart ? rounds->after[instr][f] : 0;
+        ready[f] = later(waited, apart ? q->end[f] : last_of(q->end));
+        if (after) ready[f] = later(ready[f], w->end[q->first + after - 1][other]);
+    }
 }
 
 /* What the walk knows of a round while it gives it times. */
 typedef struct round_state {
-    uint64_t *ready, *end;       /* per rank */
+    uint64_t (*ready)[FCP_FABRICS], (*end)[FCP_FABRICS]; /* per rank */
     uint32_t *instr;             /* per rank: its launch */
     uint32_t *leaving, *coming;  /* per node: net transfers in the round */
     uint64_t *sent, *received; /* per node: how long its uplink needs for all net transfers up to this round; NULL: the
@@ -176,10 +207,14 @@ static void count_net(const fcp_problem *p, const sim_rounds *rounds, uint32_t c
 
 static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_ports, round_state *s) {
     const bool shared = s->sent && !free_ports, watched = w->options && w->options->watch;
+    const bool apart = sim_model_apart(w->m, c);
     for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
         const sim_launch *l = &rounds->at[i];
-        if (!reach(w, l->rank, l->instr, free_ports, &s->ready[l->rank])) return false;
-        s->end[l->rank] = s->ready[l->rank];
+        uint64_t waited, *ready = s->ready[l->rank];
+        if (!reach(w, l->rank, l->instr, &waited)) return false;
+        if (free_ports) ready[FCP_NET] = ready[FCP_LOCAL] = waited;
+        else give_ready(w, &w->queues[l->rank][FCP_COMM], rounds, l->instr, apart, waited, ready);
+        for (int f = 0; f < FCP_FABRICS; f++) s->end[l->rank][f] = apart ? waited : ready[f];
         s->instr[l->rank] = l->instr;
     }
     if (shared) count_net(w->m->plan->problem, rounds, c, s, 1);
@@ -187,15 +222,14 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
          t++) {
         const bool behind = shared && t->fabric == FCP_NET;
         const uint64_t takes = behind ? sim_model_transfer(w->m, t->transfer, share_of(w->m, s, t)) : t->takes;
-        uint64_t ready = s->ready[t->from];
-        if (s->ready[t->to] > ready) ready = s->ready[t->to];
+        const uint64_t from = s->ready[t->from][t->fabric], to = s->ready[t->to][t->fabric], ready = later(from, to);
         const uint64_t done = behind ? uplink_time(w->m, s, t, ready + takes) : ready + takes;
         if (watched)
             sim_show_transfer(w->m, w->options, t->transfer, t->from,
                               (const uint32_t[2]){s->instr[t->from], s->instr[t->to]},
-                              (const uint64_t[2]){s->ready[t->from], s->ready[t->to]}, ready, done);
-        if (done > s->end[t->from]) s->end[t->from] = done;
-        if (done > s->end[t->to]) s->end[t->to] = done;
+                              (const uint64_t[2]){from, to}, ready, done);
+        s->end[t->from][t->fabric] = later(s->end[t->from][t->fabric], done);
+        s->end[t->to][t->fabric] = later(s->end[t->to][t->fabric], done);
         w->ranks[t->from].busy[t->fabric][FCP_SEND] += takes;
         w->ranks[t->to].busy[t->fabric][FCP_RECV] += takes;
     }
@@ -203,8 +237,9 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
     for (uint32_t i = rounds->start[c]; i < rounds->start[c + 1]; i++) {
         const sim_launch *l = &rounds->at[i];
         queue *q = &w->queues[l->rank][FCP_COMM];
-        if (s->end[l->rank] > q->end) q->end = s->end[l->rank];
-        w->end[l->instr] = q->end;
+        const uint64_t whole = last_of(s->end[l->rank]);
+        for (int f = 0; f < FCP_FABRICS; f++)
+            w->end[l->instr][f] = q->end[f] = later(q->end[f], apart ? s->end[l->rank][f] : whole);
         q->done++;
     }
     return true;
@@ -215,10 +250,10 @@ fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports,
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
     walk w = {.m = m, .ranks = ranks, .queues = arena_zalloc(scratch, p->ranks, sizeof *w.queues, _Alignof(queue)),
-              .end = ARENA_NEW(scratch, uint64_t, plan->instrs_count),
+              .end = arena_alloc(scratch, plan->instrs_count, sizeof *w.end, _Alignof(uint64_t)),
               .options = options};
-    round_state s = {.ready = ARENA_NEW(scratch, uint64_t, p->ranks),
-                     .end = ARENA_NEW(scratch, uint64_t, p->ranks),
+    round_state s = {.ready = arena_alloc(scratch, p->ranks, sizeof *s.ready, _Alignof(uint64_t)),
+                     .end = arena_alloc(scratch, p->ranks, sizeof *s.end, _Alignof(uint64_t)),
                      .instr = ARENA_NEW(scratch, uint32_t, p->ranks),
                      .leaving = ARENA_ZNEW(scratch, uint32_t, p->nodes),
                      .coming = ARENA_ZNEW(scratch, uint32_t, p->nodes)};
@@ -241,12 +276,12 @@ fcp_code sim_walk(const sim_model *m, const sim_rounds *rounds, bool free_ports,
     *out = 0;
     for (uint32_t r = 0; r < p->ranks; r++) {
         queue *comm = &w.queues[r][FCP_COMM];
-        uint64_t ready;
+        uint64_t waited;
         compute(&w, r);
-        if (!reach(&w, r, comm->first + comm->count, free_ports, &ready) ||
+        if (!reach(&w, r, comm->first + comm->count, &waited) ||
             w.queues[r][FCP_COMPUTE].done < w.queues[r][FCP_COMPUTE].count)
             return FCP_E_INTERNAL;
-        uint64_t last = w.queues[r][FCP_COMPUTE].end > comm->end ? w.queues[r][FCP_COMPUTE].end : comm->end;
+        uint64_t last = later(w.queues[r][FCP_COMPUTE].end[0], last_of(comm->end));
         ranks[r].end = last;
         if (last > *out) *out = last;
     }

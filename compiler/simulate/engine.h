@@ -17,6 +17,8 @@ typedef struct sim_rounds {
     uint32_t *start, *send_start;
     sim_launch *at;
     sim_send *sends;
+    /* per instruction: as fcp_fabric_waits; NULL: no plan's transfers are in two queues */
+    uint32_t (*after)[FCP_FABRICS];
     unsigned __int128
         total; /* all transfers one after the other, over shared uplinks, four times: each uses four ports and uplinks,
                               * and one of them is full while it lasts */

@@ -1,6 +1,7 @@
 /* events.c: times by events, where transfers do not wait for rounds, or share what they pass through.
  *
- * Each rank has its two queues as tasks (tasks.c). A task of the compute queue begins when the one before it has ended
+ * Each rank has its two queues as tasks (tasks.c), of which a communication queue moves those of the two fabrics
+ * side by side where they are apart. A task of the compute queue begins when the one before it has ended
  * and it has what it needs of the other queue. What a launch does is one of three:
  *
  *   shared  As in the plan: the launch before it has ended, a transfer begins when both its ranks have come to it, and
@@ -33,7 +34,9 @@ enum { EVENT_COMPUTED, EVENT_SENT_OFF, EVENT_THROUGH }; /* which: a rank, a tran
 
 typedef struct queue {
     uint32_t first, count; /* tasks */
-    uint32_t begun, done;
+    /* of each fabric: its first task that has not begun, and that has not ended; `count` if there is none. A task of a
+     * compute queue is of both. */
+    uint32_t begun[FCP_FABRICS], done[FCP_FABRICS];
     uint64_t end;          /* of its last task */
 } queue;
 
@@ -142,10 +145,28 @@ static void rate_changed(void *context, uint32_t number, uint64_t through) {
     push(x, through, EVENT_THROUGH, number, x->flows.at[number].version);
 }
 
+/* How many tasks of a queue have ended, before the first one that has not. */
+static uint32_t ended(const queue *q) {
+    return q->done[FCP_NET] < q->done[FCP_LOCAL] ? q->done[FCP_NET] : q->done[FCP_LOCAL];
+}
+
+/* The first task from `at` on that is of a fabric. */
+static uint32_t next_of(const events *x, const queue *q, uint32_t at, int fabric) {
+    while (at < q->count && !(x->tasks.at[q->first + at].fabrics >> fabric & 1)) at++;
+    return at;
+}
+
+/* Goes on over tasks that have begun and of which nothing is left. */
+static void settle(events *x, queue *q) {
+    for (int f = 0; f < FCP_FABRICS; f++)
+        while (q->done[f] < q->begun[f] && !x->pending[q->first + q->done[f]])
+            q->done[f] = next_of(x, q, q->done[f] + 1, f);
+}
+
 static void end_part(events *x, uint32_t rank, uint32_t task) {
     if (--x->pending[task]) return;
     queue *q = &x->queues[rank][FCP_COMM];
-    while (q->done < q->begun && !x->pending[q->first + q->done]) q->done++;
+    settle(x, q);
     q->end = x->now;
     wake(x, rank);
 }
@@ -174,9 +195,9 @@ static bool has(const events *x, uint32_t number) {
     const queue *q = x->queues[s->from];
     const sim_task *task = &x->tasks.at[s->owner[FCP_SEND]];
     if (!task->group)
-        return q[FCP_COMM].done >= x->own_in[s->from][FCP_COMM] &&
-               q[FCP_COMPUTE].done >= x->own_in[s->from][FCP_COMPUTE];
-    return q[FCP_COMM].done >= x->entry[s->owner[FCP_SEND]] && q[FCP_COMPUTE].done >= task->needs;
+        return ended(&q[FCP_COMM]) >= x->own_in[s->from][FCP_COMM] &&
+               ended(&q[FCP_COMPUTE]) >= x->own_in[s->from][FCP_COMPUTE];
+    return ended(&q[FCP_COMM]) >= x->entry[s->owner[FCP_SEND]] && ended(&q[FCP_COMPUTE]) >= task->needs;
 }
 
 /* Begins the first transfer that a rank was asked for and has. */
@@ -208,13 +229,18 @@ static void ask(events *x, uint32_t task, uint32_t number) {
 
 /* --- queues ------------------------------------------------------------------------------------------------------- */
 
+/* Is a transfer of its launch part of the task? */
+static bool part_of(const events *x, const sim_task *task, const fcp_transfer *t) {
+    return x->tasks.phases[t->cls] == task->phase && task->fabrics >> t->fabric & 1;
+}
+
 static void begin_launch(events *x, uint32_t task) {
     const fcp_plan *plan = x->m->plan;
     const sim_task *k = &x->tasks.at[task];
     const fcp_instr *launch = &plan->instrs[k->instr];
     for (uint32_t n = launch->a; n < launch->a + launch->b; n++) {
         const fcp_transfer *t = &plan->transfers[n];
-        if (x->tasks.phases[t->cls] != k->phase) continue;
+        if (!part_of(x, k, t)) continue;
         if (x->pulls) {
             if (t->dir == FCP_RECV) ask(x, task, x->drawn[n]);
             continue;
@@ -225,20 +251,31 @@ static void begin_launch(events *x, uint32_t task) {
     }
 }
 
-/* Begins what a communication queue can begin. True: something. */
-static bool go_on_sending(events *x, uint32_t rank) {
-    queue *q = &x->queues[rank][FCP_COMM];
-    if (q->begun == q->count) return false;
-    const sim_task *k = &x->tasks.at[q->first + q->begun];
-    if (q->begun > q->done && !(x->fluid && k[-1].group == k->group && k[-1].phase == k->phase)) return false;
-    if (x->queues[rank][FCP_COMPUTE].done < k->needs) return false;
-    q->begun++;
-    if (x->m->plan->instrs[k->instr].op == FCP_OP_LAUNCH) begin_launch(x, q->first + q->begun - 1);
-    /* only sends, and nobody waits for those in pulls */
-    while (q->done < q->begun && !x->pending[q->first + q->done]) {
-        q->done++;
-        if (x->now > q->end) q->end = x->now;
+/* May a communication queue begin its task number `at`, of what it waits for in its own queue? */
+static bool in_turn(const events *x, const queue *q, uint32_t at) {
+    const sim_task *k = &x->tasks.at[q->first + at];
+    const uint32_t before = x->fluid ? x->entry[q->first + at] : at;
+    for (int f = 0; f < FCP_FABRICS; f++) {
+        const bool own = k->fabrics >> f & 1;
+        if (own && q->begun[f] != at) return false;
+        if (q->done[f] < (own ? before : k->after)) return false;
     }
+    return true;
+}
+
+/* Begins what a communication queue can begin over a fabric. True: something. */
+static bool go_on_sending(events *x, uint32_t rank, int fabric) {
+    queue *q = &x->queues[rank][FCP_COMM];
+    const uint32_t at = q->begun[fabric];
+    if (at == q->count || !in_turn(x, q, at)) return false;
+    const sim_task *k = &x->tasks.at[q->first + at];
+    if (ended(&x->queues[rank][FCP_COMPUTE]) < k->needs) return false;
+    for (int f = 0; f < FCP_FABRICS; f++)
+        if (k->fabrics >> f & 1) q->begun[f] = next_of(x, q, at + 1, f);
+    if (x->m->plan->instrs[k->instr].op == FCP_OP_LAUNCH) begin_launch(x, q->first + at);
+    /* only sends, and nobody waits for those in pulls */
+    if (!x->pending[q->first + at] && x->now > q->end) q->end = x->now;
+    settle(x, q);
     return true;
 }
 
@@ -247,12 +284,16 @@ static uint64_t task_time(const events *x, const sim_task *k) {
     return x->m->plan->instrs[k->instr].op == FCP_OP_WAIT ? 0 : x->m->computes[k->instr];
 }
 
+static void computed(queue *q) {
+    for (int f = 0; f < FCP_FABRICS; f++) q->done[f]++;
+}
+
 static bool go_on_computing(events *x, uint32_t rank) {
     queue *q = &x->queues[rank][FCP_COMPUTE];
     const queue *comm = &x->queues[rank][FCP_COMM];
-    if (q->begun == q->count || q->begun > q->done) return false;
-    const sim_task *k = &x->tasks.at[q->first + q->begun];
-    if (comm->done < k->needs) return false;
+    if (q->begun[0] == q->count || q->begun[0] > q->done[0]) return false;
+    const sim_task *k = &x->tasks.at[q->first + q->begun[0]];
+    if (ended(comm) < k->needs) return false;
     uint64_t takes = task_time(x, k);
     if (x->now > q->end && k->needs) {
         uint32_t cause = x->tasks.at[comm->first + k->needs - 1].instr;
@@ -261,10 +302,10 @@ static bool go_on_computing(events *x, uint32_t rank) {
     }
     sim_show_work(x->m, x->how, rank, k->instr, x->now, x->now + takes);
     x->ranks[rank].compute += takes;
-    q->begun++;
+    for (int f = 0; f < FCP_FABRICS; f++) q->begun[f]++;
     q->end = x->now + takes;
     if (takes) push(x, q->end, EVENT_COMPUTED, rank, 0);
-    else q->done++;
+    else computed(q);
     return true;
 }
 
@@ -275,7 +316,7 @@ static void go_on(events *x) {
         bool again = true;
         while (again) {
             again = go_on_computing(x, rank);
-            again |= go_on_sending(x, rank);
+            for (int fabric = 0; fabric < FCP_FABRICS; fabric++) again |= go_on_sending(x, rank, fabric);
         }
         for (int fabric = 0; x->pulls && fabric < FCP_FABRICS; fabric++) serve(x, rank, fabric);
     }
@@ -311,7 +352,9 @@ static void count_tasks(events *x) {
     for (uint32_t r = 0; r < plan->problem->ranks; r++)
         for (int q = 0; q < FCP_QUEUES; q++) {
             const uint32_t first = x->tasks.start[r][q], last = x->tasks.start[r][q + 1];
-            x->queues[r][q] = (queue){.first = first, .count = last - first};
+            queue *own = &x->queues[r][q];
+            *own = (queue){.first = first, .count = last - first};
+            for (int f = 0; f < FCP_FABRICS; f++) own->begun[f] = own->done[f] = next_of(x, own, 0, f);
             bool begun = false; /* computing: what is before it belongs to bringing blocks in */
             for (uint32_t k = first; k < last; k++) {
                 const sim_task *task = &x->tasks.at[k];
@@ -324,7 +367,7 @@ static void count_tasks(events *x) {
                     x->own_in[r][q] = k + 1 - first;
                 for (uint32_t n = i->a; i->op == FCP_OP_LAUNCH && n < i->a + i->b; n++) {
                     const fcp_transfer *t = &plan->transfers[n];
-                    if (x->tasks.phases[t->cls] != task->phase) continue;
+                    if (!part_of(x, task, t)) continue;
                     x->pending[k] += !x->pulls || t->dir == FCP_RECV;
                     x->transfers[t->dir == FCP_SEND ? n : x->pair[n]].owner[t->dir] = k;
                 }
@@ -354,7 +397,7 @@ static fcp_code draw_orders(events *x, uint64_t seed) {
             const fcp_instr *i = &plan->instrs[task->instr];
             for (uint32_t n = i->a; i->op == FCP_OP_LAUNCH && n < i->a + i->b; n++) {
                 const fcp_transfer *t = &plan->transfers[n];
-                if (t->dir != FCP_RECV || x->tasks.phases[t->cls] != task->phase) continue;
+                if (t->dir != FCP_RECV || !part_of(x, task, t)) continue;
                 keys[count] =
                     (((uint64_t)task->group * SIM_PHASES + task->phase) * FCP_FABRICS + t->fabric) << 32 | count;
                 records[count++] = n;
@@ -379,7 +422,7 @@ static fcp_code set_up(events *x, const sim_rounds *rounds) {
     const sim_model *m = x->m;
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
-    fcp_code code = sim_tasks_new(m, x->how->without, x->scratch, &x->tasks);
+    fcp_code code = sim_tasks_new(m, rounds, x->how->without, x->scratch, &x->tasks);
     if (code) return code;
     const uint32_t tasks = p->ranks ? x->tasks.start[p->ranks - 1][FCP_QUEUES] : 0, ports = p->ranks * FCP_FABRICS * 2;
     x->queues = arena_zalloc(x->scratch, p->ranks, sizeof *x->queues, _Alignof(queue));
@@ -426,7 +469,7 @@ fcp_code sim_events(const sim_model *m, const sim_rounds *rounds, const sim_opti
         x.now = e.time;
         if (e.kind == EVENT_SENT_OFF) sent_off(&x, e.which);
         else if (e.kind == EVENT_COMPUTED) {
-            x.queues[e.which][FCP_COMPUTE].done++;
+            computed(&x.queues[e.which][FCP_COMPUTE]);
             wake(&x, e.which);
         } else if (e.version == x.flows.at[e.which].version) through(&x, e.which);
     }
@@ -435,7 +478,7 @@ fcp_code sim_events(const sim_model *m, const sim_rounds *rounds, const sim_opti
     for (uint32_t r = 0; r < count; r++)
         for (int q = 0; q < FCP_QUEUES; q++) {
             const queue *here = &x.queues[r][q];
-            if (here->done < here->count) return FCP_E_INTERNAL;
+            if (ended(here) < here->count) return FCP_E_INTERNAL;
             if (here->end > ranks[r].end) ranks[r].end = here->end;
             if (ranks[r].end > *out) *out = ranks[r].end;
         }

@@ -6,7 +6,8 @@
  * assumed; the constants are the profile's.
  *
  * Communication. A transfer takes the latency and then its bytes at the rate of its wire. Over net that is no more than
- * what the multiprocessors of the margin can move (without a margin: one), where the profile says how much that is.
+ * what the multiprocessors of the margin can move (without a margin: one; of two fabrics: half of them), where the
+ * profile says how much that is.
  *
  * Everything else (COPY, DELTA, REDUCE, MERGE, ...) moves memory: a launch, and its bytes over the memory's bandwidth.
  *
@@ -15,6 +16,9 @@
 #include "compiler/simulate/model.h"
 
 #include <string.h>
+
+#include "compiler/simulate/margin.h"
+#include "runtime/plan/fabrics.h"
 
 enum { FOUR_WAVES = 4 };
 
@@ -138,10 +142,11 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
         .pass = pass, .kernel = sim_profile_kernel(profile, pass, p->head_dim), .sms = profile->sms,
         .margin = moves ? p->margin : 0, .small = profile->small,
         .latency = {[FCP_NET] = c->latency_ns * 1000, [FCP_LOCAL] = c->latency_ns * 1000},
-        .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth};
+        .rate = {[FCP_NET] = c->inter, [FCP_LOCAL] = c->intra}, .hbm = c->memory_bandwidth,
+        .apart = profile->queues == 2 && fcp_two_fabrics(p)};
     if (profile->local && profile->local < out->latency[FCP_LOCAL]) out->latency[FCP_LOCAL] = profile->local;
-    uint64_t moved = profile->channel * (p->margin ? p->margin : 1);
-    if (profile->channel && moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
+    const uint64_t moved = sim_margin_moves(p->margin, fcp_two_fabrics(p), profile);
+    if (moved < out->rate[FCP_NET]) out->rate[FCP_NET] = moved;
     if (out->margin >= out->sms) out->margin = out->sms - 1;
     uint64_t whole = (uint64_t)p->gpus * c->inter;
     out->uplink =

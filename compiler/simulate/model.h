@@ -25,6 +25,7 @@ typedef struct sim_model {
     /* at [home_first[r] + n]: query tokens of the home blocks in rank r's slots before slot n */
     const uint64_t *home_tokens;
     const uint32_t *home_first;
+    bool apart;                  /* transfers over net and over local are two queues (runtime/plan/fabrics.h) */
     bool single;                 /* each tile is a launch of its own */
     uint32_t noise;
     uint64_t seed;
@@ -45,6 +46,12 @@ static inline uint64_t sim_model_bytes(const sim_model *m, const fcp_transfer *t
 /* Do a node's ranks share an uplink that is narrower than their ports together? */
 static inline bool sim_model_shares_uplink(const sim_model *m) {
     return m->uplink < m->plan->problem->gpus * m->rate[FCP_NET];
+}
+/* Is what a round moves over net in another queue than what it moves over local? What the caller holds never is: its
+ * rounds come before the pass and after it. */
+static inline bool sim_model_apart(const sim_model *m, uint32_t round) {
+    const uint32_t kind = m->plan->rounds[m->plan->round_starts[m->pass] + round].kind;
+    return m->apart && kind != FCP_ROUND_IN && kind != FCP_ROUND_OUT;
 }
 /* A number below 2^32 that looks drawn, the same for the same seed and number. */
 uint32_t sim_model_drawn(uint64_t seed, uint64_t number);

@@ -66,7 +66,7 @@ typedef enum figure_kind { COUNT, TIME, RATE } figure_kind; /* what a figure is 
 /* What has been read: which lines were there. */
 typedef struct reading {
     sim_profile p;
-    bool sms, small, local, channel;
+    bool sms, small, local, channel, queues, part;
     unsigned constants[FCP_PASSES][SIM_HEAD_DIMS]; /* a bit each */
 } reading;
 
@@ -106,22 +106,24 @@ static fcp_code figure(line *l, const char *name, figure_kind kind, uint64_t *ou
 
 /* A name that is none: the nearest one, with the head_dim that was typed. */
 static fcp_code unknown(line *l, const char *name, fcp_error *err) {
-    const char *names[5 + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu", "sms", "small", "latency.local", "channel"};
+    enum { PLAIN = 7 };
+    const char *names[PLAIN + FCP_PASSES * SIM_CONSTANT_COUNT] = {"gpu",     "sms",    "small", "latency.local",
+                                                                  "channel", "queues", "part"};
     char made[FCP_PASSES * SIM_CONSTANT_COUNT][64];
-    size_t count = 5;
+    size_t count = PLAIN;
     const char *point = strchr(name, '.'), *second = point ? strchr(point + 1, '.') : NULL;
     const int size = second ? (int)(second - point - 1) : 3;
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int i = 0; i < SIM_CONSTANT_COUNT; i++) {
-            snprintf(made[count - 5], sizeof made[0], "%s.%.*s.%s", fcp_pass_names[pass], size,
+            snprintf(made[count - PLAIN], sizeof made[0], "%s.%.*s.%s", fcp_pass_names[pass], size,
                      second ? point + 1 : "128", sim_constant_names[i]);
-            names[count] = made[count - 5];
+            names[count] = made[count - PLAIN];
             count++;
         }
     const char *near = diag_nearest(name, strlen(name), names, count);
     if (near) return wrong(l, err, "'%s' is no figure of a profile; did you mean %s?", name, near);
-    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, forward.128.full, "
-                         ".partial, .row, .launch, backward....", name);
+    return wrong(l, err, "'%s' is no figure of a profile: gpu, sms, small, latency.local, channel, queues, part, "
+                         "forward.128.full, .partial, .row, .launch, backward....", name);
 }
 
 /* forward.128.full: which constant of which kernel. *out_given: its bit, and where the bits are. */
@@ -165,7 +167,9 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
         {"sms", offsetof(reading, p.sms), offsetof(reading, sms), COUNT},
         {"small", offsetof(reading, p.small), offsetof(reading, small), TIME},
         {"latency.local", offsetof(reading, p.local), offsetof(reading, local), TIME},
-        {"channel", offsetof(reading, p.channel), offsetof(reading, channel), RATE}};
+        {"channel", offsetof(reading, p.channel), offsetof(reading, channel), RATE},
+        {"queues", offsetof(reading, p.queues), offsetof(reading, queues), COUNT},
+        {"part", offsetof(reading, p.part), offsetof(reading, part), COUNT}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         bool *given = (bool *)((char *)r + plain[i].given);
         if (strcmp(name, plain[i].name)) continue;
@@ -185,13 +189,17 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
 }
 
 /* Is all there that a profile needs? */
-static fcp_code complete(const line *end, const reading *r, fcp_error *err) {
-    const sim_profile *p = &r->p;
+static fcp_code complete(const line *end, reading *r, fcp_error *err) {
+    sim_profile *p = &r->p;
     if (!*p->name) return wrong(end, err, "the profile does not say which gpu it is of");
     if (!p->sms) return wrong(end, err, r->sms ? "sms must be above 0" : "the profile has no sms");
     if (!r->small) return wrong(end, err, "the profile has no small");
     if (r->local && !p->local) return wrong(end, err, "latency.local must be above 0");
     if (r->channel && !p->channel) return wrong(end, err, "channel must be above 0");
+    if (!r->queues) p->queues = 2;
+    if (p->queues != 1 && p->queues != 2) return wrong(end, err, "queues is 1 or 2");
+    if (!r->part) p->part = 1;
+    if (!p->part || p->part > p->sms) return wrong(end, err, "part must be from 1 to sms");
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!p->head_dims[pass][0])
             return wrong(end, err, "the profile has no constants of the %s pass", fcp_pass_names[pass]);

@@ -7,9 +7,9 @@
  *   small             3 us       "assumed"
  *   forward.128.full  11.98 ns   "fitted to cuDNN 9.19 on H200, 10 points, errors at most 0.9 %"
  *
- * Figures: sms; small; latency.local and channel, which may be missing; and for each pass and head_dim full, partial,
- * row, launch, all four of them. Each line is a name, a value with its unit, and in quotes where the value comes from,
- * or "assumed". `#` begins a comment.
+ * Figures: sms; small; latency.local, channel, queues and part, which may be missing; and for each pass and head_dim
+ * full, partial, row, launch, all four of them. Each line is a name, a value with its unit, and in quotes where the
+ * value comes from, or "assumed". `#` begins a comment.
  */
 #ifndef FCPC_SIMULATE_PROFILE_H
 #define FCPC_SIMULATE_PROFILE_H
@@ -37,6 +37,10 @@ typedef struct sim_profile {
     uint64_t local;
     /* what one multiprocessor of the margin moves over net, in bytes per second; 0: not given, no limit */
     uint64_t channel;
+    /* 2: transfers over net and those inside a node are in two queues, as the streams of a GPU are; 1: a rank does one
+     * launch at a time, as on the host. Where the text does not say: 2 */
+    uint64_t queues;
+    uint64_t part; /* of how many multiprocessors a share of the device is a multiple; where the text does not say: 1 */
     uint32_t head_dims[FCP_PASSES][SIM_HEAD_DIMS]; /* those that have constants; 0: no more */
     sim_kernel kernels[FCP_PASSES][SIM_HEAD_DIMS];
 } sim_profile;

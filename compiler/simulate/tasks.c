@@ -39,20 +39,24 @@ static uint32_t phase_of(const fcp_plan *plan, const order *o, const fcp_instr *
     return o->ops[x->op];
 }
 
-/* Appends the tasks of an instruction: a launch has one for each phase of what it moves. */
-static uint32_t append(const fcp_plan *plan, const order *o, uint32_t i, uint32_t origin, sim_task *at) {
+/* Appends the tasks of an instruction: a launch has one for each phase, and each queue, of what it moves. */
+static uint32_t append(const sim_model *m, const order *o, uint32_t i, uint32_t origin, sim_task *at) {
+    const fcp_plan *plan = m->plan;
     const fcp_instr *x = &plan->instrs[i];
-    sim_task task = {.instr = i, .wait = i, .origin = origin};
+    sim_task task = {.instr = i, .fabrics = SIM_BOTH_FABRICS, .wait = i, .origin = origin};
     if (x->op != FCP_OP_LAUNCH) {
         task.phase = phase_of(plan, o, x);
         *at = task;
         return 1;
     }
-    uint32_t count = 0, seen = 0;
+    const bool two = sim_model_apart(m, x->c);
+    uint32_t count = 0, seen[FCP_FABRICS] = {0};
     for (uint32_t t = x->a; t < x->a + x->b; t++) {
+        const int fabric = two ? (int)plan->transfers[t].fabric : 0;
         task.phase = o->classes[plan->transfers[t].cls];
-        if (seen >> task.phase & 1) continue;
-        seen |= 1u << task.phase;
+        if (two) task.fabrics = 1u << fabric;
+        if (seen[fabric] >> task.phase & 1) continue;
+        seen[fabric] |= 1u << task.phase;
         at[count++] = task;
     }
     return count;
@@ -101,10 +105,20 @@ static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task 
     }
 }
 
-fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_tasks *out) {
+/* What tasks of one fabric wait for over the other one. It touches the same slot, so it is of the same class and phase;
+ * and all tasks of earlier phases come first. */
+static void tell_after(const uint32_t (*after)[FCP_FABRICS], sim_task *own, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (own[i].fabrics == SIM_BOTH_FABRICS) continue;
+        const int fabric = own[i].fabrics >> FCP_NET & 1 ? FCP_NET : FCP_LOCAL;
+        own[i].after = needs_of(own, count, own[i].phase, after[own[i].instr][fabric]);
+    }
+}
+
+fcp_code sim_tasks_new(const sim_model *m, const sim_rounds *rounds, uint32_t without, arena *memory, sim_tasks *out) {
     const fcp_plan *plan = m->plan;
     const uint32_t ranks = plan->problem->ranks, first = plan->round_starts[m->pass],
-                   rounds = plan->round_starts[m->pass + 1] - first;
+                   count = plan->round_starts[m->pass + 1] - first;
     const order *o = without & SIM_WITHOUT_OVERLAP ? &serial : without & SIM_WITHOUT_HIDING ? &apart : &whole;
     size_t most = 0;
     uint32_t longest = 0;
@@ -112,18 +126,18 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
         for (int q = 0; q < FCP_QUEUES; q++) {
             const fcp_stream *s = fcp_stream_of(plan, m->pass, r, (fcp_queue)q);
             if (s->count > longest) longest = s->count;
-            /* a launch moves IN, OUT, or what has one of two phases */
-            most += (size_t)(q == FCP_COMM ? 2 : 1) * s->count;
+            /* a launch moves IN, OUT, or over each fabric what has one of two phases */
+            most += (size_t)(q == FCP_COMM ? 2 * FCP_FABRICS : 1) * s->count;
         }
     out->at = ARENA_NEW(memory, sim_task, most);
     out->start = arena_alloc(memory, ranks, sizeof *out->start, _Alignof(uint32_t));
     out->phases = ARENA_NEW(memory, uint32_t, FCP_CLASSES);
-    uint32_t *groups = ARENA_NEW(memory, uint32_t, rounds);
+    uint32_t *groups = ARENA_NEW(memory, uint32_t, count);
     uint32_t *waits = ARENA_NEW(memory, uint32_t, longest), *from = ARENA_NEW(memory, uint32_t, longest);
-    sim_task *room = ARENA_NEW(memory, sim_task, 2 * (size_t)longest);
+    sim_task *room = ARENA_NEW(memory, sim_task, 2 * FCP_FABRICS * (size_t)longest);
     if (!out->at || !out->start || !out->phases || !groups || !waits || !from || !room) return FCP_E_NO_MEMORY;
     memcpy(out->phases, o->classes, sizeof o->classes);
-    for (uint32_t c = 0, group = 0; c < rounds; c++) {
+    for (uint32_t c = 0, group = 0; c < count; c++) {
         const fcp_round *x = &plan->rounds[first + c];
         group += !c || x->kind != x[-1].kind || x->stage != x[-1].stage;
         groups[c] = x->kind == FCP_ROUND_INDEPENDENT ? 0 : group;
@@ -138,7 +152,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
                 /* a WAIT says itself what it waits for if it is the last, and says why if the order is the plan's */
                 bool trailing = x->op == FCP_OP_WAIT && i + 1 == s->count;
                 if (x->op == FCP_OP_WAIT && !trailing && (q == FCP_COMM || o != &whole)) continue;
-                uint32_t added = append(plan, o, s->first + i, i, &out->at[used]);
+                uint32_t added = append(m, o, s->first + i, i, &out->at[used]);
                 if (trailing && o != &whole) out->at[used].phase = SIM_PHASES - 1;
                 for (uint32_t n = used; x->op == FCP_OP_LAUNCH && n < used + added; n++)
                     out->at[n].group = groups[x->c];
@@ -152,6 +166,7 @@ fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_
             tell_needs(plan, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q],
                        &out->at[at[!q]], at[!q + 1] - at[!q], waits, from);
         }
+        if (rounds->after) tell_after(rounds->after, &out->at[out->start[r][FCP_COMM]], used - out->start[r][FCP_COMM]);
     }
     return FCP_OK;
 }

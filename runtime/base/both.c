@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stddef.h>
 
@@ -12,20 +13,50 @@ typedef struct task {
     void *on;
 } task;
 
+/* A thread that waits for tasks. */
+typedef struct helper {
+    unsigned begun; /* fcp_both_begin less fcp_both_end */
+    bool started, busy;
+    pthread_t thread;
+    sem_t given, done;
+    task now; /* work is NULL: the thread ends */
+} helper;
+
+static _Thread_local helper own; /* of the calling thread */
+
+static void wait_for(sem_t *s) {
+    while (sem_wait(s)) {} /* a signal's handler may have run */
+}
+
 static void *run(void *given) {
     const task *t = given;
     t->work(t->on);
     return NULL;
 }
 
+static void *serve(void *given) {
+    helper *h = given;
+    for (wait_for(&h->given); h->now.work; wait_for(&h->given)) {
+        h->now.work(h->now.on);
+        sem_post(&h->done);
+    }
+    return NULL;
+}
+
 /* A new thread inherits the mask of signals. The caller's handlers must run in the caller's threads. */
-static bool start(pthread_t *out, task *t) {
+static bool start(pthread_t *out, void *(*main)(void *), void *given) {
     sigset_t all, before;
     sigfillset(&all);
     if (pthread_sigmask(SIG_SETMASK, &all, &before)) return false;
-    bool good = !pthread_create(out, NULL, run, t);
+    bool good = !pthread_create(out, NULL, main, given);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return good;
+}
+
+static bool start_helper(helper *h) {
+    if (h->started) return true;
+    if (sem_init(&h->given, 0, 0) || sem_init(&h->done, 0, 0)) return false;
+    return h->started = start(&h->thread, serve, h);
 }
 
 bool fcp_both_at_once(void) {
@@ -33,11 +64,41 @@ bool fcp_both_at_once(void) {
     return sched_getaffinity(0, sizeof mine, &mine) || CPU_COUNT(&mine) > 1; /* too many to ask about are several */
 }
 
-void fcp_both(void (*work)(void *), void *first, void *second) {
+/* For a pair within a pair, whose helper is busy, and for who has only one. */
+static void do_once(task first, task second) {
     pthread_t thread;
-    task other = {work, second};
-    bool started = fcp_both_at_once() && start(&thread, &other);
-    work(first);
+    bool started = start(&thread, run, &second);
+    run(&first);
     if (started) pthread_join(thread, NULL);
-    else work(second);
+    else run(&second);
+}
+
+void fcp_both(void (*work)(void *), void *first, void *second) {
+    helper *h = &own;
+    if (!fcp_both_at_once()) {
+        work(first);
+        work(second);
+    } else if (!h->begun || h->busy || !start_helper(h)) {
+        do_once((task){work, first}, (task){work, second});
+    } else {
+        h->now = (task){work, second};
+        h->busy = true;
+        sem_post(&h->given);
+        work(first);
+        wait_for(&h->done);
+        h->busy = false;
+    }
+}
+
+void fcp_both_begin(void) { own.begun++; }
+
+void fcp_both_end(void) {
+    helper *h = &own;
+    if (--h->begun || !h->started) return;
+    h->now = (task){NULL, NULL};
+    sem_post(&h->given);
+    pthread_join(h->thread, NULL);
+    sem_destroy(&h->given);
+    sem_destroy(&h->done);
+    h->started = false;
 }

@@ -10,7 +10,7 @@
  *
  * The queue does not wait for its marks. Only the end of a pass does. So a fill may be late. A compute queue, where
  * kernels write marks too, has a second word for its fills; what counts is the later of the two. A communication queue
- * with two streams (fabrics.c) has a word for each, and has come as far as the one that is behind.
+ * with two streams (runtime/plan/fabrics.c) has a word for each, and has come as far as the one that is behind.
  *
  * Requires: open devices with their stages, and ranks.
  * Gives:    marks.h. Where the driver refuses to fill host memory, in a stream or in a graph, the session has no marks

@@ -151,7 +151,7 @@ typedef struct cuda_tensor_memory {
 } cuda_tensor_memory;
 
 /* The streams of a rank: one for each queue; and CUDA_NET, for transfers over net if those over local have the
- * communication queue's for themselves (fabrics.c). */
+ * communication queue's for themselves (runtime/plan/fabrics.c). */
 enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
 
 typedef struct cuda_rank {

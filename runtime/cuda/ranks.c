@@ -12,7 +12,6 @@
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/early.h"
 #include "runtime/cuda/environment.h"
-#include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/gather.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/maps.h"
@@ -22,6 +21,7 @@
 #include "runtime/cuda/stage.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/reshuffle.h"
+#include "runtime/plan/fabrics.h"
 
 enum { ARENA_ALIGN = 64, NOWHERE = 4096 };
 
@@ -99,7 +99,7 @@ static fcp_code make_streams(fcp_cuda_session *s, cuda_rank *r, fcp_error *err) 
                               r->device->handle);
     for (int q = 0; !code && q < CUDA_STREAMS; q++) {
         cu_stream *out = &r->streams[q];
-        if (q == CUDA_NET && !fcp_cuda_two_fabrics(s->plan)) continue;
+        if (q == CUDA_NET && !fcp_two_fabrics(s->plan->problem)) continue;
         cu_result result = q == FCP_COMPUTE && r->device->green
                                ? call->green_stream(out, r->device->green, CU_STREAM_NON_BLOCKING, least)
                                : call->stream_create(out, CU_STREAM_NON_BLOCKING, q == FCP_COMPUTE ? least : greatest);

@@ -1,7 +1,7 @@
 /* record.c: puts a pass of this process's ranks into their streams.
  *
  * Each rank has two queues in the plan, compute and communication, and each queue becomes a stream; that of
- * communication becomes two, if it has transfers over two fabrics (fabrics.c). WAIT n becomes a
+ * communication becomes two, if it has transfers over two fabrics (runtime/plan/fabrics.c). WAIT n becomes a
  * wait for an event that was recorded after the n-th instruction of the other queue. A LAUNCH becomes a group of the
  * transport, which is complete when all its transfers are in streams.
  *
@@ -27,6 +27,7 @@
 #include "runtime/cuda/timing.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/where.h"
+#include "runtime/plan/fabrics.h"
 
 typedef struct queue {
     uint32_t at;      /* how many of its instructions are done */
@@ -40,7 +41,8 @@ typedef struct walk {
     bool launched;         /* a launch is under way */
     fcp_wires wires;       /* its transfers */
     uint32_t attend;       /* how many launches of ATTENDs are done */
-    uint32_t *across;      /* what transfers of its launches wait for in the other fabric's stream (fabrics.h) */
+    /* what transfers of its launches wait for in the other fabric's stream (runtime/plan/fabrics.h) */
+    uint32_t (*across)[FCP_FABRICS];
     cu_event prepared;     /* if results leave early: recorded after what the pass begins with */
 } walk;
 
@@ -65,7 +67,7 @@ static fcp_code wait_across(recorder *x, uint32_t rank, fcp_error *err) {
     const cuda_rank *r = &x->s->ranks[rank];
     fcp_code code = FCP_OK;
     for (int f = 0; w->across && !code && f < FCP_FABRICS; f++) {
-        const uint32_t count = w->across[(size_t)k->at * FCP_FABRICS + (uint32_t)f];
+        const uint32_t count = w->across[k->at][f];
         const cu_event *ends = f == FCP_NET ? k->done : k->over_net;
         if (count) code = fcp_cuda_event_await(x->s, fcp_cuda_fabric_stream(r, (unsigned)f), ends[count - 1], err);
     }
@@ -201,10 +203,12 @@ static bool open_across(recorder *x, uint32_t rank) {
     uint32_t count = fcp_stream_of(x->plan, x->pass, rank, FCP_COMM)->count;
     if (!x->s->ranks[rank].streams[CUDA_NET]) return true;
     k->over_net = calloc((size_t)count + 1, sizeof(cu_event));
-    w->across = fcp_cuda_across(x->plan, x->pass, rank, &x->s->ranks[rank].arena[x->pass]);
-    for (size_t i = 0; w->across && i < (size_t)count * FCP_FABRICS; i++)
-        if (w->across[i]) k->awaited[w->across[i] - 1] = 1;
-    return k->over_net && w->across;
+    w->across = calloc((size_t)count + 1, sizeof *w->across);
+    if (!k->over_net || !w->across || !fcp_fabric_waits(x->plan, x->pass, rank, w->across)) return false;
+    for (uint32_t i = 0; i < count; i++)
+        for (int f = 0; f < FCP_FABRICS; f++)
+            if (w->across[i][f]) k->awaited[w->across[i][f] - 1] = 1;
+    return true;
 }
 
 /* Which instructions are waited for. */

@@ -7,7 +7,7 @@
  * on each fabric, so no group can wait for one that waits for it.
  *
  * In a plan with two fabrics, what a round of the pass moves over net is a group of its own, on a stream and of a
- * communicator of its own (fabrics.c). In each of the two the order is that of the rounds, and groups of a round wait
+ * communicator of its own (runtime/plan/fabrics.c). In each of the two the order is that of the rounds, and groups of a round wait
  * only for groups of earlier ones. So of the groups that have not ended, those of the first round wait for none. They
  * find multiprocessors, since both communicators together take no more than the margin.
  *
@@ -33,7 +33,6 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/cuda/device.h"
-#include "runtime/cuda/fabrics.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/parts.h"
 #include "runtime/cuda/rounds.h"
@@ -42,6 +41,7 @@
 #include "runtime/cuda/transports.h"
 #include "runtime/libraries/mpi.h"
 #include "runtime/libraries/nccl.h"
+#include "runtime/plan/fabrics.h"
 #include "runtime/rendezvous/rendezvous.h"
 
 enum { MOST_CTAS = 64, PIECE = 4 << 20 };
@@ -115,7 +115,7 @@ static fcp_code nccl_open(uint32_t ranks, uint32_t gpus, const fcp_start *start,
 /* Two communicators share the margin, so that both find room beside attention. */
 static fcp_code begin_comm(nccl_net *n, const nccl_id *id, nccl_comm *out, fcp_error *err) {
     const fcp_plan *plan = n->session->plan;
-    const uint32_t share = fcp_cuda_two_fabrics(plan) ? (plan->problem->margin + 1) / 2 : plan->problem->margin;
+    const uint32_t share = fcp_two_fabrics(plan->problem) ? (plan->problem->margin + 1) / 2 : plan->problem->margin;
     nccl_config config = NCCL_CONFIG;
     fcp_error why = {0};
     config.blocking = 0;

@@ -1,7 +1,7 @@
 /* backend.h: what carries out the work of an instruction, as a table of functions below the executor.
  *
- * The executor (executor.c) walks a plan's queues: threads, waits, messages, time limits. It asks a backend for
- * everything that touches numbers. The library has one backend, the processor (host.c). The table is a seam for
+ * The executor (executor.c, queues.c) walks a plan's queues: threads, waits, messages, time limits. It asks a backend
+ * for everything that touches numbers. The library has one backend, the processor (host.c). The table is a seam for
  * tests: they run the same executor on machines of their own, which execute the CUDA kernels without a GPU
  * (tests/machines/fibers, tests/machines/ptx).
  *

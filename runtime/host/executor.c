@@ -1,12 +1,9 @@
-/* executor.c: sessions on the host: two threads for each rank walk its two queues of instructions.
+/* executor.c: sessions on the host: their memory, and the threads that run a pass.
  *
  * Requires: a verified plan. Gives: what the plan's passes compute, in the caller's tensors.
- * Order:    an instruction begins when the one before it in its queue is complete. WAIT n begins when the other queue
- *           has completed n instructions. Nothing else orders anything, and nothing is decided here: the plan says
- *           everything that the bits of a result depend on. Helpers of a rank share out its KV heads as they come
- *           free; that changes no bit, because different heads are different numbers.
- * Failure:  the first error is kept with its place, and everybody is woken to leave. A wait fails if for timeout_s
- *           seconds nobody in the session completes an instruction and nobody computes.
+ * Method:   a run lays each rank's arena for its pass, and starts two threads for each rank and its helpers; queues.c
+ *           is what they do. Then it waits for them all.
+ * Failure:  an error of a run ends it for all ranks. If other processes take part, the session runs no more.
  * Cost:     while a pass runs, two threads a rank, and helpers if there are more processors than ranks. All the time,
  *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker. Sessions of one
  *           lender share its arenas.
@@ -15,421 +12,17 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "runtime/exec/agree.h"
-#include "runtime/exec/reshuffle.h"
-#include "runtime/exec/where.h"
 #include "runtime/host/blas.h"
+#include "runtime/host/queues.h"
 #include "runtime/host/sums.h"
 #include "runtime/host/threads.h"
 #include "runtime/host/transport_mpi.h"
 #include "runtime/host/transport_tcp.h"
 
 enum { COMPUTE_STACK = 512 << 10, COMM_STACK = 256 << 10, DEFAULT_TIMEOUT_S = 120 };
-
-/* The helpers of one rank, which share out the KV heads of one ATTEND at a time. */
-struct team {
-    fcp_rank *rank;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t call;            /* number of the ATTEND under way */
-    uint32_t first, count;    /* its visits */
-    uint32_t next_head, busy; /* the next head to give out; how many members work */
-    bool stop, locks;
-    fcp_code code;
-    fcp_error err;
-};
-
-struct member {
-    struct team *team;
-    uint32_t worker;
-    pthread_t thread;
-};
-
-struct fcp_exec {
-    fcp_session base;
-    const fcp_plan *plan;
-    fcp_device *device;
-    uint32_t workers, team_size; /* if team_size > 1, each rank has so many workers of its own; else all share them */
-    fcp_rank *ranks;  /* those of this process, as in all that follow: of rank base.first_rank first */
-    fcp_homes *homes; /* of every rank of the plan */
-    fcp_bundles *bundles;
-    struct team *teams;
-    struct member *members; /* team_size - 1 for each rank */
-    const char *broken; /* why it runs no more; NULL: it does */
-    /* workers that nobody computes with, under lock */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool locks;
-    uint32_t *free_workers, free_count;
-    /* the pass under way */
-    fcp_pass pass;
-    _Atomic bool failed;
-    _Atomic uint64_t progress;  /* instructions completed, by all ranks */
-    _Atomic uint32_t computing; /* how many compute */
-    fcp_error error; /* the first, under lock */
-};
-
-/* Which of this process's ranks it is. */
-static uint32_t own_index(const fcp_rank *rank) { return (uint32_t)(rank - rank->session->ranks); }
-
-/* --- failure ------------------------------------------------------------------------------------------------------ */
-
-static void wake_everyone(fcp_exec *s) {
-    fcp_net_abort(s->base.net);
-    for (uint32_t r = 0; r < s->base.rank_count; r++) {
-        pthread_mutex_lock(&s->ranks[r].lock);
-        pthread_cond_broadcast(&s->ranks[r].changed);
-        pthread_mutex_unlock(&s->ranks[r].lock);
-    }
-    pthread_mutex_lock(&s->lock);
-    pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* Keeps the first error and ends the pass. */
-static void fail(fcp_exec *s, fcp_code code, fcp_where where, const char *text) {
-    pthread_mutex_lock(&s->lock);
-    bool first = !s->failed;
-    if (first) {
-        fcp_fail_at(&s->error, code, where, "%s", text);
-        s->failed = true;
-    }
-    pthread_mutex_unlock(&s->lock);
-    if (first) wake_everyone(s);
-}
-
-static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code code, const char *why) {
-    fcp_exec *s = rank->session;
-    const fcp_where where = fcp_where_instruction(s->plan, s->pass, rank->index, queue, index);
-    char text[sizeof s->error.message];
-    int used = fcp_where_text(s->plan, &where, "", text, sizeof text);
-    snprintf(text + used, sizeof text - (size_t)used, ": %s", why);
-    fail(s, code, where, text);
-}
-
-/* How long a wait may still last. A wait is cut into slices, and after each of them it asks. The limit starts anew
- * whenever somebody in the session gets on or computes. If many ranks wait for one another, the one that waits in the
- * earliest round is nearest to the cause; the others let it speak first, for a few slices. */
-struct patience {
-    uint64_t progress;
-    fcp_patience left;
-    uint32_t courtesy; /* how many more slices to wait for somebody in an earlier round to speak */
-};
-
-/* Milliseconds of one slice of a wait. */
-static uint32_t slice(const fcp_exec *s) { return s->base.timeout_s < 4 ? s->base.timeout_s * 250 : 1000; }
-
-static struct patience patience_begin(const fcp_exec *s) {
-    return (struct patience){s->progress, fcp_patience_of(s->base.timeout_s, 1.2e-3 * slice(s)), 3};
-}
-
-static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round) {
-    if (s->progress != p->progress || s->computing) *p = patience_begin(s);
-    if (!fcp_patience_ends(&p->left)) return false;
-    bool earlier = false;
-    for (uint32_t r = 0; r < s->base.rank_count; r++) earlier |= s->ranks[r].waiting < round;
-    return !earlier || p->courtesy-- == 0;
-}
-
-/* --- workers and teams -------------------------------------------------------------------------------------------- */
-
-/* Waits for a worker to compute with. False: the pass has failed. */
-static bool take_worker(fcp_rank *rank, uint32_t *out_worker) {
-    fcp_exec *s = rank->session;
-    if (s->team_size > 1) {
-        *out_worker = own_index(rank) * s->team_size;
-        s->computing++;
-        return !s->failed;
-    }
-    pthread_mutex_lock(&s->lock);
-    while (s->free_count == 0 && !s->failed) pthread_cond_wait(&s->changed, &s->lock);
-    bool ok = !s->failed;
-    if (ok) *out_worker = s->free_workers[--s->free_count];
-    pthread_mutex_unlock(&s->lock);
-    if (ok) s->computing++;
-    return ok;
-}
-
-static void give_worker(fcp_rank *rank, uint32_t worker) {
-    fcp_exec *s = rank->session;
-    s->computing--;
-    if (s->team_size > 1) return;
-    pthread_mutex_lock(&s->lock);
-    s->free_workers[s->free_count++] = worker;
-    pthread_cond_signal(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* Computes heads until none is left. The lock is held when this is called and when it returns. */
-static void share_heads(struct team *t, uint32_t worker) {
-    const fcp_rank *rank = t->rank;
-    uint32_t heads = rank->arena.kv_heads;
-    t->busy++;
-    while (t->next_head < heads && t->code == FCP_OK) {
-        uint32_t head = t->next_head++, first = t->first, count = t->count;
-        fcp_error err;
-        pthread_mutex_unlock(&t->lock);
-        fcp_device *device = rank->session->device;
-        fcp_code code = device->backend->attend(device, worker, &rank->arena, first, count, head, 1, &err);
-        pthread_mutex_lock(&t->lock);
-        if (code != FCP_OK && t->code == FCP_OK) t->code = code, t->err = err;
-    }
-    if (--t->busy == 0) pthread_cond_broadcast(&t->changed);
-}
-
-static void *run_member(void *argument) {
-    struct member *m = argument;
-    struct team *t = m->team;
-    uint64_t seen = 0;
-    pthread_mutex_lock(&t->lock);
-    for (;;) {
-        while (t->call == seen && !t->stop) pthread_cond_wait(&t->changed, &t->lock);
-        if (t->stop) break;
-        seen = t->call;
-        share_heads(t, m->worker);
-    }
-    pthread_mutex_unlock(&t->lock);
-    return NULL;
-}
-
-static fcp_code team_attend(struct team *t, uint32_t worker, const fcp_instr *x, fcp_error *err) {
-    pthread_mutex_lock(&t->lock);
-    t->first = x->a;
-    t->count = x->b;
-    t->next_head = 0;
-    t->code = FCP_OK;
-    t->call++;
-    pthread_cond_broadcast(&t->changed);
-    share_heads(t, worker);
-    while (t->busy) pthread_cond_wait(&t->changed, &t->lock);
-    fcp_code code = t->code;
-    if (code != FCP_OK) *err = t->err;
-    pthread_mutex_unlock(&t->lock);
-    return code;
-}
-
-/* --- instructions ------------------------------------------------------------------------------------------------- */
-
-/* A partial result in a slot: up to three pieces of float32. */
-struct sums {
-    uint32_t pieces;
-    float *at[3];
-    size_t count[3]; /* numbers */
-};
-static struct sums sums_in(const fcp_arena *a, fcp_class cls, uint32_t slot, size_t tokens) {
-    size_t d = a->plan->problem->head_dim, rows = tokens * a->heads, keys = tokens * a->kv_heads;
-    struct sums s = {.pieces = 1};
-    if (cls == FCP_STATE) {
-        s = (struct sums){3, {0}, {rows * d, rows, rows}};
-        fcp_arena_state(a, slot, &s.at[0], &s.at[1], &s.at[2]);
-    } else if (cls == FCP_DKV) {
-        s = (struct sums){2, {0}, {keys * d, keys * d}};
-        fcp_arena_dkv(a, slot, &s.at[0], &s.at[1]);
-    } else s = (struct sums){1, {fcp_arena_rows(a, slot).dq}, {rows * d}};
-    return s;
-}
-
-/* Clears the transient accumulators that an ATTEND is the first to add to. */
-static void open_accumulators(fcp_rank *rank, const fcp_instr *x) {
-    fcp_device *device = rank->session->device;
-    fcp_partials_walk walk = {0};
-    fcp_partial p;
-    while (fcp_partials_next(&rank->partials, rank->arena.plan, x, &walk, &p)) {
-        struct sums s = sums_in(&rank->arena, p.cls, p.slot, p.tokens);
-        for (uint32_t i = 0; i < s.pieces; i++) device->backend->clear(device, s.at[i], s.count[i] * sizeof(float));
-    }
-}
-
-/* REDUCE, REDUCE_Q, MERGE */
-static void reduce(fcp_rank *rank, const fcp_instr *x) {
-    fcp_device *device = rank->session->device;
-    const fcp_class cls = fcp_partial_class(x);
-    bool first = fcp_partials_reduce(&rank->partials, x);
-    if (cls == FCP_STATE && !first) {
-        device->backend->merge(device, &rank->arena, x->a, x->b, x->c);
-        return;
-    }
-    uint32_t tokens = rank->arena.plan->blocks[x->a].tokens;
-    struct sums from = sums_in(&rank->arena, cls, x->b, tokens), to = sums_in(&rank->arena, cls, x->c, tokens);
-    for (uint32_t i = 0; i < from.pieces; i++)
-        device->backend->reduce(device, to.at[i], from.at[i], from.count[i], first);
-}
-
-/* Gradients are summed in float32. Before a transfer takes them out they are rounded to the dtype. */
-static void finish_outputs(fcp_rank *rank, const fcp_transfer *t) {
-    fcp_device *device = rank->session->device;
-    const fcp_bundle bundle = fcp_bundle_of(rank->session->bundles, rank->index, t);
-    fcp_bundle_run run;
-    if (t->cls != FCP_OUT || rank->arena.pass != FCP_BACKWARD) return;
-    for (uint32_t i = 0; fcp_bundle_next(&bundle, t, &i, &run);)
-        device->backend->finish(device, &rank->arena, run.block, run.first, run.tokens);
-}
-
-static void copy_local(fcp_rank *rank, const fcp_instr *x) {
-    for (uint32_t i = x->a; i < x->a + x->b; i++) {
-        const fcp_transfer *t = &rank->arena.plan->transfers[i];
-        finish_outputs(rank, t);
-        fcp_bundle_copy(&rank->arena, rank->tensors, rank->session->bundles, t);
-    }
-}
-
-static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
-    fcp_exec *s = rank->session;
-    uint32_t worker;
-    fcp_code code = FCP_OK;
-    if (!take_worker(rank, &worker)) return FCP_OK; /* somebody else has failed */
-    switch (x->op) {
-    case FCP_OP_COPY: copy_local(rank, x); break;
-    case FCP_OP_DELTA: s->device->backend->delta(s->device, worker, &rank->arena, x->a, x->b); break;
-    case FCP_OP_REDUCE:
-    case FCP_OP_REDUCE_Q:
-    case FCP_OP_MERGE: reduce(rank, x); break;
-    case FCP_OP_FINISH:
-        s->device->backend->finish_state(s->device, worker, &rank->arena, x->a, x->b,
-                                         fcp_finish_slot(s->plan, rank->arena.rank, x));
-        fcp_partials_finished(&rank->partials, x);
-        break;
-    case FCP_OP_ROUND:
-        s->device->backend->round(s->device, &rank->arena, x->a, x->b, x->c);
-        fcp_partials_finished(&rank->partials, x);
-        break;
-    case FCP_OP_ATTEND:
-        if (rank->arena.pass == FCP_BACKWARD) open_accumulators(rank, x);
-        else fcp_partials_attended(&rank->partials, s->plan, x);
-        if (s->team_size > 1) code = team_attend(&s->teams[own_index(rank)], worker, x, err);
-        else
-            code = s->device->backend->attend(s->device, worker, &rank->arena, x->a, x->b, 0,
-                                              rank->arena.kv_heads, err);
-        break;
-    default: code = fcp_fail(err, FCP_E_INTERNAL, "not an instruction of this queue");
-    }
-    give_worker(rank, worker);
-    return code;
-}
-
-/* Packs what a launch of inputs or outputs sends, or unpacks what it has received. Other launches move slots. */
-static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
-    const fcp_transfer *transfers = &rank->arena.plan->transfers[x->a];
-    for (uint32_t i = 0; i < x->b; i++) {
-        const fcp_transfer *t = &transfers[i];
-        void *message = rank->wires.list[i].segment[0].data;
-        if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->dir != dir) continue;
-        if (dir == FCP_RECV) {
-            fcp_message_unpack(&rank->arena, rank->tensors, rank->session->bundles, t, message);
-            continue;
-        }
-        if (t->cls == FCP_OUT) finish_outputs(rank, t);
-        fcp_message_pack(&rank->arena, rank->tensors, rank->session->bundles, t, message);
-    }
-}
-
-static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_error *err) {
-    fcp_exec *s = rank->session;
-    const fcp_transfer *transfers = &s->plan->transfers[x->a];
-    fcp_times *times = s->base.times;
-    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, NULL, x, err);
-    for (uint32_t i = 0; times && code == FCP_OK && i < x->b; i++)
-        rank->wires.list[i].ended = &times->transfers[x->a + i];
-    if (code == FCP_OK) do_messages(rank, x, FCP_SEND);
-    if (code == FCP_OK) code = fcp_net_launch(s->base.net, rank->index, s->pass, x->c, rank->wires.list, x->b, err);
-    struct patience patience = patience_begin(s);
-    rank->waiting = x->c;
-    while (code == FCP_OK) {
-        uint32_t wire = 0;
-        fcp_wait state = fcp_net_wait(s->base.net, rank->index, slice(s), &wire, err);
-        if (state == FCP_WAIT_ABORTED) return FCP_OK;
-        if (state == FCP_WAIT_FAILED) return err->code;
-        if (state == FCP_WAIT_DONE) break;
-        if (!patience_ends(s, &patience, x->c)) continue;
-        const fcp_transfer *t = &transfers[wire];
-        char why[240], what[40];
-        if (t->block == FCP_NONE) snprintf(what, sizeof what, "%s", fcp_class_texts[t->cls]);
-        else snprintf(what, sizeof what, "%s of block %u", fcp_class_texts[t->cls], t->block);
-        snprintf(why, sizeof why, "round %u: %s rank %u for %u s (%s, tokens %u to %u)", x->c,
-                 t->dir == FCP_RECV ? "nothing came from" : "nothing was taken by", t->peer, s->base.timeout_s, what,
-                 t->first, t->first + t->tokens);
-        fail_at(rank, FCP_COMM, index, FCP_E_RUN, why);
-        return FCP_OK;
-    }
-    rank->waiting = FCP_NONE;
-    if (code != FCP_OK) return code;
-    for (uint32_t i = 0; times && i < x->b; i++) times->transfers[x->a + i] -= times->began;
-    do_messages(rank, x, FCP_RECV);
-    fcp_partials_launched(&rank->partials, s->plan, x);
-    return FCP_OK;
-}
-
-/* WAIT: until the other queue has completed `count` instructions. */
-static void wait_for(fcp_rank *rank, fcp_queue queue, uint32_t index, uint32_t count) {
-    fcp_exec *s = rank->session;
-    fcp_queue other = queue == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
-    struct patience patience = patience_begin(s);
-    bool late = false;
-    pthread_mutex_lock(&rank->lock);
-    while (rank->completed[other] < count && !s->failed && !late) {
-        struct timespec until = fcp_deadline(slice(s));
-        if (pthread_cond_timedwait(&rank->changed, &rank->lock, &until)) late = patience_ends(s, &patience, FCP_NONE);
-    }
-    uint32_t done = rank->completed[other];
-    pthread_mutex_unlock(&rank->lock);
-    if (done >= count || s->failed) return;
-    char why[160];
-    snprintf(why, sizeof why, "the %s queue has completed %u of %u instructions, and nothing went on for %u s",
-             fcp_queue_texts[other], done, count, s->base.timeout_s);
-    fail_at(rank, queue, index, FCP_E_RUN, why);
-}
-
-static void run_queue(fcp_rank *rank, fcp_queue queue) {
-    fcp_exec *s = rank->session;
-    const fcp_stream *stream = fcp_stream_of(s->plan, s->pass, rank->index, queue);
-    for (uint32_t i = 0; i < stream->count && !s->failed; i++) {
-        const fcp_instr *x = &s->plan->instrs[stream->first + i];
-        fcp_timing *timing = s->base.times ? &s->base.times->instrs[stream->first + i] : NULL;
-        if (timing) timing->begin = fcp_clock_ns() - s->base.times->began;
-        fcp_error err = {0};
-        fcp_code code = FCP_OK;
-        if (x->op == FCP_OP_WAIT) wait_for(rank, queue, i, x->a);
-        else if (queue == FCP_COMPUTE) code = compute(rank, x, &err);
-        else if (x->op == FCP_OP_LAUNCH) code = launch(rank, i, x, &err);
-        else code = fcp_fail(&err, FCP_E_INTERNAL, "not an instruction of this queue");
-        if (code != FCP_OK) fail_at(rank, queue, i, code, err.message);
-        if (s->failed) return;
-        if (timing) timing->end = fcp_clock_ns() - s->base.times->began;
-        pthread_mutex_lock(&rank->lock);
-        rank->completed[queue]++;
-        pthread_cond_broadcast(&rank->changed);
-        pthread_mutex_unlock(&rank->lock);
-        s->progress++;
-    }
-}
-
-static void *run_compute(void *argument) {
-    fcp_rank *rank = argument;
-    uint32_t worker;
-    if (!take_worker(rank, &worker)) return NULL;
-    rank->session->device->backend->prepare(rank->session->device, &rank->arena);
-    give_worker(rank, worker);
-    pthread_mutex_lock(&rank->lock);
-    rank->prepared = true;
-    pthread_cond_broadcast(&rank->changed);
-    pthread_mutex_unlock(&rank->lock);
-    run_queue(rank, FCP_COMPUTE);
-    return NULL;
-}
-
-static void *run_comm(void *argument) {
-    fcp_rank *rank = argument;
-    pthread_mutex_lock(&rank->lock);
-    while (!rank->prepared && !rank->session->failed) pthread_cond_wait(&rank->changed, &rank->lock);
-    pthread_mutex_unlock(&rank->lock);
-    run_queue(rank, FCP_COMM);
-    return NULL;
-}
-
-/* --- sessions ----------------------------------------------------------------------------------------------------- */
 
 static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
     const char *text = "no memory for locks";
@@ -441,7 +34,7 @@ static fcp_code init_locks(fcp_exec *s, fcp_error *err) {
     s->locks = true;
     for (uint32_t r = 0; r < s->base.rank_count; r++) {
         fcp_rank *rank = &s->ranks[r];
-        struct team *team = &s->teams[r];
+        struct fcp_team *team = &s->teams[r];
         if (pthread_mutex_init(&rank->lock, NULL)) return fcp_fail(err, FCP_E_NO_MEMORY, "%s", text);
         if (!fcp_condition_init(&rank->changed)) {
             pthread_mutex_destroy(&rank->lock);
@@ -703,24 +296,24 @@ static bool start(pthread_t *thread, size_t stack, void *(*body)(void *), void *
 static void run_threads(fcp_exec *s, pthread_t *threads) {
     uint32_t ranks = s->base.rank_count, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
     for (uint32_t i = 0; i < helpers && !s->failed; i++) {
-        struct member *m = &s->members[i];
+        struct fcp_member *m = &s->members[i];
         uint32_t rank = i / (s->team_size - 1);
         m->team = &s->teams[rank];
         m->worker = rank * s->team_size + 1 + i % (s->team_size - 1);
-        if (start(&m->thread, COMPUTE_STACK, run_member, m)) helping++;
+        if (start(&m->thread, COMPUTE_STACK, fcp_queue_help, m)) helping++;
         else
-            fail(s, FCP_E_NO_MEMORY, fcp_where_rank(s->ranks[rank].index),
+            fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(s->ranks[rank].index),
                  "out of memory: no thread for a helper could be started");
     }
     for (uint32_t i = 0; i < 2 * ranks && !s->failed; i++) {
         fcp_rank *rank = &s->ranks[i / 2];
-        bool ok = i % 2 ? start(&threads[i], COMM_STACK, run_comm, rank)
-                        : start(&threads[i], COMPUTE_STACK, run_compute, rank);
+        bool ok = i % 2 ? start(&threads[i], COMM_STACK, fcp_queue_comm, rank)
+                        : start(&threads[i], COMPUTE_STACK, fcp_queue_compute, rank);
         char text[120];
         snprintf(text, sizeof text, "rank %u, %s pass: out of memory: no thread could be started", rank->index,
                  fcp_pass_names[s->pass]);
         if (ok) started++;
-        else fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
+        else fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
     }
     for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     for (uint32_t r = 0; helping && r < ranks; r++) {

@@ -267,6 +267,14 @@ bool fcp_plan_layout_keys(const fcp_plan *plan, uint32_t rank, fcp_layout_at *at
 uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank) { return fcp_side_tokens(plan, FCP_QUERIES, rank); }
 uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank) { return fcp_side_tokens(plan, FCP_KEYS, rank); }
 
+void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count, uint64_t *out_queries,
+                           uint64_t *out_keys) {
+    for (uint32_t i = 0; i < count; i++) {
+        out_queries[i] = fcp_plan_rank_queries(plan, first + i);
+        out_keys[i] = fcp_plan_rank_keys(plan, first + i);
+    }
+}
+
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows) {
     const fcp_side side = keys ? FCP_KEYS : FCP_QUERIES;
     const int64_t beyond = INT64_C(1) << 41; /* further than any sequence is long; so nothing below overflows */

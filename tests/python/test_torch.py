@@ -226,6 +226,23 @@ class Operators(Compared):
             x.requires_grad_()
         torch.library.opcheck(torch.ops.fcpc.attention, (q, k, v, sink, table, attention.number))
 
+    def test_seen_from_outside(self):
+        """What watches operators, as counters of FLOPs and selective checkpointing do, sees both passes."""
+        seen = []
+
+        class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+            def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+                seen.append(op.name())
+                return op(*args, **(kwargs or {}))
+        prog = a_program()
+        q, k, v, _ = draw(128)
+        attention = Attention(prog).bind(prog.plan([128]))
+        with Watch():
+            attention(q.requires_grad_(), k, v).sum().backward()
+            attention(q.detach(), k, v)
+        self.assertEqual([x for x in seen if x.startswith("fcpc::")],
+                         ["fcpc::attention", "fcpc::attention_backward", "fcpc::attention"])
+
     def test_no_second_derivative(self):
         """A gradient of a gradient is refused: it would leave attention out."""
         prog = a_program()
@@ -270,7 +287,8 @@ class Errors(Expecting):
         self.expect("E701", lambda: self.bound(q, k, v, torch.zeros(3)), "sink is [3]")
         self.expect("E701", lambda: self.bound(q, k, v, tables={"t": torch.zeros(3)}), "no table 't' of shape [3]")
         self.assertTrue(torch.equal(self.bound(q, k, v, tables={}), self.bound(q, k, v)))
-        self.expect("E701", lambda: fcpc.torch._binding(self.bound.number).take("q", q.to("meta")), "on meta")
+        self.expect("E701", lambda: fcpc.torch._attention(q.to("meta"), k, v, None, None, self.bound.number),
+                    "on meta")
 
     def test_plans(self):
         other = a_program(heads=2)

@@ -24,7 +24,7 @@ counts "two servers hold no tokens and have work; the others do none but their o
 counts "in place, all eight hold tokens" placement "$servers"'
     END { for (r = 0; r < 8; r++) if (!held[r] || !work[r]) wrong("rank " r) }' -D plan.strategy.servers=in_place
 
-row cad_tolerance -D 'batch.lengths=[8K, 2K x 2, 500 x 16]' -D plan.block=128
+row cad_tolerance -D 'batch.lengths=[4K, 1K x 2, 250 x 16]' -D plan.block=128
 plans "nobody has more than the tolerance, donors included, at up to twice the bytes that no plan could go below" '
     ([.[].compute_max_over_mean] | .[0] <= 1.1001 and .[0] > 1.02 and .[1] <= 1.0201)
     and ([.[] | .bytes_moved <= 2 * .bytes_lower_bound] | all)' '' '-D plan.strategy.tolerance=0.02'
@@ -38,7 +38,7 @@ predicts "two halves take less time than one after the other" '.[0].makespan_s <
     and .[0].backward.makespan_s < .[1].backward.makespan_s' \
     '' '-D plan.strategy.pingpong=false'
 
-row cad_micro_batches -D 'batch.lengths=[8K] on 0..4, [500 x 16] on 4..8' -D plan.block=128
+row cad_micro_batches -D 'batch.lengths=[4K] on 0..4, [250 x 16] on 4..8' -D plan.block=128
 counts "each micro-batch has its homes at its ranks, and the second's ranks help the first" problem,placement '
     $1 == "piece" { of_block[of("block")] = of("sequence") }
     $1 == "home" { first = of_block[$2] == 0; if (first != (of("rank") < 4)) wrong($0) }

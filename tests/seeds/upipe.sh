@@ -1,6 +1,6 @@
 # upipe.sh: UPipe, untied Ulysses. Part of run.sh.
 
-row ulysses_heads -D 'batch.lengths=[4K, 500 x 8]' -D model.heads=16 -D model.kv_heads=8
+row ulysses_heads -D 'batch.lengths=[1K, 250 x 4]' -D model.heads=16 -D model.kv_heads=8
 plans "bytes: 7 of 8 parts of Q, K, V, O and its log-sum-exp, once" '.[0] | .bytes_total ==
     .tokens * 7 / 8 * (64 * 128 * 2 + 2 * 8 * 128 * 2 + 64 * 128 * 2 + 64 * 4)'
 plans "equal work, whatever the mask" '[.[].compute_max_over_mean] | max < 1.0001' \
@@ -38,7 +38,7 @@ counts "heads are divided inside nodes: Q never leaves its node, K and V come to
 plans "equal work; in phases too, with less memory" '([.[].compute_max_over_mean] | max < 1.01)
     and .[1].memory_peak_bytes < .[0].memory_peak_bytes' '' '-D plan.strategy=upipe(heads=8)+ring'
 
-row upipe_memory -D 'batch.lengths=[4K]' -D model.heads=16 -D model.kv_heads=8
+row upipe_memory -D 'batch.lengths=[1K]' -D model.heads=16 -D model.kv_heads=8
 says "bytes of each phase, by what they hold" \
     '^slots +forward .*phases 0 to 3.*: [0-9.]+ MB each \(KV .*, Q .*, O .*\)$' "$fcpc" sim -q "$program"
 # The paper counts the heads of a phase over all heads. A plan holds whole heads of K and V.

@@ -1,6 +1,7 @@
 # NVIDIA A100 SXM, bf16.
 gpu a100
 sms                          108     "NVIDIA A100 data sheet"
+part                           2     "CUDA driver API: sizes of green contexts, compute capability 8.0"
 small                          3 us  "assumed"
 latency.local                  2 us  "assumed: half of the network's"
 channel                      8.4 GB/s  "assumed: FCP gives 6 multiprocessors to a port of 50 GB/s"

@@ -2,6 +2,7 @@
 gpu cpu
 sms                            1     "a worker is one thread"
 small                          5 us  "assumed"
+queues                         1     "the host's transports do a launch as a whole"
 forward.128.full             91.369 us  "fitted to 9 rows, errors at most 14.0 %"
 forward.128.partial         148.286 us  "fitted to 9 rows, errors at most 14.0 %"
 forward.128.row                   0 ps  "fitted to 9 rows, errors at most 14.0 %"

@@ -1,6 +1,7 @@
 # NVIDIA H200 SXM, bf16. The constants are cuDNN's; our own kernels have not run on one yet.
 gpu h200
 sms                          132     "NVIDIA H200 data sheet"
+part                           8     "CUDA driver API: sizes of green contexts, compute capability 9.0 and later"
 small                          3 us  "assumed"
 latency.local                  2 us  "assumed: half of the network's"
 channel                      8.4 GB/s  "assumed: FCP gives 6 multiprocessors to a port of 50 GB/s"

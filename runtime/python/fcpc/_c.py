@@ -106,8 +106,8 @@ void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 uint64_t fcp_plan_table_numbers(const fcp_plan *plan);
 uint32_t fcp_plan_tables(const fcp_plan *plan, uint32_t number, fcp_table *out_table);
-uint64_t fcp_plan_rank_queries(const fcp_plan *plan, uint32_t rank);
-uint64_t fcp_plan_rank_keys(const fcp_plan *plan, uint32_t rank);
+void fcp_plan_ranks_tokens(const fcp_plan *plan, uint32_t first, uint32_t count, uint64_t *out_queries,
+                           uint64_t *out_keys);
 void fcp_plan_rows(const fcp_plan *plan, uint32_t rank, bool keys, int64_t shift, int64_t *out_rows);
 void fcp_plan_positions(const fcp_plan *plan, uint32_t rank, bool keys, int64_t *out_positions);
 fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *options, fcp_session **out_session,

@@ -44,8 +44,10 @@ class Plan:
         self.passes = tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has)
         self.global_tokens, self.global_key_tokens = shape.tokens, shape.key_tokens
         self.here = range(self.ranks) if here is None else here
-        self.rank_queries = [C["fcp_plan_rank_queries"](handle, r) for r in self.here]
-        self.rank_keys = [C["fcp_plan_rank_keys"](handle, r) for r in self.here]
+        numbers = ctypes.c_uint64 * len(self.here)
+        queries, keys = numbers(), numbers()
+        C["fcp_plan_ranks_tokens"](handle, self.here.start, len(self.here), queries, keys)
+        self.rank_queries, self.rank_keys = list(queries), list(keys)
         self.tokens, self.key_tokens = sum(self.rank_queries), sum(self.rank_keys)
         self.table_numbers = C["fcp_plan_table_numbers"](handle)
         self.seconds, self.warnings = self._times.total, list(warnings)

@@ -25,6 +25,9 @@ from .session import BACKWARD, FORWARD, Places, session_options, words
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
+# What a forward pass and a backward pass read and write, in the order in which _Binding.run takes it.
+_INPUTS = ("q", "k", "v", "sink", "table"), ("q", "k", "v", "sink", "table", "o", "d_o", "lse")
+_OUTPUTS = ("o", "lse"), ("dq", "dk", "dv", "d_sink", "d_table")
 
 _bound = {}  # number -> _Binding, as long as the tensor lives that holds the number
 _numbers = itertools.count(1)
@@ -181,8 +184,13 @@ class _Binding:
 
     def __init__(self, attention, slot, plan):
         self.attention, self.slot, self.plan = attention, slot, plan
-        self.places, self.device, self.cuda = Places(plan), attention.device, attention.device.type == "cuda"
-        self.needs = {name: (shape, _DTYPES[dtype]) for name, (shape, dtype) in self.places.needs.items()}
+        self.device, self.cuda = attention.device, attention.device.type == "cuda"
+        places = self.places = Places(plan)
+        needs = {name: (name, shape, _DTYPES[dtype], places.places[name])
+                 for name, (shape, dtype) in places.needs.items()}
+        self.shapes = {name: shape for name, (shape, _) in places.needs.items()}
+        self.takes = [[needs[name] for name in names] for names in _INPUTS]
+        self.gives = [[places.places[name] for name in names] for names in _OUTPUTS]
         self.tables = {name: torch.frombuffer(doubles, dtype=torch.float64).float().view(shape).to(self.device)
                        for name, (shape, doubles) in plan.tables.items()}
 
@@ -192,15 +200,26 @@ class _Binding:
         self.attention._free.append(self.slot)
 
     def run(self, which, inputs, outputs):
-        """Runs a pass. inputs, outputs: name -> tensor of all tokens; inputs that are None are left out."""
-        places, held = self.places, []
-        array = places.array()
-        for name, x in inputs.items():
-            if x is not None:
-                held.append(self.take(name, x))
-                places.point(array, name, held[-1].data_ptr())
-        for name, x in outputs.items():
-            places.point(array, name, x.data_ptr())
+        """Runs a pass. inputs, outputs: the tensors of all tokens that _INPUTS and _OUTPUTS name; None is left out."""
+        array, copies = self.places.array(), []
+        for x, (name, shape, dtype, places) in zip(inputs, self.takes[which]):
+            if x is None:
+                continue
+            if x.shape != shape or x.dtype != dtype or not _is_on(x, self.cuda):
+                raise Error("E701", f"attention: {name} is {words(x.shape, _type(x.dtype), x.device.type)}; the plan "
+                                    f"needs {words(shape, _type(dtype), self.device.type)}")
+            if not x.is_contiguous():
+                x = x.contiguous()
+                copies.append(x)
+            base = x.data_ptr()
+            for place, begin in places:
+                array[place] = base + begin
+        for x, places in zip(outputs, self.gives[which]):
+            if x is None:
+                continue
+            base = x.data_ptr()
+            for place, begin in places:
+                array[place] = base + begin
         attention = self.attention
         with attention._alone:
             code = attention._select(self.slot)
@@ -210,18 +229,6 @@ class _Binding:
                 code = C["fcp_session_run"](attention._session, which, array, ctypes.byref(attention._error))
             if code:
                 check(code, attention._error)
-
-    def take(self, name, x):
-        """The tensor as C reads it, if it fits."""
-        shape, dtype = self.needs[name]
-        if x.shape != shape or x.dtype != dtype or not _is_on(x, self.cuda):
-            raise Error("E701", f"attention: {name} is {words(x.shape, _type(x.dtype), x.device.type)}; the plan needs "
-                                f"{words(shape, _type(dtype), self.device.type)}")
-        return x if x.is_contiguous() else x.contiguous()
-
-    def new(self, name, like):
-        shape, dtype = self.needs[name]
-        return torch.empty(shape, dtype=dtype, device=like.device)
 
 
 def _type(dtype):
@@ -252,6 +259,11 @@ def _binding(number):
     return binding
 
 
+def _dense(x):
+    """A tensor that looks like x, and whose rows lie behind each other."""
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
 # --- the operators ----------------------------------------------------------------------------------------------------
 
 _library = torch.library.Library("fcpc", "DEF")
@@ -262,28 +274,21 @@ _library.define("attention_backward(Tensor d_o, Tensor q, Tensor k, Tensor v, Te
 
 def _attention(q, k, v, sink, table, plan):
     binding = _binding(plan)
-    o, lse = binding.new("o", q), binding.new("lse", q)
-    binding.run(FORWARD, {"q": q, "k": k, "v": v, "sink": sink, "table": table}, {"o": o, "lse": lse})
+    o, lse = _dense(q), q.new_empty(binding.shapes["lse"], dtype=torch.float32)
+    binding.run(FORWARD, (q, k, v, sink, table), (o, lse))
     return o, lse
 
 
 def _attention_backward(d_o, q, k, v, o, lse, sink, table, plan):
-    binding = _binding(plan)
-    outputs = {name: binding.new(name, q) for name in ("dq", "dk", "dv")}
-    shared = {"sink": sink, "table": table}
-    of_ranks = {"d_" + name: lse.new_zeros(binding.needs["d_" + name][0]) for name, x in shared.items()
-                if x is not None}
-    binding.run(BACKWARD, {"q": q, "k": k, "v": v, "o": o, "d_o": d_o, "lse": lse, **shared}, {**outputs, **of_ranks})
-    sums = [lse.new_empty(0) if x is None else of_ranks["d_" + name].sum(0) for name, x in shared.items()]
-    return *outputs.values(), *sums
+    binding, shared = _binding(plan), {"d_sink": sink, "d_table": table}
+    grads = _dense(q), _dense(k), _dense(v)
+    of_ranks = [None if x is None else lse.new_zeros(binding.shapes[name]) for name, x in shared.items()]
+    binding.run(BACKWARD, (q, k, v, sink, table, o, d_o, lse), (*grads, *of_ranks))
+    return *grads, *(lse.new_empty(0) if x is None else x.sum(0) for x in of_ranks)
 
 
 _library.impl("attention", _attention, "CompositeExplicitAutograd")
 _library.impl("attention_backward", _attention_backward, "CompositeExplicitAutograd")
-
-
-def _dense(x):
-    return x.new_empty(x.shape)
 
 
 @torch.library.register_fake("fcpc::attention")
@@ -300,8 +305,8 @@ class _Differentiable(torch.autograd.Function):
     """Attention with gradients."""
 
     @staticmethod
-    def forward(ctx, q, k, v, sink, table, plan):
-        o, lse = _below_autograd(q, k, v, sink, table, plan)
+    def forward(ctx, keys, q, k, v, sink, table, plan):
+        o, lse = _below_autograd(keys, q, k, v, sink, table, plan)
         ctx.mark_non_differentiable(lse)
         ctx.save_for_backward(q, k, v, o, lse, sink, table, plan)
         return o, lse
@@ -311,21 +316,26 @@ class _Differentiable(torch.autograd.Function):
     def backward(ctx, d_o, _):
         q, k, v, o, lse, sink, table, plan = ctx.saved_tensors
         dq, dk, dv, d_sink, d_table = torch.ops.fcpc.attention_backward(d_o, q, k, v, o, lse, sink, table, plan)
-        return dq, dk, dv, None if sink is None else d_sink, None if table is None else d_table, None
+        return None, dq, dk, dv, None if sink is None else d_sink, None if table is None else d_table, None
 
 
-def _below_autograd(q, k, v, sink, table, plan):
-    """The operator again, from below its gradients: computes, or tells a tracer of shapes or of a graph."""
-    with torch._C._AutoDispatchBelowAutograd():
-        return _operator(q, k, v, sink, table, plan)
+def _below_autograd(keys, q, k, v, sink, table, plan):
+    """What the operator does below its gradients. keys: the set of those who are to see this call, one after the other.
+    Mostly the device alone is left. Else there is a tracer, of shapes or of a graph, and torch calls that one."""
+    keys &= _BELOW
+    if keys.raw_repr() in _COMPUTES:
+        return _attention(q, k, v, sink, table, plan)
+    return _operator.redispatch(keys, q, k, v, sink, table, plan)
 
 
-def _autograd(q, k, v, sink, table, plan):
-    """What the operator does first. torch.library.register_autograd would do the same, and take 8 us more each time."""
+def _autograd(keys, q, k, v, sink, table, plan):
+    """What the operator does first. torch.library.register_autograd would do the same, with more work in each call."""
     if torch.is_grad_enabled() and torch._C._any_requires_grad(q, k, v, sink, table):
-        return _Differentiable.apply(q, k, v, sink, table, plan)
-    return _below_autograd(q, k, v, sink, table, plan)
+        return _Differentiable.apply(keys, q, k, v, sink, table, plan)
+    return _below_autograd(keys, q, k, v, sink, table, plan)
 
 
+_BELOW = torch._C._after_autograd_keyset
+_COMPUTES = {torch._C.DispatchKeySet(key).raw_repr() for key in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)}
 _operator = torch.ops.fcpc.attention.default
-_library.impl("attention", _autograd, "Autograd")
+_library.impl("attention", _autograd, "Autograd", with_keyset=True)

@@ -42,6 +42,31 @@ Test(both, in_two_threads) {
     for (int i = 0; i < 3; i++) check(true);
 }
 
+/* One thread serves many pairs, and ends; a pair within a pair gets one of its own. */
+static void within(void *given) {
+    piece *p = given;
+    if (p) work(p);
+    else check(true);
+}
+
+Test(both, share_a_thread) {
+    pthread_t first_by = pthread_self();
+    fcp_both_begin();
+    fcp_both_begin();
+    for (int i = 0; i < 100; i++) {
+        piece second = {0};
+        fcp_both(within, NULL, &second);
+        cr_expect_eq(second.done, 1);
+        if (!i) first_by = second.by;
+        cr_expect(pthread_equal(second.by, first_by));
+        if (i == 50) fcp_both_end();
+    }
+    fcp_both_end();
+    check(true);
+    fcp_both_begin(); /* nobody needs it */
+    fcp_both_end();
+}
+
 /* Held to one processor, a thread does both itself. */
 Test(both, on_one_processor) {
     cpu_set_t all, one;

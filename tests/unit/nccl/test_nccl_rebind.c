@@ -230,7 +230,7 @@ Test(nccl_rebind, refusing) {
         process_all_well(s, 3, 0, "refusing");
         no_trouble(s, 3, 0, "refusing");
         for (unsigned r = 0; r < 3; r++) {
-            const char *part = odd[i] == 99 || r == odd[i] ? "margin = 16, the new plan has 3"
+            const char *part = odd[i] == 99 || r == odd[i] ? "margin = 12, the new plan has 3"
                                : odd[i]                    ? "rank 2 has another plan"
                                                            : "rank 1 has another plan";
             cr_assert(strstr(s->words[r].err.message, part), "rank %u: \"%s\" is not in: %s", r, part,

@@ -187,6 +187,9 @@ Test(plan, accessors) {
     at = (fcp_layout_at){0};
     cr_expect_eq(fcp_plan_rank_queries(plan, 2), 0, "no such rank");
     cr_expect_not(fcp_plan_layout(plan, 2, &at, &span));
+    uint64_t queries[2] = {0}, keys[2] = {0};
+    fcp_plan_ranks_tokens(plan, 1, 2, queries, keys);
+    cr_expect(queries[0] == 128 && keys[0] == 128 && !queries[1] && !keys[1]);
     int64_t rows[128], places[128];
     fcp_plan_positions(plan, 0, false, places);
     fcp_plan_rows(plan, 0, true, 0, rows);

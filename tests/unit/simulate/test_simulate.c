@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/fcpc.h"
+#include "compiler/simulate/margin.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/support/plan_of.h"
 
@@ -149,7 +150,8 @@ Test(simulate, bounds_hold_and_better_wires_never_hurt) {
                         source, sizeof source,
                         "model { heads = 8; kv_heads = 2; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; %s }\n"
                         "batch { lengths = [9000, 5000, 3000 x 3, 700 x 20] }\n"
-                        "plan { mask = %s; block = 512; strategy = %s; layout = %s; passes = forward, backward }\n",
+                        "plan { mask = %s; block = 512; strategy = %s; layout = %s; passes = forward, backward;\n"
+                        "margin = 16 }\n",
                         clusters[c], masks[m], strategies[s], layouts[l]);
                     fcp_plan *plan = plan_of(source);
                     arena memory = {0};
@@ -188,6 +190,89 @@ Test(simulate, a_port_is_busy_for_its_latencies_and_its_bytes) {
     cr_assert_eq(a.bound[SIM_BOUND_LOCAL] - latency, 2 * (b.bound[SIM_BOUND_LOCAL] - latency));
     fcp_plan_free(slow);
     fcp_plan_free(fast);
+}
+
+/* A plan of 8 ranks that have little to compute, so that its transfers take the time. */
+static uint64_t queued(const char *cluster, unsigned queues, fcp_pass pass) {
+    char text[1024], source[600];
+    snprintf(text, sizeof text, "%squeues %u \"t\"\n", round_figures, queues);
+    snprintf(source, sizeof source,
+             "model { heads = 16; kv_heads = 16; head_dim = 64 }\ncluster { %s; intra = 0.2 GB/s; inter = 0.1 GB/s }\n"
+             "batch { lengths = [8192] }\nplan { mask = full; block = 512; strategy = zigzag; layout = zigzag;\n"
+             "passes = forward, backward }\n", cluster);
+    fcp_plan *plan = plan_of(source);
+    const sim_profile profile = profile_of(text);
+    arena memory = {0};
+    sim_result r;
+    fcp_error err = {0};
+    cr_assert_eq(simulate(plan, &profile, NULL, &memory, &r, &err), FCP_OK, "%s", err.message);
+    const sim_pass *x = &r.pass[pass];
+    cr_assert(x->makespan >= sim_largest_bound(x));
+    const uint64_t time = x->makespan;
+    arena_free(&memory);
+    fcp_plan_free(plan);
+    return time;
+}
+
+Test(simulate, fabrics_in_two_queues_do_not_wait_for_each_other) {
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const uint64_t one = queued("nodes = 2; gpus = 4", 1, (fcp_pass)pass),
+                       two = queued("nodes = 2; gpus = 4", 2, (fcp_pass)pass);
+        cr_assert(two < one - one / 32, "%s: %llu in two queues, %llu in one", fcp_pass_names[pass],
+                  (unsigned long long)two, (unsigned long long)one);
+        cr_assert_eq(queued("nodes = 1; gpus = 8", 1, (fcp_pass)pass),
+                     queued("nodes = 1; gpus = 8", 2, (fcp_pass)pass));
+        cr_assert_eq(queued("nodes = 8; gpus = 1", 1, (fcp_pass)pass),
+                     queued("nodes = 8; gpus = 1", 2, (fcp_pass)pass));
+    }
+}
+
+Test(simulate, a_profile_has_one_queue_or_two) {
+    char text[1024];
+    fcp_error err = {0};
+    sim_profile p = profile_of(round_figures);
+    cr_assert_eq(p.queues, 2);
+    snprintf(text, sizeof text, "%squeues 3 \"t\"\n", round_figures);
+    cr_assert_eq(sim_profile_read("test", text, strlen(text), &p, &err), FCP_E_PROFILE);
+    cr_assert(strstr(err.message, "queues is 1 or 2"), "%s", err.message);
+    cr_assert_eq(sim_profile_find("cpu", &p, &err), FCP_OK);
+    cr_assert_eq(p.queues, 1);
+}
+
+/* The greater of what a margin costs a plan that computes and one that waits for the network. */
+static double worst_cost(uint64_t sms, uint64_t margin, double port, double moved) {
+    const double computing = (double)sms / (double)(sms - margin), moving = port / moved;
+    return computing > moving ? computing : moving;
+}
+
+Test(simulate, the_margin_costs_least_in_the_worse_case) {
+    static const char *const gpus[] = {"a100", "h100", "h200", "b200"};
+    static const struct { uint32_t nodes, gpus; } clusters[] = {{8, 8}, {64, 1}, {1, 8}};
+    fcp_error err = {0};
+    for (size_t g = 0; g < sizeof gpus / sizeof *gpus; g++)
+        for (size_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
+            for (uint64_t port = 5; port <= 800; port *= 2) {
+                sim_profile p;
+                cr_assert_eq(sim_profile_find(gpus[g], &p, &err), FCP_OK, "%s", err.message);
+                const fcp_cluster cluster = {.inter = port * 1000000000};
+                const uint32_t margin = sim_margin(clusters[c].nodes, clusters[c].gpus, &cluster, &p);
+                const uint64_t divide = clusters[c].nodes > 1 && clusters[c].gpus > 1 ? 2 : 1;
+                cr_assert(margin < p.sms && (p.sms - margin) % p.part == 0, "%s: %u", gpus[g], margin);
+                double costs[256] = {0}, least = 1e9;
+                for (uint64_t m = 1; m < p.sms; m++) {
+                    const double moved = (double)((m + divide - 1) / divide) * (double)p.channel;
+                    if ((p.sms - m) % p.part) continue;
+                    costs[m] = worst_cost(p.sms, m, (double)cluster.inter, moved);
+                    if (costs[m] < least) least = costs[m];
+                }
+                cr_assert(costs[margin] <= least + 1e-5, "%s, %u x %u, port of %llu: margin %u costs %.4f, not %.4f",
+                          gpus[g], clusters[c].nodes, clusters[c].gpus, (unsigned long long)port, margin, costs[margin],
+                          least);
+            }
+    sim_profile p;
+    cr_assert_eq(sim_profile_find("h200", &p, &err), FCP_OK);
+    cr_assert_eq(sim_margin(8, 8, &(fcp_cluster){.inter = 50000000000}, &p), 12, "the example of margin.c");
+    cr_assert_eq(sim_margin(1, 1, &(fcp_cluster){.inter = 50000000000}, &p), 0);
 }
 
 /* What a watcher adds up of a timeline. */

@@ -1,11 +1,10 @@
-/* test_fabrics.c: tests what transfers over one fabric wait for in the other fabric's stream. Every two transfers that
+/* test_fabrics.c: tests what transfers over one fabric wait for in the other one. Every two transfers that
  * must not overtake each other are looked for, pair by pair: the later one waits. And nothing else does. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "runtime/cuda/fabrics.h"
-#include "runtime/cuda/rounds.h"
+#include "runtime/plan/fabrics.h"
 #include "tests/support/plan_of.h"
 
 /* May two transfers over different fabrics not change places? They touch one slot, and one of them writes it. */
@@ -22,26 +21,28 @@ static bool holds_back(const fcp_plan *plan, const fcp_instr *x, const fcp_instr
     return false;
 }
 
+/* Is it a launch that moves blocks, and not the caller's tokens? */
+static bool moves_blocks(const fcp_plan *plan, fcp_pass pass, const fcp_instr *x) {
+    const fcp_round *rounds = plan->rounds + plan->round_starts[pass];
+    return x->op == FCP_OP_LAUNCH && rounds[x->c].kind != FCP_ROUND_IN && rounds[x->c].kind != FCP_ROUND_OUT;
+}
+
 typedef struct found {
     unsigned launches, waits;
 } found;
 
-static void check_rank(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_homes *homes, found *out) {
+static void check_rank(const fcp_plan *plan, fcp_pass pass, uint32_t rank, found *out) {
     const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMM);
     const fcp_instr *all = &plan->instrs[stream->first];
-    fcp_arena arena = {.homes = homes->homes};
-    fcp_slots_of(plan, pass, rank, homes->homes, &arena.slots);
-    uint32_t *waits = fcp_cuda_across(plan, pass, rank, &arena), known[FCP_FABRICS] = {0};
-    cr_assert_not_null(waits);
+    uint32_t(*waits)[FCP_FABRICS] = calloc(stream->count + 1, sizeof *waits), known[FCP_FABRICS] = {0};
+    cr_assert(waits && fcp_fabric_waits(plan, pass, rank, waits));
     for (uint32_t j = 0; j < stream->count; j++) {
-        bool moves = all[j].op == FCP_OP_LAUNCH && fcp_cuda_moved_by(plan, pass, &all[j]) == FCP_CLASSES;
+        bool moves = moves_blocks(plan, pass, &all[j]);
         for (uint32_t f = 0; f < FCP_FABRICS; f++) {
-            uint32_t wait = waits[j * FCP_FABRICS + f], last = 0;
+            uint32_t wait = waits[j][f], last = 0;
             cr_assert(moves || !wait, "instruction %u waits, and moves nothing", j);
             for (uint32_t i = 0; moves && i < j; i++)
-                if (all[i].op == FCP_OP_LAUNCH && fcp_cuda_moved_by(plan, pass, &all[i]) == FCP_CLASSES &&
-                    holds_back(plan, &all[i], &all[j], f))
-                    last = i + 1;
+                if (moves_blocks(plan, pass, &all[i]) && holds_back(plan, &all[i], &all[j], f)) last = i + 1;
             cr_assert_eq(wait, last > known[f] ? last : 0, "rank %u, instruction %u, %s: waits for %u, not %u", rank, j,
                          fcp_fabric_names[f], wait, last);
             if (last > known[f]) known[f] = last;
@@ -59,11 +60,9 @@ static void check(const char *mask, const char *more, found *out) {
              "batch { lengths = [3000, 900, 130 x 6] }\n"
              "plan { mask = %s; block = 128; passes = forward, backward%s }\n", mask, more);
     fcp_plan *plan = plan_named(mask, text);
-    fcp_homes *homes = fcp_homes_of(plan);
-    cr_assert(homes && fcp_cuda_two_fabrics(plan));
+    cr_assert(fcp_two_fabrics(plan->problem));
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        for (uint32_t r = 0; r < plan->problem->ranks; r++) check_rank(plan, (fcp_pass)pass, r, &homes[r], out);
-    free(homes);
+        for (uint32_t r = 0; r < plan->problem->ranks; r++) check_rank(plan, (fcp_pass)pass, r, out);
     fcp_plan_free(plan);
 }
 
@@ -85,7 +84,7 @@ Test(fabrics, one_fabric) {
     fcp_plan *apart = plan_named("a rank a node", "model { heads = 1; kv_heads = 1; head_dim = 16; dtype = bf16 }\n"
                                                   "cluster { nodes = 4; gpus = 1 }\nbatch { lengths = [900] }\n"
                                                   "plan { mask = causal; block = 128 }\n");
-    cr_assert(!fcp_cuda_two_fabrics(one) && !fcp_cuda_two_fabrics(apart));
+    cr_assert(!fcp_two_fabrics(one->problem) && !fcp_two_fabrics(apart->problem));
     fcp_plan_free(one);
     fcp_plan_free(apart);
 }

@@ -1,0 +1,433 @@
+/* keys.c: lists columns of keys with the rows that meet them, for dK, dV and the dQ of the same pairs.
+ *
+ * Requires: a verified plan; an arena as fcp_arena_lay gives it.
+ * Gives:    fcp_kernel_keys of work.h.
+ * Method:   two passes over the same cells: the first counts how many cells each column has, the second puts them
+ *           there. Then columns are cut until there is enough work for all multiprocessors, cells of one class that
+ *           stand below each other become one run, and an ordered list gets its locks and turns.
+ * Cost:     linear in the cells, a table over all blocks of the plan, and a sort of the items. Memory: the list, and as
+ *           much again while it is sorted.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/source.h"
+#include "runtime/base/grow.h"
+#include "runtime/kernels/list.h"
+
+/* Heads of a group that see the same pairs, as a run of rows says it: in cls, beside the class of cells. They are
+ * among FK_SET_HEADS neighbours. Where lists are not by head, one set stands for all heads and says nothing. */
+struct head_set {
+    uint32_t cls;  /* the class of heads, in the range */
+    uint32_t bits; /* what cls of a run has above the class of cells */
+};
+
+/* A walk over all cells of the visits. There are two: the first makes the items of each KV block when it comes to the
+ * block's first tile, and counts the cells of each item; the second (`fill`) writes each cell into its item's list. */
+struct columns {
+    fcp_kernel_work *w;
+    const fcp_arena *a;
+    uint32_t *first_item; /* of each KV block of the plan; FCP_NONE: it has no items yet */
+    uint32_t *cells;      /* of each item: their count in the first walk, where the next one goes in the second */
+    uint32_t cells_capacity;
+    bool fill, by_head;
+    fcp_kernel_order order;
+    const struct head_set *sets; /* of one KV head */
+    uint32_t set_count;
+};
+
+/* Makes the items of a KV block. */
+static fcp_code add_key_items(struct columns *x, const fcp_tile *tile, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const fcp_plan *plan = x->a->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_block *block = &plan->blocks[tile->k_block];
+    size_t stride = (size_t)x->a->kv_heads * p->head_dim, bytes = stride * fcp_dtype_size((fcp_dtype)p->dtype);
+    char *k, *v;
+    float *dk, *dv;
+    fcp_arena_kv(x->a, tile->kv_slot, &k, &v);
+    fcp_arena_dkv(x->a, tile->dkv_slot, &dk, &dv);
+    x->first_item[tile->k_block] = w->key_count;
+    for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
+        const fcp_piece *piece = &plan->pieces[i];
+        for (uint32_t key = 0; key < piece->length; key += FCP_CELL) {
+            size_t at = piece->offset + key;
+            if (w->key_count == UINT32_MAX) return fcp_list_too_long(err);
+            if (!fcp_grow((void **)&w->keys, &w->key_capacity, w->key_count + 1, sizeof *w->keys) ||
+                !fcp_grow((void **)&x->cells, &x->cells_capacity, w->key_count + 1, sizeof *x->cells))
+                return fcp_list_no_memory(err);
+            struct fcp_list_place rows;
+            if (!fcp_list_key_rows(x->a, tile->kv_slot, at, &rows)) return fcp_list_too_long(err);
+            x->cells[w->key_count] = 0;
+            w->keys[w->key_count++] = (fk_key_item){
+                .position = (fk_i64)(piece->start + key),
+                .k = fcp_list_offset(x->a, k + at * bytes),
+                .v = fcp_list_offset(x->a, v + at * bytes),
+                .dk = fcp_list_offset(x->a, dk + at * stride),
+                .dv = fcp_list_offset(x->a, dv + at * stride),
+                .count = piece->length - key < FCP_CELL ? piece->length - key : FCP_CELL,
+                .sequence = piece->sequence,
+                .place = rows.place,
+                .k_row = rows.k,
+                .v_row = rows.v,
+                .lock = FK_NONE};
+        }
+    }
+    return FCP_OK;
+}
+
+/* Counts the cells of a run, or writes them: one to each item from `item` on, since neighbouring columns are
+ * neighbouring items. heads: of which heads. */
+static void place_run(struct columns *x, const fcp_run *run, uint32_t heads, uint32_t item, const fcp_piece *q,
+                      uint32_t token, uint32_t out) {
+    fcp_kernel_work *w = x->w;
+    uint32_t row = run->row * FCP_CELL;
+    fk_i64 q_first = x->a->plan->sequences[q->sequence].q_first;
+    for (uint32_t i = item; i < item + run->count; i++) {
+        uint32_t at = x->cells[i]++;
+        if (!x->fill) continue;
+        w->row_runs[at] = (fk_row_run){.position = q_first + (fk_i64)(q->start + row),
+                                       .token = token + row,
+                                       .out = out + row,
+                                       .count = q->length - row < FCP_CELL ? q->length - row : FCP_CELL,
+                                       .cls = run->cls | heads};
+    }
+}
+
+static fcp_code walk_cells(struct columns *x, const fcp_visit *visit, fcp_error *err) {
+    const fcp_plan *plan = x->a->plan;
+    if (plan->blocks[visit->q_block].heads != x->w->range) return FCP_OK;
+    uint64_t in = fcp_arena_row(x->a, visit->q_slot), out = fcp_arena_row(x->a, visit->dq_slot);
+    if ((in > out ? in : out) + plan->blocks[visit->q_block].tokens > UINT32_MAX) return fcp_list_too_long(err);
+    for (uint32_t t = visit->first_tile; t < visit->first_tile + visit->tiles; t++) {
+        const fcp_tile *tile = &plan->tiles[t];
+        const fcp_block *k_block = &plan->blocks[tile->k_block];
+        if (x->first_item[tile->k_block] == FCP_NONE) {
+            fcp_code code = add_key_items(x, tile, err);
+            if (code) return code;
+        }
+        uint32_t item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
+        for (uint32_t j = tile->first_part; j < tile->first_part + tile->parts; j++) {
+            const fcp_part *part = &plan->parts[j];
+            const fcp_piece *q = &plan->pieces[part->q_piece];
+            if (part->k_piece < k_piece) item = x->first_item[tile->k_block], k_piece = k_block->first_piece;
+            for (; k_piece < part->k_piece; k_piece++)
+                item += plan->pieces[k_piece].length / FCP_CELL + (plan->pieces[k_piece].length % FCP_CELL != 0);
+            for (const struct head_set *s = x->sets; s < x->sets + x->set_count; s++) {
+                const fcp_shape_rec *shape = &plan->shapes[part->shape + s->cls];
+                for (uint32_t r = shape->first_run; r < shape->first_run + shape->runs; r++)
+                    place_run(x, &plan->runs[r], s->bits, item + plan->runs[r].col, q, (uint32_t)in + q->offset,
+                              (uint32_t)out + q->offset);
+            }
+        }
+    }
+    return FCP_OK;
+}
+
+/* Joins runs of one class that follow each other; returns how many are left. */
+static uint32_t join_runs(fk_row_run *runs, uint32_t count) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        fk_row_run *last = kept ? &runs[kept - 1] : NULL;
+        if (last && last->cls == runs[i].cls && last->token + last->count == runs[i].token &&
+            last->out + last->count == runs[i].out && last->position + last->count == runs[i].position)
+            last->count += runs[i].count;
+        else runs[kept++] = runs[i];
+    }
+    return kept;
+}
+
+/* Turns an ordered item's runs round, from the last row to the first, because then items wait less for their turns. An
+ * example, a causal mask with items A and B of neighbouring keys: both see the last rows, but A begins one row of
+ * cells earlier than B. From the last row on, B follows A one step behind. From the first row on, B would begin ahead
+ * of A, and wait for it. */
+static int later(const void *a, const void *b) {
+    const fk_row_run *x = a, *y = b;
+    if (x->position != y->position) return x->position > y->position ? -1 : 1;
+    return x->cls < y->cls ? -1 : x->cls > y->cls; /* of the same rows and other heads */
+}
+static void reverse_runs(fk_row_run *runs, uint32_t count) {
+    bool sorted = true;
+    for (uint32_t i = 0; i < count / 2; i++) {
+        fk_row_run run = runs[i];
+        runs[i] = runs[count - 1 - i];
+        runs[count - 1 - i] = run;
+    }
+    for (uint32_t i = 1; i < count; i++) sorted = sorted && runs[i - 1].position > runs[i].position;
+    if (!sorted) qsort(runs, count, sizeof *runs, later);
+}
+
+/* How items are cut into pieces of work. An item with more than 8 * long_part runs is divided into parts of about
+ * long_part, and any other into parts of about `part`. */
+struct cut {
+    uint32_t subs; /* query heads of a group that a piece is for */
+    uint32_t part, long_part;
+};
+enum {
+    LEAST = 4,  /* runs of a part: fewer, and adding to dK and dV would take longer than computing what is added */
+    SHARERS = 8 /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
+};
+
+static uint32_t parts_of(const fk_key_item *item, const struct cut *cut) {
+    const uint64_t runs = item->runs, part = runs > 8 * (uint64_t)cut->long_part ? cut->long_part : cut->part;
+    const uint64_t parts = (runs + part / 2) / part;
+    return parts ? (uint32_t)parts : 1;
+}
+
+/* Decides how items are cut. If a device has four pieces for each of its multiprocessors, all end at nearly the same
+ * time. So items are cut by query head until there are as many, or one for each head: such pieces keep all their rows,
+ * and add to dQ of different heads. If there still is less than one for each multiprocessor, items are cut by rows as
+ * well, into two for each. It is the multiprocessors in the plan that count, and not those that are there.
+ * The third cut is of items with more than four times the average number of runs, into parts of half the average: the
+ * keys that every row sees, say, would keep one block busy when all others have ended. */
+static struct cut decide_cut(const struct columns *x, uint64_t runs) {
+    const fcp_problem *p = x->a->plan->problem;
+    const uint64_t blocks = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
+    struct cut cut = {p->range_sub, UINT32_MAX, UINT32_MAX};
+    if (x->order == FCP_KEYS_ALONE || !items) return cut;
+    uint64_t pieces = items * p->range_kv, parts = x->by_head ? 1 : 4 * blocks / pieces;
+    parts = parts > group ? group : parts ? parts : 1;
+    cut.subs = (uint32_t)((group + parts - 1) / parts);
+    parts = (group + cut.subs - 1) / cut.subs;
+    if (pieces * parts < blocks && 2 * parts <= SHARERS) {
+        uint64_t part = runs * p->range_kv * parts / (2 * blocks), longest = 0;
+        for (uint32_t i = 0; i < items; i++)
+            if (x->w->keys[i].runs > longest) longest = x->w->keys[i].runs;
+        if (part < longest * parts / SHARERS) part = longest * parts / SHARERS;
+        cut.part = part < LEAST ? LEAST : (uint32_t)part;
+    }
+    cut.long_part = (uint32_t)(runs / (2 * items));
+    if (cut.long_part < LEAST) cut.long_part = LEAST;
+    return cut;
+}
+
+static void drop_empty_items(fcp_kernel_work *w) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < w->key_count; i++)
+        if (w->keys[i].runs) w->keys[kept++] = w->keys[i];
+    w->key_count = kept;
+}
+
+/* Cuts the items of a list that has `runs` runs. Cuts are made at the same numbers of runs in every item, so that parts
+ * of neighbouring items meet the same rows. What is cut adds to the same dK and dV: until order_runs numbers the locks,
+ * `lock` is the number that the whole item had. */
+static bool cut_items(struct columns *x, uint64_t runs) {
+    fcp_kernel_work *w = x->w;
+    const struct cut cut = decide_cut(x, runs);
+    const uint32_t kept = w->key_count;
+    uint64_t items = 0;
+    w->subs = cut.subs;
+    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], &cut);
+    if (items > UINT32_MAX || !fcp_grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
+        return false;
+    w->key_count = (uint32_t)items;
+    for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
+        const fk_key_item item = w->keys[i];
+        const uint32_t parts = parts_of(&item, &cut), part = item.runs > 8 * (uint64_t)cut.long_part ? cut.long_part
+                                                                                                    : cut.part;
+        for (uint32_t j = parts, end = item.runs; j-- > 0; end = j * part) {
+            fk_key_item *to_item = &w->keys[--to];
+            *to_item = item;
+            to_item->first = item.first + j * part;
+            to_item->runs = end - j * part;
+            to_item->lock = parts > 1 || cut.subs < x->a->plan->problem->range_sub ? i : FK_NONE;
+        }
+    }
+    return true;
+}
+
+/* Gives out locks and turns in the order of the items: the first who comes to a sum has turn 0, the next has turn 1. A
+ * sum of dQ is known by its first row in dq and by the heads, the sums of divided items by the number that cut_items
+ * left in `lock`. Rows have one lock for all heads, which has a place for each head. Heads of one set meet the same
+ * runs; so they have their turns together, and each set counts its own. */
+static uint32_t take_lock(fcp_kernel_work *w, uint32_t *lock) {
+    if (*lock == FCP_NONE) *lock = w->lock_count++;
+    return *lock;
+}
+static bool order_runs(struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    const fcp_arena *a = x->a;
+    size_t tokens = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]), items = w->key_count;
+    size_t sums = tokens + items;
+    uint32_t *locks = fcp_list_scratch(w, FCP_LIST_LOCKS, sums, sizeof *locks);
+    uint32_t *turns = fcp_list_scratch(w, FCP_LIST_TURNS, sums, sizeof *turns);
+    if (!locks || !turns) return false;
+    memset(locks, 0xff, sums * sizeof *locks); /* FCP_NONE */
+    for (uint32_t s = 0; s < x->set_count; s++) {
+        memset(turns, 0, sums * sizeof *turns);
+        for (uint32_t i = 0; i < w->key_count; i++) {
+            fk_key_item *item = &w->keys[i];
+            if (s == 0 && item->lock != FK_NONE) {
+                const size_t sum = tokens + item->lock;
+                item->lock = take_lock(w, &locks[sum]);
+                item->turn = turns[sum]++;
+            }
+            for (fk_row_run *r = w->row_runs + item->first, *end = r + item->runs; r < end; r++) {
+                if ((r->cls & ~3u) != x->sets[s].bits) continue;
+                r->lock = take_lock(w, &locks[r->out]);
+                r->turn = turns[r->out]++;
+            }
+        }
+    }
+    return true;
+}
+
+/* How long an item is: rows, or in an ordered list runs, times heads. */
+static uint64_t item_size(const struct columns *x, const fk_key_item *item) {
+    uint64_t size = 0;
+    for (const fk_row_run *r = x->w->row_runs + item->first, *end = r + item->runs; r < end; r++) {
+        const uint32_t set = r->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+        const uint32_t heads = set ? (uint32_t)__builtin_popcount(set) : 1;
+        size += (uint64_t)(x->order == FCP_KEYS_ORDERED ? 1 : r->count) * heads;
+    }
+    return size;
+}
+
+/* Sorts the items of a list, longest first. */
+static bool sort_keys(const struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, w->key_count, sizeof *sizes);
+    for (uint32_t i = 0; sizes && i < w->key_count; i++)
+        sizes[i] = (struct fcp_list_size){item_size(x, &w->keys[i]), i};
+    return sizes && fcp_list_sort(w, w->keys, w->key_count, sizeof *w->keys, sizes);
+}
+
+/* Makes the items and their runs, from both walks to locks and turns. */
+static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    fcp_code code = FCP_OK;
+    uint64_t total = 0;
+    for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
+    if (code) return code;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        uint32_t cells = x->cells[i];
+        w->keys[i].first = x->cells[i] = (uint32_t)total;
+        w->keys[i].runs = cells;
+        total += cells;
+        if (total > UINT32_MAX) return fcp_list_too_long(err);
+    }
+    if (!fcp_grow((void **)&w->row_runs, &w->row_run_capacity, (uint32_t)total, sizeof *w->row_runs))
+        return fcp_list_no_memory(err);
+    w->row_run_count = (uint32_t)total;
+    x->fill = true;
+    for (uint32_t v = first; !code && v < first + count; v++) code = walk_cells(x, &x->a->plan->visits[v], err);
+    if (code) return code;
+    bool ordered = x->order == FCP_KEYS_ORDERED;
+    for (uint32_t i = 0; ordered && i < w->key_count; i++)
+        reverse_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
+    drop_empty_items(w);
+    if (!cut_items(x, total)) return fcp_list_no_memory(err);
+    for (uint32_t i = 0; !ordered && i < w->key_count; i++)
+        w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
+    if (!sort_keys(x)) return fcp_list_no_memory(err);
+    return !ordered || order_runs(x) ? FCP_OK : fcp_list_no_memory(err);
+}
+
+fcp_kernel_order fcp_kernel_order_of(unsigned backward) {
+    if (backward & (EMIT_ORDERED | EMIT_ORDERED_SM90)) return FCP_KEYS_ORDERED;
+    return backward & (EMIT_UNORDERED | EMIT_UNORDERED_SM90) ? FCP_KEYS_JOINT : FCP_KEYS_ALONE;
+}
+
+/* The items of the KV heads whose sets x has, or of all heads. */
+static fcp_code list_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    size_t blocks = (size_t)x->a->plan->blocks_count;
+    x->first_item = fcp_list_scratch(w, FCP_LIST_FIRSTS, blocks, sizeof *x->first_item);
+    if (!x->first_item) return fcp_list_no_memory(err);
+    memset(x->first_item, 0xff, blocks * sizeof *x->first_item); /* FCP_NONE */
+    w->key_count = w->row_run_count = 0;
+    x->fill = false;
+    return fill_columns(x, first, count, err);
+}
+
+/* The sets of KV head `kv` of a range; returns how many. out: room for one for each head of its group. */
+static uint32_t find_sets(const fcp_plan *plan, uint32_t range, uint32_t kv, struct head_set *out) {
+    const uint32_t group = plan->problem->range_sub;
+    uint32_t count = 0;
+    for (uint32_t h = 0; h < group; h++) {
+        const uint32_t cls = fcp_class_of(plan, range, kv * group + h), base = h / FK_SET_HEADS;
+        uint32_t s = 0;
+        while (s < count && !(out[s].cls == cls && out[s].bits >> FK_SET_BASE_SHIFT == base)) s++;
+        if (s == count) out[count++] = (struct head_set){cls, base << FK_SET_BASE_SHIFT};
+        out[s].bits |= 1u << (FK_SET_SHIFT + h % FK_SET_HEADS);
+    }
+    return count;
+}
+
+/* Have two KV heads of a range query heads of the same classes, in the same order? */
+static bool same_group(const fcp_plan *plan, uint32_t range, uint32_t x, uint32_t y) {
+    const uint32_t group = plan->problem->range_sub;
+    for (uint32_t h = 0; h < group; h++)
+        if (fcp_class_of(plan, range, x * group + h) != fcp_class_of(plan, range, y * group + h)) return false;
+    return true;
+}
+
+/* Lists that are kept while others are made. */
+struct kept {
+    fk_key_item *keys;
+    fk_row_run *runs;
+    uint32_t key_count, run_count, key_capacity, run_capacity;
+};
+
+/* Keeps the list of the columns for one KV head, or another one with the same sets: with the same runs, if `again`. */
+static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, struct kept *all, fcp_error *err) {
+    const uint64_t runs = all->run_count + (again ? 0 : (uint64_t)w->row_run_count);
+    if (runs > UINT32_MAX || (uint64_t)all->key_count + w->key_count > UINT32_MAX) return fcp_list_too_long(err);
+    if (!fcp_grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs) ||
+        !fcp_grow((void **)&all->keys, &all->key_capacity, all->key_count + w->key_count, sizeof *all->keys))
+        return fcp_list_no_memory(err);
+    if (!again && w->row_run_count)
+        memcpy(all->runs + all->run_count, w->row_runs, w->row_run_count * sizeof *all->runs);
+    all->run_count = (uint32_t)runs;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        fk_key_item *item = &all->keys[all->key_count++];
+        *item = w->keys[i];
+        item->first += all->run_count - w->row_run_count;
+        item->kv_head = kv;
+    }
+    return FCP_OK;
+}
+
+/* Makes the list of each KV head; heads with the same sets share runs. Then all items are one list, longest first, in
+ * which items of one head keep their order: their turns are counted by it. */
+static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const fcp_plan *plan = x->a->plan;
+    const uint32_t kv_heads = plan->problem->range_kv;
+    struct head_set *sets = malloc(plan->problem->range_sub * sizeof *sets);
+    struct kept all = {0};
+    uint32_t locks = 0; /* heads have places of their own in a lock, so KV heads may use the same locks */
+    fcp_code code = sets ? FCP_OK : fcp_list_no_memory(err);
+    for (uint32_t kv = 0; !code && kv < kv_heads; kv++) {
+        uint32_t before = 0;
+        while (before < kv && !(fcp_list_wants(w, before) && same_group(plan, w->range, before, kv))) before++;
+        if (before < kv || !fcp_list_wants(w, kv)) continue; /* it was listed with that one, or is not */
+        x->sets = sets;
+        x->set_count = find_sets(plan, w->range, kv, sets);
+        w->lock_count = 0;
+        code = list_columns(x, first, count, err);
+        if (w->lock_count > locks) locks = w->lock_count;
+        for (uint32_t other = kv; !code && other < kv_heads; other++)
+            if (fcp_list_wants(w, other) && same_group(plan, w->range, kv, other))
+                code = keep_columns(w, other, other != kv, &all, err);
+    }
+    w->lock_count = locks;
+    free(sets);
+    free(w->keys);
+    free(w->row_runs);
+    w->keys = all.keys, w->key_count = all.key_count, w->key_capacity = all.key_capacity;
+    w->row_runs = all.runs, w->row_run_count = all.run_count, w->row_run_capacity = all.run_capacity;
+    return code ? code : sort_keys(x) ? FCP_OK : fcp_list_no_memory(err);
+}
+
+fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,
+                         fcp_kernel_order order, fcp_error *err) {
+    static const struct head_set everybody = {0, 0};
+    struct columns x = {.w = w, .a = a, .by_head = fcp_kernel_by_head(a->plan), .order = order, .sets = &everybody,
+                        .set_count = 1};
+    w->lock_count = 0;
+    w->subs = a->plan->problem->range_sub;
+    fcp_code code = x.by_head ? list_by_head(&x, first, count, err) : list_columns(&x, first, count, err);
+    free(x.cells);
+    return code;
+}

@@ -1,0 +1,48 @@
+/* list.h: what rows.c and keys.c share, which make the work lists of work.h. */
+#ifndef FCP_KERNELS_LIST_H
+#define FCP_KERNELS_LIST_H
+#include "runtime/kernels/work.h"
+
+/* What each scratch array is for. */
+enum {
+    FCP_LIST_CURSORS,
+    FCP_LIST_SIZES,
+    FCP_LIST_FIRSTS,
+    FCP_LIST_PERMUTED,
+    FCP_LIST_LOCKS,
+    FCP_LIST_TURNS,
+    FCP_LIST_SCRATCHES
+};
+
+/* Scratch memory for `count` elements; its contents are undefined. NULL: out of memory. It belongs to the work list. */
+void *fcp_list_scratch(fcp_kernel_work *w, int which, size_t count, size_t size);
+
+fcp_code fcp_list_no_memory(fcp_error *err);
+fcp_code fcp_list_too_long(fcp_error *err);
+
+/* Is KV head `kv` of the range listed? */
+static inline bool fcp_list_wants(const fcp_kernel_work *w, uint32_t kv) {
+    return !w->kv_count || kv - w->kv_first < w->kv_count;
+}
+
+/* Is a sequence one of few queries and many keys? */
+bool fcp_list_is_short(const fcp_sequence *s);
+
+/* How many bytes after the beginning of the arena a place is. */
+fk_u64 fcp_list_offset(const fcp_arena *a, const void *place);
+
+/* Where the copy engine finds the K and V of token `at` of a KV slot: in which tensor, and in which rows of it. False:
+ * the number of a row does not fit in the copy engine's 32-bit coordinates. */
+struct fcp_list_place {
+    uint32_t place, k, v;
+};
+bool fcp_list_key_rows(const fcp_arena *a, uint32_t slot, uint64_t at, struct fcp_list_place *out);
+
+/* How much work an item is, and where it stands. */
+struct fcp_list_size {
+    uint64_t size;
+    uint32_t index;
+};
+/* Sorts `count` items of `bytes` bytes each, longest first. */
+bool fcp_list_sort(fcp_kernel_work *w, void *items, uint32_t count, size_t bytes, struct fcp_list_size *sizes);
+#endif

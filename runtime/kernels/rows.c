@@ -1,0 +1,293 @@
+/* rows.c: lists rows of queries with the keys that they meet, for the forward pass and for dQ.
+ *
+ * Requires: a verified plan; an arena as fcp_arena_lay gives it.
+ * Gives:    fcp_kernel_rows of work.h.
+ * Method:   visit by visit and piece by piece, one row of cells at a time, over the tiles in their order. Then items of
+ *           short sequences are replaced by tiles that the heads of a group share, each cut into parts of its keys.
+ * Cost:     linear in the runs of the visits' tiles and in their rows of cells; then a sort of the items. Memory: the
+ *           list, and as much again while it is sorted.
+ */
+#include <stdlib.h>
+
+#include "runtime/base/grow.h"
+#include "runtime/kernels/list.h"
+
+/* Adds the runs of keys that one row of cells meets in one part of a tile, for a class of heads. */
+static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_tile *tile, const fcp_part *part,
+                             uint32_t cls, uint32_t row, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_problem *p = plan->problem;
+    const fcp_shape_rec *shape = &plan->shapes[part->shape + cls];
+    const fcp_piece *piece = &plan->pieces[part->k_piece];
+    size_t stride = (size_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    char *k, *v;
+    fcp_arena_kv(a, tile->kv_slot, &k, &v);
+    uint32_t end_run = shape->first_run + shape->runs;
+    for (uint32_t i = fcp_run_of_row(plan, shape, row); i < end_run && plan->runs[i].row == row; i++) {
+        const fcp_run *run = &plan->runs[i];
+        uint64_t begin = (uint64_t)run->col * FCP_CELL, end = begin + (uint64_t)run->count * FCP_CELL;
+        if (end > piece->length) end = piece->length;
+        if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
+        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+            return fcp_list_no_memory(err);
+        size_t at = (piece->offset + begin) * stride;
+        struct fcp_list_place rows;
+        if (!fcp_list_key_rows(a, tile->kv_slot, piece->offset + begin, &rows)) return fcp_list_too_long(err);
+        w->key_runs[w->key_run_count++] = (fk_key_run){.position = (fk_i64)(piece->start + begin),
+                                                       .k = fcp_list_offset(a, k + at),
+                                                       .v = fcp_list_offset(a, v + at),
+                                                       .count = (fk_u32)(end - begin),
+                                                       .cls = run->cls,
+                                                       .place = rows.place,
+                                                       .k_row = rows.k,
+                                                       .v_row = rows.v};
+    }
+    return FCP_OK;
+}
+
+static fcp_code push_row(fcp_kernel_work *w, const fk_row_item *item, fcp_error *err) {
+    if (w->row_count == UINT32_MAX) return fcp_list_too_long(err);
+    if (!fcp_grow((void **)&w->rows, &w->row_capacity, w->row_count + 1, sizeof *w->rows))
+        return fcp_list_no_memory(err);
+    w->rows[w->row_count++] = *item;
+    return FCP_OK;
+}
+
+/* A row item, or where lists are by head one for each head of a class. */
+static fcp_code put_row_item(fcp_kernel_work *w, const fcp_plan *plan, fk_row_item item, uint32_t cls, bool by_head,
+                             fcp_error *err) {
+    const uint32_t heads = by_head ? fcp_range_heads(plan->problem) : 1;
+    const fk_u32 flags = item.flags;
+    fcp_code code = FCP_OK;
+    for (uint32_t h = 0; !code && h < heads; h++) {
+        if (by_head && (fcp_class_of(plan, w->range, h) != cls || !fcp_list_wants(w, h / plan->problem->range_sub)))
+            continue;
+        if (by_head) item.flags = flags | h << FK_HEAD_SHIFT;
+        code = push_row(w, &item, err);
+    }
+    return code;
+}
+
+/* Adds the items of one row of cells of a Q piece, for a class of heads. cursors[i] is the first part of the visit's
+ * i-th tile that is not of an earlier piece. */
+static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece, uint32_t row,
+                        uint32_t cls, bool by_head, const uint32_t *cursors, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_piece *piece = &plan->pieces[q_piece];
+    /* where the block's rows are read, and where results are written; only the last visit of the forward pass writes */
+    bool back = a->pass == FCP_BACKWARD, last = visit->flags & FCP_VISIT_LAST;
+    uint32_t out_slot = back ? visit->dq_slot : visit->o_slot;
+    uint64_t in = fcp_arena_row(a, visit->q_slot), out = back || last ? fcp_arena_row(a, out_slot) : 0;
+    uint32_t first = w->key_run_count, block_token = piece->offset + row;
+    for (uint32_t i = 0; i < visit->tiles; i++) {
+        const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+        uint32_t end = tile->first_part + tile->parts;
+        for (uint32_t j = cursors[i]; j < end && plan->parts[j].q_piece == q_piece; j++) {
+            fcp_code code = add_key_runs(w, a, tile, &plan->parts[j], cls, row / FCP_CELL, err);
+            if (code) return code;
+        }
+    }
+    /* Rows without keys: dQ gets nothing added. In the forward pass, if this is the block's only visit and the
+     * block is at home, the outputs hold what they were prepared with, and that is right unless there is a sink. */
+    bool single = (visit->flags & (FK_FIRST | FK_LAST)) == (FK_FIRST | FK_LAST);
+    bool idle = back || (single && !plan->sink_count && out_slot < a->homes);
+    if (first == w->key_run_count && idle) return FCP_OK;
+    if (in + block_token > UINT32_MAX || out + block_token > UINT32_MAX) return fcp_list_too_long(err);
+    fk_row_item item = {.position = plan->sequences[piece->sequence].q_first + (fk_i64)(piece->start + row),
+                        .token = (fk_u32)in + block_token,
+                        .out = (fk_u32)out + block_token,
+                        .block_token = block_token,
+                        .count = piece->length - row < FCP_CELL ? piece->length - row : FCP_CELL,
+                        .flags = visit->flags,
+                        .sequence = piece->sequence,
+                        .first = first,
+                        .runs = w->key_run_count - first,
+                        .pack = !back && !by_head && fcp_list_is_short(&plan->sequences[piece->sequence])
+                                    ? plan->problem->range_sub
+                                    : 1};
+    if (visit->state_slot != FCP_NONE && !back) {
+        float *o, *m, *l;
+        fcp_arena_state(a, visit->state_slot, &o, &m, &l);
+        item.state = fcp_list_offset(a, o);
+    }
+    return put_row_item(w, plan, item, cls, by_head, err);
+}
+
+/* Adds the items of one Q piece of a visit. */
+static fcp_code add_row_items(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit *visit, uint32_t q_piece,
+                              bool by_head, uint32_t *cursors, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; i < visit->tiles; i++) {
+        const fcp_tile *tile = &plan->tiles[visit->first_tile + i];
+        uint32_t end = tile->first_part + tile->parts;
+        while (cursors[i] < end && plan->parts[cursors[i]].q_piece < q_piece) cursors[i]++;
+    }
+    for (uint32_t row = 0; row < plan->pieces[q_piece].length; row += FCP_CELL)
+        for (uint32_t c = 0; !code && c < fcp_class_count(plan, w->range); c++)
+            code = add_row(w, a, visit, q_piece, row, c, by_head, cursors, err);
+    return code;
+}
+
+/* --- short rows --------------------------------------------------------------------------------------------------- */
+
+/* A walk over the items of a list that are not yet of single heads. */
+struct packing {
+    fcp_kernel_work *w;
+    const fcp_arena *a;
+    uint32_t part; /* so many cells of keys has about each part of an item of a short sequence */
+};
+
+static uint32_t cells_of(const fcp_kernel_work *w, const fk_row_item *item) {
+    uint32_t cells = 0;
+    for (uint32_t i = item->first; i < item->first + item->runs; i++)
+        cells += w->key_runs[i].count / FCP_CELL + (w->key_runs[i].count % FCP_CELL != 0);
+    return cells;
+}
+
+/* Of how many tiles the rows of an item are, if its heads share them. */
+static uint32_t tiles_of(const fk_row_item *item) { return (item->count * item->pack + FK_ROWS - 1) / FK_ROWS; }
+
+/* How many cells a part has: with four parts for each multiprocessor that the plan is made for, all end at nearly the
+ * same time. */
+enum { LEAST_CELLS = 4 }; /* of a part: fewer, and putting parts together would take longer than they do */
+static uint32_t part_cells(const fcp_kernel_work *w, const fcp_plan *plan) {
+    const uint64_t parts = 4 * (uint64_t)plan->cluster->multiprocessors;
+    uint64_t cells = 0;
+    if (!parts) return UINT32_MAX; /* parts_of_cells then says 1 */
+    for (uint32_t i = 0; i < w->row_count; i++)
+        if (fcp_list_is_short(&plan->sequences[w->rows[i].sequence]))
+            cells += (uint64_t)cells_of(w, &w->rows[i]) * tiles_of(&w->rows[i]);
+    cells = (cells * plan->problem->range_kv + parts - 1) / parts;
+    return cells < LEAST_CELLS ? LEAST_CELLS : cells < UINT32_MAX ? (uint32_t)cells : UINT32_MAX;
+}
+
+/* Lists the keys of cells [from, to) of an item again, as runs of their own. */
+static fcp_code copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
+                          fcp_error *err) {
+    const fcp_problem *p = a->plan->problem;
+    const uint64_t stride = (uint64_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
+    const uint32_t first = w->key_run_count, end = item->first + item->runs;
+    uint32_t at = 0; /* cells before the run */
+    for (uint32_t i = item->first; i < end && at < to; i++) {
+        fk_key_run run = w->key_runs[i];
+        const uint32_t cells = run.count / FCP_CELL + (run.count % FCP_CELL != 0);
+        const uint32_t begin = from > at ? from - at : 0, stop = to - at < cells ? to - at : cells;
+        at += cells;
+        if (begin >= stop) continue;
+        if (stop < cells) run.count = stop * FCP_CELL;
+        run.count -= begin * FCP_CELL;
+        run.position += begin * FCP_CELL;
+        run.k += begin * FCP_CELL * stride;
+        run.v += begin * FCP_CELL * stride;
+        run.k_row += begin * FCP_CELL;
+        run.v_row += begin * FCP_CELL;
+        if (w->key_run_count == UINT32_MAX) return fcp_list_too_long(err);
+        if (!fcp_grow((void **)&w->key_runs, &w->key_run_capacity, w->key_run_count + 1, sizeof *w->key_runs))
+            return fcp_list_no_memory(err);
+        w->key_runs[w->key_run_count++] = run;
+    }
+    item->first = first;
+    item->runs = w->key_run_count - first;
+    return FCP_OK;
+}
+
+/* Cuts one tile of an item of a short sequence into `parts` parts of its keys, whose runs stand in `runs`. */
+static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_row_item *runs, uint32_t parts,
+                          fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    if (parts == 1) return push_row(w, tile, err);
+    const uint64_t bytes = (uint64_t)tile->count * (x->a->plan->problem->head_dim + 2) * sizeof(float);
+    if (!fcp_grow((void **)&w->merges, &w->merge_capacity, w->merge_count + 1, sizeof *w->merges))
+        return fcp_list_no_memory(err);
+    w->merges[w->merge_count++] = (fk_merge_item){.rows = *tile, .first = w->split_bytes, .parts = parts};
+    fcp_code code = FCP_OK;
+    for (uint32_t i = 0; !code && i < parts; i++) {
+        fk_row_item part = *tile;
+        part.flags = (tile->flags & ~(fk_u32)(FK_FIRST | FK_LAST)) | FK_FIRST | FK_SPLIT;
+        part.state = w->split_bytes;
+        part.first = runs[i].first;
+        part.runs = runs[i].runs;
+        w->split_bytes += bytes;
+        code = push_row(w, &part, err);
+    }
+    return code;
+}
+
+/* Lists an item of a short sequence: for each KV head its tiles, each of them in parts. */
+static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const fcp_problem *p = x->a->plan->problem;
+    const uint64_t cells = cells_of(w, item), wanted = (cells + x->part / 2) / x->part;
+    const uint32_t parts = wanted ? (uint32_t)wanted : 1, rows = item->count * item->pack;
+    fk_row_item *runs = fcp_list_scratch(w, FCP_LIST_FIRSTS, parts, sizeof *runs);
+    fcp_code code = runs ? FCP_OK : fcp_list_no_memory(err);
+    for (uint32_t i = 0; !code && parts > 1 && i < parts; i++) {
+        runs[i] = *item;
+        code = copy_runs(w, x->a, &runs[i], (uint32_t)(cells * i / parts), (uint32_t)(cells * (i + 1) / parts), err);
+    }
+    for (uint32_t kv = 0; kv < p->range_kv; kv++)
+        for (uint32_t skip = 0; !code && fcp_list_wants(w, kv) && skip < rows; skip += FK_ROWS) {
+            fk_row_item tile = *item;
+            tile.flags |= kv * item->pack << FK_HEAD_SHIFT;
+            tile.skip = skip;
+            tile.count = rows - skip < FK_ROWS ? rows - skip : FK_ROWS;
+            code = put_parts(x, &tile, runs, parts, err);
+        }
+    return code;
+}
+
+/* Turns a list whose items are for all heads into one of items with a head, or a group of heads, each. */
+static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    struct packing x = {w, a, part_cells(w, plan)};
+    const uint32_t count = w->row_count;
+    fk_row_item *all = w->rows;
+    fcp_code code = FCP_OK;
+    w->rows = NULL;
+    w->row_count = w->row_capacity = 0;
+    for (uint32_t i = 0; !code && i < count; i++) {
+        if (fcp_list_is_short(&plan->sequences[all[i].sequence])) {
+            code = pack_item(&x, &all[i], err);
+            continue;
+        }
+        for (uint32_t h = 0; !code && h < fcp_range_heads(plan->problem); h++) {
+            fk_row_item item = all[i];
+            item.flags |= h << FK_HEAD_SHIFT;
+            if (fcp_list_wants(w, h / plan->problem->range_sub)) code = push_row(w, &item, err);
+        }
+    }
+    free(all);
+    return code;
+}
+
+fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const bool by_head = fcp_kernel_by_head(plan);
+    w->row_count = w->key_run_count = w->merge_count = 0;
+    w->split_bytes = 0;
+    for (uint32_t v = first; v < first + count; v++) {
+        const fcp_visit *visit = &plan->visits[v];
+        const fcp_block *block = &plan->blocks[visit->q_block];
+        if (block->heads != w->range) continue;
+        uint32_t *cursors = fcp_list_scratch(w, FCP_LIST_CURSORS, visit->tiles, sizeof *cursors);
+        if (!cursors) return fcp_list_no_memory(err);
+        for (uint32_t i = 0; i < visit->tiles; i++) cursors[i] = plan->tiles[visit->first_tile + i].first_part;
+        for (uint32_t i = block->first_piece; i < block->first_piece + block->pieces; i++) {
+            fcp_code code = add_row_items(w, a, visit, i, by_head, cursors, err);
+            if (code) return code;
+        }
+    }
+    if (a->pass == FCP_FORWARD && fcp_kernel_packed(plan)) {
+        fcp_code code = pack_rows(w, a, err);
+        if (code) return code;
+    }
+    struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, w->row_count, sizeof *sizes);
+    if (!sizes) return fcp_list_no_memory(err);
+    for (uint32_t i = 0; i < w->row_count; i++) {
+        const fk_row_item *item = &w->rows[i];
+        sizes[i] = (struct fcp_list_size){0, i};
+        for (uint32_t j = item->first; j < item->first + item->runs; j++) sizes[i].size += w->key_runs[j].count;
+    }
+    return fcp_list_sort(w, w->rows, w->row_count, sizeof *w->rows, sizes) ? FCP_OK : fcp_list_no_memory(err);
+}
