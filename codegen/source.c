@@ -46,9 +46,10 @@ static void open_first(void *context, const char *text, size_t size) {
         int length = snprintf(
             line, sizeof line,
             "#define FK_HEAD_DIM %u\n#define FK_BF16 %d\n#define FK_HAS_SCORE %d\n#define FK_FORWARD_SM90 %d\n"
-            "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n#define FK_PACKED %d\n",
+            "#define FK_RANGES %d\n#define FK_NEGATIVE_SCALE %d\n#define FK_BY_HEAD %d\n#define FK_PACKED %d\n"
+            "#define FK_FUSED %d\n",
             o->source->head_dim, o->source->bf16, o->source->program->score.count != 0, forward, o->source->ranges,
-            o->source->negative_scale, o->source->by_head, o->source->packed);
+            o->source->negative_scale, o->source->by_head, o->source->packed, o->source->fused);
         o->done = true;
         o->out(o->context, line, (size_t)length);
         say_part(o->out, o->context, "abi.h", emit_text_abi);

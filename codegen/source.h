@@ -1,7 +1,7 @@
 /* source.h: the CUDA source of a program's kernels: the skeletons of codegen/kernels around the functions of emit.h.
  *
  * The source is one text without includes. It has, in this order: the definitions of FK_HEAD_DIM, FK_BF16,
- * FK_HAS_SCORE, FK_FORWARD_SM90, FK_RANGES, FK_NEGATIVE_SCALE, FK_BY_HEAD and FK_PACKED;
+ * FK_HAS_SCORE, FK_FORWARD_SM90, FK_RANGES, FK_NEGATIVE_SCALE, FK_BY_HEAD, FK_PACKED and FK_FUSED;
  * abi.h; prim_ptx.h; the emitted functions; common.h;
  * and the skeletons that were asked for, with what they stand on. Each part begins with a #line, so that messages of
  * the CUDA compiler name the file under codegen/kernels, or "emitted".
@@ -34,6 +34,7 @@ typedef struct emit_source {
     bool negative_scale; /* the factor of q . k is below 0 */
     bool by_head;       /* work lists are by head (abi.h) */
     bool packed;        /* those of the forward pass are packed (abi.h) */
+    bool fused;         /* the forward pass is one launch (abi.h) */
 } emit_source;
 
 bool emit_has_head_dim(uint32_t head_dim);

@@ -77,6 +77,8 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
     if (!code && own.start) code = fcp_sized_read(&start, sizeof start, own.start, "fcp_start", err);
     if (code) return code;
     if (own.start) own.start = &start;
+    if ((unsigned)own.fuse > FCP_FUSE_PASS)
+        return fcp_fail(err, FCP_E_ARGUMENT, "options->fuse is %u, which is none", (unsigned)own.fuse);
     if ((unsigned)own.partition >= FCP_PARTITIONS)
         return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)own.partition);
     const char *name = own.backend ? own.backend : kinds[0]->name;
@@ -84,6 +86,9 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
     if (!kind)
         return fcp_fail(err, FCP_E_BACKEND, "there is no backend \"%.40s\" in this version: there are host and cuda",
                         name);
+    if (own.fuse == FCP_FUSE_PASS && strcmp(kind->name, "cuda") != 0)
+        return fcp_fail(err, FCP_E_BACKEND, "a pass in one launch is a matter of the backend cuda: %s computes by stages",
+                        kind->name);
     const fcp_transport *transport = own.transport ? find_transport(kind, own.transport, err) : kind->transports[0];
     if (!transport) return FCP_E_BACKEND;
     fcp_session_plans *plans = calloc(1, sizeof *plans);

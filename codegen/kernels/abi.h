@@ -21,6 +21,11 @@
  * is where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has
  * the rows of such parts, and fk_combine puts them together.
  *
+ * If the pass is one launch (FK_FUSED; forward only), a row item has the runs of all stages, in the order in which
+ * their keys arrive, and the kernel begins before they have. A run's `arrival` is the number of a flag, counted from 1:
+ * a word that is 0 when the kernel begins, and becomes 1 when the keys are there. Blocks wait for nothing else, and
+ * what sets the flags waits for no block: so it does not matter in which order blocks begin.
+ *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
  * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
  * a block: O as [max_block][heads][head_dim], then m and then l as [max_block][heads], all float. m is in log2 units.
@@ -90,7 +95,8 @@ typedef struct fk_key_run {
     fk_u64 k, v;            /* offsets of the first key's rows of K and V */
     fk_u32 count, cls;
     fk_u32 place;           /* FK_AT_HOME or FK_MOVED: which map has the keys; k_row and v_row count in it */
-    fk_u32 k_row, v_row, pad;
+    fk_u32 k_row, v_row;
+    fk_u32 arrival;         /* fused: the flag to wait for; 0: the keys are there */
 } fk_key_run;
 
 /* Keys of a KV piece, for dK and dV. */
@@ -128,7 +134,8 @@ typedef struct fk_launch {
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
     /* For the backward pass in one kernel. locks: if ordered, fk_u32 [locks][heads][FK_TURNS_OF_RUN]: a run's rows take
      * turns FK_TURN_ROWS at a time; a lock of keys uses the first entry of the first head of its group. counter: one
-     * fk_u32, from which blocks take their work. All are 0 when the kernel begins. */
+     * fk_u32, from which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is the address
+     * of the flags of arrivals, one fk_u32 each. */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
@@ -254,8 +261,10 @@ enum { FK_FORWARD_SM90_THREADS = 384 };
 #define FK_HAS_BACKWARD_SM90(d) ((d) == 64 || (d) == 128)
 enum { FK_BACKWARD_SM90_THREADS = 384 };
 #define FK_BACKWARD_SM90_ROWS(d) ((d) > 64 ? 64 : 128)
+enum { FK_BACKWARD_SM90_RECORD = 40 }; /* bytes that say what rows a step has; a multiple of 8 */
 #define FK_BACKWARD_SM90_SHARED(d)                                                                                     \
     (2 * FK_TILE_BYTES(FK_KEYS, d) + 4 * FK_TILE_BYTES(FK_BACKWARD_SM90_ROWS(d), d) +                                  \
-     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) + 32)
+     2 * FK_TILE_BYTES(FK_KEYS, FK_BACKWARD_SM90_ROWS(d)) + 16 * FK_BACKWARD_SM90_ROWS(d) +                            \
+     2 * FK_BACKWARD_SM90_RECORD + 32)
 #define FK_BACKWARD_SM90_REGISTERS(d) 168
 #endif

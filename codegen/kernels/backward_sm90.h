@@ -14,12 +14,15 @@
  * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
  *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
  *           item's keys and all rows of a step.
- * Shared:   K, V; two stages of Q, dO, LSE and delta; two buffers of dS; barriers and tickets.
+ * Shared:   K, V; two stages of Q, dO, LSE, delta and a record that says which rows they are; two buffers of dS;
+ *           barriers and tickets.
  * Source:   the backward pass of FlashAttention-3, by work list; the locks are the semaphores of its deterministic
  *           mode.
  *
  * Loading: a whole tile comes by the copy engine. If rows of it do not exist, the loading warps copy it themselves
- * and fill up with 0, because 0 times NaN is NaN. They always copy LSE and delta themselves.
+ * and fill up with 0, because 0 times NaN is NaN. They always copy LSE and delta themselves. Only they read the list
+ * of runs. If the others read it too, they would wait for global memory in every step, because a look at a lock
+ * empties the L1 cache.
  *
  * Products: S^T = K Q^T and dP^T = V dO^T have keys as rows, so that P^T and dS^T already are operands, in registers,
  * of dV += P^T dO and dK += dS^T Q. dS also goes to shared memory, because for its half of dQ = dS K a warpgroup
@@ -58,7 +61,7 @@ enum {
 
 /* Barriers for some threads. "Workers" are the threads that compute, "turners" the warp that waits for turns. */
 enum {
-    FK_B_STAGE_FREE = 1, /* and 2. Workers to loaders: we have read the stage */
+    FK_B_STAGE_FREE = 1, /* and 2. Workers, and if ordered turners, to loaders: we have read the stage */
     FK_B_KEYS_FREE = 3,  /* everybody to loaders: we have read K, V and the ticket before */
     FK_B_DS = 4,         /* workers among themselves: dS is there */
     FK_B_TURN,           /* turners to workers: it is the turn of this step, or of this piece */
@@ -92,7 +95,8 @@ FK_DEVICE fk_u32 fk_b_ds(fk_u32 buffer) { return fk_b_rows(2, 0) + buffer * FK_B
 FK_DEVICE fk_u32 fk_b_numbers(fk_u32 stage, fk_u32 which) { /* LSE, delta */
     return fk_b_ds(2) + (stage * 2 + which) * FK_B_ROWS * 4;
 }
-FK_DEVICE fk_u32 fk_b_stage_full(fk_u32 stage) { return fk_b_numbers(2, 0) + stage * 8; }
+FK_DEVICE fk_u32 fk_b_record(fk_u32 stage) { return fk_b_numbers(2, 0) + stage * FK_BACKWARD_SM90_RECORD; }
+FK_DEVICE fk_u32 fk_b_stage_full(fk_u32 stage) { return fk_b_record(2) + stage * 8; }
 FK_DEVICE fk_u32 fk_b_keys_full(void) { return fk_b_stage_full(2); }
 FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece % 2 * 4; }
 
@@ -102,8 +106,50 @@ FK_DEVICE fk_u32 fk_b_ticket(fk_u32 piece) { return fk_b_stage_full(3) + piece %
 FK_DEVICE fk_key_piece fk_b_piece(const fk_launch *p, fk_u32 n) {
     return fk_key_piece_of(p, fk_load_shared_bits(fk_b_ticket(n)));
 }
-FK_DEVICE const fk_row_run *fk_b_runs(const fk_launch *p, const fk_key_item *item) {
-    return (const fk_row_run *)p->runs + item->first;
+/* How many threads take part when a stage becomes free. */
+FK_DEVICE fk_u32 fk_b_free_threads(const int ordered) {
+    return FK_B_LOADERS + FK_B_WORKERS + (ordered ? FK_B_TURNERS : 0);
+}
+
+/* --- records ------------------------------------------------------------------------------------------------------ */
+
+/* What workers need to know of a step. */
+typedef struct fk_b_record_of {
+    fk_i64 position;      /* of the first row */
+    fk_u32 out, count;    /* the first row in dq; how many rows there are */
+    fk_u32 cls, head;     /* the class of the cells; the query head */
+    fk_u32 more;          /* does another step of the piece follow? */
+} fk_b_record_of;
+/* Where the numbers of a record are. The turn and the lock are for turners. */
+enum {
+    FK_B_OUT = 8,
+    FK_B_COUNT = 12,
+    FK_B_CLASS = 16,
+    FK_B_HEAD = 20,
+    FK_B_MORE = 24,
+    FK_B_TURN_OF = 28,
+    FK_B_LOCK = 32
+};
+
+FK_DEVICE void fk_b_store_record(fk_u32 to, const fk_b_record_of *x, fk_u32 turn, fk_u64 lock) {
+    fk_store_shared_long(to, (fk_u64)x->position);
+    fk_store_shared_bits(to + FK_B_OUT, x->out);
+    fk_store_shared_bits(to + FK_B_COUNT, x->count);
+    fk_store_shared_bits(to + FK_B_CLASS, x->cls);
+    fk_store_shared_bits(to + FK_B_HEAD, x->head);
+    fk_store_shared_bits(to + FK_B_MORE, x->more);
+    fk_store_shared_bits(to + FK_B_TURN_OF, turn);
+    fk_store_shared_long(to + FK_B_LOCK, lock);
+}
+FK_DEVICE fk_b_record_of fk_b_load_record(fk_u32 from) {
+    fk_b_record_of x;
+    x.position = (fk_i64)fk_load_shared_long(from);
+    x.out = fk_load_shared_bits(from + FK_B_OUT);
+    x.count = fk_load_shared_bits(from + FK_B_COUNT);
+    x.cls = fk_load_shared_bits(from + FK_B_CLASS);
+    x.head = fk_load_shared_bits(from + FK_B_HEAD);
+    x.more = fk_load_shared_bits(from + FK_B_MORE);
+    return x;
 }
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
@@ -129,11 +175,14 @@ FK_DEVICE void fk_b_load_keys(const fk_launch_maps *m, const fk_key_item *item, 
     fk_barrier_arrive(barrier);
 }
 
-/* Loads the rows of the block's step n. Rows that do not exist get an LSE of +inf, which makes their P 0. */
-FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 there, fk_u32 head, fk_u32 n) {
+/* Loads the rows of the block's step n, which are those of a run from `at` on, and leaves their record; more: as there.
+ * Rows that do not exist get an LSE of +inf, which makes their P 0. */
+FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk_u32 at, fk_u32 head, fk_u32 more,
+                              fk_u32 n, const int ordered) {
     enum { EACH = (FK_B_ROWS + FK_B_LOADERS - 1) / FK_B_LOADERS };
     const fk_launch *p = &m->launch;
-    fk_u32 thread = fk_thread(), stage = n % 2, barrier = fk_b_stage_full(stage);
+    fk_u32 thread = fk_thread(), stage = n % 2, barrier = fk_b_stage_full(stage), there = run->count - at;
+    fk_u64 token = run->token + at;
     float lse[EACH], delta[EACH];
     FK_UNROLL
     for (fk_u32 i = 0; i < EACH; i++) {
@@ -145,7 +194,11 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 ther
             delta[i] = fk_load(fk_row(p, p->delta, token + row, head, 4));
         }
     }
-    if (n >= 2) fk_sync_some(FK_B_STAGE_FREE + stage, FK_B_LOADERS + FK_B_WORKERS);
+    if (n >= 2) fk_sync_some(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
+    if (thread == FK_B_LOADERS - 1) { /* a thread that does not begin copies */
+        fk_b_record_of x = {run->position + at, run->out + at, there, fk_run_class(run), head, more};
+        fk_b_store_record(fk_b_record(stage), &x, ordered ? run->turn : 0, ordered ? fk_row_lock(p, run, head, at) : 0);
+    }
     FK_UNROLL
     for (fk_u32 i = 0; i < EACH; i++) {
         fk_u32 row = thread + i * FK_B_LOADERS;
@@ -171,7 +224,7 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, fk_u64 token, fk_u32 ther
 }
 
 /* What the loaders do. */
-FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
+FK_DEVICE void fk_b_load(const fk_launch_maps *m, const int ordered) {
     const fk_launch *p = &m->launch;
     fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
@@ -181,19 +234,21 @@ FK_DEVICE void fk_b_load(const fk_launch_maps *m) {
         const fk_key_item *item = piece.item;
         if (done) fk_sync_some(FK_B_KEYS_FREE, FK_B_THREADS);
         if (!item) break;
-        const fk_row_run *runs = fk_b_runs(p, item);
-        fk_u32 head = fk_run_head(runs, piece.first, piece.first, p->group), count;
+        const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
+        fk_u32 head = fk_run_head(runs, piece.first, piece.first, p->group), more = 1;
         fk_step step = {0, 0};
         fk_b_load_keys(m, item, piece.kv_head);
-        do {
+        while (more) {
             const fk_row_run *run = runs + step.run;
-            count = run->count;
-            fk_b_load_rows(m, run->token + step.at, count - step.at, head, n++);
-        } while (fk_next_rows(&step, &head, FK_B_ROWS, count, item->runs, runs, piece.first, piece.heads));
+            fk_u32 at = step.at, this_head = head;
+            more = (fk_u32)fk_next_rows(&step, &head, FK_B_ROWS, run->count, item->runs, runs, piece.first,
+                                        piece.heads);
+            fk_b_load_rows(m, run, at, this_head, more, n++, ordered);
+        }
     }
     fk_barrier_arrive(fk_b_keys_full()); /* others see the last ticket: there is no more work */
     for (fk_u32 i = n < 2 ? 0 : n - 2; i < n; i++)
-        fk_sync_some(FK_B_STAGE_FREE + i % 2, FK_B_LOADERS + FK_B_WORKERS);
+        fk_sync_some(FK_B_STAGE_FREE + i % 2, fk_b_free_threads(ordered));
 }
 
 /* --- turns -------------------------------------------------------------------------------------------------------- */
@@ -206,20 +261,30 @@ FK_DEVICE void fk_b_take_turn(fk_u64 lock, fk_u32 turn) {
     if (fk_lane() == 0) fk_release(lock, turn + 1);
 }
 
-/* What the turners do: they follow the steps of a piece as the loaders do. */
+/* Takes the turns of all steps of a piece. n: as in fk_b_work_piece. */
+FK_DEVICE fk_u32 fk_b_take_row_turns(fk_u32 n) {
+    fk_u32 more = 1;
+    for (; more; n++) {
+        fk_u32 record = fk_b_record(n % 2);
+        fk_barrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
+        fk_u64 lock = fk_load_shared_long(record + FK_B_LOCK);
+        fk_u32 turn = fk_load_shared_bits(record + FK_B_TURN_OF);
+        more = fk_load_shared_bits(record + FK_B_MORE);
+        fk_arrive_some(FK_B_STAGE_FREE + n % 2, fk_b_free_threads(1));
+        fk_b_take_turn(lock, turn);
+    }
+    return n;
+}
+
+/* What the turners do. */
 FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
+    fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
         fk_barrier_wait(fk_b_keys_full(), done % 2);
         const fk_key_piece piece = fk_b_piece(p, done);
         const fk_key_item *item = piece.item;
         if (!item) break;
-        const fk_row_run *runs = fk_b_runs(p, item), *run;
-        fk_u32 head = fk_run_head(runs, piece.first, piece.first, p->group);
-        fk_step step = {0, 0};
-        if (ordered) do {
-            run = runs + step.run;
-            fk_b_take_turn(fk_row_lock(p, run, head, step.at), run->turn);
-        } while (fk_next_rows(&step, &head, FK_B_ROWS, run->count, item->runs, runs, piece.first, piece.heads));
+        if (ordered) n = fk_b_take_row_turns(n);
         if (ordered && item->lock != FK_NONE) fk_b_take_turn(fk_key_lock(p, &piece), fk_key_turn(&piece));
         fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
     }
@@ -317,13 +382,13 @@ FK_DEVICE void fk_b_pass_on(const fk_u32 (*packed)[2], fk_u32 ds, fk_u32 chunk, 
 
 /* Does step n, whose product S of the first part has begun already, until dS of both workers is in shared memory.
  * first_key: the position of the item's first key. */
-FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys, const fk_row_run *run,
-                         fk_u32 at, fk_u32 head, fk_u32 n, float (*s)[4], fk_b_sums_of *x) {
+FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key, fk_u32 keys,
+                         const fk_b_record_of *rows, fk_u32 n, const int ordered, float (*s)[4], fk_b_sums_of *x) {
     fk_u32 stage = n % 2, worker = fk_thread() / FK_B_GROUP - 1, t = fk_lane() % 4 * 2;
     fk_u32 own = worker * 64 + fk_warp() % 4 * 16 + fk_lane() / 4;
-    int full = fk_run_class(run) == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
+    int full = rows->cls == FK_FULL && keys == FK_KEYS; /* keys that do not exist must not count */
     fk_u32 q = fk_b_rows(stage, 0), d_o = fk_b_rows(stage, 1), ds = fk_b_ds(stage);
-    fk_i64 row = run->position + at + t, key = first_key + own;
+    fk_i64 row = rows->position + t, key = first_key + own;
     float g[FK_B_COLUMNS][4];
     fk_u32 p_packed[FK_B_COLUMNS][2], ds_packed[FK_B_COLUMNS][2];
     FK_UNROLL
@@ -332,7 +397,7 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_u32 counting[2] = {0, 0};
         fk_b_scores(g[0], fk_b_keys(1) + worker * (64 * FK_TILE_ROW), d_o, part);
         if (!full) {
-            fk_counting(env, fk_run_class(run) == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, head, counting); // cost: PARTIAL
+            fk_counting(env, rows->cls == FK_PARTIAL, 1, FK_B_COLUMNS, key, row + part * FK_B_PART, FK_B_PART, rows->head, counting); // cost: PARTIAL
             FK_UNROLL
             for (fk_u32 half = 0; half < 2; half++)
                 if (own + half * 8 >= keys) counting[half] = 0; // cost: PARTIAL
@@ -341,8 +406,8 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
         fk_products_settle(s[0], FK_B_PART / 2);
         fk_u32 lse = fk_b_numbers(stage, 0) + numbers, delta = fk_b_numbers(stage, 1) + numbers;
         fk_i64 first_row = row + part * FK_B_PART;
-        if (full) fk_b_weights(p, env, s, p_packed, lse, 1, counting, first_row, key, head); // cost: FULL elements
-        else fk_b_weights(p, env, s, p_packed, lse, 0, counting, first_row, key, head); // cost: PARTIAL elements
+        if (full) fk_b_weights(p, env, s, p_packed, lse, 1, counting, first_row, key, rows->head); // cost: FULL elements
+        else fk_b_weights(p, env, s, p_packed, lse, 0, counting, first_row, key, rows->head); // cost: PARTIAL elements
         fk_b_sums(x->v[0], (const fk_u32 (*)[2])p_packed, d_o, part);
         fk_products_wait_1();
         fk_products_settle(g[0], FK_B_PART / 2);
@@ -356,59 +421,54 @@ FK_DEVICE void fk_b_step(const fk_launch *p, const fk_env *env, fk_i64 first_key
     fk_fence_async();
     fk_sync_some(FK_B_DS, FK_B_WORKERS);
     fk_products_wait_0();
-    fk_arrive_some(FK_B_STAGE_FREE + stage, FK_B_LOADERS + FK_B_WORKERS);
+    fk_arrive_some(FK_B_STAGE_FREE + stage, fk_b_free_threads(ordered));
 }
 
 /* Adds this worker's half of a step's dQ, in its turn or at once. */
-FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_row_run *run, fk_u32 at, fk_u32 head, const int ordered,
-                           const float (*dq)[4]) {
+FK_DEVICE void fk_b_add_dq(const fk_launch *p, const fk_b_record_of *rows, const int ordered, const float (*dq)[4]) {
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = fk_warp() % 4 * 16, column = 0;
     if (FK_HEAD_DIM == 64) row += worker * 64;
     else column = worker * 64;
     if (ordered) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     if (!FK_WITHOUT_DQ)
-        fk_add_sums_atomically(fk_row(p, p->dq, run->out + at, head, FK_HEAD_DIM * 4) + column * 4, fk_q_stride(p) * 2,
-                               row, run->count - at, p->scale, 8, dq);
+        fk_add_sums_atomically(fk_row(p, p->dq, rows->out, rows->head, FK_HEAD_DIM * 4) + column * 4,
+                               fk_q_stride(p) * 2, row, rows->count, p->scale, 8, dq);
     if (ordered) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
 }
 
 /* Does all steps of a piece. n counts the steps of the block; returns it for the next piece. */
 FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, const int ordered, fk_u32 n) {
     const fk_key_item *item = piece->item;
-    fk_u32 kv_head = piece->kv_head, head = piece->first, keys = item->count, last_head = head;
+    fk_u32 kv_head = piece->kv_head, keys = item->count;
     fk_u32 worker = fk_thread() / FK_B_GROUP - 1, row = worker * 64 + fk_warp() % 4 * 16;
     fk_env env = fk_env_of(p, item->sequence);
-    const fk_row_run *runs = fk_b_runs(p, item);
-    if (FK_BY_HEAD) head = fk_run_head(runs, head, head, p->group);
     fk_b_sums_of x;
+    fk_b_record_of last = {0, 0, 0, 0, 0, 1};
     float last_dq[8][4];
-    fk_step step = {0, 0}, last = step;
-    int behind = 0, more;
+    int behind = 0;
     FK_UNROLL
     for (fk_u32 j = 0; j < FK_CHUNKS; j++)
         FK_UNROLL
         for (fk_u32 i = 0; i < 4; i++) x.k[j][i] = x.v[j][i] = 0;
     for (;; n++) {
-        const fk_row_run run = runs[step.run];
         float s[FK_B_COLUMNS][4], dq[8][4];
         fk_barrier_wait(fk_b_stage_full(n % 2), n / 2 % 2);
+        const fk_b_record_of rows = fk_b_load_record(fk_b_record(n % 2)); // cost: step
         fk_b_dq(dq[0], fk_b_ds(1 - n % 2), worker);
         fk_b_scores(s[0], fk_b_keys(0) + worker * (64 * FK_TILE_ROW), fk_b_rows(n % 2, 0), 0);
         fk_products_wait_1();
         fk_products_settle(dq[0], 32);
-        if (behind) fk_b_add_dq(p, runs + last.run, last.at, last_head, ordered, (const float (*)[4])dq);
-        fk_b_step(p, &env, item->position, keys, &run, step.at, head, n, s, &x);
+        if (behind) fk_b_add_dq(p, &last, ordered, (const float (*)[4])dq);
+        fk_b_step(p, &env, item->position, keys, &rows, n, ordered, s, &x);
         behind = 1;
-        last = step;
-        last_head = head;
-        more = fk_next_rows(&step, &head, FK_B_ROWS, run.count, item->runs, runs, piece->first, piece->heads); // cost: step
-        if (!more) break;
+        last = rows;
+        if (!last.more) break;
     }
     fk_b_dq(last_dq[0], fk_b_ds(n % 2), worker);
     fk_products_wait_0();
     fk_products_settle(last_dq[0], 32);
     fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
-    fk_b_add_dq(p, runs + last.run, last.at, last_head, ordered, (const float (*)[4])last_dq);
+    fk_b_add_dq(p, &last, ordered, (const float (*)[4])last_dq);
     fk_products_settle(x.k[0], FK_HEAD_DIM / 2);
     fk_products_settle(x.v[0], FK_HEAD_DIM / 2);
     fk_u64 stride = fk_k_stride(p) * 2, at_key = (fk_u64)kv_head * FK_ROW_BYTES * 2;
@@ -444,7 +504,7 @@ FK_DEVICE void fk_b_roles(const fk_launch_maps *m, const int ordered) {
     fk_sync();
     if (fk_thread() < FK_B_GROUP) {
         FK_B_LOADERS_REGISTERS;
-        if (fk_thread() < FK_B_LOADERS) fk_b_load(m);
+        if (fk_thread() < FK_B_LOADERS) fk_b_load(m, ordered);
         else fk_b_take_turns(p, ordered);
     } else {
         FK_B_WORKERS_REGISTERS;

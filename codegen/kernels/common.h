@@ -9,7 +9,7 @@
  *   fk_u32 fk_queries(const fk_env *env, fk_i64 q, fk_i64 k, fk_i32 limit, int h)    if FK_QUERY_SPANS is 1
  *   fk_u32 fk_below32(fk_i32 x)
  * These must be defined: FK_HEAD_DIM (16, 32, 64, 128, 256), FK_BF16 (1: bf16, 0: fp16), FK_HAS_SCORE (0 or 1),
- * FK_NEGATIVE_SCALE (1: the scale is below 0), FK_BY_HEAD and FK_PACKED (0 or 1).
+ * FK_NEGATIVE_SCALE (1: the scale is below 0), FK_BY_HEAD, FK_PACKED and FK_FUSED (0 or 1).
  *
  * A tile is rows of FK_HEAD_DIM numbers, in chunks of 16 bytes. In each row the chunks are permuted by the number of
  * the row. Eight neighbouring rows then have the same chunk in eight different groups of banks, so that a warp loads

@@ -6,6 +6,7 @@
  * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head and packed
  *           item_count, and block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those
  *           of a group read the same keys.
+ * Waits:    fused, each thread waits for the arrival of a run before it copies the run's first K.
  * Shared:   Q, then K and V of one step. V arrives while the scores are computed, the next K while they are used.
  * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
  *
@@ -88,6 +89,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
     fk_sync(); /* everybody has read the tiles of the item before */
     if (more) {
         fk_forward_copy_q(p, item, head);
+        fk_forward_arrival(p, runs, 0);
         fk_forward_copy(p, runs->k, runs, 0, kv_head, k_tile);
     }
     fk_forward_open(p, item, head, &x);
@@ -110,6 +112,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
         more = fk_advance(&step, FK_F_STEP, run->count, item->runs); // cost: step
         fk_copy_wait();
         fk_sync(); /* V is there, and everybody has read K */
+        if (more) fk_forward_arrival(p, runs + step.run, step.at);
         if (more) fk_forward_copy(p, runs[step.run].k, runs + step.run, step.at, kv_head, k_tile);
         if (idle) continue;
         fk_forward_softmax(p, s, &x, factor);

@@ -143,6 +143,12 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     }
 }
 
+/* Fused: waits until the keys of a run have arrived, before the first of them is read. All that follows in this thread
+ * comes after the arrival. */
+FK_DEVICE void fk_forward_arrival(const fk_launch *p, const fk_key_run *run, fk_u32 at) {
+    if (FK_FUSED && at == 0 && run->arrival) fk_wait_arrival(p->locks + (run->arrival - 1) * 4ull);
+}
+
 /* Do all pairs of a step count? Then no mask is looked at. keys: how many keys the step has. */
 FK_DEVICE int fk_forward_whole(const fk_key_run *run, fk_u32 keys) { return run->cls == FK_FULL && keys == FK_F_STEP; }
 

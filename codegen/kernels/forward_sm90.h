@@ -7,6 +7,7 @@
  *           item_count, and block i does pieces i, i + blocks, ...
  * Threads:  three warpgroups. The first is the producer and brings tiles. The other two are consumers and have 64
  *           rows each.
+ * Waits:    fused, the first thread waits for the arrival of a run before its first K is brought.
  * Shared:   Q, two stages of K, two of V, and barriers.
  * Source:   the pipeline of FlashAttention-3; the online softmax of Milakov and Gimelshein.
  *
@@ -74,12 +75,16 @@ FK_DEVICE void fk_forward_bring(const fk_launch_maps *maps, const fk_key_run *ru
     if (fk_thread() == 0) {
         const fk_map *map = run->place == FK_MOVED ? &maps->moved : v ? &maps->v : &maps->k;
         fk_forward_await_free(free, n);
+        if (FK_FUSED && !v && at == 0) { /* the V of a run comes after its K */
+            fk_forward_arrival(p, run, at);
+            fk_fence_async_global();
+        }
         fk_barrier_expect(barrier, whole * FK_ROW_BYTES);
         fk_tile_fetch(tile, FK_F_STEP, whole, map, kv_head, (v ? run->v_row : run->k_row) + at, barrier);
     }
     if (whole < FK_F_STEP) {
         fk_u64 from = p->arena + (v ? run->v : run->k) + at * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES;
-        fk_sync_some(FK_PRODUCERS, 128); /* the first thread has found the stage free */
+        fk_sync_some(FK_PRODUCERS, 128); /* the first thread has found the stage free, and the keys there */
         fk_tile_gather_from(tile, FK_F_STEP, whole, fk_thread(), 128, from, fk_k_stride(p), keys);
         fk_copy_wait();
         fk_fence_async();

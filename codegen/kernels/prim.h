@@ -29,7 +29,9 @@ FK_PRIMITIVE(void, fk_copy_wait, (void))   /* waits for all copies of this threa
 
 FK_PRIMITIVE(void, fk_store_shared, (fk_u32 to, float x))
 FK_PRIMITIVE(void, fk_store_shared_bits, (fk_u32 to, fk_u32 x))
+FK_PRIMITIVE(void, fk_store_shared_long, (fk_u32 to, fk_u64 x)) /* to: a multiple of 8 */
 FK_PRIMITIVE(fk_u32, fk_load_shared_bits, (fk_u32 from))
+FK_PRIMITIVE(fk_u64, fk_load_shared_long, (fk_u32 from)) /* from: a multiple of 8 */
 FK_PRIMITIVE(void, fk_load_shared2, (float out[2], fk_u32 from)) /* from: a multiple of 8 */
 FK_PRIMITIVE(float, fk_load, (fk_u64 from))
 FK_PRIMITIVE(void, fk_load2, (float out[2], fk_u64 from)) /* from: a multiple of 8 */
@@ -54,6 +56,9 @@ FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
  * release. */
 FK_PRIMITIVE(void, fk_wait_for, (fk_u64 lock, fk_u32 x))
 FK_PRIMITIVE(void, fk_release, (fk_u64 lock, fk_u32 x))
+/* Waits until the number at `flag` is 1, which something outside of the kernel writes: a stream, when copies have ended.
+ * What these copies have written, from whatever device, this thread can read after the wait. */
+FK_PRIMITIVE(void, fk_wait_arrival, (fk_u64 flag))
 
 /* Warp. Loads four 8 x 8 matrices of 16-bit numbers. Lanes 8 i .. 8 i + 7 give the addresses of the rows of matrix i.
  * out[i] is row lane / 4, columns 2 (lane % 4) and the next, of matrix i, or with _transposed of its transpose. */

@@ -22,7 +22,7 @@
 #define FK_DELAY 0
 #endif
 #if FK_BOUND
-/* How many waits gave up; of the first: 1 for a barrier and 2 for a turn, its address, what it waited for, its block
+/* How many waits gave up; of the first: 1 for a barrier, 2 for a turn, 3 for an arrival, its address, what it waited for, its block
  * and its thread. */
 extern "C" {
 __device__ fk_u32 fk_gave_up[6];
@@ -80,9 +80,17 @@ FK_DEVICE void fk_store_shared(fk_u32 to, float x) {
 FK_DEVICE void fk_store_shared_bits(fk_u32 to, fk_u32 x) {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
+FK_DEVICE void fk_store_shared_long(fk_u32 to, fk_u64 x) {
+    asm volatile("st.shared.u64 [%0], %1;" ::"r"(to), "l"(x) : "memory");
+}
 FK_DEVICE fk_u32 fk_load_shared_bits(fk_u32 from) {
     fk_u32 x;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
+    return x;
+}
+FK_DEVICE fk_u64 fk_load_shared_long(fk_u32 from) {
+    fk_u64 x;
+    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(x) : "r"(from) : "memory");
     return x;
 }
 FK_DEVICE void fk_load_shared2(float out[2], fk_u32 from) {
@@ -132,6 +140,13 @@ FK_DEVICE void fk_wait_for(fk_u64 lock, fk_u32 x) {
     do asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(is) : "l"(lock) : "memory");
     while (is != x && !fk_gives_up(begun, 2, lock, x));
     asm volatile("fence.acq_rel.gpu;" ::: "memory"); /* once; acquiring loads would empty the L1 cache at each look */
+}
+FK_DEVICE void fk_wait_arrival(fk_u64 flag) {
+    fk_u32 is;
+    FK_BEGUN;
+    do asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(is) : "l"(flag) : "memory");
+    while (is != 1 && !fk_gives_up(begun, 3, flag, 1));
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 FK_DEVICE void fk_release(fk_u64 lock, fk_u32 x) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(lock), "r"(x) : "memory");

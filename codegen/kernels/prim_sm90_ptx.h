@@ -31,6 +31,7 @@ FK_DEVICE void fk_tensor_copy(fk_u32 to, const fk_map *map, fk_u32 column, fk_u3
                  : "memory");
 }
 FK_DEVICE void fk_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+FK_DEVICE void fk_fence_async_global(void) { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 
 FK_DEVICE fk_u32 fk_uniform(fk_u32 x) {
     fk_u32 y;

@@ -212,6 +212,13 @@ fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint6
     return FCP_OK;
 }
 
+fcp_code cmd_fuse(const cmd_line *line, fcp_fuse *out, fcp_error *err) {
+    const char *typed = line->value[OPT_FUSE];
+    *out = typed && strcmp(typed, "pass") == 0 ? FCP_FUSE_PASS : FCP_FUSE_STAGES;
+    if (!typed || *out == FCP_FUSE_PASS || strcmp(typed, "stages") == 0) return FCP_OK;
+    return fcp_fail(err, FCP_E_USAGE, "--fuse is stages or pass, not '%.60s'", typed);
+}
+
 fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err) {
     uint64_t value = 0;
     const char *at = typed;

@@ -153,6 +153,9 @@ typedef enum cmd_kind {
     X(SM_PARTITION, "sm-partition", 0, CMD_WORD, "auto|grid|green|none", CMD_BIT(RUN),                                 \
       "cuda: leave the plan's margin to communication by a smaller grid, by green contexts, or not; auto "             \
       "(the default) is green where it works")                                                                         \
+    X(FUSE, "fuse", 0, CMD_WORD, "stages|pass", CMD_BIT(RUN) | CMD_BIT(EMIT),                                          \
+      "cuda: compute the forward pass in a launch for each stage (the default), or in one launch, in which rows wait " \
+      "for their keys")                                                                                                \
     X(TIMEOUT, "timeout", 0, CMD_WORD, "SECONDS", CMD_BIT(RUN),                                                        \
       "fail when a rank has waited this long for another; default 120")                                                \
     X(STRATEGY, "strategy", 0, CMD_WORD, "A,B|all", CMD_BIT(SIM),                                                      \
@@ -222,6 +225,8 @@ void cmd_line_free(cmd_line *line);
 /* The value of a number option, or `fallback` when it is not given. */
 fcp_code cmd_number(const cmd_line *line, cmd_option option, uint64_t low, uint64_t high, uint64_t fallback,
                     uint64_t *out, fcp_error *err);
+/* What --fuse says; FCP_FUSE_STAGES if it is not there. */
+fcp_code cmd_fuse(const cmd_line *line, fcp_fuse *out, fcp_error *err);
 
 /* A position or length: a whole number, perhaps with K, M or G; `what` is its name in messages. */
 fcp_code cmd_position(const char *what, const char *typed, uint64_t *out, fcp_error *err);

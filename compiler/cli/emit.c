@@ -60,7 +60,7 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
 }
 
-static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
+static fcp_code make_source(const fcp_plan *plan, bool mma_sync, bool fused, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
     if (e->backward && !(p->passes & 1u << FCP_BACKWARD))
@@ -71,7 +71,8 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
     e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward;
-    return fcp_kernel_source(plan, e->skeletons, &e->source, err);
+    return fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
+                 : fcp_kernel_source(plan, e->skeletons, &e->source, err);
 }
 
 static fcp_code compile(emission *e, fcp_error *err) {
@@ -159,6 +160,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
 
 static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fcp_error *err) {
     const char *path = line->value[OPT_OUTPUT];
+    fcp_fuse fuse = FCP_FUSE_STAGES;
     e->arch = line->value[OPT_ARCH];
     fcp_code code = wanted_backward(line, &e->backward, err);
     if (code == FCP_OK && e->arch) code = fcp_arch_check(e->arch, err);
@@ -170,7 +172,9 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
         code = fcp_fail(err, FCP_E_USAGE, "a cubin is no text: name a file for it with -o");
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
-    if (code == FCP_OK) code = make_source(input->plan, line->value[OPT_MMA_SYNC] != NULL, e, err);
+    if (code == FCP_OK) code = cmd_fuse(line, &fuse, err);
+    if (code == FCP_OK)
+        code = make_source(input->plan, line->value[OPT_MMA_SYNC] != NULL, fuse == FCP_FUSE_PASS, e, err);
     if (code == FCP_OK && e->compiled) code = compile(e, err);
     if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
     char *table = NULL;

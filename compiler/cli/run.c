@@ -39,6 +39,7 @@ typedef struct job {
     uint64_t sample_count;
     unsigned collected;     /* tensors that rank 0 has all rows of: bit per fcp_tensor */
     fcp_partition partition; /* asked for, then taken */
+    fcp_fuse fuse;
     char backend[32], transport[32], partition_why[400], warning[400];
     bool processes;        /* every rank is a process, of which this is one */
     uint32_t first, count; /* the ranks of this process */
@@ -98,6 +99,7 @@ static fcp_code check_options(const cmd_line *line, job *work, bool wanted[FCP_P
     const char *partition = line->value[OPT_SM_PARTITION];
     if (code == FCP_OK && partition && !fcp_partition_find(partition, &work->partition))
         return fcp_fail(err, FCP_E_USAGE, "--sm-partition is auto, none, grid or green, not '%.60s'", partition);
+    if (code == FCP_OK) code = cmd_fuse(line, &work->fuse, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_CHECK_WORK, 1, UINT64_MAX, CHECK_WORK, &work->check_work, err);
     if (code == FCP_OK) code = cmd_number(line, OPT_TIMEOUT, 1, 1000000, 0, &work->timeout, err);
     return code;
@@ -197,6 +199,7 @@ static fcp_code open_session(const cmd_line *line, const cmd_input *input, job *
                                    .host_tensors = true,
                                    .partition = work->partition,
                                    .mma_sync = line->value[OPT_MMA_SYNC] != NULL,
+                                   .fuse = work->fuse,
                                    .timings = line->value[OPT_TRACE] != NULL};
     fcp_code code = fcp_session_create(input->plan, &options, &work->session, err);
     for (uint32_t i = 1, number; i < cmd_plans(input) && !code; i++)

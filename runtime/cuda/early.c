@@ -33,7 +33,7 @@
 fcp_code fcp_cuda_early_find(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_error *err) {
     const fcp_plan *plan = s->plan;
     const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMM);
-    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
+    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass, fcp_cuda_fused(s, pass));
     cuda_rank *r = &s->ranks[rank];
     cuda_early *e = &r->early[pass];
     for (uint32_t i = 0; i < stream->count; i++) {
@@ -73,7 +73,7 @@ fcp_code fcp_cuda_early_ready(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pas
 
 fcp_code fcp_cuda_early_move(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, bool graph, bool host,
                              fcp_error *err) {
-    const cuda_early_rounds rounds = fcp_cuda_early_rounds(s->plan, pass);
+    const cuda_early_rounds rounds = fcp_cuda_early_rounds(s->plan, pass, fcp_cuda_fused(s, pass));
     fcp_code code = FCP_OK;
     if (rounds.from == rounds.to) return FCP_OK;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {

@@ -108,7 +108,7 @@ typedef struct cuda_device {
     /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
      * sink_sums: room for the gradients of each rank. */
     fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums;
-    bool own_sinks;          /* `sinks` has those of a run */
+    bool own_sinks;          /* `sinks` may have those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
     cuda_stage stage;
     cu_event *events;        /* all that were made; the first `event_free` are free */
@@ -171,6 +171,7 @@ typedef struct cuda_rank {
     uint32_t run_count;
     cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
     size_t runs_held, messages_bytes, messages_held;
+    uint32_t flag_words;          /* behind the locks: if the forward pass is fused, the flags of its arrivals */
     size_t lock_words, memory_held, locks_held; /* held: bytes that are allocated; a plan may need less */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
@@ -188,6 +189,7 @@ typedef struct fcp_cuda_session {
     const fcp_plan *plan;
     fcp_cuda *cuda;
     uint32_t first_device, device_count, graph_from;
+    bool fused;         /* the forward pass of a rank is one launch (runtime/kernels/fuse.h) */
     bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;
@@ -200,14 +202,14 @@ typedef struct fcp_cuda_session {
     /* Of a session that lends its arenas, these are about the runs of all that use them, too. finished: recorded after
      * everything that the last run put into streams; NULL: nothing has run. */
     cu_event finished;
-    cuda_device *finished_device;
     bool lends, kept;      /* others use its arenas; one of these hangs, and so they are not freed */
     uint32_t arenas, laid; /* how often its arenas have moved; the lender's count when this one's were laid out */
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
-    bool capturing;          /* what is put into streams becomes a graph */
+    bool capturing;          /* what is put into streams becomes a graph of the session's */
+    bool outer;              /* it becomes a part of a graph of the caller's */
     /* made: creation succeeded; broken: a run failed; hung: something did not end within the time limit */
     bool made, broken, hung;
     fcp_error why;
@@ -216,6 +218,13 @@ typedef struct fcp_cuda_session {
 /* The session whose arenas this one uses: mostly itself. */
 static inline fcp_cuda_session *fcp_cuda_lender(const fcp_cuda_session *s) {
     return (fcp_cuda_session *)(s->base.lender ? s->base.lender : &s->base);
+}
+
+/* Is the pass one launch? Only forwards are. */
+static inline bool fcp_cuda_fused(const fcp_cuda_session *s, fcp_pass pass) { return s->fused && pass == FCP_FORWARD; }
+/* The address of a flag of the rank's fused pass, counted from 1. They stand behind the locks. */
+static inline cu_ptr fcp_cuda_flag_at(const cuda_rank *rank, uint32_t flag) {
+    return rank->locks + (rank->lock_words + flag - 1) * 4;
 }
 
 /* One more than the last rank of this process; the first is base.first_rank. */

@@ -57,7 +57,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, r->run_count * sizeof *r->runs, r->runs_held);
     count_memory(r->device, r->messages_bytes, r->messages_held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
-    count_memory(r->device, r->lock_words * 4, r->locks_held);
+    count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->locks_held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
@@ -177,8 +177,8 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     fcp_code code = r->streams[0] ? FCP_OK : make_streams(s, r, err);
     if (!code) code = make_arena(s, index, err);
     if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
-    if (!code && r->lock_words)
-        code = fcp_cuda_memory_again(s, r->device, r->lock_words * 4, NULL, "locks", &r->locks, &r->locks_held, err);
+    if (!code && r->lock_words + r->flag_words)
+        code = fcp_cuda_memory_again(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->locks, &r->locks_held, err);
     if (!code) code = fcp_cuda_gather_load(s, index, err);
     if (!code && r->messages_bytes)
         code = fcp_cuda_memory_again(s, r->device, r->messages_bytes, NULL, "messages", &r->messages,
@@ -265,6 +265,7 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     if (!code) code = fcp_cuda_environment_load(s, err);
     if (again) fcp_cuda_partition_again(s);
     else if (!code) code = fcp_cuda_partition_open(s, err);
+    if (!code) code = fcp_cuda_partition_check(s, err);
     if (!code && !again) code = fcp_cuda_marks_open(s, err);
     for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_land(s, &s->devices[i], err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);

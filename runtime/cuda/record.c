@@ -27,6 +27,7 @@
 #include "runtime/cuda/timing.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/where.h"
+#include "runtime/kernels/fuse.h"
 #include "runtime/plan/fabrics.h"
 
 typedef struct queue {
@@ -91,6 +92,24 @@ static fcp_code put_done(recorder *x, cuda_rank *r, fcp_queue q, queue *k, fcp_e
     return fcp_cuda_event_record(x->s, r->device, net, &k->over_net[k->at], err);
 }
 
+/* Fused: what a launch has brought is there when its streams come to this place, and computing, which may be under way
+ * already, is told so. The driver writes the word: a kernel or a fill might find no multiprocessor, because computing
+ * that waits for this word has them all. */
+static fcp_code raise_flags(recorder *x, cuda_rank *r, const fcp_instr *launch, uint32_t at, fcp_error *err) {
+    bool brings[FCP_FABRICS] = {false};
+    fcp_code code = FCP_OK;
+    if (!fcp_cuda_fused(x->s, x->pass)) return FCP_OK;
+    for (uint32_t i = launch->a; i < launch->a + launch->b; i++)
+        if (x->plan->transfers[i].dir == FCP_RECV) brings[x->plan->transfers[i].fabric] = true;
+    for (unsigned f = 0; !code && f < FCP_FABRICS; f++)
+        if (brings[f])
+            code = fcp_cuda_check(x->s->cuda,
+                                  x->s->cuda->call.write_word(fcp_cuda_fabric_stream(r, f),
+                                                              fcp_cuda_flag_at(r, fcp_fusion_flag(at, f)), 1, 0),
+                                  err, "the driver writes no word when a stream comes to it");
+    return code;
+}
+
 /* Does a launch as far as it can. *out_behind: it is complete. It is not before the ranks on the other side have come
  * to theirs. */
 static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *launch, bool *out_behind, fcp_error *err) {
@@ -115,12 +134,13 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
     w->launched = false;
     *out_behind = true;
     fcp_partials_launched(&r->partials, x->plan, launch);
-    return FCP_OK;
+    return raise_flags(x, r, launch, w->queues[FCP_COMM].at, err);
 }
 
 /* The next ATTEND: its launches stand together, one for each range of heads. */
 static fcp_code attend(recorder *x, cuda_rank *r, walk *w, fcp_error *err) {
     const cuda_work *work = &r->work[x->pass];
+    if (w->attend == work->attend_count) return FCP_OK; /* fused: the first one has done all */
     const uint32_t instr = work->attends[w->attend].instr;
     fcp_code code = FCP_OK;
     for (; !code && w->attend < work->attend_count && work->attends[w->attend].instr == instr; w->attend++)
@@ -139,6 +159,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
     case FCP_OP_WAIT:
         if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end)
             return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
+        if (fcp_cuda_fused(x->s, x->pass)) return FCP_OK; /* computing waits for flags, and rounds wait for nothing */
         *out_behind = other->at >= i->a;
         if (!*out_behind || !i->a) return FCP_OK;
         if (q == FCP_COMM) code = mark(x, rank, q, err);
@@ -250,19 +271,45 @@ static void close_walk(recorder *x, uint32_t rank) {
     fcp_wires_free(&w->wires);
 }
 
-static fcp_code walk_all(recorder *x, fcp_error *err) {
+static bool is_behind(const recorder *x, uint32_t rank, fcp_queue q) {
+    return x->walks[rank].queues[q].at == fcp_stream_of(x->plan, x->pass, rank, q)->count;
+}
+
+/* Walks queues from, ..., to - 1 of all ranks to their ends. */
+static fcp_code walk_queues(recorder *x, int from, int to, fcp_error *err) {
     const fcp_cuda_session *s = x->s;
     for (;;) {
         bool moved = false, left = false;
         for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
-            for (int q = 0; q < FCP_QUEUES; q++) {
+            for (int q = from; q < to; q++) {
                 fcp_code code = walk_queue(x, r, (fcp_queue)q, &moved, err);
                 if (code) return code;
-                left |= x->walks[r].queues[q].at < fcp_stream_of(x->plan, x->pass, r, (fcp_queue)q)->count;
+                left |= !is_behind(x, r, (fcp_queue)q);
             }
         if (!left) return FCP_OK;
         if (!moved) return fcp_fail(err, FCP_E_INTERNAL, "the %s pass waits for itself", fcp_pass_names[x->pass]);
     }
+}
+
+/* Fused, all rounds of all ranks are put down before any computing. So even where a driver makes streams follow each
+ * other in the order of the calls, no round stands behind computing that waits for it. */
+static fcp_code walk_all(recorder *x, fcp_error *err) {
+    if (!fcp_cuda_fused(x->s, x->pass)) return walk_queues(x, 0, FCP_QUEUES, err);
+    fcp_code code = walk_queues(x, FCP_COMM, FCP_COMM + 1, err);
+    return code ? code : walk_queues(x, FCP_COMPUTE, FCP_COMPUTE + 1, err);
+}
+
+/* Fused: no flag is up when the pass begins. The rank's streams follow. */
+static fcp_code lower_flags(recorder *x, cuda_rank *r, fcp_error *err) {
+    if (!fcp_cuda_fused(x->s, x->pass) || !r->flag_words) return FCP_OK;
+    fcp_code code = fcp_cuda_check(x->s->cuda,
+                                   x->s->cuda->call.fill(fcp_cuda_flag_at(r, 1), 0, r->flag_words,
+                                                         r->streams[FCP_COMPUTE]),
+                                   err, "cannot clear flags");
+    if (!code) code = fcp_cuda_follow(x->s, r->device, r->streams[FCP_COMPUTE], r->streams[FCP_COMM], err);
+    if (!code && r->streams[CUDA_NET])
+        code = fcp_cuda_follow(x->s, r->device, r->streams[FCP_COMPUTE], r->streams[CUDA_NET], err);
+    return code;
 }
 
 fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin_device, cu_stream origin, bool graph,
@@ -280,6 +327,7 @@ fcp_code fcp_cuda_record(fcp_cuda_session *s, fcp_pass pass, cuda_device *origin
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
         code = fcp_cuda_use(s, s->ranks[r].device, err);
         s->ranks[r].mark = 0;
+        if (!code) code = lower_flags(&x, &s->ranks[r], err);
         if (!code) code = fcp_cuda_prepare(s, &s->ranks[r], pass, err);
         if (!code && s->ranks[r].early[pass].after)
             code = fcp_cuda_event_record(s, s->ranks[r].device, s->ranks[r].streams[FCP_COMPUTE], &x.walks[r].prepared,

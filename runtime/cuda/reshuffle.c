@@ -417,7 +417,7 @@ static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, c
 fcp_code fcp_cuda_reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, bool early, const fcp_tensors *tensors,
                             fcp_error *err) {
     const fcp_plan *plan = s->plan;
-    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
+    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass, fcp_cuda_fused(s, pass));
     fcp_wires wires = {0};
     fcp_code code = FCP_OK;
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++)

@@ -114,6 +114,7 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
     fcp_cuda_lender(s)->lends = s->base.lender != NULL;
     s->plan = plan;
     s->mma_sync = options->mma_sync;
+    s->fused = options->fuse == FCP_FUSE_PASS;
     s->base.timeout_s = options->timeout_s ? options->timeout_s : DEFAULT_TIMEOUT_S;
     s->partition_wanted = options->partition;
     s->graph_from = options->timings ? UINT32_MAX : options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;

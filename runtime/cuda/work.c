@@ -37,6 +37,7 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
     return FCP_OK;
 }
 
+/* The lists of an ATTEND for a range of heads; or of the whole pass, if lists->fusion says so. */
 static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, uint32_t range,
                            fcp_kernel_work *lists, fcp_error *err) {
     cuda_work *w = &rank->work[pass];
@@ -47,7 +48,8 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     *a = (cuda_attend){.instr = instr, .range = range};
     lists->range = range;
     if (pass == FCP_FORWARD || order == FCP_KEYS_ALONE) { /* otherwise dK, dV and dQ are all done by keys */
-        code = fcp_kernel_rows(lists, arena, x->a, x->b, err);
+        code = lists->fusion ? fcp_kernel_rows_fused(lists, arena, err)
+                             : fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         a->merge_count = lists->merge_count;
         a->split_bytes = lists->split_bytes;
@@ -78,26 +80,54 @@ static uint32_t count_attends(const fcp_plan *plan, const fcp_stream *stream) {
     return count;
 }
 
-fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
-    const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank->arena[pass].rank, FCP_COMPUTE);
-    cuda_work *w = &rank->work[pass];
+/* The lists of a forward pass that is one launch for each range of heads, in the place of the first ATTEND. */
+static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, const fcp_stream *stream, fcp_error *err) {
+    const fcp_arena *arena = &rank->arena[FCP_FORWARD];
+    const fcp_stream *comm = fcp_stream_of(s->plan, FCP_FORWARD, arena->rank, FCP_COMM);
+    fcp_fusion fusion = {0};
+    fcp_kernel_work lists = {.fusion = &fusion};
+    uint32_t first = 0;
+    while (first < stream->count && s->plan->instrs[stream->first + first].op != FCP_OP_ATTEND) first++;
+    if (first == stream->count) return FCP_OK;
+    fcp_code code = fcp_fusion_check(s->plan, arena->rank, err);
+    if (!code) code = fcp_fusion_make(&fusion, arena, err);
+    for (uint32_t range = 0; !code && range < s->plan->heads_count; range++) {
+        code = add_attend(rank, FCP_FORWARD, NULL, first, range, &lists, err);
+    }
+    rank->flag_words = fcp_fusion_flags(comm);
+    fcp_kernel_work_free(&lists);
+    fcp_fusion_free(&fusion);
+    return code;
+}
+
+/* The lists of each ATTEND and range of heads. */
+static fcp_code make_by_stages(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_stream *stream,
+                               fcp_error *err) {
     fcp_kernel_work lists = {0};
     fcp_code code = FCP_OK;
-    const uint32_t count = count_attends(s->plan, stream);
-    w->attends = calloc((size_t)count + 1, sizeof *w->attends);
-    if (!w->attends) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u work lists", count);
     for (uint32_t i = 0; !code && i < stream->count; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
         if (x->op != FCP_OP_ATTEND) continue;
         for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(s->plan, x->a, x->b, r)) != FCP_NONE;)
             code = add_attend(rank, pass, x, i, r, &lists, err);
     }
+    fcp_kernel_work_free(&lists);
+    return code;
+}
+
+fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
+    const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank->arena[pass].rank, FCP_COMPUTE);
+    cuda_work *w = &rank->work[pass];
+    const uint32_t count = count_attends(s->plan, stream) + (uint32_t)s->plan->heads_count;
+    w->attends = calloc((size_t)count + 1, sizeof *w->attends);
+    if (!w->attends) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u work lists", count);
+    fcp_code code = fcp_cuda_fused(s, pass) ? make_fused(s, rank, stream, err)
+                                            : make_by_stages(s, rank, pass, stream, err);
     for (uint32_t i = 0; i < w->attend_count; i++) {
         size_t words = fcp_kernel_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
         if (words < w->attends[i].split_bytes / 4) words = w->attends[i].split_bytes / 4;
         if (words > rank->lock_words) rank->lock_words = words;
     }
-    fcp_kernel_work_free(&lists);
     return code;
 }
 
@@ -143,6 +173,7 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
     const uint32_t share = rank->device->attention[FCP_FORWARD];
     fk_launch_maps maps;
     rows->splits = rank->locks;
+    rows->locks = fcp_cuda_flag_at(rank, 1);
     fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, fcp_kernel_row_pieces(arena, a->row_count, arena->heads),
                            share, fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
     if (code || !a->merge_count) return code;

@@ -99,7 +99,7 @@ static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_arra
     return FCP_OK;
 }
 
-fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
+static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused, char **out_text, fcp_error *err) {
     emit_program program;
     emit_array *arrays = NULL;
     sheet s = {0};
@@ -136,7 +136,8 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
                                     .skeletons = skeletons,
                                     .negative_scale = plan->problem->scale < 0,
                                     .by_head = fcp_kernel_by_head(plan),
-                                    .packed = skeletons & EMIT_FORWARDS && fcp_kernel_packed(plan)};
+                                    .packed = skeletons & EMIT_FORWARDS && fcp_kernel_packed(plan),
+                                    .fused = skeletons & EMIT_FORWARDS && fused};
         uint32_t node;
         const char *wrong = emit_kernels(&source, sheet_append, &s, &node);
         if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;
@@ -147,4 +148,12 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
     if (!code) *out_text = s.text;
     else free(s.text);
     return code;
+}
+
+fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
+    return make_source(plan, skeletons, false, out_text, err);
+}
+
+fcp_code fcp_kernel_source_fused(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err) {
+    return make_source(plan, skeletons, true, out_text, err);
 }

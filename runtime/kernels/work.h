@@ -10,8 +10,8 @@
  * list. Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
  *
  * Where a sequence has at most FK_SHORT_QUERIES queries and more keys, the query heads of a group share the rows of a
- * tile, and keys are cut into parts until there are four pieces for each multiprocessor that the plan is made for. A
- * list of merges says what is put together afterwards, in the order of the keys.
+ * tile, and keys are cut into one to six parts for each multiprocessor that the plan is made for: as many as make the
+ * last one end first. A list of merges says what is put together afterwards, in the order of the keys.
  *
  * If a plan's heads are of several classes (runtime/plan/plan.h), lists are by head: each item is of one head, and
  * meets what this head sees. Items of all heads are one list, longest first.
@@ -22,10 +22,13 @@
 #define FCP_KERNELS_WORK_H
 #include "codegen/kernels/abi.h"
 #include "runtime/exec/arena.h"
+#include "runtime/kernels/fuse.h"
 
 typedef struct fcp_kernel_work {
     uint32_t range; /* of which heads visits are listed, an index into the plan's; others are passed over */
     uint32_t kv_first, kv_count; /* lists by head are of these KV heads of the range; kv_count 0: of all */
+    /* Not NULL: the pass is one launch, and rows have the keys of all its stages. */
+    const fcp_fusion *fusion;
     /* what fcp_kernel_rows makes */
     fk_row_item *rows;
     fk_key_run *key_runs;
@@ -55,6 +58,9 @@ void fcp_kernel_work_free(fcp_kernel_work *work);
  * forward pass, for dQ if it is of the backward pass. Rows that meet no key get an item only if something has to be
  * written for them. Errors: FCP_E_NO_MEMORY; FCP_E_RUN if a list is too long to be counted in 32 bits. */
 fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
+/* Lists the rows of a whole forward pass, as work->fusion says: each with the keys of all stages, in the order in which
+ * they arrive. Rows whose last keys arrive earlier stand before others, and of these the longest first. */
+fcp_code fcp_kernel_rows_fused(fcp_kernel_work *work, const fcp_arena *arena, fcp_error *err);
 /* How items share sums. ALONE: for dK and dV only; each sum belongs to one item. JOINT: for dK, dV and dQ, all added
  * by atomics; items are cut until there are enough for the plan's multiprocessors, into several of the same keys or
  * into pieces of some query heads each. ORDERED: as JOINT, but pieces take turns by locks, and each run is of a single

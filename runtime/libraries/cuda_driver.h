@@ -36,7 +36,7 @@ enum {
     CU_ERROR_TOO_MANY_PEERS = 711
 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1,
-      CU_CAPTURE_THREAD_LOCAL = 1 };
+      CU_EVENT_WAIT_EXTERNAL = 1, CU_CAPTURE_THREAD_LOCAL = 1 };
 /* Stream handles that mean the default streams of whichever context is current. */
 enum { CU_DEFAULT_LEGACY = 1, CU_DEFAULT_PER_THREAD = 2 };
 enum cu_device_attribute {
@@ -93,6 +93,7 @@ enum cu_pointer_attribute { CU_POINTER_CONTEXT = 1, CU_POINTER_MEMORY_TYPE = 2, 
     X(cuMemcpyDtoDAsync_v2, cu_result (*copy)(cu_ptr, cu_ptr, size_t, cu_stream))                                      \
     X(cuMemcpyPeerAsync, cu_result (*copy_peer)(cu_ptr, cu_context, cu_ptr, cu_context, size_t, cu_stream))            \
     X(cuMemsetD32Async, cu_result (*fill)(cu_ptr, unsigned, size_t, cu_stream))                                        \
+    X(cuStreamWriteValue32_v2, cu_result (*write_word)(cu_stream, cu_ptr, unsigned, unsigned))                         \
     X(cuStreamCreateWithPriority, cu_result (*stream_create)(cu_stream *, unsigned, int))                              \
     X(cuStreamDestroy_v2, cu_result (*stream_destroy)(cu_stream))                                                      \
     X(cuStreamSynchronize, cu_result (*stream_wait)(cu_stream))                                                        \

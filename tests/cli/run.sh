@@ -1116,6 +1116,10 @@ if [ -e "$B/standin/libcuda.so" ]; then
         "$fcpc" run gpu.plan --backend cuda --sm-partition grid
     holds "it says so" grep -q "communication by: grid (the session was asked for it)" stdout
     bad "a partition that is none" 2 E001 run gpu.plan --backend cuda --sm-partition half
+    ok "a pass in one launch" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
+        "$fcpc" run gpu.plan --backend cuda --fuse pass
+    bad "fused by halves" 2 E001 run gpu.plan --backend cuda --fuse half
+    bad "one launch on the host" 1 E702 run gpu.plan --fuse pass
 else
     echo "skipped: run --backend cuda: no driver that stands in is built (make gpu-binaries)"
 fi

@@ -48,7 +48,8 @@ class fcp_start(ctypes.Structure):
 class fcp_session_options(ctypes.Structure):
     _fields_ = [("size", _size), ("backend", _text), ("transport", _text), ("start", _pointer),
                 ("compute_threads", _u32), ("timeout_s", _u32), ("host_tensors", _bool), ("stage_bytes", _size),
-                ("graph_from", _u32), ("partition", _int), ("mma_sync", _bool), ("timings", _bool)]
+                ("graph_from", _u32), ("partition", _int), ("mma_sync", _bool), ("timings", _bool),
+                ("fuse", _int)]
 
 
 class fcpc_diagnostic(ctypes.Structure):

@@ -84,6 +84,7 @@ void fibers_mask_close(fibers_mask *mask) {
 
 int fibers_by_head(void) { return mask_now->by_head; }
 int fibers_packed(void) { return mask_now->packed; }
+int fibers_fused(void) { return mask_now->fused; }
 
 void fibers_mask_use(fibers_mask *mask) {
     mask_now = mask;

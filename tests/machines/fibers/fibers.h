@@ -45,12 +45,14 @@ typedef struct fibers_mask {
     mc_env env;
     fk_sequence sequence; /* the sequence for which env was made */
     bool by_head, packed; /* work lists are by head; those of the forward pass are packed */
+    bool fused;           /* the forward pass is one launch */
 } fibers_mask;
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan);
 void fibers_mask_close(fibers_mask *mask);
 void fibers_mask_use(fibers_mask *mask);
 int fibers_by_head(void); /* of the mask that is used */
 int fibers_packed(void);  /* likewise */
+int fibers_fused(void);
 int fibers_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);

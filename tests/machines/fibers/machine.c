@@ -228,12 +228,14 @@ static thread *next_after(const thread *t) {
     return anyone(t->machine);
 }
 
-/* Nobody can go on, so some copies arrive. False: none are under way. */
-static bool some_copies(machine *m) {
-    bool any = false;
-    for (uint32_t i = 0; i < MACHINE_RESIDENT; i++)
+/* Nobody can go on, so some copies arrive; or else the world outside gets on. False: neither does. */
+static bool gets_on(machine *m) {
+    bool any = false, live = false;
+    for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) {
+        live |= m->blocks[i].live;
         if (m->blocks[i].live && machine_progress(&m->blocks[i], true)) any = true;
-    return any;
+    }
+    return any || (live && m->launch->outside && m->launch->outside(m->launch->outside_context));
 }
 
 /* Nobody can go on: reports a thread of t's block, if possible one that waits for few others. */
@@ -274,7 +276,7 @@ void machine_pause(thread *t) {
     while (!can_go_on(t)) {
         thread *next = next_after(t);
         if (next) hand_over(t->machine, t, next);
-        else if (!some_copies(t->machine)) fail_stuck(t);
+        else if (!gets_on(t->machine)) fail_stuck(t);
         machine_look(t);
     }
     t->state = READY;
@@ -300,7 +302,7 @@ static _Noreturn void leave(thread *t) {
         t->block->live = false;
     } else
         while (!(next = next_after(t))) {
-            if (!some_copies(m)) fail_stuck(t);
+            if (!gets_on(m)) fail_stuck(t);
             machine_look(t);
         }
     hand_over(m, t, next);
@@ -332,7 +334,7 @@ static void begin_block(machine *m, block *b, uint32_t number) {
         t->order = machine_keep(nothing);
         t->time = 1;
         t->fenced = t->products = t->products_known = t->commits = t->commits_known = 0;
-        t->begun = t->packed = false;
+        t->begun = t->packed = t->waited = false;
         for (uint32_t j = 0; j < BARRIERS; j++) t->phases[j] = -2;
 #ifdef HAVE_THREAD_SANITIZER
         if (t->sanitizer) __tsan_destroy_fiber(t->sanitizer);
@@ -427,7 +429,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
             }
         thread *next = anyone(m);
         if (next) hand_over(m, NULL, next);
-        else if (!some_copies(m)) break;
+        else if (!gets_on(m)) break;
     }
     for (uint32_t i = 0; i < MACHINE_RESIDENT && !m->failed; i++)
         if (m->blocks[i].live) { /* nobody is left that runs, and these wait */

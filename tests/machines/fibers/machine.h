@@ -19,7 +19,8 @@
  *                         or a thread or block ends before its copy has
  *   unfinished products   a thread ends before its products have
  *   missing proxy fence   a product reads, or a tensor copy overwrites, what a thread
- *                         wrote and did not fence afterwards
+ *                         wrote and did not fence afterwards; or a thread begins a tensor copy after it has waited
+ *                         for an arrival, and has not fenced global memory since
  *   swizzle mismatch      a product reads in another swizzle than a tensor copy wrote; or a tensor copy goes to a
  *                         place where its swizzle is not possible
  *   descriptor            a product's descriptor does not describe what is there
@@ -81,6 +82,10 @@ typedef struct machine_launch {
     uint64_t seed;
     uint32_t resident;  /* how many blocks run at the same time, at most MACHINE_RESIDENT; 0: one */
     uint32_t registers; /* of a thread at the beginning; 0: as many as there are for so many threads, at most 248 */
+    /* Called when nobody can go on, if it is not NULL: the world outside of the kernel gets on by one step. False: there
+     * is nothing left to do. */
+    bool (*outside)(void *context);
+    void *outside_context;
 } machine_launch;
 
 /* A tensor as the copy engine sees it. dims: its three dimensions, of numbers of `element` bytes; strides: bytes from

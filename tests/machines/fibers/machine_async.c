@@ -53,6 +53,8 @@ void fk_fence_async_host(void) {
     t->fenced = t->time++;
 }
 
+void fk_fence_async_global_host(void) { machine_self->waited = false; }
+
 static barrier *find(thread *t, uint32_t address) {
     block *b = t->block;
     machine_shared(t, address, 8, 8);
@@ -258,6 +260,8 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     machine_map from = decode(t, map);
     if (!b->boxes) b->boxes = calloc(BOXES, sizeof *b->boxes);
     if (!b->boxes) machine_fail(t, "out of memory");
+    if (t->waited)
+        machine_fail(t, "missing proxy fence: the thread has waited for an arrival, and a tensor copy reads without a fence");
     if (b->box_count == BOXES) machine_fail(t, "more than %d tensor copies under way", BOXES);
     uint8_t *data = machine_shared(t, to, FK_BOX_BYTES, ROW);
     if (from.swizzle && to % 1024)

@@ -126,6 +126,7 @@ typedef struct thread {
     uint32_t copy_count;
     known *order;
     uint32_t time, fenced; /* its clock; its writes up to `fenced` were fenced */
+    bool waited;           /* for an arrival, and has not fenced since what tensor copies may read */
     int32_t phases[BARRIERS]; /* of each barrier, the phase that it waited for last */
     uint32_t products, products_known; /* asked for, and known to have ended */
     uint32_t commits, commits_known, committed[COMMITS];

@@ -184,18 +184,24 @@ fk_u32 fk_uniform_host(fk_u32 value) {
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-static void store_shared(fk_u32 to, const void *x) {
+static void store_shared(fk_u32 to, const void *x, fk_u32 bytes) {
     thread *t = machine_self;
-    uint8_t *data = machine_shared(t, to, 4, 4);
-    machine_writes(t, to, 4, false);
-    machine_wrote(t->block, to, 4, t->index, t->time);
-    memcpy(data, x, 4);
+    uint8_t *data = machine_shared(t, to, bytes, bytes);
+    machine_writes(t, to, bytes, false);
+    machine_wrote(t->block, to, bytes, t->index, t->time);
+    memcpy(data, x, bytes);
 }
-void fk_store_shared_host(fk_u32 to, float x) { store_shared(to, &x); }
-void fk_store_shared_bits_host(fk_u32 to, fk_u32 x) { store_shared(to, &x); }
+void fk_store_shared_host(fk_u32 to, float x) { store_shared(to, &x, sizeof x); }
+void fk_store_shared_bits_host(fk_u32 to, fk_u32 x) { store_shared(to, &x, sizeof x); }
+void fk_store_shared_long_host(fk_u32 to, fk_u64 x) { store_shared(to, &x, sizeof x); }
 fk_u32 fk_load_shared_bits_host(fk_u32 from) {
     fk_u32 x;
     memcpy(&x, machine_reads(machine_self, from, 4, 4), 4);
+    return x;
+}
+fk_u64 fk_load_shared_long_host(fk_u32 from) {
+    fk_u64 x;
+    memcpy(&x, machine_reads(machine_self, from, 8, 8), 8);
     return x;
 }
 void fk_load_shared2_host(float out[2], fk_u32 from) { memcpy(out, machine_reads(machine_self, from, 8, 8), 8); }
@@ -253,6 +259,10 @@ void fk_wait_for_host(fk_u64 lock, fk_u32 x) {
     t->state = MEETS_VALUE;
     machine_pause(t);
     machine_turns_acquire(t, lock);
+}
+void fk_wait_arrival_host(fk_u64 flag) {
+    fk_wait_for_host(flag, 1);
+    machine_self->waited = true;
 }
 void fk_release_host(fk_u64 lock, fk_u32 x) {
     thread *t = machine_self;

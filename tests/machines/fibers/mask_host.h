@@ -11,6 +11,7 @@ FK_DEVICE int fk_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h) { return
 #define FK_NEGATIVE_SCALE (p->scale < 0)
 #define FK_BY_HEAD fibers_by_head()
 #define FK_PACKED fibers_packed()
+#define FK_FUSED fibers_fused()
 FK_DEVICE fk_u32 fk_below32(fk_i32 x) {
     fk_u32 bits = 0;
     for (fk_i32 i = 0; i < 32; i++) bits |= (fk_u32)(i / 2 * 8 + i % 2 < x) << i;

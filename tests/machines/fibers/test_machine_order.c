@@ -39,9 +39,23 @@ static void open_machine(void) {
 static void close_machine(void) { machine_free(the_machine); }
 TestSuite(machine_order, .init = open_machine, .fini = close_machine);
 
+/* The world outside of a kernel raises a flag once, unless the variant is 0. */
+static fk_u32 the_flag;
+static bool raise_flag(void *context) {
+    const struct job *x = context;
+    bool raises = x->variant && !the_flag;
+    if (raises) the_flag = 1;
+    return raises;
+}
+
 static bool run(void (*kernel)(const void *), fk_u32 variant, fk_u64 seed) {
-    machine_range range = {"data", (uintptr_t)the_data, (uintptr_t)(the_data + 100), false, NULL};
-    machine_launch launch = {kernel, &the_job, 1, WARPS * 32, SHARED, &range, 1, seed, 0, 0};
+    const machine_range ranges[] = {
+        {.name = "data", .begin = (uintptr_t)the_data, .end = (uintptr_t)(the_data + 100)},
+        {.name = "the flag", .begin = (uintptr_t)&the_flag, .end = (uintptr_t)(&the_flag + 1)}};
+    const machine_launch launch = {.kernel = kernel, .parameters = &the_job, .blocks = 1, .threads = WARPS * 32,
+                                   .shared = SHARED, .ranges = ranges, .range_count = 2, .seed = seed,
+                                   .outside = raise_flag, .outside_context = &the_job};
+    the_flag = 0;
     the_job.variant = variant;
     return machine_run(the_machine, &launch, text);
 }
@@ -161,6 +175,24 @@ Test(machine_order, copies) {
             cr_assert(v != 2 || early, "%s", text);
         }
     }
+}
+
+/* A tensor copy of what has arrived. 0: nothing arrives; 1: not fenced */
+static void arrived(const void *p) {
+    const struct job *x = p;
+    open_barriers(1, 256);
+    if (fk_thread() == 0) {
+        fk_wait_arrival((uintptr_t)&the_flag);
+        if (x->variant != 1) fk_fence_async_global();
+        fk_barrier_expect(at_barrier(0), FK_BOX_BYTES);
+        fk_tensor_copy(fk_shared(), &x->map, 0, 0, 0, at_barrier(0));
+    }
+    fk_barrier_wait(at_barrier(0), 0);
+    read_pair(p, fk_shared() + fk_thread() * 8);
+}
+
+Test(machine_order, arrivals) {
+    judge(arrived, 2, (const char *[]){"deadlock", "missing proxy fence: the thread has waited for an arrival"});
 }
 
 /* What lies outside of a tensor of 64 columns, one head, 100 rows is 0. */

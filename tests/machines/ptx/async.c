@@ -231,6 +231,13 @@ static void land(ptx_block *b, block_state *s, uint32_t n) {
     ptx_moved(b->machine);
 }
 
+/* For global memory: what a lane may read, tensor copies that it begins may read, too. */
+static ptx_next fence_global(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    (void)i;
+    w->unproxied &= ~mask;
+    return PTX_NEXT;
+}
+
 static ptx_next tensor_copy(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     block_state *s = state_of(w);
     uint64_t words[16];
@@ -239,6 +246,9 @@ static ptx_next tensor_copy(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         if (!ptx_must_know(w, &i->operands[n], mask, "where a copy is from or to")) return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         if (!(mask >> l & 1)) continue;
+        if ((w->unfenced | w->unproxied) >> l & 1)
+            return ptx_fail(w, l, "missing %s: it begins a tensor copy after a look at system scope, and has not fenced",
+                            w->unfenced >> l & 1 ? "fence" : "proxy fence");
         uint64_t map = ptx_value(w, &i->operands[1], l);
         if (map >> 56 != PTX_PARAM_WINDOW >> 56)
             return ptx_fail(w, l, "a map at %#llx, which is no parameter", (unsigned long long)map);
@@ -365,6 +375,7 @@ bool ptx_async_close(ptx_block *b) {
 
 const ptx_form ptx_async_forms[] = {
     {"fence.proxy.async.shared::cta", "", fence_async},
+    {"fence.proxy.async.global", "", fence_global},
     {"fence.mbarrier_init.release.cluster", "", fence_init},
     {"mbarrier.init.shared::cta.b64", "<ar", mbarrier_init},
     {"mbarrier.arrive.shared::cta.b64", "<_a", arrive, false},

@@ -26,6 +26,11 @@ typedef struct worker {
     uint32_t *locks; /* locks, and after them the counter */
     uint32_t lock_capacity;
     uint64_t launches;
+    /* While a fused pass runs: its arrivals, the slots' bytes that are still to come, and flags. */
+    fcp_fusion fusion;
+    char *slots, *sent;
+    uint64_t slot_bytes, slot_count;
+    uint32_t *flags, flag_count, arrived;
 } worker;
 
 typedef struct device {
@@ -34,6 +39,7 @@ typedef struct device {
     emit_kernel kernels[EMIT_KERNELS];
     uint32_t kernel_count;
     unsigned backward; /* its skeleton */
+    bool fused;        /* the forward pass is one launch */
     bool sm90;         /* the forward skeleton is that for sm_90a, and everything is compiled for sm_90a */
     fk_sequence *sequences;
     fk_u64 *arrays;
@@ -50,6 +56,7 @@ static const char *definitions = "";
 static uint32_t gave_up[PTX_GAVE_UP];
 static unsigned changes;
 static uint64_t salt;
+static bool fuse;
 
 static void note(const char *text) {
     pthread_mutex_lock(&lock);
@@ -68,6 +75,8 @@ unsigned ptx_device_change(const ptx_change *next) {
     changes = 0;
     return made;
 }
+
+void ptx_device_fuse(bool fused) { fuse = fused; }
 
 void ptx_device_seed(uint64_t seed) { salt = seed; }
 
@@ -142,7 +151,8 @@ static void ptx_close(fcp_device *base) {
 
 static fcp_code open_module(device *d, int pass, unsigned skeletons, const char *target, fcp_error *err) {
     char *kernels, *source = NULL, *text, why[PTX_ERROR];
-    fcp_code code = fcp_kernel_source(d->base.plan, skeletons, &kernels, err);
+    fcp_code code = d->fused && pass == FCP_FORWARD ? fcp_kernel_source_fused(d->base.plan, skeletons, &kernels, err)
+                                                    : fcp_kernel_source(d->base.plan, skeletons, &kernels, err);
     if (code) return code;
     if (asprintf(&source, "%s%s", definitions, kernels) < 0) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = ptx_compile(source, target, &text, err);
@@ -165,6 +175,7 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     device *d = calloc(1, sizeof *d + workers * sizeof *d->workers);
     if (!d) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     d->base = (fcp_device){backend, plan, workers};
+    d->fused = fuse;
     d->backward = p->head_dim > 128 ? EMIT_SPLIT : backward;
     d->sm90 = (backward & EMIT_BACKWARD_SM90) != 0;
     unsigned forward = d->sm90 ? EMIT_FORWARD_SM90 : EMIT_FORWARD;
@@ -401,6 +412,18 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
     return good;
 }
 
+/* The next flag of a fused pass goes up, and before it come the slots that it is for. False: all are up. */
+static bool arrive(void *context) {
+    worker *w = context;
+    if (w->arrived == w->flag_count) return false;
+    const uint32_t flag = ++w->arrived;
+    for (uint64_t i = 0; i < w->slot_count; i++)
+        if (w->fusion.arrivals[i] == flag)
+            memcpy(w->slots + i * w->slot_bytes, w->sent + i * w->slot_bytes, w->slot_bytes);
+    w->flags[flag - 1] = 1;
+    return true;
+}
+
 /* Launches attention, `pieces` pieces of work. With locks, several blocks run side by side. */
 static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch,
                            uint64_t items, uint64_t runs, uint64_t pieces, uint32_t locks, fcp_error *err) {
@@ -431,6 +454,7 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the sinks", launch->sinks, launch->sinks ? a->heads * 4 : 0, false);
     add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
+    add(list, &count, "the flags", (uintptr_t)w->flags, w->flag_count * sizeof *w->flags, true);
     uint64_t seed = (++w->launches + salt * 1000) * 2654435761u + a->rank;
     uint64_t draw = seed * UINT64_C(0x9e3779b97f4a7c15) >> 33; /* so that launches of each kind occur */
     uint64_t blocks = draw % 3 == 0 ? pieces : draw % 3 == 1 || locks ? 1 + pieces / 2 : 1 + pieces / 4;
@@ -438,13 +462,15 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     if (k->maps && !make_maps(a, launch, &maps))
         return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
     const ptx_launch run = {.module = m,
+                            .outside = w->fusion.visits ? arrive : NULL,
+                            .outside_context = w,
                             .kernel = ptx_module_kernel(m, name),
                             .parameters = k->maps ? (const void *)&maps : launch,
                             .parameter_bytes = k->maps ? sizeof maps : sizeof *launch,
                             .blocks = (uint32_t)blocks,
                             .threads = k->threads,
                             .shared = k->shared,
-                            .resident = locks ? RESIDENT : 1,
+                            .resident = locks || w->fusion.visits ? RESIDENT : 1,
                             .ranges = list,
                             .range_count = count,
                             .seed = seed};
@@ -519,7 +545,9 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     launch.first_head = w->work.kv_first = head;
     launch.head_count = w->work.kv_count = heads;
     if (forward || d->backward == EMIT_SPLIT) {
-        code = fcp_kernel_rows(&w->work, a, first, count, err);
+        launch.locks = (uintptr_t)w->flags;
+        code = w->work.fusion ? fcp_kernel_rows_fused(&w->work, a, err)
+                              : fcp_kernel_rows(&w->work, a, first, count, err);
         if (!code) code = run_rows(d, w, a, &launch, heads * launch.group, err);
     }
     if (code || forward) return code;
@@ -527,10 +555,55 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     return code ? code : run_keys(d, w, a, &launch, err);
 }
 
+/* Takes away what has been received: NaN until it comes again. */
+static fcp_code take_slots(worker *w, const fcp_arena *a, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_problem *p = plan->problem;
+    w->slots = a->kv;
+    w->slot_count = a->slots.count[FCP_KV];
+    w->slot_bytes = (uint64_t)2 * p->max_block * a->kv_heads * p->head_dim * 2;
+    w->flag_count = fcp_fusion_flags(fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM));
+    w->arrived = 0;
+    w->sent = malloc(w->slot_count * w->slot_bytes + 1);
+    w->flags = calloc(w->flag_count + 1, sizeof *w->flags);
+    if (!w->sent || !w->flags) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    memcpy(w->sent, w->slots, w->slot_count * w->slot_bytes);
+    memset(w->slots, 0xff, w->slot_count * w->slot_bytes);
+    return FCP_OK;
+}
+
+/* The whole forward pass, in the place of its last ATTEND, when all keys have been received. */
+static fcp_code attend_fused(device *d, worker *w, const fcp_arena *a, uint32_t first, uint32_t head, uint32_t heads,
+                             fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMPUTE);
+    uint32_t last = compute->count;
+    while (plan->instrs[compute->first + last - 1].op != FCP_OP_ATTEND) last--;
+    if (plan->instrs[compute->first + last - 1].a != first) return FCP_OK;
+    fcp_code code = fcp_fusion_check(plan, a->rank, err);
+    if (!code) code = fcp_fusion_make(&w->fusion, a, err);
+    for (uint32_t r = 0; !code && r < plan->heads_count; r++) {
+        code = take_slots(w, a, err);
+        for (uint64_t n = (a->rank + salt) % 3; !code && n && arrive(w); n--) continue; /* these come early */
+        w->work.fusion = &w->fusion;
+        if (!code) code = attend_range(d, w, a, r, 0, 0, head, heads, err);
+        w->work.fusion = NULL;
+        while (!code && arrive(w)) continue;
+        free(w->sent);
+        free(w->flags);
+        w->sent = NULL;
+        w->flags = NULL;
+        w->flag_count = 0;
+    }
+    fcp_fusion_free(&w->fusion);
+    return code;
+}
+
 static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a, uint32_t first, uint32_t count,
                            uint32_t head, uint32_t heads, fcp_error *err) {
     device *d = (device *)base;
     fcp_code code = FCP_OK;
+    if (d->fused && a->pass == FCP_FORWARD) return attend_fused(d, &d->workers[number], a, first, head, heads, err);
     for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(a->plan, first, count, r)) != FCP_NONE;)
         code = attend_range(d, &d->workers[number], a, r, first, count, head, heads, err);
     return code;

@@ -262,7 +262,7 @@ static uint8_t *local_at(ptx_warp *w, unsigned lane, uint64_t address, uint32_t 
 /* --- ld, st ------------------------------------------------------------------------------------------------------- */
 
 enum { GLOBAL, SHARED, LOCAL, PARAM, GENERIC };
-enum { ACQUIRE = 1u << 24, RELEASE = 1u << 25, STRONG = 1u << 26 };
+enum { ACQUIRE = 1u << 24, RELEASE = 1u << 25, STRONG = 1u << 26, OUTSIDE = 1u << 27 };
 #define DATA(bytes, count, sign, space) ((bytes) | (count) << 8 | (sign) << 16 | (space) << 20)
 
 static uint32_t space_of(uint32_t space, uint64_t *address) {
@@ -311,6 +311,7 @@ static ptx_next ld(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         if (x && data & ACQUIRE) ptx_acquire(w, x->clock);
         else if (x) learn(w->seen, x->clock, w->machine->clocks);
     }
+    if (data & OUTSIDE) w->unfenced |= mask, w->unproxied |= mask;
     return data & (ACQUIRE | STRONG) ? PTX_YIELD : PTX_NEXT;
 }
 
@@ -319,6 +320,12 @@ static ptx_next fence(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     (void)i;
     if (mask) ptx_acquire(w, w->seen);
     return PTX_NEXT;
+}
+
+/* After such a fence a lane may read what was written outside of the kernel before its relaxed reads. */
+static ptx_next fence_sys(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    w->unfenced &= ~mask;
+    return fence(w, i, mask);
 }
 
 static ptx_next st(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
@@ -420,6 +427,8 @@ static ptx_next cp_async(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
         return PTX_FAIL;
     for (unsigned l = 0; l < PTX_LANES; l++) {
         if (!(mask >> l & 1)) continue;
+        if (w->unfenced >> l & 1)
+            return ptx_fail(w, l, "missing fence: it copies after a look at system scope, and has not fenced");
         ptx_copy x = {.from = ptx_value(w, from, l) + (uint64_t)from->value,
                       .to = (uint32_t)(ptx_value(w, to, l) + (uint64_t)to->value),
                       .bytes = bytes,
@@ -519,6 +528,8 @@ const ptx_form ptx_memory_forms[] = {
     LD(".param", PARAM), ST("", GENERIC), ST(".global", GLOBAL), ST(".shared", SHARED), ST(".local", LOCAL),
     {"ld.acquire.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | ACQUIRE},
     {"ld.relaxed.gpu.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | STRONG}, {"fence.acq_rel.gpu", "", fence},
+    {"ld.relaxed.sys.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | STRONG | OUTSIDE},
+    {"fence.acq_rel.sys", "", fence_sys},
     {"ld.volatile.global.u32", "r<a", ld, DATA(4, 1, 0, GLOBAL) | STRONG}, /* as if relaxed: the manual, ld.volatile */
     {"atom.global.add.u32", "r<ar", atom_add_u32},                         /* relaxed.gpu where nothing is said */
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},

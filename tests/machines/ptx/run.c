@@ -249,6 +249,11 @@ static bool stuck(ptx_machine *m, const char *what) {
     return false;
 }
 
+/* Nobody can go on, so the world outside does. False: there is nothing left to do. */
+static bool gets_on(const ptx_machine *m) {
+    return m->launch->outside && m->launch->outside(m->launch->outside_context);
+}
+
 static bool run(ptx_machine *m) {
     uint32_t resident = m->launch->resident, running = 0;
     uint64_t turns = 0, last = 0; /* turns in which nothing has moved */
@@ -265,7 +270,8 @@ static bool run(ptx_machine *m) {
             const ptx_block *b = &m->blocks[n / m->warps];
             can += b->running && b->warps[n % m->warps].live && !b->warps[n % m->warps].blocked;
         }
-        if (!can) return stuck(m, "all warps wait");
+        if (!can && !gets_on(m)) return stuck(m, "all warps wait");
+        if (!can) continue;
         uint32_t which = (uint32_t)ptx_roll(m, can);
         ptx_warp *w = NULL;
         for (uint32_t n = 0; n < all && !w; n++) {
@@ -277,7 +283,8 @@ static bool run(ptx_machine *m) {
         if (!turn(w, 1 + (uint32_t)ptx_roll(m, TURN))) return false;
         turns = m->moved != last || m->executed - before > 64 ? 0 : turns + 1;
         last = m->moved;
-        if (turns > PATIENCE) return stuck(m, "warps only look whether something has changed");
+        if (turns > PATIENCE && !gets_on(m)) return stuck(m, "warps only look whether something has changed");
+        if (turns > PATIENCE) turns = 0;
         if (m->executed > (m->launch->most ? m->launch->most : MOST_INSTRUCTIONS)) return stuck(m, "it does not end");
         if (!w->live) {
             ptx_block *b = w->block;

@@ -20,6 +20,7 @@ enum { ARCHS = 3, FORWARD = 1 << 16, BACKWARD = 1 << 17 };
 typedef struct gate {
     fcp_jit *jit;
     unsigned compiled, cached, bad;
+    bool fused; /* forward passes are one launch */
 } gate;
 
 /* Where NVRTC is not there the test is skipped. */
@@ -68,8 +69,10 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     if (!(has & 1u << FCP_FORWARD)) skeletons &= ~(unsigned)EMIT_FORWARDS;
     if (!(has & 1u << FCP_BACKWARD)) skeletons &= EMIT_FORWARDS | EMIT_SUPPORT;
     if (!skeletons) return;
-    cr_assert_eq(fcp_kernel_source(plan, skeletons, &source, &err), FCP_OK, "%s: %s", what, err.message);
-    fcp_code code = fcp_jit_compile(g->jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
+    fcp_code code = g->fused ? fcp_kernel_source_fused(plan, skeletons, &source, &err)
+                             : fcp_kernel_source(plan, skeletons, &source, &err);
+    cr_assert_eq(code, FCP_OK, "%s: %s", what, err.message);
+    code = fcp_jit_compile(g->jit, "fcpc.cu", source, arch, NULL, &cubin, &cached, &err);
     cr_assert_eq(code, FCP_OK, "%s, %s: %s\n%s", what, arch, err.message, cubin.log ? cubin.log : "");
     cr_assert_eq(*fcp_jit_warning(g->jit), 0, "%s", fcp_jit_warning(g->jit));
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
@@ -168,5 +171,24 @@ Test(cubin, skeletons) {
                 judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], false, true), archs[a], what);
             fcp_plan_free(plan);
         }
+    close_gate(&g);
+}
+
+/* Passes in one launch: the skeletons that have least registers to spare, and those with keys in parts. */
+Test(cubin, fused) {
+    static const char *const models[] = {"64; dtype = bf16", "128; dtype = fp16", "256; dtype = bf16"};
+    gate g;
+    open_gate(&g);
+    g.fused = true;
+    for (size_t i = 0; i < 2 * sizeof models / sizeof *models; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "model { heads = 4; kv_heads = 2; head_dim = %s }\ncluster { nodes = 1; gpus = 1 }\n"
+                 "batch { lengths = [300%s] }\nplan { mask = causal; block = 128%s; passes = forward }\n",
+                 models[i / 2], i / 2 == 1 ? ", 5:900" : "", i % 2 ? "; score = softcap" : "");
+        fcp_plan *plan = plan_named("fused", text);
+        judge_archs(&g, plan, FORWARD, i, text);
+        fcp_plan_free(plan);
+    }
     close_gate(&g);
 }

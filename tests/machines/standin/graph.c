@@ -88,6 +88,43 @@ static void watch(const store *s, uint32_t index) {
     }
 }
 
+/* The last fill of a flag with 1, as index; the count of nodes if there is none, because it has ended and been forgotten.
+ * Before it the flag must have been cleared, and the kernel of node `index` must be behind that. */
+static uint32_t raiser_of(const store *s, uint32_t index, uint64_t flag) {
+    uint32_t raiser = s->count, cleared = s->count, value;
+    memcpy(&value, (const void *)(uintptr_t)flag, 4);
+    for (uint32_t i = 0; i < index; i++) {
+        const node *o = &s->nodes[i];
+        if (o->op == FILL && flag >= o->to && flag < o->to + o->bytes) *(o->word ? &raiser : &cleared) = i;
+    }
+    if (raiser == s->count && value != 1) trouble("%s waits for a flag that nobody sets", node_name(&s->nodes[index]));
+    if (raiser == s->count || (cleared == s->count && !value)) return raiser;
+    if (cleared == s->count || !store_before(s, cleared + 1, raiser + 1) || !bit(s->nodes[index].before, cleared))
+        trouble("a flag is not cleared between two launches that wait for it");
+    return raiser;
+}
+
+/* Looks at what a kernel reads behind flags: who writes it must be before whoever sets the flag. */
+static void watch_awaited(const store *s, uint32_t index) {
+    node *n = &s->nodes[index];
+    for (uint32_t a = 0; a < n->awaited_count; a++) {
+        const uint64_t flag = n->awaited[a].flag;
+        const uint32_t raiser = raiser_of(s, index, flag);
+        ranges *reads = &n->awaited[a].reads;
+        uint64_t where;
+        tidy(reads);
+        for (uint32_t i = 0; i < index && raiser < s->count; i++)
+            if (!bit(n->before, i) && !store_before(s, i + 1, raiser + 1) && meet(reads, &s->nodes[i].writes, &where))
+                trouble("%s reads behind a flag what %s writes, and nothing orders that before the flag is set",
+                        node_name(n), node_name(&s->nodes[i]));
+        /* from now on they are reads like others: who writes there later must be behind the kernel */
+        for (uint32_t i = 0; i < reads->count; i++)
+            range_add(&n->reads, reads->all[i].begin, reads->all[i].end - reads->all[i].begin);
+        range_add(&n->reads, flag, 4);
+    }
+    if (n->awaited_count) tidy(&n->reads);
+}
+
 /* A node of the live store waits for those of its dependencies that are not done. */
 static void wait_for_deps(store *s, uint32_t index) {
     node *n = &s->nodes[index];
@@ -123,6 +160,8 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     n->deps = calloc(dep_count + 1, sizeof *n->deps);
     n->before = calloc(words, sizeof *n->before);
     n->reads = n->writes = (ranges){0};
+    n->awaited = NULL;
+    n->awaited_count = 0;
     n->dep_count = n->unmet = n->after_count = 0;
     n->after = NULL;
     n->done = false;
@@ -131,6 +170,7 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     s->graph = !live;
     if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
     if (n->event && s->graph) n->event->graphs++;
+    if (n->awaited && s->graph) n->awaited->graphs++;
     const allocation *marks = allocation_of(n->mark);
     long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
     n->hangs = live && ++control.nodes == control.hang_at;
@@ -163,6 +203,7 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     tidy(&n->reads);
     tidy(&n->writes);
     watch(s, index);
+    watch_awaited(s, index);
     return index + 1;
 }
 
@@ -171,11 +212,14 @@ void store_clear(store *s) {
         node *n = &s->nodes[i];
         if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
         if (n->event && s->graph) n->event->graphs--;
+        if (n->awaited && s->graph) n->awaited->graphs--;
         free(s->nodes[i].deps);
         free(s->nodes[i].after);
         free(s->nodes[i].before);
         free(s->nodes[i].reads.all);
         free(s->nodes[i].writes.all);
+        for (uint32_t j = 0; j < n->awaited_count; j++) free(n->awaited[j].reads.all);
+        free(n->awaited);
     }
     free(s->nodes);
     free(s->open);
@@ -202,8 +246,16 @@ void host_saw(store *s, uint32_t last) {
     s->id++;
 }
 
+/* What runs beside a kernel that waits. */
+struct beside {
+    store *s;
+    fcp_patience left;
+};
+static bool run_beside(void *context);
+
 /* Runs a node. False: it waits for another process. */
-static bool do_node(node *n) {
+static bool do_node(store *s, node *n) {
+    struct beside beside = {s, fcp_patience_of(control.patience_s ? control.patience_s : 200, 0.1)};
     if (n->op == OUTSIDE) {
         standin_step step = n->work->go(n->work, &n->state);
         n->done = step == STANDIN_DONE;
@@ -213,7 +265,7 @@ static bool do_node(node *n) {
     for (uint64_t i = 0; n->op == FILL && i < n->bytes; i += 4) memcpy((char *)(uintptr_t)n->to + i, &n->word, 4);
     bool idle = control.idle && n->op == KERNEL && strcmp(n->function->name, "fk_add") &&
                 !(control.gathers && !strcmp(n->function->name, "fk_gather"));
-    if (n->op == KERNEL && !idle) kernel_run(n);
+    if (n->op == KERNEL && !idle) kernel_run(n, run_beside, &beside);
     if (n->op == KERNEL && n->marks && idle) memcpy((void *)(uintptr_t)n->mark, &n->mark_value, 4);
     if (n->op == KERNEL && n->marks && memcmp((void *)(uintptr_t)n->mark, &n->mark_value, 4))
         trouble("%s has not said that it has begun", node_name(n));
@@ -232,6 +284,30 @@ bool store_stuck(const store *s) {
     bool stuck = s->done < s->count;
     for (uint32_t i = 0; stuck && i < s->open_count; i++) stuck = !ready(&s->nodes[s->open[i]]);
     return stuck;
+}
+
+/* While a kernel waits for flags, one other open node runs, from a place on that is drawn: no kernel. False: none gets
+ * on, and other processes have been waited for long enough. */
+static bool run_beside(void *context) {
+    struct beside *x = context;
+    store *s = x->s;
+    bool waits = false;
+    control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    const uint32_t from = (uint32_t)(control.seed >> 33);
+    for (uint32_t i = 0; i < s->open_count; i++) {
+        const uint32_t at = (from % s->open_count + i) % s->open_count;
+        node *n = &s->nodes[s->open[at]];
+        if (n->op == KERNEL || !ready(n)) continue;
+        const bool gets_on = do_node(s, n);
+        waits |= !gets_on;
+        if (!n->done) continue;
+        close_node(s, at);
+        control.during++;
+        return true;
+    }
+    if (!waits || control.stall || fcp_patience_ends(&x->left)) return false;
+    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    return true;
 }
 
 /* The device is lost: nothing is waited for any more. */
@@ -254,8 +330,10 @@ void store_run(store *s, uint32_t count) {
         control.seed = control.seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
         uint32_t at = may[(control.seed >> 33) % found];
         node *n = &s->nodes[s->open[at]];
-        if (do_node(n)) turn++; /* a node that was stuck may have waited for this one, and is tried again */
+        const uint32_t number = s->open[at];
+        if (do_node(s, n)) turn++; /* a node that was stuck may have waited for this one, and is tried again */
         else n->stuck = turn;
+        for (at = 0; s->open[at] != number;) at++; /* others may have been closed meanwhile */
         if (n->done) close_node(s, at);
     }
     free(may);

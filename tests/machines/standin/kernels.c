@@ -92,6 +92,15 @@ static void combine_ranges(node *n, uint32_t d) {
     }
 }
 
+/* What the kernel reads after it has waited for a flag. */
+static ranges *awaited_of(node *n, uint64_t flag) {
+    for (uint32_t i = 0; i < n->awaited_count; i++)
+        if (n->awaited[i].flag == flag) return &n->awaited[i].reads;
+    n->awaited = realloc(n->awaited, (n->awaited_count + 1) * sizeof *n->awaited);
+    n->awaited[n->awaited_count] = (awaited){.flag = flag};
+    return &n->awaited[n->awaited_count++].reads;
+}
+
 static void forward_ranges(node *n, uint32_t d, bool back) {
     const fk_launch *p = &n->parameters.launch;
     uint64_t q = (uint64_t)p->heads * d * 2, kv = (uint64_t)p->kv_heads * d * 2, row = (uint64_t)p->heads * 4;
@@ -114,8 +123,10 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
             state_ranges(n, p, x, d);
         }
         for (uint32_t j = 0; j < x->runs; j++) {
-            rows(&n->reads, p->arena + runs[j].k, 0, runs[j].count, kv);
-            rows(&n->reads, p->arena + runs[j].v, 0, runs[j].count, kv);
+            const fk_u32 arrival = back ? 0 : runs[j].arrival;
+            ranges *reads = arrival ? awaited_of(n, p->locks + (arrival - 1) * 4) : &n->reads;
+            rows(reads, p->arena + runs[j].k, 0, runs[j].count, kv);
+            rows(reads, p->arena + runs[j].v, 0, runs[j].count, kv);
         }
     }
 }
@@ -236,7 +247,7 @@ static void add_memory(machine_range *list, uint32_t *count, uint64_t address, c
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
 }
 
-bool kernel_run(node *n) {
+bool kernel_run(node *n, bool (*outside)(void *), void *context_of_outside) {
     static machine *m;
     const fcp_plan *plan = plan_now();
     machine_range list[MACHINE_RANGES];
@@ -252,6 +263,7 @@ bool kernel_run(node *n) {
     if (!fibers_mask_open(&mask, plan)) return false;
     mask.by_head = strstr(n->function->module->text, "#define FK_BY_HEAD 1\n"); /* as it was compiled */
     mask.packed = strstr(n->function->module->text, "#define FK_PACKED 1\n");
+    mask.fused = strstr(n->function->module->text, "#define FK_FUSED 1\n");
     const fk_launch *p = &n->parameters.launch;
     const fk_support *x = &n->parameters.support;
     fk_launch_maps maps;
@@ -286,13 +298,16 @@ bool kernel_run(node *n) {
                           .ranges = list,
                           .range_count = count,
                           .seed = control.seed,
-                          .resident = strstr(n->function->name, "ordered") ? MACHINE_RESIDENT : 1};
+                          .resident = strstr(n->function->name, "ordered") || n->awaited_count ? MACHINE_RESIDENT : 1,
+                          .outside = n->awaited_count ? outside : NULL,
+                          .outside_context = context_of_outside};
     fibers_mask_use(&mask);
     bool ok = machine_run(m, &run, text);
     fibers_mask_use(NULL);
     fibers_mask_close(&mask);
     if (!ok) trouble("%s: %s", n->function->name, text);
     control.kernels++;
+    control.kernels_with_flags += n->awaited_count != 0;
     control.kernels_with_maps += has_maps;
     control.unordered += !strcmp(n->function->name, "fk_backward_unordered");
     return ok;

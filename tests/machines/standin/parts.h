@@ -36,7 +36,7 @@ struct cu_event_ {
     uint64_t capture;
     bool timed;
     long tick; /* when it was recorded; 0: not yet */
-    long graphs; /* how many nodes of graphs record it */
+    long graphs; /* how many nodes of graphs record it or wait for it */
 };
 struct cu_module_ {
     cu_context context;
@@ -60,6 +60,11 @@ typedef struct ranges {
     range *all;
     uint32_t count, capacity;
 } ranges;
+/* What a kernel reads after it has waited for a flag, a word at this address. */
+typedef struct awaited {
+    uint64_t flag;
+    ranges reads;
+} awaited;
 typedef enum op { EMPTY, KERNEL, COPY, FILL, OUTSIDE } op;
 typedef struct node {
     op op;
@@ -75,6 +80,7 @@ typedef struct node {
     unsigned word;
     standin_work *work;
     cu_event event; /* EMPTY, in a graph: the event that each launch of the graph records */
+    cu_event awaited; /* EMPTY, in a graph: the event for which each launch of the graph waits */
     void *state;    /* of the work, once it has been tried */
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* numbers of nodes, counted from 1 */
@@ -83,6 +89,8 @@ typedef struct node {
     uint32_t after_count;
     uint64_t *before; /* a bit for each earlier node that is before this one */
     ranges reads, writes;
+    awaited *awaited; /* [awaited_count] */
+    uint32_t awaited_count;
     uint64_t mark; /* the mark of its stream, as above */
     unsigned mark_value;
     int device;
@@ -150,5 +158,6 @@ const char *node_name(const node *n);
 void kernel_ranges(node *n);
 void range_add(ranges *r, uint64_t begin, uint64_t bytes);
 bool kernel_find(cu_function f);
-bool kernel_run(node *n);
+/* `outside` lets other nodes run while the kernel waits for a flag. */
+bool kernel_run(node *n, bool (*outside)(void *), void *context);
 #endif

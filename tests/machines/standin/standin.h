@@ -11,6 +11,10 @@
  * graph, and nothing outside may wait for it, unless it is recorded with CU_EVENT_RECORD_EXTERNAL: then each launch
  * of the graph records it.
  *
+ * A kernel may wait for flags (FK_FUSED). It may begin at any time; while all its blocks wait, other nodes run, but no
+ * kernels, for there may be no multiprocessor left for these. What it reads after a flag must be ordered before whoever
+ * sets the flag, and the flag must have been cleared before the kernel.
+ *
  * A test chooses this driver with FCP_CUDA_DRIVER; the runtime never falls back to it. STANDIN_DEVICES says how many
  * devices there are if no test can say it (in a program that mpirun started). The NCCL that works with this driver is
  * described in nccl.h.
@@ -73,6 +77,8 @@ typedef struct standin {
      * for it. */
     long hung_mark;
     unsigned hung_value;
+    unsigned long kernels_with_flags; /* launches that wait for flags */
+    unsigned long during; /* nodes that ran while such a launch waited */
     /* Launches and copies of each kind. unordered: kernels whose sums come in any order. graph_launches: of graphs that
      * have kernels. */
     unsigned long kernels, kernels_with_maps, unordered, copies, peer_copies, host_copies, pageable_copies,

@@ -270,6 +270,27 @@ Test(kernel_work, keys_are_cut_for_the_multiprocessors_of_the_plan) {
     check_cut("heads = 1; kv_heads = 1", "h100", "8K", 64 * 4, 1); /* by rows: 64 runs into parts of 15 */
 }
 
+/* Few queries: keys are cut so that the model's 132 multiprocessors are used for nine tenths of their time. */
+static void check_short(const char *model, const char *lengths) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "model { %s; head_dim = 128 }\ncluster { gpu = h100 }\nbatch { lengths = [%s] }\n"
+             "plan { mask = causal; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
+             model, lengths);
+    fcp_plan *plan = plan_named("short.fcp", text);
+    order_model used;
+    cr_assert(order_model_forward(plan, 132, &used));
+    cr_expect(used.work * 10 >= used.end * 132 * 9, "%s, %s: %llu units of work end at %llu", model, lengths,
+              (unsigned long long)used.work, (unsigned long long)used.end);
+    fcp_plan_free(plan);
+}
+
+Test(kernel_work, keys_of_few_queries_are_cut_for_the_multiprocessors) {
+    check_short("heads = 64; kv_heads = 8", "1:128K");
+    check_short("heads = 8; kv_heads = 1", "1:128K");             /* a part for each, not two for most */
+    check_short("heads = 64; kv_heads = 8", "1:32K x 4, 1:1K x 100"); /* what is not cut counts too */
+}
+
 /* The lists of one rank. They take as long as the model says, beside lists without turns. */
 static void check_waiting(const char *mask, const char *lengths, uint32_t kv_heads, uint32_t group, double most) {
     char text[400];

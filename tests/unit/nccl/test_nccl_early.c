@@ -45,7 +45,7 @@ static void let_go(process *p, fcp_cuda *cuda, held *h) {
  * the others. */
 static void arrived(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const held *h, bool early, unsigned *out_there,
                     unsigned *out_missing) {
-    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass);
+    const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, pass, false);
     int t = pass == FCP_FORWARD ? FCP_TENSOR_LSE : FCP_TENSOR_DQ;
     size_t row = row_of(plan, t);
     char poison[ROW_MOST];
@@ -197,7 +197,7 @@ static void beside_of(const fcp_plan *plan, fcp_pass pass, bool nccl, bool graph
 static void both_passes(bool nccl) {
     fcp_plan *plan = make_plan("causal", 4, 1, "700, 300, 130, 60", "; layout = contiguous");
     for (int pass = 0; pass < FCP_PASSES; pass++) {
-        const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, (fcp_pass)pass);
+        const cuda_early_rounds rounds = fcp_cuda_early_rounds(plan, (fcp_pass)pass, false);
         cr_assert(rounds.from < rounds.to, "nothing goes out early");
         for (int graph = 0; graph < 2; graph++)
             beside_of(plan, (fcp_pass)pass, nccl, graph, (uint64_t)(2 * pass + graph));

@@ -1,0 +1,121 @@
+/* fuse.c: finds what a forward pass in one launch needs to know of its plan.
+ *
+ * Requires: a verified plan.
+ * Gives:    fuse.h.
+ * Method:   a communication queue is in order, so what a slot holds in the end is there when the last launch that
+ *           receives into it has ended. Rounds that wait for no computing overwrite nothing that is still to be read:
+ *           the verifier has proven that such a round would have to wait. So the last launch brings what tiles read.
+ * Cost:     linear in the rank's instructions and transfers, and in the plan's blocks.
+ */
+#include "runtime/kernels/fuse.h"
+
+#include <stdlib.h>
+
+static fcp_code no_memory(fcp_error *err) { return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for one launch"); }
+
+static const fcp_instr *instr_of(const fcp_plan *plan, const fcp_stream *stream, uint32_t i) {
+    return &plan->instrs[stream->first + i];
+}
+
+/* Are the rank's visits all of home rows, and is each result that of one rank alone? */
+static fcp_code check_computing(const fcp_plan *plan, uint32_t rank, fcp_error *err) {
+    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+    for (uint32_t i = 0; i < compute->count; i++) {
+        const fcp_instr *x = instr_of(plan, compute, i);
+        bool home = x->op == FCP_OP_WAIT || x->op == FCP_OP_COPY || x->op == FCP_OP_ATTEND;
+        for (uint32_t v = x->a; home && x->op == FCP_OP_ATTEND && v < x->a + x->b; v++)
+            home = plan->blocks[plan->visits[v].q_block].home == rank;
+        if (!home)
+            return fcp_fail(err, FCP_E_BACKEND,
+                            "the forward pass of rank %u is no single launch: its rows are computed by several ranks, "
+                            "and their results travel; compile the plan with a strategy that computes rows at home, "
+                            "or fuse stages only",
+                            rank);
+    }
+    return FCP_OK;
+}
+
+/* Does an instruction of a communication queue move results to the caller? What stands behind comes after the pass. */
+static bool is_output(const fcp_plan *plan, const fcp_instr *x) {
+    return x->op == FCP_OP_LAUNCH && plan->rounds[plan->round_starts[FCP_FORWARD] + x->c].kind == FCP_ROUND_OUT;
+}
+
+/* Do rounds wait for no stage? */
+static fcp_code check_rounds(const fcp_plan *plan, uint32_t rank, fcp_error *err) {
+    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
+    uint32_t before = 0, waited = 0; /* instructions before the first ATTEND; for so many the rounds wait */
+    while (before < compute->count && instr_of(plan, compute, before)->op != FCP_OP_ATTEND) before++;
+    for (uint32_t i = 0; i < comm->count && !is_output(plan, instr_of(plan, comm, i)); i++) {
+        const fcp_instr *x = instr_of(plan, comm, i);
+        if (x->op == FCP_OP_WAIT && x->a > waited) waited = x->a;
+        if (x->op != FCP_OP_LAUNCH || waited <= before) continue;
+        return fcp_fail(err, FCP_E_BACKEND,
+                        "the forward pass of rank %u is no single launch: round %u waits for computing, whose slots it "
+                        "takes; compile the plan with buffers = %llu, as many as the pass has stages (8 at most; a "
+                        "larger `coalesce` makes fewer stages)",
+                        rank, x->c, (unsigned long long)plan->summary->stages);
+    }
+    return FCP_OK;
+}
+
+fcp_code fcp_fusion_check(const fcp_plan *plan, uint32_t rank, fcp_error *err) {
+    fcp_code code = check_computing(plan, rank, err);
+    return code ? code : check_rounds(plan, rank, err);
+}
+
+/* Lists the rank's visits, by Q block in the order in which the plan first comes to them. */
+static fcp_code list_visits(fcp_fusion *out, const fcp_arena *a, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMPUTE);
+    uint32_t *count = calloc(plan->blocks_count + 1, sizeof *count); /* of each Q block: its visits, then its place */
+    uint32_t all = 0;
+    for (int walk = 0; count && walk < 3; walk++) { /* counts; gives places to blocks; lists */
+        uint32_t place = 0;
+        if (walk == 1) {
+            out->visit_count = all;
+            out->visits = malloc((all + (size_t)1) * sizeof *out->visits);
+            if (!out->visits) break;
+        }
+        for (uint32_t i = 0; i < compute->count; i++) {
+            const fcp_instr *x = instr_of(plan, compute, i);
+            for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++) {
+                uint32_t *of = &count[plan->visits[v].q_block];
+                if (walk == 0) ++*of, all++;
+                else if (walk == 2) out->visits[(*of)++] = v;
+                else if (plan->visits[v].flags & FCP_VISIT_FIRST) {
+                    const uint32_t visits = *of;
+                    *of = place;
+                    place += visits;
+                }
+            }
+        }
+    }
+    free(count);
+    return count && out->visits ? FCP_OK : no_memory(err);
+}
+
+fcp_code fcp_fusion_make(fcp_fusion *out, const fcp_arena *a, fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM);
+    *out = (fcp_fusion){.homes = a->homes};
+    out->arrivals = calloc(a->slots.count[FCP_KV] + 1, sizeof *out->arrivals);
+    if (!out->arrivals) return no_memory(err);
+    for (uint32_t i = 0; i < comm->count; i++) {
+        const fcp_instr *x = instr_of(plan, comm, i);
+        for (uint32_t j = x->a; x->op == FCP_OP_LAUNCH && j < x->a + x->b; j++) {
+            const fcp_transfer *t = &plan->transfers[j];
+            if (t->cls == FCP_KV && t->dir == FCP_RECV && t->slot >= a->homes)
+                out->arrivals[t->slot - a->homes] = fcp_fusion_flag(i, t->fabric);
+        }
+    }
+    fcp_code code = list_visits(out, a, err);
+    if (code) fcp_fusion_free(out);
+    return code;
+}
+
+void fcp_fusion_free(fcp_fusion *f) {
+    free(f->visits);
+    free(f->arrivals);
+    *f = (fcp_fusion){0};
+}

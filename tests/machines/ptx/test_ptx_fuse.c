@@ -1,0 +1,61 @@
+/* test_ptx_fuse.c: executes the PTX of forward passes in one launch, whose blocks wait for flags. What other ranks send
+ * comes while the kernel runs. Waits and fences that are taken out must be noticed.
+ */
+#define _GNU_SOURCE
+#include "tests/machines/ptx/judge.h"
+
+#define FUSED(gpus, lengths, rest)                                                                                     \
+    CLUSTER(gpus) BATCH(lengths)                                                                                       \
+    "plan { block = 128; passes = forward; strategy = fcp(coalesce = 1, buffers = 8); " rest " }\n"
+#define COMMA ,
+
+Test(ptx_fuse, programs) {
+    if (!compiler()) return;
+    ptx_device_fuse(true);
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        ptx_device_seed(seed);
+        right(MODEL(2, 1, 32, fp16) FUSED(3, 300 COMMA 100, "mask = causal"), &ptx_backend, seed);
+        right(MODEL(1, 1, 64, bf16) FUSED(3, 290 COMMA 130, "mask = full"), &ptx_sm90_backend, seed);
+    }
+    right(MODEL(4, 2, 64, bf16) FUSED(2, 1:700 COMMA 130, "mask = causal; sink = [0.5, -1.0, 0.1, 2.0]"),
+          &ptx_sm90_backend, 4);
+    ptx_device_seed(0);
+    ptx_device_fuse(false);
+}
+
+/* The text with the load at `at` replaced: its register is 1, as if the flag were up. */
+static char *already_up(const char *text, const char *at) {
+    const char *name = strchr(at, '%'), *end = strchr(at, ';');
+    char *out = NULL;
+    if (!name || !end || asprintf(&out, "%.*smov.u32 %.*s, 1%s", (int)(at - text), text, (int)strcspn(name, ","), name,
+                                  end) < 0)
+        return NULL;
+    return out;
+}
+
+Test(ptx_fuse, flaws) {
+    static const struct {
+        const char *what, *says;
+        const fcp_backend *backend;
+        ptx_change change;
+    } flaws[] = {
+        {"nobody waits", "o: ", &ptx_backend, {"fk_forward", "ld.relaxed.sys.global.u32", NULL, 1, already_up}},
+        {"no fence", "missing fence", &ptx_backend, {"fk_forward", "fence.acq_rel.sys;", "", -1, NULL}},
+        {"no fence before the copy engine", "missing fence", &ptx_sm90_backend,
+         {"fk_forward_sm90", "fence.acq_rel.sys;", "", -1, NULL}},
+        {"no proxy fence", "missing proxy fence", &ptx_sm90_backend,
+         {"fk_forward_sm90", "fence.proxy.async.global;", "", -1, NULL}},
+    };
+    if (!compiler()) return;
+    fcp_plan *plan = plan_named("program", MODEL(1, 1, 64, bf16) FUSED(3, 290 COMMA 130, "mask = full"));
+    ptx_device_fuse(true);
+    for (size_t i = 0; i < sizeof flaws / sizeof *flaws; i++) {
+        char text[TEXT] = "";
+        ptx_device_change(&flaws[i].change);
+        judge(plan, flaws[i].backend, 1, text);
+        cr_expect(ptx_device_change(NULL), "%s: nothing was changed", flaws[i].what);
+        cr_expect(strstr(text, flaws[i].says), "%s: '%s'", flaws[i].what, text);
+    }
+    ptx_device_fuse(false);
+    fcp_plan_free(plan);
+}

@@ -1,0 +1,219 @@
+/* test_cuda_fuse.c: tests forward passes in one launch, whose blocks wait for the rounds that bring their keys, through
+ * the driver that stands in. It begins such a launch before, between and behind the rounds, runs its blocks in any
+ * order, and lets nothing but copies run while all blocks wait. Results are compared with the definition of attention
+ * in float64. */
+#include <criterion/criterion.h>
+
+#include "tests/oracle/random_program.h"
+#include "tests/oracle/small_examples.h"
+#include "tests/support/amount.h"
+#include "tests/support/cuda_stand.h"
+#include "tests/support/judge_packed.h"
+
+enum { ALL = (1 << FCP_TENSORS) - 1, HOPPER = 232448 };
+
+static fcp_code open_fused(const fcp_plan *plan, fcp_session **out, fcp_error *err) {
+    const fcp_session_options options = {.size = sizeof options,
+                                         .backend = "cuda",
+                                         .timeout_s = 100,
+                                         .graph_from = 1,
+                                         .partition = FCP_PARTITION_GRID,
+                                         .fuse = FCP_FUSE_PASS};
+    return fcp_session_create(plan, &options, out, err);
+}
+
+/* Runs all passes `times` times, and judges the results. */
+static void judge_fused(standin *x, const fcp_plan *plan, int times, const char *what) {
+    fcp_session *session;
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_error err = {0};
+    const long live = x->live;
+    x->plan = plan;
+    fcp_plan_shape(plan, &shape);
+    cr_assert(open_fused(plan, &session, &err) == FCP_OK, "%s: %s", what, err.message);
+    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK, "%s", err.message);
+    for (int i = 0; i < times; i++) { /* with other numbers each time: those of the run before would be wrong */
+        fcp_packed_draw(&shape, ALL, 5 + (uint64_t)i, &packed);
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            if (shape.has_pass[pass])
+                cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
+                          "%s: %s; %s", what, err.message, x->trouble);
+        judge_packed(plan, plan->problem->passes, &packed, what);
+    }
+    fcp_packed_free(&packed);
+    fcp_session_free(session);
+    cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
+    cr_assert_eq(x->live, live, "%s: %ld objects are left", what, x->live - live);
+}
+
+/* Devices of its own for each rank; all ranks on one; nodes, whose fabrics have streams of their own. */
+Test(cuda_fuse, passes) {
+    static const struct {
+        const char *mask;
+        unsigned ranks, nodes;
+        int devices;
+    } cases[] = {{"causal", 4, 1, 4}, {"full", 4, 2, 4}, {"window(w = 150)", 3, 1, 1}, {"causal", 6, 3, 6}};
+    standin *x = stand();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcp_plan *plan = make_plan(cases[i].mask, cases[i].ranks, cases[i].nodes,
+                                   "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)");
+        cr_assert_gt(plan->summary->stages, 2, "%s has %lu stages", cases[i].mask, (long)plan->summary->stages);
+        x->devices = cases[i].devices;
+        x->seed = i;
+        judge_fused(x, plan, i ? 1 : 2, cases[i].mask);
+        fcp_plan_free(plan);
+    }
+    cr_assert_gt(x->kernels_with_flags, 0);
+    cr_assert_gt(x->during, 0, "no launch has waited for a round");
+    cr_assert_eq(x->graph_launches, 5, "%lu graphs: only backward passes may be some", x->graph_launches);
+}
+
+#define SMALL(model, lengths, plan)                                                                                    \
+    "model { " model "; dtype = bf16 }\ncluster { nodes = 1; gpus = 3 }\nbatch { lengths = [" lengths "] }\n"            \
+    "plan { block = 128; passes = forward; strategy = fcp(coalesce = 1, buffers = 8); " plan " }\n"
+
+/* The kernels for sm_90a; keys in parts, of which some wait for one round and some for another; heads that see different
+ * keys; sinks and scores; results that go back to another layout. */
+Test(cuda_fuse, programs) {
+    static const struct {
+        const char *text;
+        bool hopper;
+    } cases[] = {
+        {SMALL("heads = 2; kv_heads = 1; head_dim = 64", "300, 170", "mask = causal"), true},
+        {SMALL("heads = 1; kv_heads = 1; head_dim = 64", "290, 100", "mask = full; score = softcap"), true},
+        {SMALL("heads = 1; kv_heads = 1; head_dim = 128", "290, 100", "mask = full"), true},
+        {SMALL("heads = 4; kv_heads = 2; head_dim = 64", "1:900, 5:400, 130", "mask = causal"), true},
+        {SMALL("heads = 4; kv_heads = 2; head_dim = 16", "1:900, 5:400, 130", "mask = causal"), false},
+        {"mask by_head = causal and (q - k < 40 or h == 1)\n"
+         SMALL("heads = 2; kv_heads = 2; head_dim = 32", "400, 90", "mask = by_head"), false},
+        {SMALL("heads = 2; kv_heads = 1; head_dim = 32", "400, 90",
+               "mask = causal; sink = [0.5, -1.0]; layout = zigzag"), false}};
+    standin *x = stand();
+    x->devices = 3;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcp_plan *plan = plan_named("program", cases[i].text);
+        x->major = cases[i].hopper ? 9 : 8;
+        x->minor = 0;
+        x->shared = cases[i].hopper ? HOPPER : 166912;
+        x->seed = 3 * i;
+        judge_fused(x, plan, 1, cases[i].text);
+        fcp_plan_free(plan);
+    }
+    cr_assert_gt(x->kernels_with_maps, 2);
+    cr_assert_gt(x->during, 0, "no launch has waited for a round");
+}
+
+/* Has a drawn program kernels on the machine of fibers, and is it small? */
+static bool is_small(const random_program *p) {
+    const uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16);
+    return p->dtype != FCP_FP32 && (p->head_dim == 16 || p->head_dim == 32) && cost <= 64 &&
+           p->tokens * p->heads >= 64 && p->nodes * p->gpus > 1;
+}
+
+/* Whether a plan is refused: some rank computes rows of another one, as with tokens = equal. */
+static bool is_refused(standin *x, const fcp_plan *plan) {
+    fcp_session *session = NULL;
+    fcp_error err;
+    x->plan = plan;
+    const fcp_code code = open_fused(plan, &session, &err);
+    fcp_session_free(session);
+    cr_assert(!code || (code == FCP_E_BACKEND && strstr(err.message, "their results travel")), "%s", err.message);
+    return code;
+}
+
+/* Random programs, placed so that most compute rows at home. */
+Test(cuda_fuse, drawn) {
+    const char *defines[] = {"plan.margin=1", "plan.strategy=fcp(coalesce=2, buffers=8)", "plan.passes=forward"};
+    const unsigned draws = amount(150, 1500);
+    unsigned run = 0;
+    standin *x = stand();
+    random_program *p = calloc(1, sizeof *p);
+    for (unsigned seed = 1; seed <= draws; seed++) {
+        dice d = dice_of(seed, 91);
+        fcp_plan *plan;
+        char *said;
+        draw_program(p, &d, 12000);
+        if (!is_small(p)) continue;
+        const fcp_code code = plan_try("drawn.fcp", p->text, defines, 3, &plan, &said);
+        free(said);
+        if (code) continue;
+        x->devices = (int)(1 + seed % 3);
+        x->seed = seed;
+        const bool refuses = is_refused(x, plan);
+        if (!refuses) judge_fused(x, plan, 1, p->text);
+        fcp_plan_free(plan);
+        run += !refuses;
+    }
+    free(p);
+    cr_assert_gt(run, draws / 20, "only %u of %u programs were run", run, draws);
+    cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
+}
+
+/* An example, made small and placed so that it computes rows at home; or else as it is, if it must have its strategy. */
+static fcp_plan *plan_example(const small_example *e) {
+    char path[120], lengths[80];
+    const char *defines[16] = {"plan.margin=1", "model.heads=2", "model.kv_heads=1", "model.head_dim=16",
+                               "model.dtype=bf16", "cluster.nodes=1", "cluster.gpus=3", "plan.block=128",
+                               "plan.passes=forward", lengths, "plan.strategy=fcp(coalesce=1, buffers=8)"};
+    fcp_plan *plan = NULL;
+    char *said;
+    snprintf(path, sizeof path, "examples/%s", e->file);
+    snprintf(lengths, sizeof lengths, "batch.lengths=%s", e->lengths);
+    for (size_t all = 11; !plan && all > 9; all--) {
+        size_t count = all;
+        for (size_t i = 0; i < 8 && e->defines[i] && count < 16; i++) defines[count++] = e->defines[i];
+        fcp_code code = plan_try(path, NULL, defines, count, &plan, &said);
+        cr_assert(!code || all > 10, "%s: %s", path, said);
+        free(said);
+    }
+    return plan;
+}
+
+Test(cuda_fuse, examples) {
+    const size_t count = sizeof small_examples / sizeof *small_examples, step = amount(4, 1);
+    size_t run = 0;
+    standin *x = stand();
+    x->devices = 3;
+    for (size_t i = 0; i < count; i += step) {
+        fcp_plan *plan = plan_example(&small_examples[i]);
+        const bool refuses = is_refused(x, plan);
+        x->seed = i;
+        if (!refuses) judge_fused(x, plan, 1, small_examples[i].file);
+        else fprintf(stderr, "%s is refused\n", small_examples[i].file);
+        run += !refuses;
+        fcp_plan_free(plan);
+    }
+    cr_assert_gt(run, count / step * 3 / 4, "%zu of %zu examples were run", run, count / step);
+}
+
+static void refused(standin *x, const char *more, int devices, fcp_code want, const char *why) {
+    fcp_plan *plan = make_plan("causal", 4, 1, more);
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    x->plan = plan;
+    x->devices = devices;
+    cr_assert_eq(open_fused(plan, &session, &err), want, "%s", more);
+    cr_assert(strstr(err.message, why), "%s: %s", more, err.message);
+    cr_assert_eq(x->live, 0, "%s: %ld objects are left", more, x->live);
+    fcp_plan_free(plan);
+}
+
+Test(cuda_fuse, refused) {
+    standin *x = stand();
+    refused(x, "; strategy = fcp(coalesce = 1, buffers = 1)", 4, FCP_E_BACKEND, "compile the plan with buffers = ");
+    refused(x, "; strategy = fcp(coalesce = 1, buffers = 8); margin = 0", 1, FCP_E_BACKEND, "a margin of at least 1");
+    refused(x, "; strategy = cad(buffers = 8)", 4, FCP_E_BACKEND, "their results travel");
+}
+
+Test(cuda_fuse, options) {
+    fcp_plan *plan = make_plan("causal", 2, 1, "");
+    fcp_session_options options = {.size = sizeof options, .backend = "host", .fuse = FCP_FUSE_PASS};
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_E_BACKEND);
+    cr_assert(strstr(err.message, "host computes by stages"), "%s", err.message);
+    options.fuse = (fcp_fuse)(FCP_FUSE_PASS + 1);
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_E_ARGUMENT);
+    fcp_plan_free(plan);
+}
