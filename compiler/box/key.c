@@ -171,6 +171,101 @@ enum { KEY_WORDS = 6 };
 
 size_t box_key_room(uint32_t count) { return 2 + (size_t)count * KEY_WORDS; }
 
+/* What a node writes into the key, as it is written. */
+typedef struct writing {
+    int64_t *w;     /* where the next word goes */
+    int64_t u, v;   /* offsets of its operands */
+    int64_t offset; /* its own */
+    uint64_t tag;
+    bool whole;     /* the offsets of its operands are written as they are, and its own is 0 */
+} writing;
+
+enum { TAG_GUARD = 1 << 16, TAG_RELATIVE = 1 << 17, TAG_WHOLE = 1 << 18 };
+
+/* Writes how far apart two offsets are. False: too far for a word, so they are written whole. */
+static bool put_apart(writing *s, int64_t from, int64_t to) {
+    int64_t apart;
+    s->whole = __builtin_sub_overflow(to, from, &apart);
+    if (s->whole) return false;
+    *s->w++ = apart;
+    s->tag |= TAG_RELATIVE;
+    return true;
+}
+
+/* A product, quotient or rest. by: the second operand is a constant, and nothing overflows. */
+static void put_scaled(writing *s, unsigned op, bool by) {
+    s->whole = !by || (op == MC_MUL ? __builtin_mul_overflow(s->u, s->v, &s->offset) : s->v == 0 || s->v == -1);
+    if (s->whole) return;
+    *s->w++ = s->v;
+    s->tag |= TAG_RELATIVE;
+    if (op == MC_MUL) return;
+    s->offset = op == MC_DIV ? mc_div(s->u, s->v) : 0;
+    *s->w++ = mc_mod(s->u, s->v);
+}
+
+/* What an operation does with the offsets of its operands. */
+static void put_operation(writing *s, const box_program *program, const box_node *x, const int64_t *offsets) {
+    const box_node *y = x->b != MC_NONE ? &program->nodes[x->b] : NULL;
+    const bool safe = x->flags & BOX_SAFE;
+    switch (x->op) {
+    case MC_CONST_B: *s->w++ = x->f.c; break;
+    case MC_ADD: s->whole = !safe || __builtin_add_overflow(s->u, s->v, &s->offset); break;
+    case MC_SUB: s->whole = !safe || __builtin_sub_overflow(s->u, s->v, &s->offset); break;
+    case MC_NEG: s->whole = !safe || __builtin_sub_overflow((int64_t)0, s->u, &s->offset); break;
+    case MC_MUL:
+    case MC_DIV:
+    case MC_MOD: put_scaled(s, x->op, safe && y && y->op == BOX_LINEAR && form_is_const(&y->f)); break;
+    case MC_MIN:
+    case MC_MAX:
+    case MC_EQ:
+    case MC_NE:
+    case MC_LT:
+    case MC_LE:
+        if (put_apart(s, s->u, s->v) && (x->op == MC_MIN || x->op == MC_MAX)) s->offset = s->u;
+        break;
+    case MC_IF_I: /* offsets of b and c */
+        s->u = offsets[x->c];
+        if (put_apart(s, s->v, s->u)) s->offset = s->v;
+        break;
+    case MC_ABS: s->whole = true; break;
+    case MC_LOAD:
+    case MC_LOAD2: /* elements are not moved: the index whole */
+        s->tag |= (uint64_t)x->f.c << 32;
+        *s->w++ = (int64_t)program->arrays[x->f.c].content;
+        s->whole = true;
+        break;
+    case MC_BANDS:
+        *s->w++ = x->f.c;
+        s->whole = true;
+        break;
+    default: break; /* bools of bools */
+    }
+}
+
+/* A node that has operands. Returns the end of what it writes. */
+static int64_t *put_node(const box_program *program, const box_node *x, int64_t *offsets, int64_t *w) {
+    int64_t *head = w++;
+    writing s = {.tag = x->op | (uint64_t)x->flags << 8,
+                 .u = x->a != MC_NONE ? offsets[x->a] : 0,
+                 .v = x->b != MC_NONE ? offsets[x->b] : 0};
+    *w++ = (int64_t)((uint64_t)x->a << 32 | x->b);
+    if (x->c != MC_NONE || x->guard != MC_NONE) {
+        s.tag |= TAG_GUARD;
+        *w++ = (int64_t)((uint64_t)x->c << 32 | x->guard);
+    }
+    s.w = w;
+    put_operation(&s, program, x, offsets);
+    if (s.whole) {
+        s.offset = 0;
+        *s.w++ = s.u;
+        *s.w++ = s.v;
+        s.tag |= TAG_WHOLE;
+    }
+    *head = (int64_t)s.tag;
+    offsets[x - program->nodes] = s.offset;
+    return s.w;
+}
+
 /* Positions are shifted so that the corner of the box is 0. Each integer is then an *offset* plus a function of the
  * shifted positions alone: q - 5 in a box from q = 300 is 295 + q'. A node passes on as much of its operands' offsets
  * as it can, and writes down the rest: q - k adds up the offsets, a comparison writes the difference of the two, and x
@@ -181,108 +276,16 @@ size_t box_key(const box_program *program, const box *b, int64_t *offsets, int64
     *w++ = (int64_t)((uint64_t)program->root << 32 | program->count);
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
-        unsigned op = x->op;
-        int64_t offset = 0, apart;
-        if (op >= BOX_LINEAR) {
-            int64_t at = form_at(&x->f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
-            *w++ = op;
+        if (x->op >= BOX_LINEAR) {
+            const int64_t at = form_at(&x->f, b->lo[BOX_Q], b->lo[BOX_K], b->lo[BOX_H]);
+            *w++ = x->op;
             for (int d = 0; d < BOX_DIMS; d++) *w++ = x->f.x[d];
-            if (op == BOX_LINEAR) offset = at;
-            else *w++ = at;
-            offsets[i] = offset;
-            continue;
-        }
-        if (box_bands_leaf(x)) {
+            if (x->op != BOX_LINEAR) *w++ = at;
+            offsets[i] = x->op == BOX_LINEAR ? at : 0;
+        } else if (box_bands_leaf(x)) {
             w += box_bands_key(program, x, b, w);
             offsets[i] = 0;
-            continue;
-        }
-        int64_t *head = w++;
-        uint64_t tag = op | (uint64_t)x->flags << 8;
-        *w++ = (int64_t)((uint64_t)x->a << 32 | x->b);
-        if (x->c != MC_NONE || x->guard != MC_NONE) {
-            tag |= 1 << 16;
-            *w++ = (int64_t)((uint64_t)x->c << 32 | x->guard);
-        }
-        const box_node *y = x->b != MC_NONE ? &program->nodes[x->b] : NULL;
-        int64_t u = x->a != MC_NONE ? offsets[x->a] : 0, v = y ? offsets[x->b] : 0;
-        bool constant = y && y->op == BOX_LINEAR && form_is_const(&y->f);
-        bool safe = x->flags & BOX_SAFE, whole = false;
-        switch (op) {
-        case MC_CONST_B: *w++ = x->f.c; break;
-        case MC_ADD:
-            whole = !safe || __builtin_add_overflow(u, v, &offset);
-            break;
-        case MC_SUB:
-            whole = !safe || __builtin_sub_overflow(u, v, &offset);
-            break;
-        case MC_NEG:
-            whole = !safe || __builtin_sub_overflow((int64_t)0, u, &offset);
-            break;
-        case MC_MUL:
-            if (safe && constant && !__builtin_mul_overflow(u, v, &offset)) {
-                *w++ = v;
-                tag |= 1 << 17;
-            } else {
-                whole = true;
-            }
-            break;
-        case MC_DIV:
-        case MC_MOD:
-            if (safe && constant && v != 0 && v != -1) {
-                offset = op == MC_DIV ? mc_div(u, v) : 0;
-                *w++ = v;
-                *w++ = mc_mod(u, v);
-                tag |= 1 << 17;
-            } else {
-                whole = true;
-            }
-            break;
-        case MC_MIN:
-        case MC_MAX:
-        case MC_EQ:
-        case MC_NE:
-        case MC_LT:
-        case MC_LE:
-            if (!__builtin_sub_overflow(v, u, &apart)) {
-                *w++ = apart;
-                tag |= 1 << 17;
-                if (op == MC_MIN || op == MC_MAX) offset = u;
-            } else {
-                whole = true;
-            }
-            break;
-        case MC_IF_I: /* offsets of b and c */
-            if (!__builtin_sub_overflow(offsets[x->c], v, &apart)) {
-                *w++ = apart;
-                tag |= 1 << 17;
-                offset = v;
-            } else {
-                u = offsets[x->c];
-                whole = true;
-            }
-            break;
-        case MC_ABS: whole = true; break;
-        case MC_LOAD:
-        case MC_LOAD2: /* elements are not moved: the index whole */
-            tag |= (uint64_t)x->f.c << 32;
-            *w++ = (int64_t)program->arrays[x->f.c].content;
-            whole = true;
-            break;
-        case MC_BANDS:
-            *w++ = x->f.c;
-            whole = true;
-            break;
-        default: break; /* bools of bools */
-        }
-        if (whole) {
-            offset = 0;
-            *w++ = u;
-            *w++ = v;
-            tag |= 1 << 18;
-        }
-        *head = (int64_t)tag;
-        offsets[i] = offset;
+        } else w = put_node(program, x, offsets, w);
     }
     return (size_t)(w - out);
 }

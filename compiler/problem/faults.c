@@ -106,7 +106,10 @@ static fcp_code report_index(const report *r) {
     free(line);
     if (r->x->problem->sequences != 1 && a->record.kind != FCP_TABLE)
         diag_hint(r->x->d, "sequence %u of the batch", r->sequence);
-    if (r->of_mask)
+    const bool by_head = mc_uses(r->code) & MC_USES_H && i == f->h && !f->q && !f->k;
+    if (a->record.kind == FCP_TABLE && x->op != MC_LOAD2 && by_head)
+        diag_hint(r->x->d, "a table that is read by head has a value for each of the %u heads", r->x->program->heads);
+    else if (r->of_mask)
         diag_hint(r->x->d, "a condition before it keeps it from being read: q > 0 and ...[q - 1]");
     else diag_hint(r->x->d, "min and max keep an index inside, or a condition: if q > 0 then ...[q - 1] else 0.0");
     tell_call(r, r->spans[f->node]);

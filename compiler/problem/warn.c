@@ -156,7 +156,9 @@ static fcp_code warn_blind(batch *b) {
     if (to - from == 1) snprintf(which, sizeof which, "q = %" PRId64, from);
     else snprintf(which, sizeof which, "q = %" PRId64 " to %" PRId64, from, to - 1);
     if (p->queries[s] == p->lengths[s]) snprintf(size, sizeof size, "%" PRIu64 " tokens", p->lengths[s]);
-    else snprintf(size, sizeof size, "%" PRIu64 " queries, %" PRIu64 " keys", p->queries[s], p->lengths[s]);
+    else
+        snprintf(size, sizeof size, "%" PRIu64 " %s, %" PRIu64 " key%s", p->queries[s],
+                 p->queries[s] == 1 ? "query" : "queries", p->lengths[s], text_plural(p->lengths[s]));
     if (by_head) snprintf(head, sizeof head, ", h = %" PRIu32, example.head);
     diag_warning(b->d, place(b, g->mask_span),
                  "%s: %s%" PRIu64 " %s of %" PRIu64 " sequence%s see%s no key: %s%s%s of sequence %" PRIu32 " (%s)",
@@ -166,9 +168,11 @@ static fcp_code warn_blind(batch *b) {
                              : "queries",
                  sequences, text_plural(sequences), rows == 1 ? "s" : "",
                  rows > example.end - example.first ? "for instance " : "", which, head, s, size);
-    diag_hint(b->d,
-              "their output is 0, their log-sum-exp %s, and no gradient passes; `or q == k` lets a query see itself",
-              g->sink ? "the sink's logit" : "-inf");
+    /* at the bottom right, of a sequence with fewer keys than queries, the first queries are before the first key */
+    diag_hint(b->d, "their output is 0, their log-sum-exp %s, and no gradient passes; %s",
+              g->sink ? "the sink's logit" : "-inf",
+              to > 0 ? "`or q == k` lets a query see itself"
+                     : "they are before the first key, where align = bottom_right puts them");
     return FCP_OK;
 }
 

@@ -133,6 +133,16 @@ static char *name_list(const char *const *names, int count, const char *last) {
     return text_take(&list);
 }
 
+/* Names that libraries have for what one of `names` means. */
+static void hint_usual(sema *s, const char *name, const char *const *names, int count) {
+    static const struct { const char *theirs, *ours; } usual[] = {
+        {"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        for (int k = 0; k < count; k++)
+            if (!strcmp(usual[i].theirs, name) && !strcmp(usual[i].ours, names[k]))
+                diag_hint(s->d, "did you mean '%s'?", names[k]);
+}
+
 /* The index of a name in a set of names; -1: it is none of them, reported. */
 static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
     const bool string = e->kind == EXPR_STRING, word = string || e->kind == EXPR_NAME || e->kind == EXPR_CALL;
@@ -144,6 +154,7 @@ static int choice(sema *s, const expr *e, const char *what, const char *const *n
     const char *nearest = word ? diag_nearest(e->name, strlen(e->name), names, (size_t)count) : NULL;
     if (nearest && is_quoted(nearest)) diag_hint(s->d, "did you mean \"%s\"?", nearest);
     else if (nearest) diag_hint(s->d, string ? "write %s without quotes" : "did you mean '%s'?", nearest);
+    else if (word) hint_usual(s, e->name, names, count);
     return -1;
 }
 
@@ -401,7 +412,8 @@ static bool ratio_value(sema *s, const expr *e, const strategy_param *p, uint32_
     int exponent = 0;
     if (e->kind == EXPR_INT) mantissa = (uint64_t)e->integer;
     else if (e->kind != EXPR_FLOAT || !decimal_parse(e->name, &mantissa, &exponent)) {
-        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a number, for instance %.10g", p->name, p->usual / 1e6);
+        diag_error(s->d, FCP_E_TYPE, e->at, "%s must be a number from %.10g to %.10g, for instance %.10g", p->name,
+                   p->least / 1e6, p->most / 1e6, p->usual / 1e6);
         return false;
     }
     bool good = decimal_scale(mantissa, exponent + 6, &v), small = good && v < p->least;
@@ -596,8 +608,10 @@ static void check_passes(sema *s, const sema_keys *k) {
     bool list = e->value->kind == EXPR_TUPLE || e->value->kind == EXPR_LIST;
     for (const arg *a = list ? e->value->args : &single; a; a = a->next) {
         int i = choice(s, a->value, "a pass", fcp_pass_names, FCP_PASSES);
-        if (i < 0) good = false;
-        else if (given[i]) {
+        if (i < 0) {
+            diag_hint(s->d, "for instance passes = forward, backward");
+            good = false;
+        } else if (given[i]) {
             diag_error(s->d, FCP_E_DUPLICATE, a->value->at, "'%s' is given twice", fcp_pass_names[i]);
             good = false;
         } else given[i] = true;

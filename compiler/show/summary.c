@@ -136,8 +136,10 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     const char *base = strrchr(name, '/');
     bool split = fcp_plan_split(plan);
     char tokens[64];
-    if (split) snprintf(tokens, sizeof tokens, "%" PRIu64 " queries and %" PRIu64 " keys", p->tokens, p->key_tokens);
-    else snprintf(tokens, sizeof tokens, "%" PRIu64 " tokens", p->tokens);
+    if (split)
+        snprintf(tokens, sizeof tokens, "%" PRIu64 " %s and %" PRIu64 " key%s", p->tokens,
+                 p->tokens == 1 ? "query" : "queries", p->key_tokens, text_plural(p->key_tokens));
+    else snprintf(tokens, sizeof tokens, "%" PRIu64 " token%s", p->tokens, text_plural(p->tokens));
     text_printf(out,
                 "%.200s: %" PRIu32 " rank%s (%" PRIu32 " node%s of %" PRIu32 "), %s in %" PRIu64 " sequence%s, %" PRIu64
                 " block%s of at most %" PRIu32 ", %s\n",

@@ -345,6 +345,12 @@ static unsigned in_words(const parse *p, const parse_expected *e, const char **w
     return used;
 }
 
+/* Does a percent sign stand before `here`, with a digit before it? */
+static bool is_percent(const char *begin, const char *here) {
+    while (here > begin && here[-1] == ' ') here--;
+    return here - begin >= 2 && here[-1] == '%' && here[-2] >= '0' && here[-2] <= '9';
+}
+
 void parse_syntax_error(parse *p, span at, int got, const parse_expected *expected) {
     p->recovering = true;
     if (p->closing || p->stopped || p->bad) return;
@@ -393,7 +399,10 @@ void parse_syntax_error(parse *p, span at, int got, const parse_expected *expect
     bool operators = is_among(expected, '*');
     if (p->last == '=' && operators && p->joined.source != UINT32_MAX)
         diag_also(p->tree.d, p->joined, "a line that ends like this goes on in the next");
+    else if (p->last == '=' && operators && open == '{' && is_among(expected, ','))
+        diag_hint(p->tree.d, "keys are separated by ';' or a new line; equality is written '=='");
     else if (p->last == '=' && operators) diag_hint(p->tree.d, "equality is written '=='");
+    else if (is_percent(p->scan.text, here)) diag_hint(p->tree.d, "'%%' is the remainder of a division: 5 percent is 0.05");
     else if (p->last == '=' && is_among(expected, '{'))
         diag_hint(p->tree.d,
                   "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");
@@ -404,7 +413,8 @@ void parse_syntax_error(parse *p, span at, int got, const parse_expected *expect
     else if (p->last == T_NAME && operators && is_among(expected, T_UNIT)) {
         while (length < left && (here[length] == '/' || (here[length] >= 'a' && here[length] <= 'z'))) length++;
         const char *nearest = words_nearest_unit(here, length);
-        if (nearest) diag_hint(p->tree.d, "the nearest unit is '%s'", nearest);
+        if (words_counts_bits(here, length)) diag_hint(p->tree.d, "bandwidths count bytes: 400 Gb/s are 50 GB/s");
+        else if (nearest) diag_hint(p->tree.d, "the nearest unit is '%s'", nearest);
         else if (peek(p, 0)->kind == '=') diag_hint(p->tree.d, "keys are separated by ';' or a new line");
     }
 }

@@ -59,7 +59,7 @@ int words_find_unit(const char *word, size_t size) {
 
 const char *words_nearest_unit(const char *word, size_t size) {
     static const struct { const char *wrong, *right; } usual[] = {
-        {"GBps", "GB/s"}, {"Gbps", "GB/s"}, {"Gb", "GB/s"}, {"GBs", "GB/s"}, {"gb", "GB"}, {"GiB", "GB"}, {"mb", "MB"},
+        {"GBps", "GB/s"}, {"GBs", "GB/s"}, {"gb", "GB"}, {"GiB", "GB"}, {"mb", "MB"},
         {"MiB", "MB"}, {"KB", "kB"}, {"KiB", "kB"}, {"TFLOPS", "TFLOP/s"}, {"TFLOPs", "TFLOP/s"}, {"TFLOP", "TFLOP/s"},
         {"usec", "us"}, {"msec", "ms"}, {"sec", "s"}};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
@@ -67,6 +67,13 @@ const char *words_nearest_unit(const char *word, size_t size) {
     const char *names[UNIT_COUNT];
     for (int i = 0; i < UNIT_COUNT; i++) names[i] = words_units[i].spelling;
     return diag_nearest(word, size, names, UNIT_COUNT);
+}
+
+bool words_counts_bits(const char *word, size_t size) {
+    static const char *const bits[] = {"Gb", "Gb/s", "Gbps", "Gbit", "Gbit/s", "Tb/s", "Tbps", "Tbit/s", "Mb/s", "Mbps"};
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+        if (is_word(bits[i], word, size)) return true;
+    return false;
 }
 
 const char *const words_sections[SECTION_COUNT] = {

@@ -81,6 +81,7 @@ enum {
 extern const unit words_units[UNIT_COUNT];
 int words_find_unit(const char *word, size_t size); /* index into words_units, -1 for none */
 const char *words_nearest_unit(const char *word, size_t size);
+bool words_counts_bits(const char *word, size_t size); /* as Gb/s does: of eight of these the nearest unit is one */
 
 /* --- sections and keys -------------------------------------------------------------------------------------------- */
 

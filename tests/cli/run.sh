@@ -540,6 +540,15 @@ ok "explain a pair of it" "$fcpc" explain pp.plan 2900 10
 holds "it names the half" grep -q "keys and values of block .*, in the \(first\|second\) half$" stdout
 ok "a plan without halves" "$fcpc" pp.fcp -D plan.strategy.pingpong=false --json
 holds "has no second stage" json '.second_stage == 0'
+printf '%s\n' 'model { heads = 8; table w = [1, 2] }; batch { lengths = [100:1] }; mask m = causal and q - k < w[h]' \
+    'plan { mask = m }' > first.fcp
+bad "a table with fewer values than heads" 1 E313 first.fcp -D 'batch.lengths=[100]'
+holds "what it must have" grep -q "hint: a table that is read by head has a value for each of the 8 heads" stderr
+ok "queries before the first key" "$fcpc" first.fcp -D plan.mask=causal
+holds "where they are" grep -q "before the first key, where align = bottom_right puts them" stderr
+holds "one of a thing" grep -q "(100 queries, 1 key)" stderr
+ok "a token" "$fcpc" first.fcp -D plan.mask=causal -D 'batch.lengths=[1]'
+holds "one token" grep -q " 1 token in 1 sequence," stderr
 bad "explain without positions" 2 E001 explain a.fcp
 bad "explain with one position" 2 E001 explain a.fcp 3
 bad "explain a position that is none" 2 E001 explain a.fcp 3 x

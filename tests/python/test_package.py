@@ -38,6 +38,15 @@ class Package(unittest.TestCase):
         self.assertRegex((info / "WHEEL").read_text(), r"\nTag: py3-none-manylinux_2_\d+_\w+\n")
         self.look_into([line.split(",")[0] for line in (info / "RECORD").read_text().split()])
 
+    def test_libraries_of_another_version(self):
+        other = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libm" in line)
+        for name in ("libfcp.so", "libfcpc.so"):  # any library that has none of our functions
+            (Path(self.folder.name) / name).symlink_to(other)
+        environment = {**os.environ, "FCPC_LIBRARIES": self.folder.name}
+        done = subprocess.run([sys.executable, "-c", "import fcpc"], env=environment, stderr=subprocess.PIPE, text=True)
+        self.assertIn("ImportError: ", done.stderr)
+        self.assertIn("libfcp.so is not of this version of fcpc: it has no fcp", done.stderr)
+
     def look_into(self, names):
         """The wheel holds what it needs, and the licence of everything that is not ours."""
         for name in ("libfcp.so", "libfcpc.so", "fcpc"):

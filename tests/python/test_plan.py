@@ -27,6 +27,22 @@ def resident():
         return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+class Numbers(Expecting):
+    def test_what_is_no_length(self):
+        prog = fcpc.program(mask="causal", block=64)
+        for lengths, code, words in [([100, -5], "E206", "lengths: element 1 is -5, a whole number from 0 on"),
+                                     ([1.5], "E202", "lengths: element 0 is 1.5"),
+                                     ([(100, 4096)], "E202", "have `queries` beside `lengths`"),
+                                     ("100", "E202", "in a list, an array or a tensor are expected, this is '100'"),
+                                     (100, "E202", "this is 100")]:
+            with self.subTest(lengths=lengths):
+                self.expect(code, lambda: prog.plan(lengths), words)
+
+    def test_what_is_no_value_of_a_field(self):
+        self.expect("E202", lambda: a_program().plan([2], {"doc": [0, 0.5]}), "field 'doc': element 1 is 0.5",
+                    "a whole number of at most 64 bits")
+
+
 class Plans(unittest.TestCase):
     def test_what_a_plan_says(self):
         plan = a_program().plan([300, 200], {"doc": DOCUMENTS})

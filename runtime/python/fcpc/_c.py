@@ -170,7 +170,12 @@ def _declare(libraries):
         if not line.strip():
             continue
         result, name, parameters = re.fullmatch(r"\s*(.*?)(\w+)\((.*)\)\s*", line).groups()
-        function = getattr(libraries[name.split("_")[0]], name)
+        library = libraries[name.split("_")[0]]
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"{library._name} is not of this version of fcpc: it has no {name}. `pip install .` "
+                              f"builds both; in a tree, `make shared` builds the libraries") from None
         function.restype = _type(result, True)
         function.argtypes = [_type(p.strip(), False) for p in parameters.split(",") if p.strip() != "void"]
         found[name] = function

@@ -205,6 +205,20 @@ def _pair(said):
     return said if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], dict) else (said, None)
 
 
+def _misfit(values, kind):
+    """Says which of the values is no whole number that `kind` of array holds."""
+    expected = "a whole number of at most 64 bits" if kind == "q" else "a whole number from 0 on"
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        return f"numbers in a list, an array or a tensor are expected, this is {values!r}"
+    for i, value in enumerate(values):
+        try:
+            array.array(kind, [value])
+        except (TypeError, OverflowError):
+            pair = "; sequences with other queries than keys have `queries` beside `lengths`"
+            return f"element {i} is {value!r}, {expected} is expected{pair if isinstance(value, tuple) else ''}"
+    return f"{expected} is expected"
+
+
 def _whole(values, kind, what):
     """(address, count, what owns the memory) of whole numbers of 64 bits, signed ('q') or not ('Q'); of None: None."""
     if values is None:
@@ -228,7 +242,8 @@ def _whole(values, kind, what):
     try:
         numbers = array.array(kind, values)
     except (TypeError, OverflowError) as error:
-        raise Error("E206" if isinstance(error, OverflowError) else "E202", f"{what}: {error}") from None
+        code = "E206" if isinstance(error, OverflowError) else "E202"
+        raise Error(code, f"{what}: {_misfit(values, kind)}") from None
     count = len(numbers)
     numbers = numbers or array.array(kind, [0])  # so that no values are something other than no array
     return numbers.buffer_info()[0], count, numbers

@@ -80,7 +80,7 @@ typedef struct node {
     unsigned word;
     standin_work *work;
     cu_event event; /* EMPTY, in a graph: the event that each launch of the graph records */
-    cu_event awaited_event; /* EMPTY, in a graph: the event for which each launch of the graph waits */
+    cu_event waits_for; /* EMPTY, in a graph: the event for which each launch of the graph waits */
     void *state;    /* of the work, once it has been tried */
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* numbers of nodes, counted from 1 */

@@ -139,7 +139,7 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
     const node empty = {.op = EMPTY};
     if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CU_ERROR_INVALID_VALUE;
     if (flags) { /* this becomes a node of the graph: each launch waits for what was recorded before it */
-        const node n = {.op = EMPTY, .awaited_event = e};
+        const node n = {.op = EMPTY, .waits_for = e};
         return in_capture(s) ? stream_put(s, &n, 0) : CU_ERROR_INVALID_VALUE;
     }
     s->of = e->stream;
@@ -260,7 +260,7 @@ API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
     for (uint32_t i = 0; i < count; i++) {
         const node *n = &g->store.nodes[i];
         for (uint32_t j = 0; j < n->dep_count; j++) deps[j] = begin + n->deps[j];
-        deps[n->dep_count] = n->awaited_event ? node_of(&live, n->awaited_event->at) : 0;
+        deps[n->dep_count] = n->waits_for ? node_of(&live, n->waits_for->at) : 0;
         deps[n->dep_count + 1] = n->dep_count ? 0 : begin;
         uint32_t put_down = store_add(&live, n, deps, n->dep_count + 2, true);
         if (!n->event) continue;
