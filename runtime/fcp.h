@@ -358,9 +358,9 @@ fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors 
  *
  * A stream that is being captured (cuStreamBeginCapture) makes the run a part of the caller's graph. Each launch of
  * the graph then is a run, in order with all other runs of the session, on the tensors that were given when it was
- * captured. They lie in device memory (FCP_E_TENSOR). The session has no timings, and each pass has run once before it is
- * captured (FCP_E_ARGUMENT). With "nccl" all ranks capture the same runs, and launch their graphs in the
- * same order. A graph ends before its session, and before the session gets another plan in the captured one's place.
+ * captured. They lie in device memory (FCP_E_TENSOR). The session has no timings, and each pass has run once before
+ * it is captured (FCP_E_ARGUMENT). With "nccl" all ranks capture the same runs, and launch their graphs in the same
+ * order. A graph ends before its session, and before the session gets another plan in the captured one's place.
  *
  * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it
  * is called. */
