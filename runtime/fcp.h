@@ -220,8 +220,8 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * gradient on.
  *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
- * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 16
- * bytes. */
+ * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 4 bytes.
+ */
 typedef struct fcp_tensors {
     const void *q, *k, *v;
     void *o;
@@ -278,8 +278,8 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_PASS: the forward pass of a rank is one launch, in which each row waits for its keys, and the pass is never a
- * graph. The plan must compute rows at home, and have as many `buffers` as the pass has stages; where transfers need
+/* FCP_FUSE_PASS: the forward pass of a rank is one launch, in which each row waits for its keys, and the pass is never
+ * a graph. The plan must compute rows at home, and have as many `buffers` as the pass has stages; where transfers need
  * multiprocessors, attention must leave some alone. If that does not hold, FCP_E_BACKEND says what is in the way. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
@@ -348,13 +348,19 @@ void fcp_session_free(fcp_session *session);
  * further runs. */
 fcp_code fcp_session_run(fcp_session *session, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* The same on a CUDA stream (CUstream) of the caller's, behind what the stream has already. "cuda" only. The stream
- * belongs to a device that the session uses, and is not being captured. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD
- * mean those of the current context, which must be a primary one; NULL is refused.
+ * belongs to a device that the session uses. CU_STREAM_LEGACY and CU_STREAM_PER_THREAD mean those of the current
+ * context, which must be a primary one; NULL is refused.
  *
  * Returns once everything is in the stream, and does not wait for it, with two exceptions. If a tensor lies in host
  * memory, this waits until it has been read or written. With "nccl" it waits while so much is in the streams that the
  * driver would soon block. Errors that show themselves later are returned by the next call with the stream or the
  * session.
+ *
+ * A stream that is being captured (cuStreamBeginCapture) makes the run a part of the caller's graph. Each launch of
+ * the graph then is a run, in order with all other runs of the session, on the tensors that were given when it was
+ * captured. They lie in device memory (FCP_E_TENSOR). The session has no timings, and each pass has run once before it is
+ * captured (FCP_E_ARGUMENT). With "nccl" all ranks capture the same runs, and launch their graphs in the
+ * same order. A graph ends before its session, and before the session gets another plan in the captured one's place.
  *
  * fcp_session_run, in contrast, follows no stream of the caller's: device memory that it reads must be ready when it
  * is called. */

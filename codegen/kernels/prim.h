@@ -56,7 +56,7 @@ FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
  * release. */
 FK_PRIMITIVE(void, fk_wait_for, (fk_u64 lock, fk_u32 x))
 FK_PRIMITIVE(void, fk_release, (fk_u64 lock, fk_u32 x))
-/* Waits until the number at `flag` is 1, which something outside of the kernel writes: a stream, when copies have ended.
+/* Waits until the number at `flag` is 1, which something outside of the kernel writes: a stream after its copies.
  * What these copies have written, from whatever device, this thread can read after the wait. */
 FK_PRIMITIVE(void, fk_wait_arrival, (fk_u64 flag))
 

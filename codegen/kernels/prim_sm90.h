@@ -25,8 +25,8 @@ FK_PRIMITIVE(void, fk_barrier_wait, (fk_u32 barrier, fk_u32 parity))
 FK_PRIMITIVE(void, fk_tensor_copy,
              (fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 head, fk_u32 row, fk_u32 barrier))
 FK_PRIMITIVE(void, fk_fence_async, (void))
-/* The same for global memory: what a thread may read after an fk_wait_arrival, tensor copies that it begins after this may
- * read as well. */
+/* The same for global memory: what a thread may read after an fk_wait_arrival, tensor copies that it begins after
+ * this may read as well. */
 FK_PRIMITIVE(void, fk_fence_async_global, (void))
 
 /* --- barriers for some threads of a block. `id` is 1 to 15; `threads` is how many threads take part, a multiple of

@@ -108,7 +108,7 @@ typedef struct cuda_device {
     /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
      * sink_sums: room for the gradients of each rank. */
     fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums;
-    bool own_sinks;          /* `sinks` has those of a run */
+    bool own_sinks;          /* `sinks` may have those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
     cuda_stage stage;
     cu_event *events;        /* all that were made; the first `event_free` are free */
@@ -202,14 +202,14 @@ typedef struct fcp_cuda_session {
     /* Of a session that lends its arenas, these are about the runs of all that use them, too. finished: recorded after
      * everything that the last run put into streams; NULL: nothing has run. */
     cu_event finished;
-    cuda_device *finished_device;
     bool lends, kept;      /* others use its arenas; one of these hangs, and so they are not freed */
     uint32_t arenas, laid; /* how often its arenas have moved; the lender's count when this one's were laid out */
     cu_graph_exec graphs[FCP_PASSES];
     uint32_t runs[FCP_PASSES];
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
-    bool capturing;          /* what is put into streams becomes a graph */
+    bool capturing;          /* what is put into streams becomes a graph of the session's */
+    bool outer;              /* it becomes a part of a graph of the caller's */
     /* made: creation succeeded; broken: a run failed; hung: something did not end within the time limit */
     bool made, broken, hung;
     fcp_error why;

@@ -178,7 +178,8 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     if (!code) code = make_arena(s, index, err);
     if (!code && r->memory % ARENA_ALIGN) code = fcp_fail(err, FCP_E_RUN, "device memory at an odd address");
     if (!code && r->lock_words + r->flag_words)
-        code = fcp_cuda_memory_again(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->locks, &r->locks_held, err);
+        code = fcp_cuda_memory_again(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->locks,
+                                     &r->locks_held, err);
     if (!code) code = fcp_cuda_gather_load(s, index, err);
     if (!code && r->messages_bytes)
         code = fcp_cuda_memory_again(s, r->device, r->messages_bytes, NULL, "messages", &r->messages,

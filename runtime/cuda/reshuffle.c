@@ -24,7 +24,8 @@
 #include "runtime/exec/reshuffle.h"
 #include "runtime/exec/where.h"
 
-enum { ROW_ALIGN = 16 };
+/* Tensors on a device are read and written by fk_gather, word by word, and by the driver's copies, byte by byte. */
+enum { TENSOR_ALIGN = 4 };
 
 struct named {
     const char *name;
@@ -125,10 +126,10 @@ static fcp_code check_tensor(fcp_cuda_session *s, const struct named *x, uint32_
                            "rank %u: tensor %s is of another context of device %d than its primary one, which the "
                            "session uses",
                            rank, x->name, ordinal);
-    if ((uintptr_t)x->tensor % ROW_ALIGN)
+    if ((uintptr_t)x->tensor % TENSOR_ALIGN)
         return fcp_fail_at(err, FCP_E_TENSOR, fcp_where_rank(rank),
                            "rank %u: tensor %s begins at an address that is no multiple of %d", rank, x->name,
-                           ROW_ALIGN);
+                           TENSOR_ALIGN);
     code = fits(s, x, rank, ordinal, err);
     if (!code) *keep = found;
     return code;

@@ -7,6 +7,9 @@
  *           arenas.
  * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
  *           one graph. That touches nothing but arenas, so it serves any tensors.
+ *           A stream that the caller captures gets the instructions one by one, and they become a part of the
+ *           caller's graph, with IN and OUT. Such a graph has nodes that wait for the event of the run before and
+ *           record it, so its launches and other runs come one after the other.
  * Failure:  an error names rank, stage and instruction: the instruction that was being put into a stream, or the one
  *           that the marks of the devices point to (marks.c). Then the run waits for what is in streams, at most
  *           timeout_s a stream, and the session refuses further runs.
@@ -82,6 +85,7 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
 
 static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
+    if (s->outer) return fcp_cuda_record(s, pass, d, origin, false, err);
     if (s->runs[pass] < UINT32_MAX) s->runs[pass]++;
     const bool may = s->graph_from < UINT32_MAX && !fcp_cuda_fused(s, pass);
     if (!s->graphs[pass] && may && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
@@ -93,19 +97,25 @@ static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
 
-/* Records the event for which the next run waits, on whatever stream that is. */
-static fcp_code mark_finished(fcp_cuda_session *s, cuda_device *d, cu_stream origin, fcp_error *err) {
-    fcp_cuda_session *of = fcp_cuda_lender(s);
-    cuda_device *own = &of->devices[d - s->devices]; /* the lender's events live longer */
-    if (of->finished && of->finished_device != own) {
-        fcp_cuda_event_give(of->finished_device, of->finished);
-        of->finished = NULL;
-    }
-    fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, own, &of->finished, err);
-    of->finished_device = own;
-    if (!code)
-        code = fcp_cuda_check(s->cuda, s->cuda->call.event_record(of->finished, origin), err, "cannot record an event");
-    return code;
+/* Waits for the run before, on whatever stream that was put. In a graph of the caller's each launch waits for it. */
+static fcp_code await_before(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+    const cu_event finished = fcp_cuda_lender(s)->finished;
+    if (!finished) return FCP_OK;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.stream_wait_event(origin, finished, s->outer ? CU_EVENT_WAIT_EXTERNAL : 0),
+                          err, "cannot wait for the run before");
+}
+
+/* Records the event for which the next run waits. In a graph of the caller's each launch records it. So there is no
+ * other as long as the session lives. */
+static fcp_code mark_finished(fcp_cuda_session *s, cu_stream origin, fcp_error *err) {
+    fcp_cuda_session *of = fcp_cuda_lender(s); /* its events live longer */
+    fcp_code code = of->finished ? FCP_OK : fcp_cuda_event_take(of, &of->devices[0], &of->finished, err);
+    if (code) return code;
+    return fcp_cuda_check(s->cuda,
+                          s->cuda->call.event_record_flags(of->finished, origin,
+                                                           s->outer ? CU_EVENT_RECORD_EXTERNAL : 0),
+                          err, "cannot record an event");
 }
 
 /* Does IN or OUT. With `host`, some tensors lie in host memory, and it has been read or written when this returns.
@@ -128,21 +138,24 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     return code ? code : fcp_cuda_join(s, CUDA_COMM_STREAMS, origin, err);
 }
 
-static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
-                         cu_stream origin, bool host, bool wait, fcp_error *err) {
+/* Puts a run into a stream of the session's first device. */
+static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cu_stream origin, bool host,
+                         bool wait, fcp_error *err) {
+    cuda_device *d = &s->devices[0];
     const fcp_tensors *inside = tensors;
     const fcp_cuda_session *of = fcp_cuda_lender(s);
     if (s->laid != of->arenas) fcp_cuda_graphs_destroy(s); /* nothing runs: arenas have moved since */
     fcp_code code = s->laid != of->arenas ? fcp_cuda_ranks_follow(s, err) : FCP_OK;
     if (!code) code = fcp_net_watch(s->base.net, "what ran before", err);
     if (!code) code = fcp_net_pace(s->base.net, RUN_COST, err);
-    if (!code && of->finished) code = fcp_cuda_event_await(s, origin, of->finished, err);
+    if (!code) code = await_before(s, origin, err);
     if (!code) code = fcp_cuda_timing_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
-    if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[pass], host && inside == tensors, err);
+    if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[pass] && !s->outer,
+                                              host && inside == tensors, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
-    if (!code) code = mark_finished(s, d, origin, err);
+    if (!code) code = mark_finished(s, origin, err);
     if (!code && (wait || s->base.times)) {
         char what[40] = "the forward pass";
         if (pass == FCP_BACKWARD) memcpy(what, "the backward pass", sizeof "the backward pass");
@@ -169,16 +182,27 @@ static fcp_code device_of(fcp_cuda_session *s, cu_stream stream, cuda_device **o
                     s->first_device, s->first_device + s->device_count - 1);
 }
 
-/* Runs wait for each other by an event, and count themselves. A run that is captured into a caller's graph would do
- * neither when the graph is launched; so such a stream is refused. */
-static fcp_code refuse_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
+/* Is the stream being captured into a graph of the caller's? Then the run becomes a part of that graph, and may do
+ * nothing but put work into streams. */
+static fcp_code see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *err) {
     int capturing = 0;
     fcp_code code = fcp_cuda_check(s->cuda, s->cuda->call.stream_capturing(stream, &capturing), err, "not a stream");
-    if (!code && capturing)
-        code = fcp_fail(err, FCP_E_ARGUMENT,
-                        "the stream is being captured into a graph: a session makes graphs of its own, and "
-                        "its runs are put into streams outside a capture");
-    return code;
+    s->outer = !code && capturing;
+    if (!s->outer) return code;
+    if (s->base.times)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and a session with timings waits for each "
+                        "run: make one without");
+    if (!fcp_cuda_lender(s)->finished || s->laid != fcp_cuda_lender(s)->arenas)
+        return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and the plan has not run since its memory "
+                        "was made: run each pass once outside the capture");
+    for (uint32_t i = 0; i < s->device_count; i++)
+        s->devices[i].own_sinks = true; /* a launch of the graph may be what came last */
+    return FCP_OK;
+}
+
+static fcp_code refuse_host(fcp_error *err) {
+    return fcp_fail(err, FCP_E_TENSOR, "the stream is being captured, and some tensors lie in host memory: a graph has "
+                    "tensors in device memory alone");
 }
 
 void fcp_cuda_break(fcp_cuda_session *s, fcp_code code, fcp_error *why) {
@@ -195,17 +219,16 @@ static bool is_default(cu_stream stream) {
     return (uintptr_t)stream == CU_DEFAULT_LEGACY || (uintptr_t)stream == CU_DEFAULT_PER_THREAD;
 }
 
-/* Runs a pass for a default stream of device d. Such a stream can be used only while that device is current, and a
- * run makes other devices current. So the session's own stream follows it and does the run, and then it follows the
- * session's. */
+/* Runs a pass for a default stream, or for a stream of another device d than the first. A default stream can be used
+ * only while its device is current, and a run makes other devices current. So the session's own stream follows the
+ * caller's and does the run, and then the caller's follows the session's. */
 static fcp_code run_beside(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, cuda_device *d,
                            cu_stream stream, bool host, fcp_error *err) {
     fcp_code code = fcp_cuda_use(s, d, err);
     if (!code) code = fcp_cuda_follow(s, d, stream, s->origin, err);
-    if (!code) code = put_down(s, pass, tensors, &s->devices[0], s->origin, host, host, err);
+    if (!code) code = put_down(s, pass, tensors, s->origin, host, host, err);
     if (!code) code = fcp_cuda_use(s, d, err);
-    if (code) return code;
-    return fcp_cuda_event_await(s, stream, fcp_cuda_lender(s)->finished, err);
+    return code ? code : fcp_cuda_follow(s, &s->devices[0], s->origin, stream, err);
 }
 
 /* After a failed run: makes the session's stream follow the caller's, so that what the run put there is waited for,
@@ -226,16 +249,18 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     code = fcp_cuda_check(s->cuda, s->cuda->call.context_get(&before), &why, "no current context");
     if (!code && !is_default(stream)) code = fcp_cuda_use(s, d, &why);
     if (!code && stream) code = device_of(s, stream, &d, &why);
-    if (!code && stream) code = refuse_capture(s, stream, &why);
+    if (!code && stream) code = see_capture(s, stream, &why);
     if (!code) code = fcp_cuda_use(s, d, &why);
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
-    if (!code) {
-        code = is_default(stream) ? run_beside(s, pass, tensors, d, stream, host, &why)
-                                  : put_down(s, pass, tensors, d, stream ? stream : s->origin, host, host || !stream,
-                                             &why);
-        if (code && stream && !is_default(stream)) follow_caller(s, d, stream);
+    if (!code && s->outer && host) code = refuse_host(&why);
+    else if (!code) {
+        code = is_default(stream) || d != &s->devices[0]
+                   ? run_beside(s, pass, tensors, d, stream, host, &why)
+                   : put_down(s, pass, tensors, stream ? stream : s->origin, host, host || !stream, &why);
+        if (code && stream && !is_default(stream) && !s->outer) follow_caller(s, d, stream);
         if (code) fcp_cuda_break(s, code, &why);
     }
+    s->outer = false;
     s->cuda->call.context_set(before);
     if (code && err) *err = why;
     return code;

@@ -45,7 +45,7 @@ fcp_code fcp_cuda_sinks_in(fcp_cuda_session *s, const fcp_tensors *tensors, fcp_
             code = fcp_cuda_copy(s, d, d->sinks, d, d->plan_sinks, fcp_kernel_sink_count(s->plan) * sizeof(float),
                                  s->ranks[r].streams[FCP_COMM], err);
         if (code) return code;
-        d->own_sinks = given != NULL;
+        d->own_sinks |= given != NULL;
     }
     return FCP_OK;
 }

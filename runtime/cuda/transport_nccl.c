@@ -405,7 +405,7 @@ static fcp_code nccl_pace(fcp_net *base, uint32_t instructions, fcp_error *err) 
     fcp_cuda_session *s = n->session;
     cuda_rank *r = &s->ranks[s->base.first_rank];
     fcp_code code = FCP_OK;
-    if (s->capturing) return FCP_OK;
+    if (s->capturing || s->outer) return FCP_OK;
     n->unmarked += instructions;
     if (n->unmarked < PACE) return FCP_OK;
     n->unmarked = 0;

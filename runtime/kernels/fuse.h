@@ -16,7 +16,7 @@
 #include "runtime/exec/arena.h"
 
 typedef struct fcp_fusion {
-    uint32_t *visits;   /* all of the rank's forward pass; those of a Q block stand together, in the order of the plan */
+    uint32_t *visits;   /* all of the rank's forward pass; those of a Q block together, in the order of the plan */
     uint32_t visit_count;
     uint32_t *arrivals; /* per transient KV slot: the flag that is set when it has all that is read of it */
     uint32_t homes;     /* slots below are home slots, whose keys are there */

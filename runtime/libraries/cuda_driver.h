@@ -36,7 +36,7 @@ enum {
     CU_ERROR_TOO_MANY_PEERS = 711
 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_EVENT_RECORD_EXTERNAL = 1,
-      CU_CAPTURE_THREAD_LOCAL = 1 };
+      CU_EVENT_WAIT_EXTERNAL = 1, CU_CAPTURE_THREAD_LOCAL = 1 };
 /* Stream handles that mean the default streams of whichever context is current. */
 enum { CU_DEFAULT_LEGACY = 1, CU_DEFAULT_PER_THREAD = 2 };
 enum cu_device_attribute {

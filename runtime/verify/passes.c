@@ -7,8 +7,9 @@
  * In two threads. First one looks at the launches of the backward pass, the other at the tiles and the launches of the
  * forward pass, which are fewer. So it also runs the queues of the first ranks forward. All ranks that are left are
  * then shared out: one thread takes those of the forward pass and the last ones of the backward pass, the other the
- * rest, about as many instructions. What is found is kept apart until both have ended. So the error that is reported
- * is the same, whichever ends first: the first in the order of verify.c.
+ * rest, about as many instructions. Where there is no backward pass, each thread runs half of the forward pass's ranks.
+ * What is found is kept apart until both have ended. So the error that is reported is the same, whichever ends first:
+ * the first in the order of verify.c.
  */
 #include <stdlib.h>
 
@@ -21,9 +22,13 @@ typedef struct outcome {
     fcp_error err;
 } outcome;
 
+static bool is_large(const verifier *v) {
+    return v->plan->instrs_count + v->plan->transfers_count >= FCP_BOTH_FROM;
+}
+
 /* Does both, at the same time if the plan is large. */
 static void do_both(const verifier *v, void (*work)(void *), void *first, void *second) {
-    if (v->plan->instrs_count + v->plan->transfers_count >= FCP_BOTH_FROM) {
+    if (is_large(v)) {
         fcp_both(work, first, second);
     } else {
         work(first);
@@ -149,21 +154,32 @@ static uint32_t ranks_at_once(const verifier *v) {
     return busy < back ? rank_after(v, FCP_FORWARD, (back - busy) / 2) : 0;
 }
 
+/* The last ranks of a pass, which another thread runs: `rest` is to be what it knows and finds, with a layout of its own,
+ * because that is of the rank at hand. */
+static share share_last(const verifier *of, uint32_t first, verifier *rest) {
+    *rest = *of;
+    rest->named = rest->facts.state_tokens = 0; /* these are added up */
+    rest->layout = NULL;
+    return (share){.v = rest, .first = first, .end = of->p->ranks};
+}
+
+static void run_shares_both(share *first, share *second, share *last) {
+    last->v->err = &last->ran.err;
+    last->ran.code = last->first < last->end ? fcp_verify_layout_open(last->v) : FCP_OK;
+    if (!last->ran.code) do_both(last->v, run_shares, first, second);
+    fcp_verify_layout_close(last->v);
+}
+
 /* Runs the ranks of both passes, from `from` on in the forward pass. All launches are right. */
 static fcp_code run_both(verifier *ahead, uint32_t from, verifier *back, fcp_error *err) {
     const uint32_t ranks = ahead->p->ranks;
     const fcp_stream *of = from < ranks ? fcp_stream_of(ahead->plan, FCP_FORWARD, from, FCP_COMPUTE)
                                         : fcp_stream_of(ahead->plan, FCP_BACKWARD, 0, FCP_COMPUTE);
     const uint32_t cut = rank_after(back, FCP_BACKWARD, (ahead->plan->instrs_count - of->first) / 2);
-    verifier rest = *back; /* with a layout of its own, because that is of the rank at hand */
-    share last = {.v = &rest, .first = cut, .end = ranks}, first = {.v = back, .end = cut};
+    verifier rest;
+    share last = share_last(back, cut, &rest), first = {.v = back, .end = cut};
     share forward = {.v = ahead, .first = from, .end = ranks, .next = &last};
-    rest.named = 0;
-    rest.layout = NULL;
-    rest.err = &last.ran.err;
-    last.ran.code = cut < ranks ? fcp_verify_layout_open(&rest) : FCP_OK;
-    if (!last.ran.code) do_both(ahead, run_shares, &forward, &first);
-    fcp_verify_layout_close(&rest);
+    run_shares_both(&forward, &first, &last);
     fcp_code code = report(&forward.ran, err);
     if (!code) code = finish_pass(ahead, err);
     if (!code) code = report(&first.ran, err);
@@ -173,11 +189,19 @@ static fcp_code run_both(verifier *ahead, uint32_t from, verifier *back, fcp_err
     return finish_pass(back, err);
 }
 
+/* Runs the ranks of the forward pass alone. */
 static fcp_code run_forward(verifier *ahead, uint32_t from, fcp_error *err) {
-    share all = {.v = ahead, .first = from, .end = ahead->p->ranks};
-    run_shares(&all);
-    fcp_code code = report(&all.ran, err);
-    return code ? code : finish_pass(ahead, err);
+    const uint32_t ranks = ahead->p->ranks;
+    const uint32_t half = is_large(ahead) ? rank_after(ahead, FCP_FORWARD, ahead->plan->instrs_count / 2) : ranks;
+    verifier rest;
+    share last = share_last(ahead, half > from ? half : from, &rest);
+    share first = {.v = ahead, .first = from, .end = last.first};
+    run_shares_both(&last, &first, &last);
+    fcp_code code = report(&first.ran, err);
+    if (!code) code = report(&last.ran, err);
+    if (code) return code;
+    join(ahead, &rest);
+    return finish_pass(ahead, err);
 }
 
 fcp_code fcp_verify_passes(verifier *v, verifier of[FCP_PASSES]) {

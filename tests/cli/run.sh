@@ -1340,7 +1340,12 @@ batch { lengths = [4M] }
 plan  { mask = mix }
 EOF
 if command -v script > /dev/null 2>&1; then
-    run timeout 60 script -qec "timeout -s INT 3 '$fcpc' slow.fcp -o out/slow.plan" terminal
+    says_when() { grep -aq 'pairs, about' terminal 2> stderr; }
+    script -qfec "echo \$\$ > planner; exec '$fcpc' slow.fcp -o out/slow.plan" terminal > stdout 2>&1 &
+    pid=$!
+    while runs && ! says_when; do sleep 0.05; done
+    kill -INT "$(cat planner)"
+    wait $pid
     holds "a long planning tells how many pairs it looks at, and when it will end" \
         grep -q 'planning ... [0-9]* s: 0 % of 17592.2 G pairs, about [0-9]* hours left' terminal
     holds "and ends by an interruption" grep -q 'error.E013.: interrupted' terminal

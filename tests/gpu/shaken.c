@@ -52,7 +52,8 @@ static bool gave_up(gpu *g, const fcp_session *session, char why[GPU_WHY]) {
             g->cuda->call.stream_wait(g->stream) || !x[0])
             continue;
         snprintf(why, GPU_WHY, "%u waits gave up, the first for the %s at %#x, %s %u, in block %u, thread %u", x[0],
-                 x[1] == 1 ? "barrier" : x[1] == 2 ? "turn" : "arrival", x[2], x[1] == 1 ? "phase" : "number", x[3], x[4], x[5]);
+                 x[1] == 1 ? "barrier" : x[1] == 2 ? "turn" : "arrival", x[2],
+                 x[1] == 1 ? "phase" : "number", x[3], x[4], x[5]);
         return true;
     }
     return false;

@@ -73,18 +73,38 @@ def draw(plan):
     return q, k, v, d_o
 
 
-def both_passes(session, inputs, make, **stream):
-    """o, lse, dq, dk, dv of a session whose tensors `make` makes of arrays; they are waited for."""
+def both_passes(session, inputs, make, put=lambda run: run(), **stream):
+    """o, lse, dq, dk, dv of a session whose tensors `make` makes of arrays; they are waited for. put: does the runs."""
     plan = session.plan
     q, k, v, d_o = (make(plan.take(x)) for x in inputs)
     o, dq = (make(numpy.zeros((plan.tokens, HEADS, DIM), "float16")) for _ in range(2))
     dk, dv = (make(numpy.zeros((plan.tokens, KV_HEADS, DIM), "float16")) for _ in range(2))
     lse, d_sink = (make(numpy.zeros(shape, "float32")) for shape in ((plan.tokens, HEADS), (len(plan.here), HEADS)))
     sink = make(numpy.array([0.5, -1, 2, 0], "float32"))
-    session.forward(q, k, v, o, lse, sink=sink, **stream)
-    session.backward(q, k, v, o, lse, d_o, dq, dk, dv, sink=sink, d_sink=d_sink, **stream)
+
+    def run():
+        session.forward(q, k, v, o, lse, sink=sink, **stream)
+        session.backward(q, k, v, o, lse, d_o, dq, dk, dv, sink=sink, d_sink=d_sink, **stream)
+    put(run)
     session.wait()
     return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv, d_sink)], q
+
+
+def by_graph(stream):
+    """What makes a graph of runs on a stream, as torch.cuda.graph does, and launches it twice."""
+    def put(run):
+        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
+        driver_call("cuStreamBeginCapture_v2", stream, 0)
+        try:
+            run()
+        finally:
+            driver_call("cuStreamEndCapture", stream, ctypes.byref(graph))
+        driver_call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, ctypes.c_uint64(0))
+        for _ in range(2):
+            driver_call("cuGraphLaunch", made, stream)
+        driver_call("cuGraphExecDestroy", made)
+        driver_call("cuGraphDestroy", graph)
+    return put
 
 
 def assert_near(got, want):
@@ -122,6 +142,15 @@ def alone():
     again, q = both_passes(session, inputs, OnDevice, stream=stream.value)
     assert q.streams == [stream.value, stream.value] and all((a == b).all() for a, b in zip(got, again))
     say("streams")
+    again, _ = both_passes(session, inputs, OnDevice, by_graph(stream), stream=stream.value)
+    assert all((a == b).all() for a, b in zip(got, again))
+    try:
+        both_passes(session, inputs, numpy.array, by_graph(stream), stream=stream.value)
+    except fcpc.Error as error:
+        assert error.code == "E701" and "captured" in error.message, error
+    else:
+        raise AssertionError("a graph with tensors in host memory")
+    say("graphs")
 
 
 def by_torch():

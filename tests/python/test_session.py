@@ -103,7 +103,7 @@ class OnTheStandIn(unittest.TestCase):
             self.assertIn(f"[{word}]", said)
 
     def test_one_process(self):
-        self.says(self.run_it("alone"), "host memory", "device memory", "streams")
+        self.says(self.run_it("alone"), "host memory", "device memory", "streams", "graphs")
 
     def test_with_torch(self):
         """Its operator, and two processes that find each other through its group."""

@@ -19,6 +19,7 @@ typedef struct task {
     int times;
     uint64_t seed;
     bool idle, gathers, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
+    bool outer;             /* a graph of the caller's has the passes */
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
@@ -187,6 +188,33 @@ static inline void close_on_device(process *p, on_device *d) {
     fcp_cuda_close(d->cuda);
 }
 
+/* Runs the passes, captures them into a graph of the caller's, and launches that. */
+static inline fcp_code launch_passes(process *p, fcp_session *session, const fcp_packed *packed, on_device *d,
+                                     fcp_error *err) {
+    const task *x = p->argument;
+    const fcp_cuda_table *call = &d->cuda->call;
+    cu_graph graph = NULL;
+    cu_graph_exec exec = NULL;
+    fcp_code code = FCP_OK;
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (x->plan->problem->passes >> pass & 1)
+            code = fcp_session_run_on(session, (fcp_pass)pass, &d->tensors, d->stream, err);
+    if (!code) code = fcp_session_wait(session, err);
+    for (int t = 0; t < FCP_TENSORS; t++)
+        if (outputs(x->plan) >> t & 1)
+            memset((void *)(uintptr_t)d->memory[t], 0,
+                   rows(x->plan, p->rank, t, packed->t[t], NULL, true, false));
+    CHECK(p, !call->capture_begin(d->stream, CU_CAPTURE_THREAD_LOCAL));
+    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+        if (x->plan->problem->passes >> pass & 1)
+            code = fcp_session_run_on(session, (fcp_pass)pass, &d->tensors, d->stream, err);
+    CHECK(p, !call->capture_end(d->stream, &graph) && !call->graph_instantiate(&exec, graph, 0));
+    CHECK(p, !call->graph_destroy(graph) && !call->graph_launch(exec, d->stream));
+    if (!code) code = fcp_session_wait(session, err);
+    CHECK(p, !call->graph_exec_destroy(exec));
+    return code;
+}
+
 /* The passes on such tensors. */
 static inline fcp_code run_on_device(process *p, fcp_session *session, fcp_packed *packed, fcp_error *err) {
     const task *x = p->argument;
@@ -194,7 +222,8 @@ static inline fcp_code run_on_device(process *p, fcp_session *session, fcp_packe
     open_on_device(p, packed, &d);
     fcp_code code = FCP_OK;
     unsigned long copied = p->cuda->host_copies;
-    for (int pass = 0; !code && pass < FCP_PASSES; pass++)
+    if (x->outer) code = launch_passes(p, session, packed, &d, err);
+    for (int pass = 0; !code && !x->outer && pass < FCP_PASSES; pass++)
         if (x->plan->problem->passes >> pass & 1)
             code = fcp_session_run_on(session, (fcp_pass)pass, &d.tensors, d.stream, err);
     CHECK(p, p->cuda->host_copies == copied, "device memory went through the host");
@@ -306,9 +335,9 @@ static inline void run_rank(process *p) {
                   "%s", again.message);
         } else {
             CHECK(p, p->nccl->groups == groups_before(x->plan, p->rank) +
-                                            groups_of(x->plan, p->rank, x->times, x->graph_from, false), "%lu groups",
-                  p->nccl->groups);
-            CHECK(p, p->nccl->captured == groups_of(x->plan, p->rank, x->times, x->graph_from, true), "%lu",
+                                            groups_of(x->plan, p->rank, x->times + x->outer, x->graph_from, false),
+                  "%lu groups", p->nccl->groups);
+            CHECK(p, p->nccl->captured == groups_of(x->plan, p->rank, x->times, x->graph_from, !x->outer), "%lu",
                   p->nccl->captured);
             CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1ul + two_fabrics(x->plan));
             CHECK(p, p->nccl->cga_cluster_size == 1);

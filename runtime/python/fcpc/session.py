@@ -146,8 +146,10 @@ class Session:
                     process, float32. All by keyword, and only where the program has sinks or tables of reals
 
     With "cuda" a tensor lies in host memory or in that of a GPU; there what each rank has of it begins at a multiple of
-    16 bytes. `stream` (an address, as cudaStream_t; 0 is the legacy stream) is where the run is put, behind what is
-    there; without it the run has ended when the call returns, and tensors must be ready when it begins.
+    4 bytes. `stream` (an address, as cudaStream_t; 0 is the legacy stream) is where the run is put, behind what is
+    there; without it the run has ended when the call returns, and tensors must be ready when it begins. If the stream
+    is being captured, the run becomes a part of that graph, and each launch of the graph is a run; tensors then lie in
+    device memory, and the graph ends before the session.
 
     Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203.
     """

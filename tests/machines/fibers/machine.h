@@ -82,8 +82,8 @@ typedef struct machine_launch {
     uint64_t seed;
     uint32_t resident;  /* how many blocks run at the same time, at most MACHINE_RESIDENT; 0: one */
     uint32_t registers; /* of a thread at the beginning; 0: as many as there are for so many threads, at most 248 */
-    /* Called when nobody can go on, if it is not NULL: the world outside of the kernel gets on by one step. False: there
-     * is nothing left to do. */
+    /* Called when nobody can go on, if it is not NULL: the world outside of the kernel gets on by one step. False:
+     * there is nothing left to do. */
     bool (*outside)(void *context);
     void *outside_context;
 } machine_launch;

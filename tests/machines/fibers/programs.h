@@ -32,7 +32,7 @@ static inline fcp_plan *make_plan(const char *path, const random_program *p, con
 static inline unsigned draws_of(unsigned all) {
     const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
     if (wanted && *wanted) return (unsigned)strtoul(wanted, NULL, 10);
-    return sanitizer && *sanitizer ? all / 6 : amount(all / 3, all);
+    return sanitizer && *sanitizer ? all / 6 : amount(all / 6, all);
 }
 
 /* Whether there are kernels for a drawn program, and it is small enough to run: a piece of a sequence costs as much as
@@ -68,9 +68,11 @@ static inline void random_programs(unsigned draws, const fcp_backend *const *bac
     free(p);
 }
 
-/* All examples on the skeletons for mma.sync; on those for sm_90a, which take longer, every second one, or all. */
+/* Each example on the skeletons for sm_90a or on those for mma.sync: every third one on the former, which take longer.
+ * Or all on both. */
 static inline void run_examples(bool sm90) {
-    for (size_t i = 0; i < sizeof small_examples / sizeof *small_examples; i += sm90 ? amount(2, 1) : 1) {
+    for (size_t i = 0; i < sizeof small_examples / sizeof *small_examples; i++) {
+        if (amount((i % 3 == 0) != sm90, false)) continue;
         char path[120], lengths[80], *picture;
         const char *defines[17] = {lengths, "model.heads=2", i % 3 ? "model.kv_heads=1" : "model.kv_heads=2",
                                    sm90           ? "model.head_dim=64"

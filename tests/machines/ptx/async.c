@@ -247,7 +247,7 @@ static ptx_next tensor_copy(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     for (unsigned l = 0; l < PTX_LANES; l++) {
         if (!(mask >> l & 1)) continue;
         if ((w->unfenced | w->unproxied) >> l & 1)
-            return ptx_fail(w, l, "missing %s: it begins a tensor copy after a look at system scope, and has not fenced",
+            return ptx_fail(w, l, "missing %s: a tensor copy after a look at system scope, and it has not fenced",
                             w->unfenced >> l & 1 ? "fence" : "proxy fence");
         uint64_t map = ptx_value(w, &i->operands[1], l);
         if (map >> 56 != PTX_PARAM_WINDOW >> 56)

@@ -135,8 +135,8 @@ typedef struct ptx_launch {
     const ptx_range *ranges;
     uint32_t range_count;
     uint64_t seed;
-    /* Called when nobody can go on, if it is not NULL: the world outside of the kernel gets on by one step. False: there
-     * is nothing left to do. */
+    /* Called when nobody can go on, if it is not NULL: the world outside of the kernel gets on by one step. False:
+     * there is nothing left to do. */
     bool (*outside)(void *context);
     void *outside_context;
     uint64_t most;                    /* after so many instructions of warps it is said not to end; 0: a large number */
@@ -166,7 +166,7 @@ struct ptx_warp {
     uint64_t asleep;         /* until this time */
     const ptx_insn *now;
     uint32_t self, *clock;   /* its number among all warps; what it knows of each warp, by that number */
-    uint32_t unfenced, unproxied; /* lanes that have read at system scope, and not fenced since: at all; for tensor copies */
+    uint32_t unfenced, unproxied; /* lanes that looked at system scope and did not fence: at all; for tensor copies */
     uint32_t *seen;          /* what relaxed reads have shown it; it knows that after a fence */
     ptx_copy *copies;
     uint32_t copy_count, copy_capacity, commits[PTX_LANES];

@@ -88,7 +88,7 @@ static void watch(const store *s, uint32_t index) {
     }
 }
 
-/* The last fill of a flag with 1, as index; the count of nodes if there is none, because it has ended and been forgotten.
+/* The last fill of a flag with 1, as index; the count of nodes if there is none: it has ended and is forgotten.
  * Before it the flag must have been cleared, and the kernel of node `index` must be behind that. */
 static uint32_t raiser_of(const store *s, uint32_t index, uint64_t flag) {
     uint32_t raiser = s->count, cleared = s->count, value;
@@ -170,6 +170,7 @@ uint32_t store_add(store *s, const node *made, const uint32_t *deps, uint32_t de
     s->graph = !live;
     if (n->op == OUTSIDE) n->work->hold(n->work, s->graph);
     if (n->event && s->graph) n->event->graphs++;
+    if (n->awaited_event && s->graph) n->awaited_event->graphs++;
     const allocation *marks = allocation_of(n->mark);
     long word = marks ? (long)(n->mark - marks->begin) / 4 : -1;
     n->hangs = live && ++control.nodes == control.hang_at;
@@ -211,6 +212,7 @@ void store_clear(store *s) {
         node *n = &s->nodes[i];
         if (n->op == OUTSIDE) n->work->drop(n->work, s->graph, n->state);
         if (n->event && s->graph) n->event->graphs--;
+        if (n->awaited_event && s->graph) n->awaited_event->graphs--;
         free(s->nodes[i].deps);
         free(s->nodes[i].after);
         free(s->nodes[i].before);

@@ -36,7 +36,7 @@ struct cu_event_ {
     uint64_t capture;
     bool timed;
     long tick; /* when it was recorded; 0: not yet */
-    long graphs; /* how many nodes of graphs record it */
+    long graphs; /* how many nodes of graphs record it or wait for it */
 };
 struct cu_module_ {
     cu_context context;
@@ -80,6 +80,7 @@ typedef struct node {
     unsigned word;
     standin_work *work;
     cu_event event; /* EMPTY, in a graph: the event that each launch of the graph records */
+    cu_event awaited_event; /* EMPTY, in a graph: the event for which each launch of the graph waits */
     void *state;    /* of the work, once it has been tried */
     uint64_t stuck; /* the turn in which it did not get on */
     uint32_t *deps; /* numbers of nodes, counted from 1 */

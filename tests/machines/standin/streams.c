@@ -137,7 +137,11 @@ API cuStreamWaitEvent(cu_stream s, cu_event e, unsigned flags) {
     ENTER;
     STREAM(s);
     const node empty = {.op = EMPTY};
-    if (flags) return CU_ERROR_INVALID_VALUE;
+    if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CU_ERROR_INVALID_VALUE;
+    if (flags) { /* this becomes a node of the graph: each launch waits for what was recorded before it */
+        const node n = {.op = EMPTY, .awaited_event = e};
+        return in_capture(s) ? stream_put(s, &n, 0) : CU_ERROR_INVALID_VALUE;
+    }
     s->of = e->stream;
     if (capture_origin && e->capture == captured.id) {
         if (!in_capture(s)) s->captured = (ref){0};
@@ -161,7 +165,7 @@ API cuEventCreate(cu_event *out, unsigned flags) {
     return CU_SUCCESS;
 }
 API cuEventDestroy_v2(cu_event e) {
-    if (e->graphs) trouble("an event is ended that a graph records");
+    if (e->graphs) trouble("an event is ended that a graph records or awaits");
     free(e);
     control.live--;
     LEAVE;
@@ -203,7 +207,7 @@ API cuStreamBeginCapture_v2(cu_stream s, int mode) {
     ENTER;
     if ((uintptr_t)s <= CU_DEFAULT_LEGACY) return CAPTURE_UNSUPPORTED;
     STREAM(s);
-    if (capture_origin || mode != CU_CAPTURE_THREAD_LOCAL) return CU_ERROR_INVALID_VALUE;
+    if (capture_origin || mode < 0 || mode > 2) return CU_ERROR_INVALID_VALUE; /* all are as strict as the strictest */
     captured = (store){.id = ++last_capture, .graph = true};
     capture_origin = s;
     capture_bad = false;
@@ -252,12 +256,13 @@ API cuGraphLaunch(cu_graph_exec g, cu_stream s) {
     if (current != s->context) return INVALID_CONTEXT;
     const node empty = {.op = EMPTY};
     stream_put(s, &empty, 0);
-    uint32_t begin = s->last.node, count = g->store.count, *deps = calloc(count + 1, sizeof *deps);
+    uint32_t begin = s->last.node, count = g->store.count, *deps = calloc(count + 2, sizeof *deps);
     for (uint32_t i = 0; i < count; i++) {
         const node *n = &g->store.nodes[i];
         for (uint32_t j = 0; j < n->dep_count; j++) deps[j] = begin + n->deps[j];
-        deps[n->dep_count] = n->dep_count ? 0 : begin;
-        uint32_t put_down = store_add(&live, n, deps, n->dep_count + 1, true);
+        deps[n->dep_count] = n->awaited_event ? node_of(&live, n->awaited_event->at) : 0;
+        deps[n->dep_count + 1] = n->dep_count ? 0 : begin;
+        uint32_t put_down = store_add(&live, n, deps, n->dep_count + 2, true);
         if (!n->event) continue;
         n->event->at = (ref){live.id, put_down};
         n->event->capture = 0;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runtime/base/stop.h"
+#include "tests/support/amount.h"
 #include "tests/support/planned.h"
 #include "tests/support/sanitized.h"
 
@@ -128,7 +129,7 @@ Test(interrupt, at_every_question) {
     };
     enum { MORE = sizeof more / sizeof *more };
     uint64_t questions = 0;
-    for (unsigned i = 0; i < MORE + 12; i++) {
+    for (unsigned i = 0; i < MORE + amount(5, 12); i++) {
         const char *program = i < MORE ? more[i] : sample_program(4 * i + 1, text, sizeof text);
         const scatter drawn = scatter_new(i), *by = i % 2 && i >= MORE ? &drawn : NULL;
         questions += end_everywhere(program, by);
@@ -137,7 +138,7 @@ Test(interrupt, at_every_question) {
         long lost = live - before; /* read before Criterion allocates */
         cr_assert_eq(lost, 0, "%ld blocks of memory were left behind", lost);
     }
-    cr_assert_geq(questions, 15 * 40);
+    cr_assert_geq(questions, 10 * 40);
 }
 
 /* A large plan asks often: the aim is 0.2 seconds between two questions. A pass that forgets to ask takes longer. The
@@ -150,7 +151,7 @@ Test(interrupt, asks_often, .timeout = 600) {
     drawn.one_range = true;
     for (unsigned i = 0; i < 6; i++) {
         const scatter *by = i == 5 ? &drawn : NULL;
-        unsigned count = nodes ? (unsigned)atoi(nodes) : 128;
+        unsigned count = nodes ? (unsigned)atoi(nodes) : amount(32, 128);
         if (i >= 3 && count > 8) count = i == 4 ? 32 : 8;
         char text[1024];
         snprintf(text, sizeof text,

@@ -250,7 +250,7 @@ Test(property, masks_mean_what_they_say) {
     judge *j = judge_new(P_RIGHT);
     property *p = malloc(sizeof *p);
     long seed = from_environment("PROPERTY_SEED", 0),
-         count = from_environment("PROPERTY_COUNT", (long)amount(PROGRAMS / 3, PROGRAMS));
+         count = from_environment("PROPERTY_COUNT", (long)amount(PROGRAMS / 6, PROGRAMS));
     for (long i = seed ? seed : 1; i <= (seed ? seed : count); i++) {
         p_draw_program(p, (uint64_t)i);
         if (seed) {

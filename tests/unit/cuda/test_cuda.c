@@ -438,10 +438,17 @@ Test(cuda, callers_memory) {
     wrong[1].q = (const char *)wrong[1].q + 2;
     unsigned long kernels = x->kernels;
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_E_TENSOR);
-    cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 16"), "%s", err.message);
+    cr_assert(strstr(err.message, "rank 1: tensor q") && strstr(err.message, "multiple of 4"), "%s", err.message);
     cr_assert(x->kernels == kernels);
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_OK, "a refusal breaks nothing: %s",
                  err.message);
+    /* a rank's rows of a larger LSE begin where they do: after 3 heads of some tokens, say */
+    memcpy(wrong, c.tensors, sizeof wrong);
+    wrong[1].lse = (float *)c.tensors[1].dq + 1;
+    cr_assert_eq(fcp_session_run(session, FCP_FORWARD, wrong, &err), FCP_OK, "%s", err.message);
+    const size_t lse_bytes = (size_t)fcp_plan_rank_queries(plan, 1) * plan->problem->heads * sizeof(float);
+    cr_assert(!memcmp(wrong[1].lse, c.tensors[1].lse, lse_bytes), "LSE at an odd place has other bits");
+    wrong[1].lse = c.tensors[1].lse;
     wrong[1].q = (const char *)c.tensors[1].q + 16; /* as long as before, in memory that ends where the tensors do */
     wrong[1].dv = (char *)c.tensors[1].dv + 64;
     x->idle = true;
@@ -453,12 +460,6 @@ Test(cuda, callers_memory) {
     cr_assert_eq(fcp_session_run(session, FCP_FORWARD, c.tensors, &err), FCP_E_TENSOR);
     cr_assert(strstr(err.message, "rank 0: tensor q is of another context"), "%s", err.message);
     x->foreign = false;
-    cu_graph graph;
-    cr_assert_eq(c.cuda->call.capture_begin(c.stream, CU_CAPTURE_THREAD_LOCAL), 0);
-    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, c.stream, &err), FCP_E_ARGUMENT);
-    cr_assert(strstr(err.message, "is being captured"), "%s", err.message);
-    cr_assert_eq(c.cuda->call.capture_end(c.stream, &graph), 0, "the caller's capture is spoiled");
-    cr_assert_eq(c.cuda->call.graph_destroy(graph), 0);
     cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, c.stream, &err), FCP_OK, "%s", err.message);
     cr_assert_eq(c.cuda->call.stream_wait(c.stream), 0, "%s", x->trouble);
     x->idle = false;
@@ -478,4 +479,122 @@ Test(cuda, callers_memory) {
     cr_assert_eq(x->live, 0, "%ld", x->live);
     fcp_plan_free(small);
     fcp_plan_free(plan);
+}
+
+/* --- graphs of the caller's --------------------------------------------------------------------------------------- */
+
+/* Captures both passes on a stream into a graph. */
+static cu_graph_exec capture_both(caller *c, fcp_session *session, cu_stream stream) {
+    const fcp_cuda_table *call = &c->cuda->call;
+    cu_graph graph;
+    cu_graph_exec exec;
+    fcp_error err;
+    cr_assert_eq(call->capture_begin(stream, 0), 0);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run_on(session, (fcp_pass)pass, c->tensors, stream, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(call->capture_end(stream, &graph), 0, "streams have joined the capture and not come back");
+    cr_assert_eq(call->graph_instantiate(&exec, graph, 0), 0);
+    cr_assert_eq(call->graph_destroy(graph), 0);
+    return exec;
+}
+
+/* A run is refused while the stream is captured, and the capture goes on. */
+static void refused_in_a_capture(caller *c, fcp_session *session, const fcp_tensors *tensors, cu_stream stream,
+                                 fcp_code code, const char *part) {
+    cu_graph graph;
+    fcp_error err;
+    cr_assert_eq(c->cuda->call.capture_begin(stream, CU_CAPTURE_THREAD_LOCAL), 0);
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, tensors, stream, &err), code);
+    cr_assert(strstr(err.message, "is being captured") && strstr(err.message, part), "%s", err.message);
+    cr_assert_eq(c->cuda->call.capture_end(stream, &graph), 0, "the caller's capture is spoiled");
+    cr_assert_eq(c->cuda->call.graph_destroy(graph), 0);
+}
+
+/* Clears what passes write. They come in the order of fcp_tensors, with d_o among them. */
+static void clear_outputs(caller *c, uint32_t ranks) {
+    for (uint32_t r = 0; r < ranks; r++) {
+        char *begin = (char *)(uintptr_t)c->memory[r];
+        memset(c->tensors[r].o, 0, (size_t)((const char *)c->tensors[r].d_o - (char *)c->tensors[r].o));
+        memset(c->tensors[r].dq, 0, c->bytes[r] - (size_t)((char *)c->tensors[r].dq - begin));
+    }
+}
+
+/* Do the caller's tensors hold these bytes? They are cleared for the next run. */
+static void expect_same(caller *c, char *const *want, uint32_t ranks, const char *what) {
+    for (uint32_t r = 0; r < ranks; r++)
+        cr_assert(!memcmp(want[r], (void *)(uintptr_t)c->memory[r], c->bytes[r]), "rank %u: other bits %s", r, what);
+    clear_outputs(c, ranks);
+}
+
+/* A captured run gives the bits that it gives outside, in each launch; launches and other runs follow each other
+ * though they are on different streams. What a graph cannot have is refused, and spoils no capture. */
+static void in_graphs_of(int device, bool own_sinks) {
+    standin *x = stand();
+    x->devices = 2;
+    fcp_plan *plan = make_plan("causal", 3, 1, "; sink = 0.5");
+    fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20};
+    fcp_session *session;
+    fcp_error err;
+    caller c;
+    cu_stream stream;
+    cu_ptr sinks = 0;
+    char *want[3], *host = calloc(1, 4096);
+    x->plan = plan;
+    open_caller(&c, plan);
+    const fcp_cuda_table *call = &c.cuda->call;
+    cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(call->context_set(c.context[device]), 0);
+    cr_assert_eq(call->stream_create(&stream, CU_STREAM_NON_BLOCKING, 0), 0);
+    cr_assert_eq(call->allocate(&sinks, 4096), 0);
+    memset((void *)(uintptr_t)sinks, 0, 4096);
+    clear_outputs(&c, 3);
+    refused_in_a_capture(&c, session, c.tensors, stream, FCP_E_ARGUMENT, "once outside the capture");
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_eq(fcp_session_run(session, (fcp_pass)pass, c.tensors, &err), FCP_OK, "%s", err.message);
+    for (int r = 0; r < 3; r++) {
+        want[r] = malloc(c.bytes[r]);
+        memcpy(want[r], (void *)(uintptr_t)c.memory[r], c.bytes[r]);
+    }
+    clear_outputs(&c, 3);
+    for (int r = 0; own_sinks && r < 3; r++) c.tensors[r].sink = (const float *)(uintptr_t)sinks;
+    cu_graph_exec exec = capture_both(&c, session, stream);
+    for (int i = 0; i < 3; i++) { /* nothing but the session's order keeps these apart */
+        cr_assert_eq(call->graph_launch(exec, stream), 0);
+        for (int r = 0; r < 3; r++) c.tensors[r].sink = NULL;
+        for (int pass = 0; pass < FCP_PASSES; pass++)
+            cr_assert_eq(fcp_session_run_on(session, (fcp_pass)pass, c.tensors, c.stream, &err), FCP_OK, "%s",
+                         err.message);
+        cr_assert_eq(fcp_session_wait(session, &err), FCP_OK, "%s; %s", err.message, x->trouble);
+        cr_assert_eq(call->stream_wait(stream), 0, "%s", x->trouble);
+        cr_assert_eq(call->stream_wait(c.stream), 0, "%s", x->trouble);
+        expect_same(&c, want, 3, "of a run after a launch");
+    }
+    for (int r = 0; r < 3; r++) c.tensors[r].sink = own_sinks ? NULL : (const float *)(uintptr_t)sinks;
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, c.stream, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(call->graph_launch(exec, stream), 0);
+    cr_assert_eq(call->stream_wait(stream), 0, "%s", x->trouble);
+    if (own_sinks) cr_assert(memcmp(want[0], (void *)(uintptr_t)c.memory[0], c.bytes[0]), "the sinks change nothing");
+    else expect_same(&c, want, 3, "of a launch");
+    cr_assert_eq(call->graph_exec_destroy(exec), 0);
+
+    fcp_tensors wrong[3];
+    memcpy(wrong, c.tensors, sizeof wrong);
+    wrong[1].q = host;
+    refused_in_a_capture(&c, session, wrong, stream, FCP_E_TENSOR, "in host memory");
+    cr_assert_eq(fcp_session_run_on(session, FCP_FORWARD, c.tensors, stream, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(fcp_session_wait(session, &err), FCP_OK, "%s", err.message);
+    cr_assert_eq(call->stream_destroy(stream), 0);
+    cr_assert_eq(call->release(sinks), 0);
+    fcp_session_free(session);
+    close_caller(&c);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    cr_assert_eq(x->live, 0, "%ld", x->live);
+    for (int r = 0; r < 3; r++) free(want[r]);
+    free(host);
+    fcp_plan_free(plan);
+}
+
+Test(cuda, callers_graphs) {
+    in_graphs_of(0, false);
+    in_graphs_of(1, true);
 }

@@ -70,11 +70,11 @@ Test(cuda_fuse, passes) {
 }
 
 #define SMALL(model, lengths, plan)                                                                                    \
-    "model { " model "; dtype = bf16 }\ncluster { nodes = 1; gpus = 3 }\nbatch { lengths = [" lengths "] }\n"            \
+    "model { " model "; dtype = bf16 }\ncluster { gpus = 3 }\nbatch { lengths = [" lengths "] }\n"                       \
     "plan { block = 128; passes = forward; strategy = fcp(coalesce = 1, buffers = 8); " plan " }\n"
 
-/* The kernels for sm_90a; keys in parts, of which some wait for one round and some for another; heads that see different
- * keys; sinks and scores; results that go back to another layout. */
+/* The kernels for sm_90a; keys in parts, of which some wait for one round and some for another; heads that see
+ * different keys; sinks and scores; results that go back to another layout. */
 Test(cuda_fuse, programs) {
     static const struct {
         const char *text;
@@ -150,7 +150,7 @@ Test(cuda_fuse, drawn) {
     cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
 }
 
-/* An example, made small and placed so that it computes rows at home; or else as it is, if it must have its strategy. */
+/* An example, made small and placed so that it computes rows at home; or as it is, if it must have its strategy. */
 static fcp_plan *plan_example(const small_example *e) {
     char path[120], lengths[80];
     const char *defines[16] = {"plan.margin=1", "model.heads=2", "model.kv_heads=1", "model.head_dim=16",

@@ -21,7 +21,7 @@ Test(cuda_moved, scattered_plans) {
     static const char *const more[] = {"", "; deterministic = false", "; score = softcap(c = 20.0)", "; sink = 0.5"};
     standin *x = stand();
     uint32_t whole = 0, merged = 0;
-    for (uint64_t seed = 1; seed < 1 + amount(24, 300); seed++) {
+    for (uint64_t seed = 1; seed < 1 + amount(12, 300); seed++) {
         char text[600];
         uint32_t nodes = 1 + scatter_draw(seed, 100, 0, 2), gpus = 1 + scatter_draw(seed, 100, 1, 3);
         uint32_t kv_heads = 1 + scatter_draw(seed, 100, 2, 2), dim = scatter_draw(seed, 100, 3, 4) ? 16 : 64;
@@ -42,5 +42,5 @@ Test(cuda_moved, scattered_plans) {
         run_judged(x, plan, text);
         fcp_plan_free(plan);
     }
-    cr_assert(whole > 10 && merged > 20, "%u whole blocks, %u merges", whole, merged);
+    cr_assert(whole > 10 && merged > 10, "%u whole blocks, %u merges", whole, merged);
 }

@@ -58,6 +58,17 @@ Test(nccl, device_memory) {
     }
 }
 
+/* Graphs of the callers'. */
+Test(nccl, callers_graphs) {
+    for (unsigned i = 0; i < 2; i++) {
+        fcp_plan *plan = make_plan("causal", 2 + 2 * i, 1 + i, "280, 130", i ? "; layout = zigzag" : "");
+        task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 1, .seed = 90 + i, .device_memory = true,
+                  .outer = true};
+        agree(&x, "graphs of the callers'");
+        fcp_plan_free(plan);
+    }
+}
+
 Test(nccl, random_programs) {
     unsigned run = 0, wanted = amount(3, 8);
     PROCESS_PARENT_BEGINS();

@@ -60,7 +60,7 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
     }
     random_program *p = malloc(sizeof *p);
     unsigned good = 0;
-    for (unsigned seed = 1; good < 60; seed++) {
+    for (unsigned seed = 1; good < amount(20, 60); seed++) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u};
         memset(p, 0, sizeof *p);
         draw_program(p, &d, 1 << 18);

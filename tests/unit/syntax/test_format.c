@@ -31,10 +31,21 @@ static void expect(const char *source, const char *expected) {
     free(made);
 }
 
-/* The comments of a program whose strings hold no '#', a line each. */
+/* The bytes of the string that begins here, quotes included. */
+static size_t string_size(const char *at) {
+    size_t size = 1;
+    while (at[size] && !strchr("\"\n", at[size])) size += at[size] == '\\' && at[size + 1] ? 2 : 1;
+    return size + (at[size] == '"');
+}
+
+/* The comments of a program, a line each. A '#' in a string begins none. */
 static char *comments_of(const char *source) {
     text out = {0};
-    for (const char *at = source; (at = strchr(at, '#'));) {
+    for (const char *at = source; *(at += strcspn(at, "#\""));) {
+        if (*at == '"') {
+            at += string_size(at);
+            continue;
+        }
         size_t size = strcspn(at, "\n"), kept = size;
         while (kept && strchr(" \t\r", at[kept - 1])) kept--;
         text_add(&out, at, kept);
@@ -109,6 +120,7 @@ Test(format, comments) {
     expect("plan { mask = full }# x\nmask a = true # y\n# z\nmask b = true",
            "plan {\n    mask = full\n}  # x\n\nmask a = true  # y\n# z\nmask b = true\n");
     expect("#only", "#only\n");
+    expect("batch { lengths = file(\"a # b\") # c\n}", "batch {\n    lengths = file(\"a # b\")  # c\n}\n");
     expect("\xef\xbb\xbf# mark\r\nplan { mask = full }\r\n", "# mark\nplan {\n    mask = full\n}\n");
 }
 
