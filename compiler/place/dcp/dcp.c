@@ -3,7 +3,7 @@
  * Requires: what dcp.h says of a dcp_input.
  * Gives: a home for every block and a rank for every tile. Both caps are kept, unless blocks or single tiles are too
  *     large for it.
- * Cost: about 100 looks (refine.c) for each block and tile on each of a few graphs. Memory: O(blocks + tiles).
+ * Cost: about 50 looks (refine.c) for each block and tile on each of a few graphs. Memory: O(blocks + tiles).
  * Units: pairs, tokens, bytes.
  *
  * In order:

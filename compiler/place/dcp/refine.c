@@ -24,13 +24,13 @@
 
 enum {
     PASSES = 6,
-    PATIENCE = 100, /* vertices that are looked at without a new best before a chain ends */
+    PATIENCE = 10,  /* vertices that are looked at without a new best before a chain ends */
     WIDE = 48,      /* the vertices of a net with more are not looked at again when one of them moves */
     ENOUGH = 64,    /* if two passes save less than such a part of the cost, no other follows */
     EVICTIONS = 8,  /* vertices that leave a rank to make room for one */
     NEAR = 4,       /* vertices that are looked at before one of them leaves */
     ROOMY = 64,     /* ranks to which vertices may go that share nothing with them */
-    LOOKS = 48,     /* ranks of nets that are looked at, for each vertex and pin */
+    LOOKS = 24,     /* ranks of nets that are looked at, for each vertex and pin */
     QUEUED = 8,     /* entries of the queue for each vertex: each time that its gain changes it enters anew */
     STRETCH = 256   /* vertices between two questions whether to stop */
 };
