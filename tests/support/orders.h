@@ -25,8 +25,6 @@ static void *order_run(void *given) {
 }
 
 bool fcp_both_at_once(void) { return order != ONE_PROCESSOR; }
-void fcp_both_begin(void) {}
-void fcp_both_end(void) {}
 
 void fcp_both(void (*work)(void *), void *first, void *second) {
     pthread_t thread;
