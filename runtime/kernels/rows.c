@@ -102,7 +102,7 @@ static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const fcp_visit 
                         .sequence = piece->sequence,
                         .first = first,
                         .runs = w->key_run_count - first,
-                        .pack = !back && !by_head && fcp_list_is_short(&plan->sequences[piece->sequence])
+                        .pack = !back && !by_head && fcp_is_short(&plan->sequences[piece->sequence])
                                     ? plan->problem->range_sub
                                     : 1};
     if (visit->state_slot != FCP_NONE && !back) {
@@ -156,7 +156,7 @@ static uint32_t part_cells(const fcp_kernel_work *w, const fcp_plan *plan) {
     uint64_t cells = 0;
     if (!parts) return UINT32_MAX; /* parts_of_cells then says 1 */
     for (uint32_t i = 0; i < w->row_count; i++)
-        if (fcp_list_is_short(&plan->sequences[w->rows[i].sequence]))
+        if (fcp_is_short(&plan->sequences[w->rows[i].sequence]))
             cells += (uint64_t)cells_of(w, &w->rows[i]) * tiles_of(&w->rows[i]);
     cells = (cells * plan->problem->range_kv + parts - 1) / parts;
     return cells < LEAST_CELLS ? LEAST_CELLS : cells < UINT32_MAX ? (uint32_t)cells : UINT32_MAX;
@@ -247,7 +247,7 @@ static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err
     w->rows = NULL;
     w->row_count = w->row_capacity = 0;
     for (uint32_t i = 0; !code && i < count; i++) {
-        if (fcp_list_is_short(&plan->sequences[all[i].sequence])) {
+        if (fcp_is_short(&plan->sequences[all[i].sequence])) {
             code = pack_item(&x, &all[i], err);
             continue;
         }
@@ -263,7 +263,7 @@ static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err
 
 fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {
     const fcp_plan *plan = a->plan;
-    const bool by_head = fcp_kernel_by_head(plan);
+    const bool by_head = fcp_plan_by_head(plan);
     w->row_count = w->key_run_count = w->merge_count = 0;
     w->split_bytes = 0;
     for (uint32_t v = first; v < first + count; v++) {
@@ -278,7 +278,7 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
             if (code) return code;
         }
     }
-    if (a->pass == FCP_FORWARD && fcp_kernel_packed(plan)) {
+    if (a->pass == FCP_FORWARD && fcp_plan_packed(plan)) {
         fcp_code code = pack_rows(w, a, err);
         if (code) return code;
     }

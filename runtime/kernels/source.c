@@ -135,8 +135,8 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
                                     .ranges = fcp_plan_ranges(plan) > 1,
                                     .skeletons = skeletons,
                                     .negative_scale = plan->problem->scale < 0,
-                                    .by_head = fcp_kernel_by_head(plan),
-                                    .packed = skeletons & EMIT_FORWARDS && fcp_kernel_packed(plan)};
+                                    .by_head = fcp_plan_by_head(plan),
+                                    .packed = skeletons & EMIT_FORWARDS && fcp_plan_packed(plan)};
         uint32_t node;
         const char *wrong = emit_kernels(&source, sheet_append, &s, &node);
         if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;
