@@ -176,7 +176,6 @@ typedef struct fk_support {
     fk_u32 heads, mark_value;
     fk_u32 model_head, group, shared, pad; /* of fk_fold_sinks, as in fk_launch */
 } fk_support;
-enum { FK_SHORT_QUERIES = 64 }; /* a sequence of more queries is not packed */
 enum { FK_SUPPORT_THREADS = 256, FK_SUPPORT_REGISTERS = 96, FK_FOLD = 128 };
 
 /* What fk_gather moves: tokens of a bundle, between the caller's tensors, home blocks and messages. A run is tokens

@@ -11,6 +11,7 @@
 #include "runtime/kernels/source.h"
 #include "compiler/cli/cmd.h"
 #include "compiler/cli/emit_cost.h"
+#include "compiler/show/model.h"
 
 typedef struct emission {
     unsigned passes, skeletons, backward;
@@ -121,6 +122,8 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
     json_end(&j);
     for (int i = 0; i < BACKWARDS; i++)
         if (backwards[i].skeletons & e->backward) json_string(&j, "backward", backwards[i].name);
+    char packing[SHOW_SENTENCE];
+    json_string(&j, "short_queries", show_packing(input->plan, packing) ? packing : NULL);
     json_u64(&j, "source_bytes", strlen(e->source));
     json_string(&j, "arch", e->arch);
     json_array(&j, "kernels");
@@ -180,7 +183,8 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     char *table = NULL;
     size_t table_size = 0;
     if (code == FCP_OK && e->costs) code = cost_of_cubin(e->arch, e->source, &e->cubin, &e->report, err);
-    if (code == FCP_OK && e->costs) code = cost_table(e->arch, &e->report, &e->cubin, &table, &table_size, err);
+    if (code == FCP_OK && e->costs)
+        code = cost_table(e->arch, input->plan, &e->report, &e->cubin, &table, &table_size, err);
     if (code != FCP_OK) return code;
     e->kernel_count =
         emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/show/model.h"
 #include "runtime/kernels/disassemble.h"
 
 fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err) {
@@ -61,12 +62,14 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
     }
 }
 
-fcp_code cost_table(const char *arch, const cost_report *report, const fcp_cubin *cubin, char **out, size_t *out_size,
-                    fcp_error *err) {
+fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
+                    char **out, size_t *out_size, fcp_error *err) {
+    char packing[SHOW_SENTENCE];
     const cost_machine *m = cost_machine_of(arch);
     FILE *f = open_memstream(out, out_size);
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < report->count; i++) print_kernel(f, &report->kernels[i], cubin);
+    if (show_packing(plan, packing)) fprintf(f, "short queries: %s\n", packing);
     fprintf(f, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
     if (m->group_flops) fprintf(f, ", of a warpgroup %" PRIu32, m->group_flops);
     fprintf(f, " operations a clock and multiprocessor (%s)\n", cost_sources[COST_TENSOR]);

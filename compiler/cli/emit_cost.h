@@ -7,9 +7,9 @@
 
 /* Disassembles a cubin, made of `source` with line info, and reads its costs; the caller ends them with cost_free. */
 fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err);
-/* The report as text; malloc'd. */
-fcp_code cost_table(const char *arch, const cost_report *report, const fcp_cubin *cubin, char **out, size_t *out_size,
-                    fcp_error *err);
+/* The report as text, with what the kernels of the plan do with short queries; malloc'd. */
+fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
+                    char **out, size_t *out_size, fcp_error *err);
 /* Adds what the report says of a kernel to its object. */
 void cost_json(json *j, const cost_report *report, const char *kernel);
 #endif

@@ -106,6 +106,8 @@ static fcp_code plan_json(json *j, const cmd_line *line, const cmd_input *input,
     static const cmd_option files[] = {OPT_SVG, OPT_HTML, OPT_PNG};
     const fcp_plan *plan = cmd_plan(input, i);
     summary_json(j, plan, cmd_times(input, i));
+    char packing[SHOW_SENTENCE];
+    json_string(j, "short_queries", show_packing(plan, packing) ? packing : NULL);
     fcp_code code = add_moves(j, plan, err);
     if (code == FCP_OK && how->part) code = add_view(j, line, plan, how, err);
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {

@@ -91,6 +91,32 @@ static void add_arrays(facts *f, const fcp_plan *plan) {
     }
 }
 
+bool show_packing(const fcp_plan *plan, char out_sentence[SHOW_SENTENCE]) {
+    const fcp_problem *p = plan->problem;
+    char number[2][SHOW_COUNT];
+    uint64_t fewer = 0, few = 0, least = UINT64_MAX;
+    for (uint64_t i = 0; i < plan->sequences_count; i++) {
+        const fcp_sequence *s = &plan->sequences[i];
+        few += fcp_is_short(s);
+        if (!s->queries || s->queries >= s->keys) continue;
+        fewer++;
+        if (s->queries < least) least = s->queries;
+    }
+    if (!fewer) return false;
+    if (!few)
+        snprintf(out_sentence, SHOW_SENTENCE,
+                 "none is packed: sequences of more than %d queries fill tiles of their own, and the shortest has %s",
+                 FCP_SHORT_QUERIES, show_count(number[0], least));
+    else
+        snprintf(out_sentence, SHOW_SENTENCE, "%s of %s sequence%s ha%s at most %d queries and more keys; %s%s",
+                 show_count(number[0], few), show_count(number[1], plan->sequences_count),
+                 text_plural(plan->sequences_count), few == 1 ? "s" : "ve", FCP_SHORT_QUERIES,
+                 fcp_plan_packed(plan) ? "packed: query heads that share a KV head share tiles"
+                                       : "not packed: heads see different pairs, and so do not share tiles",
+                 fcp_plan_packed(plan) && p->passes & 1u << FCP_BACKWARD ? ", but not in the backward pass" : "");
+    return true;
+}
+
 static void add_problem(facts *f, const show_model *m) {
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
@@ -121,6 +147,8 @@ static void add_problem(facts *f, const show_model *m) {
         add_fact(f, "batch", "%s sequence%s, %s tokens; the longest has %s",
                  show_count(f->number[0], plan->sequences_count), text_plural(plan->sequences_count),
                  show_count(f->number[1], p->tokens), show_count(f->number[2], longest));
+    char packing[SHOW_SENTENCE];
+    if (show_packing(plan, packing)) add_fact(f, "queries", "%s", packing);
     add_fact(f, "mask", "%s", m->mask);
     if (m->score) add_fact(f, "score", "%s", m->score);
     if (m->sink) add_fact(f, "sink", "%s", m->sink);

@@ -129,13 +129,16 @@ enum { SHOW_LENGTH = 80 };
 const char *show_length(char out[SHOW_LENGTH], uint64_t queries, uint64_t keys);
 
 /* facts.c: what the plan is for and what it costs: a label and a sentence each. Returns how many. */
-enum { SHOW_FACTS = 19, SHOW_SENTENCE = 512 };
+enum { SHOW_FACTS = 20, SHOW_SENTENCE = 512 };
 typedef struct show_fact {
     const char *label;
     bool cost; /* it tells what the plan costs; else what the plan is for */
     char sentence[SHOW_SENTENCE];
 } show_fact;
 uint32_t show_facts(const show_model *m, show_fact out[SHOW_FACTS]);
+/* Of a plan some of whose sequences have fewer queries than keys: do the heads of a group share tiles in the kernels'
+ * forward pass, and if not, why? False: there is no such sequence, and nothing to say. */
+bool show_packing(const fcp_plan *plan, char out_sentence[SHOW_SENTENCE]);
 /* 1048576 as "1,048,576". */
 enum { SHOW_COUNT = 32 };
 const char *show_count(char out[SHOW_COUNT], uint64_t value);

@@ -204,7 +204,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.runs = base + a->row_runs;
     keys.item_count = a->key_count;
     keys.subs = a->subs;
-    const bool by_head = fcp_kernel_by_head(s->plan);
+    const bool by_head = fcp_plan_by_head(s->plan);
     uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD) return attend_forward(s, rank, a, &rows, err);
     if (d->backward != EMIT_SPLIT) {

@@ -423,7 +423,7 @@ static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, 
 fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err) {
     static const struct head_set everybody = {0, 0};
-    struct columns x = {.w = w, .a = a, .by_head = fcp_kernel_by_head(a->plan), .order = order, .sets = &everybody,
+    struct columns x = {.w = w, .a = a, .by_head = fcp_plan_by_head(a->plan), .order = order, .sets = &everybody,
                         .set_count = 1};
     w->lock_count = 0;
     w->subs = a->plan->problem->range_sub;

@@ -25,9 +25,6 @@ static inline bool fcp_list_wants(const fcp_kernel_work *w, uint32_t kv) {
     return !w->kv_count || kv - w->kv_first < w->kv_count;
 }
 
-/* Is a sequence one of few queries and many keys? */
-bool fcp_list_is_short(const fcp_sequence *s);
-
 /* How many bytes after the beginning of the arena a place is. */
 fk_u64 fcp_list_offset(const fcp_arena *a, const void *place);
 

@@ -138,7 +138,7 @@ static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const struct vis
                         .sequence = piece->sequence,
                         .first = first,
                         .runs = w->key_run_count - first,
-                        .pack = !back && !by_head && fcp_list_is_short(&plan->sequences[piece->sequence])
+                        .pack = !back && !by_head && fcp_is_short(&plan->sequences[piece->sequence])
                                     ? plan->problem->range_sub
                                     : 1};
     if (visit->state_slot != FCP_NONE && !back && !single) {
@@ -233,7 +233,7 @@ static size_t count_whole(const fcp_kernel_work *w, const fcp_plan *plan, struct
     size_t kinds = 0;
     for (uint32_t i = 0; i < w->row_count; i++) {
         const fk_row_item *item = &w->rows[i];
-        const bool cut = fcp_list_is_short(&plan->sequences[item->sequence]);
+        const bool cut = fcp_is_short(&plan->sequences[item->sequence]);
         const uint64_t count = cut ? (uint64_t)p->range_kv * tiles_of(item) : fcp_range_heads(p);
         out[i] = (struct pieces){cells_of(w, item), cut, count};
     }
@@ -389,7 +389,7 @@ static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err
     w->rows = NULL;
     w->row_count = w->row_capacity = 0;
     for (uint32_t i = 0; !code && i < count; i++) {
-        if (fcp_list_is_short(&plan->sequences[all[i].sequence])) {
+        if (fcp_is_short(&plan->sequences[all[i].sequence])) {
             code = pack_item(&x, &all[i], err);
             continue;
         }
@@ -422,7 +422,7 @@ static uint64_t rank_of(const fcp_kernel_work *w, const fk_row_item *item) {
 
 /* When all items are there: packs those of short sequences, and puts them in order. */
 static fcp_code close_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
-    if (a->pass == FCP_FORWARD && fcp_kernel_packed(a->plan)) {
+    if (a->pass == FCP_FORWARD && fcp_plan_packed(a->plan)) {
         fcp_code code = pack_rows(w, a, err);
         if (code) return code;
     }
@@ -436,7 +436,7 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     fcp_code code = FCP_OK;
     clear_rows(w);
     for (uint32_t v = first; !code && v < first + count; v++)
-        code = add_block(w, a, &(struct visits){&v, 1, fcp_kernel_by_head(a->plan), NULL}, err);
+        code = add_block(w, a, &(struct visits){&v, 1, fcp_plan_by_head(a->plan), NULL}, err);
     return code ? code : close_rows(w, a, err);
 }
 
@@ -448,7 +448,7 @@ fcp_code fcp_kernel_rows_fused(fcp_kernel_work *w, const fcp_arena *a, fcp_error
     for (uint32_t from = 0, to; !code && from < f->visit_count; from = to) {
         for (to = from + 1; to < f->visit_count; to++)
             if (visits[f->visits[to]].q_block != visits[f->visits[from]].q_block) break;
-        struct visits of = {f->visits + from, to - from, fcp_kernel_by_head(a->plan), NULL};
+        struct visits of = {f->visits + from, to - from, fcp_plan_by_head(a->plan), NULL};
         code = add_block(w, a, &of, err);
     }
     return code ? code : close_rows(w, a, err);

@@ -135,8 +135,8 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
                                     .ranges = fcp_plan_ranges(plan) > 1,
                                     .skeletons = skeletons,
                                     .negative_scale = plan->problem->scale < 0,
-                                    .by_head = fcp_kernel_by_head(plan),
-                                    .packed = skeletons & EMIT_FORWARDS && fcp_kernel_packed(plan),
+                                    .by_head = fcp_plan_by_head(plan),
+                                    .packed = skeletons & EMIT_FORWARDS && fcp_plan_packed(plan),
                                     .fused = skeletons & EMIT_FORWARDS && fused};
         uint32_t node;
         const char *wrong = emit_kernels(&source, sheet_append, &s, &node);

@@ -46,26 +46,9 @@ void fcp_kernel_work_free(fcp_kernel_work *work) {
     *work = (fcp_kernel_work){0};
 }
 
-bool fcp_kernel_by_head(const fcp_plan *plan) {
-    uint32_t most = 1;
-    for (uint32_t i = 0; i < plan->heads_count; i++)
-        if (fcp_class_count(plan, i) > most) most = fcp_class_count(plan, i);
-    return most > 1;
-}
-
-bool fcp_list_is_short(const fcp_sequence *s) {
-    return s->queries > 0 && s->queries <= FK_SHORT_QUERIES && s->queries < s->keys;
-}
-
-bool fcp_kernel_packed(const fcp_plan *plan) {
-    for (uint64_t i = 0; i < plan->sequences_count; i++)
-        if (fcp_list_is_short(&plan->sequences[i])) return !fcp_kernel_by_head(plan);
-    return false;
-}
-
 uint64_t fcp_kernel_row_pieces(const fcp_arena *a, uint32_t items, uint32_t heads) {
-    const bool packed = a->pass == FCP_FORWARD && fcp_kernel_packed(a->plan);
-    return fcp_kernel_pieces(packed || fcp_kernel_by_head(a->plan), items, heads);
+    const bool packed = a->pass == FCP_FORWARD && fcp_plan_packed(a->plan);
+    return fcp_kernel_pieces(packed || fcp_plan_by_head(a->plan), items, heads);
 }
 
 fk_u64 fcp_list_offset(const fcp_arena *a, const void *place) {

@@ -9,7 +9,7 @@
  * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
  * list. Runs stand in the order of the plan, but those of an ordered list go from the last row to the first.
  *
- * Where a sequence has at most FK_SHORT_QUERIES queries and more keys, the query heads of a group share the rows of a
+ * Where a sequence has at most FCP_SHORT_QUERIES queries and more keys, the query heads of a group share the rows of a
  * tile, and keys are cut into one to six parts for each multiprocessor that the plan is made for: as many as make the
  * last one end first. A list of merges says what is put together afterwards, in the order of the keys.
  *
@@ -46,12 +46,6 @@ typedef struct fcp_kernel_work {
     void *scratch[6];
     size_t scratch_bytes[6];
 } fcp_kernel_work;
-
-/* Are the plan's lists by head? Then so must be the kernels (emit_source.by_head). */
-bool fcp_kernel_by_head(const fcp_plan *plan);
-/* Has the plan short sequences of queries, as in decoding, so that heads share tiles and keys are cut into parts? Then
- * the forward kernels must be for that (emit_source.packed). Plans whose lists are by head never are. */
-bool fcp_kernel_packed(const fcp_plan *plan);
 
 void fcp_kernel_work_free(fcp_kernel_work *work);
 /* Lists the rows of visits [first, first + count) with the keys that they meet: for attention if the arena is of the

@@ -205,6 +205,18 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence) {
     return sequence < plan->sequences_count ? plan->sequences[sequence].q_first : 0;
 }
 
+bool fcp_plan_by_head(const fcp_plan *plan) {
+    for (uint32_t i = 0; i < plan->heads_count; i++)
+        if (fcp_class_count(plan, i) > 1) return true;
+    return false;
+}
+
+bool fcp_plan_packed(const fcp_plan *plan) {
+    for (uint64_t i = 0; i < plan->sequences_count; i++)
+        if (fcp_is_short(&plan->sequences[i])) return !fcp_plan_by_head(plan);
+    return false;
+}
+
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
     return fcp_held_bytes(p, FCP_HOLDS_BOTH, cls, pass);
 }

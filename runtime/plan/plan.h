@@ -618,6 +618,16 @@ static inline uint32_t fcp_class_size(const fcp_plan *p, uint32_t heads, uint32_
     const uint32_t all = fcp_range_heads(p->problem);
     return p->range_classes ? fcp_range_classes(p, heads)[1 + all + cls] : all;
 }
+/* Do the heads of some range see different pairs? Then the kernels' work lists are by head (emit_source.by_head). */
+bool fcp_plan_by_head(const fcp_plan *plan);
+/* Has a sequence few queries and many keys, as in decoding? */
+enum { FCP_SHORT_QUERIES = 64 };
+static inline bool fcp_is_short(const fcp_sequence *s) {
+    return s->queries > 0 && s->queries <= FCP_SHORT_QUERIES && s->queries < s->keys;
+}
+/* Has the plan such sequences, so that heads share tiles and keys are cut into parts? Then the forward kernels are for
+ * that (emit_source.packed). Plans whose lists are by head never are packed. */
+bool fcp_plan_packed(const fcp_plan *plan);
 /* The O slot of a FINISH at a rank. */
 static inline uint32_t fcp_finish_slot(const fcp_plan *p, uint32_t rank, const fcp_instr *x) {
     return p->blocks[x->a].home == rank ? p->blocks[x->a].home_slot : x->c;

@@ -356,6 +356,9 @@ holds "show's JSON" json '.ranks == 4 and .tiles > 0 and (.seconds.total | type 
 ok "show moved work with JSON" "$fcpc" show "$top/examples/in_place.fcp" --json
 holds "what moves" json '.tiles_moved > 0 and .pairs_moved < .pairs and .bytes_moved > 0 and .bytes_lower_bound > 0 and
     .bytes_lower_bound < .bytes_total and .rounds_bound <= .rounds + .rounds_dependent and .peers_max > 0'
+holds "no sequence has fewer queries than keys" json '.short_queries == null'
+ok "short queries" "$fcpc" show "$top/examples/decode.fcp" --json
+holds "are packed" json '.short_queries | startswith("572 of 572 sequences")'
 ok "and where nothing moves" "$fcpc" show a.fcp --json
 holds "nothing moves" json '.tiles_moved == 0 and .bytes_moved == 0 and .bytes_lower_bound == 0'
 ok "show a part" "$fcpc" show a.plan --rows 0..40 --cols 100..140 --width 80
@@ -612,7 +615,7 @@ holds "alone" sh -c '! grep -q "FK_KERNEL(fk_forward," stdout && grep -q "FK_KER
 ok "emit with JSON" "$fcpc" emit k.plan --pass forward --json
 holds "emit's JSON" json '.passes == ["forward"] and .arch == null and
     (.source | startswith("#define FK_HEAD_DIM 32")) and
-    .source_bytes == (.source | length) and
+    .source_bytes == (.source | length) and .short_queries == null and
     (.kernels | length == 1 and .[0].name == "fk_forward" and .[0].threads == 128)'
 variant 's|fp32|bf16|; s|head_dim = 32|head_dim = 128|' k128.fcp
 ok "the source for an architecture" "$fcpc" emit k128.fcp --arch sm_90a --source -o k90.cu

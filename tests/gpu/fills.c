@@ -17,7 +17,7 @@ typedef struct writes {
 static bool put(gpu *g, void *context, char why[GPU_WHY]) {
     const writes *w = context;
     for (unsigned i = 0; i < COUNT; i++) {
-        cu_result result = w->by_stream ? g->more.write_value(g->stream, w->to, i, 0)
+        cu_result result = w->by_stream ? g->cuda->call.write_word(g->stream, w->to, i, 0)
                                         : g->cuda->call.fill(w->to, i, 1, g->stream);
         if (!gpu_ok(g, result, why, "a word cannot be written")) return false;
     }
@@ -72,8 +72,7 @@ gpu_result step_fills(gpu *g, char why[GPU_WHY]) {
                 gpu_ok(g, call->allocate(&own, 4), why, "no memory");
     if (good) {
         measure(g, "fill of host memory", (writes){.to = seen}, refused);
-        if (g->more.write_value)
-            measure(g, "write of host memory by the stream", (writes){.to = seen, .by_stream = true}, refused);
+        measure(g, "write of host memory by the stream", (writes){.to = seen, .by_stream = true}, refused);
         measure(g, "fill of device memory", (writes){.to = own}, refused);
         snprintf(why, GPU_WHY, "words, one after another%.400s", refused);
     }

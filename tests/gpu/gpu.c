@@ -42,7 +42,6 @@ static void look_beyond(gpu *g) {
     standin *(*control)(void) = NULL;
     find(handle, "cuGraphGetNodes", &g->more.graph_nodes);
     find(handle, "cuModuleGetGlobal_v2", &g->more.module_global);
-    find(handle, "cuStreamWriteValue32_v2", &g->more.write_value);
     find(handle, "standin_control", &control);
     g->control = control ? control() : NULL;
 }

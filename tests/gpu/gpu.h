@@ -39,8 +39,7 @@ enum { GPU_WHY = 1200, GPU_TEXT = 2000 }; /* WHY has room for what each of four 
 typedef struct gpu_node_ *gpu_node;
 #define GPU_SYMBOLS(X)                                                       \
     X(cuGraphGetNodes, cu_result (*graph_nodes)(cu_graph, gpu_node *, size_t *)) \
-    X(cuModuleGetGlobal_v2, cu_result (*module_global)(cu_ptr *, size_t *, cu_module, const char *)) \
-    X(cuStreamWriteValue32_v2, cu_result (*write_value)(cu_stream, cu_ptr, unsigned, unsigned))
+    X(cuModuleGetGlobal_v2, cu_result (*module_global)(cu_ptr *, size_t *, cu_module, const char *))
 typedef struct gpu_symbols {
 #define X(name, type) type;
     GPU_SYMBOLS(X)

@@ -62,8 +62,8 @@ static _Thread_local fibers_mask *mask_now;
 
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     size_t nodes = plan->mask_count + plan->score_count + plan->slope_count + 1;
-    *mask = (fibers_mask){.plan = plan, .sequence.n = -1, .by_head = fcp_kernel_by_head(plan),
-                          .packed = fcp_kernel_packed(plan)};
+    *mask = (fibers_mask){.plan = plan, .sequence.n = -1, .by_head = fcp_plan_by_head(plan),
+                          .packed = fcp_plan_packed(plan)};
     mask->scratch = calloc(nodes, sizeof *mask->scratch);
     mask->arrays = calloc(plan->arrays_count + 1, sizeof *mask->arrays);
     mask->bands = calloc(plan->slices_count + 1, sizeof *mask->bands);

@@ -7,7 +7,7 @@
 
 static void judge(const char *text, const fcp_backend *backend, bool by_head, bool twice) {
     fcp_plan *plan = plan_named("apart.fcp", text);
-    cr_assert_eq(fcp_kernel_by_head(plan), by_head);
+    cr_assert_eq(fcp_plan_by_head(plan), by_head);
     judge_plan(plan, backend, 5, twice, text);
     fcp_plan_free(plan);
 }

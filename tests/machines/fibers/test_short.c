@@ -14,7 +14,7 @@ static void judge(const char *model, const char *rest, const fcp_backend *backen
     snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 2 }\n"
              "batch { lengths = [1:2100, 7:900, 64:1500, 33:40, 300, 20:130] }\n%s", model, rest);
     fcp_plan *plan = plan_named("short.fcp", text);
-    cr_assert_eq(fcp_kernel_packed(plan), packed, "%s", text);
+    cr_assert_eq(fcp_plan_packed(plan), packed, "%s", text);
     judge_plan(plan, backend, 7, twice, text);
     fcp_plan_free(plan);
 }

@@ -521,7 +521,7 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
     launch->subs = w->work.subs;
-    const bool by_head = fcp_kernel_by_head(a->plan);
+    const bool by_head = fcp_plan_by_head(a->plan);
     const uint32_t kv = launch->head_count;
     return run_kernel(d, w, a, name, launch,
                       w->work.key_count * sizeof *w->work.keys, w->work.row_run_count * sizeof *w->work.row_runs,

@@ -208,7 +208,7 @@ Test(kernel_work, short_rows_have_the_same_pairs) {
     fcp_kernel_work w = {0};
     fcp_error err;
     for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
-    cr_assert(fcp_kernel_packed(plan));
+    cr_assert(fcp_plan_packed(plan));
     for (fcp_pass pass = FCP_FORWARD; pass <= FCP_BACKWARD; pass++)
         for (uint32_t rank = 0; rank < 2; rank++) {
             fcp_homes h = {.homes = MOST, .tokens = {MOST * APART, MOST * APART}, .first = {first, first}};

@@ -276,6 +276,29 @@ Test(show, svg_is_well_formed) {
 }
 
 /* Bytes of a file never reach the terminal, or an image, as they are. */
+/* What a plan says of its short queries; NULL: nothing. */
+static void says(const char *lengths, const char *mask, const char *passes, const char *sentence) {
+    char text[400], said[SHOW_SENTENCE] = "";
+    snprintf(text, sizeof text, "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+             "batch { lengths = [%s] }\nplan { mask = %s; block = 256; passes = %s }\n"
+             "mask apart = causal and (q - k < 300 or h %% 2 == 0)\n", lengths, mask, passes);
+    fcp_plan *plan = plan_named("queries.fcp", text);
+    cr_assert_eq(show_packing(plan, said), sentence != NULL, "%s: %s", text, said);
+    cr_assert_str_eq(said, sentence ? sentence : "", "%s", text);
+    fcp_plan_free(plan);
+}
+Test(show, short_queries) {
+    says("700, 60", "causal", "forward", NULL); /* few queries, but not fewer than keys */
+    says("64:700, 300, 65:700", "causal", "forward", "1 of 3 sequences has at most 64 queries and more keys; packed: "
+         "query heads that share a KV head share tiles");
+    says("64:700, 1:65", "causal", "forward, backward", "2 of 2 sequences have at most 64 queries and more keys; "
+         "packed: query heads that share a KV head share tiles, but not in the backward pass");
+    says("64:700, 1:65", "apart", "forward", "2 of 2 sequences have at most 64 queries and more keys; not packed: "
+         "heads see different pairs, and so do not share tiles");
+    says("90:700, 65:700, 300", "causal", "forward", "none is packed: sequences of more than 64 queries fill tiles of "
+         "their own, and the shortest has 65");
+}
+
 Test(show, hostile_strings) {
     const uint64_t lengths[] = {300};
     static const char source[] =
