@@ -275,16 +275,15 @@ Test(show, svg_is_well_formed) {
         }
 }
 
-/* Bytes of a file never reach the terminal, or an image, as they are. */
 /* What a plan says of its short queries; NULL: nothing. */
 static void says(const char *lengths, const char *mask, const char *passes, const char *sentence) {
-    char text[400], said[SHOW_SENTENCE] = "";
-    snprintf(text, sizeof text, "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
+    char source[400], said[SHOW_SENTENCE] = "";
+    snprintf(source, sizeof source, "model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
              "batch { lengths = [%s] }\nplan { mask = %s; block = 256; passes = %s }\n"
              "mask apart = causal and (q - k < 300 or h %% 2 == 0)\n", lengths, mask, passes);
-    fcp_plan *plan = plan_named("queries.fcp", text);
-    cr_assert_eq(show_packing(plan, said), sentence != NULL, "%s: %s", text, said);
-    cr_assert_str_eq(said, sentence ? sentence : "", "%s", text);
+    fcp_plan *plan = plan_named("queries.fcp", source);
+    cr_assert_eq(show_packing(plan, said), sentence != NULL, "%s: %s", source, said);
+    cr_assert_str_eq(said, sentence ? sentence : "", "%s", source);
     fcp_plan_free(plan);
 }
 Test(show, short_queries) {
@@ -299,6 +298,7 @@ Test(show, short_queries) {
          "their own, and the shortest has 65");
 }
 
+/* Bytes of a file never reach the terminal, or an image, as they are. */
 Test(show, hostile_strings) {
     const uint64_t lengths[] = {300};
     static const char source[] =
