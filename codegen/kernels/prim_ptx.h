@@ -22,8 +22,8 @@
 #define FK_DELAY 0
 #endif
 #if FK_BOUND
-/* How many waits gave up; of the first: 1 for a barrier, 2 for a turn, 3 for an arrival, its address, what it waited for,
- * its block
+/* How many waits gave up; of the first: 1 for a barrier, 2 for a turn, 3 for an arrival, its address, what it waited
+ * for, its block
  * and its thread. */
 extern "C" {
 __device__ fk_u32 fk_gave_up[6];

@@ -603,9 +603,9 @@ static void join_visits(schedule *out, const visiting *earlier, const visiting *
     if (out->visit_hop) memmove(out->visit_hop + to, out->visit_hop + from, count * sizeof *out->visit_hop);
 }
 
-/* Sets up two shares of the ranks. Where all tiles run at home, ranks have no block and no hop in common, and each share
- * has about half of the tiles; else the second is empty. There are at most as many visits as tiles, so the number of
- * tiles before it is a free place for the second's first visit. */
+/* Sets up two shares of the ranks. Where all tiles run at home, ranks have no block and no hop in common, and each
+ * share has about half of the tiles; else the second is empty. There are at most as many visits as tiles, so the number
+ * of tiles before it is a free place for the second's first visit. */
 static void share_ranks(const builder *b, visiting *earlier, visiting *later) {
     const problem *p = b->p;
     uint32_t before = 0;

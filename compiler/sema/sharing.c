@@ -82,7 +82,8 @@ static void refuse_heads(sema *s, span at) {
     const struct fcpc_program *p = s->out;
     uint32_t found[MOST], count = 0;
     text t = {0};
-    diag_error(s->d, FCP_E_HEADS, at, "upipe(heads = %u): heads must be a multiple of the %u rank%s that share%s them, and divide %u",
+    diag_error(s->d, FCP_E_HEADS, at,
+               "upipe(heads = %u): heads must be a multiple of the %u rank%s that share%s them, and divide %u",
                p->together, p->inside, p->inside == 1 ? "" : "s", p->inside == 1 ? "s" : "", p->heads);
     for (uint32_t u = p->inside; u <= p->heads && count < MOST; u += p->inside)
         if (p->heads % u == 0) found[count++] = u;

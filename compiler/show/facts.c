@@ -165,7 +165,8 @@ static void add_problem(facts *f, const show_model *m) {
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
         " of %" PRIu32 " multiprocessors, layout %s%s, %s%s%s%s",
         summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
-        p->margin, plan->cluster->multiprocessors, summary_layout(p->layout), group, p->passes & 1u << FCP_FORWARD ? "forward" : "",
+        p->margin, plan->cluster->multiprocessors, summary_layout(p->layout), group,
+        p->passes & 1u << FCP_FORWARD ? "forward" : "",
         p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
         p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "");
 }

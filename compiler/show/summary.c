@@ -173,7 +173,8 @@ void summary_text(text *out, const fcp_plan *plan, const fcpc_times *times, cons
     const uint32_t second = fcp_second_stage(plan);
     if (second) snprintf(halves, sizeof halves, ", the second half from %" PRIu32 " on", second);
     text_printf(out,
-                "  memory  %s at the largest rank, %" PRIu64 " KV slot%s; %s; %" PRIu64 " stage%s%s, running state %s\n",
+                "  memory  %s at the largest rank, %" PRIu64 " KV slot%s; %s; %" PRIu64 " stage%s%s, "
+                "running state %s\n",
                 summary_number(n[0], (double)s->memory_peak_bytes, "B"), s->slots_max, text_plural(s->slots_max),
                 balance, s->stages, text_plural(s->stages), halves, summary_number(n[1], (double)s->state_bytes, "B"));
     text_printf(out,

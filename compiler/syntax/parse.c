@@ -402,7 +402,8 @@ void parse_syntax_error(parse *p, span at, int got, const parse_expected *expect
     else if (p->last == '=' && operators && open == '{' && is_among(expected, ','))
         diag_hint(p->tree.d, "keys are separated by ';' or a new line; equality is written '=='");
     else if (p->last == '=' && operators) diag_hint(p->tree.d, "equality is written '=='");
-    else if (is_percent(p->scan.text, here)) diag_hint(p->tree.d, "'%%' is the remainder of a division: 5 percent is 0.05");
+    else if (is_percent(p->scan.text, here))
+        diag_hint(p->tree.d, "'%%' is the remainder of a division: 5 percent is 0.05");
     else if (p->last == '=' && is_among(expected, '{'))
         diag_hint(p->tree.d,
                   "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");

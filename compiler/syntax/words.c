@@ -70,7 +70,8 @@ const char *words_nearest_unit(const char *word, size_t size) {
 }
 
 bool words_counts_bits(const char *word, size_t size) {
-    static const char *const bits[] = {"Gb", "Gb/s", "Gbps", "Gbit", "Gbit/s", "Tb/s", "Tbps", "Tbit/s", "Mb/s", "Mbps"};
+    static const char *const bits[] = {"Gb", "Gb/s", "Gbps", "Gbit",
+                                       "Gbit/s", "Tb/s", "Tbps", "Tbit/s", "Mb/s", "Mbps"};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
         if (is_word(bits[i], word, size)) return true;
     return false;

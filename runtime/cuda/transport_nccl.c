@@ -7,9 +7,9 @@
  * on each fabric, so no group can wait for one that waits for it.
  *
  * In a plan with two fabrics, what a round of the pass moves over net is a group of its own, on a stream and of a
- * communicator of its own (runtime/plan/fabrics.c). In each of the two the order is that of the rounds, and groups of a round wait
- * only for groups of earlier ones. So of the groups that have not ended, those of the first round wait for none. They
- * find multiprocessors, since both communicators together take no more than the margin.
+ * communicator of its own (runtime/plan/fabrics.c). In each of the two the order is that of the rounds, and groups of a
+ * round wait only for groups of earlier ones. So of the groups that have not ended, those of the first round wait for
+ * none. They find multiprocessors, since both communicators together take no more than the margin.
  *
  * Requires: NCCL 2.19 or later; as many processes as ranks, which all make their session, run it and end it in the
  * same way.

@@ -108,12 +108,12 @@
  * its own, which the first contribution (of a visit, a tile or an addition) begins. Sending a partial from a transient
  * slot empties that slot, and so does adding it to another. ROUND empties its DQ slot.
  *
- * HALVES. A plan may move its work in two halves, of which one is computed while the other moves. The KV and Q that come
- * before some stage S are the first half's, and those that come from S on the second half's. Dependent rounds of stage S
- * and later have the flag SECOND, in both passes. All units of a block that come to a rank are of one half. A tile is of
- * the second half if it needs something of that half, and at no rank do these tiles have more than half of the work that
- * waits for other ranks, as near as whole tiles allow. Something comes in stage S, and something in the stage before
- * it. Plans without halves have no such flag.
+ * HALVES. A plan may move its work in two halves, of which one is computed while the other moves. The KV and Q that
+ * come before some stage S are the first half's, and those that come from S on the second half's. Dependent rounds of
+ * stage S and later have the flag SECOND, in both passes. All units of a block that come to a rank are of one half. A
+ * tile is of the second half if it needs something of that half, and at no rank do these tiles have more than half of
+ * the work that waits for other ranks, as near as whole tiles allow. Something comes in stage S, and something in the
+ * stage before it. Plans without halves have no such flag.
  *
  * RULES that the verifier holds plans to.
  *   - Rounds count from 0 in each pass: the c of a LAUNCH means rounds[round_starts[pass] + c]. A rank launches each

@@ -1,7 +1,8 @@
 /* halves.c: where a plan says that its work moves in two halves, does it?
  *
  * Requires: both passes are verified.
- * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND; it is the same
+ * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND; it is the
+ * same
  *             in both passes.
  *           - Keys or queries come in stage S, and in the stage before it. What comes before S is of the first half.
  *           - All units of a block that come to a rank are of one half.
@@ -12,8 +13,8 @@
  * Example: a rank has five tiles of 10 pairs that wait for others, and two that do not. Of the five, three may need
  * something of the second half: 30 <= (50 + 10) / 2. Four may not.
  *
- * Why no less than half is asked of the second half: a key that tiles of both halves need travels in the first. So tiles
- * that are meant to be computed in the second half may need nothing of it.
+ * Why no less than half is asked of the second half: a key that tiles of both halves need travels in the first. So
+ * tiles that are meant to be computed in the second half may need nothing of it.
  */
 #include <stdlib.h>
 

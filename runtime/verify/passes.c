@@ -154,8 +154,8 @@ static uint32_t ranks_at_once(const verifier *v) {
     return busy < back ? rank_after(v, FCP_FORWARD, (back - busy) / 2) : 0;
 }
 
-/* The last ranks of a pass, which another thread runs: `rest` is to be what it knows and finds, with a layout of its own,
- * because that is of the rank at hand. */
+/* The last ranks of a pass, which another thread runs: `rest` is to be what it knows and finds, with a layout of its
+ * own, because that is of the rank at hand. */
 static share share_last(const verifier *of, uint32_t first, verifier *rest) {
     *rest = *of;
     rest->named = rest->facts.state_tokens = 0; /* these are added up */

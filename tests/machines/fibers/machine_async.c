@@ -261,7 +261,8 @@ void fk_tensor_copy_host(fk_u32 to, const fk_map *map, fk_u32 column, fk_u32 hea
     if (!b->boxes) b->boxes = calloc(BOXES, sizeof *b->boxes);
     if (!b->boxes) machine_fail(t, "out of memory");
     if (t->waited)
-        machine_fail(t, "missing proxy fence: the thread has waited for an arrival, and a tensor copy reads without one");
+        machine_fail(t, "missing proxy fence: the thread has waited for an arrival, "
+                     "and a tensor copy reads without one");
     if (b->box_count == BOXES) machine_fail(t, "more than %d tensor copies under way", BOXES);
     uint8_t *data = machine_shared(t, to, FK_BOX_BYTES, ROW);
     if (from.swizzle && to % 1024)

@@ -88,8 +88,8 @@ static void watch(const store *s, uint32_t index) {
     }
 }
 
-/* The last fill of a flag with 1, as index; the count of nodes if there is none, because it has ended and been forgotten.
- * Before it the flag must have been cleared, and the kernel of node `index` must be behind that. */
+/* The last fill of a flag with 1, as index; the count of nodes if there is none, because it has ended and been
+ * forgotten. Before it the flag must have been cleared, and the kernel of node `index` must be behind that. */
 static uint32_t raiser_of(const store *s, uint32_t index, uint64_t flag) {
     uint32_t raiser = s->count, cleared = s->count, value;
     memcpy(&value, (const void *)(uintptr_t)flag, 4);

@@ -70,7 +70,7 @@ Test(cuda_fuse, passes) {
 }
 
 #define SMALL(model, lengths, plan)                                                                                    \
-    "model { " model "; dtype = bf16 }\ncluster { gpus = 3 }\nbatch { lengths = [" lengths "] }\n"                       \
+    "model { " model "; dtype = bf16 }\ncluster { gpus = 3 }\nbatch { lengths = [" lengths "] }\n"                     \
     "plan { block = 128; passes = forward; strategy = fcp(coalesce = 1, buffers = 8); " plan " }\n"
 
 /* The kernels for sm_90a; keys in parts, of which some wait for one round and some for another; heads that see
