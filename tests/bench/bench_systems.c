@@ -99,15 +99,21 @@ static void published_dcp(void) {
 /* Linear layers of an 8B model, 218 M parameters each, forward and backward, for a rank's tokens. */
 static double linear_layer(double tokens, double flops) { return tokens * 6 * 218e6 / flops; }
 
+/* The lengths of a list for 64 ranks; the caller frees them. NULL: there is no memory. */
+static uint64_t *list_of(const char *list, size_t *count) {
+    char name[80];
+    bool drawn;
+    snprintf(name, sizeof name, "%s-64x32k", list);
+    return workload_lengths(name, 64 * 32768, count, &drawn);
+}
+
 static void published_distca(void) {
     static const char *const lists[] = {"wlbllm", "prolong"};
     if (!bench_wants("DistCA")) return;
     for (int l = 0; l < 2; l++) {
         char name[80], note[120];
         size_t count = 0;
-        bool drawn;
-        snprintf(name, sizeof name, "%s-64x32k", lists[l]);
-        uint64_t *lengths = workload_lengths(name, 64 * 32768, &count, &drawn);
+        uint64_t *lengths = list_of(lists[l], &count);
         if (!lengths) return;
         /* a group's 8 GPUs share heads: each has 4 of 32 and one of K and V, and a port of its own */
         const setting s = {"heads = 4; kv_heads = 1; head_dim = 128", "nodes = 64; gpus = 1; gpu = h200",
@@ -141,9 +147,7 @@ static void published_groups(void) {
     for (int l = 0; l < 2; l++) {
         char name[80], note[120];
         size_t count = 0;
-        bool drawn;
-        snprintf(name, sizeof name, "%s-64x32k", lists[l]);
-        uint64_t *lengths = workload_lengths(name, 64 * 32768, &count, &drawn);
+        uint64_t *lengths = list_of(lists[l], &count);
         if (!lengths) return;
         for (size_t i = 0; i < count; i++)
             if (lengths[i] > 131072) lengths[i] = 131072; /* their longest */

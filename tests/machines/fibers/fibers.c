@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/kernels/work.h"
+#include "tests/machines/tables.h"
 
 /* All builds, the same as in FIBER_KERNELS of the Makefile. */
 #define BUILDS(X)                                                                                                      \
@@ -39,8 +40,7 @@ struct worker {
     fibers_mask mask;
     uint32_t *owners;
     size_t owner_words;
-    uint32_t *locks; /* locks, and after them the counter; forward: parts that are not yet put together */
-    uint32_t lock_capacity;
+    machine_room locks;
     uint64_t launches;
 };
 
@@ -48,11 +48,7 @@ struct fibers {
     fcp_device base;
     fcp_device *host;
     const fibers_kernels *kernels;
-    fk_sequence *sequences;
-    fk_u64 *arrays;
-    fk_bands *bands;
-    void *data;
-    float *sinks;
+    plan_tables tables;
     struct worker workers[];
 };
 
@@ -146,14 +142,10 @@ static void fibers_close(fcp_device *device) {
         machine_free(f->workers[i].machine);
         fibers_mask_close(&f->workers[i].mask);
         free(f->workers[i].owners);
-        free(f->workers[i].locks);
+        free(f->workers[i].locks.at);
     }
     if (f->host) fcp_backend_host.close(f->host);
-    free(f->sequences);
-    free(f->arrays);
-    free(f->bands);
-    free(f->sinks);
-    free(f->data);
+    tables_free(&f->tables);
     free(f);
 }
 
@@ -168,12 +160,7 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     f->base = (fcp_device){backend, plan, workers};
     f->kernels = kernels;
-    f->sequences = calloc(plan->sequences_count + 1, sizeof *f->sequences);
-    f->arrays = calloc(plan->arrays_count + 1, sizeof *f->arrays);
-    f->bands = calloc(plan->slices_count + 1, sizeof *f->bands);
-    f->sinks = calloc(fcp_kernel_sink_count(plan) + 1, sizeof *f->sinks);
-    f->data = malloc(plan->data_count + 1);
-    fcp_code code = f->data && f->sequences && f->arrays && f->bands && f->sinks ? FCP_OK : FCP_E_NO_MEMORY;
+    fcp_code code = tables_make(plan, &f->tables) ? FCP_OK : FCP_E_NO_MEMORY;
     for (uint32_t i = 0; code == FCP_OK && i < workers; i++) {
         struct worker *w = &f->workers[i];
         w->machine = machine_new();
@@ -185,11 +172,6 @@ static fcp_code open_device(const fcp_backend *backend, const fcp_plan *plan, ui
         fibers_close(&f->base);
         return code;
     }
-    fcp_kernel_sequences(plan, f->sequences);
-    fcp_kernel_data(plan, f->data);
-    fcp_kernel_arrays(plan, (uintptr_t)f->data, f->arrays);
-    fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, f->bands);
-    fcp_kernel_sinks(plan, f->sinks);
     *out_device = &f->base;
     return FCP_OK;
 }
@@ -310,7 +292,7 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
 
 /* Runs one launch of `pieces` pieces of work. With `locks`, several blocks run at a time; if `ordered`, they hand dQ
  * on to each other, and dK and dV if items share keys. */
-static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
+static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
     if (!pieces) return FCP_OK;
     if (w->owner_words < a->bytes / 4) {
@@ -326,9 +308,9 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     for (uint32_t i = 0; ordered && i < launch->item_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
     uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
     ranges[range_count++] = (machine_range){
-        "the sinks", launch->sinks, launch->sinks ? launch->sinks + a->heads * sizeof *f->sinks : 0, false, NULL};
+        "the sinks", launch->sinks, launch->sinks ? launch->sinks + a->heads * sizeof(float) : 0, false, NULL};
     ranges[range_count++] =
-        (machine_range){"the locks", (uintptr_t)w->locks, (uintptr_t)w->locks + locks * sizeof *w->locks, true, NULL};
+        (machine_range){"the locks", (uintptr_t)w->locks.at, (uintptr_t)(w->locks.at + locks), true, NULL};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     fk_launch_maps maps;
@@ -350,32 +332,23 @@ static fcp_code run_kernel(struct fibers *f, struct worker *w, const fcp_arena *
     return ok ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s", text);
 }
 
-/* Makes room for so many words of locks, or of parts. */
-static bool room_for(struct worker *w, uint32_t words) {
-    if (words <= w->lock_capacity) return true;
-    free(w->locks);
-    w->locks = malloc(words * sizeof *w->locks);
-    w->lock_capacity = w->locks ? words : 0;
-    return w->locks;
-}
-
 /* Runs attention, or dQ, of the rows that are listed; then puts together rows whose keys are in parts. */
 static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *rows,
                          fk_launch *launch, fcp_error *err) {
     const uint32_t words = (uint32_t)(w->work.split_bytes / 4);
-    if (words && !room_for(w, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (words) memset(w->locks, 0xff, words * sizeof *w->locks); /* NaN */
-    launch->splits = (uintptr_t)w->locks;
+    if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (words) memset(w->locks.at, 0xff, words * sizeof *w->locks.at); /* NaN */
+    launch->splits = (uintptr_t)w->locks.at;
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
     const uint64_t pieces = fcp_kernel_row_pieces(a, w->work.row_count, launch->head_count * launch->group);
-    fcp_code code = run_kernel(f, w, a, rows, launch, pieces * rows->parts, words, false, err);
+    fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words, false, err);
     if (code || !w->work.merge_count) return code;
     fk_launch merge = *launch;
     merge.items = (uintptr_t)w->work.merges;
     merge.item_count = w->work.merge_count;
-    return run_kernel(f, w, a, &f->kernels->combine, &merge, w->work.merge_count, words, false, err);
+    return run_kernel(w, a, &f->kernels->combine, &merge, w->work.merge_count, words, false, err);
 }
 
 /* Runs dK, dV and dQ in one kernel. The unordered one has no lock but the counter. */
@@ -384,10 +357,10 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered ? FCP_KEYS_ORDERED : FCP_KEYS_JOINT, err);
     if (code != FCP_OK) return code;
     uint32_t locks = (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (!room_for(w, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    memset(w->locks, 0, locks * sizeof *w->locks);
-    launch->locks = ordered ? (uintptr_t)w->locks : 0;
-    launch->counter = (uintptr_t)(w->locks + locks - 1);
+    if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    memset(w->locks.at, 0, locks * sizeof *w->locks.at);
+    launch->locks = ordered ? (uintptr_t)w->locks.at : 0;
+    launch->counter = (uintptr_t)(w->locks.at + locks - 1);
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
@@ -395,7 +368,7 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     const fibers_kernels *k = f->kernels;
     const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
                         *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
-    return run_kernel(f, w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
+    return run_kernel(w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
                       fcp_kernel_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs, launch->head_count,
                                             launch->group),
                       locks, ordered, err);
@@ -420,10 +393,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     fk_launch launch;
     fcp_kernel_launch(a, range, &launch);
     w->work.range = range;
-    launch.sequences = (uintptr_t)f->sequences;
-    launch.arrays = (uintptr_t)f->arrays;
-    launch.bands = (uintptr_t)f->bands;
-    launch.sinks = fcp_kernel_sinks_of(device->plan, (uintptr_t)f->sinks, range);
+    tables_tell(&f->tables, device->plan, range, &launch);
     launch.first_head = w->work.kv_first = head;
     launch.head_count = w->work.kv_count = heads;
     bool forward = a->pass == FCP_FORWARD;
@@ -444,7 +414,7 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     launch.items = (uintptr_t)w->work.keys;
     launch.runs = (uintptr_t)w->work.row_runs;
     launch.item_count = w->work.key_count;
-    return run_kernel(f, w, a, keys, &launch,
+    return run_kernel(w, a, keys, &launch,
                       fcp_kernel_pieces(w->mask.by_head, w->work.key_count, heads) * keys->parts, 0, false, err);
 }
 

@@ -18,13 +18,13 @@
 #include "tests/machines/ptx/async.h"
 #include "tests/machines/ptx/compile.h"
 #include "tests/machines/ptx/ptx.h"
+#include "tests/machines/tables.h"
 
 enum { RESIDENT = 3, RANGES = 16 };
 
 typedef struct worker {
     fcp_kernel_work work;
-    uint32_t *locks; /* locks, and after them the counter */
-    uint32_t lock_capacity;
+    machine_room locks;
     uint64_t launches;
     /* While a fused pass runs: its arrivals, the slots' bytes that are still to come, and flags. */
     fcp_fusion fusion;
@@ -41,11 +41,7 @@ typedef struct device {
     unsigned backward; /* its skeleton */
     bool fused;        /* the forward pass is one launch */
     bool sm90;         /* the forward skeleton is that for sm_90a, and everything is compiled for sm_90a */
-    fk_sequence *sequences;
-    fk_u64 *arrays;
-    fk_bands *bands;
-    void *data;
-    float *sinks;
+    plan_tables tables;
     worker workers[];
 } device;
 
@@ -137,15 +133,11 @@ static void ptx_close(fcp_device *base) {
     device *d = (device *)base;
     for (uint32_t i = 0; i < d->base.workers; i++) {
         fcp_kernel_work_free(&d->workers[i].work);
-        free(d->workers[i].locks);
+        free(d->workers[i].locks.at);
     }
     for (int pass = 0; pass < FCP_PASSES; pass++) keep_given_up(d->modules[pass]);
     for (int pass = 0; pass < FCP_PASSES; pass++) ptx_module_free(d->modules[pass]);
-    free(d->sequences);
-    free(d->arrays);
-    free(d->bands);
-    free(d->sinks);
-    free(d->data);
+    tables_free(&d->tables);
     free(d);
 }
 
@@ -179,13 +171,7 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     d->backward = p->head_dim > 128 ? EMIT_SPLIT : backward;
     d->sm90 = (backward & EMIT_BACKWARD_SM90) != 0;
     unsigned forward = d->sm90 ? EMIT_FORWARD_SM90 : EMIT_FORWARD;
-    d->sequences = calloc(plan->sequences_count + 1, sizeof *d->sequences);
-    d->arrays = calloc(plan->arrays_count + 1, sizeof *d->arrays);
-    d->bands = calloc(plan->slices_count + 1, sizeof *d->bands);
-    d->sinks = calloc(fcp_kernel_sink_count(plan) + 1, sizeof *d->sinks);
-    d->data = malloc(plan->data_count + 8);
-    if (!d->sequences || !d->arrays || !d->bands || !d->sinks || !d->data)
-        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!tables_make(plan, &d->tables)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, forward | EMIT_SUPPORT, target, err);
     if (!code && p->passes >> FCP_BACKWARD & 1)
         code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT, target, err);
@@ -193,11 +179,6 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
         ptx_close(&d->base);
         return code;
     }
-    fcp_kernel_sequences(plan, d->sequences);
-    fcp_kernel_data(plan, d->data);
-    fcp_kernel_arrays(plan, (uintptr_t)d->data, d->arrays);
-    fcp_kernel_bands(plan, (uintptr_t)plan->band_rows, (uintptr_t)plan->bands, d->bands);
-    fcp_kernel_sinks(plan, d->sinks);
     *out_device = &d->base;
     return FCP_OK;
 }
@@ -291,7 +272,7 @@ static void ptx_prepare(fcp_device *base, const fcp_arena *a) {
     for (uint32_t i = 0; i < a->homes; i++) {
         uint64_t rows = (queries[i + 1] - queries[i]) * a->heads;
         fk_support x = {.to = (uintptr_t)(a->lse + queries[i] * a->heads), .count = rows, .heads = a->heads,
-                        .from = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->sinks,
+                        .from = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->tables.sinks,
                                                     base->plan->blocks[a->home_block[i]].heads)};
         support(d, FCP_FORWARD, "fk_begin_lse", x, FK_SUPPORT_THREADS, rows * 4, a->heads * 4, 0);
     }
@@ -309,7 +290,7 @@ static void fold_sinks(device *d, const fcp_arena *a, uint32_t slot) {
     else {
         fk_support x = {.to = (uintptr_t)part, .from = (uintptr_t)(a->delta + first),
                         .lse = (uintptr_t)(a->lse + first), .count = rows, .heads = heads,
-                        .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range)};
+                        .sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->tables.sinks, range)};
         fk_support end = {.to = (uintptr_t)sum, .from = (uintptr_t)part, .count = parts, .heads = heads,
                           .model_head = fcp_model_head(p, &a->plan->heads[range], 0),
                           .group = heads / a->kv_heads, .shared = p->heads / p->kv_heads};
@@ -356,7 +337,8 @@ static void ptx_finish_state(fcp_device *base, uint32_t worker_number, const fcp
     uint64_t rows = (uint64_t)p->max_q_block * a->heads;
     fk_support x = {.to = (uintptr_t)to.o, .lse = (uintptr_t)to.lse, .from = (uintptr_t)src, .other = rows,
                     .count = (uint64_t)base->plan->blocks[block].tokens * a->heads, .heads = a->heads,
-                    .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->sinks, base->plan->blocks[block].heads)};
+                    .sinks = fcp_kernel_sinks_of(base->plan, (uintptr_t)d->tables.sinks,
+                                                 base->plan->blocks[block].heads)};
     (void)worker_number;
     support(d, FCP_FORWARD, "fk_state_out", x, FK_SUPPORT_THREADS / 32, x.count * p->head_dim * 2,
             rows * (p->head_dim + 2) * 4, 0);
@@ -444,15 +426,15 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     add(list, &count, "the arena", launch->arena, a->bytes, true);
     add(list, &count, "the items", launch->items, items, false);
     add(list, &count, "the runs", launch->runs, runs, false);
-    add(list, &count, "the sequences", launch->sequences, plan->sequences_count * sizeof *d->sequences, false);
-    add(list, &count, "the arrays' addresses", launch->arrays, plan->arrays_count * sizeof *d->arrays, false);
-    add(list, &count, "the arrays", (uintptr_t)d->data, plan->data_count, false);
-    add(list, &count, "the slices' addresses", launch->bands, plan->slices_count * sizeof *d->bands, false);
+    add(list, &count, "the sequences", launch->sequences, plan->sequences_count * sizeof *d->tables.sequences, false);
+    add(list, &count, "the arrays' addresses", launch->arrays, plan->arrays_count * sizeof *d->tables.arrays, false);
+    add(list, &count, "the arrays", (uintptr_t)d->tables.data, plan->data_count, false);
+    add(list, &count, "the slices' addresses", launch->bands, plan->slices_count * sizeof *d->tables.bands, false);
     add(list, &count, "the slices' rows", (uintptr_t)plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows,
         false);
     add(list, &count, "the slices", (uintptr_t)plan->bands, plan->bands_count * sizeof *plan->bands, false);
     add(list, &count, "the sinks", launch->sinks, launch->sinks ? a->heads * 4 : 0, false);
-    add(list, &count, "the locks", (uintptr_t)w->locks, locks * 4, true);
+    add(list, &count, "the locks", (uintptr_t)w->locks.at, locks * 4, true);
     add(list, &count, "the mark", launch->mark, 4, true);
     add(list, &count, "the flags", (uintptr_t)w->flags, w->flag_count * sizeof *w->flags, true);
     uint64_t seed = (++w->launches + salt * 1000) * 2654435761u + a->rank;
@@ -478,21 +460,12 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     return mark[0] == 7 && !mark[1] ? FCP_OK : fcp_fail(err, FCP_E_INTERNAL, "%s did not say that it began", name);
 }
 
-/* Makes room for so many words of locks, or of parts. */
-static bool room_for(worker *w, uint32_t words) {
-    if (words <= w->lock_capacity) return true;
-    free(w->locks);
-    w->locks = malloc(words * sizeof *w->locks);
-    w->lock_capacity = w->locks ? words : 0;
-    return w->locks;
-}
-
 /* Attention, or dQ, of the rows that are listed; then rows whose keys are in parts are put together. */
 static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *launch, uint32_t heads, fcp_error *err) {
     const uint32_t words = (uint32_t)(w->work.split_bytes / 4);
-    if (words && !room_for(w, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (words) memset(w->locks, 0xff, words * sizeof *w->locks); /* NaN */
-    launch->splits = (uintptr_t)w->locks;
+    if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (words) memset(w->locks.at, 0xff, words * sizeof *w->locks.at); /* NaN */
+    launch->splits = (uintptr_t)w->locks.at;
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
@@ -513,10 +486,10 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
     if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
     uint32_t locks = split ? 0 : (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
-    if (!room_for(w, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (locks) memset(w->locks, 0, locks * sizeof *w->locks);
-    launch->locks = ordered ? (uintptr_t)w->locks : 0;
-    launch->counter = split ? 0 : (uintptr_t)(w->locks + locks - 1);
+    if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (locks) memset(w->locks.at, 0, locks * sizeof *w->locks.at);
+    launch->locks = ordered ? (uintptr_t)w->locks.at : 0;
+    launch->counter = split ? 0 : (uintptr_t)(w->locks.at + locks - 1);
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
@@ -538,10 +511,7 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     fcp_code code = FCP_OK;
     fcp_kernel_launch(a, range, &launch);
     w->work.range = range;
-    launch.sequences = (uintptr_t)d->sequences;
-    launch.arrays = (uintptr_t)d->arrays;
-    launch.bands = (uintptr_t)d->bands;
-    launch.sinks = fcp_kernel_sinks_of(a->plan, (uintptr_t)d->sinks, range);
+    tables_tell(&d->tables, a->plan, range, &launch);
     launch.first_head = w->work.kv_first = head;
     launch.head_count = w->work.kv_count = heads;
     if (forward || d->backward == EMIT_SPLIT) {

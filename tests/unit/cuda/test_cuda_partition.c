@@ -86,39 +86,33 @@ Test(partition, margins) {
     fcp_packed_free(&first);
 }
 
-/* If no rank sends or receives, attention has all multiprocessors. */
+/* Attention has all multiprocessors, and the session says why. Frees the plan. */
+static void keeps_all(standin *x, fcp_plan *plan, const char *reason) {
+    char why[400];
+    fcp_packed packed = {0};
+    cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_NONE);
+    cr_assert(strstr(why, reason), "%s", why);
+    cr_assert_eq(x->most_blocks, 6);
+    fcp_packed_free(&packed);
+    fcp_plan_free(plan);
+}
+
+/* If no rank sends or receives, nothing is kept free. */
 Test(partition, alone) {
     standin *x = stand();
-    char why[400];
-    for (int i = 0; i < 2; i++) {
-        fcp_packed packed = {0};
-        fcp_plan *plan = i ? plan_named("apart", "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\n"
-                                                 "cluster { nodes = 1; gpus = 2 }\n"
-                                      "batch { lengths = [256, 256] }\n"
-                                      "plan { mask = causal; block = 256; layout = contiguous; margin = 1; "
-                                      "passes = forward, backward }\n")
-                           : with_margin(1, 1);
-        cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_NONE);
-        cr_assert(strstr(why, "no rank sends"), "%s", why);
-        cr_assert_eq(x->most_blocks, 6);
-        fcp_packed_free(&packed);
-        fcp_plan_free(plan);
-    }
+    keeps_all(x, with_margin(1, 1), "no rank sends");
+    keeps_all(x, plan_named("apart", "model { heads = 4; kv_heads = 4; head_dim = 16; dtype = bf16 }\n"
+                            "cluster { nodes = 1; gpus = 2 }\nbatch { lengths = [256, 256] }\n"
+                            "plan { mask = causal; block = 256; layout = contiguous; margin = 1; "
+                            "passes = forward, backward }\n"), "no rank sends");
 }
 
 /* Between devices copy engines move, which leave attention all multiprocessors. */
 Test(partition, copy_engines) {
     standin *x = stand();
-    char why[400];
-    fcp_packed packed = {0};
-    fcp_plan *plan = with_margin(3, 1);
     x->devices = 3;
-    cr_assert_eq(run_all(x, plan, FCP_PARTITION_AUTO, 1, &packed, why), FCP_PARTITION_NONE);
-    cr_assert(strstr(why, "by multiprocessors"), "%s", why);
+    keeps_all(x, with_margin(3, 1), "by multiprocessors");
     cr_assert_gt(x->peer_copies, 0);
-    cr_assert_eq(x->most_blocks, 6);
-    fcp_packed_free(&packed);
-    fcp_plan_free(plan);
 }
 
 /* The driver rounds a green context up, and attention uses what it got. */
