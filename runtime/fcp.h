@@ -340,7 +340,7 @@ void fcp_session_free(fcp_session *session);
 /* Runs a pass: all ranks of this process do their part, and where ranks are processes the others do theirs.
  * `tensors` has one entry for each rank of this process, in order (fcp_session_ranks). When this returns, outputs are
  * written. Two runs on the same inputs give the same bits, unless the plan says deterministic = false and the backend
- * is "cuda".
+ * is "cuda". With "host" the calling thread computes too: it needs a stack of half a MiB.
  *
  * On an error outputs are undefined. err->where and the message name rank, stage and instruction. FCP_E_PASS: the
  * plan has no such pass; FCP_E_TENSOR: a tensor is missing, or in memory that the session does not reach; these two

@@ -2,7 +2,8 @@
  *
  * Requires: a verified plan. Gives: what the plan's passes compute, in the caller's tensors.
  * Method:   a run lays each rank's arena for its pass, and starts two threads for each rank and its helpers; queues.c
- *           is what they do. Then it waits for them all.
+ *           is what they do. The caller's thread is one of them: starting one takes longer than a small rank computes.
+ *           Then it waits for them all.
  * Failure:  an error of a run ends it for all ranks. If other processes take part, the session runs no more.
  * Cost:     while a pass runs, two threads a rank, and helpers if there are more processors than ranks. All the time,
  *           an arena for each rank (as much as fcp_rank_memory counts) and scratch for each worker. Sessions of one
@@ -292,7 +293,15 @@ static bool start(pthread_t *thread, size_t stack, void *(*body)(void *), void *
     return ok;
 }
 
-/* Starts all threads and waits for them. */
+static void no_thread(fcp_exec *s, const fcp_rank *rank) {
+    char text[120];
+    snprintf(text, sizeof text, "rank %u, %s pass: out of memory: no thread could be started", rank->index,
+             fcp_pass_names[s->pass]);
+    fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
+}
+
+/* Starts a thread for each queue that has something to do, but for the last rank's computing: that is done by this
+ * thread. Then it waits for all. */
 static void run_threads(fcp_exec *s, pthread_t *threads) {
     uint32_t ranks = s->base.rank_count, helpers = ranks * (s->team_size - 1), started = 0, helping = 0;
     for (uint32_t i = 0; i < helpers && !s->failed; i++) {
@@ -305,16 +314,16 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
             fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(s->ranks[rank].index),
                  "out of memory: no thread for a helper could be started");
     }
-    for (uint32_t i = 0; i < 2 * ranks && !s->failed; i++) {
-        fcp_rank *rank = &s->ranks[i / 2];
-        bool ok = i % 2 ? start(&threads[i], COMM_STACK, fcp_queue_comm, rank)
-                        : start(&threads[i], COMPUTE_STACK, fcp_queue_compute, rank);
-        char text[120];
-        snprintf(text, sizeof text, "rank %u, %s pass: out of memory: no thread could be started", rank->index,
-                 fcp_pass_names[s->pass]);
-        if (ok) started++;
-        else fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(rank->index), text);
+    for (uint32_t r = 0; r < ranks && !s->failed; r++) {
+        fcp_rank *rank = &s->ranks[r];
+        const bool moves = fcp_stream_of(s->plan, s->pass, rank->index, FCP_COMM)->count != 0;
+        if (moves && start(&threads[started], COMM_STACK, fcp_queue_comm, rank)) started++;
+        else if (moves) no_thread(s, rank);
+        if (r + 1 == ranks || s->failed) break;
+        if (start(&threads[started], COMPUTE_STACK, fcp_queue_compute, rank)) started++;
+        else no_thread(s, rank);
     }
+    if (!s->failed) fcp_queue_compute(&s->ranks[ranks - 1]);
     for (uint32_t i = 0; i < started; i++) pthread_join(threads[i], NULL);
     for (uint32_t r = 0; helping && r < ranks; r++) {
         pthread_mutex_lock(&s->teams[r].lock);
