@@ -64,35 +64,42 @@ fcp_code fcp_fusion_check(const fcp_plan *plan, uint32_t rank, fcp_error *err) {
     return code ? code : check_rounds(plan, rank, err);
 }
 
+/* Where a walk over the visits of a rank's ATTENDs is. */
+typedef struct visit_walk {
+    uint32_t instr, visit;
+} visit_walk;
+
+/* Gives the next visit. False: there are no more. */
+static bool next_visit(const fcp_plan *plan, const fcp_stream *compute, visit_walk *at, uint32_t *out_visit) {
+    for (; at->instr < compute->count; at->instr++, at->visit = 0) {
+        const fcp_instr *x = instr_of(plan, compute, at->instr);
+        if (x->op != FCP_OP_ATTEND || at->visit == x->b) continue;
+        *out_visit = x->a + at->visit++;
+        return true;
+    }
+    return false;
+}
+
 /* Lists the rank's visits, by Q block in the order in which the plan first comes to them. */
 static fcp_code list_visits(fcp_fusion *out, const fcp_arena *a, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMPUTE);
-    uint32_t *count = calloc(plan->blocks_count + 1, sizeof *count); /* of each Q block: its visits, then its place */
-    uint32_t all = 0;
-    for (int walk = 0; count && walk < 3; walk++) { /* counts; gives places to blocks; lists */
-        uint32_t place = 0;
-        if (walk == 1) {
-            out->visit_count = all;
-            out->visits = malloc((all + (size_t)1) * sizeof *out->visits);
-            if (!out->visits) break;
-        }
-        for (uint32_t i = 0; i < compute->count; i++) {
-            const fcp_instr *x = instr_of(plan, compute, i);
-            for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++) {
-                uint32_t *of = &count[plan->visits[v].q_block];
-                if (walk == 0) ++*of, all++;
-                else if (walk == 2) out->visits[(*of)++] = v;
-                else if (plan->visits[v].flags & FCP_VISIT_FIRST) {
-                    const uint32_t visits = *of;
-                    *of = place;
-                    place += visits;
-                }
-            }
-        }
+    /* of each Q block: how many visits it has, and then where the next of them goes */
+    uint32_t *at = calloc(plan->blocks_count + 1, sizeof *at);
+    uint32_t v, place = 0;
+    if (!at) return no_memory(err);
+    for (visit_walk walk = {0}; next_visit(plan, compute, &walk, &v); out->visit_count++) at[plan->visits[v].q_block]++;
+    out->visits = malloc((out->visit_count + (size_t)1) * sizeof *out->visits);
+    for (visit_walk walk = {0}; next_visit(plan, compute, &walk, &v);) {
+        uint32_t *of = &at[plan->visits[v].q_block], count = *of;
+        if (!(plan->visits[v].flags & FCP_VISIT_FIRST)) continue;
+        *of = place;
+        place += count;
     }
-    free(count);
-    return count && out->visits ? FCP_OK : no_memory(err);
+    for (visit_walk walk = {0}; out->visits && next_visit(plan, compute, &walk, &v);)
+        out->visits[at[plan->visits[v].q_block]++] = v;
+    free(at);
+    return out->visits ? FCP_OK : no_memory(err);
 }
 
 fcp_code fcp_fusion_make(fcp_fusion *out, const fcp_arena *a, fcp_error *err) {

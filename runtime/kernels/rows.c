@@ -4,8 +4,7 @@
  * Gives:    fcp_kernel_rows and fcp_kernel_rows_fused of work.h.
  * Method:   visit by visit (fused: all visits of a Q block at once) and piece by piece, one row of cells at a time,
  *           over the tiles in their order. Then items of short sequences are replaced by tiles that the heads of a
- *           group
- *           share, each cut into parts of its keys.
+ *           group share, each cut into parts of its keys.
  * Cost:     linear in the runs of the visits' tiles and in their rows of cells; then a sort of the items. Memory: the
  *           list, and as much again while it is sorted.
  */

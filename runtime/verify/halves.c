@@ -1,8 +1,7 @@
 /* halves.c: where a plan says that its work moves in two halves, does it?
  *
  * Requires: both passes are verified.
- * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND; it is the
- * same
+ * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND. It is the same
  *             in both passes.
  *           - Keys or queries come in stage S, and in the stage before it. What comes before S is of the first half.
  *           - All units of a block that come to a rank are of one half.

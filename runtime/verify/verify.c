@@ -35,8 +35,7 @@
  *      of heads (E610). Queues, stages, rounds and `buffers` are in order (E611). Every figure of the summary follows
  *      from the tables (E609).
  *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and at each rank
- *   at
- *      most half of the work that waits for others needs it (E613).
+ *      at most half of the work that waits for others needs it (E613).
  * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
