@@ -11,7 +11,8 @@
  *      sequence evenly are judged before anything is cut (bounds.c).
  *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
  *      then takes NEAR times as long as the best gets no further tries, and of the other sizes only those of the best
- *      setting are tried. Larger efforts then try the rest.
+ *      setting are tried; if the best has no blocks to size, as where ranks share heads, those of a close one that has.
+ *      Larger efforts then try the rest.
  *   3. The planner itself: too little memory, too many blocks.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.
@@ -27,13 +28,14 @@ enum {
     LARGEST = 4096,     /* tokens of a block */
     ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
+    CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     LONG_RING = 8       /* nodes: planning more takes seconds, because every head's keys pass through all of them */
 };
 
 /* Neighbours and moved placements that each effort adds to those of the effort before it. It goes on where that one
  * ends, so it is never worse. */
 enum { EFFORTS = 3 };
-static const uint32_t searched[EFFORTS + 1] = {[1] = 8, [2] = 40, [3] = 160},
+static const uint32_t searched[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
                       moved[EFFORTS + 1] = {[1] = 4, [2] = 16, [3] = 64};
 
 /* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
@@ -165,6 +167,19 @@ static bool same_setting(const auto_candidate *a, const auto_candidate *b) {
            !memcmp(a->set, b->set, a->settings * sizeof *a->set);
 }
 
+/* The candidate whose setting is tried with other sizes of blocks; FCP_NONE: there is none. */
+static uint32_t to_resize(const auto_job *j) {
+    const auto_report *r = j->report;
+    uint32_t found = FCP_NONE;
+    if (j->best == FCP_NONE || r->at[j->best].block) return j->best;
+    for (uint32_t n = 0; n < r->count; n++) {
+        const auto_candidate *c = &r->at[n];
+        if (!c->block || !c->makespan || c->makespan / CLOSE_PERCENT * 100 > auto_best_time(j)) continue;
+        if (found == FCP_NONE || c->makespan < r->at[found].makespan) found = n;
+    }
+    return found;
+}
+
 /* Which candidates are tried in a step. */
 typedef enum step { FIRST, SETTINGS, SIZE, REST, STEPS } step;
 
@@ -174,7 +189,10 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     switch (s) {
     case FIRST: return is_first(j->report, n) && (all || !moves_too_much(j, n));
     case SETTINGS: return (!c->block || c->block == middle) && (all || is_near(j, n));
-    case SIZE: return j->best != FCP_NONE && same_setting(c, &j->report->at[j->best]);
+    case SIZE: {
+        const uint32_t of = to_resize(j);
+        return of != FCP_NONE && same_setting(c, &j->report->at[of]);
+    }
     default: return all || j->best == FCP_NONE;
     }
 }

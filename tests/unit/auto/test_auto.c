@@ -231,6 +231,32 @@ Test(auto, among) {
     }
 }
 
+/* One long sequence on one node: ulysses is best, which has no blocks to size. fcp is close behind it, and so its other
+ * sizes are tried. groups is not. */
+Test(auto, sizes_of_a_close_one) {
+    static const char source[] = "model { heads = 8; kv_heads = 8; head_dim = 128 }\n"
+                                 "cluster { gpus = 8; gpu = h200; memory = 100 TB }\nbatch { lengths = [131072] }\n"
+                                 "plan { mask = causal; layout = contiguous; strategy = auto(among = [%s]) }\n";
+    static const struct {
+        const char *among;
+        uint32_t settings, tried; /* sizes that are tried of the candidate with blocks, which has so many settings */
+    } rows[] = {{"ulysses, fcp", 0, 3}, {"ulysses, groups", 1, 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char program[400];
+        auto_report r = {.count = 0};
+        fcp_plan *plan = NULL;
+        uint32_t tried = 0;
+        snprintf(program, sizeof program, source, rows[i].among);
+        cr_assert_eq(plan_it(program, &r, &plan), FCP_OK);
+        cr_expect_eq(plan->problem->strategy, FCP_STRATEGY_ULYSSES);
+        for (uint32_t n = 0; n < r.count; n++)
+            tried += r.at[n].block && r.at[n].settings == rows[i].settings && r.at[n].end != AUTO_FAR;
+        cr_expect_eq(tried, rows[i].tried, "%s: %" PRIu32, rows[i].among, tried);
+        fcp_plan_free(plan);
+        auto_report_free(&r);
+    }
+}
+
 /* Where the plan of one candidate does not fit into memory, another is kept. Where none fits, the error is that of the
  * first one, with its place. */
 Test(auto, refused) {
