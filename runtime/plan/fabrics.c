@@ -59,7 +59,8 @@ static touched *open_slots(const fcp_plan *plan, fcp_pass pass, const fcp_stream
     size_t counts[FCP_CLASSES] = {0}, all = 0;
     for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
-        for (uint32_t n = x->a; moves_blocks(plan, pass, x) && n < x->a + x->b; n++) {
+        if (!moves_blocks(plan, pass, x)) continue;
+        for (uint32_t n = x->a; n < x->a + x->b; n++) {
             const fcp_transfer *t = &plan->transfers[n];
             if (t->slot >= counts[t->cls]) counts[t->cls] = (size_t)t->slot + 1;
         }
