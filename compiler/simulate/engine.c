@@ -28,17 +28,14 @@ static void add_up(uint32_t *start, uint32_t count) {
     for (uint32_t c = 2; c < count + 2; c++) start[c] += start[c - 1];
 }
 
-/* What launches wait for in their rank's other queue of transfers. */
-static fcp_code find_waits(const sim_model *m, arena *memory, sim_rounds *out) {
-    const fcp_plan *plan = m->plan;
-    if (!m->apart) return FCP_OK;
-    out->after = arena_alloc(memory, plan->instrs_count, sizeof *out->after, _Alignof(uint32_t));
-    if (!out->after) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
-        const fcp_stream *s = fcp_stream_of(plan, m->pass, r, FCP_COMM);
-        if (!fcp_fabric_waits(plan, m->pass, r, out->after + s->first)) return FCP_E_NO_MEMORY;
+/* The most instructions of a rank's queue of transfers. */
+static uint32_t longest_queue(const sim_model *m) {
+    uint32_t longest = 0;
+    for (uint32_t r = 0; r < m->plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(m->plan, m->pass, r, FCP_COMM);
+        if (s->count > longest) longest = s->count;
     }
-    return FCP_OK;
+    return longest;
 }
 
 fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
@@ -48,14 +45,19 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
     *out = (sim_rounds){.count = count,
                         .start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2),
                         .send_start = ARENA_ZNEW(memory, uint32_t, (size_t)count + 2)};
-    if (!out->start || !out->send_start) return FCP_E_NO_MEMORY;
+    uint32_t(*after)[FCP_FABRICS] = arena_zalloc(memory, longest_queue(m), sizeof *after, _Alignof(uint32_t));
+    if (!out->start || !out->send_start || !after) return FCP_E_NO_MEMORY;
     for (int fill = 0; fill < 2; fill++) {
         for (uint32_t r = 0; r < ranks; r++) {
             const fcp_stream *s = fcp_stream_of(plan, m->pass, r, FCP_COMM);
+            if (fill && m->apart && !fcp_fabric_waits(plan, m->pass, r, after)) return FCP_E_NO_MEMORY;
             for (uint32_t i = s->first; i < s->first + s->count; i++) {
                 const fcp_instr *x = &plan->instrs[i];
+                const uint32_t *waits = after[i - s->first];
                 if (x->op != FCP_OP_LAUNCH) continue;
-                if (fill) out->at[out->start[x->c + 1]++] = (sim_launch){r, i};
+                if (fill)
+                    out->at[out->start[x->c + 1]++] = (sim_launch){r, i, {[FCP_NET] = waits[FCP_NET],
+                                                                          [FCP_LOCAL] = waits[FCP_LOCAL]}};
                 else out->start[x->c + 2]++;
                 for (uint32_t n = x->a; n < x->a + x->b; n++) {
                     const fcp_transfer *t = &plan->transfers[n];
@@ -79,7 +81,7 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
         out->sends = ARENA_NEW(memory, sim_send, out->send_start[count + 1]);
         if (!out->at || !out->sends) return FCP_E_NO_MEMORY;
     }
-    return find_waits(m, memory, out);
+    return FCP_OK;
 }
 
 /* A queue of a rank: how many of its instructions have their times, and when the last of them ends. Of a communication
@@ -153,11 +155,11 @@ static bool reach(walk *w, uint32_t rank, uint32_t instr, uint64_t *out_waited) 
 }
 
 /* When a launch's transfers over each fabric may begin, after waits until `waited`. */
-static void give_ready(const walk *w, const queue *q, const sim_rounds *rounds, uint32_t instr, bool apart,
-                       uint64_t waited, uint64_t ready[FCP_FABRICS]) {
+static void give_ready(const walk *w, const queue *q, const sim_launch *l, bool apart, uint64_t waited,
+                       uint64_t ready[FCP_FABRICS]) {
     for (int f = 0; f < FCP_FABRICS; f++) {
         const int other = f == FCP_NET ? FCP_LOCAL : FCP_NET;
-        const uint32_t after = apart ? rounds->after[instr][f] : 0;
+        const uint32_t after = apart ? l->after[f] : 0;
         ready[f] = later(waited, apart ? q->end[f] : last_of(q->end));
         if (after) ready[f] = later(ready[f], w->end[q->first + after - 1][other]);
     }
@@ -213,7 +215,7 @@ static bool give_times(walk *w, const sim_rounds *rounds, uint32_t c, bool free_
         uint64_t waited, *ready = s->ready[l->rank];
         if (!reach(w, l->rank, l->instr, &waited)) return false;
         if (free_ports) ready[FCP_NET] = ready[FCP_LOCAL] = waited;
-        else give_ready(w, &w->queues[l->rank][FCP_COMM], rounds, l->instr, apart, waited, ready);
+        else give_ready(w, &w->queues[l->rank][FCP_COMM], l, apart, waited, ready);
         for (int f = 0; f < FCP_FABRICS; f++) s->end[l->rank][f] = apart ? waited : ready[f];
         s->instr[l->rank] = l->instr;
     }

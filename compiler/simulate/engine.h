@@ -6,7 +6,7 @@
 /* The launches of a pass, round by round: those of round r are at[start[r]] to at[start[r + 1]]. Likewise what is sent
  * in it. */
 typedef struct sim_launch {
-    uint32_t rank, instr;
+    uint32_t rank, instr, after[FCP_FABRICS]; /* after: as fcp_fabric_waits; zeros where transfers are in one queue */
 } sim_launch;
 typedef struct sim_send {
     uint32_t from, to, transfer, fabric; /* transfer: the sender's record */
@@ -17,8 +17,6 @@ typedef struct sim_rounds {
     uint32_t *start, *send_start;
     sim_launch *at;
     sim_send *sends;
-    /* per instruction: as fcp_fabric_waits; NULL: no plan's transfers are in two queues */
-    uint32_t (*after)[FCP_FABRICS];
     unsigned __int128
         total; /* all transfers one after the other, over shared uplinks, four times: each uses four ports and uplinks,
                               * and one of them is full while it lasts */

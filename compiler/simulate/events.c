@@ -422,7 +422,7 @@ static fcp_code set_up(events *x, const sim_rounds *rounds) {
     const sim_model *m = x->m;
     const fcp_plan *plan = m->plan;
     const fcp_problem *p = plan->problem;
-    fcp_code code = sim_tasks_new(m, rounds, x->how->without, x->scratch, &x->tasks);
+    fcp_code code = sim_tasks_new(m, x->how->without, x->scratch, &x->tasks);
     if (code) return code;
     const uint32_t tasks = p->ranks ? x->tasks.start[p->ranks - 1][FCP_QUEUES] : 0, ports = p->ranks * FCP_FABRICS * 2;
     x->queues = arena_zalloc(x->scratch, p->ranks, sizeof *x->queues, _Alignof(queue));

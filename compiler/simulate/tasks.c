@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#include "runtime/plan/fabrics.h"
+
 /* In which phase a class moves, and an instruction of the compute queue runs. Between phases nothing overlaps. */
 typedef struct order {
     uint32_t classes[FCP_CLASSES], ops[FCP_OP_COUNT], copy_out;
@@ -105,17 +107,17 @@ static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task 
     }
 }
 
-/* What tasks of one fabric wait for over the other one. It touches the same slot, so it is of the same class and phase;
- * and all tasks of earlier phases come first. */
-static void tell_after(const uint32_t (*after)[FCP_FABRICS], sim_task *own, uint32_t count) {
+/* What tasks of one fabric wait for over the other one, `after` by instruction of the queue. It touches the same slot, so
+ * it is of the same class and phase; and all tasks of earlier phases come first. */
+static void tell_after(uint32_t first, const uint32_t (*after)[FCP_FABRICS], sim_task *own, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (own[i].fabrics == SIM_BOTH_FABRICS) continue;
         const int fabric = own[i].fabrics >> FCP_NET & 1 ? FCP_NET : FCP_LOCAL;
-        own[i].after = needs_of(own, count, own[i].phase, after[own[i].instr][fabric]);
+        own[i].after = needs_of(own, count, own[i].phase, after[own[i].instr - first][fabric]);
     }
 }
 
-fcp_code sim_tasks_new(const sim_model *m, const sim_rounds *rounds, uint32_t without, arena *memory, sim_tasks *out) {
+fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_tasks *out) {
     const fcp_plan *plan = m->plan;
     const uint32_t ranks = plan->problem->ranks, first = plan->round_starts[m->pass],
                    count = plan->round_starts[m->pass + 1] - first;
@@ -135,7 +137,8 @@ fcp_code sim_tasks_new(const sim_model *m, const sim_rounds *rounds, uint32_t wi
     uint32_t *groups = ARENA_NEW(memory, uint32_t, count);
     uint32_t *waits = ARENA_NEW(memory, uint32_t, longest), *from = ARENA_NEW(memory, uint32_t, longest);
     sim_task *room = ARENA_NEW(memory, sim_task, 2 * FCP_FABRICS * (size_t)longest);
-    if (!out->at || !out->start || !out->phases || !groups || !waits || !from || !room) return FCP_E_NO_MEMORY;
+    uint32_t(*after)[FCP_FABRICS] = arena_alloc(memory, longest, sizeof *after, _Alignof(uint32_t));
+    if (!after || !out->at || !out->start || !out->phases || !groups || !waits || !from || !room) return FCP_E_NO_MEMORY;
     memcpy(out->phases, o->classes, sizeof o->classes);
     for (uint32_t c = 0, group = 0; c < count; c++) {
         const fcp_round *x = &plan->rounds[first + c];
@@ -166,7 +169,10 @@ fcp_code sim_tasks_new(const sim_model *m, const sim_rounds *rounds, uint32_t wi
             tell_needs(plan, fcp_stream_of(plan, m->pass, r, (fcp_queue)q), &out->at[at[q]], at[q + 1] - at[q],
                        &out->at[at[!q]], at[!q + 1] - at[!q], waits, from);
         }
-        if (rounds->after) tell_after(rounds->after, &out->at[out->start[r][FCP_COMM]], used - out->start[r][FCP_COMM]);
+        if (!m->apart) continue;
+        if (!fcp_fabric_waits(plan, m->pass, r, after)) return FCP_E_NO_MEMORY;
+        tell_after(fcp_stream_of(plan, m->pass, r, FCP_COMM)->first, after, &out->at[out->start[r][FCP_COMM]],
+                   used - out->start[r][FCP_COMM]);
     }
     return FCP_OK;
 }

@@ -27,5 +27,5 @@ typedef struct sim_tasks {
 /* Of the orders that the plan gives, `without` leaves out some (SIM_WITHOUT_OVERLAP, SIM_WITHOUT_HIDING). Groups: all
  * INDEPENDENT rounds are group 0. Of the others, rounds that follow each other with the same kind and stage are one
  * group. Requires a verified plan. FCP_E_NO_MEMORY. Cost: linear in the pass's instructions. */
-fcp_code sim_tasks_new(const sim_model *m, const sim_rounds *rounds, uint32_t without, arena *memory, sim_tasks *out);
+fcp_code sim_tasks_new(const sim_model *m, uint32_t without, arena *memory, sim_tasks *out);
 #endif
