@@ -11,6 +11,9 @@
  * with 20 it is 1.18 times. So it is 12.
  *
  * Inside a node no limit is known, so ranks of a single node get what the network would need.
+ *
+ * Requires: a cluster and a profile that were checked. Gives: margin.h.
+ * Cost:     a step for each size that a green context can have.
  */
 #include "compiler/simulate/margin.h"
 

@@ -5,6 +5,7 @@
 
 /* Has the plan ranks of one node, and more than one node? */
 static inline bool fcp_two_fabrics(const fcp_problem *p) { return p->gpus > 1 && p->ranks > p->gpus; }
+
 /* What transfers over a fabric must wait for in the other one: out[i][f] is a number of instructions of the rank's
  * communication queue, whose transfers over the other fabric must have ended before instruction i may begin its
  * transfers over f; 0: none, or none that an earlier instruction did not wait for. `out` has an entry for each

@@ -10,42 +10,14 @@
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"
 
-enum { ALL = (1 << FCP_TENSORS) - 1, HOPPER = 232448 };
+enum { HOPPER = 232448 };
 
-static fcp_code open_fused(const fcp_plan *plan, fcp_session **out, fcp_error *err) {
-    const fcp_session_options options = {.size = sizeof options,
-                                         .backend = "cuda",
-                                         .timeout_s = 100,
-                                         .graph_from = 1,
-                                         .partition = FCP_PARTITION_GRID,
-                                         .fuse = FCP_FUSE_PASS};
-    return fcp_session_create(plan, &options, out, err);
-}
-
-/* Runs all passes `times` times, and judges the results. */
-static void judge_fused(standin *x, const fcp_plan *plan, int times, const char *what) {
-    fcp_session *session;
-    fcp_shape shape;
-    fcp_packed packed = {0};
-    fcp_error err = {0};
-    const long live = x->live;
-    x->plan = plan;
-    fcp_plan_shape(plan, &shape);
-    cr_assert(open_fused(plan, &session, &err) == FCP_OK, "%s: %s", what, err.message);
-    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK, "%s", err.message);
-    for (int i = 0; i < times; i++) { /* with other numbers each time: those of the run before would be wrong */
-        fcp_packed_draw(&shape, ALL, 5 + (uint64_t)i, &packed);
-        for (int pass = 0; pass < FCP_PASSES; pass++)
-            if (shape.has_pass[pass])
-                cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
-                          "%s: %s; %s", what, err.message, x->trouble);
-        judge_packed(plan, plan->problem->passes, &packed, what);
-    }
-    fcp_packed_free(&packed);
-    fcp_session_free(session);
-    cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
-    cr_assert_eq(x->live, live, "%s: %ld objects are left", what, x->live - live);
-}
+static const fcp_session_options fused = {.size = sizeof fused,
+                                          .backend = "cuda",
+                                          .timeout_s = 100,
+                                          .graph_from = 1,
+                                          .partition = FCP_PARTITION_GRID,
+                                          .fuse = FCP_FUSE_PASS};
 
 /* Devices of its own for each rank; all ranks on one; nodes, whose fabrics have streams of their own. */
 Test(cuda_fuse, passes) {
@@ -61,7 +33,7 @@ Test(cuda_fuse, passes) {
         cr_assert_gt(plan->summary->stages, 2, "%s has %lu stages", cases[i].mask, (long)plan->summary->stages);
         x->devices = cases[i].devices;
         x->seed = i;
-        judge_fused(x, plan, i ? 1 : 2, cases[i].mask);
+        stand_run(x, plan, &fused, i ? 1 : 2, cases[i].mask);
         fcp_plan_free(plan);
     }
     cr_assert_gt(x->kernels_with_flags, 0);
@@ -97,7 +69,7 @@ Test(cuda_fuse, programs) {
         x->minor = 0;
         x->shared = cases[i].hopper ? HOPPER : 166912;
         x->seed = 3 * i;
-        judge_fused(x, plan, 1, cases[i].text);
+        stand_run(x, plan, &fused, 1, cases[i].text);
         fcp_plan_free(plan);
     }
     cr_assert_gt(x->kernels_with_maps, 2);
@@ -116,7 +88,7 @@ static bool is_refused(standin *x, const fcp_plan *plan) {
     fcp_session *session = NULL;
     fcp_error err;
     x->plan = plan;
-    const fcp_code code = open_fused(plan, &session, &err);
+    const fcp_code code = fcp_session_create(plan, &fused, &session, &err);
     fcp_session_free(session);
     cr_assert(!code || (code == FCP_E_BACKEND && strstr(err.message, "their results travel")), "%s", err.message);
     return code;
@@ -141,7 +113,7 @@ Test(cuda_fuse, drawn) {
         x->devices = (int)(1 + seed % 3);
         x->seed = seed;
         const bool refuses = is_refused(x, plan);
-        if (!refuses) judge_fused(x, plan, 1, p->text);
+        if (!refuses) stand_run(x, plan, &fused, 1, p->text);
         fcp_plan_free(plan);
         run += !refuses;
     }
@@ -179,7 +151,7 @@ Test(cuda_fuse, examples) {
         fcp_plan *plan = plan_example(&small_examples[i]);
         const bool refuses = is_refused(x, plan);
         x->seed = i;
-        if (!refuses) judge_fused(x, plan, 1, small_examples[i].file);
+        if (!refuses) stand_run(x, plan, &fused, 1, small_examples[i].file);
         else fprintf(stderr, "%s is refused\n", small_examples[i].file);
         run += !refuses;
         fcp_plan_free(plan);
@@ -193,7 +165,7 @@ static void refused(standin *x, const char *more, int devices, fcp_code want, co
     fcp_error err = {0};
     x->plan = plan;
     x->devices = devices;
-    cr_assert_eq(open_fused(plan, &session, &err), want, "%s", more);
+    cr_assert_eq(fcp_session_create(plan, &fused, &session, &err), want, "%s", more);
     cr_assert(strstr(err.message, why), "%s: %s", more, err.message);
     cr_assert_eq(x->live, 0, "%s: %ld objects are left", more, x->live);
     fcp_plan_free(plan);

@@ -4,7 +4,7 @@
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"
 
-enum { ALL = (1 << FCP_TENSORS) - 1, HOPPER = 232448 };
+enum { HOPPER = 232448 };
 
 static standin *stand_hopper(int devices) {
     standin *x = stand();
@@ -17,29 +17,10 @@ static standin *stand_hopper(int devices) {
 
 /* Every pass `times` times, judged; returns how many kernels were given maps. */
 static unsigned long run_plan(standin *x, const fcp_plan *plan, bool mma_sync, int times, const char *what) {
-    fcp_session_options options = {
+    const fcp_session_options options = {
         .size = sizeof options, .backend = "cuda", .timeout_s = 100, .graph_from = 2, .mma_sync = mma_sync};
-    fcp_session *session;
-    fcp_shape shape;
-    fcp_packed packed = {0};
-    fcp_error err = {0};
-    unsigned long before = x->kernels_with_maps;
-    long live = x->live;
-    x->plan = plan;
-    fcp_plan_shape(plan, &shape);
-    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
-    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK, "%s", err.message);
-    fcp_packed_draw(&shape, ALL, 5, &packed);
-    for (int i = 0; i < times; i++)
-        for (int pass = 0; pass < FCP_PASSES; pass++)
-            if (shape.has_pass[pass])
-                cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, &packed, NULL, &err) == FCP_OK,
-                          "%s: %s; %s", what, err.message, x->trouble);
-    judge_packed(plan, plan->problem->passes, &packed, what);
-    fcp_packed_free(&packed);
-    fcp_session_free(session);
-    cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
-    cr_assert_eq(x->live, live, "%s: %ld objects are left", what, x->live - live);
+    const unsigned long before = x->kernels_with_maps;
+    stand_run(x, plan, &options, times, what);
     return x->kernels_with_maps - before;
 }
 
