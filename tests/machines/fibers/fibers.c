@@ -309,8 +309,9 @@ static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_ke
     uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
     ranges[range_count++] = (machine_range){
         "the sinks", launch->sinks, launch->sinks ? launch->sinks + a->heads * sizeof(float) : 0, false, NULL};
+    uintptr_t first_lock = (uintptr_t)w->locks.at; /* 0 where a launch has no locks */
     ranges[range_count++] =
-        (machine_range){"the locks", (uintptr_t)w->locks.at, (uintptr_t)(w->locks.at + locks), true, NULL};
+        (machine_range){"the locks", first_lock, first_lock + locks * sizeof *w->locks.at, true, NULL};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     fk_launch_maps maps;
