@@ -6,6 +6,7 @@
 
 #include "runtime/base/numeric.h"
 #include "runtime/judge/reference.h"
+#include "runtime/libraries/cuda_driver.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/rank_tensors.h"
 #include "tests/support/scatter.h"
@@ -204,5 +205,86 @@ Test(cuda_tables, are_differences_in_float64) {
     cr_assert_str_empty(x->trouble, "%s", x->trouble);
     free(d_o);
     run_close(ours);
+    fcp_plan_free(plan);
+}
+
+/* --- what else a caller may do ------------------------------------------------------------------------------------ */
+
+/* Tables and gradients in memory of a device give what those in host memory give. */
+Test(cuda_tables, in_device_memory) {
+    const struct bench b = {capped, "", 16, 1, 90};
+    fcp_plan *plan = plan_of_bench(&b);
+    standin *x = stand_for(&b, plan);
+    struct run *run = run_open(plan);
+    fcp_session *session = session_of(plan, "cuda");
+    const size_t bytes = run->numbers * sizeof(float);
+    cu_ptr memory[2];
+    fcp_cuda *cuda;
+    fcp_error err = {0};
+    float got[NUMBERS_MAX];
+    passes(run, session, true);
+    cr_assert(fcp_cuda_open(&cuda, &err) == FCP_OK, "%s", err.message);
+    cu_context context;
+    cr_assert(!cuda->call.context_retain(&context, 0) && !cuda->call.context_set(context));
+    for (int i = 0; i < 2; i++) cr_assert(!cuda->call.allocate(&memory[i], bytes));
+    memcpy((void *)(uintptr_t)memory[0], run->table, bytes);
+    run->tensors[0].table = (const float *)(uintptr_t)memory[0];
+    run->tensors[0].d_table = (float *)(uintptr_t)memory[1];
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert(fcp_session_run(session, (fcp_pass)pass, run->tensors, &err) == FCP_OK, "%s", err.message);
+    memcpy(got, (const void *)(uintptr_t)memory[1], bytes);
+    cr_assert(memcmp(got, run->d_table[0], bytes) == 0);
+    run->tensors[0].d_table = (float *)(uintptr_t)(memory[1] + bytes - 4); /* its memory ends before it does */
+    cr_assert(fcp_session_run(session, FCP_BACKWARD, run->tensors, &err) == FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "tensor d_table"), "%s", err.message);
+    for (int i = 0; i < 2; i++) cuda->call.release(memory[i]);
+    fcp_session_free(session);
+    cuda->call.context_release(0);
+    fcp_cuda_close(cuda);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    run_close(run);
+    fcp_plan_free(plan);
+}
+
+/* A score that reads tables at too many places is run, and has no gradients. */
+Test(cuda_tables, of_a_score_that_is_too_large) {
+    char score[9000] = "s";
+    for (int i = 0; i < 257; i++) snprintf(score + strlen(score), 40, " + bias[(q + %d) %% 130]", i);
+    char text[10000];
+    snprintf(text, sizeof text,
+             "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = bf16; table bias = [0.25 x 130] }\n"
+             "batch { lengths = [40] }\nscore mine = %s\nplan { mask = causal; score = mine; block = 128 }\n", score);
+    fcp_plan *plan = plan_named("large.fcp", text);
+    standin *x = stand();
+    x->plan = plan;
+    fcp_session *session = session_of(plan, "cuda");
+    struct run *run = run_open(plan);
+    fcp_error err = {0};
+    cr_assert(fcp_session_run(session, FCP_FORWARD, run->tensors, &err) == FCP_OK, "%s", err.message);
+    run->tensors[0].d_table = run->d_table[0];
+    cr_assert(fcp_session_run(session, FCP_BACKWARD, run->tensors, &err) == FCP_E_TENSOR);
+    cr_assert(strstr(err.message, "257 places (at most 256)"), "%s", err.message);
+    run->tensors[0].d_table = NULL;
+    cr_assert(fcp_session_run(session, FCP_BACKWARD, run->tensors, &err) == FCP_OK, "%s", err.message);
+    fcp_session_free(session);
+    cr_assert_str_empty(x->trouble, "%s", x->trouble);
+    run_close(run);
+    fcp_plan_free(plan);
+}
+
+/* Without tables there is nothing to bring and nothing to learn. */
+Test(cuda_tables, of_a_plan_without_any) {
+    fcp_plan *plan = make_plan("causal", 1, 1, "; score = alibi");
+    standin *x = stand();
+    x->plan = plan;
+    fcp_session *session = session_of(plan, "cuda");
+    float number[1] = {0};
+    const fcp_tensors both[] = {{.table = number}, {.d_table = number}};
+    fcp_error err = {0};
+    for (int i = 0; i < 2; i++) {
+        cr_assert(fcp_session_run(session, FCP_BACKWARD, &both[i], &err) == FCP_E_TENSOR);
+        cr_assert(strstr(err.message, "tables of its own, and the plan has none"), "%s", err.message);
+    }
+    fcp_session_free(session);
     fcp_plan_free(plan);
 }
