@@ -53,6 +53,11 @@ static void run_combine(const void *launch) { fk_combine(*(const fk_launch *)lau
 #if FK_HAS_SCORE
 static void run_tables(const void *launch) { fk_backward_tables(*(const fk_launch_tables *)launch); }
 static void run_round_sums(const void *launch) { fk_round_sums(*(const fk_support *)launch); }
+static void run_add_to_sums(const void *launch) {
+    const fk_support *p = launch;
+    for (fk_u64 i = fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += fk_blocks() * FK_SUPPORT_THREADS)
+        fk_add_to_sum(p->to + i % p->other * FK_SUM_BYTES, fk_load(p->from + i * 4));
+}
 #endif
 static void run_gather(const void *launch) { fk_gather(*(const fk_gather_launch *)launch); }
 
@@ -89,5 +94,6 @@ const fibers_kernels FK_TABLE = {
 #if FK_HAS_SCORE
     .tables = {run_tables, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
     .round_sums = {run_round_sums, FK_SUPPORT_THREADS, 0, 1},
+    .add_to_sums = {run_add_to_sums, FK_SUPPORT_THREADS, 0, 1},
 #endif
 };
