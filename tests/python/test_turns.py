@@ -26,8 +26,8 @@ def ahead(prog, batches, depth=3, **more):
 
 
 def loops(shares):
-    """For each way to divide the ranks: [(digest, digest of the second mask, planned here)] of all batches. And how many
-    keys are left in the store."""
+    """For each way to divide the ranks: [(digest, digest of the second mask, planned here)] of all batches. And how
+    many keys are left in the store."""
     dist.init_process_group("gloo")
     store, rank, said = dist.distributed_c10d._get_default_store(), dist.get_rank(), []
     for nodes, share in shares:
