@@ -37,7 +37,7 @@ enum {
  * ends, so it is never worse. */
 enum { EFFORTS = 3 };
 static const uint32_t searched[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
-                      moved[EFFORTS + 1] = {[1] = 4, [2] = 16, [3] = 64};
+                      moved[EFFORTS + 1] = {[1] = 8, [2] = 16, [3] = 64};
 
 /* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
  * NULL: all parameters have their usual values. The first line of a strategy is tried first. */
