@@ -8,7 +8,8 @@
  * A candidate is a strategy, one setting of it, and a size of blocks. Three things rule one out:
  *   1. Its bounds. Once its homes and routes are known, so are the work of each rank and the bytes of each port. If
  *      these alone take longer than the best prediction so far, its schedule is not made. Strategies that cut every
- *      sequence evenly are judged before anything is cut (bounds.c).
+ *      sequence evenly are judged before anything is cut (bounds.c). Neighbours that could gain next to nothing are
+ *      ruled out as well.
  *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
  *      then takes NEAR times as long as the best gets no further tries, and of the other sizes only those of the best
  *      setting are tried; if the best has no blocks to size, as where ranks share heads, those of a close one that has.
@@ -36,7 +37,7 @@ enum {
  * ends, so it is never worse. */
 enum { EFFORTS = 3 };
 static const uint32_t searched[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
-                      moved[EFFORTS + 1] = {[1] = 4, [2] = 16, [3] = 64};
+                      moved[EFFORTS + 1] = {[1] = 8, [2] = 16, [3] = 64};
 
 /* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
  * NULL: all parameters have their usual values. The first line of a strategy is tried first. */
@@ -92,6 +93,12 @@ static bool keeps_homes(const auto_job *j, fcp_strategy of) {
     return strategy_keeps_homes(&settings);
 }
 
+/* Does it choose the ranks that sequences are computed at wherever the caller holds them? groups does, though their
+ * tokens stay there. */
+static bool gathers(const auto_job *j, fcp_strategy of) {
+    return !keeps_homes(j, of) || of == FCP_STRATEGY_GROUPS;
+}
+
 static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     auto_report *r = j->report;
     uint32_t room = LINES * SIZES;
@@ -99,11 +106,11 @@ static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, room);
     if (!r->at) return FCP_E_NO_MEMORY;
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
-    for (int i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
+    for (int i = 0; i < 2 * LINES; i++) { /* who computes near where tokens are comes first with a layout, else last */
         const int l = i % LINES;
         const strategy *by = auto_strategy(lines[l].strategy);
         if (!(j->program->among >> lines[l].strategy & 1)) continue;
-        if ((keeps_homes(j, lines[l].strategy) == stated) != (i < LINES)) continue;
+        if ((stated ? gathers(j, lines[l].strategy) : keeps_homes(j, lines[l].strategy)) != (i >= LINES)) continue;
         if (lines[l].ring && j->program->nodes == 1) continue; /* the same as without */
         auto_candidate made = {.strategy = lines[l].strategy, .even = lines[l].even, .ring = lines[l].ring,
                                .end = AUTO_FAR};
@@ -143,9 +150,9 @@ static bool is_near(const auto_job *j, uint32_t n) {
     return (unsigned __int128)best * 100 <= (unsigned __int128)auto_best_time(j) * NEAR_PERCENT;
 }
 
-/* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
- * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
- * homes. If of the best plan no rank waits, that can gain nothing. */
+/* With a layout, strategies that choose homes bring all tokens there and back, and groups brings there what it
+ * computes. If one is too slow or far behind for that, so are the others. Without a layout, a strategy that leaves
+ * tokens in place moves more than one that chooses homes. If of the best plan no rank waits, that can gain nothing. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
@@ -153,11 +160,11 @@ static bool moves_too_much(const auto_job *j, uint32_t n) {
     if (j->best == FCP_NONE) return false;
     if (j->program->layout == FCP_LAYOUT_PLANNED)
         return keeps && !strategy_shares_heads(of) && r->at[j->best].last.what == AUTO_COMPUTING;
-    if (keeps) return false;
+    if (!gathers(j, of)) return false;
     for (uint32_t i = 0; i < n; i++) {
         const auto_candidate *c = &r->at[i];
         const bool far = c->end == AUTO_BOUND || c->makespan / NEAR_PERCENT * 100 > auto_best_time(j);
-        if (!keeps_homes(j, c->strategy) && !c->even && far) return true;
+        if (gathers(j, c->strategy) && !c->even && far) return true;
     }
     return false;
 }
@@ -197,16 +204,11 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     }
 }
 
-/* A candidate that is tried together with n: the first one that may ask the mask at the same time, else the next one;
- * FCP_NONE: there is none. */
+/* A candidate that is tried together with n: the next one. FCP_NONE: there is none. */
 static uint32_t find_partner(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
-    uint32_t next = FCP_NONE;
-    for (uint32_t i = n + 1; i < j->report->count; i++) {
-        if (!is_wanted(j, all, s, middle, i)) continue;
-        if (auto_asks_apart(&j->report->at[n], &j->report->at[i])) return i;
-        if (next == FCP_NONE) next = i;
-    }
-    return next;
+    for (uint32_t i = n + 1; i < j->report->count; i++)
+        if (is_wanted(j, all, s, middle, i)) return i;
+    return FCP_NONE;
 }
 
 /* Those of the list that are worth it; `all`: all that have not been tried. */
@@ -258,6 +260,6 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
         report->at[report->chosen].end = AUTO_CHOSEN;
         auto_apply(program, &report->at[report->chosen], out_settings);
     }
-    auto_forget(&j, out_settings->strategy, kept);
+    auto_forget(&j, kept);
     return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE ? code : FCP_OK;
 }

@@ -10,7 +10,8 @@ static inline void run_local(process *p) {
     fcp_session_options options = {.size = sizeof options,
                                    .backend = "cuda",
                                    .timeout_s = 100,
-                                   .graph_from = UINT32_MAX};
+                                   .graph_from = UINT32_MAX,
+                                   .fuse = x->fuse};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};

@@ -20,6 +20,7 @@ typedef struct task {
     uint64_t seed;
     bool idle, gathers, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     bool outer;             /* a graph of the caller's has the passes */
+    fcp_fuse fuse;
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
@@ -120,7 +121,8 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
                        .id_file = x->way == BY_FILE ? path : NULL};
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = "nccl", .start = &start,
                                    .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
-                                   .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from};
+                                   .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from,
+                                   .fuse = x->fuse};
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
 }
 
@@ -298,6 +300,18 @@ static inline bool uses_net(const fcp_plan *plan, uint32_t rank) {
     return uses;
 }
 
+/* Does a rank receive keys in its forward pass? A launch that has all of the pass must then wait for them. */
+static inline bool receives_keys(const fcp_plan *plan, uint32_t rank) {
+    const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
+    bool receives = false;
+    for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        for (uint32_t k = x->a; x->op == FCP_OP_LAUNCH && k < x->a + x->b; k++)
+            receives |= plan->transfers[k].dir == FCP_RECV && plan->transfers[k].cls == FCP_KV;
+    }
+    return receives;
+}
+
 /* How many groups it takes until the ranks have agreed and met; with two fabrics the second communicator's id is told
  * in two, and those who talk over net meet there, too. */
 static inline unsigned long groups_before(const fcp_plan *plan, uint32_t rank) {
@@ -341,6 +355,7 @@ static inline void run_rank(process *p) {
                   p->nccl->captured);
             CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1ul + two_fabrics(x->plan));
             CHECK(p, p->nccl->cga_cluster_size == 1);
+            CHECK(p, !!p->cuda->kernels_with_flags == (x->fuse && receives_keys(x->plan, p->rank)));
         }
     }
     if (p->cuda->hang_at) p->cuda->lost = true; /* what hangs would hold up its memory for ever */

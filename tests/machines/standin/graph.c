@@ -298,8 +298,8 @@ static bool run_beside(void *context) {
         const uint32_t at = (from % s->open_count + i) % s->open_count;
         node *n = &s->nodes[s->open[at]];
         if (n->op == KERNEL || !ready(n)) continue;
-        const bool gets_on = do_node(s, n);
-        waits |= !gets_on;
+        do_node(s, n);
+        waits |= !n->done; /* for another process, though it may have got on */
         if (!n->done) continue;
         close_node(s, at);
         control.during++;
