@@ -4,6 +4,7 @@
  * in float64. */
 #include <criterion/criterion.h>
 
+#include "runtime/kernels/fuse.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/fused_plans.h"
@@ -95,7 +96,7 @@ Test(cuda_fuse, drawn) {
     for (unsigned seed = 1; seed <= draws; seed++) {
         dice d = dice_of(seed, 91);
         draw_program(p, &d, 12000);
-        fcp_plan *plan = fused_drawn(p);
+        fcp_plan *plan = fused_drawn(p, false);
         if (!plan) continue;
         x->devices = (int)(1 + seed % 3);
         x->seed = seed;
@@ -110,20 +111,33 @@ Test(cuda_fuse, drawn) {
 }
 
 Test(cuda_fuse, examples) {
-    const size_t count = sizeof small_examples / sizeof *small_examples, step = amount(4, 1);
+    const size_t step = amount(4, 1);
     size_t run = 0;
     standin *x = stand();
     x->devices = 3;
-    for (size_t i = 0; i < count; i += step) {
-        fcp_plan *plan = fused_example(&small_examples[i]);
+    for (size_t i = 0; i < FUSED_EXAMPLES; i += step) {
+        fcp_plan *plan = fused_example(i, false);
         const bool refuses = is_refused(x, plan);
         x->seed = i;
-        if (!refuses) stand_run(x, plan, &fused, 1, small_examples[i].file);
-        else fprintf(stderr, "%s is refused\n", small_examples[i].file);
+        if (!refuses) stand_run(x, plan, &fused, 1, fused_example_of(i)->file);
+        else fprintf(stderr, "%s is refused\n", fused_example_of(i)->file);
         run += !refuses;
         fcp_plan_free(plan);
     }
-    cr_assert_gt(run, count / step * 3 / 4, "%zu of %zu examples were run", run, count / step);
+    cr_assert_gt(run, FUSED_EXAMPLES / step * 3 / 4, "%zu of %zu examples were run", run, FUSED_EXAMPLES / step);
+}
+
+/* A plan of more stages than a plan may have buffers is told what helps. */
+Test(cuda_fuse, many_stages) {
+    static const small_example long_one = {"masks/global_field.fcp", NULL, {"model.heads=1"}};
+    fcp_plan *plan;
+    char *said;
+    fcp_error err = {0};
+    cr_assert_eq(fused_try(&long_one, "plan.strategy=fcp(coalesce=1, buffers=8)", false, &plan, &said), FCP_OK);
+    cr_assert_eq(fcp_fusion_check_plan(plan, &err), FCP_E_BACKEND);
+    cr_assert(strstr(err.message, "9 stages, but a plan at most 8 buffers"), "%s", err.message);
+    free(said);
+    fcp_plan_free(plan);
 }
 
 static void refused(standin *x, const char *more, int devices, fcp_code want, const char *why) {
