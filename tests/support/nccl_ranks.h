@@ -20,8 +20,8 @@ typedef struct task {
     uint64_t seed;
     bool idle, gathers, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     bool outer;             /* a graph of the caller's has the passes */
-    bool fused;             /* the forward pass is one launch, and so never a graph */
-    unsigned long flagged, during; /* of all ranks, as in process_word */
+    fcp_fuse fuse;          /* FCP_FUSE_PASS: the forward pass is never a graph */
+    unsigned long during;   /* what ran while kernels waited for flags, of all ranks */
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
@@ -122,8 +122,8 @@ static inline fcp_code create(process *p, fcp_session **out, fcp_error *err) {
                        .id_file = x->way == BY_FILE ? path : NULL};
     fcp_session_options options = {.size = sizeof options, .backend = "cuda", .transport = "nccl", .start = &start,
                                    .timeout_s = x->timeout_s && !fault_in_a_pass(x) ? x->timeout_s : LONG,
-                                   .fuse = x->fused ? FCP_FUSE_PASS : FCP_FUSE_STAGES,
-                                   .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from};
+                                   .graph_from = odd && x->odd_graph_from ? x->odd_graph_from : x->graph_from,
+                                   .fuse = x->fuse};
     return fcp_session_create(odd && x->other ? x->other : x->plan, &options, out, err);
 }
 
@@ -293,7 +293,7 @@ static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int t
 }
 /* The same of a task. A forward pass in one launch is never a graph. */
 static inline unsigned long groups_of_task(const task *x, uint32_t rank, int times, bool captured) {
-    return groups_of_pass(x->plan, FCP_FORWARD, rank, times, x->fused ? UINT32_MAX : x->graph_from, captured) +
+    return groups_of_pass(x->plan, FCP_FORWARD, rank, times, x->fuse ? UINT32_MAX : x->graph_from, captured) +
            groups_of_pass(x->plan, FCP_BACKWARD, rank, times, x->graph_from, captured);
 }
 
@@ -310,6 +310,18 @@ static inline bool uses_net(const fcp_plan *plan, uint32_t rank) {
         }
     }
     return uses;
+}
+
+/* Does a rank receive keys in its forward pass? A launch that has all of the pass must then wait for them. */
+static inline bool receives_keys(const fcp_plan *plan, uint32_t rank) {
+    const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
+    bool receives = false;
+    for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        for (uint32_t k = x->a; x->op == FCP_OP_LAUNCH && k < x->a + x->b; k++)
+            receives |= plan->transfers[k].dir == FCP_RECV && plan->transfers[k].cls == FCP_KV;
+    }
+    return receives;
 }
 
 /* How many groups it takes until the ranks have agreed and met; with two fabrics the second communicator's id is told
@@ -354,6 +366,7 @@ static inline void run_rank(process *p) {
             CHECK(p, p->nccl->captured == groups_of_task(x, p->rank, x->times, !x->outer), "%lu", p->nccl->captured);
             CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1ul + two_fabrics(x->plan));
             CHECK(p, p->nccl->cga_cluster_size == 1);
+            CHECK(p, !!p->cuda->kernels_with_flags == (x->fuse && receives_keys(x->plan, p->rank)));
         }
     }
     if (p->cuda->hang_at) p->cuda->lost = true; /* what hangs would hold up its memory for ever */

@@ -61,7 +61,7 @@ typedef struct process_word {
     long live, calls, driver_calls;
     standin_nccl nccl;
     unsigned long kernels, graph_launches;
-    unsigned long flagged, during; /* kernels that wait for flags; what ran while they waited */
+    unsigned long during; /* what ran while kernels waited for flags */
 } process_word;
 
 /* What all processes of a test see. */
@@ -175,7 +175,6 @@ static inline void process_ends(process *p) {
         w->driver_calls = p->cuda->calls;
         w->kernels = p->cuda->kernels;
         w->graph_launches = p->cuda->graph_launches;
-        w->flagged = p->cuda->kernels_with_flags;
         w->during = p->cuda->during;
         w->nccl = *p->nccl;
     }
