@@ -312,16 +312,20 @@ static inline bool uses_net(const fcp_plan *plan, uint32_t rank) {
     return uses;
 }
 
-/* Does a rank receive keys in its forward pass? A launch that has all of the pass must then wait for them. */
-static inline bool receives_keys(const fcp_plan *plan, uint32_t rank) {
-    const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
-    bool receives = false;
+/* Does a rank read keys in its forward pass that it receives? A launch that has all of the pass must then wait for
+ * them. */
+static inline bool reads_received_keys(const fcp_plan *plan, uint32_t rank) {
+    const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+    uint32_t homes = 0;
+    bool reads = false;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
     for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
-        for (uint32_t k = x->a; x->op == FCP_OP_LAUNCH && k < x->a + x->b; k++)
-            receives |= plan->transfers[k].dir == FCP_RECV && plan->transfers[k].cls == FCP_KV;
+        for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++)
+            for (uint32_t t = 0; t < plan->visits[v].tiles; t++)
+                reads |= plan->tiles[plan->visits[v].first_tile + t].kv_slot >= homes;
     }
-    return receives;
+    return reads;
 }
 
 /* How many groups it takes until the ranks have agreed and met; with two fabrics the second communicator's id is told
@@ -366,7 +370,7 @@ static inline void run_rank(process *p) {
             CHECK(p, p->nccl->captured == groups_of_task(x, p->rank, x->times, !x->outer), "%lu", p->nccl->captured);
             CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1ul + two_fabrics(x->plan));
             CHECK(p, p->nccl->cga_cluster_size == 1);
-            CHECK(p, !!p->cuda->kernels_with_flags == (x->fuse && receives_keys(x->plan, p->rank)));
+            CHECK(p, !!p->cuda->kernels_with_flags == (x->fuse && reads_received_keys(x->plan, p->rank)));
         }
     }
     if (p->cuda->hang_at) p->cuda->lost = true; /* what hangs would hold up its memory for ever */
