@@ -557,6 +557,9 @@ static fcp_code run_job(const cmd_line *line, cmd_input *input, job *work, fcp_e
 
 fcp_code cmd_run(const cmd_line *line, cmd_input *input, fcp_error *err) {
     job work = {.report = FCP_CHECK_START};
+    /* The host computes on threads of its own. OpenBLAS, when it is loaded, would start one for each processor besides,
+     * and these keep the processors busy while they find nothing to do. */
+    setenv("OPENBLAS_NUM_THREADS", "1", 0);
     fcp_code code = run_job(line, input, &work, err);
     fcp_session_free(work.session);
     fcp_packed_free(&work.packed);
