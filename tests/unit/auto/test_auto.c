@@ -257,6 +257,38 @@ Test(auto, sizes_of_a_close_one) {
     }
 }
 
+/* Effort 1 tries half of the smallest blocks of the list where ranks wait and the bound is far, and nowhere else. */
+Test(auto, finer_blocks) {
+    static const struct {
+        const char *mask, *block;
+        bool far, tried;
+    } cases[] = {{"shared_question", "auto", true, true}, {"causal", "auto", false, false},
+                 {"shared_question", "2K", true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[512];
+        auto_report r = {.count = 0};
+        fcp_plan *kept = NULL;
+        uint32_t least = UINT32_MAX;
+        bool tried = false;
+        snprintf(source, sizeof source,
+                 "model { heads = 32; kv_heads = 8; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; gpu = h200 }\n"
+                 "batch { lengths = [1000 x 200, 50000 x 2] }\n"
+                 "plan { mask = %s; block = %s; layout = contiguous; passes = forward; strategy = auto }\n",
+                 cases[i].mask, cases[i].block);
+        cr_assert_eq(plan_it(source, &r, &kept), FCP_OK, "%s", source);
+        cr_expect_eq(r.at[r.chosen].makespan > r.at[r.chosen].bound.all / 2 * 3, cases[i].far, "%s", source);
+        for (uint32_t n = 0; n < r.count; n++)
+            if (r.at[n].block && !r.at[n].found && r.at[n].block < least) least = r.at[n].block;
+        for (uint32_t n = 0; n < r.count; n++) {
+            cr_expect(!r.at[n].block || r.at[n].block >= least / 2);
+            tried |= r.at[n].found && r.at[n].block == least / 2;
+        }
+        cr_expect_eq(tried, cases[i].tried, "%s", source);
+        fcp_plan_free(kept);
+        auto_report_free(&r);
+    }
+}
+
 /* Where the plan of one candidate does not fit into memory, another is kept. Where none fits, the error is that of the
  * first one, with its place. */
 Test(auto, refused) {
