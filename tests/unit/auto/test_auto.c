@@ -289,6 +289,27 @@ Test(auto, finer_blocks) {
     }
 }
 
+/* ulysses with 2 and with 4 buffers takes as long as with 3. So nobody tries 5. */
+Test(auto, settings_that_change_nothing) {
+    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
+                                 "cluster { gpus = 8; gpu = h200; memory = 100 TB }\nbatch { lengths = [131072] }\n"
+                                 "plan { mask = causal; layout = contiguous; strategy = auto(among = [ulysses]) }\n";
+    const uint32_t buffers = strategy_find_param(FCP_STRATEGY_ULYSSES, "buffers");
+    auto_report r = {.count = 0};
+    fcp_plan *plan = NULL;
+    uint32_t same = 0;
+    cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
+    for (uint32_t n = 0; n < r.count; n++)
+        for (uint32_t i = 0; i < r.at[n].settings; i++) {
+            if (r.at[n].set[i].param != buffers) continue;
+            same += r.at[n].makespan == r.at[0].makespan;
+            cr_expect_leq(r.at[n].set[i].value, 4);
+        }
+    cr_expect_eq(same, 2);
+    fcp_plan_free(plan);
+    auto_report_free(&r);
+}
+
 /* Where the plan of one candidate does not fit into memory, another is kept. Where none fits, the error is that of the
  * first one, with its place. */
 Test(auto, refused) {
