@@ -128,6 +128,17 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW), 1024);
+    p.wire = FCP_BF16;
+    cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * (128 * 2 + 8), "m and l stay in fp32");
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQ, FCP_BACKWARD), 16384);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQW, FCP_BACKWARD), 16384);
+    cr_expect_eq(fcp_slot_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * 130 * 4, "slots are in fp32");
+    cr_expect_eq(fcp_slot_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 4);
+    cr_expect_eq(fcp_slot_bytes(&p, FCP_DQ, FCP_BACKWARD), 32768);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 256, "the same rounds as with fp32");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512);
+    p.wire = FCP_FP32;
     p.passes = 1;
     cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "forward alone");
     p.unit = 1;
@@ -574,7 +585,7 @@ Test(dump, a_line_per_record) {
         "plan version 3\n",
         "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
         " scale=0.25\n",
-        " dtype=bf16 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",
+        " dtype=bf16 wire=fp32 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",
         "\ncluster gpu=h200 ",
         "\nsequence 0 queries=256 keys=256 q_first=0\n",
         "\npiece 1 sequence=0 start=128 length=128 block=1 offset=0\n",
