@@ -272,6 +272,38 @@ Test(cuda_tables, of_a_score_that_is_too_large) {
     fcp_plan_free(plan);
 }
 
+/* A session that goes on with another batch gives what a new one gives, and a run that wants no gradients launches no
+ * kernel for them. */
+Test(cuda_tables, of_the_next_batch) {
+    const struct bench both[] = {{capped, "", 16, 2, 90}, {capped, "", 16, 2, 230}};
+    fcp_plan *plans[] = {plan_of_bench(&both[0]), plan_of_bench(&both[1])};
+    standin *x = stand_for(&both[0], plans[0]);
+    struct run *run = run_open(plans[0]), *again = run_open(plans[1]), *anew = run_open(plans[1]);
+    fcp_session *session = session_of(plans[0], "cuda");
+    fcp_error err = {0};
+    passes(run, session, true);
+    x->plan = plans[1];
+    cr_assert(fcp_session_rebind(session, plans[1], &err) == FCP_OK, "%s", err.message);
+    passes(again, session, false);
+    const unsigned long before = x->kernels;
+    for (uint32_t r = 0; r < 2; r++) again->tensors[r].d_table = NULL;
+    cr_assert(fcp_session_run(session, FCP_BACKWARD, again->tensors, &err) == FCP_OK, "%s", err.message);
+    const unsigned long without = x->kernels - before;
+    for (uint32_t r = 0; r < 2; r++) again->tensors[r].d_table = again->d_table[r];
+    cr_assert(fcp_session_run(session, FCP_BACKWARD, again->tensors, &err) == FCP_OK, "%s", err.message);
+    cr_assert(x->kernels - before - without > without);
+    fcp_session_free(session);
+    session = session_of(plans[1], "cuda");
+    passes(anew, session, false);
+    cr_assert(memcmp(again->d_table, anew->d_table, sizeof anew->d_table) == 0);
+    fcp_session_free(session);
+    cr_assert(!*x->trouble && !x->live, "%s", x->trouble);
+    run_close(run);
+    run_close(again);
+    run_close(anew);
+    for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
+}
+
 /* Without tables there is nothing to bring and nothing to learn. */
 Test(cuda_tables, of_a_plan_without_any) {
     fcp_plan *plan = make_plan("causal", 1, 1, "; score = alibi");
