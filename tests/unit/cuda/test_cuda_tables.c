@@ -17,6 +17,7 @@ struct bench {
     const char *score, *plan; /* of the program: the score, and what else stands in `plan` */
     unsigned head_dim, ranks, tokens;
     bool fp16, sm90;
+    const char *mask;         /* NULL: causal */
     uint64_t scatter;         /* not 0: work is moved, as this number says */
 };
 
@@ -28,8 +29,9 @@ static fcp_plan *plan_of_bench(const struct bench *b) {
              "  table near = [[0.5, -0.25, 0.125], [0.0, 1.0, 0.5], [-1.0, 0.75, 0.25], [2.0, 0.5, -0.5]]\n"
              "  table cap = [2.5] }\n"
              "cluster { gpus = %u }\nbatch { lengths = [%u, 61] }\nscore mine = %s\n"
-             "plan { mask = causal; score = mine; block = 128%s }\n",
-             b->head_dim, b->fp16 ? "fp16" : "bf16", b->ranks, b->tokens, b->score, b->plan);
+             "mask by_head = causal and (h %% 2 == 0 or q - k < 30)\nplan { mask = %s; score = mine; block = 128%s }\n",
+             b->head_dim, b->fp16 ? "fp16" : "bf16", b->ranks, b->tokens, b->score, b->mask ? b->mask : "causal",
+             b->plan);
     if (!b->scatter) return plan_named("tables.fcp", text);
     scatter by = scatter_new(b->scatter);
     return scatter_plan(text, &by);
@@ -90,8 +92,8 @@ static double sum_of(const struct run *x, size_t number) {
     return sum;
 }
 
-/* Differences are measured by the largest number: a number is a sum of many that cancel out, and delta, which is in each
- * of them, is made of an O that either has rounded to bf16 or fp16. */
+/* Differences are measured by the largest number: a number is a sum of many that cancel out, and delta, which is in
+ * each of them, is made of an O that either has rounded to bf16 or fp16. */
 static void compare(const struct run *cuda, const struct run *host, const char *what) {
     double largest = 0;
     for (size_t i = 0; i < host->numbers; i++) largest = fmax(largest, fabs(sum_of(host, i)));
@@ -147,8 +149,11 @@ Test(cuda_tables, capped_on_several_ranks) { judge(&(struct bench){capped, "; la
 Test(cuda_tables, ranges_of_heads) { judge(&(struct bench){capped, "; strategy = ulysses", 16, 2, 90}); }
 Test(cuda_tables, moved_work) { judge(&(struct bench){relative, "", 16, 3, 300, .scatter = 5}); }
 Test(cuda_tables, beside_atomics) { judge(&(struct bench){capped, "; deterministic = false", 16, 2, 140}); }
+Test(cuda_tables, heads_apart) { judge(&(struct bench){capped, "", 16, 2, 200, .mask = "by_head"}); }
 Test(cuda_tables, sm90) { judge(&(struct bench){capped, "", 64, 2, 150, .sm90 = true}); }
-Test(cuda_tables, sm90_of_head_dim_128) { judge(&(struct bench){relative, "", 128, 1, 140, .fp16 = true, .sm90 = true}); }
+Test(cuda_tables, sm90_of_head_dim_128) {
+    judge(&(struct bench){relative, "", 128, 1, 140, .fp16 = true, .sm90 = true});
+}
 
 /* --- float64 ------------------------------------------------------------------------------------------------------ */
 
