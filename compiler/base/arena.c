@@ -2,6 +2,7 @@
  * that is larger still gets a chunk of its own. */
 #include "compiler/base/arena.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,15 +33,17 @@ enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22 };
  * then one page fault and not 512. A chunk is as large as all before it, from 2 MB on and up to 8 MB: few pages are
  * half empty, and an arena takes at most about twice what it needs, and 2 MB. Beyond 32 MB the kernel has to move other
  * memory about to find whole huge pages, which costs more than the faults: with huge pages throughout, a first plan of
- * 90 MB took 1.0 s instead of 0.7 s. Sanitizers mark all of a chunk as not to be touched: theirs are small. */
+ * 90 MB took 1.0 s instead of 0.7 s. The address sanitizer maps each huge page anew and marks all of it as not to be
+ * touched, so under it no arena has any. */
 enum { HUGE_FROM = 1 << 18, HUGE_NEED = 3 << 15, HUGE_UNTIL = 1 << 25, HUGE_PAGE = 1 << 21,
-       HUGE_CHUNK = ARENA_REDZONE ? HUGE_PAGE : 4 * HUGE_PAGE };
+       HUGE_CHUNK = 4 * HUGE_PAGE };
 
 /* Memory for a chunk of at least `bytes` bytes, of which `need` are asked for now; *bytes becomes what it has.
  * NULL: out of memory. */
 static struct arena_chunk *new_chunk(size_t need, size_t *bytes, size_t total) {
     struct arena_chunk *c;
-    if ((total < HUGE_FROM && need < HUGE_NEED) || total > HUGE_UNTIL || need > HUGE_UNTIL) {
+    const bool small = total < HUGE_FROM && need < HUGE_NEED, large = total > HUGE_UNTIL || need > HUGE_UNTIL;
+    if (small || large || ARENA_REDZONE) {
         if ((c = malloc(sizeof *c + *bytes))) c->size = *bytes;
         return c;
     }

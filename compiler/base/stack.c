@@ -1,5 +1,5 @@
-/* stack.c: a stack of blocks, cut from chunks. A chunk that becomes empty is kept for later, so that growing and
- * shrinking again and again is cheap. */
+/* stack.c: a stack of blocks, cut from chunks. The first chunk is small, because most stacks of a small program need
+ * little. A chunk that becomes empty is kept for later, so that growing and shrinking again and again is cheap. */
 #include "compiler/base/stack.h"
 
 #include <stdint.h>
@@ -11,7 +11,7 @@ struct stack_chunk {
     _Alignas(16) char bytes[];
 };
 
-enum { CHUNK = 1 << 16 };
+enum { FIRST_CHUNK = 1 << 12, CHUNK = 1 << 16 };
 
 void *stack_take(stack *s, size_t bytes) {
     if (bytes > SIZE_MAX / 2) return NULL;
@@ -22,7 +22,8 @@ void *stack_take(stack *s, size_t bytes) {
         if ((c = *from)) {
             *from = c->next;
         } else {
-            size_t size = bytes > CHUNK ? bytes : CHUNK;
+            size_t size = s->total ? CHUNK : FIRST_CHUNK;
+            if (size < bytes) size = bytes;
             c = malloc(sizeof *c + size);
             if (!c) return NULL;
             c->size = size;
