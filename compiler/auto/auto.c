@@ -8,7 +8,8 @@
  * A candidate is a strategy, one setting of it, and a size of blocks. Three things rule one out:
  *   1. Its bounds. Once its homes and routes are known, so are the work of each rank and the bytes of each port. If
  *      these alone take longer than the best prediction so far, its schedule is not made. Strategies that cut every
- *      sequence evenly are judged before anything is cut (bounds.c).
+ *      sequence evenly are judged before anything is cut (bounds.c). Neighbours that could gain next to nothing are
+ *      ruled out as well.
  *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
  *      then takes NEAR times as long as the best gets no further tries, and of the other sizes only those of the best
  *      setting are tried; if the best has no blocks to size, as where ranks share heads, those of a close one that has.
@@ -36,7 +37,7 @@ enum {
  * ends, so it is never worse. */
 enum { EFFORTS = 3 };
 static const uint32_t searched[EFFORTS + 1] = {[1] = 10, [2] = 40, [3] = 160},
-                      moved[EFFORTS + 1] = {[1] = 4, [2] = 16, [3] = 64};
+                      moved[EFFORTS + 1] = {[1] = 8, [2] = 16, [3] = 64};
 
 /* The candidates: strategies in the order in which they are tried. A setting is of strategy_params, by name and value;
  * NULL: all parameters have their usual values. The first line of a strategy is tried first. */
@@ -197,16 +198,11 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     }
 }
 
-/* A candidate that is tried together with n: the first one that may ask the mask at the same time, else the next one;
- * FCP_NONE: there is none. */
+/* A candidate that is tried together with n: the next one. FCP_NONE: there is none. */
 static uint32_t find_partner(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
-    uint32_t next = FCP_NONE;
-    for (uint32_t i = n + 1; i < j->report->count; i++) {
-        if (!is_wanted(j, all, s, middle, i)) continue;
-        if (auto_asks_apart(&j->report->at[n], &j->report->at[i])) return i;
-        if (next == FCP_NONE) next = i;
-    }
-    return next;
+    for (uint32_t i = n + 1; i < j->report->count; i++)
+        if (is_wanted(j, all, s, middle, i)) return i;
+    return FCP_NONE;
 }
 
 /* Those of the list that are worth it; `all`: all that have not been tried. */
@@ -258,6 +254,6 @@ fcp_code auto_choose(const auto_passes *passes, const struct fcpc_program *progr
         report->at[report->chosen].end = AUTO_CHOSEN;
         auto_apply(program, &report->at[report->chosen], out_settings);
     }
-    auto_forget(&j, out_settings->strategy, kept);
+    auto_forget(&j, kept);
     return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED || code == FCP_E_PROFILE ? code : FCP_OK;
 }

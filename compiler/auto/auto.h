@@ -45,17 +45,13 @@ typedef struct auto_pairs {
     uint32_t sequences;
 } auto_pairs;
 
-/* The mask answers one planning at a time. Groups asks about whole sequences, all others about rectangles: what it
- * answers is kept in two places, so that groups may ask at the same time as another. */
-enum { AUTO_KEPT = 2 };
-
 typedef struct auto_trial auto_trial;
 typedef struct auto_job {
     const auto_passes *passes;
     const struct fcpc_program *program;
     const fcpc_batch *batch;
     const volatile int *stop;
-    problem_kept kept[AUTO_KEPT]; /* what the mask has answered */
+    problem_kept kept; /* what the mask has answered; it answers one planning at a time */
     sim_profile profile;
     auto_report *report;
     auto_pairs pairs;    /* of NULL: not known yet */
@@ -95,16 +91,14 @@ uint64_t auto_best_time(const auto_job *j);
 /* Plans and predicts candidates n[0] to n[count - 1], at most two, unless their bounds rule them out; both are compared
  * with the best one before them, and may run at the same time. */
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count);
-/* May they ask the mask at the same time? */
-bool auto_asks_apart(const auto_candidate *a, const auto_candidate *b);
 /* Begins a planning with t->settings and the placement of j->base, and the same blocks and tiles. Errors: t->code. */
 void auto_derive(auto_job *j, auto_trial *t);
 /* Of trials that are placed, at most two: routes, schedule and prediction, at the same time if there is a thread to be
  * had. made learns what becomes of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);
 void auto_finish(const auto_job *j, auto_trial *t);
-/* Frees what it has; *out_kept: what the mask answered to a strategy, which is now the caller's. */
-void auto_forget(auto_job *j, fcp_strategy of, problem_kept *out_kept);
+/* Frees what it has; *out_kept: what the mask answered, which is now the caller's. */
+void auto_forget(auto_job *j, problem_kept *out_kept);
 static inline uint64_t auto_time(const sim_result *r) {
     return r->pass[FCP_FORWARD].makespan + r->pass[FCP_BACKWARD].makespan;
 }

@@ -4,9 +4,10 @@
  * Gives: what became of each, and which one is the best so far.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
- * Two candidates run on two threads. Where they share what the mask answers, their blocks are cut one after the other:
- * those of the second while the first one has its placement, routes, schedule and prediction made. Both are compared
- * with what was the best before either: so nothing depends on which is ready first, nor on there being a second thread.
+ * Two candidates run on two threads. Their blocks are cut one after the other, because what the mask answers to one is
+ * kept for the next: those of the second while the first one has its placement, routes, schedule and prediction made.
+ * With answers of its own each would ask for as long as the first. Both are compared with what was the best before
+ * either: so nothing depends on which is ready first, nor on there being a second thread.
  */
 #include "compiler/auto/auto.h"
 
@@ -16,6 +17,9 @@
 
 #include "compiler/problem/problem.h"
 #include "runtime/base/both.h"
+
+/* Of the best time: a neighbour whose bound says that it gains less than this part is not worth a schedule. */
+enum { GAIN_PART = 200 };
 
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param) {
     const bool coalesce = param == strategy_find_param(c->strategy, "coalesce"),
@@ -121,13 +125,6 @@ void auto_predict(auto_trial *t, uint32_t count) {
         if (t[i].placed) predict(&t[i]);
 }
 
-/* Where what the mask answers to a strategy is kept. */
-static int place_of(fcp_strategy of) { return of == FCP_STRATEGY_GROUPS; }
-static problem_kept *kept_of(auto_job *j, fcp_strategy of) { return &j->kept[place_of(of)]; }
-bool auto_asks_apart(const auto_candidate *a, const auto_candidate *b) {
-    return place_of(a->strategy) != place_of(b->strategy);
-}
-
 static bool start(auto_job *j, auto_trial *t) {
     if (!(t->d = fcpc_diagnostics_new())) {
         t->code = FCP_E_NO_MEMORY;
@@ -135,7 +132,7 @@ static bool start(auto_job *j, auto_trial *t) {
     }
     j->passes->begin(&t->x, &t->settings, j->batch, j->stop, t->d);
     t->x.trial = true;
-    t->x.kept = kept_of(j, t->settings.strategy);
+    t->x.kept = &j->kept;
     return true;
 }
 
@@ -233,13 +230,11 @@ static void forget_base(auto_job *j) {
     j->base = NULL;
 }
 
-void auto_forget(auto_job *j, fcp_strategy of, problem_kept *out_kept) {
-    problem_kept *chosen = kept_of(j, of);
+void auto_forget(auto_job *j, problem_kept *out_kept) {
     forget_base(j);
     arena_free(&j->memory);
-    *out_kept = *chosen;
-    *chosen = (problem_kept){0};
-    for (int i = 0; i < AUTO_KEPT; i++) problem_kept_free(&j->kept[i]);
+    *out_kept = j->kept;
+    j->kept = (problem_kept){0};
     for (int i = 0; i < 2; i++) sim_room_free(&j->room[i]);
 }
 
@@ -269,8 +264,9 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         t[i].made = &j->report->at[n[i]];
         t[i].limit = auto_best_time(j);
+        if (t[i].made->found) t[i].limit -= t[i].limit / GAIN_PART;
     }
-    if (count == 2 && !auto_asks_apart(t[0].made, t[1].made)) cut(j, &t[0]); /* there the mask answers one at a time */
+    if (count == 2) cut(j, &t[0]); /* the mask answers one at a time */
     if (count == 2) fcp_both(go_on, &t[0], &t[1]);
     else go_on(&t[0]);
     for (uint32_t i = 0; i < count && !code && !j->pairs.of; i++)

@@ -9,12 +9,11 @@
 #include "compiler/cells/elements.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "runtime/base/stop.h"
+#include "runtime/base/threads.h"
 
 enum { THREADS_MAX = 64, SHORT_QUEUE = 16 }; /* a shorter queue is counted by the caller alone */
 
@@ -207,18 +206,9 @@ static void *work(void *worker_) {
 static void start_threads(elements *e) {
     if (e->asked) return;
     e->asked = true;
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const unsigned there = processors < 1 ? 1 : processors < THREADS_MAX ? (unsigned)processors : THREADS_MAX;
-    const unsigned want = e->threads ? e->threads : there;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* signals are for the caller's threads */
-    while (e->started < want) {
-        worker *w = &e->workers[e->started];
-        if (pthread_create(&w->thread, NULL, work, w) != 0) break;
+    const unsigned want = e->threads ? e->threads : fcp_processors(THREADS_MAX);
+    while (e->started < want && fcp_thread_start(&e->workers[e->started].thread, work, &e->workers[e->started]))
         e->started++;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 fcp_code elements_count(elements *e, const mc_env *env, const volatile int *stop, uint64_t *done) {

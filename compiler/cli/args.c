@@ -302,7 +302,8 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
                 "lengths, queries,\nfields ({\"doc\": [0, 0, 1, ...]}), plan (the path to write it to), "
                 "id (comes back). "
                 "Its answer is the object\nthat fcpc FILE --json prints, with id and digest; or error, with code and "
-                "place.\n");
+                "place.\nRequests of different clients are planned side by side, those of one client in their "
+                "order.\n");
         if (c == CMD_RUN)
             printf(
                 "\nTensors are .npy files over the packed batch: float32 for a plan of fp32, float16 for fp16, and "

@@ -148,8 +148,9 @@ typedef enum cmd_kind {
       "default is 30000000000, some 10 s of one core")                                                                 \
     X(WRITE, "write", 'w', CMD_FLAG, NULL, CMD_BIT(FMT), "replace the file by its canonical layout")                   \
     X(NO_CHECK, "no-check", 0, CMD_FLAG, NULL, CMD_BIT(RUN), "do not compare the result with the definition")          \
-    X(THREADS, "threads", 0, CMD_WORD, "N", CMD_BIT(RUN),                                                              \
-      "let this many ranks compute at once; the default is the number of processors")                                  \
+    X(THREADS, "threads", 0, CMD_WORD, "N", CMD_BIT(RUN) | CMD_BIT(SERVE),                                             \
+      "run: let this many ranks compute at once; serve: plan for this many clients at once; the default is the "       \
+      "number of processors")                                                                                          \
     X(SM_PARTITION, "sm-partition", 0, CMD_WORD, "auto|grid|green|none", CMD_BIT(RUN),                                 \
       "cuda: leave the plan's margin to communication by a smaller grid, by green contexts, or not; auto "             \
       "(the default) is green where it works")                                                                         \
@@ -272,8 +273,8 @@ fcp_code cmd_source(const cmd_line *line, cmd_input *input, fcp_error *err);
 /* Plans all masks of a program with layers into input. chosen: the number of the only one that is kept, from 1; 0: all
  * are. What is wrong with the batch is in input->diagnostics. */
 struct compile_watch;
-fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, struct compile_watch *watch,
-                         uint32_t chosen, cmd_input *input);
+fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                         struct compile_watch *watch, uint32_t chosen, cmd_input *input);
 /* A program with layers makes several files of -o: none of them may be one that is read. */
 fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
 /* Of a program with layers, adds how far its homes are balanced to the open object. */
@@ -381,7 +382,7 @@ fcp_code cmd_png_check(const char *path, fcp_error *err);
  * temporary files that cmd_guard was told of. `as_json`: it is told as JSON as well. */
 void cmd_progress_init(bool as_json, bool quiet);
 /* Between cmd_hold and cmd_release an interruption waits: for steps that belong together, as opening a temporary file
- * and guarding it. They nest. Only the main thread calls them. */
+ * and guarding it. They nest, and any thread may call them. */
 void cmd_hold(void);
 void cmd_release(void);
 /* The path of a temporary file, until cmd_unguard; to be called between cmd_hold and cmd_release. */

@@ -124,14 +124,14 @@ static void print_passes(void *context, const planning *x) {
     dump_planning(x, input->dump, cmd_emit, stdout);
 }
 
-fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, compile_watch *watch, uint32_t chosen,
-                         cmd_input *input) {
+fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                         compile_watch *watch, uint32_t chosen, cmd_input *input) {
     const uint32_t count = fcpc_program_layers(program, 0, NULL);
     fcp_plan **plans = calloc(count, sizeof *plans);
     struct cmd_layer *layers = calloc(count, sizeof *layers);
     watch->each = calloc(count, sizeof *watch->each);
     fcp_code code = plans && layers && watch->each
-                        ? compile_layers(program, batch, NULL, input->diagnostics, watch, &input->times, plans)
+                        ? compile_layers(program, batch, stop, input->diagnostics, watch, &input->times, plans)
                         : FCP_E_NO_MEMORY;
     for (uint32_t i = 0; !code && i < count; i++) {
         layers[i] = (struct cmd_layer){.plan = plans[i], .spent = watch->each[i]};
@@ -160,7 +160,7 @@ static fcp_code plan_program(const cmd_line *line, const fcpc_program *program, 
                             .bound = !line->quiet || line->json || input->dump}; /* those print it */
     compile_watch watch = {.see = input->dump ? print_passes : NULL, .context = input, .tried = &input->tried};
     cmd_watch(&progress);
-    fcp_code code = program->layer_count ? cmd_plan_layers(program, &own, &watch, chosen, input)
+    fcp_code code = program->layer_count ? cmd_plan_layers(program, &own, NULL, &watch, chosen, input)
                                          : compile_batch(program, &own, NULL, input->diagnostics, &watch, &input->times,
                                                          &input->plan);
     cmd_watch(NULL);

@@ -18,9 +18,12 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/threads.h"
 #include "compiler/cli/cmd.h"
 
-enum { GUARDED = 16 }; /* more than any command has outputs */
+/* More than any command has outputs, except a server whose threads all write plans of very many masks. A temporary file
+ * that finds no place here is removed by the next who writes its target. */
+enum { GUARDED = 1024 };
 static const char *_Atomic guarded[GUARDED];
 static atomic_int held, interrupted;
 static atomic_flag ending = ATOMIC_FLAG_INIT;
@@ -69,9 +72,9 @@ static void end_interrupted(void) {
     _exit(fcp_code_exit(FCP_E_INTERRUPTED));
 }
 
-/* The handler may run on any thread. If it comes while the main thread holds, it leaves the end to the main thread,
- * which looks for interruptions when it begins to hold and when it releases. Both sides first write and then read,
- * so at least one of them sees the other. */
+/* The handler may run on any thread. If it comes while one holds, it leaves the end to the last that releases. Threads
+ * look for interruptions when the first begins to hold and when the last releases. Both sides first write and then
+ * read, so at least one of them sees the other. */
 static void on_signal(int number) {
     (void)number;
     atomic_store(&interrupted, 1);
@@ -79,8 +82,7 @@ static void on_signal(int number) {
 }
 
 void cmd_hold(void) {
-    atomic_fetch_add(&held, 1);
-    if (atomic_load(&interrupted)) end_interrupted();
+    if (atomic_fetch_add(&held, 1) == 0 && atomic_load(&interrupted)) end_interrupted();
 }
 
 void cmd_release(void) {
@@ -88,11 +90,10 @@ void cmd_release(void) {
 }
 
 void cmd_guard(const char *path) {
-    for (int i = 0; i < GUARDED; i++)
-        if (!atomic_load(&guarded[i])) {
-            atomic_store(&guarded[i], path);
-            return;
-        }
+    for (int i = 0; i < GUARDED; i++) {
+        const char *none = NULL;
+        if (atomic_compare_exchange_strong(&guarded[i], &none, path)) return;
+    }
 }
 
 void cmd_unguard(const char *path) {
@@ -158,11 +159,7 @@ void cmd_doing(const char *what) {
     pthread_mutex_lock(&progress.lock);
     if (!progress.started) {
         pthread_t thread;
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &before); /* signals go to the main thread */
-        progress.started = pthread_create(&thread, NULL, ticker, NULL) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
+        progress.started = fcp_thread_start(&thread, ticker, NULL);
         if (progress.started) pthread_detach(thread);
     }
     progress.what = what;

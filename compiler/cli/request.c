@@ -174,9 +174,11 @@ static fcp_code protect(const request *q, const fcpc_program *program, fcp_error
     return code || !q->plan ? code : cmd_protect_layers(&implied, program, err);
 }
 
-static fcp_code parse(const request *q, fcpc_diagnostics *d, fcpc_program **out, fcp_error *err) {
+static fcp_code parse(const request *q, const volatile int *stop, fcpc_diagnostics *d,
+                      fcpc_program **out, fcp_error *err) {
     const fcpc_options options = {.size = sizeof options, .defines = q->defines.at,
-                                  .define_count = q->defines.count, .need_lengths = !q->lengths.at};
+                                  .define_count = q->defines.count, .need_lengths = !q->lengths.at,
+                                  .stop = stop};
     fcp_code code = check_file(q->file, FCP_E_READ, err);
     if (code) return code;
     code = q->file ? fcpc_parse_file(q->file, &options, d, out)
@@ -185,17 +187,17 @@ static fcp_code parse(const request *q, fcpc_diagnostics *d, fcpc_program **out,
     return code;
 }
 
-static fcp_code make_plans(const request *q, cmd_input *out, fcp_error *err) {
+static fcp_code make_plans(const request *q, const volatile int *stop, cmd_input *out, fcp_error *err) {
     fcpc_program *program = NULL;
-    fcp_code code = parse(q, out->diagnostics, &program, err);
+    fcp_code code = parse(q, stop, out->diagnostics, &program, err);
     if (!code) code = protect(q, program, err);
     if (!code) {
         const fcpc_batch batch = {.size = sizeof batch, .lengths = q->lengths.at, .queries = q->queries.at,
                                   .count = q->lengths.count, .fields = q->fields.at, .field_count = q->fields.count};
         compile_watch watch = {.see = NULL};
         code = fcpc_program_layers(program, 0, NULL) > 1
-                   ? cmd_plan_layers(program, &batch, &watch, 0, out)
-                   : fcpc_plan_batch(program, &batch, NULL, out->diagnostics, &out->times, &out->plan);
+                   ? cmd_plan_layers(program, &batch, stop, &watch, 0, out)
+                   : fcpc_plan_batch(program, &batch, stop, out->diagnostics, &out->times, &out->plan);
         if (code) cmd_first_error(out->diagnostics, code, err);
     }
     fcpc_program_free(program);
@@ -251,14 +253,14 @@ static void send_answer(json *j, const fcpc_diagnostics *d, const fcp_error *err
     json_free(j);
 }
 
-bool cmd_answer(const char *line, size_t size, text *out) {
+bool cmd_answer(const char *line, size_t size, const volatile int *stop, text *out) {
     request q = {0};
     json done = {0}, failed = {0};
     fcp_error err = {0};
     cmd_input made = {.diagnostics = fcpc_diagnostics_new()};
     fcp_code code = made.diagnostics ? read_request(&q, line, size, &err)
                                      : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
-    if (!code) code = make_plans(&q, &made, &err);
+    if (!code) code = make_plans(&q, stop, &made, &err);
     begin_answer(&q, &done);
     if (!code) code = describe(&q, &made, &done, &err);
     if (!code && q.plan) code = cmd_write_plans(&made, q.plan, &err);

@@ -4,8 +4,8 @@
 #include "compiler/base/text.h"
 
 /* Plans what the line asks for, and adds the answer, a line too, to *out. What is wrong with the request becomes its
- * answer. Returns whether the request was done. */
-bool cmd_answer(const char *line, size_t size, text *out);
+ * answer. Returns whether the request was done. Another thread may set *stop: then planning ends with E013. */
+bool cmd_answer(const char *line, size_t size, const volatile int *stop, text *out);
 /* The answer to a line that is longer than a request may be, or when there is no memory for one. */
 void cmd_answer_too_long(size_t most, text *out);
 #endif

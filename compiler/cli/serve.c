@@ -1,8 +1,9 @@
 /* serve.c: `fcpc serve SOCKET`: plans batches for other programs, which send a JSON object on each line.
  *
- * Callers that are neither C nor Python need no binding for it. All clients are served by one thread: a request is
- * planned to its end before the next, and who sends slowly or reads slowly holds nobody up. Whoever may connect may
- * also write files as this user, so the socket is the user's alone (mode 600).
+ * Callers that are neither C nor Python need no binding for it. One thread reads and sends for all clients, so who
+ * sends slowly or reads slowly holds nobody up. It gives each whole line to a pool of threads, which plan side by side.
+ * A client has one line there at a time: so its answers come in its order, and nobody takes all threads alone. Whoever
+ * may connect may also write files as this user, so the socket is the user's alone (mode 600).
  *
  * It ends in two ways. An interruption ends it at once and removes the socket. When somebody else removes the socket,
  * the clients that are connected are served to their end, and then it ends with status 0.
@@ -18,16 +19,22 @@
 #include <unistd.h>
 
 #include "compiler/cli/cmd.h"
+#include "compiler/cli/pool.h"
 #include "compiler/cli/request.h"
+#include "runtime/base/threads.h"
 
-enum { CLIENTS = 16, WAIT_MS = 500, CHUNK = 1 << 16 };
+enum { CLIENTS = CMD_POOL_MOST, WAIT_MS = 500, CHUNK = 1 << 16 };
 #define LINE_MOST ((size_t)64 << 20) /* a field has a number for each token of the batch */
 
+/* A place for a client. It is free if fd is -1 and it is not busy. */
 typedef struct client {
     int fd;
     text in, out;
-    size_t looked, sent; /* so much of `in` has no end of line; so much of `out` is gone */
-    bool last;           /* nothing more is read */
+    size_t begin, looked; /* where the next line of `in` begins; from there to `looked` it has no end */
+    size_t sent;          /* so much of `out` is gone */
+    bool last;            /* nothing more is read */
+    bool busy;            /* `job` is with the pool, and names the next line of `in` */
+    cmd_job job;
 } client;
 
 typedef struct server {
@@ -35,8 +42,9 @@ typedef struct server {
     int fd; /* -1: takes no more clients */
     dev_t device;
     ino_t inode;
+    cmd_pool pool;
     client clients[CLIENTS];
-    size_t count;
+    size_t count; /* places that are taken */
     uint64_t requests, errors;
 } server;
 
@@ -104,49 +112,67 @@ static void look_at_path(server *s) {
     s->fd = -1;
 }
 
-static void drop(server *s, size_t i) {
-    client *c = &s->clients[i];
-    close(c->fd);
+static void free_place(server *s, client *c) {
     text_free(&c->in);
     text_free(&c->out);
-    *c = s->clients[--s->count];
+    *c = (client){.fd = -1};
+    s->count--;
+}
+
+/* Ends a connection. A request that is being planned is given up; its place is free when the pool gives it back. */
+static void drop(server *s, client *c) {
+    close(c->fd);
+    c->fd = -1;
+    if (c->busy) cmd_pool_stop(&c->job);
+    else free_place(s, c);
 }
 
 static void admit(server *s) {
     const int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) s->clients[s->count++] = (client){.fd = fd};
+    if (fd < 0) return;
+    client *c = s->clients;
+    while (c->fd >= 0 || c->busy) c++; /* there is a free place: serve_once has looked */
+    *c = (client){.fd = fd};
+    s->count++;
 }
 
-/* Answers the whole lines that have come. */
-static void answer_lines(server *s, client *c) {
-    size_t begin = 0;
-    const char *end;
-    while ((end = memchr(c->in.at + c->looked, '\n', c->in.size - c->looked))) {
-        const size_t size = (size_t)(end - c->in.at) - begin;
-        s->errors += !cmd_answer(c->in.at + begin, size, &c->out);
-        s->requests++;
-        c->looked = begin += size + 1;
-    }
-    c->in.size -= begin;
-    memmove(c->in.at, c->in.at + begin, c->in.size);
-    c->looked = c->in.size;
-    if (c->in.size <= LINE_MOST) return;
-    cmd_answer_too_long(LINE_MOST, &c->out);
+static void count_answer(server *s, bool good) {
     s->requests++;
-    s->errors++;
-    c->last = true;
+    s->errors += !good;
+}
+
+/* Gives the next whole line to the pool. Where there is none, moves what there is of it to the beginning. */
+static void next_line(server *s, client *c) {
+    const char *end = memchr(c->in.at + c->looked, '\n', c->in.size - c->looked);
+    if (end) {
+        c->job.line = c->in.at + c->begin;
+        c->job.size = (size_t)(end - c->job.line);
+        c->job.of = c;
+        c->busy = true;
+        cmd_pool_give(&s->pool, &c->job);
+        return;
+    }
+    c->in.size -= c->begin;
+    memmove(c->in.at, c->in.at + c->begin, c->in.size);
+    c->begin = 0;
+    c->looked = c->in.size;
+    if (c->in.size > LINE_MOST) {
+        cmd_answer_too_long(LINE_MOST, &c->out);
+        count_answer(s, false);
+        c->last = true;
+        c->in.size = c->looked = 0;
+    }
+    if (!c->in.size) text_free(&c->in); /* a large request keeps no memory */
 }
 
 /* Reads what is there. False: the connection has failed. */
-static bool receive(server *s, client *c) {
+static bool receive(client *c) {
     char chunk[CHUNK];
     const ssize_t got = recv(c->fd, chunk, sizeof chunk, 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     c->last |= got == 0;
     text_add(&c->in, chunk, (size_t)got);
-    if (c->in.failed) return false;
-    if (got) answer_lines(s, c);
-    return true;
+    return !c->in.failed;
 }
 
 /* Sends what the client takes. False: the connection has failed. */
@@ -154,31 +180,68 @@ static bool give(client *c) {
     const ssize_t sent = send(c->fd, c->out.at + c->sent, c->out.size - c->sent, MSG_NOSIGNAL);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
     c->sent += (size_t)sent;
-    if (c->sent == c->out.size) c->sent = c->out.size = 0;
+    if (c->sent < c->out.size) return true;
+    text_free(&c->out);
+    c->sent = 0;
     return true;
 }
 
-/* Nothing is read from a client that has answers to take: so they do not pile up. */
-static bool serve_client(server *s, client *c, short events) {
-    bool good = true;
-    if (!c->out.size && events) good = receive(s, c);
-    if (good && c->out.size) good = give(c);
-    return good && !c->out.failed && (c->out.size || !c->last);
+/* What a client waits for. While a request is planned, that is only heard of which ends the connection. While there is
+ * an answer to take, nothing is read: so neither requests nor answers pile up. */
+static short awaited(const client *c) { return c->busy ? 0 : c->out.size ? POLLOUT : POLLIN; }
+
+/* A client that is not busy has sent something, or has room for an answer, or neither any more. */
+static void serve_client(server *s, client *c) {
+    bool good = c->out.size ? give(c) : receive(c);
+    if (good && !c->out.size && c->in.size) next_line(s, c);
+    if (!good || c->out.failed || (c->last && !c->busy && !c->out.size)) drop(s, c);
+}
+
+/* Hands answers that are done to their clients. */
+static void collect(server *s) {
+    cmd_job *job;
+    while ((job = cmd_pool_take(&s->pool))) {
+        client *c = job->of;
+        c->busy = false;
+        c->looked = c->begin += job->size + 1;
+        text_free(&c->out);
+        c->out = job->answer;
+        count_answer(s, job->good);
+        if (c->fd < 0) free_place(s, c);
+        else if (c->out.failed) drop(s, c);
+    }
 }
 
 /* Waits until something happens, and does it. 0, or an errno value. */
 static int serve_once(server *s) {
-    struct pollfd polled[CLIENTS + 1];
-    const size_t count = s->count;
-    for (size_t i = 0; i < count; i++)
-        polled[i] = (struct pollfd){s->clients[i].fd, s->clients[i].out.size ? POLLOUT : POLLIN, 0};
-    polled[count] = (struct pollfd){count < CLIENTS ? s->fd : -1, POLLIN, 0};
-    if (poll(polled, count + 1, WAIT_MS) < 0 && errno != EINTR) return errno;
-    for (size_t i = count; i-- > 0;) /* from the last, because drop moves the last into the gap */
-        if (polled[i].revents && !serve_client(s, &s->clients[i], polled[i].revents)) drop(s, i);
-    if (polled[count].revents && s->count < CLIENTS) admit(s);
+    struct pollfd polled[CLIENTS + 2];
+    for (size_t i = 0; i < CLIENTS; i++)
+        polled[i] = (struct pollfd){s->clients[i].fd, awaited(&s->clients[i]), 0};
+    polled[CLIENTS] = (struct pollfd){s->count < CLIENTS ? s->fd : -1, POLLIN, 0};
+    polled[CLIENTS + 1] = (struct pollfd){s->pool.bell, POLLIN, 0};
+    if (poll(polled, CLIENTS + 2, WAIT_MS) < 0) return errno == EINTR ? 0 : errno;
+    for (size_t i = 0; i < CLIENTS; i++) {
+        if (!polled[i].revents) continue;
+        if (s->clients[i].busy) drop(s, &s->clients[i]); /* the client has gone */
+        else serve_client(s, &s->clients[i]);
+    }
+    if (polled[CLIENTS].revents) admit(s);
+    if (polled[CLIENTS + 1].revents) collect(s);
     look_at_path(s);
     return 0;
+}
+
+/* Gives up all that is left, which is nothing unless poll has failed. */
+static void end(server *s) {
+    for (size_t i = 0; i < CLIENTS; i++)
+        if (s->clients[i].fd >= 0) drop(s, &s->clients[i]);
+    cmd_pool_end(&s->pool);
+    for (size_t i = 0; i < CLIENTS; i++) {
+        if (!s->clients[i].busy) continue;
+        text_free(&s->clients[i].job.answer);
+        free_place(s, &s->clients[i]);
+    }
+    if (s->fd >= 0) close(s->fd);
 }
 
 static fcp_code print_end(const cmd_line *line, const server *s, fcp_error *err) {
@@ -199,8 +262,13 @@ fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
     (void)input;
     server *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    uint64_t threads = 0;
     s->path = line->file;
-    fcp_code code = start(s, err);
+    s->fd = s->pool.bell = -1;
+    for (size_t i = 0; i < CLIENTS; i++) s->clients[i].fd = -1;
+    fcp_code code = cmd_number(line, OPT_THREADS, 1, CMD_POOL_MOST, fcp_processors(CMD_POOL_MOST), &threads, err);
+    if (!code) code = cmd_pool_start(&s->pool, (unsigned)threads, err);
+    if (!code) code = start(s, err);
     if (!code && !line->quiet) fprintf(stderr, "fcpc: listening at %s\n", s->path);
     int why = 0;
     while (!code && !why && (s->fd >= 0 || s->count)) why = serve_once(s);
@@ -208,8 +276,7 @@ fcp_code cmd_serve(const cmd_line *line, cmd_input *input, fcp_error *err) {
         unlink(s->path);
         code = fcp_fail_in(err, FCP_E_READ, s->path, 0, 0, "cannot be served: %s", strerror(why));
     }
-    while (s->count) drop(s, s->count - 1);
-    if (s->fd >= 0) close(s->fd);
+    end(s);
     if (!code) code = print_end(line, s, err);
     free(s);
     return code;

@@ -5,8 +5,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stddef.h>
+
+#include "runtime/base/threads.h"
 
 typedef struct task {
     void (*work)(void *);
@@ -43,20 +44,10 @@ static void *serve(void *given) {
     return NULL;
 }
 
-/* A new thread inherits the mask of signals. The caller's handlers must run in the caller's threads. */
-static bool start(pthread_t *out, void *(*main)(void *), void *given) {
-    sigset_t all, before;
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before)) return false;
-    bool good = !pthread_create(out, NULL, main, given);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return good;
-}
-
 static bool start_helper(helper *h) {
     if (h->started) return true;
     if (sem_init(&h->given, 0, 0) || sem_init(&h->done, 0, 0)) return false;
-    return h->started = start(&h->thread, serve, h);
+    return h->started = fcp_thread_start(&h->thread, serve, h);
 }
 
 bool fcp_both_at_once(void) {
@@ -67,7 +58,7 @@ bool fcp_both_at_once(void) {
 /* For a pair within a pair, whose helper is busy, and for who has only one. */
 static void do_once(task first, task second) {
     pthread_t thread;
-    bool started = start(&thread, run, &second);
+    bool started = fcp_thread_start(&thread, run, &second);
     run(&first);
     if (started) pthread_join(thread, NULL);
     else run(&second);

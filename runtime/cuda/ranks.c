@@ -19,8 +19,10 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/partition.h"
 #include "runtime/cuda/stage.h"
+#include "runtime/cuda/tables.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/reshuffle.h"
+#include "runtime/kernels/source.h"
 #include "runtime/plan/fabrics.h"
 
 enum { ARENA_ALIGN = 64, NOWHERE = 4096 };
@@ -58,6 +60,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, r->messages_bytes, r->messages_held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->locks_held);
+    if (s->sums) count_memory(r->device, fcp_cuda_tables_size(s), r->sums_held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
@@ -180,6 +183,9 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     if (!code && r->lock_words + r->flag_words)
         code = fcp_cuda_memory_again(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->locks,
                                      &r->locks_held, err);
+    if (!code && s->sums)
+        code = fcp_cuda_memory_again(s, r->device, fcp_cuda_tables_size(s), NULL, "gradients of tables", &r->sums,
+                                     &r->sums_held, err);
     if (!code) code = fcp_cuda_gather_load(s, index, err);
     if (!code && r->messages_bytes)
         code = fcp_cuda_memory_again(s, r->device, r->messages_bytes, NULL, "messages", &r->messages,
@@ -215,6 +221,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
 static void take_over(cuda_rank *r, const cuda_rank *before) {
     *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent,
                      .locks = before->locks, .locks_held = before->locks_held,
+                     .sums = before->sums, .sums_held = before->sums_held,
                      .runs_memory = before->runs_memory, .runs_held = before->runs_held,
                      .messages = before->messages, .messages_held = before->messages_held};
     for (int q = 0; q < CUDA_STREAMS; q++) r->streams[q] = before->streams[q];
@@ -227,11 +234,13 @@ static void take_over(cuda_rank *r, const cuda_rank *before) {
 
 fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_error *err) {
     const fcp_plan *plan_before = s->plan;
+    const uint64_t sums_before = s->sums;
     cuda_rank *before = s->ranks;
     fcp_homes *homes_before = s->homes;
     fcp_bundles *bundles_before = s->bundles;
     fcp_code code = FCP_OK;
     s->plan = plan;
+    s->sums = fcp_kernel_sums(plan);
     s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
     s->homes = fcp_homes_of(plan);
     s->bundles = NULL;
@@ -249,6 +258,7 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
         free(s->homes);
         fcp_bundles_free(s->bundles);
         s->plan = plan_before;
+        s->sums = sums_before;
         s->ranks = before;
         s->homes = homes_before;
         s->bundles = bundles_before;
@@ -286,6 +296,7 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (r->work[pass].memory) call->release(r->work[pass].memory);
     if (r->locks) call->release(r->locks);
+    if (r->sums) call->release(r->sums);
     if (r->runs_memory) call->release(r->runs_memory);
     if (r->messages) call->release(r->messages);
     if (r->memory && !r->memory_lent && !s->kept) call->release(r->memory);

@@ -13,8 +13,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "runtime/base/threads.h"
 #include "runtime/exec/agree.h"
 #include "runtime/host/blas.h"
 #include "runtime/host/queues.h"
@@ -86,17 +86,13 @@ static fcp_code make_rank(fcp_exec *s, fcp_rank *rank, fcp_error *err) {
     return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: the arena of rank %u needs %zu bytes", rank->index, most);
 }
 
-static uint32_t processors(void) {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > FCP_BLAS_CALLERS ? FCP_BLAS_CALLERS : (uint32_t)n;
-}
-
 /* How many workers there are, and whether each rank has a team of its own. By default the processes of a node share its
  * processors. */
 static void choose_workers(fcp_exec *s, uint32_t threads) {
     const fcp_problem *p = s->plan->problem;
     const uint32_t ranks = s->base.rank_count, of_node = p->gpus < p->ranks ? p->gpus : p->ranks;
-    if (threads == 0) threads = s->base.net->transport->processes ? processors() / of_node : processors();
+    if (threads == 0)
+        threads = fcp_processors(FCP_BLAS_CALLERS) / (s->base.net->transport->processes ? of_node : 1);
     if (threads == 0) threads = 1;
     if (threads > FCP_BLAS_CALLERS) threads = FCP_BLAS_CALLERS;
     s->team_size = threads / ranks;

@@ -13,10 +13,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/base/numeric.h"
 #include "runtime/base/stop.h"
+#include "runtime/base/threads.h"
 #include "runtime/judge/parts.h"
 #include "runtime/judge/sample.h"
 
@@ -433,8 +433,7 @@ static int by_length(const void *a, const void *b) {
 
 static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
     uint64_t sequences = run->plan->sequences_count, tasks = tasks_of(run);
-    long available = sysconf(_SC_NPROCESSORS_ONLN);
-    if (threads == 0) threads = available < 1 ? 1 : (unsigned)available;
+    if (threads == 0) threads = fcp_processors(MAX_THREADS);
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (threads > tasks) threads = tasks ? (unsigned)tasks : 1;
     struct length *lengths = malloc((sequences + 1) * sizeof *lengths);

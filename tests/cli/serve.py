@@ -157,12 +157,83 @@ def harm(server):
         s.close()
     answer, = server.ask(b"[" * ((64 << 20) + 1))
     check("a line without an end", answer["error"]["code"] == "E211", answer)
-    crowd = [server.connect() for _ in range(16)]
+    crowd = [server.connect() for _ in range(64)]
     waits = server.connect()
     waits.sendall(whole + b"\n")
     for s in crowd:
         s.close()
     check("who comes when all places are taken waits", b"digest" in waits.makefile("rb").readline())
+
+
+# Each pair is looked at, of which there are 5 * 10^11: no test waits for its end.
+ENDLESS = {"program": PLAIN.replace("causal", "(q * k) % 1009 < 13"), "lengths": [1 << 20], "plan": "endless.plan"}
+
+
+def keep_busy(server, request=ENDLESS):
+    """A client whose request is being planned: the answer to the line before it says that it is next."""
+    s = server.connect()
+    s.sendall(b"{}\n" + json.dumps(request).encode() + b"\n")
+    s.makefile("rb").readline()
+    return s
+
+
+def has_answer(s):
+    s.setblocking(False)
+    try:
+        return s.recv(1, socket.MSG_PEEK) != b""
+    except BlockingIOError:
+        return False
+
+
+def side_by_side():
+    """Clients at the same time: each gets its own answers, in its order; and a request without an end holds none up."""
+    server = Server("c.sock", "--threads", "3")
+    alone = [server.ask({**GOOD, "lengths": [100 - 9 * i, 9 * i]})[0]["digest"] for i in range(1, 9)]
+    crowd, wanted = [server.connect() for _ in range(8)], []
+    for n, s in enumerate(crowd):
+        mine = [(n, i) for i in range(8)]
+        wanted.append([(f"{n} {i}", alone[(n + i) % 8]) for n, i in mine])
+        s.sendall(b"".join(json.dumps({**GOOD, "id": f"{n} {i}", "lengths": [100 - 9 * x, 9 * x]}).encode() + b"\n"
+                           for n, i in mine for x in [(n + i) % 8 + 1]))
+        s.shutdown(socket.SHUT_WR)
+    got = [[(a["id"], a["digest"]) for a in map(json.loads, s.makefile("rb"))] for s in crowd]
+    check("each client gets its own answers in its order", got == wanted, got)
+    for s in crowd:
+        s.close()
+    slow = [keep_busy(server) for _ in range(2)]
+    answers = server.ask(*[{**GOOD, "id": i} for i in range(20)])
+    check("requests without an end hold nobody up", [a["id"] for a in answers] == list(range(20))
+          and all("digest" in a for a in answers) and not any(map(has_answer, slow)), answers)
+    for s in slow:
+        s.close()
+    for _ in range(4):  # as many as there are threads, and more: those who leave must not keep theirs
+        keep_busy(server).close()
+    check("who leaves leaves no thread busy", "digest" in server.ask(GOOD)[0] and not os.path.exists("endless.plan"))
+    if not os.environ.get("SAN"):
+        kept = memory_kept(server)
+        check("nobody's memory stays", kept < 8 << 10, kept)
+    busy = keep_busy(server)
+    server.process.send_signal(signal.SIGTERM)
+    status, _, err = server.end()
+    check("SIGTERM ends it in the middle of a plan", status == 1 and "E013" in err and not os.path.exists("c.sock")
+          and busy.recv(1) == b"", (status, err))
+    check("and leaves no file", not [x for x in os.listdir(".") if "endless" in x], os.listdir("."))
+    for threads in "0", "65", "x":
+        done = subprocess.run([FCPC, "serve", "d.sock", "--threads", threads], stderr=subprocess.PIPE, text=True)
+        check(f"no pool of {threads} threads", done.returncode == 2 and "E001" in done.stderr, done.stderr)
+
+
+def memory_kept(server):
+    """KiB that the server has more after 200 clients than after 50; each sends 128 KiB, 19 MiB in all."""
+    def resident():
+        with open(f"/proc/{server.process.pid}/status") as f:
+            return int(next(line for line in f if line.startswith("VmRSS")).split()[1])
+    padded = {**GOOD, "program": TEXT + "#" * (1 << 17)}
+    for i in range(200):
+        if i == 50:
+            before = resident()
+        server.ask(padded)
+    return resident() - before
 
 
 def ends():
@@ -200,6 +271,7 @@ def main():
     finally:
         server.process.kill()
         server.end()
+    side_by_side()
     ends()
 
 

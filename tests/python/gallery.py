@@ -1,7 +1,8 @@
 """gallery.py: masks and scores of the kinds that people write for FlexAttention, as functions, each with what it reads.
 
 They are written here from what such masks mean: causal, windows, prefixes, packed documents, images, films, trees,
-noise and copies. `MASKS` and `SCORES` have (name, function, fields); all are for sequences of LENGTH tokens, 4 heads.
+drafts, noise and copies. `MASKS` and `SCORES` have (name, function, fields); all are for sequences of LENGTH tokens and
+4 heads.
 """
 import torch
 
@@ -141,13 +142,105 @@ def checkers(b, h, q_idx, kv_idx):
     return ((q_idx >> 5) % 2 == 0) ^ ((kv_idx >> 5) % 2 == 0) | (5 - kv_idx > -q_idx)
 
 
+def in_batches(inner, size):
+    """Sequences of one size, end to end."""
+    def mask(b, h, q_idx, kv_idx):
+        return (q_idx // size == kv_idx // size) & inner(b, h, q_idx % size, kv_idx % size)
+    return mask
+
+
+def near_in_an_image(place):
+    """An image of 16 x 16: the 5 x 3 pixels around q; `place` says where a token lies."""
+    def mask(b, h, q_idx, kv_idx):
+        (q_x, q_y), (k_x, k_y) = place(q_idx), place(kv_idx)
+        return ((q_x.clamp(2, 13) - k_x).abs() <= 2) & ((q_y.clamp(1, 14) - k_y).abs() <= 1)
+    return mask
+
+
+def in_tiles(t):
+    """Tiles of 4 x 2 pixels, one after the other."""
+    tile, within = t // 8, t % 8
+    return tile % 4 * 4 + within % 4, tile // 4 * 2 + within // 4
+
+
+def in_z_order(t):
+    """The even bits of a token's number are x, the odd ones y."""
+    def even_bits(t):
+        t = t & 0x55
+        t = (t | (t >> 1)) & 0x33
+        return (t | (t >> 2)) & 0x0f
+    return even_bits(t), even_bits(t >> 1)
+
+
+begins = torch.tensor([0, 40, 110, 116, 216, 256])
+question = torch.tensor([0, 0, 0, 3, 3])
+
+
+def shared_questions(b, h, q_idx, kv_idx):
+    """Answers see themselves and their question, both causal; a question is a document whose question is itself."""
+    of, asked = document[q_idx], question[document[q_idx]]
+    return (kv_idx >= begins[of]) & (q_idx >= kv_idx) | \
+        (of != asked) & (kv_idx >= begins[asked]) & (kv_idx < begins[asked + 1])
+
+
+shown = torch.tensor([[0, 90], [60, 100], [90, 256], [100, 200]])
+picture = torch.arange(LENGTH) // 64
+
+
+def texts_that_see_pictures(b, h, q_idx, kv_idx):
+    interval = shown[picture[kv_idx]]
+    return (q_idx >= interval[0]) & (q_idx < interval[1])
+
+
+ancestor = torch.eye(56, dtype=torch.bool)
+for _node in range(1, 56):
+    ancestor[_node] |= ancestor[(_node - 1) // 2]
+
+
+def drafted_tree(b, h, q_idx, kv_idx):
+    """Behind 200 tokens a tree of drafts, which a table of ancestors describes."""
+    q_node, k_node = (q_idx - 200).clamp(0, 55), (kv_idx - 200).clamp(min=0, max=55)
+    return (kv_idx < 200) | ((q_idx >= 200) & ancestor[q_node, k_node])
+
+
+def drafted_blocks(b, h, q_idx, kv_idx):
+    k_block = kv_idx - 40
+    return (kv_idx < 40) | ((k_block >= 0) & (q_idx // 8 == k_block // 8) & (k_block % 8 <= q_idx % 8))
+
+
+def film_spatial(b, h, q_idx, kv_idx):
+    return (kv_idx < 20 + 30) | (q_idx < 20) | (torch.abs(q_idx - kv_idx) < 60)
+
+
+def film_temporal(b, h, q_idx, kv_idx):
+    return (kv_idx < 20) | (q_idx < 20) | (torch.abs((q_idx - 20) % 30 - (kv_idx - 20) % 30) < 5)
+
+
+_draw = torch.Generator().manual_seed(0)
+selected = torch.rand(1, HEADS, 16, 16, generator=_draw) < 0.3
+best = torch.randint(16, (1, HEADS, 16, 3), generator=_draw)
+
+
+def tiles_of_a_map(b, h, q_idx, kv_idx):
+    return selected[b, h, q_idx // 16, kv_idx // 16]
+
+
+def tiles_of_a_list(b, h, q_idx, kv_idx):
+    return (best[b, h, q_idx // 16] == (kv_idx // 16).unsqueeze(-1)).any(dim=-1)
+
+
 MASKS = [(f.__name__, f, fields) for f, fields in (
     (full, []), (causal, []), (window, []), (causal_window, []), (prefix_lm, []), (sink_and_window, []), (dilated, []),
     (strided, []), (per_head, []), (documents, ["document"]), (spans, []), (turns, ["turn"]),
     (global_tokens, ["marked"]), (eviction, ["evicted"]), (tree, ["last"]), (block_causal, []),
-    (blocks_that_are_near, []), (neighbourhood, []), (film_tiles, []), (block_diffusion, []), (checkers, []))]
+    (blocks_that_are_near, []), (neighbourhood, []), (film_tiles, []), (block_diffusion, []), (checkers, []),
+    (shared_questions, []), (texts_that_see_pictures, []), (drafted_tree, []), (drafted_blocks, []),
+    (film_spatial, []), (film_temporal, []), (tiles_of_a_map, []), (tiles_of_a_list, []))]
 MASKS += [("packed causal", packed(causal), ["document"]), ("packed window", packed(causal_window), ["document"]),
-          ("documents as a table", documents, []), ("a union", any_of(causal_window, prefix_lm, strided), [])]
+          ("documents as a table", documents, []), ("a union", any_of(causal_window, prefix_lm, strided), []),
+          ("batches", in_batches(causal, 48), []), ("an image in tiles", near_in_an_image(in_tiles), []),
+          ("an image in z order", near_in_an_image(in_z_order), [])]
+NAME_HEADS = ("per_head", "tiles_of_a_map", "tiles_of_a_list")  # of the masks, those that differ by head
 
 
 def alibi(score, b, h, q_idx, kv_idx):

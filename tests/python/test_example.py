@@ -1,6 +1,7 @@
 """test_example.py: the training loop of runtime/python/README.md, with a small model, compared with the same model
 under a dense mask. Ranks that are processes run it too (ranks.py)."""
 import unittest
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
@@ -63,6 +64,40 @@ class Rollouts(unittest.TestCase):
         for figure in ("tokens", "flops", "seconds"):
             self.assertLess(2 * trees[figure], each[figure], figure)
             self.assertLess(each[figure], filled[figure], figure)
+
+
+README = Path(fcpc.__file__).parents[1] / "README.md"
+
+
+class Wide(torch.nn.Module):
+    """A model with the heads of the README's program."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(WORDS, 16, dtype=torch.bfloat16)
+        self.qkv = torch.nn.Linear(16, 48 * 128, dtype=torch.bfloat16)
+        self.out = torch.nn.Linear(32 * 128, WORDS, dtype=torch.bfloat16)
+
+    def forward(self, tokens, positions, attention):
+        q, k, v = self.qkv(self.words(tokens)).view(len(tokens), 48, 128).split([32, 8, 8], 1)
+        logits = self.out(attention(q, k, v).flatten(1)).float()
+        return SimpleNamespace(loss=lambda labels, keep: (F.cross_entropy(logits, labels, reduction="none")
+                                                          * keep).sum())
+
+
+class Readme(unittest.TestCase):
+    def test_the_loop_as_it_stands(self):
+        """The README's fifteen lines, run as they are, on batches that a forked worker of a data loader makes."""
+        text = README.read_text().split("## A training loop")[1].split("```python\n")[1].split("```")[0]
+        self.assertLessEqual(len(text.splitlines()), 15)
+        torch.manual_seed(0)
+        batches = torch.utils.data.DataLoader(list(loader(2)), batch_size=None, num_workers=1,
+                                              multiprocessing_context="fork")
+        names = {"group": None, "model": Wide(), "loader": batches}
+        exec(compile(text, str(README), "exec"), names)
+        self.assertTrue(3 < names["loss"].item() < 5, names["loss"])
+        self.assertGreater(names["model"].qkv.weight.grad.abs().max(), 0)
+        self.assertIn("<svg", names["plan"]._repr_html_())
 
 
 class Example(unittest.TestCase):

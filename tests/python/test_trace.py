@@ -30,7 +30,7 @@ class Masks(Compared):
     def test_gallery(self):
         """Every mask of the gallery has exactly the pairs that create_mask gives."""
         for name, function, fields in gallery.MASKS:
-            heads = HEADS if name == "per_head" else None
+            heads = HEADS if name in gallery.NAME_HEADS else None
             want = create_mask(function, None, heads, LENGTH, LENGTH, device="cpu")[0].long().sum(0)
             plan = a_program(function, fields=fields).plan([LENGTH])
             self.assertEqual(plan.summary()["pairs"], want.sum().item(), name)
@@ -42,7 +42,7 @@ class Masks(Compared):
             blocks = create_block_mask(function, None, None, LENGTH, LENGTH, device="cpu", BLOCK_SIZE=128)
             want = sorted([blocks.kv_num_blocks.sum().item(), blocks.full_kv_num_blocks.sum().item()])
             view = a_program(function, fields=fields).plan([LENGTH]).part()
-            if name != "per_head":  # one block of its own for each head
+            if name not in gallery.NAME_HEADS:  # one block of its own for each head
                 self.assertEqual(sorted([view["cells_partial"], view["cells_full"]]), want, name)
 
     def test_values(self):
@@ -89,6 +89,26 @@ class Text(unittest.TestCase):
                   "(if q < 5 then q else k) < min(q, k)")]
         for function, text in cases:
             self.assertEqual(fcpc.trace(function).text, text)
+
+    def test_bits(self):
+        """& | ^ << >> of whole numbers, also below 0, are what Python makes of them."""
+        def mixed(q, k):
+            return ((q - k & 0b1100110) | (k & 1) << 3 ^ (q & 1) << 4) >> 1
+        plan = a_program(lambda b, h, q, k: mixed(q, k) % 3 == 0).plan([LENGTH])
+        want = torch.tensor([[mixed(q, k) % 3 == 0 for k in range(LENGTH)] for q in range(LENGTH)]).long()
+        self.assertTrue(torch.equal(pairs_of(plan), want))
+
+    def test_indices_of_many_dimensions(self):
+        """An index that is out of its range is a fault of the mask, and no element of another row."""
+        cube = torch.arange(4 * 8 * 8).view(4, 8, 8)
+        plan = a_program(lambda b, h, q, k: cube[q % 4, q % 8, k % 8] % 5 < 2).plan([LENGTH])
+        at = torch.arange(LENGTH)
+        want = cube[at[:, None] % 4, at[:, None] % 8, at % 8] % 5 < 2
+        self.assertTrue(torch.equal(pairs_of(plan), want.long()))
+        for out in (lambda b, h, q, k: cube[q % 4, q % 9, k % 8] > 5, lambda b, h, q, k: cube[q % 4, 0, k % 8 - 1] > 5):
+            with self.assertRaises(fcpc.Error) as raised:
+                a_program(out).plan([LENGTH])
+            self.assertEqual(raised.exception.code, "E313")
 
     def test_used_twice(self):
         """What is used more than once is written once, however often it doubles."""
@@ -165,6 +185,13 @@ class Refused(unittest.TestCase):
                 "tensors are read as": lambda b, h, q, k: q > table,
                 "a shift is by a constant": lambda b, h, q, k: q >> k > 0}.items():
             self.expect("E210", function, words)
+        cube = torch.zeros(4, 4, 65)
+        for words, function in {
+                "of shape [4, 4, 65] is no number here": lambda b, h, q, k: cube[h, q % 4] > k,
+                "no row of at most 64": lambda b, h, q, k: (cube[h, q % 4] == k).any(-1),
+                "rows of 4 and 8": lambda b, h, q, k: (table.view(1, 8)[q % 1] == cube[h, :, 0][q % 4]).any(),
+                "differs from sequence": lambda b, h, q, k: cube[b, h, q] > k}.items():
+            self.expect("E210", function, words)
 
     def test_if(self):
         def mask(b, h, q, k):
@@ -180,7 +207,12 @@ class Refused(unittest.TestCase):
         for words, function in {
                 "computes with a condition": lambda b, h, q, k: (q > k) + 1 > 0,
                 "compares a condition": lambda b, h, q, k: (q > k) == 1,
-                "bits of numbers": lambda b, h, q, k: q & 3 == 0,
+                "& takes a constant from 0 on": lambda b, h, q, k: q & k == 0,
+                "a constant from 0": lambda b, h, q, k: q & -4 == 0,
+                "cannot have a bit in common": lambda b, h, q, k: (q & 3) | (k & 2) > 2,
+                "| and ^ take two that": lambda b, h, q, k: q ^ 1 == k,
+                "two conditions, or two": lambda b, h, q, k: (q > k) & 1,
+                "~ takes a condition": lambda b, h, q, k: ~q > k,
                 "// divides them": lambda b, h, q, k: q / 2 > k,
                 "gives a number": lambda b, h, q, k: q - k,
                 "an index is a whole number": lambda b, h, q, k: gallery.reach[q / 2] > k}.items():

@@ -10,7 +10,8 @@ static inline void run_local(process *p) {
     fcp_session_options options = {.size = sizeof options,
                                    .backend = "cuda",
                                    .timeout_s = 100,
-                                   .graph_from = UINT32_MAX};
+                                   .graph_from = UINT32_MAX,
+                                   .fuse = x->fuse};
     fcp_session *session;
     fcp_shape shape;
     fcp_error err = {0};
@@ -74,6 +75,7 @@ static inline void agree(task *x, const char *what) {
         cr_assert_eq(s->words[r].code, FCP_OK, "%s: rank %u: %s; %s", what, r, s->words[r].err.message,
                      s->words[r].trouble);
     no_trouble(s, ranks, 0, what);
+    for (unsigned r = 0; r < ranks; r++) x->during += s->words[r].during;
     process_run(s, 1, run_local, x);
     process_all_well(s, 1, 0, what);
     process_run(s, 1, judge, x);

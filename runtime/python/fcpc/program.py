@@ -15,6 +15,7 @@ from .errors import Diagnostics, Error
 from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
 from .shared import MANY_RANKS, Folder, key_of, usual_folder
+from .turns import Turns
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,13 @@ class Program:
     fields     the names of the fields that each batch brings
     masks      how many masks there are: more than one if it has `layers`
     share      the folder in which processes of this machine share plans; None: each process plans for itself
+    node       how many ranks a node has
     warnings   what the compiler said, line by line
     """
 
-    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None, share=None):
-        self.source, self.name, self.fields, self.here = text, name, tuple(fields), here
+    def __init__(self, text, name="program", defines=(), fields=(), here=None, values=None, share=None,
+                 node=1):
+        self.source, self.name, self.fields, self.here, self.node = text, name, tuple(fields), here, node
         self._values = dict(values or {})  # of fields that a mask function has captured
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
         self._options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
@@ -76,19 +79,23 @@ class Program:
         self._handle = made.value
         self.masks = C["fcpc_program_layers"](self._handle, 0, None)
         self.share = share or None
-        self._folder, self._identity = (Folder(share), self._texts()) if share else (None, None)
+        self._folder, self._texts = Folder(share) if share else None, None
+        if share:
+            self._identity()  # now: files that the program has read may change
 
     def __del__(self):
         if getattr(self, "_handle", None) and C:
             C["fcpc_program_free"](self._handle)
 
-    def _texts(self):
+    def _identity(self):
         """All that decides about plans besides the batch: the program, and what it has read."""
-        texts = [C["fcp_version"]().decode(), self.text]
-        while (path := C["fcpc_program_file"](self._handle, len(texts) - 2)) is not None:
-            with open(path, "rb") as file:
-                texts.append(hashlib.sha256(file.read()).hexdigest())
-        return texts
+        if self._texts is None:
+            texts = [C["fcp_version"]().decode(), self.text]
+            while (path := C["fcpc_program_file"](self._handle, len(texts) - 2)) is not None:
+                with open(path, "rb") as file:
+                    texts.append(hashlib.sha256(file.read()).hexdigest())
+            self._texts = texts
+        return self._texts
 
     @property
     def text(self):
@@ -106,10 +113,11 @@ class Program:
 
         Errors: E300 (lengths), E320 (fields), E31x (the mask fails at a pair), E403 and E404 (too large).
         """
-        return self._plan(lengths, fields, queries, here, stop, nullcontext())
+        return self._plan(lengths, fields, queries, here, stop)
 
-    def _plan(self, lengths, fields, queries, here, stop, gate):
-        """`plan`; `gate` is entered while planning."""
+    def _plan(self, lengths, fields, queries, here, stop, gate=nullcontext(), turns=None, number=0):
+        """`plan`; `gate` is entered while planning. With `turns`, the batch has this number, and another rank may plan
+        it."""
         held = [_whole(lengths, "Q", "lengths"), _whole(queries, "Q", "queries")]
         if held[0] and held[1] and held[0][1] != held[1][1]:
             raise Error("E300", f"there are {held[0][1]} lengths and {held[1][1]} numbers of queries")
@@ -129,41 +137,61 @@ class Program:
                                               ctypes.byref(stop), d.handle, ctypes.byref(times), made))
                 said = d.warnings()
             return [Plan(handle, here, times, said, self) for handle in made]
-        if self._folder is None:
+        if self._folder is None and turns is None:
             return together(make())
         parts = [x for name, of in zip(("lengths", "queries", *values), held)
                  for x in (name, "none" if of is None else (of[0], 8 * of[1]))]
-        plans, use, said = self._folder.plan(key_of([*self._identity, *parts]), self.masks,
-                                             lambda path: load(path, here, self), make, gate, stop)
-        return together(plans, use, said)
+        key, from_file = key_of([*self._identity(), *parts]), lambda path: load(path, here, self)
+        if turns is None:
+            return together(*self._folder.plan(key, self.masks, from_file, make, gate, stop))
+        if turns.planner(number) == turns.rank:
+            with gate:
+                plan = together(turns.give(number, key, make))
+        elif self._folder is None:
+            plan = together(turns.take(number, key, from_file, stop))
+        else:  # of a machine's processes one takes the plan from the store, and the others from the folder
+            plan = together(*self._folder.plan(key, self.masks, from_file,
+                                               lambda: turns.take(number, key, from_file, stop), nullcontext(), stop))
+        turns.done(number)
+        return plan
 
-    def ahead(self, loader, depth=2, threads=2, of=None):
+    def ahead(self, loader, depth=2, threads=2, of=None, group=None, timeout=120):
         """Yields (batch, plan) for each batch of a loader, planned by threads while the steps before it run.
 
         depth     so many batches are taken from the loader before they are needed
         threads   so many plan at once
         of        a function from a batch to (lengths, fields), or to lengths alone. None: the batch has `lengths` and
                   what the program names as fields, as attributes or as keys
+        group     None: each process plans every batch. The group of torch.distributed whose processes are the ranks:
+                  its nodes plan in turn, and the others get the plan through the group's store. A node plans one of as
+                  many batches as there are nodes, so that `depth` should be as large
+        timeout   with a group: seconds after which a plan that has not come is an error (E703)
 
         Batches come in the loader's order. An error of planning is raised where its batch would have come. When the
         loop ends early, planning that is under way is stopped. Threads that plan have a lower priority (nice 10).
+        With a group, an error of the rank that plans is raised in all, and a batch that is not the same in all is E706.
         """
         if depth < 1 or threads < 1:
             raise Error("E203", f"ahead: depth is {depth} and threads {threads}; both are at least 1")
         stop, waiting, gate = ctypes.c_int(0), deque(), threading.Semaphore(threads)
+        turns = None if group is None else Turns(group, self.node, timeout)
         # Where plans are shared, the other threads wait for plans of other processes.
-        pool = ThreadPoolExecutor(threads if self._folder is None else threads + depth,
+        pool = ThreadPoolExecutor(threads if self._folder is None and turns is None else threads + depth,
                                   thread_name_prefix="fcpc-ahead", initializer=_after_others)
         try:
-            for batch in loader:
+            for number, batch in enumerate(loader):
                 lengths, fields = self._of(batch) if of is None else _pair(of(batch))
-                waiting.append((batch, pool.submit(self._plan, lengths, fields, None, None, stop, gate)))
+                waiting.append((batch, pool.submit(self._plan, lengths, fields, None, None, stop, gate, turns, number)))
                 if len(waiting) > depth:
                     batch, planned = waiting.popleft()
                     yield batch, planned.result()
             while waiting:
                 batch, planned = waiting.popleft()
                 yield batch, planned.result()
+        except BaseException:  # also where the caller has left the loop
+            if turns is not None:
+                turns.leave()
+            raise
         finally:
             stop.value = 1
             pool.shutdown(cancel_futures=True)
@@ -302,7 +330,7 @@ def program(mask=None, fields=(), heads=8, kv_heads=None, head_dim=128, cluster=
     if share is None and cluster.here is not None and cluster.gpus > 1 and cluster.nodes * cluster.gpus > MANY_RANKS:
         share = usual_folder()
     return Program("\n".join(line for line in lines if line) + "\n", "program", (), declared, cluster.here, values,
-                   share)
+                   share, cluster.gpus)
 
 
 def _traced(function, kind, declared, tables, values, before):

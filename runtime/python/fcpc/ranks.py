@@ -29,7 +29,7 @@ def mpi_place(group):
     raise Error("E706", "detect: nothing says which process of MPI this is: start it with mpirun")
 
 
-def _place(group):
+def meet(group):
     """(rank, ranks, store, key) of a group of torch.distributed. Its processes found each other through the store. What
     they tell each other there, under the key, is for this call alone."""
     import torch.distributed as dist
@@ -48,7 +48,7 @@ def _place(group):
 
 def gather_hosts(group):
     """(rank, the machine of each process) of a group."""
-    rank, ranks, store, key = _place(group)
+    rank, ranks, store, key = meet(group)
     store.set(f"{key}/{rank}", socket.gethostname())
     return rank, [store.get(f"{key}/{r}").decode() for r in range(ranks)]
 
@@ -59,7 +59,7 @@ def connection_id(group, nccl=False):
     The id is a buffer of 128 bytes, HOST:PORT:SECRET or what NCCL makes, which the group's first process makes and the
     others get from the store.
     """
-    rank, ranks, store, key = _place(group)
+    rank, ranks, store, key = meet(group)
     if rank == 0:
         store.set(key, _nccl_id() if nccl else _new_id())
     return rank, ranks, ctypes.create_string_buffer(store.get(key), 128)

@@ -46,13 +46,18 @@ def _refuse(message, at=None, code="E210"):
 
 
 class Sym:
-    """What an expression would be. kind: "int", "real" or "bool". at: the line that made it. real: does it, or anything
-    in it, compute with reals?"""
-    __slots__ = ("op", "args", "kind", "at", "real")
+    """What an expression would be.
+
+    kind   "int", "real" or "bool"
+    at     the line that made it
+    real   does it, or anything in it, compute with reals?
+    bits   of a whole number from 0 on: those that may be set in it; None: that is not known
+    """
+    __slots__ = ("op", "args", "kind", "at", "real", "bits")
     __hash__ = object.__hash__
 
-    def __init__(self, op, args, kind):
-        self.op, self.args, self.kind, self.at = op, args, kind, _line()
+    def __init__(self, op, args, kind, bits=None):
+        self.op, self.args, self.kind, self.at, self.bits = op, args, kind, _line(), bits
         self.real = kind == "real" or any(a.real for a in args if isinstance(a, Sym))
 
     def __bool__(self):
@@ -90,7 +95,8 @@ def _symbol(value):
     if isinstance(value, bool):
         return Sym("true" if value else "false", (), "bool")
     if isinstance(value, (int, float)):
-        return Sym("number", (value,), "int" if isinstance(value, int) else "real")
+        whole = isinstance(value, int)
+        return Sym("number", (value,), "int" if whole else "real", value if whole and value >= 0 else None)
     _refuse(f"a {type(value).__name__} is no number here" + (": tensors are read as t[q_idx]" if hasattr(value, "shape")
                                                               else ""))
 
@@ -133,13 +139,46 @@ def _compare(op):
     return make
 
 
-def _logic(op):
+def _logic(op, bits):
+    """and, or, xor of two conditions; `bits`: the same of two whole numbers."""
     def make(a, b):
         a, b = _symbol(a), _symbol(b)
+        if a.kind == b.kind == "int":
+            return bits(a, b)
         if not a.kind == b.kind == "bool":
-            _refuse(f"bits of numbers: {'&' if op == 'and' else '|'} takes conditions here", code="E202")
+            _refuse("&, | and ^ take two conditions, or two whole numbers", code="E202")
         return Sym(op, (a, b), "bool")
     return make
+
+
+def _bits_of_both(a, b):
+    """x & 0b1100110 is x / 2 % 4 * 2 + x / 32 % 4 * 32: a part for each run of ones."""
+    x, mask = (a, _constant(b)) if _constant(a) is None else (b, _constant(a))
+    if mask is None or mask < 0:
+        _refuse("bits of numbers: & takes a constant from 0 on", code="E202")
+    mask &= mask if x.bits is None else x.bits
+    made, low = _symbol(0), 0
+    while mask >> low:
+        ones = 0
+        while mask >> low + ones & 1:
+            ones += 1
+        if ones:
+            part = _arithmetic("%")(_floor_divide(x, 1 << low) if low else x, 1 << ones)
+            part = _arithmetic("*")(part, 1 << low) if low else part
+            made = part if _constant(made) == 0 else _arithmetic("+")(made, part)
+        low += max(ones, 1)
+    made.bits = mask
+    return made
+
+
+def _bits_of_either(a, b):
+    """Two numbers that have no bit in common: | and ^ are their sum."""
+    if a.bits is None or b.bits is None or a.bits & b.bits:
+        _refuse("bits of numbers: | and ^ take two that cannot have a bit in common, as (x & 3) | (y & 3) << 2",
+                code="E202")
+    made = _arithmetic("+")(a, b)
+    made.bits = a.bits | b.bits
+    return made
 
 
 def _not(a):
@@ -151,10 +190,13 @@ def _not(a):
 
 def _shift(up):
     def make(a, b):
-        bits = _constant(_symbol(b))
-        if not isinstance(bits, int) or not 0 <= bits < 63:
+        count, a = _constant(_symbol(b)), _symbol(a)
+        if not isinstance(count, int) or not 0 <= count < 63:
             _refuse("a shift is by a constant number of bits")
-        return (_arithmetic("*") if up else _floor_divide)(a, 1 << bits)
+        made = (_arithmetic("*") if up else _floor_divide)(a, 1 << count)
+        if a.bits is not None:
+            made.bits = a.bits << count if up else a.bits >> count
+        return made
     return make
 
 
@@ -202,15 +244,17 @@ _FUNCTIONS = {
     "add": _arithmetic("+"), "sub": _arithmetic("-"), "mul": _arithmetic("*"), "remainder": _arithmetic("%"),
     "div": _divide, "true_divide": _divide, "floor_divide": _floor_divide, "neg": _negative, "abs": _abs,
     "eq": _compare("=="), "ne": _compare("!="), "lt": _compare("<"), "le": _compare("<="), "gt": _compare(">"),
-    "ge": _compare(">="), "logical_and": _logic("and"), "logical_or": _logic("or"), "logical_not": _not,
+    "ge": _compare(">="), "logical_and": _logic("and", _bits_of_both), "logical_or": _logic("or", _bits_of_either),
+    "logical_not": _not, "logical_xor": _logic("!=", _bits_of_either),
     "where": _where, "minimum": _extreme("min"), "maximum": _extreme("max"), "clamp": _clamp, "clip": _clamp,
     "exp": _real("exp"), "exp2": _real("exp2"), "log": _real("log"), "log2": _real("log2"), "tanh": _real("tanh"),
     "sqrt": _real("sqrt"), "floor": _real("floor"), "contiguous": _same, "view": _same,
+    "unsqueeze": _same, "squeeze": _same,
     "new_ones": _filled_with(1), "new_zeros": _filled_with(0),
 }
 for _name, _other in (("bitwise_and", "logical_and"), ("bitwise_or", "logical_or"), ("bitwise_not", "logical_not"),
                       ("and", "logical_and"), ("or", "logical_or"), ("invert", "logical_not"),
-                      ("logical_xor", "ne"), ("bitwise_xor", "ne"), ("xor", "ne"), ("absolute", "abs"),
+                      ("bitwise_xor", "logical_xor"), ("xor", "logical_xor"), ("absolute", "abs"),
                       ("subtract", "sub"), ("multiply", "mul"), ("mod", "remainder"), ("truediv", "div"),
                       ("floordiv", "floor_divide"), ("negative", "neg"), ("min", "minimum"), ("max", "maximum")):
     _FUNCTIONS[_name] = _FUNCTIONS[_other]
@@ -222,7 +266,7 @@ for _name in ("add", "sub", "mul", "mod", "truediv", "floordiv", "and", "or", "x
               "lt", "le", "gt", "ge", "neg", "invert", "abs", "rsub", "radd", "rmul", "rmod", "rtruediv", "rfloordiv",
               "rand", "ror", "rxor"):
     # each function reads its own arguments, so that a plain number may stand on either side
-    setattr(Sym, f"__{_name}__", lambda *a, f=_FUNCTIONS[_name]: f(*a))
+    setattr(Sym, f"__{_name}__", lambda *a, f=_FUNCTIONS[_name]: _of_rows(f, a))
 
 
 class Field:
@@ -246,7 +290,30 @@ def _whole(index):
     return index
 
 
-class _Table:
+class _Row:
+    """A few symbols side by side, as t[q_idx] of a table with several columns: all may be compared with one."""
+    __hash__ = object.__hash__
+
+    def __init__(self, symbols):
+        self.symbols = symbols
+
+    def row(self):
+        return self.symbols
+
+    def _joined(self, op, none):
+        made = _symbol(none)
+        for i, x in enumerate(self.row()):
+            made = _FUNCTIONS[op](made, x) if i else _symbol(x)
+        return made
+
+    def any(self, dim=-1):
+        return self._joined("logical_or", False)
+
+    def all(self, dim=-1):
+        return self._joined("logical_and", True)
+
+
+class _Table(_Row):
     """A tensor that the function has captured. `index`: those that were given so far, as in t[h][q_idx]."""
 
     def __init__(self, tensor, index=()):
@@ -255,6 +322,31 @@ class _Table:
     def __getitem__(self, index):
         return _indexed(self.tensor, self.index + (index if isinstance(index, tuple) else (index,)))
 
+    def row(self):
+        if len(self.index) != self.tensor.dim() - 1 or self.tensor.shape[-1] > _ROW_MOST:
+            _refuse(f"a part of a tensor of shape {list(self.tensor.shape)} is no number here, and no row of at most "
+                    f"{_ROW_MOST}")
+        return [self[i] for i in range(self.tensor.shape[-1])]
+
+
+_ROW_MOST = 64
+
+
+def _of_rows(function, arguments):
+    """A function of symbols, or, where one is a row, of each of its symbols."""
+    rows = [a.row() if isinstance(a, _Row) else None for a in arguments]
+    sizes = {len(row) for row in rows if row is not None}
+    if not sizes:
+        return function(*arguments)
+    if len(sizes) > 1:
+        _refuse(f"rows of {' and '.join(map(str, sorted(sizes)))} numbers do not go together")
+    return _Row([function(*(a if row is None else row[i] for a, row in zip(arguments, rows)))
+                 for i in range(sizes.pop())])
+
+
+for _name in ("add", "sub", "mul", "mod", "floordiv", "and", "or", "xor", "eq", "ne", "lt", "le", "gt", "ge", "invert"):
+    setattr(_Row, f"__{_name}__", lambda *a, f=_FUNCTIONS[_name]: _of_rows(f, a))
+
 
 _tracing = []  # of the trace that goes on: what it knows of captured tensors
 
@@ -262,21 +354,41 @@ _tracing = []  # of the trace that goes on: what it knows of captured tensors
 def _indexed(tensor, index):
     """A captured tensor at some indices: an element of a field or table."""
     index = index if isinstance(index, tuple) else (index,)
+    if len(index) < tensor.dim():
+        return _Table(tensor, index)
+    if not _tracing[-1].is_field(tensor):
+        tensor, index = _as_table(tensor, index)
     name, is_field = _tracing[-1].name_of(tensor)
     if is_field:
-        if len(index) < tensor.dim():
-            return _Table(tensor, index)
         element = Field(name)[index]
-    elif len(index) < tensor.dim():
-        return _Table(tensor, index)
     else:
-        if len(index) > 2 or not index:
-            _refuse(f"'{name}' has {len(index)} dimensions: tables have one or two")
+        if not index:
+            _refuse(f"'{name}' has no dimension: a table has one at least")
         if any(isinstance(i, Sym) and i.op == "b" for i in index):
             _refuse(f"'{name}' differs from sequence to sequence: name it as a field, fields=[\"{name}\"]")
         element = Sym("index", (_Named(name), *map(_whole, index)), "real" if tensor.is_floating_point() else "int")
     kind = str(tensor.dtype)
     return Sym("!=", (element, _symbol(0)), "bool") if kind == "torch.bool" else element
+
+
+def _as_table(tensor, index):
+    """A tensor of any number of dimensions as a table of one or two, and the indices of the same element in it."""
+    traced = _tracing[-1]
+    if tensor.dim() > 1 and tensor.shape[0] == 1 and isinstance(index[0], Sym) and index[0].op == "b":
+        tensor, index = traced.view_of(tensor, tensor.shape[1:]), index[1:]  # the same for all sequences
+    if len(index) <= 2:
+        return tensor, index
+    count = tensor[0].numel()
+
+    def within(i, size):
+        """One that is out of its range leaves the table, and does not get into another row."""
+        i = _whole(i)
+        inside = _FUNCTIONS["logical_and"](_FUNCTIONS["ge"](i, 0), _FUNCTIONS["lt"](i, size))
+        return i if _constant(i) in range(size) else _where(inside, i, count)
+    last = within(index[1], tensor.shape[1])
+    for i, size in zip(index[2:], tensor.shape[2:]):
+        last = _arithmetic("+")(_arithmetic("*")(last, size), within(i, size))
+    return traced.view_of(tensor, (tensor.shape[0], count)), (index[0], last)
 
 
 class _Named:
@@ -321,8 +433,20 @@ class Traced:
     def __init__(self, function, fields, tables):
         self.tables, self.fields, self.definitions = dict(tables), {}, []
         self._declared, self._names, self._used = set(fields), {}, {*_RESERVED, *fields, *tables}
+        self._views = {}  # (id of a tensor, shape) -> (the tensor, its view)
         for name, tensor in _captured(function, set()):
             self._names.setdefault(id(tensor), name)
+
+    def is_field(self, tensor):
+        return self._names.get(id(tensor)) in self._declared
+
+    def view_of(self, tensor, shape):
+        """The same numbers in another shape, under the same name: one object for each shape."""
+        key = id(tensor), tuple(shape)
+        if key not in self._views:
+            self._views[key] = tensor, tensor.reshape(shape)
+            self._names[id(self._views[key][1])] = self._names.get(id(tensor), "table")
+        return self._views[key][1]
 
     def name_of(self, tensor):
         """The name of a captured tensor, and whether it is a field."""

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "runtime/libraries/cuda_driver.h"
+#include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"
 
@@ -197,13 +198,14 @@ static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, f
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err;
+    const long step = (long)amount(3, 1);
     long at = 1, last = 0, failures = 0;
     x->plan = plan;
     x->idle = true;
     fcp_plan_shape(plan, &shape);
     cr_assert_eq(fcp_packed_alloc(&shape, ALL, &packed, &err), FCP_OK);
     fcp_packed_draw(&shape, ALL, 3, &packed);
-    for (bool done = false; !done; at += at < 60 ? 1 : at % 3 + 1) {
+    for (bool done = false; !done; at += at < 60 ? 1 : (at % 3 + 1) * step) {
         fcp_session *session = NULL;
         bool failed = false;
         x->seed = (uint64_t)at;

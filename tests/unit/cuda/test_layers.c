@@ -1,6 +1,7 @@
 /* test_layers.c: tests several masks on one set of homes: the plans of `layers`, and sessions that hold several plans,
  * on the host and on the driver that stands in. */
 #include "runtime/exec/arena.h"
+#include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
 #include "tests/support/judge_packed.h"
 
@@ -170,7 +171,7 @@ Test(layers, sessions_on_the_host, .timeout = 300) {
 Test(layers, sessions_on_devices, .timeout = 300) {
     standin *x = stand();
     x->devices = 2;
-    for (int i = 0; i < 3; i++)
+    for (unsigned i = 0; i < amount(2, 3); i++)
         take_turns(x,
                    &(fcp_session_options){.size = sizeof(fcp_session_options), .backend = "cuda", .timeout_s = 60,
                                           .graph_from = 2, .stage_bytes = 5000},

@@ -4,6 +4,7 @@
 #include "runtime/exec/session.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
+#include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/processes.h"
 
@@ -310,12 +311,12 @@ static void goes_from_plan_to_plan(process *p) {
     if (begin(p, &x)) {
         const given *g = x.given;
         const which order[] = {CAUSAL, WINDOW, CAUSAL};
-        for (int i = 0; i < 3; i++) {
+        for (unsigned i = 0; i < amount(2, 3); i++) {
             const fcp_plan *plan = g->plans[order[i]];
             p->cuda->plan = plan;
             if (i) CHECK(p, fcp_session_rebind(x.session, plan, &x.err) == FCP_OK, "%s", x.err.message);
             CHECK(p, fcp_session_plan(x.session) == plan);
-            for (int k = 0; k < 2; k++) CHECK(p, run_all(&x, plan, (uint64_t)i + 1) == FCP_OK, "plan %d: %s", i,
+            for (int k = 0; k < 2; k++) CHECK(p, run_all(&x, plan, (uint64_t)i + 1) == FCP_OK, "plan %u: %s", i,
                                               x.err.message);
             judge(&x, plan, "a plan later");
             CHECK(p, fcp_session_rebind(x.session, g->plans[OTHER], &x.err) == FCP_E_ARGUMENT);

@@ -143,7 +143,7 @@ static void bounds_hold(fcp_plan *plan, const char *name) {
     const fcp_cluster *own = plan->cluster;
     for (uint32_t times = 1; times <= 4; times += 3)
         for (int network = 0; network < SIM_NETWORKS; network++)
-            for (size_t c = 0; c < sizeof cases / sizeof *cases; c += times > 1 ? amount(4, 1) : 1) {
+            for (size_t c = 0; c < sizeof cases / sizeof *cases; c += amount(times > 1 ? 4 : 2, 1)) {
                 const uint32_t without = cases[c];
                 fcp_cluster narrow = *own;
                 narrow.oversubscription_milli = 1000 * times;

@@ -1,0 +1,82 @@
+/* pool.c: the threads of `fcpc serve`, which answer requests side by side.
+ *
+ * There are two queues. A thread takes the first job that waits, answers it, adds it to those that are done, and rings.
+ * Nothing else is shared: planning keeps no state outside of its arguments.
+ */
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "compiler/cli/pool.h"
+#include "compiler/cli/request.h"
+#include "runtime/base/threads.h"
+
+static void add(cmd_queue *q, cmd_job *job) {
+    job->next = NULL;
+    if (q->first) q->last->next = job;
+    else q->first = job;
+    q->last = job;
+}
+
+static cmd_job *take(cmd_queue *q) {
+    cmd_job *job = q->first;
+    if (job) q->first = job->next;
+    return job;
+}
+
+/* The first job that waits. NULL: the thread should end. */
+static cmd_job *wait_for_job(cmd_pool *p) {
+    pthread_mutex_lock(&p->lock);
+    while (!p->waiting.first && !p->leave) pthread_cond_wait(&p->given, &p->lock);
+    cmd_job *job = p->leave ? NULL : take(&p->waiting);
+    pthread_mutex_unlock(&p->lock);
+    return job;
+}
+
+static void *work(void *given) {
+    cmd_pool *p = given;
+    cmd_job *job;
+    while ((job = wait_for_job(p))) {
+        job->good = cmd_answer(job->line, job->size, &job->stop, &job->answer);
+        pthread_mutex_lock(&p->lock);
+        add(&p->done, job);
+        pthread_mutex_unlock(&p->lock);
+        eventfd_write(p->bell, 1);
+    }
+    return NULL;
+}
+
+fcp_code cmd_pool_start(cmd_pool *p, unsigned threads, fcp_error *err) {
+    *p = (cmd_pool){.lock = PTHREAD_MUTEX_INITIALIZER, .given = PTHREAD_COND_INITIALIZER};
+    p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    while (p->bell >= 0 && p->count < threads && fcp_thread_start(&p->threads[p->count], work, p)) p->count++;
+    return p->count ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "no thread can be started");
+}
+
+void cmd_pool_give(cmd_pool *p, cmd_job *job) {
+    job->stop = 0;
+    job->answer = (text){0};
+    pthread_mutex_lock(&p->lock);
+    add(&p->waiting, job);
+    pthread_cond_signal(&p->given);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void cmd_pool_stop(cmd_job *job) { __atomic_store_n(&job->stop, 1, __ATOMIC_RELAXED); }
+
+cmd_job *cmd_pool_take(cmd_pool *p) {
+    eventfd_t rings;
+    eventfd_read(p->bell, &rings); /* before the queue is looked at, so that no later ring is lost */
+    pthread_mutex_lock(&p->lock);
+    cmd_job *job = take(&p->done);
+    pthread_mutex_unlock(&p->lock);
+    return job;
+}
+
+void cmd_pool_end(cmd_pool *p) {
+    pthread_mutex_lock(&p->lock);
+    p->leave = true;
+    pthread_cond_broadcast(&p->given);
+    pthread_mutex_unlock(&p->lock);
+    for (unsigned i = 0; i < p->count; i++) pthread_join(p->threads[i], NULL);
+    if (p->bell >= 0) close(p->bell);
+}

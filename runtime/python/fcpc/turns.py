@@ -1,0 +1,156 @@
+"""turns.py: nodes that plan batches in turn, and hand each other the plans.
+
+Where a plan takes longer than a step, `ahead` cannot keep up as long as each node plans every batch. So node 0 plans
+batch 0, node 1 plans batch 1, and so on around; four nodes plan four batches at the same time. Of a node the first
+process plans. All others get the plan's bytes through the store by which the processes of the group found each other:
+
+    KEY/7             what is there of batch 7, or the error that its planner has met: JSON
+    KEY/7/0, 1, ...   the bytes, in pieces that every store takes
+    KEY/7/taken       how many processes have the plan: the last removes all of these
+    KEY/left/4        rank 4 has left its loop
+
+A plan that comes from elsewhere is treated as every file from outside: the loader proves it right. Then it must have
+the digest of the planner's, and be of the batch that this process has: what decides about a plan has a digest of its
+own, see shared.key_of.
+"""
+import json
+import os
+import time
+from contextlib import suppress
+
+from .errors import Error
+from .ranks import meet
+
+_PIECE = 4 << 20    # the store of torch.distributed takes 8 MiB at a time
+_SLOWEST = 0.05     # seconds between two questions to the store
+
+
+class Turns:
+    """The turns of one loop.
+
+    group     of torch.distributed: each of its processes is a rank of the plans, in its order
+    node      how many ranks a node has
+    timeout   seconds after which a plan that has not come is an error
+    """
+
+    def __init__(self, group, node, timeout):
+        self.rank, self._ranks, self._store, self._key = meet(group)
+        if self._ranks % node:
+            raise Error("E706", f"ahead: {self._ranks} processes do not make nodes of {node}")
+        self._node, self._timeout = node, timeout
+
+    def planner(self, batch):
+        """The rank that plans a batch."""
+        return batch * self._node % self._ranks
+
+    def give(self, batch, what, make):
+        """Plans a batch, for all: `make()`. `what`: the digest of what decides about its plans."""
+        try:
+            plans = make()
+            data, sizes = _bytes_of(plans)
+        except BaseException as error:
+            self._say_error(batch, error)
+            raise
+        for number, at in enumerate(range(0, len(data), _PIECE)):
+            self._store.set(self._name(batch, number), data[at:at + _PIECE])
+        self._say(batch, {"what": what, "sizes": sizes, "digests": [plan.digest for plan in plans]})
+        return plans
+
+    def take(self, batch, what, load, stop):
+        """The plans of a batch that another rank plans. `load`: gives a plan from a path; `stop`: see Program.plan.
+
+        Errors: the planner's own; E706 (it has planned another batch than the one that is here); E703 (it has ended, or
+        sent nothing in time); those of the loader.
+        """
+        said = json.loads(self._wait(batch, stop))
+        if "error" in said:
+            raise Error(*said["error"])
+        rank = self.planner(batch)
+        if said["what"] != what:
+            raise Error("E706", f"batch {batch} of the loop is not the batch of rank {rank}, which has planned it: all "
+                                "ranks need the same program, lengths and fields")
+        pieces = -(-sum(said["sizes"]) // _PIECE)
+        data = b"".join(self._store.get(self._name(batch, number)) for number in range(pieces))
+        plans = _plans_of(data, said["sizes"], load)
+        if [plan.digest for plan in plans] != said["digests"]:
+            raise Error("E706", f"the plan of batch {batch} has not come as rank {rank} has sent it")
+        return plans
+
+    def done(self, batch):
+        """This process has the plans of a batch."""
+        if self._store.add(self._name(batch, "taken"), 1) < self._ranks:
+            return
+        number = 0
+        while self._store.delete_key(self._name(batch, number)):
+            number += 1
+        self._store.delete_key(self._name(batch))
+        self._store.delete_key(self._name(batch, "taken"))
+
+    def leave(self):
+        """This process will plan no more, and others may wait for it."""
+        with suppress(RuntimeError):  # there may be nobody left, nor a store
+            self._store.set(f"{self._key}/left/{self.rank}", b"")
+
+    def _name(self, batch, *more):
+        return "/".join(map(str, (self._key, batch, *more)))
+
+    def _say(self, batch, what):
+        self._store.set(self._name(batch), json.dumps(what))
+
+    def _say_error(self, batch, error):
+        if isinstance(error, Error):
+            if error.code == "E013":  # `leave` says that
+                return
+            said = [error.code, error.message, error.file, error.line, error.column, error.where, str(error)]
+        else:
+            said = ["E703", f"rank {self.rank} has failed to plan batch {batch}: {error!r}"]
+        self._say(batch, {"error": said})
+
+    def _wait(self, batch, stop):
+        """What the planner says of a batch. The store is asked now and then: to wait in it would keep it from the other
+        threads of this process."""
+        name, left = self._name(batch), f"{self._key}/left/{self.planner(batch)}"
+        end, pause = time.monotonic() + self._timeout, 0.001
+        while not self._store.check([name]):
+            if stop is not None and stop.value:
+                raise Error("E013", "interrupted")
+            why = "has left its loop" if self._store.check([left]) and not self._store.check([name]) else \
+                f"has not sent it for {self._timeout} s" if time.monotonic() > end else None
+            if why:
+                error = Error("E703", f"rank {self.planner(batch)} plans batch {batch} and {why}")
+                self._say_error(batch, error)  # so that nobody else waits as long
+                raise error
+            time.sleep(pause)
+            pause = min(2 * pause, _SLOWEST)
+        return self._store.get(name)
+
+
+def _bytes_of(plans):
+    """(the files of some plans, end to end; the size of each)."""
+    files = []
+    for plan in plans:
+        with _memory() as file:
+            plan.save(_path(file))
+            files.append(file.read())
+    return b"".join(files), [len(file) for file in files]
+
+
+def _plans_of(data, sizes, load):
+    """The reverse: what `load` makes of each file."""
+    plans = []
+    for size in sizes:
+        with _memory() as file:
+            file.write(data[:size])
+            file.flush()
+            plans.append(load(_path(file)))
+        data = data[size:]
+    return plans
+
+
+def _memory():
+    """A file that is nowhere but in memory, and goes when nobody has it open or mapped."""
+    return os.fdopen(os.memfd_create("fcpc-plan", os.MFD_CLOEXEC), "w+b")
+
+
+def _path(file):
+    return f"/proc/self/fd/{file.fileno()}"

@@ -1,0 +1,144 @@
+"""test_turns.py: nodes that plan in turn, and hand each other the plans: four ranks as one, two or four nodes."""
+import os
+import signal
+import tempfile
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import fcpc
+from fcpc.torch import Attention
+from test_agent import four_ranks
+
+BATCHES = [([300, 200 + i], list(range(500 + i))) for i in range(9)]
+
+
+def a_program(nodes, rank, share=""):
+    """A program of two masks, so that a plan has two files."""
+    return fcpc.program(None, layers=["causal and q - k < 90 + doc[q] % 7", "causal"], fields=["doc"], heads=2,
+                        head_dim=16, dtype="fp32", block=64, share=share,
+                        cluster=fcpc.Cluster(nodes, 4 // nodes, "cpu", range(rank, rank + 1)))
+
+
+def ahead(prog, batches, depth=3, **more):
+    return prog.ahead(batches, depth, threads=1, of=lambda b: (b[0], {"doc": b[1]}), group=dist.group.WORLD, **more)
+
+
+def loops(shares):
+    """For each way to divide the ranks: [(digest, digest of the second mask, planned here)] of all batches. And how
+    many keys are left in the store."""
+    dist.init_process_group("gloo")
+    store, rank, said = dist.distributed_c10d._get_default_store(), dist.get_rank(), []
+    for nodes, share in shares:
+        prog = a_program(nodes, rank, share)
+        attention, found = Attention(prog, group=dist.group.WORLD, timeout=200), []
+        dist.barrier()
+        before = store.num_keys()
+        dist.barrier()
+        for _, plan in ahead(prog, BATCHES):
+            found.append((plan.digest, plan.layers[1].digest, plan.seconds > 0))
+        dist.barrier()
+        left = store.num_keys() - before
+        attention.bind(plan)(*(torch.zeros(plan.tokens, 2, 16) for _ in range(3)))
+        said.append((found, left))
+    try:
+        three = fcpc.program("causal", cluster=fcpc.Cluster(1, 3, "cpu", range(1)))
+        next(three.ahead(BATCHES, group=dist.group.WORLD))
+    except fcpc.Error as error:
+        said.append(str(error))
+    dist.destroy_process_group()
+    return said
+
+
+def fails(case):
+    """(batches that came, code, message) of a loop that an error ends."""
+    dist.init_process_group("gloo")
+    rank, batches, came = dist.get_rank(), list(BATCHES), 0
+    if case == "a wrong batch":
+        batches[2] = ([300, 202], [1])
+    if case == "another batch" and rank == 1:
+        batches[1] = ([300, 201], [0] * 501)
+    try:
+        for _ in ahead(a_program(4, rank), batches, depth=1):
+            came += 1
+            if case == "left early" and rank == 2:
+                break
+        error = None
+    except fcpc.Error as caught:
+        error = caught
+    dist.barrier()  # the store is there until all have what they wait for
+    dist.destroy_process_group()
+    return came, error and error.code, str(error)
+
+
+class Turns(unittest.TestCase):
+    def test_each_batch_is_planned_once(self):
+        """By the first rank of the node whose turn it is. All have its plan, bit for bit, and no key stays."""
+        want = [(p.digest, p.layers[1].digest) for p in
+                (a_program(2, 0).plan(lengths, {"doc": doc}) for lengths, doc in BATCHES)]
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            shares = [(1, ""), (2, ""), (4, ""), (2, os.path.join(folder, "plans"))]
+            ranks = four_ranks(loops, shares)
+            self.assertEqual(os.listdir(shares[-1][1]), [])
+        self.assertEqual([said[len(shares):] for said in ranks],
+                         4 * [["error[E706]: ahead: 4 processes do not make nodes of 3"]])
+        for i, (nodes, _) in enumerate(shares):
+            for rank, said in enumerate(ranks):
+                found, left = said[i]
+                self.assertEqual(left, 0)
+                self.assertEqual([planned for *_, planned in found],
+                                 [n % nodes * (4 // nodes) == rank for n in range(len(BATCHES))])
+                if nodes == 2:
+                    self.assertEqual([tuple(digests) for *digests, _ in found], want)
+                self.assertEqual(found, [(*ranks[0][i][0][n][:2], planned) for n, (*_, planned) in enumerate(found)])
+
+    def test_an_error_comes_to_all(self):
+        for came, code, message in four_ranks(fails, "a wrong batch"):
+            self.assertEqual((came, code), (2, "E320"), message)
+
+    def test_another_batch(self):
+        """Rank 1 plans a batch that the others do not have."""
+        said = four_ranks(fails, "another batch")
+        for rank in 0, 2, 3:
+            came, code, message = said[rank]
+            self.assertEqual((came, code), (1, "E706"), message)
+            self.assertIn("not the batch of rank 1", message)
+
+    def test_a_rank_that_leaves(self):
+        said = four_ranks(fails, "left early")
+        self.assertEqual(said[2][:2], (1, None))
+        for rank in 0, 1, 3:
+            came, code, message = said[rank]
+            self.assertEqual((came, code), (2, "E703"), message)
+            self.assertIn("rank 2 plans batch 2 and has left its loop", message)
+
+    def test_a_killed_rank(self):
+        """Who waits for its plan gets an error when the time is over."""
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = []
+            for rank in range(4):
+                ranks.append(os.fork())
+                if not ranks[-1]:
+                    os._exit(self.rank(f"file://{folder}/store", rank))
+            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in ranks]
+        self.assertEqual(ended, [7, -signal.SIGKILL, 7, 7])
+
+    def rank(self, store, rank):
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=4)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            list(ahead(a_program(4, rank), BATCHES, timeout=1))
+        except fcpc.Error as error:
+            return 7 if error.code == "E703" and "rank 1 plans batch 1 and has not sent it" in str(error) else 1
+        return 2
+
+    def test_what_is_no_group(self):
+        with self.assertRaises(fcpc.Error) as caught:
+            next(a_program(4, 0).ahead(BATCHES, of=lambda b: b, group="mpi"))
+        self.assertEqual(caught.exception.code, "E706")
+
+
+if __name__ == "__main__":
+    unittest.main()
