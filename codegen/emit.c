@@ -189,19 +189,28 @@ static void say_within(printer *p, const char *value, range r, int64_t count) {
     else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
 }
 
-static void say_table(printer *p, const mc_node *x, const emit_array *a, const char *data) {
+/* Prints the test whether a table has the element that a node reads, unless ranges prove it. Did it print one? */
+static bool say_table_test(printer *p, const mc_node *x, const emit_array *a) {
     range row = p->ranges[x->a], column = a->columns ? p->ranges[x->b] : row;
-    const char *i = p->operand[0], *j = p->operand[1];
     bool row_known = within(row, a->count), column_known = !a->columns || within(column, a->columns);
-    if (!row_known) say_within(p, i, row, a->count);
+    if (!row_known) say_within(p, p->operand[0], row, a->count);
     if (!row_known && !column_known) say(p, " && ");
-    if (!column_known) say_within(p, j, column, a->columns);
-    if (!row_known || !column_known) say(p, " ? ");
-    /* the index is below the array's size, so it needs no more bits than that */
+    if (!column_known) say_within(p, p->operand[1], column, a->columns);
+    return !row_known || !column_known;
+}
+
+/* Prints the element's place in the table. It is below the table's size, so it needs no more bits than that. */
+static void say_table_place(printer *p, const emit_array *a) {
     const char *type = a->count <= UINT32_MAX / (a->columns ? a->columns : 1) ? "fk_u32" : "fk_u64";
-    if (a->columns) say(p, "%s[(%s)%s * %uu + (%s)%s]", data, type, i, a->columns, type, j);
-    else say(p, "%s[(%s)%s]", data, type, i);
-    if (!row_known || !column_known) say(p, " : 0");
+    if (a->columns) say(p, "(%s)%s * %uu + (%s)%s", type, p->operand[0], a->columns, type, p->operand[1]);
+    else say(p, "(%s)%s", type, p->operand[0]);
+}
+
+static void say_table(printer *p, const mc_node *x, const emit_array *a, const char *data) {
+    const bool tested = say_table_test(p, x, a);
+    say(p, tested ? " ? %s[" : "%s[", data);
+    say_table_place(p, a);
+    say(p, tested ? "] : 0" : "]");
 }
 
 /* The element of an array; outside it 0. */
@@ -464,6 +473,50 @@ static bool say_function(printer *p, mc_code code, const char *head) {
     return good;
 }
 
+/* Prints where a read finds its element among the numbers of all tables. */
+static bool say_place(printer *p, const emit_read *read, const char *head) {
+    const mc_node *x = &read->load.nodes[read->load.count - 1];
+    const emit_array *a = &p->program->arrays[x->imm];
+    bool good = open_code(p, read->load);
+    if (good) {
+        p->needed[x->a] = true;
+        if (x->b != MC_NONE) p->needed[x->b] = true;
+        find_needed(p);
+        say_head(p, head);
+        name_operands(p, x);
+        say(p, "    return ");
+        const bool tested = say_table_test(p, x, a);
+        say(p, "%s(fk_i64)(%" PRIu64 "ull + (", tested ? " ? " : "", read->first);
+        say_table_place(p, a);
+        say(p, tested ? ")) : -1;\n}\n" : "));\n}\n");
+    }
+    close_code(p);
+    return good;
+}
+
+/* Prints the functions of each read, and those that choose one of them by its number. */
+static bool say_reads(printer *p) {
+    static const char *const types[] = {"float", "fk_i64"}, *const names[] = {"fk_part", "fk_place"};
+    const uint32_t count = p->program->read_count;
+    bool good = true;
+    say(p, "#define FK_READS %u\n", count);
+    for (int f = 0; f < 2; f++) {
+        for (uint32_t i = 0; good && i < count; i++) {
+            const emit_read *read = &p->program->reads[i];
+            char head[128];
+            snprintf(head, sizeof head, "FK_DEVICE %s %s_%u(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)",
+                     types[f], names[f], i);
+            good = f ? say_place(p, read, head) : say_function(p, read->part, head);
+        }
+        say(p, "FK_DEVICE %s %s(const fk_env *e, fk_u32 i, float s, fk_i64 q, fk_i64 k, int h) {\n", types[f],
+            names[f]);
+        for (uint32_t i = 0; i + 1 < count; i++)
+            say(p, "    if (i == %u) return %s_%u(e, s, q, k, h);\n", i, names[f], i);
+        say(p, "    return %s_%u(e, s, q, k, h);\n}\n", names[f], count - 1);
+    }
+    return good;
+}
+
 /* --- spans -------------------------------------------------------------------------------------------------------- */
 
 /* The range of a sum; its nodes are needed. Are they all of 32 bits? */
@@ -569,6 +622,16 @@ static bool say_spans(printer *p, mc_op variable) {
     return good;
 }
 
+/* A read's code is that of scores, and ends with a node that reads a table. */
+static const char *check_read(const emit_program *g, const emit_read *x, const mc_decls *decls, uint32_t *node) {
+    const char *wrong = mc_check(x->part, MC_SCORE, decls, node);
+    if (!wrong) wrong = mc_check(x->load, MC_SCORE, decls, node);
+    if (wrong) return wrong;
+    const mc_node *last = &x->load.nodes[x->load.count - 1];
+    const bool table = (last->op == MC_LOAD_F || last->op == MC_LOAD2_F) && g->arrays[last->imm].kind == EMIT_TABLE;
+    return table ? NULL : "a read of no table";
+}
+
 static const char *check(const emit_program *g, uint32_t *node) {
     mc_array *arrays = calloc(g->array_count + (size_t)1, sizeof *arrays);
     if (!arrays) return "out of memory";
@@ -579,6 +642,8 @@ static const char *check(const emit_program *g, uint32_t *node) {
     if (!wrong && !g->score.count != !g->slope.count) wrong = "a score without its derivative, or the reverse";
     if (!wrong && g->score.count) wrong = mc_check(g->score, MC_SCORE, &decls, node);
     if (!wrong && g->slope.count) wrong = mc_check(g->slope, MC_SCORE, &decls, node);
+    if (!wrong && g->read_count && !g->score.count) wrong = "a read without a score";
+    for (uint32_t i = 0; i < g->read_count && !wrong; i++) wrong = check_read(g, &g->reads[i], &decls, node);
     for (uint32_t i = 0; i < g->array_count && !wrong; i++)
         if (g->arrays[i].kind > EMIT_TABLE || g->arrays[i].count < 0) wrong = "an array of no kind";
     if (!wrong && (g->positions <= 0 || g->positions > (int64_t)1 << 40)) wrong = "positions out of range";
@@ -614,5 +679,6 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
         good = good && say_function(&p, program->slope,
                                     "FK_DEVICE float fk_slope(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
     }
+    if (program->read_count) good = good && say_reads(&p);
     return good ? NULL : "out of memory";
 }

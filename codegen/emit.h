@@ -3,6 +3,8 @@
  *   fk_allow(e, q, k, h)      is the pair allowed?
  *   fk_score(e, s, q, k, h)   the score of the scaled natural logit s
  *   fk_slope(e, s, q, k, h)   the derivative of the score by s
+ *   fk_part(e, i, s, q, k, h)   its derivative by what read i reads
+ *   fk_place(e, i, s, q, k, h)  which number of all tables that is; -1: none, since it is beyond its table
  *   fk_keys(e, q, k, limit, h)      which of the keys k, k + 1, k + 8, k + 9, ... before k + limit does q see? Bit
  *                                   2 j + e is for k + 8 j + e
  *   fk_queries(e, q, k, limit, h)   which of the queries q, q + 1, q + 8, q + 9, ... before q + limit see k?
@@ -11,8 +13,10 @@
  * fk_keys is there if FK_KEY_SPANS is defined as 1, which it is if a query sees one or two intervals (spans.h);
  * fk_queries if FK_QUERY_SPANS is. The text calls fk_exp2, fk_fma and fk_reciprocal where there is a score.
  *
- * They have the total meaning of mask/code.h, with reals as float. The text is both C11 and CUDA C++; abi.h must stand
- * before it, and FK_DEVICE must be defined. A plan contributes numbers to it and no text, and code that mc_check
+ * fk_part and fk_place are there if the program has reads, and FK_READS is then how many.
+ *
+ * They all have the total meaning of mask/code.h, with reals as float. The text is both C11 and CUDA C++; abi.h must
+ * stand before it, and FK_DEVICE must be defined. A plan contributes numbers to it and no text, and code that mc_check
  * refuses is refused before anything is printed.
  */
 #ifndef FCP_EMIT_H
@@ -28,8 +32,17 @@ typedef struct emit_array {
     int64_t count;    /* of a table: elements, or rows; 0 for a field */
 } emit_array;
 
+/* A place where the score reads a table of reals: the score's derivative by what is read; and the read itself, which is
+ * the last node of its code. `first`: where the table begins among the numbers of all tables. */
+typedef struct emit_read {
+    mc_code part, load;
+    uint64_t first;
+} emit_read;
+
 typedef struct emit_program {
     mc_code mask, score, slope; /* score and slope: both or neither (count 0) */
+    const emit_read *reads;     /* of the score, if gradients of its tables are wanted; else none */
+    uint32_t read_count;
     const emit_array *arrays;
     uint32_t array_count, band_count;
     int64_t positions;          /* queries are at positions in (-positions, positions), keys and n in [0, positions] */
@@ -42,7 +55,8 @@ typedef struct emit_program {
 int64_t emit_positions(uint64_t n);
 
 typedef void emit_text(void *context, const char *text, size_t size);
-/* Prints fk_allow, and fk_score and fk_slope if there is a score. Returns NULL when done. Else nothing was printed, and
- * it returns a static text that says what is wrong with the code, *node being the place; or "out of memory". */
+/* Prints fk_allow, fk_score and fk_slope if there is a score, and FK_READS, fk_part and fk_place if there are reads.
+ * Returns NULL when done. Else nothing was printed, and it returns a static text that says what is wrong with the code,
+ * *node being the place; or "out of memory". */
 const char *emit_functions(const emit_program *program, emit_text *out, void *context, uint32_t *node);
 #endif

@@ -12,7 +12,7 @@
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
     emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
     emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[],
-    emit_text_backward_sm90[];
+    emit_text_backward_sm90[], emit_text_backward_tables[];
 
 bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
 unsigned emit_forward(uint32_t d, bool sm_90a) { return sm_90a && FK_HAS_SM90(d) ? EMIT_FORWARD_SM90 : EMIT_FORWARD; }
@@ -63,13 +63,14 @@ static void open_first(void *context, const char *text, size_t size) {
 const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
     if (node) *node = 0;
     if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
-    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT))
+    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT | EMIT_TABLES))
         return "no such skeleton";
     if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
     if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !has_joint(s->head_dim)) ||
         (s->skeletons & EMIT_FORWARD_SM90 && !FK_HAS_SM90(s->head_dim)) ||
         (s->skeletons & EMIT_BACKWARD_SM90 && !FK_HAS_BACKWARD_SM90(s->head_dim)))
         return "a head_dim that this skeleton has not";
+    if (s->skeletons & EMIT_TABLES && !s->program->read_count) return "gradients of tables that nothing reads";
     opening o = {s, out, context, false};
     const char *wrong = emit_functions(s->program, open_first, &o, node);
     if (wrong) return wrong;
@@ -78,7 +79,8 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     if (s->skeletons & EMIT_FORWARDS) say_part(out, context, "forward_rows.h", emit_text_forward_rows);
     if (s->skeletons & EMIT_FORWARD) say_part(out, context, "forward_mma.h", emit_text_forward_mma);
     if (s->skeletons & EMIT_FORWARD_SM90) say_part(out, context, "forward_sm90.h", emit_text_forward_sm90);
-    if (s->skeletons & EMIT_BACKWARD) say_part(out, context, "backward_steps.h", emit_text_backward_steps);
+    if (s->skeletons & (EMIT_BACKWARD | EMIT_TABLES))
+        say_part(out, context, "backward_steps.h", emit_text_backward_steps);
     if (s->skeletons & EMIT_SPLIT) say_part(out, context, "backward_mma.h", emit_text_backward_mma);
     for (int ordered = 1; ordered >= 0; ordered--) {
         unsigned in =
@@ -88,6 +90,7 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
         if (in & ~(unsigned)EMIT_SM90) say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
         if (in & EMIT_SM90) say_part(out, context, "backward_sm90.h", emit_text_backward_sm90);
     }
+    if (s->skeletons & EMIT_TABLES) say_part(out, context, "backward_tables.h", emit_text_backward_tables);
     if (s->skeletons & EMIT_SUPPORT) say_part(out, context, "support.h", emit_text_support);
     return NULL;
 }
@@ -109,6 +112,8 @@ uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel
          FK_BACKWARD_SM90_REGISTERS(d), 1, true},
         {"fk_backward_unordered_sm90", EMIT_UNORDERED_SM90, FK_BACKWARD_SM90_THREADS, FK_BACKWARD_SM90_SHARED(d),
          FK_BACKWARD_SM90_REGISTERS(d), 1, true},
+        {"fk_backward_tables", EMIT_TABLES, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d),
+         FK_DKV_PARTS(d), false},
     };
     uint32_t count = 0;
     for (int i = 0; i < EMIT_KERNELS; i++)

@@ -12,11 +12,13 @@
 
 /* The skeletons. The backward pass is either one kernel, which adds up dQ in a fixed order (ORDERED) or as it comes
  * (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). SUPPORT has what a runtime needs beside them in any pass.
+ * TABLES is what adds up the gradients of tables, beside any of the backward skeletons; the program must have reads.
  * The SM90 ones run on sm_90a alone, with a head_dim of 64 or 128, and forwards also 256. A source has one forward
  * skeleton at most. */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
-    EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128
+    EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128,
+    EMIT_TABLES = 256
 };
 enum {
     EMIT_FORWARDS = EMIT_FORWARD | EMIT_FORWARD_SM90,
@@ -55,9 +57,9 @@ typedef struct emit_kernel {
     uint32_t registers; /* the budget of a thread. A compilation that needs more must not be used; for sm_90a, neither
                               * must one that needs fewer */
     uint32_t parts;          /* blocks that an item of work is cut into */
-    bool maps;               /* its parameters are fk_launch_maps; else fk_launch */
+    bool maps;               /* its parameters are fk_launch_maps; else fk_launch, or fk_launch_tables */
 } emit_kernel;
-enum { EMIT_KERNELS = 8 };
+enum { EMIT_KERNELS = 9 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
 /* How many blocks of a kernel one multiprocessor of an architecture ("sm_80", "sm_90a") holds at a time. `threads` and

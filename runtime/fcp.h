@@ -213,11 +213,13 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     table            [fcp_plan_table_numbers]  float32: this run's tables (fcp_plan_tables); NULL: those of the plan
  *     d_table          likewise                  float32: their gradient; NULL: nobody wants it
  *
- * These two are of the backend "host", and of plans whose score reads tables of reals; else FCP_E_TENSOR. All ranks are
- * given the same tables, in both passes. The backward pass writes to d_table what the pairs that this rank computes
- * have: the sum of the loss's derivative by the score times the score's derivative by the element. It is exact, and
- * rounded once; so it has the same bits whatever the number of threads. The caller adds the ranks up. `floor` passes no
- * gradient on.
+ * These two are of plans whose score reads tables of reals; else FCP_E_TENSOR, and so it is if a score is too large for
+ * these gradients (it reads tables at more than 256 places, say). All ranks are given the same tables, in both passes,
+ * and in one run either all want d_table or none does. The backward pass writes to d_table what the pairs that this
+ * rank computes have: the sum of the loss's derivative by the score times the score's derivative by the element. The
+ * caller adds the ranks up. `floor` passes no gradient on. Sums are kept as whole numbers and rounded once; so they
+ * have the same bits whatever the number of threads, and on "cuda" in whatever order blocks run, with `deterministic =
+ * false` too.
  *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
  * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 4 bytes.

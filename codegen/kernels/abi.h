@@ -168,8 +168,17 @@ typedef struct fk_launch_maps {
     fk_map q, d_o, k, v, moved;
 } fk_launch_maps;
 
-/* Parameters of the kernels in support.h. to, from, other are addresses; each kernel says what it counts; mark is as in
- * fk_launch. */
+/* Parameters of fk_backward_tables: those of dK and dV, and the address of the sums, one for each number of all tables
+ * (backward_tables.h). A sum is FK_SUM_WORDS whole numbers of 64 bits: first FK_SUM_DIGITS digits, number i of which
+ * counts 2^(FK_SUM_BITS i - 149), and then how often +infinity and -infinity were added; a NaN is one of each. */
+enum { FK_SUM_BITS = 24, FK_SUM_DIGITS = 12, FK_SUM_WORDS = FK_SUM_DIGITS + 2, FK_SUM_BYTES = FK_SUM_WORDS * 8 };
+typedef struct fk_launch_tables {
+    fk_launch launch;
+    fk_u64 sums;
+} fk_launch_tables;
+
+/* Parameters of the kernels in support.h, and of fk_round_sums. to, from, other are addresses; each kernel says what it
+ * counts; mark is as in fk_launch. */
 typedef struct fk_support {
     fk_u64 to, from, other, count, mark;
     fk_u64 lse, sinks;      /* of fk_state_out and fk_fold_sinks */

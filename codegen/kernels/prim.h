@@ -49,6 +49,9 @@ FK_PRIMITIVE(void, fk_store_host_bits, (fk_u64 to, fk_u32 x))
  * ended nobody may read or write the numbers in another way. */
 FK_PRIMITIVE(void, fk_add_global2, (fk_u64 to, float a, float b))
 
+/* Adds x to the whole number of 64 bits at `to`, a multiple of 8, modulo 2^64; otherwise as fk_add_global2. */
+FK_PRIMITIVE(void, fk_add_global_long, (fk_u64 to, fk_i64 x))
+
 /* Adds 1 to the number at `counter`, atomically, and returns what it was before. */
 FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
 /* fk_wait_for waits until the number at `lock` is x; fk_release makes it x. What was written before the release can

@@ -130,6 +130,10 @@ FK_DEVICE void fk_add_global2(fk_u64 to, float a, float b) {
 #endif
 }
 
+FK_DEVICE void fk_add_global_long(fk_u64 to, fk_i64 x) {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(to), "l"(x) : "memory");
+}
+
 FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
     fk_u32 x;
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(counter) : "memory");

@@ -93,12 +93,6 @@ static bool keeps_homes(const auto_job *j, fcp_strategy of) {
     return strategy_keeps_homes(&settings);
 }
 
-/* Does it choose the ranks that sequences are computed at wherever the caller holds them? groups does, though their
- * tokens stay there. */
-static bool gathers(const auto_job *j, fcp_strategy of) {
-    return !keeps_homes(j, of) || of == FCP_STRATEGY_GROUPS;
-}
-
 static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     auto_report *r = j->report;
     uint32_t room = LINES * SIZES;
@@ -106,11 +100,11 @@ static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, room);
     if (!r->at) return FCP_E_NO_MEMORY;
     const bool stated = j->program->layout != FCP_LAYOUT_PLANNED;
-    for (int i = 0; i < 2 * LINES; i++) { /* who computes near where tokens are comes first with a layout, else last */
+    for (int i = 0; i < 2 * LINES; i++) { /* who leaves tokens at home comes first with a layout, else last */
         const int l = i % LINES;
         const strategy *by = auto_strategy(lines[l].strategy);
         if (!(j->program->among >> lines[l].strategy & 1)) continue;
-        if ((stated ? gathers(j, lines[l].strategy) : keeps_homes(j, lines[l].strategy)) != (i >= LINES)) continue;
+        if ((keeps_homes(j, lines[l].strategy) == stated) != (i < LINES)) continue;
         if (lines[l].ring && j->program->nodes == 1) continue; /* the same as without */
         auto_candidate made = {.strategy = lines[l].strategy, .even = lines[l].even, .ring = lines[l].ring,
                                .end = AUTO_FAR};
@@ -150,9 +144,9 @@ static bool is_near(const auto_job *j, uint32_t n) {
     return (unsigned __int128)best * 100 <= (unsigned __int128)auto_best_time(j) * NEAR_PERCENT;
 }
 
-/* With a layout, strategies that choose homes bring all tokens there and back, and groups brings there what it
- * computes. If one is too slow or far behind for that, so are the others. Without a layout, a strategy that leaves
- * tokens in place moves more than one that chooses homes. If of the best plan no rank waits, that can gain nothing. */
+/* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
+ * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
+ * homes. If of the best plan no rank waits, that can gain nothing. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
@@ -160,11 +154,11 @@ static bool moves_too_much(const auto_job *j, uint32_t n) {
     if (j->best == FCP_NONE) return false;
     if (j->program->layout == FCP_LAYOUT_PLANNED)
         return keeps && !strategy_shares_heads(of) && r->at[j->best].last.what == AUTO_COMPUTING;
-    if (!gathers(j, of)) return false;
+    if (keeps) return false;
     for (uint32_t i = 0; i < n; i++) {
         const auto_candidate *c = &r->at[i];
         const bool far = c->end == AUTO_BOUND || c->makespan / NEAR_PERCENT * 100 > auto_best_time(j);
-        if (gathers(j, c->strategy) && !c->even && far) return true;
+        if (!keeps_homes(j, c->strategy) && !c->even && far) return true;
     }
     return false;
 }

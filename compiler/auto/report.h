@@ -41,7 +41,7 @@ typedef struct auto_last {
 #define AUTO_ENDS(X)                                                                                                   \
     X(CHOSEN, "chosen")                                                                                                \
     X(SLOWER, "slower")   /* it was predicted, and another one is faster */                                            \
-    X(BOUND, "bound")     /* its bound exceeds a time that was predicted before */                                     \
+    X(BOUND, "bound")     /* its bound exceeds a time that was predicted before, or nearly does */                     \
     X(FAR, "far")         /* effort 1: its like was slower, or moves more than it has to */                            \
     X(LONG, "long")       /* effort 1: its ring goes through many nodes */                                             \
     X(REFUSED, "refused") /* it cannot be planned */

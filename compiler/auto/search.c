@@ -109,6 +109,8 @@ static fcp_code follow(auto_job *j, uint32_t from, axis a, uint32_t *budget) {
         const uint32_t cost = count * (a == TOLERANCE || a == EPSILON || a == BLOCK || a == TOKENS ? PLACED : 1);
         *budget -= cost < *budget ? cost : *budget;
         const fcp_code code = count ? auto_try(j, pair, count) : FCP_OK;
+        for (uint32_t i = 0; i < count; i++) /* a setting that changes nothing: its neighbours are these once more */
+            j->report->at[pair[i]].spread |= j->report->at[pair[i]].makespan == j->report->at[from].makespan;
         if (code || j->best == best) return code;
     }
     return FCP_OK;

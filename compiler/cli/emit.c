@@ -1,12 +1,13 @@
-/* emit.c: `fcpc emit PLAN [--arch A [--source | --cost]] [--backward KERNELS] [-o F]`: prints the CUDA source of a
- * plan's kernels, or compiles it to a cubin, or says what a step of each kernel costs. A cubin needs NVRTC, costs need
- * nvdisasm too, and none needs a GPU.
+/* emit.c: `fcpc emit PLAN [--arch A [--source | --cost]] [--backward KERNELS] [--fuse pass] [-o F]`: prints the CUDA
+ * source of a plan's kernels, or compiles it to a cubin, or says what a step of each kernel costs. A cubin needs NVRTC,
+ * costs need nvdisasm too, and none needs a GPU.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/kernels/fuse.h"
 #include "runtime/kernels/jit.h"
 #include "runtime/kernels/source.h"
 #include "compiler/cli/cmd.h"
@@ -19,6 +20,7 @@ typedef struct emission {
     const char *arch; /* the one of --arch; NULL: none was given */
     bool compiled;    /* a cubin is asked for, not the source */
     bool costs;       /* what its steps cost, not the cubin itself */
+    bool fused;       /* the forward pass is one launch */
     fcp_jit *jit;
     fcp_cubin cubin;
     cost_report report;
@@ -61,7 +63,16 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
 }
 
-static fcp_code make_source(const fcp_plan *plan, bool mma_sync, bool fused, emission *e, fcp_error *err) {
+/* Can what is asked for be one launch? */
+static fcp_code check_fused(const emission *e, const fcp_plan *plan, fcp_error *err) {
+    if (!(e->passes & 1u << FCP_FORWARD))
+        return fcp_fail(err, FCP_E_USAGE,
+                        "--fuse pass is about the forward pass, which --pass leaves out; the backward pass is always "
+                        "computed by stages");
+    return fcp_fusion_check_plan(plan, err);
+}
+
+static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
     const fcp_problem *p = plan->problem;
     bool sm_90a = e->arch && strcmp(e->arch, "sm_90a") == 0 && !mma_sync;
     if (e->backward && !(p->passes & 1u << FCP_BACKWARD))
@@ -71,9 +82,10 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, bool fused, emi
     if (e->backward & EMIT_BACKWARD_SM90) e->backward &= there ? EMIT_BACKWARD_SM90 : ~(unsigned)EMIT_BACKWARD_SM90;
     if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
-    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward;
-    return fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
-                 : fcp_kernel_source(plan, e->skeletons, &e->source, err);
+    const unsigned tables = e->backward && fcp_kernel_sums(plan) ? EMIT_TABLES : 0;
+    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward | tables;
+    return e->fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
+                    : fcp_kernel_source(plan, e->skeletons, &e->source, err);
 }
 
 static fcp_code compile(emission *e, fcp_error *err) {
@@ -88,6 +100,23 @@ static fcp_code compile(emission *e, fcp_error *err) {
     cmd_done();
     e->seconds = cmd_now() - start;
     return code;
+}
+
+static void end(emission *e) {
+    cost_free(&e->report);
+    fcp_cubin_free(&e->cubin);
+    fcp_jit_close(e->jit);
+    free(e->source);
+}
+
+/* What steps cost; where the forward pass is one launch, *stages are the same kernels by stages, to compare. */
+static fcp_code read_costs(const fcp_plan *plan, bool mma_sync, emission *e, emission *stages, fcp_error *err) {
+    fcp_code code = cost_of_cubin(e->arch, e->source, &e->cubin, &e->report, err);
+    if (code || !e->fused) return code;
+    *stages = (emission){.passes = 1u << FCP_FORWARD, .arch = e->arch, .compiled = true, .costs = true};
+    code = make_source(plan, mma_sync, stages, err);
+    if (!code) code = compile(stages, err);
+    return code ? code : cost_of_cubin(stages->arch, stages->source, &stages->cubin, &stages->report, err);
 }
 
 static const fcp_kernel_cost *cost_of(const emission *e, const char *name) {
@@ -113,7 +142,8 @@ static void print_text(const emission *e) {
             e->seconds);
 }
 
-static fcp_code print_json(const cmd_input *input, const emission *e, bool with_source, fcp_error *err) {
+static fcp_code print_json(const cmd_input *input, const emission *e, const emission *stages, bool with_source,
+                           fcp_error *err) {
     json j = {0};
     json_object(&j, NULL);
     json_array(&j, "passes");
@@ -148,6 +178,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
         json_end(&j);
     }
     json_end(&j);
+    if (stages->costs) cost_json_stages(&j, input->plan, &stages->report);
     if (e->compiled) {
         json_u64(&j, "cubin_bytes", e->cubin.size);
         json_u64(&j, "serialisation_notes", e->cubin.notes);
@@ -161,31 +192,35 @@ static fcp_code print_json(const cmd_input *input, const emission *e, bool with_
     return cmd_json_print(&j, err);
 }
 
-static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fcp_error *err) {
-    const char *path = line->value[OPT_OUTPUT];
+/* What the line asks for, as far as it can be known without the plan. */
+static fcp_code read_line(const cmd_line *line, emission *e, fcp_error *err) {
     fcp_fuse fuse = FCP_FUSE_STAGES;
     e->arch = line->value[OPT_ARCH];
     fcp_code code = wanted_backward(line, &e->backward, err);
     if (code == FCP_OK && e->arch) code = fcp_arch_check(e->arch, err);
+    if (code == FCP_OK) code = cmd_fuse(line, &fuse, err);
+    e->fused = fuse == FCP_FUSE_PASS;
     e->compiled = e->arch && !line->value[OPT_SOURCE];
     e->costs = line->value[OPT_COST] != NULL;
     if (code == FCP_OK && e->costs && !e->compiled)
         code = fcp_fail(err, FCP_E_USAGE, "--cost reads machine code: it needs --arch, and no --source");
-    if (code == FCP_OK && e->compiled && !e->costs && !path && !line->json && isatty(STDOUT_FILENO))
+    if (code == FCP_OK && e->compiled && !e->costs && !line->value[OPT_OUTPUT] && !line->json && isatty(STDOUT_FILENO))
         code = fcp_fail(err, FCP_E_USAGE, "a cubin is no text: name a file for it with -o");
-    if (code == FCP_OK) code = cmd_load(line, input, err);
-    if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
-    if (code == FCP_OK) code = cmd_fuse(line, &fuse, err);
-    if (code == FCP_OK)
-        code = make_source(input->plan, line->value[OPT_MMA_SYNC] != NULL, fuse == FCP_FUSE_PASS, e, err);
-    if (code == FCP_OK && e->compiled) code = compile(e, err);
-    if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
+    return code;
+}
+
+/* Writes or prints what has been made. */
+static fcp_code put_all(const cmd_line *line, const cmd_input *input, emission *e, const emission *stages,
+                        fcp_error *err) {
+    const char *path = line->value[OPT_OUTPUT];
     char *table = NULL;
     size_t table_size = 0;
-    if (code == FCP_OK && e->costs) code = cost_of_cubin(e->arch, e->source, &e->cubin, &e->report, err);
-    if (code == FCP_OK && e->costs)
-        code = cost_table(e->arch, input->plan, &e->report, &e->cubin, &table, &table_size, err);
-    if (code != FCP_OK) return code;
+    fcp_code code = FCP_OK;
+    if (e->costs) {
+        code = cost_table(e->arch, input->plan, &e->report, &e->cubin, stages->costs ? &stages->report : NULL,
+                          &stages->cubin, &table, &table_size, err);
+        if (code != FCP_OK) return code;
+    }
     e->kernel_count =
         emit_kernels_of(input->plan->problem->head_dim, input->plan->score_count != 0, e->skeletons, e->kernels);
     const void *bytes = e->costs ? table : e->compiled ? e->cubin.bytes : e->source;
@@ -196,16 +231,27 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, fc
     else if (!line->json) fwrite(bytes, 1, size, stdout);
     free(table);
     if (code == FCP_OK && e->compiled && !e->costs && !line->quiet) print_text(e);
-    if (code == FCP_OK) code = line->json ? print_json(input, e, !e->compiled && !path, err) : cmd_flush(err);
-    return code;
+    if (code != FCP_OK) return code;
+    return line->json ? print_json(input, e, stages, !e->compiled && !path, err) : cmd_flush(err);
+}
+
+static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, emission *stages, fcp_error *err) {
+    const bool mma_sync = line->value[OPT_MMA_SYNC] != NULL;
+    fcp_code code = read_line(line, e, err);
+    if (code == FCP_OK) code = cmd_load(line, input, err);
+    if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
+    if (code == FCP_OK && e->fused) code = check_fused(e, input->plan, err);
+    if (code == FCP_OK) code = make_source(input->plan, mma_sync, e, err);
+    if (code == FCP_OK && e->compiled) code = compile(e, err);
+    if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);
+    if (code == FCP_OK && e->costs) code = read_costs(input->plan, mma_sync, e, stages, err);
+    return code == FCP_OK ? put_all(line, input, e, stages, err) : code;
 }
 
 fcp_code cmd_emit_kernels(const cmd_line *line, cmd_input *input, fcp_error *err) {
-    emission e = {0};
-    fcp_code code = emit_all(line, input, &e, err);
-    cost_free(&e.report);
-    fcp_cubin_free(&e.cubin);
-    fcp_jit_close(e.jit);
-    free(e.source);
+    emission e = {0}, stages = {0};
+    fcp_code code = emit_all(line, input, &e, &stages, err);
+    end(&e);
+    end(&stages);
     return code;
 }

@@ -12,6 +12,7 @@
 
 #include "compiler/show/model.h"
 #include "runtime/kernels/disassemble.h"
+#include "runtime/kernels/work.h"
 
 fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err) {
     const cost_machine *machine = cost_machine_of(arch);
@@ -62,13 +63,54 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
     }
 }
 
+/* What a forward pass by stages does that one launch does not. */
+typedef struct stages_cost {
+    uint64_t launches;    /* of the rank that has most */
+    uint64_t state_bytes; /* of running state that stages write and later ones read, on all ranks, at most: rows that
+                           * meet no key in a stage are left out there */
+} stages_cost;
+
+static uint64_t state_bytes_of(const fcp_plan *plan, const fcp_visit *visit) {
+    const fcp_problem *p = plan->problem;
+    const uint64_t bytes =
+        (uint64_t)plan->blocks[visit->q_block].tokens * fcp_range_heads(p) * (p->head_dim + 2) * sizeof(float);
+    return bytes * (!(visit->flags & FCP_VISIT_FIRST) + !(visit->flags & FCP_VISIT_LAST));
+}
+
+static stages_cost cost_of_stages(const fcp_plan *plan) {
+    stages_cost out = {0, 0};
+    for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
+        const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+        uint64_t launches = 0;
+        for (uint32_t i = compute->first; i < compute->first + compute->count; i++) {
+            const fcp_instr *x = &plan->instrs[i];
+            if (x->op != FCP_OP_ATTEND) continue;
+            for (uint32_t r = FCP_NONE; (r = fcp_kernel_next_range(plan, x->a, x->b, r)) != FCP_NONE;) launches++;
+            for (uint32_t v = x->a; v < x->a + x->b; v++) out.state_bytes += state_bytes_of(plan, &plan->visits[v]);
+        }
+        if (launches > out.launches) out.launches = launches;
+    }
+    return out;
+}
+
+static void print_stages(FILE *f, const fcp_plan *plan, const cost_report *stages, const fcp_cubin *cubin) {
+    const stages_cost c = cost_of_stages(plan);
+    fprintf(f, "the forward pass by stages, to compare:\n");
+    for (uint32_t i = 0; i < stages->count; i++) print_kernel(f, &stages->kernels[i], cubin);
+    fprintf(f, "  %" PRIu64 " launches on the rank that has most, and as a pass %" PRIu64 "; at most %" PRIu64
+            " bytes of running state written and read, and as a pass none\n", c.launches, plan->heads_count,
+            c.state_bytes);
+}
+
 fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
-                    char **out, size_t *out_size, fcp_error *err) {
+                    const cost_report *stages, const fcp_cubin *stages_cubin, char **out, size_t *out_size,
+                    fcp_error *err) {
     char packing[SHOW_SENTENCE];
     const cost_machine *m = cost_machine_of(arch);
     FILE *f = open_memstream(out, out_size);
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < report->count; i++) print_kernel(f, &report->kernels[i], cubin);
+    if (stages) print_stages(f, plan, stages, stages_cubin);
     if (show_packing(plan, packing)) fprintf(f, "short queries: %s\n", packing);
     fprintf(f, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
     if (m->group_flops) fprintf(f, ", of a warpgroup %" PRIu32, m->group_flops);
@@ -111,4 +153,21 @@ void cost_json(json *j, const cost_report *report, const char *kernel) {
         }
         json_end(j);
     }
+}
+
+void cost_json_stages(json *j, const fcp_plan *plan, const cost_report *stages) {
+    const stages_cost c = cost_of_stages(plan);
+    json_object(j, "by_stages");
+    json_u64(j, "launches", c.launches);
+    json_u64(j, "launches_as_a_pass", plan->heads_count);
+    json_u64(j, "state_bytes", c.state_bytes);
+    json_array(j, "kernels");
+    for (uint32_t i = 0; i < stages->count; i++) {
+        json_object(j, NULL);
+        json_string(j, "name", stages->kernels[i].name);
+        cost_json(j, stages, stages->kernels[i].name);
+        json_end(j);
+    }
+    json_end(j);
+    json_end(j);
 }

@@ -388,6 +388,9 @@ static void print_head(const cmd_line *line, const fcp_plan *plan, const job *wo
     if (strcmp(work->backend, "cuda") == 0)
         printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition),
                work->partition_why);
+    if (work->fuse == FCP_FUSE_PASS)
+        printf("  the forward pass of a rank is one launch%s\n",
+               work->pass[FCP_BACKWARD] ? "; the backward pass is by stages" : "");
     if (strcmp(work->transport, "nccl") == 0 && work->shape.ranks == 1)
         printf("  one rank alone: NCCL was tried by sending to itself\n");
 }
@@ -433,6 +436,7 @@ static void head_json(json *j, const job *work) {
     if (strcmp(work->backend, "cuda") == 0) {
         json_string(j, "sm_partition", fcp_partition_name(work->partition));
         json_string(j, "sm_partition_why", work->partition_why);
+        json_string(j, "forward", work->fuse == FCP_FUSE_PASS ? "one launch" : "by stages");
         json_string(j, "session_warning", *work->warning ? work->warning : NULL);
     }
     json_u64(j, "ranks", work->shape.ranks);

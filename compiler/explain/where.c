@@ -104,8 +104,8 @@ static bool check_pair(sema *s, const explanation *o, const whereabouts *w) {
     for (int i = 0; i < 2; i++) {
         if (at[i] >= lo[i] && at[i] < hi[i]) continue;
         if (w->queries == w->n && !w->q_first) {
-            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " tokens",
-                       words_variables[i], at[i], w->n);
+            diag_error(s->d, FCP_E_VALUE, SPAN_NONE, "%s = %" PRId64 " lies outside a sequence of %" PRId64 " token%s",
+                       words_variables[i], at[i], w->n, w->n == 1 ? "" : "s");
             diag_hint(s->d, "-n sets the length");
         } else {
             diag_error(s->d, FCP_E_VALUE, SPAN_NONE,

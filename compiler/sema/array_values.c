@@ -135,7 +135,13 @@ static bool wrong_length(const reading *r, uint64_t count, span at) {
                                                                     : "tokens";
     diag_error(r->s->d, FCP_E_FIELD, at, "%s has %" PRIu64 " value%s, the batch has %" PRIu64 " %s", r->what, count,
                count == 1 ? "" : "s", r->tokens, of);
-    diag_hint(r->s->d, "a field has one value for each of them, sequences end to end");
+    uint64_t queries = 0;
+    for (size_t i = 0; i < batch_count(r->s); i++) queries += batch_length(r->s, i, FCP_QUERIES);
+    if (fcp_array_side(&r->out->record) != FCP_QUERIES && count == queries)
+        diag_hint(r->s->d, "the batch has %" PRIu64 " queries: file(\"%s.npy\", over = queries) is a field of these",
+                  queries, r->out->name);
+    else
+        diag_hint(r->s->d, "a field has one value for each of them, sequences end to end");
     return false;
 }
 

@@ -308,8 +308,11 @@ static bool eval_part(sema *s, const expr *e, lengths *out) {
     bool good = sema_eval_constant(s, e->b->a, "a rank", &first);
     good = sema_eval_constant(s, e->b->b, "a rank", &end) && good;
     if (good && (first < 0 || first >= end || end > ranks)) {
-        diag_error(s->d, FCP_E_VALUE, e->b->at, "ranks %" PRId64 "..%" PRId64 " of %u", first, end, ranks);
-        diag_hint(s->d, "0..%u are all; the last is not among them", ranks);
+        if (first >= end) diag_error(s->d, FCP_E_VALUE, e->b->at, "%" PRId64 "..%" PRId64 " is no rank", first, end);
+        else
+            diag_error(s->d, FCP_E_VALUE, e->b->at, "ranks %" PRId64 "..%" PRId64 ", but the cluster has %u", first,
+                       end, ranks);
+        diag_hint(s->d, "on 0..%u is all ranks: 0 is the first, and %u the last", ranks, ranks - 1);
         good = false;
     }
     good &= eval_list(s, e->a, out);

@@ -1,5 +1,5 @@
 /* environment.c: what masks and scores read on a device: sequences, fields, slices, sinks. It is one allocation, and
- * has room for sinks that a run brings (sinks.c).
+ * has room for sinks and tables that a run brings (sinks.c, tables.c).
  *
  * Requires: open devices.
  * Gives:    environment.h.
@@ -21,7 +21,7 @@ size_t fcp_cuda_sink_sums_size(const fcp_plan *plan) { return aligned(plan->sink
 
 /* Where each part begins. Parts stand in this order, each aligned. */
 struct parts {
-    size_t sequences, arrays, bands, sinks, plan_sinks, sink_sums, data, band_rows, band, size;
+    size_t sequences, arrays, bands, sinks, plan_sinks, sink_sums, data, plan_tables, band_rows, band, size;
 };
 static struct parts parts_of(const fcp_plan *plan, uint32_t ranks) {
     struct parts x = {0};
@@ -33,6 +33,7 @@ static struct parts parts_of(const fcp_plan *plan, uint32_t ranks) {
     x.plan_sinks = at, at += aligned(fcp_kernel_sink_count(plan) * sizeof(float));
     x.sink_sums = at, at += ranks * fcp_cuda_sink_sums_size(plan);
     x.data = at, at += aligned(plan->data_count);
+    x.plan_tables = at, at += aligned(fcp_plan_table_numbers(plan) * sizeof(float));
     x.band_rows = at, at += aligned(plan->band_rows_count * sizeof(mc_band_rows));
     x.band = at, at += aligned(plan->bands_count * sizeof(mc_band));
     x.size = at;
@@ -42,6 +43,17 @@ size_t fcp_cuda_environment_size(const fcp_plan *plan, uint32_t ranks) { return 
 
 static void put(char *to, const void *from, size_t bytes) {
     if (bytes) memcpy(to, from, bytes);
+}
+
+/* The tables of reals among the arrays at `data`, one behind the other. */
+static void put_tables(const fcp_plan *plan, const char *data, char *to) {
+    for (uint64_t i = 0; i < plan->arrays_count; i++) {
+        const fcp_array *a = &plan->arrays[i];
+        const size_t bytes = fcp_array_bytes(a) / sizeof(double) * sizeof(float);
+        if (!fcp_array_learnable(a)) continue;
+        put(to, data + a->offset, bytes);
+        to += bytes;
+    }
 }
 
 fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
@@ -54,6 +66,7 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
     fcp_kernel_sinks(plan, (float *)(void *)(bytes + x.sinks));
     fcp_kernel_sinks(plan, (float *)(void *)(bytes + x.plan_sinks));
     fcp_kernel_data(plan, bytes + x.data);
+    put_tables(plan, bytes + x.data, bytes + x.plan_tables);
     put(bytes + x.band_rows, plan->band_rows, plan->band_rows_count * sizeof *plan->band_rows);
     put(bytes + x.band, plan->bands, plan->bands_count * sizeof *plan->bands);
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
@@ -69,7 +82,9 @@ fcp_code fcp_cuda_environment_load(fcp_cuda_session *s, fcp_error *err) {
         d->sinks = plan->sink_count ? d->environment + x.sinks : 0;
         d->plan_sinks = d->environment + x.plan_sinks;
         d->sink_sums = d->environment + x.sink_sums;
-        d->own_sinks = false;
+        d->data = d->environment + x.data;
+        d->plan_tables = d->environment + x.plan_tables;
+        d->own_sinks = d->own_tables = false;
         if (!x.size) continue;
         code = fcp_cuda_stage_in(s, d, d->environment, bytes, x.size, err);
         if (!code) code = fcp_cuda_stage_flush(s, d, err);

@@ -93,20 +93,23 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
                                           [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round",
                                           [CUDA_MERGE] = "fk_merge", [CUDA_STATE_OUT] = "fk_state_out",
                                           [CUDA_FOLD_SINKS] = "fk_fold_sinks",
-                                          [CUDA_GATHER] = "fk_gather", [CUDA_COMBINE] = "fk_combine"};
+                                          [CUDA_GATHER] = "fk_gather", [CUDA_COMBINE] = "fk_combine",
+                                          [CUDA_ROUND_SUMS] = "fk_round_sums"};
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
                                         [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
-                                        [CUDA_UNORDERED] = "fk_backward_unordered"};
+                                        [CUDA_UNORDERED] = "fk_backward_unordered",
+                                        [CUDA_TABLES] = "fk_backward_tables"};
     static const unsigned sm90[] = {[CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
-                                    [CUDA_UNORDERED] = EMIT_UNORDERED_SM90};
+                                    [CUDA_UNORDERED] = EMIT_UNORDERED_SM90, [CUDA_TABLES] = 0};
     emit_kernel asked[EMIT_KERNELS];
     uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->score_count != 0, skeletons, asked);
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < count; i++)
-        for (int id = CUDA_FORWARD; !code && id <= CUDA_UNORDERED; id++)
+        for (int id = CUDA_FORWARD; !code && id <= CUDA_TABLES; id++)
             if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
                 code = find_kernel(s, d, module, (cuda_kernel_id)id, &asked[i], err);
-    for (int id = CUDA_BEGIN_LSE; skeletons & EMIT_SUPPORT && !code && id <= CUDA_COMBINE; id++) {
+    for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND_SUMS; id++) {
+        if (!(skeletons & (id == CUDA_ROUND_SUMS ? EMIT_TABLES : EMIT_SUPPORT))) continue;
         const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
                                  .parts = 1};
         code = find_kernel(s, d, module, (cuda_kernel_id)id, &one, err);
@@ -119,7 +122,7 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
 static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
     bool has = s->plan->problem->passes >> pass & 1;
     if (pass == FCP_FORWARD) return EMIT_SUPPORT | (has ? d->forward : 0);
-    return has ? d->backward : 0;
+    return has ? d->backward | (s->sums ? EMIT_TABLES : 0) : 0;
 }
 
 /* Loads the module of a pass, in the place of an earlier one. */

@@ -20,6 +20,7 @@
  *   gather       rows of a bundle, between tensors, messages and home blocks
  *   reshuffle    between the caller's tensors and home blocks
  *   sinks        sinks of a run, and their gradients
+ *   tables       the same of tables
  *   early        results that leave before the pass ends
  *   record       one pass put into streams
  *   transport_*  the transports local and nccl
@@ -40,8 +41,8 @@
 #include "runtime/libraries/cuda_driver.h"
 
 typedef enum cuda_kernel_id {
-    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD, CUDA_ROUND,
-    CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_KERNELS
+    CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_TABLES, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD,
+    CUDA_ROUND, CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_ROUND_SUMS, CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL: the plan does not use it */
@@ -106,9 +107,10 @@ typedef struct cuda_device {
     cuda_need need;
     char *sources[FCP_PASSES]; /* the modules' sources; NULL: that module is not loaded completely */
     /* Addresses in the environment. sinks: those that kernels read; 0 if there are none. plan_sinks: the plan's.
-     * sink_sums: room for the gradients of each rank. */
-    fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums;
-    bool own_sinks;          /* `sinks` may have those of a run */
+     * sink_sums: room for the gradients of each rank. data: the plan's arrays, as kernels read them; plan_tables: again
+     * those of them that are tables of reals, one behind the other. */
+    fk_u64 sequences, arrays, bands, sinks, plan_sinks, sink_sums, data, plan_tables;
+    bool own_sinks, own_tables; /* `sinks`, or the tables in `data`, may be those of a run */
     cu_ptr marks;            /* the session's marks, at the address that this device uses */
     cuda_stage stage;
     cu_event *events;        /* all that were made; the first `event_free` are free */
@@ -154,9 +156,14 @@ typedef struct cuda_tensor_memory {
  * communication queue's for themselves (runtime/plan/fabrics.c). */
 enum { CUDA_NET = FCP_QUEUES, CUDA_STREAMS };
 
+/* What a rank has of the caller's: tensors, and behind them sinks, tables and their gradients. */
+enum { CUDA_SINK = FCP_TENSORS, CUDA_D_SINK, CUDA_TABLE, CUDA_D_TABLE, CUDA_TENSORS };
+/* The graphs of a session: one for each pass, and one for a backward pass with gradients of tables. */
+enum { CUDA_LEARNING = FCP_PASSES, CUDA_GRAPHS };
+
 typedef struct cuda_rank {
     cuda_device *device;
-    cuda_tensor_memory tensors[FCP_TENSORS + 2]; /* and sinks, and their gradient; of the run that is being recorded */
+    cuda_tensor_memory tensors[CUDA_TENSORS]; /* of the run that is being recorded */
     fcp_slots slots[FCP_PASSES];
     fcp_arena arena[FCP_PASSES];
     cuda_early early[FCP_PASSES];
@@ -169,10 +176,11 @@ typedef struct cuda_rank {
     cu_ptr memory, locks;
     fk_gather_run *runs;          /* of its bundles, on the host; NULL once they are on the device */
     uint32_t run_count;
+    cu_ptr sums; /* those of the gradients of tables, and behind them as many floats; 0: no run has wanted them */
     cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
     size_t runs_held, messages_bytes, messages_held;
     uint32_t flag_words;          /* behind the locks: if the forward pass is fused, the flags of its arrivals */
-    size_t lock_words, memory_held, locks_held; /* held: bytes that are allocated; a plan may need less */
+    size_t lock_words, memory_held, locks_held, sums_held; /* held: bytes that are allocated; a plan may need less */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
     uint32_t mark;
@@ -204,8 +212,10 @@ typedef struct fcp_cuda_session {
     cu_event finished;
     bool lends, kept;      /* others use its arenas; one of these hangs, and so they are not freed */
     uint32_t arenas, laid; /* how often its arenas have moved; the lender's count when this one's were laid out */
-    cu_graph_exec graphs[FCP_PASSES];
-    uint32_t runs[FCP_PASSES];
+    cu_graph_exec graphs[CUDA_GRAPHS];
+    uint32_t runs[CUDA_GRAPHS];
+    uint64_t sums;           /* of gradients of tables, as fcp_kernel_sums says */
+    bool learning;           /* the run is a backward pass, and wants these gradients */
     fcp_partition partition, partition_wanted;
     char partition_why[400], warning[400];
     bool capturing;          /* what is put into streams becomes a graph of the session's */

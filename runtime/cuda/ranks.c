@@ -21,6 +21,7 @@
 #include "runtime/cuda/stage.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/reshuffle.h"
+#include "runtime/kernels/source.h"
 #include "runtime/plan/fabrics.h"
 
 enum { ARENA_ALIGN = 64, NOWHERE = 4096 };
@@ -215,6 +216,7 @@ static void free_ranks(const fcp_cuda_session *s, cuda_rank *ranks) {
 static void take_over(cuda_rank *r, const cuda_rank *before) {
     *r = (cuda_rank){.memory = before->memory, .memory_held = before->memory_held, .memory_lent = before->memory_lent,
                      .locks = before->locks, .locks_held = before->locks_held,
+                     .sums = before->sums, .sums_held = before->sums_held,
                      .runs_memory = before->runs_memory, .runs_held = before->runs_held,
                      .messages = before->messages, .messages_held = before->messages_held};
     for (int q = 0; q < CUDA_STREAMS; q++) r->streams[q] = before->streams[q];
@@ -227,11 +229,13 @@ static void take_over(cuda_rank *r, const cuda_rank *before) {
 
 fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_error *err) {
     const fcp_plan *plan_before = s->plan;
+    const uint64_t sums_before = s->sums;
     cuda_rank *before = s->ranks;
     fcp_homes *homes_before = s->homes;
     fcp_bundles *bundles_before = s->bundles;
     fcp_code code = FCP_OK;
     s->plan = plan;
+    s->sums = fcp_kernel_sums(plan);
     s->ranks = calloc(plan->problem->ranks, sizeof *s->ranks);
     s->homes = fcp_homes_of(plan);
     s->bundles = NULL;
@@ -249,6 +253,7 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
         free(s->homes);
         fcp_bundles_free(s->bundles);
         s->plan = plan_before;
+        s->sums = sums_before;
         s->ranks = before;
         s->homes = homes_before;
         s->bundles = bundles_before;
@@ -286,6 +291,7 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (r->work[pass].memory) call->release(r->work[pass].memory);
     if (r->locks) call->release(r->locks);
+    if (r->sums) call->release(r->sums);
     if (r->runs_memory) call->release(r->runs_memory);
     if (r->messages) call->release(r->messages);
     if (r->memory && !r->memory_lent && !s->kept) call->release(r->memory);

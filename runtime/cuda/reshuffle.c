@@ -43,7 +43,7 @@ static fcp_code at_rank(fcp_code code, uint32_t rank, fcp_error *err) {
 /* What is known of the memory at an address from the check of a rank's tensors. NULL: nothing. */
 static const cuda_tensor_memory *known_memory(const fcp_cuda_session *s, uint32_t rank, cu_ptr at) {
     const cuda_tensor_memory *known = s->ranks[rank].tensors;
-    for (int t = 0; t < FCP_TENSORS + 2; t++)
+    for (int t = 0; t < CUDA_TENSORS; t++)
         if (at >= known[t].begin && at < known[t].end) return &known[t];
     return NULL;
 }
@@ -152,11 +152,14 @@ fcp_code fcp_cuda_tensors_check(fcp_cuda_session *s, fcp_pass pass, const fcp_te
             if (needed >> t & 1 && x.tokens) code = check_tensor(s, &x, r, &s->ranks[r].tensors[t], out_host, err);
         }
         const fcp_tensors *own = &tensors[r - s->base.first_rank];
-        const struct named sinks[2] = {{"sink", own->sink, shape.heads, sizeof(float)},
-                                       {"d_sink", own->d_sink, shape.heads, sizeof(float)}};
-        for (int i = 0; !code && i < 2; i++)
-            if (sinks[i].tensor)
-                code = check_tensor(s, &sinks[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);
+        const uint64_t numbers = fcp_plan_table_numbers(s->plan);
+        const struct named more[] = {{"sink", own->sink, shape.heads, sizeof(float)},
+                                     {"d_sink", own->d_sink, shape.heads, sizeof(float)},
+                                     {"table", own->table, numbers, sizeof(float)},
+                                     {"d_table", own->d_table, numbers, sizeof(float)}};
+        for (int i = 0; !code && i < CUDA_TENSORS - FCP_TENSORS; i++)
+            if (more[i].tensor)
+                code = check_tensor(s, &more[i], r, &s->ranks[r].tensors[FCP_TENSORS + i], out_host, err);
     }
     return code;
 }

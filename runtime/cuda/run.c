@@ -6,7 +6,8 @@
  *           comes after the run before it, whatever streams the caller names; and so do runs of sessions that share
  *           arenas.
  * Graphs:   the first runs of a pass put its instructions into streams one by one. From run graph_from on the pass is
- *           one graph. That touches nothing but arenas, so it serves any tensors.
+ *           one graph. That touches nothing but arenas, so it serves any tensors. A backward pass with gradients of
+ *           tables launches more, and is a graph of its own.
  *           A stream that the caller captures gets the instructions one by one, and they become a part of the
  *           caller's graph, with IN and OUT. Such a graph has nodes that wait for the event of the run before and
  *           record it, so its launches and other runs come one after the other.
@@ -26,6 +27,7 @@
 #include "runtime/cuda/reshuffle.h"
 #include "runtime/cuda/sinks.h"
 #include "runtime/cuda/stage.h"
+#include "runtime/cuda/tables.h"
 #include "runtime/cuda/timing.h"
 
 enum { RUN_COST = 4 }; /* a run puts about as much into streams as so many instructions, beside its own */
@@ -36,11 +38,14 @@ fcp_code fcp_cuda_run_check(const fcp_cuda_session *s, fcp_error *err) {
 }
 
 void fcp_cuda_graphs_destroy(fcp_cuda_session *s) {
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (s->graphs[pass]) s->cuda->call.graph_exec_destroy(s->graphs[pass]);
-        s->graphs[pass] = NULL;
+    for (int i = 0; i < CUDA_GRAPHS; i++) {
+        if (s->graphs[i]) s->cuda->call.graph_exec_destroy(s->graphs[i]);
+        s->graphs[i] = NULL;
     }
 }
+
+/* The number of the graph that a run of a pass would be. */
+static int graph_of(const fcp_cuda_session *s, fcp_pass pass) { return s->learning ? CUDA_LEARNING : (int)pass; }
 
 /* Waits for a stream, or only looks at it. True: it has ended or failed. */
 static bool drain_stream(fcp_cuda_session *s, cu_stream stream, bool waits) {
@@ -77,7 +82,7 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
                                     "the %s pass does not become a graph", fcp_pass_names[pass]);
     if (!code) code = ended;
     if (!code)
-        code = fcp_cuda_check(s->cuda, call->graph_instantiate(&s->graphs[pass], graph, 0), err,
+        code = fcp_cuda_check(s->cuda, call->graph_instantiate(&s->graphs[graph_of(s, pass)], graph, 0), err,
                               "the graph of the %s pass cannot be made", fcp_pass_names[pass]);
     if (graph) call->graph_destroy(graph);
     return code;
@@ -86,14 +91,15 @@ static fcp_code capture(fcp_cuda_session *s, fcp_pass pass, fcp_error *err) {
 static fcp_code run_pass(fcp_cuda_session *s, fcp_pass pass, cuda_device *d, cu_stream origin, fcp_error *err) {
     fcp_code code = FCP_OK;
     if (s->outer) return fcp_cuda_record(s, pass, d, origin, false, err);
-    if (s->runs[pass] < UINT32_MAX) s->runs[pass]++;
+    const int i = graph_of(s, pass);
+    if (s->runs[i] < UINT32_MAX) s->runs[i]++;
     const bool may = s->graph_from < UINT32_MAX && !fcp_cuda_fused(s, pass);
-    if (!s->graphs[pass] && may && s->runs[pass] >= s->graph_from) code = capture(s, pass, err);
+    if (!s->graphs[i] && may && s->runs[i] >= s->graph_from) code = capture(s, pass, err);
     if (code) return code;
-    if (!s->graphs[pass]) return fcp_cuda_record(s, pass, d, origin, false, err);
+    if (!s->graphs[i]) return fcp_cuda_record(s, pass, d, origin, false, err);
     code = fcp_cuda_use(s, d, err); /* capturing has made other devices current */
     if (code) return code;
-    return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[pass], origin), err,
+    return fcp_cuda_check(s->cuda, s->cuda->call.graph_launch(s->graphs[i], origin), err,
                           "the graph of the %s pass cannot be launched", fcp_pass_names[pass]);
 }
 
@@ -128,8 +134,10 @@ static fcp_code reshuffle(fcp_cuda_session *s, fcp_pass pass, fcp_class cls, con
     if (!code && host) code = fcp_cuda_stages_follow(s, d, origin, err);
     if (!code && cls == FCP_IN) code = fcp_net_stage_in(net, pass, tensors, inside, err);
     if (!code && cls == FCP_IN) code = fcp_cuda_sinks_in(s, tensors, err);
+    if (!code && cls == FCP_IN) code = fcp_cuda_tables_in(s, tensors, err);
     if (!code) code = fcp_cuda_reshuffle(s, pass, cls, false, *inside, err);
     if (!code && cls == FCP_OUT && pass == FCP_BACKWARD) code = fcp_cuda_sinks_out(s, tensors, err);
+    if (!code && cls == FCP_OUT && s->learning) code = fcp_cuda_tables_out(s, tensors, err);
     if (!code && cls == FCP_OUT) code = fcp_net_stage_out(net, pass, tensors, *inside, err);
     for (uint32_t i = 0; !code && host && cls == FCP_OUT && i < s->device_count; i++)
         code = fcp_cuda_stage_flush(s, &s->devices[i], err);
@@ -152,7 +160,7 @@ static fcp_code put_down(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *
     if (!code) code = fcp_cuda_timing_begin(s, pass, d, origin, err);
     if (!code) code = reshuffle(s, pass, FCP_IN, tensors, &inside, d, origin, host, err);
     if (!code) code = run_pass(s, pass, d, origin, err);
-    if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[pass] && !s->outer,
+    if (!code) code = fcp_cuda_early_move(s, pass, inside, s->graphs[graph_of(s, pass)] && !s->outer,
                                               host && inside == tensors, err);
     if (!code) code = reshuffle(s, pass, FCP_OUT, tensors, &inside, d, origin, host, err);
     if (!code) code = mark_finished(s, origin, err);
@@ -196,7 +204,7 @@ static fcp_code see_capture(fcp_cuda_session *s, cu_stream stream, fcp_error *er
         return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and the plan has not run since its memory "
                         "was made: run each pass once outside the capture");
     for (uint32_t i = 0; i < s->device_count; i++)
-        s->devices[i].own_sinks = true; /* a launch of the graph may be what came last */
+        s->devices[i].own_sinks = s->devices[i].own_tables = true; /* a launch of the graph may be what came last */
     return FCP_OK;
 }
 
@@ -252,6 +260,8 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code && stream) code = see_capture(s, stream, &why);
     if (!code) code = fcp_cuda_use(s, d, &why);
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
+    if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
+    if (!code && s->learning) code = fcp_cuda_use(s, d, &why);
     if (!code && s->outer && host) code = refuse_host(&why);
     else if (!code) {
         code = is_default(stream) || d != &s->devices[0]

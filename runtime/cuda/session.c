@@ -176,7 +176,7 @@ static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_erro
     bool stays = code && !base->net->transport->processes;
     if (!stays) {
         fcp_cuda_graphs_destroy(s);
-        for (int pass = 0; pass < FCP_PASSES; pass++) s->runs[pass] = 0;
+        for (int graph = 0; graph < CUDA_GRAPHS; graph++) s->runs[graph] = 0;
     }
     if (!code) code = fcp_cuda_ranks_make(s, true, &why);
     const fcp_promise mine = promise(s, plan, code);
@@ -247,6 +247,7 @@ const fcp_session_kind fcp_session_cuda = {.name = "cuda",
                                            .transports = transports,
                                            .streams = true,
                                            .sinks = true,
+                                           .tables = true,
                                            .create = session_create,
                                            .free = session_free,
                                            .run = session_run,

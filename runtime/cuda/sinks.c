@@ -95,7 +95,7 @@ fcp_code fcp_cuda_sinks_out(fcp_cuda_session *s, const fcp_tensors *tensors, fcp
             code = fcp_cuda_check(s->cuda, s->cuda->call.fill(sums, 0, bytes / 4, rank->streams[FCP_COMM]), err,
                                   "cannot clear %zu bytes", bytes);
         for (uint32_t i = 0; !code && i < s->plan->heads_count; i++) code = fold_range(s, rank, i, sums, err);
-        if (!code && rank->tensors[FCP_TENSORS + 1].type != CU_MEMORY_DEVICE) /* the stage may copy it */
+        if (!code && rank->tensors[CUDA_D_SINK].type != CU_MEMORY_DEVICE) /* the stage may copy it */
             code = fcp_cuda_follow(s, rank->device, rank->streams[FCP_COMM], rank->device->stage.stream, err);
         if (!code) code = fcp_cuda_copy_outside(s, r, false, out, sums, bytes, err);
     }

@@ -160,6 +160,11 @@ fcp_code fcp_cuda_fold_sinks(fcp_cuda_session *s, cuda_rank *rank, fk_support x,
                   (uint32_t)rank->device->multiprocessors, &x, err);
 }
 
+fcp_code fcp_cuda_round_sums(fcp_cuda_session *s, cuda_rank *rank, fk_support x, fcp_error *err) {
+    return launch(s, rank, FCP_COMM, CUDA_ROUND_SUMS, (x.count + FK_SUPPORT_THREADS - 1) / FK_SUPPORT_THREADS,
+                  (uint32_t)rank->device->multiprocessors, &x, err);
+}
+
 static fcp_code fill(fcp_cuda_session *s, cuda_rank *rank, cu_ptr to, unsigned word, size_t bytes, fcp_error *err) {
     if (!bytes) return FCP_OK;
     return fcp_cuda_check(s->cuda, s->cuda->call.fill(to, word, bytes / 4, rank->streams[FCP_COMPUTE]), err,
@@ -181,6 +186,18 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
     merge.items = rank->work[FCP_FORWARD].memory + a->merges;
     merge.item_count = a->merge_count;
     return launch(s, rank, FCP_COMPUTE, CUDA_COMBINE, a->merge_count, share, &merge, err);
+}
+
+/* The gradients of tables, by the same lists of keys. */
+static fcp_code attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, const fk_launch *keys,
+                              fcp_error *err) {
+    const cuda_device *d = rank->device;
+    fk_launch_tables x = {*keys, rank->sums};
+    if (!s->learning) return FCP_OK;
+    return launch(s, rank, FCP_COMPUTE, CUDA_TABLES,
+                  fcp_kernel_pieces(fcp_plan_by_head(s->plan), a->key_count, keys->kv_heads) *
+                      d->kernels[CUDA_TABLES].parts,
+                  d->attention[FCP_BACKWARD], &x, err);
 }
 
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *a, fcp_error *err) {
@@ -215,15 +232,17 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
         keys.locks = rank->locks;
         keys.counter = rank->locks + (words - 1) * 4;
         fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
-        return code ? code
-                    : launch(s, rank, FCP_COMPUTE, id, pieces, share,
-                             fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
+        if (!code)
+            code = launch(s, rank, FCP_COMPUTE, id, pieces, share, fcp_cuda_with_maps(rank, pass, id, &keys, &maps),
+                          err);
+        return code ? code : attend_tables(s, rank, a, &keys, err);
     }
     const uint64_t key_pieces = fcp_kernel_pieces(by_head, a->key_count, arena->kv_heads);
     uint64_t by_rows = fcp_kernel_row_pieces(arena, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts;
     uint64_t by_keys = key_pieces * d->kernels[CUDA_DKV].parts;
     fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
-    return code ? code : launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
+    if (!code) code = launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
+    return code ? code : attend_tables(s, rank, a, &keys, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {

@@ -1,19 +1,9 @@
-/* tables.h: gradients of the tables that a score reads.
- *
- * Example: the score s + bias[h, q - k]. The derivative of the score by the element that a pair reads is 1, so each
- * pair adds dS to one element: that of its head and distance. In general a score reads tables at several places; each
- * such *read* has a derivative of its own, which is code like the score, and adds dS times its value.
- */
+/* tables.h: gradients of the tables that a score reads, on the host. Each read of the score adds dS times its
+ * derivative (runtime/plan/table_reads.h). */
 #ifndef FCP_HOST_TABLES_H
 #define FCP_HOST_TABLES_H
 #include "runtime/host/sums.h"
-#include "runtime/plan/plan.h"
-
-/* The reads of a plan's score. */
-typedef struct fcp_table_reads fcp_table_reads;
-/* FCP_E_NO_MEMORY. FCP_E_TENSOR: the score or its tables are too large for gradients. */
-fcp_code fcp_table_reads_make(const fcp_plan *plan, fcp_table_reads **out_reads, fcp_error *err);
-void fcp_table_reads_free(fcp_table_reads *reads);
+#include "runtime/plan/table_reads.h"
 
 /* What a worker needs for them. */
 typedef struct fcp_host_tables {

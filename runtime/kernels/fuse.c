@@ -40,6 +40,23 @@ static bool is_output(const fcp_plan *plan, const fcp_instr *x) {
     return x->op == FCP_OP_LAUNCH && plan->rounds[plan->round_starts[FCP_FORWARD] + x->c].kind == FCP_ROUND_OUT;
 }
 
+enum { MOST_BUFFERS = 8 }; /* that a program may ask for */
+
+/* Round `round` waits for computing: says what would help. */
+static fcp_code fail_round(const fcp_plan *plan, uint32_t rank, uint32_t round, fcp_error *err) {
+    const unsigned long long stages = plan->summary->stages;
+    if (stages > MOST_BUFFERS)
+        return fcp_fail(err, FCP_E_BACKEND,
+                        "the forward pass of rank %u is no single launch: round %u waits for computing, whose slots it "
+                        "takes, and the pass has %llu stages, but a plan at most %d buffers; compile the plan with a "
+                        "larger `coalesce`, which makes fewer stages, and as many buffers",
+                        rank, round, stages, (int)MOST_BUFFERS);
+    return fcp_fail(err, FCP_E_BACKEND,
+                    "the forward pass of rank %u is no single launch: round %u waits for computing, whose slots it "
+                    "takes; compile the plan with buffers = %llu, as many as the pass has stages",
+                    rank, round, stages);
+}
+
 /* Do rounds wait for no stage? */
 static fcp_code check_rounds(const fcp_plan *plan, uint32_t rank, fcp_error *err) {
     const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
@@ -49,12 +66,7 @@ static fcp_code check_rounds(const fcp_plan *plan, uint32_t rank, fcp_error *err
     for (uint32_t i = 0; i < comm->count && !is_output(plan, instr_of(plan, comm, i)); i++) {
         const fcp_instr *x = instr_of(plan, comm, i);
         if (x->op == FCP_OP_WAIT && x->a > waited) waited = x->a;
-        if (x->op != FCP_OP_LAUNCH || waited <= before) continue;
-        return fcp_fail(err, FCP_E_BACKEND,
-                        "the forward pass of rank %u is no single launch: round %u waits for computing, whose slots it "
-                        "takes; compile the plan with buffers = %llu, as many as the pass has stages (8 at most; a "
-                        "larger `coalesce` makes fewer stages)",
-                        rank, x->c, (unsigned long long)plan->summary->stages);
+        if (x->op == FCP_OP_LAUNCH && waited > before) return fail_round(plan, rank, x->c, err);
     }
     return FCP_OK;
 }
@@ -62,6 +74,12 @@ static fcp_code check_rounds(const fcp_plan *plan, uint32_t rank, fcp_error *err
 fcp_code fcp_fusion_check(const fcp_plan *plan, uint32_t rank, fcp_error *err) {
     fcp_code code = check_computing(plan, rank, err);
     return code ? code : check_rounds(plan, rank, err);
+}
+
+fcp_code fcp_fusion_check_plan(const fcp_plan *plan, fcp_error *err) {
+    fcp_code code = FCP_OK;
+    for (uint32_t r = 0; !code && r < plan->problem->ranks; r++) code = fcp_fusion_check(plan, r, err);
+    return code;
 }
 
 /* Where a walk over the visits of a rank's ATTENDs is. */

@@ -30,6 +30,8 @@ static inline uint32_t fcp_fusion_flags(const fcp_stream *comm) { return comm->c
 /* Whether the forward pass of a rank can be one launch. FCP_E_BACKEND: the message says what is in the way: the rank
  * computes rows of other ranks, or its rounds wait for computing. */
 fcp_code fcp_fusion_check(const fcp_plan *plan, uint32_t rank, fcp_error *err);
+/* The same for all ranks: the message is about the first that cannot. */
+fcp_code fcp_fusion_check_plan(const fcp_plan *plan, fcp_error *err);
 /* Finds visits and arrivals of a rank that has passed the check. FCP_E_NO_MEMORY. */
 fcp_code fcp_fusion_make(fcp_fusion *out, const fcp_arena *arena, fcp_error *err);
 void fcp_fusion_free(fcp_fusion *f);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/kernels/work.h"
+#include "runtime/plan/table_reads.h"
 
 /* A kernel works on whole tiles. So it computes positions past the end of a sequence too, up to this many, and then
  * ignores what comes of them; they must not overflow. */
@@ -73,6 +74,31 @@ static bool has_negative_positions(const fcp_plan *plan) {
     return any;
 }
 
+uint64_t fcp_kernel_sums(const fcp_plan *plan) {
+    fcp_table_reads *reads = NULL;
+    fcp_error ignored;
+    const uint64_t count = plan->problem->passes >> FCP_BACKWARD & 1 ? fcp_plan_table_numbers(plan) : 0;
+    const bool any = count && !fcp_table_reads_make(plan, &reads, &ignored) && reads->count;
+    fcp_table_reads_free(reads);
+    return any ? count : 0;
+}
+
+/* The reads of a plan's score, as codegen takes them. *out_reads and *out_emitted are the caller's to free, after an
+ * error too. */
+static fcp_code describe_reads(const fcp_plan *plan, emit_program *out, fcp_table_reads **out_reads,
+                               emit_read **out_emitted, fcp_error *err) {
+    fcp_code code = fcp_table_reads_make(plan, out_reads, err);
+    if (code) return code;
+    const fcp_table_reads *from = *out_reads;
+    emit_read *to = *out_emitted = calloc(from->count + (size_t)1, sizeof *to);
+    if (!to) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %" PRIu32 " reads of tables", from->count);
+    for (uint32_t i = 0; i < from->count; i++)
+        to[i] = (emit_read){from->reads[i].part, from->reads[i].load, from->reads[i].first};
+    out->reads = to;
+    out->read_count = from->count;
+    return FCP_OK;
+}
+
 /* Fills what codegen prints from. *out_arrays is malloc'd, after an error too; *out points into it and into the
  * plan. */
 static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_array **out_arrays, fcp_error *err) {
@@ -102,11 +128,13 @@ static fcp_code describe_plan(const fcp_plan *plan, emit_program *out, emit_arra
 static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused, char **out_text, fcp_error *err) {
     emit_program program;
     emit_array *arrays = NULL;
+    fcp_table_reads *reads = NULL;
+    emit_read *emitted = NULL;
     sheet s = {0};
     *out_text = NULL;
     fcp_code code = fcp_kernel_check(plan, err);
     unsigned passes = (skeletons & EMIT_FORWARDS ? 1u << FCP_FORWARD : 0) |
-                      (skeletons & EMIT_BACKWARD ? 1u << FCP_BACKWARD : 0);
+                      (skeletons & (EMIT_BACKWARD | EMIT_TABLES) ? 1u << FCP_BACKWARD : 0);
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
                         passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");
@@ -125,6 +153,7 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
                         "the backward pass for sm_90a has a head_dim of 64 or 128; the plan's is %" PRIu32,
                         plan->problem->head_dim);
     if (!code) code = describe_plan(plan, &program, &arrays, err);
+    if (!code && skeletons & EMIT_TABLES) code = describe_reads(plan, &program, &reads, &emitted, err);
     if (!code && !program.positions)
         code =
             fcp_fail(err, FCP_E_PLAN_SIZE, "kernels count positions up to 2^40, and a sequence of the plan has more");
@@ -145,6 +174,8 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
         if (!code && s.failed) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a kernel's source");
     }
     free(arrays);
+    free(emitted);
+    fcp_table_reads_free(reads);
     if (!code) *out_text = s.text;
     else free(s.text);
     return code;

@@ -17,6 +17,9 @@ fcp_code fcp_kernel_check(const fcp_plan *plan, fcp_error *err);
  * head_dim; FCP_E_PASS: a skeleton is of a pass that the plan does not have; FCP_E_PLAN_SIZE: a sequence has more than
  * 2^40 tokens; FCP_E_PLAN_FORMAT: the mask code is invalid, which cannot happen with a loaded plan; FCP_E_NO_MEMORY. */
 fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err);
+/* How many sums the gradients of the plan's tables are (EMIT_TABLES, fk_launch_tables): one for each number of all
+ * tables; 0 where the plan has no backward pass, or a score that reads no tables or is too large for that. */
+uint64_t fcp_kernel_sums(const fcp_plan *plan);
 /* The same for a forward pass that is one launch (fuse.h). */
 fcp_code fcp_kernel_source_fused(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err);
 #endif

@@ -37,6 +37,7 @@
  *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and at each rank
  *      at most half of the work that waits for others needs it (E613).
  * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
+ * Not proven: that tiles have the pairs of the mask. The compiler's analysis decides that; `fcpc run` tests it.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
  * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the halves, and the summary.

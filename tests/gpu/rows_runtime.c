@@ -230,10 +230,11 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
         for (int id = 0; good && id < CUDA_KERNELS; id++) {
             static const char *const names[CUDA_KERNELS] = {
                 [CUDA_FORWARD] = "forward", [CUDA_DKV] = "dkv", [CUDA_DQ] = "dq", [CUDA_ORDERED] = "backward ordered",
-                [CUDA_UNORDERED] = "backward unordered", [CUDA_BEGIN_LSE] = "begin_lse", [CUDA_DELTA] = "delta",
+                [CUDA_UNORDERED] = "backward unordered", [CUDA_TABLES] = "backward tables",
+                [CUDA_BEGIN_LSE] = "begin_lse", [CUDA_DELTA] = "delta",
                 [CUDA_ADD] = "add", [CUDA_ROUND] = "round",
                 [CUDA_MERGE] = "merge", [CUDA_STATE_OUT] = "state_out", [CUDA_FOLD_SINKS] = "fold_sinks",
-                [CUDA_GATHER] = "gather", [CUDA_COMBINE] = "combine"};
+                [CUDA_GATHER] = "gather", [CUDA_COMBINE] = "combine", [CUDA_ROUND_SUMS] = "round_sums"};
             const cuda_kernel *k = &s->devices[0].kernels[id];
             int registers = 0, local = 0, shared = 0;
             char name[80], note[160];

@@ -4,6 +4,7 @@ import ctypes
 import os
 import sys
 import tempfile
+import unittest.mock
 
 import numpy
 
@@ -62,7 +63,8 @@ class OnDevice:
 
 def a_program(cluster, **more):
     return fcpc.program("causal", heads=HEADS, kv_heads=KV_HEADS, head_dim=DIM, dtype="fp16", block=128,
-                        cluster=cluster, sink=0.0, **more)
+                        cluster=cluster, sink=0.0, score="s + slope[h] * (k - q) / 16.0",
+                        tables={"slope": [0.5] * HEADS}, **more)
 
 
 def draw(plan):
@@ -74,20 +76,23 @@ def draw(plan):
 
 
 def both_passes(session, inputs, make, put=lambda run: run(), **stream):
-    """o, lse, dq, dk, dv of a session whose tensors `make` makes of arrays; they are waited for. put: does the runs."""
+    """o, lse and all gradients of a session whose tensors `make` makes of arrays; they are waited for. put: does the
+    runs."""
     plan = session.plan
     q, k, v, d_o = (make(plan.take(x)) for x in inputs)
     o, dq = (make(numpy.zeros((plan.tokens, HEADS, DIM), "float16")) for _ in range(2))
     dk, dv = (make(numpy.zeros((plan.tokens, KV_HEADS, DIM), "float16")) for _ in range(2))
-    lse, d_sink = (make(numpy.zeros(shape, "float32")) for shape in ((plan.tokens, HEADS), (len(plan.here), HEADS)))
-    sink = make(numpy.array([0.5, -1, 2, 0], "float32"))
+    lse, d_table, d_sink = (make(numpy.zeros((rows, HEADS), "float32"))
+                            for rows in (plan.tokens, len(plan.here), len(plan.here)))
+    sink, slope = (make(numpy.array(x, "float32")) for x in ([0.5, -1, 2, 0], [0.25, 1, 0, -0.5]))
 
     def run():
-        session.forward(q, k, v, o, lse, sink=sink, **stream)
-        session.backward(q, k, v, o, lse, d_o, dq, dk, dv, sink=sink, d_sink=d_sink, **stream)
+        shared = dict(sink=sink, table=slope, **stream)
+        session.forward(q, k, v, o, lse, **shared)
+        session.backward(q, k, v, o, lse, d_o, dq, dk, dv, d_sink=d_sink, d_table=d_table, **shared)
     put(run)
     session.wait()
-    return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv, d_sink)], q
+    return [getattr(x, "array", x) for x in (o, lse, dq, dk, dv, d_table, d_sink)], q
 
 
 def by_graph(stream):
@@ -167,12 +172,13 @@ def by_torch():
     ours._run_on_cuda = lambda attention, which, array: ours.C["fcp_session_run_on"](
         attention._session, which, array, 1, ctypes.byref(attention._error))
     for device in ("cpu", "cuda"):
-        attention = ours.Attention(prog, device=device).bind(plan)
+        with unittest.mock.patch.object(torch.Tensor, "to", lambda x, device: x):  # tables stay here, too
+            attention = ours.Attention(prog, device=device).bind(plan)
         q, k, v = (plan.take(x).requires_grad_() for x in inputs[:3])
-        sink = torch.tensor([0.5, -1, 2, 0]).requires_grad_()
-        o = attention(q, k, v, sink)
+        sink, slope = (torch.tensor(x).requires_grad_() for x in ([0.5, -1, 2, 0], [0.25, 1, 0, -0.5]))
+        o = attention(q, k, v, sink, {"slope": slope})
         o.backward(plan.take(inputs[3]))
-        results.append([x.detach().numpy() for x in (o, q.grad, k.grad, v.grad, sink.grad)])
+        results.append([x.detach().numpy() for x in (o, q.grad, k.grad, v.grad, sink.grad, slope.grad)])
     assert_near(results[1], results[0])
     assert any((a != b).any() for a, b in zip(*results)), "these are other kernels"
     say("torch")
@@ -194,7 +200,7 @@ def by_nccl():
     session = fcpc.Session(mine, backend="cuda", group=group, device=rank)
     for make in (numpy.array, OnDevice):
         got, _ = both_passes(session, inputs, make)
-        assert_near(got, [x[first:end] for x in want[:-1]] + [want[-1][rank:rank + 1]])
+        assert_near(got, [x[first:end] for x in want[:-2]] + [x[rank:rank + 1] for x in want[-2:]])
     say("nccl")
     dist.barrier(group)
     os._exit(0)  # as in ranks.py

@@ -75,6 +75,7 @@ static inline void agree(task *x, const char *what) {
         cr_assert_eq(s->words[r].code, FCP_OK, "%s: rank %u: %s; %s", what, r, s->words[r].err.message,
                      s->words[r].trouble);
     no_trouble(s, ranks, 0, what);
+    for (unsigned r = 0; r < ranks; r++) x->during += s->words[r].during;
     process_run(s, 1, run_local, x);
     process_all_well(s, 1, 0, what);
     process_run(s, 1, judge, x);

@@ -20,7 +20,8 @@ typedef struct task {
     uint64_t seed;
     bool idle, gathers, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     bool outer;             /* a graph of the caller's has the passes */
-    fcp_fuse fuse;
+    fcp_fuse fuse;          /* FCP_FUSE_PASS: the forward pass is never a graph */
+    unsigned long during;   /* what ran while kernels waited for flags, of all ranks */
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
     int fault, version;
@@ -264,25 +265,36 @@ static inline unsigned fabrics_of(const fcp_plan *plan, const fcp_instr *x) {
     return fabrics;
 }
 
-/* How many groups a rank puts down in `times` runs of all passes, without graphs. */
+/* How many groups a rank puts down in `times` runs of a pass, without graphs; or how many graphs capture. */
+static inline unsigned long groups_of_pass(const fcp_plan *plan, fcp_pass pass, uint32_t rank, int times,
+                                           uint32_t graph_from, bool captured) {
+    const fcp_stream *stream = fcp_stream_of(plan, pass, rank, FCP_COMM);
+    unsigned long count = 0;
+    if (!(plan->problem->passes >> pass & 1)) return 0;
+    for (uint32_t i = 0; i < stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[stream->first + i];
+        if (x->op != FCP_OP_LAUNCH || !x->b) continue;
+        uint32_t round = plan->rounds[plan->round_starts[pass] + x->c].kind;
+        bool home = round != FCP_ROUND_IN && round != FCP_ROUND_OUT;
+        uint32_t put = home && graph_from < (uint32_t)times ? graph_from : (uint32_t)times;
+        unsigned parts = home && two_fabrics(plan) ? (unsigned)__builtin_popcount(fabrics_of(plan, x)) : 1;
+        if (!captured) count += put * parts;
+        else if (home && graph_from <= (uint32_t)times) count += parts;
+    }
+    return count;
+}
+/* The same in all passes. */
 static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int times, uint32_t graph_from,
                                       bool captured) {
     unsigned long count = 0;
-    for (int pass = 0; pass < FCP_PASSES; pass++) {
-        if (!(plan->problem->passes >> pass & 1)) continue;
-        const fcp_stream *stream = fcp_stream_of(plan, (fcp_pass)pass, rank, FCP_COMM);
-        for (uint32_t i = 0; i < stream->count; i++) {
-            const fcp_instr *x = &plan->instrs[stream->first + i];
-            if (x->op != FCP_OP_LAUNCH || !x->b) continue;
-            uint32_t round = plan->rounds[plan->round_starts[pass] + x->c].kind;
-            bool home = round != FCP_ROUND_IN && round != FCP_ROUND_OUT;
-            uint32_t put = home && graph_from < (uint32_t)times ? graph_from : (uint32_t)times;
-            unsigned parts = home && two_fabrics(plan) ? (unsigned)__builtin_popcount(fabrics_of(plan, x)) : 1;
-            if (!captured) count += put * parts;
-            else if (home && graph_from <= (uint32_t)times) count += parts;
-        }
-    }
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        count += groups_of_pass(plan, (fcp_pass)pass, rank, times, graph_from, captured);
     return count;
+}
+/* The same of a task. A forward pass in one launch is never a graph. */
+static inline unsigned long groups_of_task(const task *x, uint32_t rank, int times, bool captured) {
+    return groups_of_pass(x->plan, FCP_FORWARD, rank, times, x->fuse ? UINT32_MAX : x->graph_from, captured) +
+           groups_of_pass(x->plan, FCP_BACKWARD, rank, times, x->graph_from, captured);
 }
 
 /* Does a rank send or receive over net within a pass? */
@@ -300,16 +312,20 @@ static inline bool uses_net(const fcp_plan *plan, uint32_t rank) {
     return uses;
 }
 
-/* Does a rank receive keys in its forward pass? A launch that has all of the pass must then wait for them. */
-static inline bool receives_keys(const fcp_plan *plan, uint32_t rank) {
-    const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
-    bool receives = false;
+/* Does a rank read keys in its forward pass that it receives? A launch that has all of the pass must then wait for
+ * them. */
+static inline bool reads_received_keys(const fcp_plan *plan, uint32_t rank) {
+    const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+    uint32_t homes = 0;
+    bool reads = false;
+    for (uint64_t b = 0; b < plan->blocks_count; b++) homes += plan->blocks[b].home == rank;
     for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
-        for (uint32_t k = x->a; x->op == FCP_OP_LAUNCH && k < x->a + x->b; k++)
-            receives |= plan->transfers[k].dir == FCP_RECV && plan->transfers[k].cls == FCP_KV;
+        for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++)
+            for (uint32_t t = 0; t < plan->visits[v].tiles; t++)
+                reads |= plan->tiles[plan->visits[v].first_tile + t].kv_slot >= homes;
     }
-    return receives;
+    return reads;
 }
 
 /* How many groups it takes until the ranks have agreed and met; with two fabrics the second communicator's id is told
@@ -349,13 +365,12 @@ static inline void run_rank(process *p) {
                   "%s", again.message);
         } else {
             CHECK(p, p->nccl->groups == groups_before(x->plan, p->rank) +
-                                            groups_of(x->plan, p->rank, x->times + x->outer, x->graph_from, false),
+                                            groups_of_task(x, p->rank, x->times + x->outer, false),
                   "%lu groups", p->nccl->groups);
-            CHECK(p, p->nccl->captured == groups_of(x->plan, p->rank, x->times, x->graph_from, !x->outer), "%lu",
-                  p->nccl->captured);
+            CHECK(p, p->nccl->captured == groups_of_task(x, p->rank, x->times, !x->outer), "%lu", p->nccl->captured);
             CHECK(p, !p->nccl->empty_groups && p->nccl->registrations == 1ul + two_fabrics(x->plan));
             CHECK(p, p->nccl->cga_cluster_size == 1);
-            CHECK(p, !!p->cuda->kernels_with_flags == (x->fuse && receives_keys(x->plan, p->rank)));
+            CHECK(p, !!p->cuda->kernels_with_flags == (x->fuse && reads_received_keys(x->plan, p->rank)));
         }
     }
     if (p->cuda->hang_at) p->cuda->lost = true; /* what hangs would hold up its memory for ever */

@@ -61,6 +61,7 @@ typedef struct process_word {
     long live, calls, driver_calls;
     standin_nccl nccl;
     unsigned long kernels, graph_launches;
+    unsigned long during; /* what ran while kernels waited for flags */
 } process_word;
 
 /* What all processes of a test see. */
@@ -174,6 +175,7 @@ static inline void process_ends(process *p) {
         w->driver_calls = p->cuda->calls;
         w->kernels = p->cuda->kernels;
         w->graph_launches = p->cuda->graph_launches;
+        w->during = p->cuda->during;
         w->nccl = *p->nccl;
     }
     w->ended = true;

@@ -343,6 +343,13 @@ static uint32_t choose(const building *b, uint64_t work, uint64_t tokens, uint32
     return best;
 }
 
+/* Does what is left of the component at hand fit any rank? */
+static bool fits_any(const building *b) {
+    uint32_t r = 0;
+    while (r < b->in->ranks && !fits(b, r, b->left_work, b->left_tokens)) r++;
+    return r < b->in->ranks;
+}
+
 /* The rank with most room of the scarcer kind. */
 static uint32_t roomiest(const building *b) {
     const dcp_input *in = b->in;
@@ -508,11 +515,9 @@ static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_
         const uint32_t component = (uint32_t)b->order[i];
         b->node = FCP_NONE;
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        for (look_at(b, component);
-             b->left_count && choose(b, b->left_work, b->left_tokens, FCP_NONE, false) == FCP_NONE &&
-             strip_for_empty(b, component);
+        for (look_at(b, component); b->left_count && !fits_any(b) && strip_for_empty(b, component);
              look_at(b, component)) {}
-        b->short_of_ranks |= b->left_count && choose(b, b->left_work, b->left_tokens, FCP_NONE, false) == FCP_NONE;
+        b->short_of_ranks |= b->left_count && !fits_any(b);
         b->last_node[component] = b->node;
         uint32_t r = b->node == FCP_NONE || !b->left_count
                          ? FCP_NONE : choose(b, b->left_work, b->left_tokens, b->node, false);

@@ -67,7 +67,10 @@ fcp_code dcp_cost_of(const dcp_input *in, const uint32_t *home, const uint32_t *
 enum { DCP_ONE = 1 << 20 };
 /* A cap's share, where the whole cap is DCP_ONE; at most UINT32_MAX. */
 static inline uint64_t dcp_share(uint64_t v, uint64_t cap) {
-    unsigned __int128 x = (unsigned __int128)v * DCP_ONE / (cap ? cap : 1);
+    if (!cap) cap = 1;
+    /* dividing 128 bits takes several times as long */
+    const unsigned __int128 x =
+        v <= UINT64_MAX / DCP_ONE ? v * DCP_ONE / cap : (unsigned __int128)v * DCP_ONE / cap;
     return x > UINT32_MAX ? UINT32_MAX : (uint64_t)x;
 }
 

@@ -57,14 +57,15 @@ static void print_tokens(uint64_t n, char out[TOKENS_TEXT]) {
     else snprintf(out, TOKENS_TEXT, "%lluK", (unsigned long long)n / 1024);
 }
 
-/* Suggests a number of tokens, in whole thousands, with which there is room for all. */
+/* Suggests a number of tokens with which there is room for all: a multiple of 1024, or below that a multiple of 16. */
 static void hint_tokens(planning *x, const uint64_t *size, uint64_t tokens, groups_group *groups, uint32_t *of) {
     const problem *p = x->problem;
     for (bool good = false; !good && tokens < BINS_SPACE_MAX; tokens += tokens / 16) {
         uint32_t count = 0;
         uint64_t sum = 0;
         arena scratch = {0};
-        tokens = (tokens + 1024) / 1024 * 1024;
+        const uint64_t step = tokens < 1024 ? 16 : 1024;
+        tokens = (tokens + step) / step * step;
         fcp_code code = tokens < BINS_SPACE_MAX ? groups_pack(size, p->sequences, (uint32_t)tokens, p->ranks, &scratch,
                                                               of, groups, &count) : FCP_E_VALUE;
         if (!code) {

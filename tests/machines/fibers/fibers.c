@@ -56,6 +56,21 @@ struct fibers {
 
 static _Thread_local fibers_mask *mask_now;
 
+/* A score that is too large for gradients of its tables has no reads. */
+static bool open_reads(fibers_mask *mask) {
+    fcp_error err;
+    size_t words = 0;
+    const fcp_code code = fcp_table_reads_make(mask->plan, &mask->reads, &err);
+    if (code) return code == FCP_E_TENSOR;
+    for (uint32_t i = 0; i < mask->reads->count; i++) {
+        const fcp_table_read *x = &mask->reads->reads[i];
+        const size_t part = x->part.count, load = mc_row_scratch(x->load);
+        words = part > words ? part : words;
+        words = load > words ? load : words;
+    }
+    return (mask->read_scratch = calloc(words + 1, sizeof *mask->read_scratch)) != NULL;
+}
+
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     size_t nodes = plan->mask_count + plan->score_count + plan->slope_count + 1;
     *mask = (fibers_mask){.plan = plan, .sequence.n = -1, .by_head = fcp_plan_by_head(plan),
@@ -67,7 +82,7 @@ bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan) {
     bool ok = mask->scratch && mask->arrays && mask->bands && mask->reals;
     for (uint64_t i = 0; ok && i < plan->arrays_count; i++)
         if (plan->arrays[i].width == MC_F64) ok = (mask->reals[i] = malloc(fcp_array_bytes(&plan->arrays[i]) + 1));
-    return ok;
+    return ok && open_reads(mask);
 }
 
 void fibers_mask_close(fibers_mask *mask) {
@@ -76,6 +91,8 @@ void fibers_mask_close(fibers_mask *mask) {
     free(mask->bands);
     for (uint64_t i = 0; mask->reals && i < mask->plan->arrays_count; i++) free(mask->reals[i]);
     free(mask->reals);
+    fcp_table_reads_free(mask->reads);
+    free(mask->read_scratch);
 }
 
 int fibers_by_head(void) { return mask_now->by_head; }
@@ -131,6 +148,18 @@ float fibers_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
     const fcp_plan *plan = mask_now->plan;
     mc_code code = {plan->slope, (uint32_t)plan->slope_count};
     return (float)mc_eval_score(code, env_of(env), q, k, h, (double)s, mask_now->scratch);
+}
+
+fk_u32 fibers_reads(void) { return mask_now->reads ? mask_now->reads->count : 0; }
+float fibers_part(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    const mc_code code = mask_now->reads->reads[read].part;
+    return (float)mc_eval_score(code, env_of(env), q, k, h, (double)s, mask_now->read_scratch);
+}
+fk_i64 fibers_place(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    const fcp_table_read *x = &mask_now->reads->reads[read];
+    uint32_t place;
+    mc_load_places(x->load, env_of(env), q, 1, k, 1, h, &s, 1, mask_now->read_scratch, &place);
+    return place == MC_NONE ? -1 : (fk_i64)(x->first + place);
 }
 
 /* --- the device --------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #define FIBERS_H
 #include "codegen/kernels/abi.h"
 #include "runtime/host/backend.h"
+#include "runtime/plan/table_reads.h"
 #include "tests/machines/fibers/machine.h"
 
 /* They differ in the backward pass: two kernels; one kernel, ordered; one kernel, unordered; the latter two run
@@ -29,6 +30,9 @@ typedef struct fibers_kernels {
     fibers_kernel forward, dkv, dq, ordered, unordered; /* .run of the last two is NULL for head_dim 256 */
     fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run is NULL if there is none for the head_dim */
     fibers_kernel begin_lse, delta, add, round, merge, state_out, fold_sinks, gather, combine;
+    /* .run is NULL without a score. add_to_sums is of tests alone: it adds float i of `count` at `from` to sum i %
+     * `other` at `to`. */
+    fibers_kernel tables, round_sums, add_to_sums;
 } fibers_kernels;
 #define FIBERS_JOIN(a, b) a##b
 #define FIBERS_NAME(a, b) FIBERS_JOIN(a, b)
@@ -46,6 +50,8 @@ typedef struct fibers_mask {
     fk_sequence sequence; /* the sequence for which env was made */
     bool by_head, packed; /* work lists are by head; those of the forward pass are packed */
     bool fused;           /* the forward pass is one launch */
+    fcp_table_reads *reads; /* of tables; NULL: the score is too large for their gradients */
+    int64_t *read_scratch;
 } fibers_mask;
 bool fibers_mask_open(fibers_mask *mask, const fcp_plan *plan);
 void fibers_mask_close(fibers_mask *mask);
@@ -56,4 +62,7 @@ int fibers_fused(void);
 int fibers_allow(const fk_env *env, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);
 float fibers_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h);
+fk_u32 fibers_reads(void); /* of tables by the score: how many; the score's derivative by one; where it reads */
+float fibers_part(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h);
+fk_i64 fibers_place(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h);
 #endif

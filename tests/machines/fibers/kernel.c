@@ -18,6 +18,9 @@
 #undef FK_ORDERED
 #define FK_ORDERED 0
 #include "codegen/kernels/backward_ordered_mma.h"
+#if FK_HAS_SCORE
+#include "codegen/kernels/backward_tables.h"
+#endif
 #include "codegen/kernels/support.h"
 
 static void run_forward(const void *launch) { fk_forward(*(const fk_launch *)launch); }
@@ -47,6 +50,15 @@ static void run_merge(const void *launch) { fk_merge(*(const fk_support *)launch
 static void run_state_out(const void *launch) { fk_state_out(*(const fk_support *)launch); }
 static void run_fold_sinks(const void *launch) { fk_fold_sinks(*(const fk_support *)launch); }
 static void run_combine(const void *launch) { fk_combine(*(const fk_launch *)launch); }
+#if FK_HAS_SCORE
+static void run_tables(const void *launch) { fk_backward_tables(*(const fk_launch_tables *)launch); }
+static void run_round_sums(const void *launch) { fk_round_sums(*(const fk_support *)launch); }
+static void run_add_to_sums(const void *launch) {
+    const fk_support *p = launch;
+    for (fk_u64 i = fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += fk_blocks() * FK_SUPPORT_THREADS)
+        fk_add_to_sum(p->to + i % p->other * FK_SUM_BYTES, fk_load(p->from + i * 4));
+}
+#endif
 static void run_gather(const void *launch) { fk_gather(*(const fk_gather_launch *)launch); }
 
 extern const fibers_kernels FK_TABLE;
@@ -79,4 +91,9 @@ const fibers_kernels FK_TABLE = {
     .fold_sinks = {run_fold_sinks, FK_SUPPORT_THREADS, 0, 1},
     .gather = {run_gather, FK_SUPPORT_THREADS, 0, 1},
     .combine = {run_combine, FK_SUPPORT_THREADS, 0, 1},
+#if FK_HAS_SCORE
+    .tables = {run_tables, FK_DKV_WARPS(FK_HEAD_DIM) * 32, FK_DKV_SHARED(FK_HEAD_DIM), FK_DKV_PARTS(FK_HEAD_DIM)},
+    .round_sums = {run_round_sums, FK_SUPPORT_THREADS, 0, 1},
+    .add_to_sums = {run_add_to_sums, FK_SUPPORT_THREADS, 0, 1},
+#endif
 };

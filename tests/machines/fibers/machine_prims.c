@@ -247,6 +247,11 @@ void fk_add_global2_host(fk_u64 to, float a, float b) {
     }
 }
 
+void fk_add_global_long_host(fk_u64 to, fk_i64 x) {
+    fk_u64 *at = machine_global(machine_self, to, 8, 8, ADD);
+    *at += (fk_u64)x; /* at once: no order of whole numbers makes a difference */
+}
+
 /* A thread that waits for a value lets others run. One that has released something does so sometimes. */
 fk_u32 fk_take_host(fk_u64 counter) {
     uint32_t *at = machine_global(machine_self, counter, 4, 4, WRITE);

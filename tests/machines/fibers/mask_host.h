@@ -38,5 +38,12 @@ FK_DEVICE float fk_score(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 
 FK_DEVICE float fk_slope(const fk_env *env, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
     return fibers_slope(env, s, q, k, h);
 }
+#define FK_READS fibers_reads()
+FK_DEVICE float fk_part(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    return fibers_part(env, read, s, q, k, h);
+}
+FK_DEVICE fk_i64 fk_place(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
+    return fibers_place(env, read, s, q, k, h);
+}
 #endif
 #endif

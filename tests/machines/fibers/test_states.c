@@ -1,13 +1,15 @@
 /* test_states.c: the kernels that merge running states of the forward pass, that make O and LSE of one, and that sum
- * the gradients of sinks.
+ * the gradients of sinks; and the sums of the gradients of tables.
  *
  * Rows are drawn with maxima far apart, alike, and -inf (the row has not seen a key), and compared with float64. A slot
  * has room for more rows than the block has tokens: what lies beyond must stay as it is.
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/numeric.h"
+#include "runtime/host/sums.h"
 #include "tests/support/plain.h"
 #include "tests/machines/fibers/fibers.h"
 
@@ -152,4 +154,41 @@ Test(states, gradients_of_sinks_are_those_of_float64) {
         cr_assert(fabs((double)got[h] - want[h]) < 1e-4 * (1 + fabs(want[h])), "head %d: %g, not %g", h,
                   (double)got[h], want[h]);
     free(lse);
+}
+
+/* Sums by which kernels add up the gradients of tables have the bits of the host's, which are exact and rounded once:
+ * for numbers of all sizes, that cancel out, at ties, subnormal ones, infinities and NaN. */
+Test(states, sums_are_those_of_the_host) {
+    enum { SUMS = 300, EACH = 7, COUNT = SUMS * EACH };
+    static const float special[][EACH] = {
+        {0x1p127f, 0x1p-149f, -0x1p127f}, {-0x1p127f, -0x1p-149f, 0x1p127f}, {1, 0x1p-24f}, {0x1.000002p0f, 0x1p-24f},
+        {1, 0x1p-24f, 0x1p-149f}, {-1, -0x1p-24f}, {0x1p-126f, -0x1p-149f}, {0x1.fffffep127f, 0x1p103f},
+        {-0x1.fffffep127f, -0x1p103f}, {0x1.fffffep127f, 0x1p102f}, {INFINITY, -1}, {-INFINITY, 3},
+        {INFINITY, -INFINITY}, {NAN, 1}, {-0.0f}, {0x1p-149f, 0x1p-149f, -0x1p-148f}};
+    enum { SPECIAL = sizeof special / sizeof *special };
+    const fibers_kernels *all = fibers_kernels_find(16, FCP_BF16, true);
+    float *from = calloc(COUNT, sizeof *from), got[SUMS], want[SUMS];
+    char *sums = calloc(SUMS, FK_SUM_BYTES);
+    fcp_sums *host = fcp_sums_new(SUMS);
+    uint64_t seed = 21;
+    cr_assert(all && from && sums && host);
+    for (size_t i = 0; i < COUNT; i++) {
+        const size_t sum = i % SUMS, number = i / SUMS;
+        from[i] = ldexpf((float)draw_real(&seed), (int)draw(&seed, sum % 3 ? 270 : 50) - 145);
+        if (sum < SPECIAL) from[i] = special[sum][number];
+        fcp_sums_add(host, sum, from[i]);
+    }
+    fcp_sums_read(host, want);
+    const fk_support add = {.to = (uintptr_t)sums, .from = (uintptr_t)from, .count = COUNT, .other = SUMS};
+    const fk_support out = {.to = (uintptr_t)got, .from = (uintptr_t)sums, .count = SUMS};
+    const machine_range ranges[] = {RANGE(sums, SUMS * FK_SUM_BYTES, true), RANGE(from, COUNT * 4, false),
+                                    RANGE(got, sizeof got, true)};
+    run(&all->add_to_sums, &add, ranges, 3);
+    run(&all->round_sums, &out, ranges, 3);
+    for (int i = 0; i < SUMS; i++)
+        cr_assert(isnan(want[i]) ? isnan(got[i]) : memcmp(&got[i], &want[i], 4) == 0, "sum %d: %a, not %a", i,
+                  (double)got[i], (double)want[i]);
+    fcp_sums_free(host);
+    free(from);
+    free(sums);
 }

@@ -189,6 +189,18 @@ static ptx_next bfi_32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     DEFINE(KNOWN(1) & KNOWN(2) & KNOWN(3) & KNOWN(4));
     return PTX_NEXT;
 }
+static ptx_next bfi_64(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    TARGET(ptx_u64);
+    SOURCE(ptx_u64, a, 1);
+    SOURCE(ptx_u64, b, 2);
+    SOURCE(ptx_u32, c, 3);
+    SOURCE(ptx_u32, e, 4);
+    PTX_EACH(mask, l, u32 at = c[l] & 255; u32 count = e[l] & 255;
+             u64 ones = count > 63 ? ~(u64)0 : ((u64)1 << count) - 1; u64 field = at > 63 ? 0 : ones << at;
+             d[l] = (b[l] & ~field) | ((at > 63 ? 0 : a[l] << at) & field););
+    DEFINE(KNOWN(1) & KNOWN(2) & KNOWN(3) & KNOWN(4));
+    return PTX_NEXT;
+}
 /* Selects four bytes out of eight. If bit 3 of a selector is set, the byte becomes its sign bit eight times. */
 static ptx_next prmt_b32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     TARGET(ptx_u32);
@@ -221,6 +233,13 @@ TERNARY(bfe_u32, ptx_u32, u32, field_u32(x, y & 255, z & 255))
 TERNARY(bfe_s32, ptx_u32, u32, field_s32(x, y & 255, z & 255))
 UNARY(popc_32, ptx_u32, u32, __builtin_popcount(x))
 UNARY(clz_32, ptx_u32, u32, x ? __builtin_clz(x) : 32)
+static ptx_next clz_64(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    TARGET(ptx_u32);
+    SOURCE(ptx_u64, a, 1);
+    PTX_EACH(mask, l, d[l] = a[l] ? (u32)__builtin_clzll(a[l]) : 64;);
+    DEFINE(KNOWN(1));
+    return PTX_NEXT;
+}
 static inline u32 turned(u32 x) {
     u32 out = 0;
     for (int bit = 0; bit < 32; bit++) out |= (x >> bit & 1) << (31 - bit);
@@ -393,8 +412,10 @@ const ptx_form ptx_alu_forms[] = {
     {"shr.b32", "r<rr", shr_u32}, {"shr.s32", "r<rr", shr_s32}, {"shr.u64", "d<dr", shr_u64},
     {"shr.b64", "d<dr", shr_u64}, {"shr.s64", "d<dr", shr_s64}, {"shf.l.wrap.b32", "r<rrr", shf_l_wrap},
     {"shf.r.wrap.b32", "r<rrr", shf_r_wrap}, {"shf.l.clamp.b32", "r<rrr", shf_l_clamp},
-    {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"bfe.u32", "r<rrr", bfe_u32},
+    {"shf.r.clamp.b32", "r<rrr", shf_r_clamp}, {"bfi.b32", "r<rrrr", bfi_32}, {"bfi.b64", "d<ddrr", bfi_64},
+    {"bfe.u32", "r<rrr", bfe_u32},
     {"bfe.s32", "r<rrr", bfe_s32}, {"popc.b32", "r<r", popc_32}, {"clz.b32", "r<r", clz_32},
+    {"clz.b64", "r<d", clz_64},
     {"brev.b32", "r<r", brev_32}, {"lop3.b32", "r<rrrc", lop3_b32}, {"prmt.b32", "r<rrr", prmt_b32},
     {"add.f32", "r<rr", add_f32}, {"add.rn.f32", "r<rr", add_f32}, {"sub.f32", "r<rr", sub_f32},
     {"sub.rn.f32", "r<rr", sub_f32}, {"mul.f32", "r<rr", mul_f32}, {"mul.rn.f32", "r<rr", mul_f32},

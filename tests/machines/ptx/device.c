@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/host/sums.h"
 #include "runtime/kernels/source.h"
 #include "runtime/kernels/work.h"
 #include "tests/machines/ptx/async.h"
@@ -25,6 +26,7 @@ enum { RESIDENT = 3, RANGES = 16 };
 typedef struct worker {
     fcp_kernel_work work;
     machine_room locks;
+    char *sums; /* of the gradients of tables; NULL: none were wanted yet */
     uint64_t launches;
     /* While a fused pass runs: its arrivals, the slots' bytes that are still to come, and flags. */
     fcp_fusion fusion;
@@ -134,6 +136,7 @@ static void ptx_close(fcp_device *base) {
     for (uint32_t i = 0; i < d->base.workers; i++) {
         fcp_kernel_work_free(&d->workers[i].work);
         free(d->workers[i].locks.at);
+        free(d->workers[i].sums);
     }
     for (int pass = 0; pass < FCP_PASSES; pass++) keep_given_up(d->modules[pass]);
     for (int pass = 0; pass < FCP_PASSES; pass++) ptx_module_free(d->modules[pass]);
@@ -174,7 +177,8 @@ static fcp_code open_device(const fcp_backend *backend, unsigned backward, const
     if (!tables_make(plan, &d->tables)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code && p->passes >> FCP_FORWARD & 1) code = open_module(d, FCP_FORWARD, forward | EMIT_SUPPORT, target, err);
     if (!code && p->passes >> FCP_BACKWARD & 1)
-        code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT, target, err);
+        code = open_module(d, FCP_BACKWARD, d->backward | EMIT_SUPPORT | (fcp_kernel_sums(plan) ? EMIT_TABLES : 0),
+                           target, err);
     if (code) {
         ptx_close(&d->base);
         return code;
@@ -199,6 +203,10 @@ static fcp_code ptx_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device
 }
 static fcp_code ptx_unordered_sm90_open(const fcp_plan *plan, uint32_t workers, fcp_device **out, fcp_error *err) {
     return open_device(&ptx_unordered_sm90_backend, EMIT_UNORDERED_SM90, "compute_90a", plan, workers, out, err);
+}
+
+static fcp_code ptx_learn(fcp_device *base, fcp_error *err) {
+    return fcp_kernel_sums(base->plan) ? FCP_OK : fcp_fail(err, FCP_E_TENSOR, "the score reads no tables of reals");
 }
 
 /* --- memory: the host's ------------------------------------------------------------------------------------------- */
@@ -443,12 +451,15 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
     fk_launch_maps maps;
     if (k->maps && !make_maps(a, launch, &maps))
         return fcp_fail(err, FCP_E_INTERNAL, "a map that no driver would make");
+    const bool tables = k->skeleton == EMIT_TABLES;
+    const fk_launch_tables with_sums = {*launch, (uintptr_t)w->sums};
+    if (tables) add(list, &count, "the sums", with_sums.sums, fcp_kernel_sums(plan) * FK_SUM_BYTES, true);
     const ptx_launch run = {.module = m,
                             .outside = w->fusion.visits ? arrive : NULL,
                             .outside_context = w,
                             .kernel = ptx_module_kernel(m, name),
-                            .parameters = k->maps ? (const void *)&maps : launch,
-                            .parameter_bytes = k->maps ? sizeof maps : sizeof *launch,
+                            .parameters = k->maps ? (const void *)&maps : tables ? (const void *)&with_sums : launch,
+                            .parameter_bytes = k->maps ? sizeof maps : tables ? sizeof with_sums : sizeof *launch,
                             .blocks = (uint32_t)blocks,
                             .threads = k->threads,
                             .shared = k->shared,
@@ -503,6 +514,29 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
                       locks, err);
 }
 
+/* The gradients of tables of the keys that are listed, rounded once a launch. */
+static fcp_code run_tables(device *d, worker *w, const fcp_arena *a, fk_launch *launch, fcp_error *err) {
+    const uint64_t numbers = fcp_kernel_sums(a->plan);
+    float *rounded = malloc(numbers * sizeof *rounded + 1);
+    if (!w->sums) w->sums = malloc(numbers * FK_SUM_BYTES + 1);
+    fcp_code code = rounded && w->sums ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) memset(w->sums, 0, numbers * FK_SUM_BYTES);
+    if (!code)
+        code = run_kernel(d, w, a, "fk_backward_tables", launch, w->work.key_count * sizeof *w->work.keys,
+                          w->work.row_run_count * sizeof *w->work.row_runs,
+                          fcp_kernel_pieces(fcp_plan_by_head(a->plan), w->work.key_count, launch->head_count), 0, err);
+    const fk_support x = {.to = (uintptr_t)rounded, .from = (uintptr_t)w->sums, .count = numbers};
+    if (!code) {
+        support(d, FCP_BACKWARD, "fk_round_sums", x, FK_SUPPORT_THREADS, numbers * sizeof *rounded,
+                numbers * FK_SUM_BYTES, 0);
+        fcp_sums_enter(a->d_table);
+        for (uint64_t i = 0; i < numbers; i++) fcp_sums_add(a->d_table, i, rounded[i]);
+        fcp_sums_leave(a->d_table);
+    }
+    free(rounded);
+    return code;
+}
+
 /* The visits of one range of heads. */
 static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t range, uint32_t first, uint32_t count,
                              uint32_t head, uint32_t heads, fcp_error *err) {
@@ -522,7 +556,8 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     }
     if (code || forward) return code;
     code = fcp_kernel_keys(&w->work, a, first, count, fcp_kernel_order_of(d->backward), err);
-    return code ? code : run_keys(d, w, a, &launch, err);
+    if (!code) code = run_keys(d, w, a, &launch, err);
+    return code || !a->d_table ? code : run_tables(d, w, a, &launch, err);
 }
 
 /* Takes away what has been received: NaN until it comes again. */
@@ -582,6 +617,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
 #define PTX_BACKEND(title, opening)                                                                                    \
     {                                                                                                                  \
         .name = title, .open = opening, .close = ptx_close, .allocate = ptx_allocate, .release = ptx_release_memory,   \
+        .learn = ptx_learn,                                                                                            \
         .enter = ptx_enter, .leave = ptx_leave, .copy = ptx_copy_bytes, .clear = ptx_clear, .reduce = ptx_reduce,      \
         .prepare = ptx_prepare, .delta = ptx_delta, .attend = ptx_attend, .merge = ptx_merge,                          \
         .finish_state = ptx_finish_state, .round = ptx_round, .finish = ptx_finish                                     \

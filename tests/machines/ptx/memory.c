@@ -416,6 +416,23 @@ static ptx_next red_add_f32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_NEXT;
 }
 
+static ptx_next red_add_u64(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    const ptx_operand *base = &i->operands[0];
+    if (!ptx_must_know(w, base, mask, "an address") || !ptx_must_know(w, &i->operands[1], mask, "what is added"))
+        return PTX_FAIL;
+    for (unsigned l = 0; l < PTX_LANES; l++) {
+        uint64_t sum;
+        if (!(mask >> l & 1)) continue;
+        uint8_t *at = ptx_global(w, l, ptx_value(w, base, l) + (uint64_t)base->value, 8, PTX_ATOMIC);
+        if (!at) return PTX_FAIL;
+        memcpy(&sum, at, 8);
+        sum += ptx_value(w, &i->operands[1], l);
+        memcpy(at, &sum, 8);
+        ptx_moved(w->machine);
+    }
+    return PTX_NEXT;
+}
+
 /* --- cp.async ----------------------------------------------------------------------------------------------------- */
 
 static ptx_next cp_async(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
@@ -535,7 +552,7 @@ const ptx_form ptx_memory_forms[] = {
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
     {"st.relaxed.sys.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"atom.relaxed.gpu.global.add.u32", "r<ar", atom_add_u32},
-    {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1},
+    {"red.relaxed.gpu.global.add.u64", "<ad", red_add_u64}, {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1},
     {"red.relaxed.gpu.global.add.v2.f32", "<a{2r}", red_add_f32, 2}, {"cp.async.cg.shared.global", "<aacr", cp_async},
     {"cp.async.cg.shared.global", "<aac", cp_async}, {"cp.async.wait_all", "", cp_wait_all},
     {"mov.u64", "d<t", read_clock}, {"nanosleep.u32", "<r", nanosleep},

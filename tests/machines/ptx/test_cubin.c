@@ -60,7 +60,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round", "fk_merge", "fk_state_out",
                                           "fk_fold_sinks", "fk_gather", "fk_combine"};
     enum { SUPPORT = sizeof support / sizeof *support };
-    emit_kernel kernels[EMIT_KERNELS + SUPPORT];
+    emit_kernel kernels[EMIT_KERNELS + SUPPORT + 1];
     unsigned has = plan->problem->passes;
     bool sm90 = strcmp(arch, "sm_90a") == 0;
     if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
@@ -80,6 +80,9 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     for (int i = 0; skeletons & EMIT_SUPPORT && i < SUPPORT; i++)
         kernels[count++] =
             (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
+    if (skeletons & EMIT_TABLES)
+        kernels[count++] =
+            (emit_kernel){.name = "fk_round_sums", .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
@@ -171,6 +174,25 @@ Test(cubin, skeletons) {
                 judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], false, true), archs[a], what);
             fcp_plan_free(plan);
         }
+    close_gate(&g);
+}
+
+/* Gradients of tables: beside the kernels of a backward pass, which stay within their budgets. */
+Test(cubin, gradients_of_tables) {
+    static const unsigned head_dims[] = {64, 128, 256};
+    gate g;
+    open_gate(&g);
+    for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "model { heads = 4; kv_heads = 2; head_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
+                 "table bias = [0.25 x 300] }\ncluster { nodes = 1; gpus = 1 }\nbatch { lengths = [300] }\n"
+                 "score mine = 20.0 * tanh(s * slope[h] / 20.0) + bias[min(q - k, 290)]\n"
+                 "plan { mask = causal; block = 128; score = mine }\n", head_dims[d]);
+        fcp_plan *plan = plan_named("tables", text);
+        judge_archs(&g, plan, BACKWARD | EMIT_TABLES, d, "gradients of tables");
+        fcp_plan_free(plan);
+    }
     close_gate(&g);
 }
 

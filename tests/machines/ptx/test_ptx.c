@@ -117,6 +117,66 @@ Test(ptx, gradients_of_sinks) {
     fcp_plan_free(plan);
 }
 
+/* Both passes of a plan of one rank; returns the gradients of its tables. */
+static void gradients_of(const fcp_plan *plan, const fcp_backend *backend, float *out) {
+    const fcp_session_options options = {.size = sizeof options, .timeout_s = 100};
+    char text[TEXT];
+    fcp_packed packed = {0};
+    fcp_shape shape;
+    fcp_session *session;
+    fcp_error err = {0};
+    fcp_tensors x = {.d_table = out};
+    fcp_plan_shape(plan, &shape);
+    cr_assert(fcp_packed_alloc(&shape, (1 << FCP_TENSORS) - 1, &packed, &err) == FCP_OK);
+    fcp_packed_draw(&shape, (1 << FCP_TENSORS) - 1, 2, &packed);
+    for (int t = 0; t < FCP_TENSORS; t++) fcp_tensors_set(&x, (fcp_tensor)t, packed.t[t]);
+    cr_assert(fcp_session_create_on(plan, backend, &options, &session, &err) == FCP_OK, "%s", err.message);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert(fcp_session_run(session, (fcp_pass)pass, &x, &err) == FCP_OK, "%s", err.message);
+    ptx_device_trouble(text, TEXT);
+    cr_assert_str_empty(text, "%s: %s", backend->name, text);
+    fcp_session_free(session);
+    fcp_packed_free(&packed);
+}
+
+/* The gradients of tables are those of the host, whatever kernels compute the others, and if they are computed again
+ * by other grids they have the same bits. */
+Test(ptx, gradients_of_tables) {
+    enum { NUMBERS = 4 + 12 + 100 };
+#define LEARNT(d, type)                                                                                                \
+    "model { heads = 4; kv_heads = 2; head_dim = " #d "; dtype = " #type "\n table slope = [0.5, 0.25, -1.5, 1.0]\n"   \
+    " table near = [[0.5, -0.25, 0.125], [0.0, 1.0, 0.5], [-1.0, 0.75, 0.25], [2.0, 0.5, -0.5]]\n"                     \
+    " table bias = [0.25 x 100] }\n" CLUSTER(1) BATCH(150, 40)                                                         \
+    "score mine = 20.0 * tanh((s * slope[q % 4] + near[h, k % 3]) / 20.0) + bias[min(q - k, 90) + 3]\n"                \
+    PLAN("mask = causal; layout = contiguous; score = mine")
+    static const struct {
+        const char *program;
+        const fcp_backend *backend;
+    } cases[] = {{LEARNT(16, bf16), &ptx_ordered_backend}, {LEARNT(64, fp16), &ptx_sm90_backend},
+                 {LEARNT(256, bf16), &ptx_backend}, {LEARNT(128, bf16), &ptx_unordered_sm90_backend}};
+    if (!compiler()) return;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcp_plan *plan = plan_named("program", cases[i].program);
+        float ours[2][NUMBERS], host[NUMBERS];
+        double largest = 0;
+        cr_assert_eq(fcp_plan_table_numbers(plan), NUMBERS);
+        for (uint64_t again = 0; again < 2; again++) {
+            ptx_device_seed(again);
+            gradients_of(plan, cases[i].backend, ours[again]);
+        }
+        ptx_device_seed(0);
+        gradients_of(plan, &fcp_backend_host, host);
+        if (!strstr(cases[i].backend->name, "any"))
+            cr_assert(memcmp(ours[0], ours[1], sizeof host) == 0, "%s: the same bits", cases[i].backend->name);
+        for (int n = 0; n < NUMBERS; n++) largest = fmax(largest, fabs((double)host[n]));
+        for (int n = 0; n < NUMBERS; n++)
+            cr_assert(fabs((double)ours[0][n] - (double)host[n]) < 0.008 * largest, "%s, number %d: %g, not %g",
+                      cases[i].backend->name, n, (double)ours[0][n], (double)host[n]);
+        cr_assert(largest > 0.2, "nothing was tested");
+        fcp_plan_free(plan);
+    }
+}
+
 /* Every head_dim, both types, every kernel of the backward pass. */
 Test(ptx, head_dims) {
     static const char *const programs[] = {

@@ -2,7 +2,11 @@
  * comes while the kernel runs. Waits and fences that are taken out must be noticed.
  */
 #define _GNU_SOURCE
+#include "runtime/kernels/fuse.h"
+#include "runtime/kernels/source.h"
 #include "tests/machines/ptx/judge.h"
+#include "tests/support/amount.h"
+#include "tests/support/fused_plans.h"
 
 #define FUSED(gpus, lengths, rest)                                                                                     \
     CLUSTER(gpus) BATCH(lengths)                                                                                       \
@@ -21,6 +25,49 @@ Test(ptx_fuse, programs) {
           &ptx_sm90_backend, 4);
     ptx_device_seed(0);
     ptx_device_fuse(false);
+}
+
+/* Runs a plan if it may be fused; frees it. This machine does the whole pass in the place of its last ATTEND, so no
+ * result may leave before: plans are `planned`. */
+static bool runs(fcp_plan *plan, uint64_t seed, const char *what) {
+    char text[TEXT] = "";
+    fcp_error err;
+    const bool may = !fcp_kernel_check(plan, &err) && !fcp_fusion_check_plan(plan, &err);
+    ptx_device_seed(seed % 3);
+    if (may) judge(plan, &ptx_backend, seed, text);
+    cr_expect_str_empty(text, "seed %lu, %s: %s", (unsigned long)seed, what, text);
+    fcp_plan_free(plan);
+    return may;
+}
+
+Test(ptx_fuse, drawn) {
+    const unsigned wanted = amount(4, 60);
+    unsigned run = 0;
+    random_program *p = calloc(1, sizeof *p);
+    if (!compiler()) return;
+    ptx_device_fuse(true);
+    for (unsigned seed = 1; seed < 12000 && run < wanted; seed++) {
+        dice d = dice_of(seed, 93);
+        draw_program(p, &d, 12000);
+        fcp_plan *plan = fused_drawn(p, true);
+        run += plan && runs(plan, seed, p->text);
+    }
+    ptx_device_seed(0);
+    ptx_device_fuse(false);
+    free(p);
+    cr_assert_eq(run, wanted, "%u programs were run", run);
+}
+
+Test(ptx_fuse, examples) {
+    const size_t step = amount(13, 1);
+    size_t run = 0;
+    if (!compiler()) return;
+    ptx_device_fuse(true);
+    for (size_t i = 0; i < FUSED_EXAMPLES; i += step)
+        run += runs(fused_example(i, true), i, fused_example_of(i)->file);
+    ptx_device_seed(0);
+    ptx_device_fuse(false);
+    cr_assert_gt(run, FUSED_EXAMPLES / step / 2, "%zu of %zu examples were run", run, FUSED_EXAMPLES / step);
 }
 
 /* The text with the load at `at` replaced: its register is 1, as if the flag were up. */

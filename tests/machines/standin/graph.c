@@ -298,9 +298,11 @@ static bool run_beside(void *context) {
         const uint32_t at = (from % s->open_count + i) % s->open_count;
         node *n = &s->nodes[s->open[at]];
         if (n->op == KERNEL || !ready(n)) continue;
-        do_node(s, n);
-        waits |= !n->done; /* for another process, though it may have got on */
-        if (!n->done) continue;
+        if (!do_node(s, n)) {
+            waits = true;
+            continue;
+        }
+        if (!n->done) return true; /* a part of a message has moved */
         close_node(s, at);
         control.during++;
         return true;

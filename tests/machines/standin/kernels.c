@@ -39,6 +39,8 @@ static const struct {
              {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)},
              {"fk_fold_sinks", offsetof(fibers_kernels, fold_sinks), sizeof(fk_support)},
              {"fk_combine", offsetof(fibers_kernels, combine), sizeof(fk_launch)},
+             {"fk_backward_tables", offsetof(fibers_kernels, tables), sizeof(fk_launch_tables)},
+             {"fk_round_sums", offsetof(fibers_kernels, round_sums), sizeof(fk_support)},
              {"fk_gather", offsetof(fibers_kernels, gather), sizeof(fk_gather_launch)}};
 
 bool kernel_find(cu_function f) {
@@ -131,7 +133,8 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
     }
 }
 
-static void keys_ranges(node *n, uint32_t d, bool joint) {
+/* tables: it writes no gradients of tensors. */
+static void keys_ranges(node *n, uint32_t d, bool joint, bool tables) {
     const fk_launch *p = &n->parameters.launch;
     uint64_t q = (uint64_t)p->heads * d * 2, kv = (uint64_t)p->kv_heads * d * 2, row = (uint64_t)p->heads * 4;
     const fk_key_item *items = (const fk_key_item *)(uintptr_t)p->items;
@@ -142,8 +145,8 @@ static void keys_ranges(node *n, uint32_t d, bool joint) {
         range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
         rows(&n->reads, p->arena + x->k, 0, x->count, kv);
         rows(&n->reads, p->arena + x->v, 0, x->count, kv);
-        rows(&n->writes, p->arena + x->dk, 0, x->count, kv * 2);
-        rows(&n->writes, p->arena + x->dv, 0, x->count, kv * 2);
+        if (!tables) rows(&n->writes, p->arena + x->dk, 0, x->count, kv * 2);
+        if (!tables) rows(&n->writes, p->arena + x->dv, 0, x->count, kv * 2);
         for (uint32_t j = 0; j < x->runs; j++) {
             rows(&n->reads, p->q, runs[j].token, runs[j].count, q);
             rows(&n->reads, p->d_o, runs[j].token, runs[j].count, q);
@@ -182,6 +185,19 @@ static void gather_ranges(node *n) {
     }
 }
 
+/* The plan whose mask and score the kernels evaluate. */
+static const fcp_plan *plan_now(void) {
+    static fcp_plan *loaded;
+    const char *path = getenv("STANDIN_PLAN");
+    fcp_error err;
+    if (control.plan || loaded || !path) return control.plan ? control.plan : loaded;
+    if (fcp_plan_load(path, &loaded, &err)) trouble("STANDIN_PLAN: %s", err.message);
+    return loaded;
+}
+
+/* The sums of the gradients of tables: which of them a launch adds to, the scores say. */
+static uint64_t sums_bytes(void) { return fcp_plan_table_numbers(plan_now()) * FK_SUM_BYTES; }
+
 void kernel_ranges(node *n) {
     const fk_support *x = &n->parameters.support;
     const char *name = n->function->name;
@@ -193,7 +209,14 @@ void kernel_ranges(node *n) {
     uint64_t mark = n->function->parameters == sizeof *x ? x->mark : n->parameters.launch.mark;
     range_add(&n->writes, mark, mark ? 4 : 0);
     if (!strncmp(name, "fk_forward", 10) || !strcmp(name, "fk_backward_dq")) forward_ranges(n, d, name[3] == 'b');
-    else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd');
+    else if (!strcmp(name, "fk_backward_tables")) {
+        keys_ranges(n, d, false, true);
+        range_add(&n->writes, n->parameters.tables.sums, sums_bytes());
+    } else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd', false);
+    else if (!strcmp(name, "fk_round_sums")) {
+        range_add(&n->reads, x->from, x->count * FK_SUM_BYTES);
+        range_add(&n->writes, x->to, x->count * 4);
+    }
     else if (!strcmp(name, "fk_combine")) combine_ranges(n, d);
     else if (!strcmp(name, "fk_begin_lse")) {
         range_add(&n->reads, x->from, x->heads * 4);
@@ -225,16 +248,6 @@ void kernel_ranges(node *n) {
         range_add(&n->reads, x->from, x->count * 4);
         range_add(&n->writes, x->to, x->count * (name[3] == 'a' ? 4 : 2));
     }
-}
-
-/* The plan whose mask and score the kernels evaluate. */
-static const fcp_plan *plan_now(void) {
-    static fcp_plan *loaded;
-    const char *path = getenv("STANDIN_PLAN");
-    fcp_error err;
-    if (control.plan || loaded || !path) return control.plan ? control.plan : loaded;
-    if (fcp_plan_load(path, &loaded, &err)) trouble("STANDIN_PLAN: %s", err.message);
-    return loaded;
 }
 
 static void add_memory(machine_range *list, uint32_t *count, uint64_t address, cu_context context) {
@@ -282,6 +295,8 @@ bool kernel_run(node *n, bool (*outside)(void *), void *context_of_outside) {
         add_memory(list, &count, p->splits, context);
         add_memory(list, &count, p->sinks, context);
         add_memory(list, &count, p->mark, context);
+        if (n->function->parameters == sizeof(fk_launch_tables))
+            add_memory(list, &count, n->parameters.tables.sums, context);
     } else {
         add_memory(list, &count, x->to, context);
         add_memory(list, &count, x->from, context);

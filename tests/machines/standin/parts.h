@@ -72,6 +72,7 @@ typedef struct node {
     uint32_t blocks;
     union {
         fk_launch launch;
+        fk_launch_tables tables;
         fk_support support;
         fk_gather_launch gather;
         fk_u64 maps[sizeof(fk_launch_maps) / sizeof(fk_u64)]; /* the launch, then maps */

@@ -257,6 +257,59 @@ Test(auto, sizes_of_a_close_one) {
     }
 }
 
+/* Effort 1 tries half of the smallest blocks of the list where ranks wait and the bound is far, and nowhere else. */
+Test(auto, finer_blocks) {
+    static const struct {
+        const char *mask, *block;
+        bool far, tried;
+    } cases[] = {{"shared_question", "auto", true, true}, {"causal", "auto", false, false},
+                 {"shared_question", "2K", true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[512];
+        auto_report r = {.count = 0};
+        fcp_plan *kept = NULL;
+        uint32_t least = UINT32_MAX;
+        bool tried = false;
+        snprintf(source, sizeof source,
+                 "model { heads = 32; kv_heads = 8; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; gpu = h200 }\n"
+                 "batch { lengths = [1000 x 200, 50000 x 2] }\n"
+                 "plan { mask = %s; block = %s; layout = contiguous; passes = forward; strategy = auto }\n",
+                 cases[i].mask, cases[i].block);
+        cr_assert_eq(plan_it(source, &r, &kept), FCP_OK, "%s", source);
+        cr_expect_eq(r.at[r.chosen].makespan > r.at[r.chosen].bound.all / 2 * 3, cases[i].far, "%s", source);
+        for (uint32_t n = 0; n < r.count; n++)
+            if (r.at[n].block && !r.at[n].found && r.at[n].block < least) least = r.at[n].block;
+        for (uint32_t n = 0; n < r.count; n++) {
+            cr_expect(!r.at[n].block || r.at[n].block >= least / 2);
+            tried |= r.at[n].found && r.at[n].block == least / 2;
+        }
+        cr_expect_eq(tried, cases[i].tried, "%s", source);
+        fcp_plan_free(kept);
+        auto_report_free(&r);
+    }
+}
+
+/* ulysses with 2 and with 4 buffers takes as long as with 3. So nobody tries 5. */
+Test(auto, settings_that_change_nothing) {
+    static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
+                                 "cluster { gpus = 8; gpu = h200; memory = 100 TB }\nbatch { lengths = [131072] }\n"
+                                 "plan { mask = causal; layout = contiguous; strategy = auto(among = [ulysses]) }\n";
+    const uint32_t buffers = strategy_find_param(FCP_STRATEGY_ULYSSES, "buffers");
+    auto_report r = {.count = 0};
+    fcp_plan *plan = NULL;
+    uint32_t same = 0;
+    cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
+    for (uint32_t n = 0; n < r.count; n++)
+        for (uint32_t i = 0; i < r.at[n].settings; i++) {
+            if (r.at[n].set[i].param != buffers) continue;
+            same += r.at[n].makespan == r.at[0].makespan;
+            cr_expect_leq(r.at[n].set[i].value, 4);
+        }
+    cr_expect_eq(same, 2);
+    fcp_plan_free(plan);
+    auto_report_free(&r);
+}
+
 /* Where the plan of one candidate does not fit into memory, another is kept. Where none fits, the error is that of the
  * first one, with its place. */
 Test(auto, refused) {

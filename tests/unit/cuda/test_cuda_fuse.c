@@ -4,10 +4,10 @@
  * in float64. */
 #include <criterion/criterion.h>
 
-#include "tests/oracle/random_program.h"
-#include "tests/oracle/small_examples.h"
+#include "runtime/kernels/fuse.h"
 #include "tests/support/amount.h"
 #include "tests/support/cuda_stand.h"
+#include "tests/support/fused_plans.h"
 #include "tests/support/judge_packed.h"
 
 enum { HOPPER = 232448 };
@@ -76,13 +76,6 @@ Test(cuda_fuse, programs) {
     cr_assert_gt(x->during, 0, "no launch has waited for a round");
 }
 
-/* Has a drawn program kernels on the machine of fibers, and is it small? */
-static bool is_small(const random_program *p) {
-    const uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16);
-    return p->dtype != FCP_FP32 && (p->head_dim == 16 || p->head_dim == 32) && cost <= 64 &&
-           p->tokens * p->heads >= 64 && p->nodes * p->gpus > 1;
-}
-
 /* Whether a plan is refused: some rank computes rows of another one, as with tokens = equal. */
 static bool is_refused(standin *x, const fcp_plan *plan) {
     fcp_session *session = NULL;
@@ -96,20 +89,15 @@ static bool is_refused(standin *x, const fcp_plan *plan) {
 
 /* Random programs, placed so that most compute rows at home. */
 Test(cuda_fuse, drawn) {
-    const char *defines[] = {"plan.margin=1", "plan.strategy=fcp(coalesce=2, buffers=8)", "plan.passes=forward"};
     const unsigned draws = amount(150, 1500);
     unsigned run = 0;
     standin *x = stand();
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
         dice d = dice_of(seed, 91);
-        fcp_plan *plan;
-        char *said;
         draw_program(p, &d, 12000);
-        if (!is_small(p)) continue;
-        const fcp_code code = plan_try("drawn.fcp", p->text, defines, 3, &plan, &said);
-        free(said);
-        if (code) continue;
+        fcp_plan *plan = fused_drawn(p, false);
+        if (!plan) continue;
         x->devices = (int)(1 + seed % 3);
         x->seed = seed;
         const bool refuses = is_refused(x, plan);
@@ -122,41 +110,34 @@ Test(cuda_fuse, drawn) {
     cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
 }
 
-/* An example, made small and placed so that it computes rows at home; or as it is, if it must have its strategy. */
-static fcp_plan *plan_example(const small_example *e) {
-    char path[120], lengths[80];
-    const char *defines[16] = {"plan.margin=1", "model.heads=2", "model.kv_heads=1", "model.head_dim=16",
-                               "model.dtype=bf16", "cluster.nodes=1", "cluster.gpus=3", "plan.block=128",
-                               "plan.passes=forward", lengths, "plan.strategy=fcp(coalesce=1, buffers=8)"};
-    fcp_plan *plan = NULL;
-    char *said;
-    snprintf(path, sizeof path, "examples/%s", e->file);
-    snprintf(lengths, sizeof lengths, "batch.lengths=%s", e->lengths);
-    for (size_t all = 11; !plan && all > 9; all--) {
-        size_t count = all;
-        for (size_t i = 0; i < 8 && e->defines[i] && count < 16; i++) defines[count++] = e->defines[i];
-        fcp_code code = plan_try(path, NULL, defines, count, &plan, &said);
-        cr_assert(!code || all > 10, "%s: %s", path, said);
-        free(said);
-    }
-    return plan;
-}
-
 Test(cuda_fuse, examples) {
-    const size_t count = sizeof small_examples / sizeof *small_examples, step = amount(4, 1);
+    const size_t step = amount(4, 1);
     size_t run = 0;
     standin *x = stand();
     x->devices = 3;
-    for (size_t i = 0; i < count; i += step) {
-        fcp_plan *plan = plan_example(&small_examples[i]);
+    for (size_t i = 0; i < FUSED_EXAMPLES; i += step) {
+        fcp_plan *plan = fused_example(i, false);
         const bool refuses = is_refused(x, plan);
         x->seed = i;
-        if (!refuses) stand_run(x, plan, &fused, 1, small_examples[i].file);
-        else fprintf(stderr, "%s is refused\n", small_examples[i].file);
+        if (!refuses) stand_run(x, plan, &fused, 1, fused_example_of(i)->file);
+        else fprintf(stderr, "%s is refused\n", fused_example_of(i)->file);
         run += !refuses;
         fcp_plan_free(plan);
     }
-    cr_assert_gt(run, count / step * 3 / 4, "%zu of %zu examples were run", run, count / step);
+    cr_assert_gt(run, FUSED_EXAMPLES / step * 3 / 4, "%zu of %zu examples were run", run, FUSED_EXAMPLES / step);
+}
+
+/* A plan of more stages than a plan may have buffers is told what helps. */
+Test(cuda_fuse, many_stages) {
+    static const small_example long_one = {"masks/global_field.fcp", NULL, {"model.heads=1"}};
+    fcp_plan *plan;
+    char *said;
+    fcp_error err = {0};
+    cr_assert_eq(fused_try(&long_one, "plan.strategy=fcp(coalesce=1, buffers=8)", false, &plan, &said), FCP_OK);
+    cr_assert_eq(fcp_fusion_check_plan(plan, &err), FCP_E_BACKEND);
+    cr_assert(strstr(err.message, "9 stages, but a plan at most 8 buffers"), "%s", err.message);
+    free(said);
+    fcp_plan_free(plan);
 }
 
 static void refused(standin *x, const char *more, int devices, fcp_code want, const char *why) {

@@ -3,8 +3,9 @@
 #include <math.h>
 
 #include "tests/support/cuda_stand.h"
+#include "tests/support/rank_tensors.h"
 
-enum { ALL = (1 << FCP_TENSORS) - 1, HEADS = 8, RANKS_MAX = 4, TIMES = 4 };
+enum { HEADS = 8, RANKS_MAX = 4, TIMES = 4 };
 
 static fcp_plan *sink_plan(const char *strategy, unsigned ranks, const char *layout, unsigned tokens) {
     char text[500];
@@ -24,32 +25,10 @@ struct run {
     float sink[HEADS], d_sink[RANKS_MAX][HEADS];
 };
 
-/* Numbers of a tensor, the same for each of its tokens whatever the backend. */
-static void draw(const fcp_shape *shape, uint64_t seed, unsigned set, uint64_t bytes, int t, void *to) {
-    fcp_shape flat = *shape;
-    const size_t token = fcp_tensor_token_bytes(shape, (fcp_tensor)t);
-    fcp_packed one = {0};
-    flat.tokens = flat.key_tokens = token ? bytes / token : 0;
-    one.t[t] = to;
-    fcp_packed_draw(&flat, set, seed, &one);
-}
-
 static void run_open(struct run *x, const fcp_plan *plan) {
     *x = (struct run){.plan = plan};
     fcp_plan_shape(plan, &x->shape);
-    for (uint32_t r = 0; r < x->shape.ranks; r++)
-        for (int t = 0; t < FCP_TENSORS; t++) {
-            const uint64_t bytes = fcp_tensors_tokens(plan, r, (fcp_tensor)t) *
-                                   fcp_tensor_token_bytes(&x->shape, (fcp_tensor)t);
-            void *memory = calloc(1, bytes + 1);
-            draw(&x->shape, r + 1, 1u << t, bytes, t, memory);
-            fcp_tensors_set(&x->tensors[r], (fcp_tensor)t, memory);
-        }
-}
-
-static void run_close(struct run *x) {
-    for (uint32_t r = 0; r < x->shape.ranks; r++)
-        for (int t = 0; t < FCP_TENSORS; t++) free(fcp_tensors_get(&x->tensors[r], (fcp_tensor)t));
+    rank_tensors_open(plan, &x->shape, x->tensors);
 }
 
 /* Both passes; with `own`, on sinks of the run. */
@@ -101,8 +80,8 @@ static void judge(const char *strategy, unsigned ranks, const char *layout, unsi
     fcp_session_free(cuda);
     fcp_session_free(host);
     cr_assert(!*control->trouble && !control->live, "%s: %s", strategy, control->trouble);
-    run_close(&ours);
-    run_close(&theirs);
+    rank_tensors_close(&ours.shape, ours.tensors);
+    rank_tensors_close(&theirs.shape, theirs.tensors);
     fcp_plan_free(plan);
 }
 

@@ -156,7 +156,8 @@ Test(kernel_source, table) {
     }
     for (unsigned d = 64; d <= 256; d *= 2) {
         emit_kernel kernels[EMIT_KERNELS];
-        want += emit_kernels_of(d, false, EMIT_FORWARDS | (d <= 128 ? EMIT_BACKWARD : EMIT_SPLIT), kernels);
+        want += emit_kernels_of(d, false, EMIT_FORWARDS | EMIT_TABLES | (d <= 128 ? EMIT_BACKWARD : EMIT_SPLIT),
+                                kernels);
     }
     cr_assert_eq(found, want, "%u rows of %u", found, want);
     free(line);

@@ -1,62 +1,108 @@
-/* test_nccl_fuse.c: runs forward passes in one launch, in processes that communicate by NCCL, with the stand-ins. The
- * launch waits for keys that other processes send. The results are right, and equal those of one process. */
-#include "tests/oracle/random_program.h"
+/* test_nccl_fuse.c: forward passes in one launch, where each rank is a process and keys come by NCCL, with the
+ * stand-ins. While a launch waits for its keys, NCCL gets on, which needs multiprocessors of its own, and no other
+ * kernel does. Results are right, and equal those of one process. */
 #include "tests/support/amount.h"
+#include "tests/support/fused_plans.h"
 #include "tests/support/nccl_agree.h"
 
-static void agree_fused(fcp_plan *plan, uint64_t seed, const char *what) {
-    task x = {.plan = plan, .graph_from = UINT32_MAX, .times = 2, .seed = seed, .fuse = FCP_FUSE_PASS,
-              .device_memory = seed % 2, .way = seed % 3 ? BY_ID : BY_FILE};
-    agree(&x, what);
-}
-
-/* One node, and nodes whose fabrics have streams and communicators of their own. */
+/* Several processes, on one node or two, whose net has a communicator of its own. The backward pass is by stages,
+ * and may be a graph beside it. */
 Test(nccl_fuse, ranks) {
     static const char *const masks[] = {"causal", "full", "window(w = 200)"};
-    for (unsigned ranks = 2; ranks <= 6; ranks += 2) {
-        fcp_plan *plan = make_plan(masks[ranks / 2 - 1], ranks, ranks / 2, "900, 130, 60",
+    unsigned long during = 0;
+    for (unsigned ranks = 2; ranks <= amount(4, 8); ranks += 1 + ranks / 4) {
+        char what[80], lengths[40];
+        snprintf(lengths, sizeof lengths, "%u, 130", 200 + 90 * ranks);
+        snprintf(what, sizeof what, "%s on %u ranks", masks[ranks % 3], ranks);
+        fcp_plan *plan = make_plan(masks[ranks % 3], ranks, ranks % 2 ? 1 : 2, lengths,
                                    "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)");
-        cr_assert_gt(plan->summary->stages, 2, "%u ranks", ranks);
-        agree_fused(plan, ranks, masks[ranks / 2 - 1]);
+        task x = {.plan = plan, .fuse = FCP_FUSE_PASS, .graph_from = ranks % 2 ? 1 : UINT32_MAX, .times = 2,
+                  .seed = ranks, .odd = 99, .device_memory = ranks % 4 == 0};
+        agree(&x, what);
+        during += x.during;
+        fcp_plan_free(plan);
+    }
+    cr_assert_gt(during, 0, "nothing ran while a launch waited");
+}
+
+/* Makes a session and nothing else. */
+static void create_only(process *p) {
+    fcp_session *session = NULL;
+    set_up(p, 0);
+    p->word->code = create(p, &session, &p->word->err);
+    fcp_session_free(session);
+}
+
+/* Creates a session in all processes; returns how many ranks refuse. All must: those that could do it are told which
+ * rank cannot. */
+static unsigned refusals(const fcp_plan *plan, const char *why) {
+    task x = {.plan = plan, .fuse = FCP_FUSE_PASS, .graph_from = UINT32_MAX, .odd = 99, .way = BY_FILE};
+    const unsigned ranks = plan->problem->ranks;
+    unsigned own = 0, all = 0;
+    process_shared *s = process_shared_make();
+    process_run(s, ranks, create_only, &x);
+    process_all_well(s, ranks, 0, why);
+    for (unsigned r = 0; r < ranks; r++) {
+        const process_word *w = &s->words[r];
+        all += w->code != FCP_OK;
+        own += w->code == FCP_E_BACKEND && strstr(w->err.message, why);
+        cr_assert(!w->code || w->code == FCP_E_START || (w->code == FCP_E_BACKEND && strstr(w->err.message, why)),
+                  "rank %u: %d %s", r, w->code, w->err.message);
+    }
+    process_shared_end(s, false);
+    cr_assert(!all || (all == ranks && own), "%u of %u ranks refuse, %u for a reason of their own", all, ranks, own);
+    return all;
+}
+
+Test(nccl_fuse, refused) {
+    static const char *const cases[][2] = {
+        {"; margin = 1; strategy = cad(buffers = 8)", "their results travel"},
+        {"; margin = 1; strategy = fcp(coalesce = 1, buffers = 1)", "compile the plan with buffers = "},
+        {"; margin = 0; strategy = fcp(coalesce = 1, buffers = 8)", "a margin of at least 1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fcp_plan *plan = make_plan("causal", 4, 1, "560, 130", cases[i][0]);
+        cr_assert_eq(refusals(plan, cases[i][1]), 4, "%s is not refused", cases[i][0]);
         fcp_plan_free(plan);
     }
 }
 
-/* A program that is drawn, if it is small and its rows are computed at home. NULL: it is not. */
-static fcp_plan *plan_drawn(random_program *p, unsigned seed) {
-    const char *const defines[] = {"plan.margin=1", "plan.strategy=fcp(coalesce=2, buffers=8)", "plan.passes=forward"};
-    dice d = dice_of(seed, 92);
-    fcp_plan *plan = NULL;
-    fcp_error err;
-    char *said = NULL;
-    draw_program(p, &d, 12000);
-    const uint32_t ranks = p->nodes * p->gpus;
-    if (p->dtype == FCP_FP32 || p->head_dim > 32 || p->head_dim < 16 || ranks < 2 || ranks > PROCESSES) return NULL;
-    if (p->heads * p->sequences * ranks > 48 || p->tokens * p->heads < 64 * ranks) return NULL;
-    PROCESS_PARENT_BEGINS();
-    if (plan_try("drawn.fcp", p->text, defines, 3, &plan, &said)) plan = NULL;
-    free(said);
-    PROCESS_PARENT_ENDS();
-    bool fits = plan && plan->transfers_count;
-    for (uint32_t r = 0; fits && r < ranks; r++) fits = fcp_fusion_check(plan, r, &err) == FCP_OK;
-    if (fits) return plan;
-    fcp_plan_free(plan);
-    return NULL;
+/* Runs a plan, or sees that all ranks refuse it because results would travel. True: it was run. */
+static bool agrees(const fcp_plan *plan, uint64_t seed, const char *what) {
+    task x = {.plan = plan, .fuse = FCP_FUSE_PASS, .graph_from = 1, .times = 1, .seed = seed, .odd = 99,
+              .way = BY_FILE};
+    if (refusals(plan, "their results travel")) return false;
+    agree(&x, what);
+    return true;
 }
 
 Test(nccl_fuse, drawn) {
-    const unsigned wanted = amount(2, 12);
+    const unsigned wanted = amount(3, 60);
     unsigned run = 0;
     PROCESS_PARENT_BEGINS();
     random_program *p = calloc(1, sizeof *p);
     PROCESS_PARENT_ENDS();
     for (unsigned seed = 1; seed <= 12000 && run < wanted; seed++) {
-        fcp_plan *plan = plan_drawn(p, seed);
-        if (!plan) continue;
-        agree_fused(plan, seed, p->text);
+        dice d = dice_of(seed, 92);
+        draw_program(p, &d, 12000);
+        PROCESS_PARENT_BEGINS();
+        fcp_plan *plan = p->nodes * p->gpus <= PROCESSES ? fused_drawn(p, false) : NULL;
+        PROCESS_PARENT_ENDS();
+        if (plan && plan->transfers_count) run += agrees(plan, seed, p->text);
         fcp_plan_free(plan);
-        run++;
     }
     free(p);
-    cr_assert_eq(run, wanted, "%u programs", run);
+    cr_assert_eq(run, wanted, "%u programs were run", run);
+}
+
+Test(nccl_fuse, examples) {
+    const size_t step = amount(13, 1);
+    size_t run = 0;
+    for (size_t i = 0; i < FUSED_EXAMPLES; i += step) {
+        PROCESS_PARENT_BEGINS();
+        fcp_plan *plan = fused_example(i, false);
+        PROCESS_PARENT_ENDS();
+        run += agrees(plan, i, fused_example_of(i)->file);
+        fcp_plan_free(plan);
+    }
+    cr_assert_gt(run, FUSED_EXAMPLES / step / 2, "%zu of %zu examples were run", run, FUSED_EXAMPLES / step);
 }

@@ -359,15 +359,18 @@ Test(groups, plans_of_every_layout) {
 
 /* A batch that does not fit: the message has the place of the strategy, and says what would do. */
 Test(groups, a_batch_that_does_not_fit_is_refused_with_what_would_do) {
-    static const struct { const char *lengths, *says, *hint; } cases[] = {
-        {"100 x 17, 340149", "groups: sequence 17 (340149 tokens) needs 11 ranks at 32K tokens each; there are 8",
+    static const struct { const char *lengths, *tokens, *says, *hint; } cases[] = {
+        {"100 x 17, 340149", "32K",
+         "groups: sequence 17 (340149 tokens) needs 11 ranks at 32K tokens each; there are 8", "tokens = 42K would do"},
+        {"20K x 9", "32K", "groups: the sequences need 9 ranks at 32K tokens each; there are 8",
          "tokens = 42K would do"},
-        {"20K x 9", "groups: the sequences need 9 ranks at 32K tokens each; there are 8", "tokens = 42K would do"},
+        {"300, 90", "10", "groups: sequence 0 (300 tokens) needs 30 ranks at 10 tokens each; there are 8",
+         "tokens = 64 would do"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
         snprintf(text, sizeof text, "cluster { gpus = 8 }\nbatch { lengths = [%s] }\n"
-                 "plan { mask = causal; strategy = groups(tokens = 32K) }\n", cases[i].lengths);
+                 "plan { mask = causal; strategy = groups(tokens = %s) }\n", cases[i].lengths, cases[i].tokens);
         fcp_plan *plan;
         char *picture;
         cr_assert_eq(plan_try("test.fcp", text, NULL, 0, &plan, &picture), FCP_E_VALUE);

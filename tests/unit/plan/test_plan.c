@@ -410,6 +410,21 @@ Test(plan, load_errors, .fini = remove_folder) {
     EXPECT(fcp_plan_load(in_folder("none"), &plan, NULL), READ);
 }
 
+/* A file of 64 GiB, nearly all of it a hole: its header is enough to refuse it. To read the file would take minutes. */
+Test(plan, a_file_much_longer_than_its_plan_is_not_read, .fini = remove_folder) {
+    size_t size;
+    uint8_t *bytes = hand_bytes(&size);
+    fcp_plan *plan = NULL;
+    fcp_error err = {0};
+    const char *path = in_folder("long");
+    write_all(path, bytes, size);
+    cr_assert_eq(truncate(path, (off_t)1 << 36), 0);
+    EXPECT(fcp_plan_load(path, &plan, &err), PLAN_TRUNCATED);
+    cr_expect(strstr(err.message, "too long"), "%s", err.message);
+    cr_expect_str_eq(err.file, path);
+    free(bytes);
+}
+
 Test(plan, save_errors_leave_nothing, .fini = remove_folder) {
     size_t size;
     free(hand_bytes(&size)); /* "hand" is there now */

@@ -1,0 +1,63 @@
+/* fused_plans.h: plans for tests of forward passes in one launch (runtime/kernels/fuse.h): drawn programs and examples,
+ * small, and placed so that most of them compute rows at home. Their tensors lie as the program says, or (`planned`)
+ * where the plan wants them: then no result leaves before the pass has ended. */
+#ifndef FUSED_PLANS_H
+#define FUSED_PLANS_H
+#include "tests/oracle/random_program.h"
+#include "tests/oracle/small_examples.h"
+#include "tests/support/plan_of.h"
+
+/* The plan of a drawn program that is small enough for fibers and has several ranks; NULL: it is not, or has no
+ * plan. */
+static inline fcp_plan *fused_drawn(const random_program *p, bool planned) {
+    const char *defines[] = {"plan.margin=1", "plan.strategy=fcp(coalesce=2, buffers=8)", "plan.passes=forward",
+                             "plan.layout=planned"};
+    const uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16);
+    fcp_plan *plan = NULL;
+    char *said;
+    if (p->dtype == FCP_FP32 || (p->head_dim != 16 && p->head_dim != 32) || cost > 64) return NULL;
+    if (p->tokens * p->heads < 64 || p->nodes * p->gpus < 2) return NULL;
+    const fcp_code code = plan_try("drawn.fcp", p->text, defines, planned ? 4 : 3, &plan, &said);
+    free(said);
+    return code ? NULL : plan;
+}
+
+/* An example as it is made small elsewhere, on three ranks, with `strategy` or (NULL) its own. */
+static inline fcp_code fused_try(const small_example *e, const char *strategy, bool planned, fcp_plan **out,
+                                 char **said) {
+    char path[120], lengths[80];
+    const char *defines[20] = {"plan.margin=1", "model.heads=2", "model.kv_heads=1", "model.head_dim=16",
+                               "model.dtype=bf16", "cluster.nodes=1", "cluster.gpus=3", "plan.block=128",
+                               "plan.passes=forward"};
+    size_t count = 9;
+    snprintf(path, sizeof path, "examples/%s", e->file);
+    snprintf(lengths, sizeof lengths, "batch.lengths=%s", e->lengths ? e->lengths : "");
+    if (e->lengths) defines[count++] = lengths;
+    if (strategy) defines[count++] = strategy;
+    for (size_t i = 0; i < 8 && e->defines[i]; i++) defines[count++] = e->defines[i];
+    if (planned) defines[count++] = "plan.layout=planned";
+    return plan_try(path, NULL, defines, count, out, said);
+}
+
+/* How many examples there are, and the i-th of them: on three ranks, or as it is if it must have its strategy. */
+enum {
+    FUSED_SMALL = sizeof small_examples / sizeof *small_examples,
+    FUSED_EXAMPLES = FUSED_SMALL + sizeof other_examples / sizeof *other_examples
+};
+static inline const small_example *fused_example_of(size_t i) {
+    return i < FUSED_SMALL ? &small_examples[i] : &other_examples[i - FUSED_SMALL];
+}
+static inline fcp_plan *fused_example(size_t i, bool planned) {
+    const small_example *e = fused_example_of(i);
+    fcp_plan *plan = NULL;
+    char *said;
+    fcp_code code = fused_try(e, "plan.strategy=fcp(coalesce=2, buffers=8)", planned, &plan, &said);
+    if (code) {
+        free(said);
+        code = fused_try(e, NULL, planned, &plan, &said);
+    }
+    cr_assert(!code, "%s: %s", e->file, said);
+    free(said);
+    return plan;
+}
+#endif
