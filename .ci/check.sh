@@ -36,6 +36,9 @@ if [ "${1:-}" = --one ]; then # one runner: program [argument...]
     wait $runner
     status=$?
     seconds=$(($(date +%s) - start))
+    times > "$log.times" # not in a pipe, whose process would have its own
+    used=$(awk 'NR == 2 {gsub(/[ms]/, " "); printf "%.1f", 60 * $1 + $2 + 60 * $3 + $4}' "$log.times")
+    rm -f "$log.times"
     left=$(ls -A "$TMPDIR")
     if [ $status = 0 ] && [ -n "$left" ]; then
         echo "left behind in its temporary folder:" $left >> "$log"
@@ -45,7 +48,7 @@ if [ "${1:-}" = --one ]; then # one runner: program [argument...]
     closing=$(grep -a -E 'Synthesis|passed|replayed' "$log" | tail -n 1 | sed 's/\x1b\[[0-9;]*m//g; s/.*Synthesis: //')
     [ $status = 124 ] && closing="timed out"
     if [ $status = 0 ] && [ -n "$closing" ]; then
-        printf '%-22s %s  (%d s)%s\n' "$name" "$closing" $seconds "$skipped"
+        printf '%-22s %s  (%d s, %s s of a processor)%s\n' "$name" "$closing" $seconds "$used" "$skipped"
     else
         printf '%-22s FAILED (status %d): %s\n' "$name" $status "$closing"
         sed 's/^/    /' "$log" | tail -n 60

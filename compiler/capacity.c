@@ -17,7 +17,7 @@ static memory_peak peak_of(const planning *x, uint64_t *out_partial) {
     const memory_peak most = lower_memory_peak(x, &facts);
     const fcp_class cls = most.pass == FCP_FORWARD ? FCP_STATE : FCP_DQ;
     if (out_partial)
-        *out_partial = x->slots->count[cls][most.rank] * facts.max_q_block * fcp_class_bytes(&facts, cls, most.pass);
+        *out_partial = x->slots->count[cls][most.rank] * facts.max_q_block * fcp_slot_bytes(&facts, cls, most.pass);
     return most;
 }
 

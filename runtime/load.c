@@ -157,6 +157,19 @@ static fcp_code cannot_errno(const char *path, int why, fcp_error *err) {
     return cannot(path, text, err);
 }
 
+/* Checks the header before the file is mapped, so that a file that is much longer than its plan is never read. */
+static fcp_code check_beginning(int fd, uint64_t size, int *out_why, fcp_error *err) {
+    uint8_t bytes[sizeof(file_header)];
+    file_header header;
+    const size_t want = size < sizeof bytes ? (size_t)size : sizeof bytes;
+    const ssize_t got = pread(fd, bytes, want, 0);
+    if (got < 0 || (size_t)got != want) {
+        *out_why = got < 0 ? errno : EIO;
+        return FCP_OK;
+    }
+    return check_header(bytes, size, &header, err);
+}
+
 fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* non-blocking: a pipe without a writer must not hang us */
     if (fd < 0) return cannot_errno(path, errno, err);
@@ -165,6 +178,7 @@ fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err) {
     void *base = MAP_FAILED;
     size_t size = 0;
     const char *what = NULL;
+    fcp_code code = FCP_OK;
     if (why)
         ;
     else if (S_ISDIR(there.st_mode))
@@ -172,17 +186,15 @@ fcp_code fcp_plan_load(const char *path, fcp_plan **out_plan, fcp_error *err) {
     else if (!S_ISREG(there.st_mode))
         what = "it is not a regular file";
     else if ((size = (size_t)there.st_size) == 0 || (off_t)size != there.st_size)
+        code = fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is cut short: the file is empty");
+    else if ((code = check_beginning(fd, size, &why, err)) || why)
         ;
     else if ((base = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0)) == MAP_FAILED)
         why = errno;
     close(fd);
     if (what) return cannot(path, what, err);
     if (why) return cannot_errno(path, why, err);
-    fcp_code code;
-    if (base == MAP_FAILED)
-        code = fcp_fail(err, FCP_E_PLAN_TRUNCATED, "the plan is cut short: the file is empty");
-    else
-        code = load(base, size, true, out_plan, err);
+    if (!code) code = load(base, size, true, out_plan, err);
     if (code && err) snprintf(err->file, sizeof err->file, "%s", path);
     return code;
 }

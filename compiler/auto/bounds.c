@@ -191,7 +191,8 @@ void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, c
     *out = (auto_bounds){.all = 0};
     fcp_problem facts = {.ranks = (uint32_t)ranks, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads,
                          .kv_heads = g->kv_heads, .head_dim = g->head_dim, .range_kv = g->kv_heads,
-                         .range_sub = g->heads / g->kv_heads, .dtype = g->dtype, .margin = g->margin};
+                         .range_sub = g->heads / g->kv_heads, .dtype = (uint16_t)g->dtype,
+                         .wire = (uint16_t)g->wire, .margin = g->margin};
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         uint64_t of[AUTO_BOUNDS] = {0};
         sim_model m;

@@ -194,7 +194,7 @@ fcp_code lower_summary(planning *x, const fcp_problem *fp, fcp_summary *out) {
         uint64_t both = (uint64_t)x->slots->count[FCP_KV][r] + x->slots->count[FCP_DKV][r];
         if (p->program->passes[FCP_BACKWARD] && both > out->backward_slots_max) out->backward_slots_max = both;
     }
-    uint64_t state = fcp_class_bytes(fp, FCP_STATE, FCP_FORWARD);
+    uint64_t state = fcp_slot_bytes(fp, FCP_STATE, FCP_FORWARD);
     for (uint32_t v = 0; p->program->passes[FCP_FORWARD] && v < s->visit_count; v++) {
         const fcp_visit *w = &s->visits[v];
         uint64_t bytes = p->blocks[w->q_block].tokens * state;

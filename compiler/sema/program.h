@@ -139,6 +139,7 @@ struct fcpc_program {
     fcp_layout layout;
     uint32_t layout_group; /* neighbouring ranks over which the layout is made; 0: all ranks */
     bool deterministic;
+    fcp_dtype wire;     /* of partial results as they travel: FCP_FP32 or FCP_BF16 */
     /* where stated; SPAN_NONE for a default */
     span block_span, ranks_span, lengths_span, memory_span, strategy_span, epsilon_span, tokens_span;
 

@@ -112,13 +112,13 @@ static uint64_t cells_time(const sim_model *m, const cell_counts *c) {
 static uint64_t memory_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t q_block, uint64_t keys, bool first,
                              bool last) {
     const fcp_problem *p = plan->problem;
-    const uint64_t q = fcp_class_bytes(p, FCP_Q, pass), kv = fcp_class_bytes(p, FCP_KV, pass),
-                   state = fcp_class_bytes(p, FCP_STATE, pass);
+    const uint64_t q = fcp_slot_bytes(p, FCP_Q, pass), kv = fcp_slot_bytes(p, FCP_KV, pass),
+                   state = fcp_slot_bytes(p, FCP_STATE, pass);
     const uint64_t tokens = plan->blocks[q_block].tokens;
     if (pass == FCP_BACKWARD)
-        return tokens * (q + 2 * fcp_class_bytes(p, FCP_DQ, pass)) +
-               keys * (kv + 2 * fcp_class_bytes(p, FCP_DKV, pass));
-    return tokens * (q + (first ? 0 : state) + (last ? fcp_class_bytes(p, FCP_O, pass) : state)) + keys * kv;
+        return tokens * (q + 2 * fcp_slot_bytes(p, FCP_DQ, pass)) +
+               keys * (kv + 2 * fcp_slot_bytes(p, FCP_DKV, pass));
+    return tokens * (q + (first ? 0 : state) + (last ? fcp_slot_bytes(p, FCP_O, pass) : state)) + keys * kv;
 }
 
 static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
@@ -247,11 +247,11 @@ static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) 
         break;
     case FCP_OP_DELTA: /* reads O and dO, writes a float a head: as much as O and an output */
         bytes = (tokens[x->a + x->b] - tokens[x->a]) *
-                (fcp_class_bytes(p, FCP_O, m->pass) + fcp_class_bytes(p, FCP_DQW, m->pass));
+                (fcp_slot_bytes(p, FCP_O, m->pass) + fcp_slot_bytes(p, FCP_DQW, m->pass));
         break;
     default:
         bytes = m->plan->blocks[x->a].tokens *
-                (t->times * fcp_class_bytes(p, t->from, m->pass) + fcp_class_bytes(p, t->into, m->pass));
+                (t->times * fcp_slot_bytes(p, t->from, m->pass) + fcp_slot_bytes(p, t->into, m->pass));
     }
     return noisy(m, at_most((unsigned __int128)m->small + sim_model_time(bytes, m->hbm)), instr);
 }

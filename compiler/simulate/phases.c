@@ -114,7 +114,7 @@ fcp_code sim_phases_of(const fcp_plan *plan, fcp_pass pass, arena *memory, sim_p
     if (!out->phase || !c.phase_of || !homes || !c.held) return FCP_E_NO_MEMORY;
     for (int cls = 0; cls < FCP_CLASSES; cls++) {
         const uint64_t tokens = cls == FCP_KV || cls == FCP_DKV ? p->max_block : p->max_q_block;
-        c.bytes[cls] = tokens * fcp_class_bytes(p, (fcp_class)cls, pass);
+        c.bytes[cls] = tokens * fcp_slot_bytes(p, (fcp_class)cls, pass);
         if (!(c.seen[cls] = ARENA_NEW(memory, bool, (c.slots + (size_t)1) * (c.phases + (size_t)1))))
             return FCP_E_NO_MEMORY;
     }

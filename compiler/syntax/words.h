@@ -98,7 +98,8 @@ bool words_counts_bits(const char *word, size_t size); /* as Gb/s does: of eight
     X(PLAN, MASK, "mask") X(PLAN, LAYERS, "layers") X(PLAN, SCORE, "score") X(PLAN, SINK, "sink")                      \
     X(PLAN, BLOCK, "block")                                                                                            \
     X(PLAN, STRATEGY, "strategy") X(PLAN, PASSES, "passes") X(PLAN, LAYOUT, "layout") X(PLAN, TOKENS, "tokens")        \
-    X(PLAN, RELAY, "relay") X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")
+    X(PLAN, RELAY, "relay") X(PLAN, MARGIN, "margin") X(PLAN, DETERMINISTIC, "deterministic")            \
+    X(PLAN, WIRE, "wire")
 typedef enum section_id {
 #define X(id, name) SECTION_##id,
     SECTIONS(X)

@@ -186,5 +186,5 @@ uint64_t trace_memory_base(const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
 uint64_t trace_slot_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t cls) {
     const fcp_problem *p = plan->problem;
     uint64_t tokens = cls == FCP_KV || cls == FCP_DKV ? p->max_block : p->max_q_block;
-    return tokens * fcp_class_bytes(p, (fcp_class)cls, pass);
+    return tokens * fcp_slot_bytes(p, (fcp_class)cls, pass);
 }

@@ -176,7 +176,7 @@ typedef struct cuda_rank {
     cu_ptr memory, locks;
     fk_gather_run *runs;          /* of its bundles, on the host; NULL once they are on the device */
     uint32_t run_count;
-    cu_ptr sums; /* those of the gradients of tables, and behind them as many floats; 0: the plan has none */
+    cu_ptr sums; /* those of the gradients of tables, and behind them as many floats; 0: no run has wanted them */
     cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
     size_t runs_held, messages_bytes, messages_held;
     uint32_t flag_words;          /* behind the locks: if the forward pass is fused, the flags of its arrivals */

@@ -19,7 +19,6 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/partition.h"
 #include "runtime/cuda/stage.h"
-#include "runtime/cuda/tables.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/reshuffle.h"
 #include "runtime/kernels/source.h"
@@ -60,7 +59,6 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     count_memory(r->device, r->messages_bytes, r->messages_held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->locks_held);
-    if (s->sums) count_memory(r->device, fcp_cuda_tables_size(s), r->sums_held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
         code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for rank %u", index);
     return code;
@@ -183,9 +181,6 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     if (!code && r->lock_words + r->flag_words)
         code = fcp_cuda_memory_again(s, r->device, (r->lock_words + r->flag_words) * 4, NULL, "locks", &r->locks,
                                      &r->locks_held, err);
-    if (!code && s->sums)
-        code = fcp_cuda_memory_again(s, r->device, fcp_cuda_tables_size(s), NULL, "gradients of tables", &r->sums,
-                                     &r->sums_held, err);
     if (!code) code = fcp_cuda_gather_load(s, index, err);
     if (!code && r->messages_bytes)
         code = fcp_cuda_memory_again(s, r->device, r->messages_bytes, NULL, "messages", &r->messages,

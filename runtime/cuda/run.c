@@ -261,6 +261,7 @@ fcp_code fcp_cuda_run(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *ten
     if (!code) code = fcp_cuda_use(s, d, &why);
     if (!code) code = fcp_cuda_tensors_check(s, pass, tensors, &host, &why);
     if (!code) code = fcp_cuda_tables_check(s, pass, tensors, &why);
+    if (!code && s->learning) code = fcp_cuda_use(s, d, &why);
     if (!code && s->outer && host) code = refuse_host(&why);
     else if (!code) {
         code = is_default(stream) || d != &s->devices[0]

@@ -4,8 +4,8 @@
  * Method:   fk_backward_tables runs behind the kernels of each ATTEND (work.c) and adds to sums of whole numbers, in
  *           which no order of blocks makes a difference. They are cleared before the pass and rounded behind it.
  * Order:    what is done here is in communication streams, as IN and OUT are, and outside the graph of the pass.
- * Cost:     FK_SUM_BYTES for each number and rank, as long as the session lives; they are cleared and read in every
- *           run that wants gradients.
+ * Cost:     FK_SUM_BYTES for each number and rank, from the first run on that wants gradients; they are cleared and
+ *           read in every such run.
  */
 #include "runtime/cuda/tables.h"
 
@@ -15,13 +15,28 @@
 #include "runtime/cuda/work.h"
 #include "runtime/plan/table_reads.h"
 
-size_t fcp_cuda_tables_size(const fcp_cuda_session *s) { return s->sums * (FK_SUM_BYTES + sizeof(float)); }
+/* Takes room for the sums of each rank, and for the floats that are made of them. A capture allows no allocation. */
+static fcp_code take_room(fcp_cuda_session *s, fcp_error *err) {
+    const size_t bytes = s->sums * (FK_SUM_BYTES + sizeof(float));
+    fcp_code code = FCP_OK;
+    for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) {
+        cuda_rank *rank = &s->ranks[r];
+        if (rank->sums_held >= bytes) continue;
+        if (s->outer)
+            return fcp_fail(err, FCP_E_ARGUMENT, "the stream is being captured, and no run has had gradients of tables "
+                            "yet: run the backward pass with them once outside the capture");
+        code = fcp_cuda_memory_again(s, rank->device, bytes, NULL, "gradients of tables", &rank->sums,
+                                     &rank->sums_held, err);
+    }
+    return code;
+}
 
 fcp_code fcp_cuda_tables_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err) {
     s->learning = false;
     for (uint32_t i = 0; pass == FCP_BACKWARD && i < s->base.rank_count; i++)
         s->learning = s->learning || tensors[i].d_table;
-    if (!s->learning || s->sums) return FCP_OK;
+    if (!s->learning) return FCP_OK;
+    if (s->sums) return take_room(s, err);
     fcp_table_reads *reads = NULL; /* they say what is wrong with the score */
     const fcp_code code = fcp_table_reads_make(s->plan, &reads, err);
     fcp_table_reads_free(reads);

@@ -3,9 +3,8 @@
 #define FCP_CUDA_TABLES_H
 #include "runtime/cuda/parts.h"
 
-/* How many bytes the gradients of tables take for each rank; the session knows how many sums they are. */
-size_t fcp_cuda_tables_size(const fcp_cuda_session *s);
-/* Finds out whether a run wants gradients of tables, and whether they can be had. */
+/* Finds out whether a run wants gradients of tables, and whether they can be had. Takes memory for them in the first
+ * such run. Another device may be current afterwards. */
 fcp_code fcp_cuda_tables_check(fcp_cuda_session *s, fcp_pass pass, const fcp_tensors *tensors, fcp_error *err);
 /* Puts a run's own tables where kernels read them; if it has none, those of the plan. Clears the sums of gradients. */
 fcp_code fcp_cuda_tables_in(fcp_cuda_session *s, const fcp_tensors *tensors, fcp_error *err);

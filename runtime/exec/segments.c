@@ -1,8 +1,13 @@
-/* segments.c: which memory a transfer reads or writes.
+/* segments.c: which memory a transfer reads or writes, and how a partial result is rounded on its way.
  *
- * Requires: a verified plan, and the rank's arena laid out for the pass. Cost: constant.
+ * Requires: a verified plan, and the rank's arena laid out for the pass.
+ * Cost:     constant; to round or to widen, linear in the bytes.
  */
 #include "runtime/exec/segments.h"
+
+#include <string.h>
+
+#include "runtime/base/numeric.h"
 
 struct list {
     fcp_segment *out;
@@ -72,4 +77,37 @@ uint32_t fcp_segments_block(const fcp_arena *a, const fcp_transfer *t, fcp_segme
     struct list l = {out, 0, t->first, t->tokens};
     add_slot(&l, a, t, token_bytes(a));
     return l.count;
+}
+
+/* Is a segment of a partial one of sums, and not m or l? Those are a STATE's second and third. */
+static bool is_sum(const fcp_transfer *t, uint32_t segment) { return t->cls != FCP_STATE || segment == 0; }
+
+void fcp_partial_round(const fcp_arena *a, const fcp_transfer *t, void *message) {
+    fcp_segment slot[FCP_SEGMENTS];
+    const uint32_t count = fcp_segments_block(a, t, slot);
+    char *at = message;
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_sum(t, i)) {
+            fcp_from_float(FCP_BF16, slot[i].data, at, slot[i].bytes / sizeof(float));
+            at += slot[i].bytes / 2;
+        } else {
+            memcpy(at, slot[i].data, slot[i].bytes);
+            at += slot[i].bytes;
+        }
+    }
+}
+
+void fcp_partial_widen(const fcp_arena *a, const fcp_transfer *t, const void *message) {
+    fcp_segment slot[FCP_SEGMENTS];
+    const uint32_t count = fcp_segments_block(a, t, slot);
+    const char *at = message;
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_sum(t, i)) {
+            fcp_to_float(FCP_BF16, at, slot[i].data, slot[i].bytes / sizeof(float));
+            at += slot[i].bytes / 2;
+        } else {
+            memcpy(slot[i].data, at, slot[i].bytes);
+            at += slot[i].bytes;
+        }
+    }
 }

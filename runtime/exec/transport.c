@@ -111,7 +111,7 @@ fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes
 
 /* Bytes that a transfer's message takes; 0: it has none. */
 static size_t message_room(const fcp_arena *arena, const fcp_transfer *t) {
-    if (t->cls != FCP_IN && t->cls != FCP_OUT) return 0;
+    if (!fcp_has_message(arena->plan, t)) return 0;
     size_t bytes = fcp_message_bytes(arena->plan, arena->pass, t);
     return (bytes + FCP_MESSAGE_ALIGN - 1) / FCP_MESSAGE_ALIGN * FCP_MESSAGE_ALIGN;
 }
@@ -138,7 +138,7 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
         fcp_wire *w = &wires->list[i];
         *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        if (t->cls != FCP_IN && t->cls != FCP_OUT) {
+        if (!fcp_has_message(arena->plan, t)) {
             w->segments = (uint16_t)fcp_segments_block(arena, t, w->segment);
             continue;
         }

@@ -145,7 +145,7 @@ typedef struct fcp_wires {
     char *messages;
     size_t messages_held;
 } fcp_wires;
-/* A launch of IN or OUT gets its messages at `messages`, where there is room for fcp_messages_bytes of the pass
+/* A launch gets its messages (fcp_has_message) at `messages`, where there is room for fcp_messages_bytes of the pass
  * (reshuffle.h): one segment each, to be packed before it is launched and unpacked once it is complete. NULL: in host
  * memory of the wires' own. */
 fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,

@@ -252,13 +252,19 @@ static fcp_code compute(fcp_rank *rank, const fcp_instr *x, fcp_error *err) {
     return code;
 }
 
-/* Packs what a launch of inputs or outputs sends, or unpacks what it has received. Other launches move slots. */
+/* Packs what a launch sends by message, or unpacks what it has received: inputs, outputs, and partials if they are
+ * rounded on their way. All else moves from slot to slot. */
 static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
     const fcp_transfer *transfers = &rank->arena.plan->transfers[x->a];
     for (uint32_t i = 0; i < x->b; i++) {
         const fcp_transfer *t = &transfers[i];
         void *message = rank->wires.list[i].segment[0].data;
-        if ((t->cls != FCP_IN && t->cls != FCP_OUT) || t->dir != dir) continue;
+        if (t->dir != dir || !fcp_has_message(rank->arena.plan, t)) continue;
+        if (fcp_is_rounded(rank->arena.plan, t)) {
+            if (dir == FCP_SEND) fcp_partial_round(&rank->arena, t, message);
+            else fcp_partial_widen(&rank->arena, t, message);
+            continue;
+        }
         if (dir == FCP_RECV) {
             fcp_message_unpack(&rank->arena, rank->tensors, rank->session->bundles, t, message);
             continue;

@@ -17,6 +17,7 @@
 #include "runtime/base/numeric.h"
 #include "runtime/base/stop.h"
 #include "runtime/base/threads.h"
+#include "runtime/judge/hops.h"
 #include "runtime/judge/parts.h"
 #include "runtime/judge/sample.h"
 
@@ -107,9 +108,19 @@ struct run {
     uint32_t *order;          /* sequences, longest first */
     _Atomic uint64_t next;    /* task */
     pthread_mutex_t lock;
+    double wire[FCP_TENSORS]; /* see reference.h */
     measure measures[FCP_TENSORS]; /* under lock */
     fcp_code code;                        /* under lock */
 };
+
+/* Absolute values added up, each as often as it is off by an ulp; and as they are. */
+struct sums {
+    double ulps, plain;
+};
+static void add_value(struct sums *to, double value, double ulps) {
+    to->ulps += value * ulps;
+    to->plain += value;
+}
 
 /* What a thread works with while it has a task. */
 struct task {
@@ -126,7 +137,7 @@ struct task {
     measure measures[FCP_TENSORS];
     fcp_check_unit unit; /* what is computed: see open_task */
     double *k_typical, *k_most, *v_typical, *v_most; /* per key: see typical */
-    double *floor_k, *floor_v, floor_q[STRIP];       /* per key, and per row: see add_floors */
+    struct sums *floor_k, *floor_v, floor_q[STRIP], floor_o[STRIP]; /* per key, and per row: see add_floors */
 };
 
 /* --- input -------------------------------------------------------------------------------------------------------- */
@@ -157,9 +168,9 @@ static void fill_mask(struct task *t, uint32_t head) {
 
 /* --- judgement ---------------------------------------------------------------------------------------------------- */
 
-/* Judges a row of a tensor, or one number of LSE, and keeps the reference if that is wanted. */
+/* Judges a row of a tensor, or one number of LSE, and keeps the reference if that is wanted. sums: of the row. */
 static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t head, const double *exact,
-                    const float *naive, double *kept, bool empty) {
+                    const float *naive, const struct sums *sums, double *kept, bool empty) {
     const struct run *run = t->run;
     uint64_t dims[3];
     fcp_tensor_shape(&run->shape, tensor, dims);
@@ -174,8 +185,10 @@ static void put_row(struct task *t, fcp_tensor tensor, uint64_t token, uint32_t 
         float value;
         fcp_to_float(dtype, row + i * fcp_dtype_size(dtype), &value, 1);
         const double result = (double)value;
-        measure_number(&t->measures[tensor], tensor, dtype, at + i, ours ? &result : NULL, (double)naive[i], exact[i],
-                       empty);
+        const double allowance = tensor == FCP_TENSOR_LSE ? 1e-5 * fmax(1, fabs(exact[i]))
+                                                          : run->wire[tensor] * sums->plain;
+        measure_number(&t->measures[tensor], dtype, at + i, ours ? &result : NULL, (double)naive[i], exact[i],
+                       allowance, empty);
     }
 }
 
@@ -207,31 +220,27 @@ static void add_floors(struct task *t, bool after_backward) {
     const struct exact_buffers *b = &t->exact;
     const double root = sqrt((double)s->d);
     for (uint32_t i = 0; i < s->rows; i++) {
+        if (!after_backward) t->floor_o[i] = t->floor_q[i] = (struct sums){0};
         if (!isfinite(b->lse[i])) continue;
         double q_most, o_most, g_most = 0;
         const double q = typical(b->q + i * s->d, s->d, &q_most), o = typical(b->o + i * s->d, s->d, &o_most);
         const double g = t->run->backward ? typical(b->d_o + i * s->d, s->d, &g_most) : 0;
-        double sum_o = 0, sum_q = 0;
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
                 const size_t at = i * s->n + j;
-                double ds;
-                if (after_backward) {
-                    if (b->ds[at] == 0) continue;
-                    ds = fabs(b->ds[at]) * ulps_of_p(t, i, j, q);
-                } else {
-                    if (b->p[at] == 0) continue;
-                    const double p = b->p[at] * ulps_of_p(t, i, j, q), slope = b->slope ? fabs(b->slope[at]) : 1;
-                    sum_o += p * t->v_most[j];
-                    t->floor_v[j] += p * g_most;
+                if ((after_backward ? b->ds[at] : b->p[at]) == 0) continue;
+                const double ulps = ulps_of_p(t, i, j, q), slope = b->slope ? fabs(b->slope[at]) : 1;
+                double ds = fabs(b->ds[at]);
+                if (!after_backward) {
+                    add_value(&t->floor_o[i], b->p[at] * t->v_most[j], ulps);
+                    add_value(&t->floor_v[j], b->p[at] * g_most, ulps);
                     ds = b->p[at] * slope * s->scale * root * g * (t->v_typical[j] + o);
                 }
-                sum_q += ds * t->k_most[j];
-                t->floor_k[j] += ds * q_most;
+                add_value(&t->floor_q[i], ds * t->k_most[j], after_backward ? ulps : 1);
+                add_value(&t->floor_k[j], ds * q_most, after_backward ? ulps : 1);
             }
-        t->floor_q[i] = after_backward ? t->floor_q[i] + sum_q : sum_q;
-        if (s->wants_rows && !after_backward) measure_floor(&t->measures[FCP_TENSOR_O], sum_o);
-        if (s->wants_rows && after_backward) measure_floor(&t->measures[FCP_TENSOR_DQ], t->floor_q[i]);
+        if (s->wants_rows && !after_backward) measure_floor(&t->measures[FCP_TENSOR_O], t->floor_o[i].ulps);
+        if (s->wants_rows && after_backward) measure_floor(&t->measures[FCP_TENSOR_DQ], t->floor_q[i].ulps);
     }
 }
 
@@ -271,10 +280,12 @@ static void attend_strip(struct task *t, uint32_t head) {
     for (uint32_t i = 0; i < s->rows && s->wants_rows; i++) {
         uint64_t token = t->offset + s->row + i;
         bool empty = t->exact.empty[i];
-        put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d, out->o, empty);
-        put_row(t, FCP_TENSOR_LSE, token, head, &t->exact.lse[i], &t->naive.lse[i], out->lse, empty);
+        put_row(t, FCP_TENSOR_O, token, head, t->exact.o + i * s->d, t->naive.o + i * s->d, &t->floor_o[i], out->o,
+                empty);
+        put_row(t, FCP_TENSOR_LSE, token, head, &t->exact.lse[i], &t->naive.lse[i], NULL, out->lse, empty);
         if (run->backward)
-            put_row(t, FCP_TENSOR_DQ, token, head, t->exact.dq + i * s->d, t->naive.dq + i * s->d, out->dq, empty);
+            put_row(t, FCP_TENSOR_DQ, token, head, t->exact.dq + i * s->d, t->naive.dq + i * s->d, &t->floor_q[i],
+                    out->dq, empty);
     }
 }
 
@@ -296,10 +307,12 @@ static void put_keys(struct task *t) {
     naive_round_all(s, t->naive.dv, s->n * s->d);
     for (size_t i = 0; i < s->n; i++) {
         uint64_t token = t->key_offset + s->key + i;
-        put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d, out->dk, false);
-        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d, out->dv, false);
-        measure_floor(&t->measures[FCP_TENSOR_DK], t->floor_k[i]);
-        measure_floor(&t->measures[FCP_TENSOR_DV], t->floor_v[i]);
+        put_row(t, FCP_TENSOR_DK, token, t->kv_head, t->exact.dk + i * s->d, t->naive.dk + i * s->d,
+                &t->floor_k[i], out->dk, false);
+        put_row(t, FCP_TENSOR_DV, token, t->kv_head, t->exact.dv + i * s->d, t->naive.dv + i * s->d,
+                &t->floor_v[i], out->dv, false);
+        measure_floor(&t->measures[FCP_TENSOR_DK], t->floor_k[i].ulps);
+        measure_floor(&t->measures[FCP_TENSOR_DV], t->floor_v[i].ulps);
     }
 }
 
@@ -375,13 +388,15 @@ static bool open_task(struct task *t, struct run *run, uint64_t index) {
     t->scratch = t->strip.scratch = new_scratch(plan);
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
-    double *per_key = t->k_typical = calloc(n + 1, 6 * sizeof *per_key);
-    if (!t->strip.allow || !t->strip.live || !t->scratch || !t->arrays || !t->bands || !per_key) return false;
+    double *per_key = t->k_typical = calloc(n + 1, 4 * sizeof *per_key);
+    t->floor_k = calloc(n + 1, 2 * sizeof *t->floor_k);
+    if (!t->strip.allow || !t->strip.live || !t->scratch || !t->arrays || !t->bands || !per_key ||
+        !t->floor_k)
+        return false;
     t->k_most = per_key + n;
     t->v_typical = per_key + 2 * n;
     t->v_most = per_key + 3 * n;
-    t->floor_k = per_key + 4 * n;
-    t->floor_v = per_key + 5 * n;
+    t->floor_v = t->floor_k + n;
     fcp_plan_env(plan, t->unit.sequence, t->arrays, t->bands, &t->env);
     bool sloped = run->backward && t->strip.slope.count;
     return exact_allocate(&t->exact, n, d, sloped) && naive_allocate(&t->naive, n, d, sloped);
@@ -394,6 +409,7 @@ static void close_task(struct task *t) {
     free(t->arrays);
     free(t->bands);
     free(t->k_typical);
+    free(t->floor_k);
     free(t->exact.memory);
     free(t->naive.memory);
 }
@@ -493,6 +509,17 @@ static void report_rows(const struct run *run, fcp_check_report *report) {
         report->checked[side] = run->sample ? run->sample->rows[side] : report->rows[side];
 }
 
+/* What rounding on the wire may do to each tensor. dQ and dK are made of O, so the hops of states count there, too. */
+static bool allow_wire(struct run *run) {
+    double error[FCP_CLASSES];
+    if (!check_hops(run->plan, error)) return false;
+    run->wire[FCP_TENSOR_O] = error[FCP_STATE];
+    run->wire[FCP_TENSOR_DQ] = error[FCP_STATE] + error[FCP_DQ];
+    run->wire[FCP_TENSOR_DK] = error[FCP_STATE] + error[FCP_DKV];
+    run->wire[FCP_TENSOR_DV] = error[FCP_DKV];
+    return true;
+}
+
 static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_check_report *report, fcp_error *err) {
     const fcp_plan *plan = run->plan;
     fcp_packed judged = {0};
@@ -501,6 +528,8 @@ static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_che
             if (options->passes >> pass & 1 && fcp_pass_outputs((fcp_pass)pass) >> t & 1) judged.t[t] = run->in->t[t];
     run->judged = &judged;
     fcp_code code = check_inputs(run->in, inputs_of(run->backward, run->sample != NULL), err);
+    if (code == FCP_OK && !allow_wire(run))
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the ways of partial results");
     if (code == FCP_OK) code = run_all(run, options->threads, err);
     if (code != FCP_OK) return code;
     /* a score whose slope depends on s is not linear in s */

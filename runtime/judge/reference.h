@@ -7,7 +7,8 @@
  * and P and dS rounded to the dtype. How far the naive computation is from the reference shows how exact a result can
  * be expected to be.
  *
- * A tensor is right if  max |result - reference| <= c max |naive - reference| + ulp + 2^-20 floor + absolute, where
+ * A tensor is right if each of its numbers is:
+ *     |result - reference| <= c max |naive - reference| + ulp + 2^-20 floor + wire weight + absolute, where
  *   c         is 2, or 3 with a score whose slope depends on s (a soft-cap)
  *   ulp       is that of the dtype at max |reference|
  *   floor     is the largest sum of the absolute values that make up a number of the tensor, and 2^-20 is eight ulps of
@@ -16,6 +17,10 @@
  *               (P |slope| scale |dO| (|v| + |O|) / root + |dS| r) max |q|
  *             where |x| is a vector's length, max |q| its largest number and root the square root of head_dim. r is how
  *             many ulps P is off because its exponent is: 1 + |LSE| + scale |q| |k| / root
+ *   weight    is, for the number's own row, the sum of absolute values that the floor counts, without r
+ *   wire      is 0, or if partial results are rounded as they travel (`wire = bf16`) the part of that sum by which
+ *             rounding may move it: (1 + 2^-8)^h - 1, where h is the most hops of a partial of the tensor's class
+ *             (hops.h derives it). dQ and dK are made of O, too, so there the hops of states count as well
  *   absolute  is 3e-4 for gradients of fp16 and bf16, and 1e-5 max(1, |reference|), number by number, for LSE; else 0
  * and if where the definition has no keys, O is exactly 0 and LSE exactly -inf (or the head's sink). A NaN or an
  * infinity is right only where the reference, or the naive computation, has the same: scores may overflow. A tensor
@@ -43,8 +48,10 @@ typedef struct fcp_check {
     uint8_t verdict;         /* an fcp_verdict; ok says whether it is FCP_RIGHT */
     double max_abs_error;    /* of the result's finite numbers, against float64 */
     double reference_error;  /* of the naive computation, against float64 */
-    double tolerance;        /* what max_abs_error may be (LSE: beside its allowance number by number) */
-    uint64_t worst;          /* the element of the packed tensor where the error is largest, or the first odd one */
+    double tolerance;        /* what the error may be at `worst` */
+    /* the element of the packed tensor where the error is largest; where the tensor differs, furthest above what it may
+     * be there; or the first odd one */
+    uint64_t worst;
     double result, expected; /* what stands there, and the reference */
 } fcp_check;
 

@@ -17,16 +17,25 @@ static void note_odd(measure *m, fcp_verdict odd, uint64_t at, double result, do
     m->odd_expected = expected;
 }
 
-static void note_error(measure *m, double error, uint64_t at, double result, double expected) {
-    if (m->compared && (error < m->error || (error == m->error && m->worst <= at))) return;
-    m->error = error;
-    m->worst = at;
-    m->result = result;
-    m->expected = expected;
+/* Keeps the worse of two places; of equal ones the first in the tensor. */
+static void keep_worse(place *kept, const place *x, double than, double is) {
+    if (is > than || (is == than && x->at < kept->at)) *kept = *x;
 }
 
-void measure_number(measure *m, fcp_tensor t, fcp_dtype dtype, uint64_t at, const double *result, double naive,
-                    double exact, bool empty) {
+static void note_error(measure *m, const place *largest, const place *furthest) {
+    if (!m->compared) {
+        m->compared = true;
+        m->largest = *largest;
+        m->furthest = *furthest;
+        return;
+    }
+    keep_worse(&m->largest, largest, m->largest.error, largest->error);
+    keep_worse(&m->furthest, furthest, m->furthest.error - m->furthest.allowance,
+               furthest->error - furthest->allowance);
+}
+
+void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *result, double naive, double exact,
+                    double allowance, bool empty) {
     const double stored = (double)fcp_round_to(dtype, (float)exact); /* infinite where the dtype ends */
     if (isfinite(stored) && isfinite(naive)) {
         if (fabs(naive - exact) > m->naive) m->naive = fabs(naive - exact);
@@ -38,8 +47,8 @@ void measure_number(measure *m, fcp_tensor t, fcp_dtype dtype, uint64_t at, cons
     if (empty) {
         if (value != (double)(float)exact) note_odd(m, FCP_NOT_EMPTY, at, value, exact);
         else if (!isfinite(value)) { /* -inf, as it must be */
-            note_error(m, 0, at, value, exact);
-            m->compared = true;
+            const place right = {.at = at, .result = value, .expected = exact};
+            note_error(m, &right, &right);
             return;
         }
     }
@@ -48,11 +57,8 @@ void measure_number(measure *m, fcp_tensor t, fcp_dtype dtype, uint64_t at, cons
         if (!alike) note_odd(m, FCP_NOT_FINITE, at, value, exact);
         return;
     }
-    const double error = fabs(value - exact);
-    note_error(m, error, at, value, exact);
-    m->compared = true;
-    double excess = t == FCP_TENSOR_LSE ? error - 1e-5 * fmax(1, fabs(exact)) : error;
-    if (excess > m->excess) m->excess = excess;
+    const place x = {at, fabs(value - exact), isfinite(allowance) ? allowance : 0, value, exact};
+    note_error(m, &x, &x);
 }
 
 void measure_floor(measure *m, double floor) {
@@ -63,26 +69,25 @@ void measure_merge(measure *into, const measure *m) {
     if (m->naive > into->naive) into->naive = m->naive;
     if (m->most > into->most) into->most = m->most;
     if (m->floor > into->floor) into->floor = m->floor;
-    if (m->excess > into->excess) into->excess = m->excess;
-    if (m->compared) note_error(into, m->error, m->worst, m->result, m->expected);
+    if (m->compared) note_error(into, &m->largest, &m->furthest);
     if (m->odd != FCP_RIGHT) note_odd(into, m->odd, m->odd_at, m->odd_result, m->odd_expected);
     into->seen |= m->seen;
-    into->compared |= m->compared;
 }
 
 void measure_report(const measure *m, fcp_tensor t, fcp_dtype dtype, double factor, double absolute,
                     fcp_check_report *report) {
-    fcp_check c = {.checked = true, .max_abs_error = m->error, .reference_error = m->naive, .worst = m->worst,
-                   .result = m->result, .expected = m->expected};
-    c.tolerance = factor * m->naive + fcp_ulp(dtype, m->most) + absolute + 8 * fcp_ulp(FCP_FP32, 1) * m->floor;
+    const double all = factor * m->naive + fcp_ulp(dtype, m->most) + absolute + 8 * fcp_ulp(FCP_FP32, 1) * m->floor;
+    const bool differs = m->compared && m->furthest.error - m->furthest.allowance > all;
+    const place *x = differs ? &m->furthest : &m->largest;
+    fcp_check c = {.checked = true, .max_abs_error = m->largest.error, .reference_error = m->naive, .worst = x->at,
+                   .tolerance = all + x->allowance, .result = x->result, .expected = x->expected};
     if (m->odd != FCP_RIGHT) {
         c.verdict = (uint8_t)m->odd;
         c.worst = m->odd_at;
         c.result = m->odd_result;
         c.expected = m->odd_expected;
     } else if (m->seen && !m->compared) c.verdict = FCP_NOTHING_FINITE;
-    else if ((t == FCP_TENSOR_LSE ? m->excess : m->error) > c.tolerance) c.verdict = FCP_DIFFERS;
-    else c.verdict = FCP_RIGHT;
+    else c.verdict = differs ? FCP_DIFFERS : FCP_RIGHT;
     c.ok = c.verdict == FCP_RIGHT;
     report->tensor[t] = c;
     report->ok &= c.ok;
@@ -104,7 +109,7 @@ void fcp_check_text(const fcp_shape *shape, fcp_tensor t, const fcp_check *c, ch
     case FCP_RIGHT: snprintf(out, size, "%s is right", name); break;
     case FCP_DIFFERS:
         snprintf(out, size, "%s differs from the definition of attention by %.3g, allowed is %.3g (%s: %.9g, not %.9g)",
-                 name, c->max_abs_error, c->tolerance, at, c->result, c->expected);
+                 name, fabs(c->result - c->expected), c->tolerance, at, c->result, c->expected);
         break;
     case FCP_NOT_FINITE:
         snprintf(out, size, "%s is %.9g where the definition of attention gives %.9g (%s)", name, c->result,

@@ -83,6 +83,7 @@ struct visits {
 /* Puts the runs from `first` on into the order in which they arrive. */
 static fcp_code sort_runs(fcp_kernel_work *w, uint32_t first, fcp_error *err) {
     const uint32_t count = w->key_run_count - first;
+    if (count < 2) return FCP_OK; /* if the first rows of a list meet no key, there is no memory of runs yet */
     struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, count, sizeof *sizes);
     if (!sizes) return fcp_list_no_memory(err);
     for (uint32_t i = 0; i < count; i++)

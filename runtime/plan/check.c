@@ -225,6 +225,8 @@ static fcp_code check_problem(const fcp_plan *plan, fcp_error *err) {
           p->topology < FCP_TOPOLOGY_COUNT && p->align < FCP_ALIGN_COUNT))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "dtype %u, layout %u, strategy %u, topology %u, align %u", p->dtype,
                         p->layout, p->strategy, p->topology, p->align);
+    if (p->wire != FCP_FP32 && p->wire != FCP_BF16)
+        return fcp_fail(err, FCP_E_PLAN_FORMAT, "partial results of dtype %u on the wire", p->wire);
     if (!fcp_layout_is_sound(plan))
         return fcp_fail(err, FCP_E_PLAN_FORMAT, "layout %u in %llu deals over groups of %u ranks, of %u", p->layout,
                         (ull)plan->deals_count, p->layout_group, p->ranks);

@@ -119,6 +119,7 @@ static const field problem_fields[] = {
     P(range_kv),
     P(range_sub),
     E(fcp_problem, dtype, fcp_dtype_names),
+    E(fcp_problem, wire, fcp_dtype_names),
     E(fcp_problem, layout, fcp_layout_names),
     P(layout_group),
     E(fcp_problem, strategy, fcp_strategy_names),

@@ -217,11 +217,8 @@ bool fcp_plan_packed(const fcp_plan *plan) {
     return false;
 }
 
-uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
-    return fcp_held_bytes(p, FCP_HOLDS_BOTH, cls, pass);
-}
-
-uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
+/* `wire`: bytes of a number of a partial result. */
+static uint64_t token_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass, uint64_t wire) {
     uint64_t element = fcp_dtype_size((fcp_dtype)p->dtype);
     uint64_t heads = (uint64_t)p->range_kv * p->range_sub;
     uint64_t q = heads * p->head_dim, kv = 2 * (uint64_t)p->range_kv * p->head_dim;
@@ -233,10 +230,10 @@ uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp
     switch (cls) {
     case FCP_KV: return kv * element;
     case FCP_Q: return pass == FCP_FORWARD ? q * element : 2 * (q * element + row);
-    case FCP_STATE: return (q + 2 * heads) * 4;
+    case FCP_STATE: return q * wire + 2 * row;
     case FCP_O: return q * element + row;
-    case FCP_DKV: return kv * 4;
-    case FCP_DQ: return q * 4;
+    case FCP_DKV: return kv * wire;
+    case FCP_DQ: return q * wire;
     case FCP_DQW: return q * element;
     case FCP_IN: return pass == FCP_FORWARD ? (q + kv) * element : (3 * q + kv) * element + row;
     case FCP_OUT: return pass == FCP_FORWARD ? q * element + row : (q + kv) * element;
@@ -244,16 +241,28 @@ uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp
     }
 }
 
+uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass) {
+    return token_bytes(p, holds, cls, pass, fcp_dtype_size((fcp_dtype)p->wire));
+}
+
+uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
+    return fcp_held_bytes(p, FCP_HOLDS_BOTH, cls, pass);
+}
+
+uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
+    return token_bytes(p, FCP_HOLDS_BOTH, cls, pass, sizeof(float));
+}
+
 static bool is_of_keys(fcp_class cls) { return cls == FCP_KV || cls == FCP_DKV; }
 
-/* Bytes of a token of a class, without what is a few for each row: LSE, delta, m and l. */
+/* Bytes of a token of a class in a slot, without what is a few for each row: LSE, delta, m and l. */
 static uint64_t bulk_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
     uint64_t q = (uint64_t)p->range_kv * p->range_sub * p->head_dim, element = fcp_dtype_size((fcp_dtype)p->dtype);
     switch (cls) {
     case FCP_Q: return pass == FCP_FORWARD ? q * element : 2 * q * element;
     case FCP_STATE: return q * 4;
     case FCP_O: return q * element;
-    default: return fcp_class_bytes(p, cls, pass);
+    default: return fcp_slot_bytes(p, cls, pass);
     }
 }
 
@@ -274,23 +283,23 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls) {
 
 uint64_t fcp_rank_memory(const fcp_problem *p, fcp_pass pass, uint64_t q_tokens, uint64_t kv_tokens,
                          const uint64_t slots[FCP_CLASSES]) {
-    uint64_t q = fcp_class_bytes(p, FCP_DQW, pass), kv = fcp_class_bytes(p, FCP_KV, pass);
-    uint64_t row = fcp_class_bytes(p, FCP_O, pass) - q, home_q, home_kv;
+    uint64_t q = fcp_slot_bytes(p, FCP_DQW, pass), kv = fcp_slot_bytes(p, FCP_KV, pass);
+    uint64_t row = fcp_slot_bytes(p, FCP_O, pass) - q, home_q, home_kv;
     static const uint8_t used[FCP_PASSES][FCP_CLASSES] = {
         [FCP_FORWARD] = {[FCP_KV] = 1, [FCP_Q] = 1, [FCP_STATE] = 1, [FCP_O] = 1},
         [FCP_BACKWARD] = {[FCP_KV] = 1, [FCP_Q] = 1, [FCP_DKV] = 1, [FCP_DQ] = 1, [FCP_DQW] = 1}};
     if (pass == FCP_FORWARD) {
-        home_q = q + fcp_class_bytes(p, FCP_O, pass);
+        home_q = q + fcp_slot_bytes(p, FCP_O, pass);
         home_kv = kv;
     } else {
-        home_q = 3 * q + 2 * row + fcp_class_bytes(p, FCP_DQ, pass) + q;
-        home_kv = kv + fcp_class_bytes(p, FCP_DKV, pass) + kv;
+        home_q = 3 * q + 2 * row + fcp_slot_bytes(p, FCP_DQ, pass) + q;
+        home_kv = kv + fcp_slot_bytes(p, FCP_DKV, pass) + kv;
     }
     uint64_t bytes = fcp_plus(fcp_times(q_tokens, home_q), fcp_times(kv_tokens, home_kv));
     for (int cls = 0; cls < FCP_CLASSES; cls++) {
         if (!used[pass][cls]) continue;
         uint64_t tokens = fcp_times(slots[cls], is_of_keys((fcp_class)cls) ? p->max_block : p->max_q_block);
-        bytes = fcp_plus(bytes, fcp_times(tokens, fcp_class_bytes(p, (fcp_class)cls, pass)));
+        bytes = fcp_plus(bytes, fcp_times(tokens, fcp_slot_bytes(p, (fcp_class)cls, pass)));
     }
     return bytes;
 }

@@ -108,6 +108,12 @@
  * its own, which the first contribution (of a visit, a tile or an addition) begins. Sending a partial from a transient
  * slot empties that slot, and so does adding it to another. ROUND empties its DQ slot.
  *
+ * WIRE. In slots partial results are in fp32, and with wire = fp32 they travel as they are. With wire = bf16 the sender
+ * of a partial rounds its O (STATE), its dK and dV (DKV) or its dQ (DQ) to bf16; m and l stay in fp32, because all of
+ * a row depends on them. The receiver makes fp32 of what comes. So only a LAUNCH knows of the wire: sizes of slots and
+ * all other instructions are the same. A partial that passes through several ranks is rounded at each, after it was
+ * added to what is there.
+ *
  * HALVES. A plan may move its work in two halves, of which one is computed while the other moves. The KV and Q that
  * come before some stage S are the first half's, and those that come from S on the second half's. Dependent rounds of
  * stage S and later have the flag SECOND, in both passes. All units of a block that come to a rank are of one half. A
@@ -209,7 +215,9 @@ typedef struct fcp_problem {
     uint32_t ranks, nodes, gpus; /* ranks = nodes * gpus; rank r is GPU r % gpus of node r / gpus */
     uint32_t heads, kv_heads, head_dim;
     uint32_t range_kv, range_sub; /* of each range of heads: KV heads, and query heads of each KV head */
-    uint32_t dtype, layout, strategy, topology;
+    uint16_t dtype;              /* an fcp_dtype: of the tensors */
+    uint16_t wire;               /* FCP_FP32 or FCP_BF16: of partial results as they travel; see WIRE */
+    uint32_t layout, strategy, topology;
     uint32_t layout_group;       /* neighbouring ranks over which a layout is made; `ranks`: all those of a deal */
     uint32_t block;              /* tokens; the block size asked for */
     uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
@@ -647,23 +655,28 @@ static inline uint32_t fcp_run_of_row(const fcp_plan *plan, const fcp_shape_rec 
     return low;
 }
 
-/* Bytes of one token of a class, of a block that holds both sides. They are the same in a slot and when moved. With e
- * the size of the dtype, H = range_kv * range_sub query heads and K = range_kv KV heads in a range:
+/* Bytes of one token of a class when it moves, of a block that holds both sides. With e the size of the dtype, w that
+ * of `wire`, H = range_kv * range_sub query heads and K = range_kv KV heads in a range:
  *   KV     2 * K * head_dim * e
  *   Q      forward: H * head_dim * e;  backward: 2 * H * head_dim * e (Q, dO) + H * 8 (LSE, delta)
- *   STATE  H * (head_dim + 2) * 4
+ *   STATE  H * head_dim * w + H * 8 (m, l)
  *   O      H * head_dim * e + H * 4 (LSE)
- *   DKV    2 * K * head_dim * 4
- *   DQ     H * head_dim * 4
+ *   DKV    2 * K * head_dim * w
+ *   DQ     H * head_dim * w
  *   DQW    H * head_dim * e
  *   IN     forward: q + KV;  backward: 3 q (Q, O, dO) + KV + H * 4 (LSE), where q = H * head_dim * e
  *   OUT    forward: q + H * 4 (O, LSE);  backward: q + KV (dQ, dK, dV) */
 uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
+/* The same in a slot, where partial results are in fp32 whatever `wire` is. */
+uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
+/* Is a class one of partial results: STATE, DKV or DQ? */
+static inline bool fcp_is_partial(fcp_class cls) { return cls == FCP_STATE || cls == FCP_DKV || cls == FCP_DQ; }
 /* Tokens of a unit of a class: the same in both passes, so that both have the same rounds. KV and DKV: `unit`. Of the
  * others a unit has no more bytes than one of KV (backward: of DKV, if that has more), where LSE, delta, m and l do not
  * count: as many tokens as that leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT:
- * `unit`. *Example*: with 64 heads, 8 of K and V, a block of 2048 tokens is 4 units of Q, 8 of STATE and 4 of O. If LSE
- * counted, it would be 5, 9 and 5, and the last one nearly empty. */
+ * `unit`. Bytes are those of a slot: `wire` makes units smaller, and changes no round. *Example*: with 64 heads, 8 of K
+ * and V, a block of 2048 tokens is 4 units of Q, 8 of STATE and 4 of O. If LSE counted, it would be 5, 9 and 5, and the
+ * last one nearly empty. */
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls);
 /* The same of a block that holds `holds`. Of IN and OUT it is the part that belongs to Q (Q, O, LSE, dO, dQ), the part
  * that belongs to KV (K, V, dK, dV), or both. */
@@ -671,7 +684,7 @@ uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp
 
 /* Bytes of a rank's arena in a pass: the tensors of its home blocks, accumulators, and transient slots. q_tokens and
  * kv_tokens are the tokens of its home blocks that hold Q, and that hold KV; slots[cls] counts transient slots. A slot
- * of KV or DKV has room for max_block tokens, one of another class for max_q_block; names mean bytes of a token.
+ * of KV or DKV has room for max_block tokens, one of another class for max_q_block; names mean fcp_slot_bytes.
  *   forward:  q_tokens * (Q + O) + kv_tokens * KV + slots of KV, Q, STATE and O
  *   backward: q_tokens * (3 q + 2 * H * 4 [LSE, delta] + DQ + q [output]) + kv_tokens * (KV + DKV + KV [outputs])
  *             + slots of KV, Q, DKV, DQ and DQW

@@ -189,7 +189,7 @@ static fcp_summary summarise(const verifier *v, const findings *is) {
         .rounds_reshuffle = f->rounds[FCP_ROUND_IN] + f->rounds[FCP_ROUND_OUT],
         .stages = f->stages,
         .slots_max = f->slots_max,
-        .state_bytes = fcp_times(f->state_tokens, fcp_class_bytes(v->p, FCP_STATE, FCP_FORWARD)),
+        .state_bytes = fcp_times(f->state_tokens, fcp_slot_bytes(v->p, FCP_STATE, FCP_FORWARD)),
         .memory_peak_bytes = f->memory_peak > b->memory_peak ? f->memory_peak : b->memory_peak,
         .backward_bytes_total = back.all,
         .backward_bytes_moved = back.moved,

@@ -79,6 +79,7 @@ typedef struct random_program {
     int dtype, strategy, layout; /* as in runtime/plan/plan.h */
     uint32_t group;              /* of the layout; 0: none is stated */
     uint32_t servers;            /* ranks of strategy cad that hold no tokens */
+    bool wire;                   /* partial results travel in bf16 */
     bool equal;                  /* all ranks hold as many tokens, or one more */
     bool ring;                   /* of ulysses and upipe */
     bool rail, backward, uses_h, uses_field;
@@ -530,6 +531,8 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     held |= shares;
     bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group && !(shares && p->ring && p->layout == FCP_LAYOUT_PLANNED);
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
+    p->wire = !roll(d, 3);
+    if (p->wire) put(p, "  wire = bf16\n");
     put(p, "%s  passes = forward%s\n}\n", p->equal ? "  tokens = equal\n" : "", p->backward ? ", backward" : "");
 }
 #endif

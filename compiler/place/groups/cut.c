@@ -29,7 +29,8 @@
 
 fcp_code groups_model_of(const struct fcpc_program *g, groups_model *out, fcp_error *err) {
     const fcp_problem p = {.range_kv = g->kv_heads, .range_sub = g->heads / g->kv_heads, .head_dim = g->head_dim,
-                           .dtype = g->dtype};
+                           .dtype = (uint16_t)g->dtype,
+                           .wire = (uint16_t)g->wire};
     sim_profile profile;
     fcp_code code = sim_profile_find(g->cluster.gpu, &profile, err);
     if (code) return code;

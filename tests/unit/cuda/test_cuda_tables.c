@@ -17,6 +17,7 @@ struct bench {
     const char *score, *plan; /* of the program: the score, and what else stands in `plan` */
     unsigned head_dim, ranks, tokens;
     bool fp16, sm90;
+    const char *mask;         /* NULL: causal */
     uint64_t scatter;         /* not 0: work is moved, as this number says */
 };
 
@@ -28,8 +29,9 @@ static fcp_plan *plan_of_bench(const struct bench *b) {
              "  table near = [[0.5, -0.25, 0.125], [0.0, 1.0, 0.5], [-1.0, 0.75, 0.25], [2.0, 0.5, -0.5]]\n"
              "  table cap = [2.5] }\n"
              "cluster { gpus = %u }\nbatch { lengths = [%u, 61] }\nscore mine = %s\n"
-             "plan { mask = causal; score = mine; block = 128%s }\n",
-             b->head_dim, b->fp16 ? "fp16" : "bf16", b->ranks, b->tokens, b->score, b->plan);
+             "mask by_head = causal and (h %% 2 == 0 or q - k < 30)\nplan { mask = %s; score = mine; block = 128%s }\n",
+             b->head_dim, b->fp16 ? "fp16" : "bf16", b->ranks, b->tokens, b->score, b->mask ? b->mask : "causal",
+             b->plan);
     if (!b->scatter) return plan_named("tables.fcp", text);
     scatter by = scatter_new(b->scatter);
     return scatter_plan(text, &by);
@@ -90,8 +92,8 @@ static double sum_of(const struct run *x, size_t number) {
     return sum;
 }
 
-/* Differences are measured by the largest number: a number is a sum of many that cancel out, and delta, which is in each
- * of them, is made of an O that either has rounded to bf16 or fp16. */
+/* Differences are measured by the largest number: a number is a sum of many that cancel out, and delta, which is in
+ * each of them, is made of an O that either has rounded to bf16 or fp16. */
 static void compare(const struct run *cuda, const struct run *host, const char *what) {
     double largest = 0;
     for (size_t i = 0; i < host->numbers; i++) largest = fmax(largest, fabs(sum_of(host, i)));
@@ -147,8 +149,11 @@ Test(cuda_tables, capped_on_several_ranks) { judge(&(struct bench){capped, "; la
 Test(cuda_tables, ranges_of_heads) { judge(&(struct bench){capped, "; strategy = ulysses", 16, 2, 90}); }
 Test(cuda_tables, moved_work) { judge(&(struct bench){relative, "", 16, 3, 300, .scatter = 5}); }
 Test(cuda_tables, beside_atomics) { judge(&(struct bench){capped, "; deterministic = false", 16, 2, 140}); }
+Test(cuda_tables, heads_apart) { judge(&(struct bench){capped, "", 16, 2, 200, .mask = "by_head"}); }
 Test(cuda_tables, sm90) { judge(&(struct bench){capped, "", 64, 2, 150, .sm90 = true}); }
-Test(cuda_tables, sm90_of_head_dim_128) { judge(&(struct bench){relative, "", 128, 1, 140, .fp16 = true, .sm90 = true}); }
+Test(cuda_tables, sm90_of_head_dim_128) {
+    judge(&(struct bench){relative, "", 128, 1, 140, .fp16 = true, .sm90 = true});
+}
 
 /* --- float64 ------------------------------------------------------------------------------------------------------ */
 
@@ -270,6 +275,38 @@ Test(cuda_tables, of_a_score_that_is_too_large) {
     cr_assert_str_empty(x->trouble, "%s", x->trouble);
     run_close(run);
     fcp_plan_free(plan);
+}
+
+/* A session that goes on with another batch gives what a new one gives, and a run that wants no gradients launches no
+ * kernel for them. */
+Test(cuda_tables, of_the_next_batch) {
+    const struct bench both[] = {{capped, "", 16, 2, 90}, {capped, "", 16, 2, 230}};
+    fcp_plan *plans[] = {plan_of_bench(&both[0]), plan_of_bench(&both[1])};
+    standin *x = stand_for(&both[0], plans[0]);
+    struct run *run = run_open(plans[0]), *again = run_open(plans[1]), *anew = run_open(plans[1]);
+    fcp_session *session = session_of(plans[0], "cuda");
+    fcp_error err = {0};
+    passes(run, session, true);
+    x->plan = plans[1];
+    cr_assert(fcp_session_rebind(session, plans[1], &err) == FCP_OK, "%s", err.message);
+    passes(again, session, false);
+    const unsigned long before = x->kernels;
+    for (uint32_t r = 0; r < 2; r++) again->tensors[r].d_table = NULL;
+    cr_assert(fcp_session_run(session, FCP_BACKWARD, again->tensors, &err) == FCP_OK, "%s", err.message);
+    const unsigned long without = x->kernels - before;
+    for (uint32_t r = 0; r < 2; r++) again->tensors[r].d_table = again->d_table[r];
+    cr_assert(fcp_session_run(session, FCP_BACKWARD, again->tensors, &err) == FCP_OK, "%s", err.message);
+    cr_assert(x->kernels - before - without > without);
+    fcp_session_free(session);
+    session = session_of(plans[1], "cuda");
+    passes(anew, session, false);
+    cr_assert(memcmp(again->d_table, anew->d_table, sizeof anew->d_table) == 0);
+    fcp_session_free(session);
+    cr_assert(!*x->trouble && !x->live, "%s", x->trouble);
+    run_close(run);
+    run_close(again);
+    run_close(anew);
+    for (int i = 0; i < 2; i++) fcp_plan_free(plans[i]);
 }
 
 /* Without tables there is nothing to bring and nothing to learn. */

@@ -144,6 +144,35 @@ Test(judge, nothing_finite_is_not_right) {
     end(&b);
 }
 
+/* Partial results that are rounded on the wire, in a plan whose tensors are not: the plain rule calls that wrong, the
+ * wire's rule right. A row that lacks the partial of one rank is wrong under both. */
+Test(judge, rounding_on_the_wire_is_allowed_where_the_plan_has_it) {
+    static const fcp_tensor of_partials[] = {FCP_TENSOR_O, FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
+    bench b = run_text("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"
+                       "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [900, 300] }\n"
+                       "plan { mask = causal; block = 128; strategy = dcp; layout = contiguous; wire = bf16 }\n");
+    judge(&b);
+    all_right(&b, "wire = bf16");
+    fcp_problem *problem = (fcp_problem *)(uintptr_t)b.plan->problem; /* of a plan in memory */
+    problem->wire = FCP_FP32;
+    judge(&b);
+    for (size_t i = 0; i < sizeof of_partials / sizeof *of_partials; i++)
+        cr_assert_eq((fcp_verdict)b.report.tensor[of_partials[i]].verdict, FCP_DIFFERS, "by the plain rule, %s",
+                     said(&b, of_partials[i]));
+    cr_assert(b.report.tensor[FCP_TENSOR_LSE].ok, "m and l travel in fp32");
+    problem->wire = FCP_BF16;
+    for (size_t i = 0; i < sizeof of_partials / sizeof *of_partials; i++) {
+        float *x = b.packed.t[of_partials[i]];
+        const size_t at = (of_partials[i] < FCP_TENSOR_DK ? 4 : 2) * 16 * 800 + 3;
+        const float keep = x[at];
+        x[at] += fabsf(keep) < 0.05f ? 0.1f : keep;
+        judge(&b);
+        cr_assert_eq((fcp_verdict)b.report.tensor[of_partials[i]].verdict, FCP_DIFFERS, "%s", said(&b, of_partials[i]));
+        x[at] = keep;
+    }
+    end(&b);
+}
+
 /* A small batch leaves ranks without work: there is nothing of theirs to find wrong. */
 Test(judge, ranks_without_rows) {
     bench b = run_text("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\ncluster { gpus = 6 }\n"

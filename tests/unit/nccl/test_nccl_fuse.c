@@ -16,8 +16,8 @@ Test(nccl_fuse, ranks) {
         snprintf(what, sizeof what, "%s on %u ranks", masks[ranks % 3], ranks);
         fcp_plan *plan = make_plan(masks[ranks % 3], ranks, ranks % 2 ? 1 : 2, lengths,
                                    "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)");
-        task x = {.plan = plan, .fuse = FCP_FUSE_PASS, .graph_from = ranks % 2 ? 1 : UINT32_MAX, .times = 2, .seed = ranks,
-                  .odd = 99, .device_memory = ranks % 4 == 0};
+        task x = {.plan = plan, .fuse = FCP_FUSE_PASS, .graph_from = ranks % 2 ? 1 : UINT32_MAX, .times = 2,
+                  .seed = ranks, .odd = 99, .device_memory = ranks % 4 == 0};
         agree(&x, what);
         during += x.during;
         fcp_plan_free(plan);
@@ -68,7 +68,8 @@ Test(nccl_fuse, refused) {
 
 /* Runs a plan, or sees that all ranks refuse it because results would travel. True: it was run. */
 static bool agrees(const fcp_plan *plan, uint64_t seed, const char *what) {
-    task x = {.plan = plan, .fuse = FCP_FUSE_PASS, .graph_from = 1, .times = 1, .seed = seed, .odd = 99, .way = BY_FILE};
+    task x = {.plan = plan, .fuse = FCP_FUSE_PASS, .graph_from = 1, .times = 1, .seed = seed, .odd = 99,
+              .way = BY_FILE};
     if (refusals(plan, "their results travel")) return false;
     agree(&x, what);
     return true;

@@ -128,6 +128,17 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW), 1024);
+    p.wire = FCP_BF16;
+    cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * (128 * 2 + 8), "m and l stay in fp32");
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 2);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQ, FCP_BACKWARD), 16384);
+    cr_expect_eq(fcp_class_bytes(&p, FCP_DQW, FCP_BACKWARD), 16384);
+    cr_expect_eq(fcp_slot_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * 130 * 4, "slots are in fp32");
+    cr_expect_eq(fcp_slot_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 4);
+    cr_expect_eq(fcp_slot_bytes(&p, FCP_DQ, FCP_BACKWARD), 32768);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 256, "the same rounds as with fp32");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512);
+    p.wire = FCP_FP32;
     p.passes = 1;
     cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "forward alone");
     p.unit = 1;
@@ -399,6 +410,21 @@ Test(plan, load_errors, .fini = remove_folder) {
     EXPECT(fcp_plan_load(in_folder("none"), &plan, NULL), READ);
 }
 
+/* A file of 64 GiB, nearly all of it a hole: its header is enough to refuse it. To read the file would take minutes. */
+Test(plan, a_file_much_longer_than_its_plan_is_not_read, .fini = remove_folder) {
+    size_t size;
+    uint8_t *bytes = hand_bytes(&size);
+    fcp_plan *plan = NULL;
+    fcp_error err = {0};
+    const char *path = in_folder("long");
+    write_all(path, bytes, size);
+    cr_assert_eq(truncate(path, (off_t)1 << 36), 0);
+    EXPECT(fcp_plan_load(path, &plan, &err), PLAN_TRUNCATED);
+    cr_expect(strstr(err.message, "too long"), "%s", err.message);
+    cr_expect_str_eq(err.file, path);
+    free(bytes);
+}
+
 Test(plan, save_errors_leave_nothing, .fini = remove_folder) {
     size_t size;
     free(hand_bytes(&size)); /* "hand" is there now */
@@ -574,7 +600,7 @@ Test(dump, a_line_per_record) {
         "plan version 3\n",
         "source | model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\n",
         " scale=0.25\n",
-        " dtype=bf16 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",
+        " dtype=bf16 wire=fp32 layout=zigzag layout_group=2 strategy=fcp topology=fat_tree ",
         "\ncluster gpu=h200 ",
         "\nsequence 0 queries=256 keys=256 q_first=0\n",
         "\npiece 1 sequence=0 start=128 length=128 block=1 offset=0\n",

@@ -97,3 +97,18 @@ Test(moved, split_by_need) {
     cr_expect(strstr(err.message, "blocks of both sides"), "%s", err.message);
     tables_free(&t);
 }
+
+/* What travels has other sizes in bf16 than in fp32: a plan of the one is none of the other. */
+Test(moved, another_wire) {
+    tables t;
+    fcp_error err = {0};
+    moved_make(&t, NULL);
+    t.problem->wire = FCP_BF16;
+    fcp_code code = judge(&t, &err);
+    cr_expect_eq(code, FCP_E_VERIFY_SUMMARY, "%s: %s", fcp_code_name(code), err.message);
+    t.problem->wire = FCP_FP16;
+    code = judge(&t, &err);
+    cr_expect_eq(code, FCP_E_PLAN_FORMAT, "%s: %s", fcp_code_name(code), err.message);
+    cr_expect(strstr(err.message, "partial results of dtype 1 on the wire"), "%s", err.message);
+    tables_free(&t);
+}
