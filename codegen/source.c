@@ -12,7 +12,7 @@
 extern const char emit_text_abi[], emit_text_prim_ptx[], emit_text_prim_sm90_ptx[], emit_text_common[],
     emit_text_tiles_sm90[], emit_text_forward_rows[], emit_text_forward_mma[], emit_text_forward_sm90[],
     emit_text_support[], emit_text_backward_steps[], emit_text_backward_mma[], emit_text_backward_ordered_mma[],
-    emit_text_backward_sm90[], emit_text_backward_tables[];
+    emit_text_backward_sm90[], emit_text_backward_tables[], emit_text_wire[];
 
 bool emit_has_head_dim(uint32_t d) { return d == 16 || d == 32 || d == 64 || d == 128 || d == 256; }
 unsigned emit_forward(uint32_t d, bool sm_90a) { return sm_90a && FK_HAS_SM90(d) ? EMIT_FORWARD_SM90 : EMIT_FORWARD; }
@@ -63,7 +63,8 @@ static void open_first(void *context, const char *text, size_t size) {
 const char *emit_kernels(const emit_source *s, emit_text *out, void *context, uint32_t *node) {
     if (node) *node = 0;
     if (!emit_has_head_dim(s->head_dim)) return "a head_dim that no skeleton has";
-    if (!s->skeletons || s->skeletons & ~(unsigned)(EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT | EMIT_TABLES))
+    const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT | EMIT_TABLES | EMIT_WIRE;
+    if (!s->skeletons || s->skeletons & ~all)
         return "no such skeleton";
     if ((s->skeletons & EMIT_FORWARDS) == EMIT_FORWARDS) return "two skeletons of one pass";
     if ((s->skeletons & (EMIT_ORDERED | EMIT_UNORDERED) && !has_joint(s->head_dim)) ||
@@ -92,6 +93,7 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     }
     if (s->skeletons & EMIT_TABLES) say_part(out, context, "backward_tables.h", emit_text_backward_tables);
     if (s->skeletons & EMIT_SUPPORT) say_part(out, context, "support.h", emit_text_support);
+    if (s->skeletons & EMIT_WIRE) say_part(out, context, "wire.h", emit_text_wire);
     return NULL;
 }
 

@@ -94,7 +94,10 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
                                           [CUDA_MERGE] = "fk_merge", [CUDA_STATE_OUT] = "fk_state_out",
                                           [CUDA_FOLD_SINKS] = "fk_fold_sinks",
                                           [CUDA_GATHER] = "fk_gather", [CUDA_COMBINE] = "fk_combine",
-                                          [CUDA_ROUND_SUMS] = "fk_round_sums"};
+                                          [CUDA_ROUND_SUMS] = "fk_round_sums",
+                                          [CUDA_NARROW] = "fk_narrow", [CUDA_WIDEN] = "fk_widen"};
+    static const unsigned beside[CUDA_KERNELS] = {[CUDA_ROUND_SUMS] = EMIT_TABLES, [CUDA_NARROW] = EMIT_WIRE,
+                                                  [CUDA_WIDEN] = EMIT_WIRE}; /* all others: EMIT_SUPPORT */
     static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
                                         [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
                                         [CUDA_UNORDERED] = "fk_backward_unordered",
@@ -108,8 +111,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
         for (int id = CUDA_FORWARD; !code && id <= CUDA_TABLES; id++)
             if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
                 code = find_kernel(s, d, module, (cuda_kernel_id)id, &asked[i], err);
-    for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_ROUND_SUMS; id++) {
-        if (!(skeletons & (id == CUDA_ROUND_SUMS ? EMIT_TABLES : EMIT_SUPPORT))) continue;
+    for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_WIDEN; id++) {
+        if (!(skeletons & (beside[id] ? beside[id] : EMIT_SUPPORT))) continue;
         const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
                                  .parts = 1};
         code = find_kernel(s, d, module, (cuda_kernel_id)id, &one, err);
@@ -121,7 +124,8 @@ static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module modu
  * forward pass, so that the source of a pass does not depend on whether the plan has the other pass. */
 static unsigned skeletons_of(const fcp_cuda_session *s, const cuda_device *d, int pass) {
     bool has = s->plan->problem->passes >> pass & 1;
-    if (pass == FCP_FORWARD) return EMIT_SUPPORT | (has ? d->forward : 0);
+    const unsigned wire = s->plan->problem->wire == FCP_BF16 ? EMIT_WIRE : 0;
+    if (pass == FCP_FORWARD) return EMIT_SUPPORT | wire | (has ? d->forward : 0);
     return has ? d->backward | (s->sums ? EMIT_TABLES : 0) : 0;
 }
 

@@ -3,9 +3,10 @@
  * In a pass in which a transfer of a rank of the device needs multiprocessors, attention leaves `margin` of them alone:
  * it launches only as many blocks as fit on the others, or on one if there are no others. In any other pass it may use
  * all. NCCL copies with kernels, and so does the driver inside a device; but between two devices of this process copy
- * engines move, which need none. If every pass has such transfers, compute streams may also belong to a green context:
- * a context for so many multiprocessors, which no block of its kernels leaves. The driver rounds their number up, and
- * attention then uses all that it got. Either all devices have green contexts or none has.
+ * engines move, which need none. Partial results that are rounded on their way need them at both ends. If every pass
+ * has such transfers, compute streams may also belong to a green context: a context for so many multiprocessors, which
+ * no block of its kernels leaves. The driver rounds their number up, and attention then uses all that it got. Either
+ * all devices have green contexts or none has.
  *
  * Requires: devices with their kernels; the session's origin. It comes before the streams of ranks are made.
  * Gives:    partition.h.
@@ -23,6 +24,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/stage.h"
+#include "runtime/exec/segments.h"
 
 #define NO_NEED "no rank sends or receives by multiprocessors"
 enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
@@ -180,7 +182,9 @@ static bool needs_share(const fcp_cuda_session *s, fcp_pass pass, uint32_t rank)
         if (x->op != FCP_OP_LAUNCH || fcp_cuda_moved_by(s->plan, pass, x) != FCP_CLASSES) continue;
         if (x->b && s->base.net->transport->processes) return true;
         for (uint32_t t = x->a; t < x->a + x->b; t++)
-            if (s->ranks[s->plan->transfers[t].peer].device == s->ranks[rank].device) return true;
+            if (s->ranks[s->plan->transfers[t].peer].device == s->ranks[rank].device ||
+                fcp_is_rounded(s->plan, &s->plan->transfers[t]))
+                return true;
     }
     return false;
 }

@@ -17,6 +17,7 @@
  *   timing       when each instruction began and ended
  *   maps         tensor maps for the copy engine of sm_90
  *   work         what the compute queue's instructions launch
+ *   wire         partial results that are rounded on their way
  *   gather       rows of a bundle, between tensors, messages and home blocks
  *   reshuffle    between the caller's tensors and home blocks
  *   sinks        sinks of a run, and their gradients
@@ -42,7 +43,8 @@
 
 typedef enum cuda_kernel_id {
     CUDA_FORWARD, CUDA_DKV, CUDA_DQ, CUDA_ORDERED, CUDA_UNORDERED, CUDA_TABLES, CUDA_BEGIN_LSE, CUDA_DELTA, CUDA_ADD,
-    CUDA_ROUND, CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_ROUND_SUMS, CUDA_KERNELS
+    CUDA_ROUND, CUDA_MERGE, CUDA_STATE_OUT, CUDA_FOLD_SINKS, CUDA_GATHER, CUDA_COMBINE, CUDA_ROUND_SUMS,
+    CUDA_NARROW, CUDA_WIDEN, CUDA_KERNELS
 } cuda_kernel_id;
 typedef struct cuda_kernel {
     cu_function function; /* NULL: the plan does not use it */
@@ -179,6 +181,8 @@ typedef struct cuda_rank {
     cu_ptr sums; /* those of the gradients of tables, and behind them as many floats; 0: no run has wanted them */
     cu_ptr runs_memory, messages; /* messages: those of one LAUNCH of inputs or outputs */
     size_t runs_held, messages_bytes, messages_held;
+    cu_ptr rounded;               /* messages of partial results, one for each fabric and direction */
+    size_t rounded_bytes, rounded_held;
     uint32_t flag_words;          /* behind the locks: if the forward pass is fused, the flags of its arrivals */
     size_t lock_words, memory_held, locks_held, sums_held; /* held: bytes that are allocated; a plan may need less */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),

@@ -21,6 +21,7 @@
 #include "runtime/cuda/stage.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/reshuffle.h"
+#include "runtime/exec/segments.h"
 #include "runtime/kernels/source.h"
 #include "runtime/plan/fabrics.h"
 
@@ -51,12 +52,16 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
         count_memory(r->device, r->work[pass].size, r->work[pass].held);
         size_t messages = fcp_messages_bytes(s->plan, (fcp_pass)pass);
         if (messages > r->messages_bytes) r->messages_bytes = messages;
+        const size_t rounded = fcp_rounded_bytes(s->plan, (fcp_pass)pass) + FCP_MESSAGE_ALIGN - 1;
+        const size_t all = rounded / FCP_MESSAGE_ALIGN * FCP_MESSAGE_ALIGN * FCP_FABRICS * FCP_DIRECTION_COUNT;
+        if (all > r->rounded_bytes) r->rounded_bytes = all;
     }
     bool apart = s->base.net->transport->processes || s->device_count > 1; /* else rows go straight to home blocks */
     if (!apart) r->messages_bytes = 0;
     if (!code) code = fcp_cuda_gather_plan(s, index, err);
     count_memory(r->device, r->run_count * sizeof *r->runs, r->runs_held);
     count_memory(r->device, r->messages_bytes, r->messages_held);
+    count_memory(r->device, r->rounded_bytes, r->rounded_held);
     count_memory(r->device, fcp_cuda_allocated(r->arena_bytes), r->memory_held);
     count_memory(r->device, (r->lock_words + r->flag_words) * 4, r->locks_held);
     if (!code && fcp_partials_make(&r->partials, h->homes, r->slots))
@@ -185,6 +190,9 @@ static fcp_code make_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     if (!code && r->messages_bytes)
         code = fcp_cuda_memory_again(s, r->device, r->messages_bytes, NULL, "messages", &r->messages,
                                      &r->messages_held, err);
+    if (!code && r->rounded_bytes)
+        code = fcp_cuda_memory_again(s, r->device, r->rounded_bytes, NULL, "messages of partial results", &r->rounded,
+                                     &r->rounded_held, err);
     for (int pass = 0; !code && pass < FCP_PASSES; pass++) {
         if (!(s->plan->problem->passes >> pass & 1)) continue;
         cuda_work *w = &r->work[pass];
@@ -218,7 +226,8 @@ static void take_over(cuda_rank *r, const cuda_rank *before) {
                      .locks = before->locks, .locks_held = before->locks_held,
                      .sums = before->sums, .sums_held = before->sums_held,
                      .runs_memory = before->runs_memory, .runs_held = before->runs_held,
-                     .messages = before->messages, .messages_held = before->messages_held};
+                     .messages = before->messages, .messages_held = before->messages_held,
+                     .rounded = before->rounded, .rounded_held = before->rounded_held};
     for (int q = 0; q < CUDA_STREAMS; q++) r->streams[q] = before->streams[q];
     for (int q = 0; q < CUDA_STREAMS; q++) r->marks[q] = before->marks[q];
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -297,7 +306,8 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
     }
     for (int pass = 0; pass < FCP_PASSES; pass++)
         fcp_cuda_release(s, r->device, r->work[pass].memory, NULL);
-    const cu_ptr all[] = {r->locks, r->sums, r->runs_memory, r->messages, r->memory_lent || s->kept ? 0 : r->memory};
+    const cu_ptr all[] = {r->locks,   r->sums, r->runs_memory, r->messages,
+                          r->rounded, r->memory_lent || s->kept ? 0 : r->memory};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) fcp_cuda_release(s, r->device, all[i], NULL);
 }
 

@@ -25,6 +25,7 @@
 #include "runtime/cuda/marks.h"
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/timing.h"
+#include "runtime/cuda/wire.h"
 #include "runtime/cuda/work.h"
 #include "runtime/exec/where.h"
 #include "runtime/kernels/fuse.h"
@@ -121,7 +122,10 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
     if (!w->launched) {
         code = mark(x, rank, FCP_COMM, err);
         if (!code) code = wait_across(x, rank, err);
-        if (!code) code = fcp_wires_make(&w->wires, &r->arena[x->pass], NULL, launch, err);
+        if (!code)
+            code = fcp_wires_make(&w->wires, &r->arena[x->pass], (void *)(uintptr_t)r->rounded, r->rounded_bytes,
+                                  launch, err);
+        if (!code) code = fcp_cuda_wire(x->s, rank, x->pass, launch, &w->wires, FCP_SEND, err);
         if (!code) code = fcp_net_launch(net, rank, x->pass, launch->c, w->wires.list, launch->b, err);
         if (code) return code;
         w->launched = true;
@@ -131,6 +135,8 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
     if (state == FCP_WAIT_ABORTED)
         return fcp_fail(err, FCP_E_RUN, "the transfers of round %u were given up", launch->c);
     if (state == FCP_WAIT_PENDING) return FCP_OK;
+    code = fcp_cuda_wire(x->s, rank, x->pass, launch, &w->wires, FCP_RECV, err);
+    if (code) return code;
     w->launched = false;
     *out_behind = true;
     fcp_partials_launched(&r->partials, x->plan, launch);

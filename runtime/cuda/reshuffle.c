@@ -410,7 +410,8 @@ static fcp_code move_launch(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, c
     if (transport->reshuffle) return transport->reshuffle(s->base.net, rank, pass, x, tensors, err);
     fcp_code code = fcp_cuda_use(s, r->device, err);
     if (!code) code = fcp_net_pace(s->base.net, 1 + x->b, err);
-    if (!code) code = fcp_wires_make(wires, &r->arena[pass], (void *)(uintptr_t)r->messages, x, err);
+    if (!code) code = fcp_wires_make(wires, &r->arena[pass], (void *)(uintptr_t)r->messages, r->messages_bytes, x,
+                                      err);
     if (!code) code = do_messages(s, rank, pass, x, tensors, wires, FCP_SEND, err);
     if (!code) code = fcp_net_launch(s->base.net, rank, pass, x->c, wires->list, x->b, err);
     if (!code && fcp_net_wait(s->base.net, rank, 0, NULL, err) != FCP_WAIT_DONE)

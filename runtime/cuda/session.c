@@ -103,20 +103,10 @@ static void session_free(fcp_session *base) {
     free(s);
 }
 
-/* Is there all that the plan needs? */
-static fcp_code check_plan(const fcp_plan *plan, fcp_error *err) {
-    if (plan->problem->wire != FCP_FP32)
-        return fcp_fail(err, FCP_E_BACKEND,
-                        "partial results of the plan travel in %s, and on CUDA devices they travel in fp32 only: "
-                        "compile the plan with -D plan.wire=fp32",
-                        fcp_dtype_name((fcp_dtype)plan->problem->wire));
-    return fcp_kernel_check(plan, err);
-}
-
 /* Arenas that belong to a transport are its connections' own, and are not lent. */
 static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                                fcp_session *lender, fcp_session **out_session, fcp_error *err) {
-    fcp_code code = check_plan(plan, err);
+    fcp_code code = fcp_kernel_check(plan, err);
     if (code) return code;
     fcp_cuda_session *s = calloc(1, sizeof *s);
     if (!s) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a session");
@@ -167,7 +157,7 @@ static fcp_code session_rebind(fcp_session *base, const fcp_plan *plan, fcp_erro
     fcp_cuda_session *s = (fcp_cuda_session *)base;
     cu_context before = NULL;
     fcp_error why = {0};
-    fcp_code code = check_plan(plan, &why);
+    fcp_code code = fcp_kernel_check(plan, &why);
     if (code) session_refuse(base, plan, &why);
     if (code && err) *err = why;
     if (!code) code = fcp_cuda_run_wait(s, err);

@@ -7,7 +7,6 @@
 #define FCP_EXEC_RESHUFFLE_H
 #include "runtime/exec/arena.h"
 #include "runtime/exec/bundles.h"
-#include "runtime/exec/segments.h"
 
 enum { FCP_MOVED = 6 }; /* the most tensors that move: backward inputs are q, k, v, o, d_o and lse */
 /* One of them. Bytes of a token: `row` in a message and in home blocks, `full` in the caller's tensor. */
@@ -29,12 +28,7 @@ fcp_slice fcp_slice_of(const fcp_plan *plan, const fcp_block *block, const fcp_m
 /* The first token of a run in its home's tensors of that side. */
 uint64_t fcp_home_token(const fcp_arena *arena, const fcp_bundle_run *run, bool of_keys);
 
-/* Does a transfer between ranks go by a message, which is packed before its launch and unpacked after it? All others
- * move what lies in slots as it is. */
-static inline bool fcp_has_message(const fcp_plan *plan, const fcp_transfer *t) {
-    return t->cls == FCP_IN || t->cls == FCP_OUT || fcp_is_rounded(plan, t);
-}
-/* Bytes of a message: of inputs, outputs or a rounded partial (segments.h). */
+/* Bytes of a message. */
 uint64_t fcp_message_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_transfer *t);
 /* Room for the messages of any one LAUNCH, each beginning at a multiple of FCP_MESSAGE_ALIGN. 0: the plan has none. */
 enum { FCP_MESSAGE_ALIGN = 256 };

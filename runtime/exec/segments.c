@@ -5,8 +5,6 @@
  */
 #include "runtime/exec/segments.h"
 
-#include <string.h>
-
 #include "runtime/base/numeric.h"
 
 struct list {
@@ -79,35 +77,40 @@ uint32_t fcp_segments_block(const fcp_arena *a, const fcp_transfer *t, fcp_segme
     return l.count;
 }
 
-/* Is a segment of a partial one of sums, and not m or l? Those are a STATE's second and third. */
-static bool is_sum(const fcp_transfer *t, uint32_t segment) { return t->cls != FCP_STATE || segment == 0; }
-
-void fcp_partial_round(const fcp_arena *a, const fcp_transfer *t, void *message) {
-    fcp_segment slot[FCP_SEGMENTS];
-    const uint32_t count = fcp_segments_block(a, t, slot);
+uint32_t fcp_segments_rounded(const fcp_arena *a, const fcp_transfer *t, void *message,
+                              fcp_segment out[FCP_SEGMENTS]) {
+    const uint32_t count = fcp_segments_block(a, t, out);
     char *at = message;
     for (uint32_t i = 0; i < count; i++) {
-        if (is_sum(t, i)) {
-            fcp_from_float(FCP_BF16, slot[i].data, at, slot[i].bytes / sizeof(float));
-            at += slot[i].bytes / 2;
-        } else {
-            memcpy(at, slot[i].data, slot[i].bytes);
-            at += slot[i].bytes;
-        }
+        if (!fcp_is_sum(t, i)) continue;
+        out[i] = (fcp_segment){at, out[i].bytes / 2};
+        at += out[i].bytes;
     }
+    return count;
 }
 
-void fcp_partial_widen(const fcp_arena *a, const fcp_transfer *t, const void *message) {
+uint64_t fcp_rounded_bytes(const fcp_plan *plan, fcp_pass pass) {
+    const fcp_problem *p = plan->problem;
+    uint64_t most = 0;
+    if (p->wire == FCP_FP32) return 0;
+    for (int cls = 0; cls < FCP_CLASSES; cls++) {
+        if (!fcp_is_partial((fcp_class)cls) || (cls == FCP_STATE) != (pass == FCP_FORWARD)) continue;
+        const uint64_t bytes = fcp_unit_tokens(p, (fcp_class)cls) * fcp_class_bytes(p, (fcp_class)cls, pass);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+void fcp_partial_round(const fcp_arena *a, const fcp_transfer *t, const fcp_segment wire[FCP_SEGMENTS]) {
     fcp_segment slot[FCP_SEGMENTS];
     const uint32_t count = fcp_segments_block(a, t, slot);
-    const char *at = message;
-    for (uint32_t i = 0; i < count; i++) {
-        if (is_sum(t, i)) {
-            fcp_to_float(FCP_BF16, at, slot[i].data, slot[i].bytes / sizeof(float));
-            at += slot[i].bytes / 2;
-        } else {
-            memcpy(slot[i].data, at, slot[i].bytes);
-            at += slot[i].bytes;
-        }
-    }
+    for (uint32_t i = 0; i < count; i++)
+        if (fcp_is_sum(t, i)) fcp_from_float(FCP_BF16, slot[i].data, wire[i].data, slot[i].bytes / sizeof(float));
+}
+
+void fcp_partial_widen(const fcp_arena *a, const fcp_transfer *t, const fcp_segment wire[FCP_SEGMENTS]) {
+    fcp_segment slot[FCP_SEGMENTS];
+    const uint32_t count = fcp_segments_block(a, t, slot);
+    for (uint32_t i = 0; i < count; i++)
+        if (fcp_is_sum(t, i)) fcp_to_float(FCP_BF16, wire[i].data, slot[i].data, slot[i].bytes / sizeof(float));
 }

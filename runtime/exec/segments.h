@@ -21,8 +21,15 @@ static inline bool fcp_is_rounded(const fcp_plan *plan, const fcp_transfer *t) {
 /* The segments of a transfer in a rank's arena, of any class but IN and OUT. Returns their number. */
 uint32_t fcp_segments_block(const fcp_arena *arena, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
 
-/* The message of a rounded partial, from its slot, or into it: its segments end to end, of which m and l are as in the
- * slot, and all others have bf16 for each number. It has fcp_message_bytes (reshuffle.h). */
-void fcp_partial_round(const fcp_arena *arena, const fcp_transfer *t, void *message);
-void fcp_partial_widen(const fcp_arena *arena, const fcp_transfer *t, const void *message);
+/* Is a segment of a partial one of sums, and not m or l? Those are a STATE's second and third. */
+static inline bool fcp_is_sum(const fcp_transfer *t, uint32_t segment) { return t->cls != FCP_STATE || segment == 0; }
+/* What travels of a rounded partial: m and l as they lie in the slot, and of sums as many numbers in bf16, which lie
+ * end to end in a message. fcp_rounded_bytes: room for the message of any one transfer in a pass; 0 if nothing is
+ * rounded. */
+uint32_t fcp_segments_rounded(const fcp_arena *arena, const fcp_transfer *t, void *message,
+                              fcp_segment out[FCP_SEGMENTS]);
+uint64_t fcp_rounded_bytes(const fcp_plan *plan, fcp_pass pass);
+/* The sums, from the slot into the segments that travel, or back. */
+void fcp_partial_round(const fcp_arena *arena, const fcp_transfer *t, const fcp_segment wire[FCP_SEGMENTS]);
+void fcp_partial_widen(const fcp_arena *arena, const fcp_transfer *t, const fcp_segment wire[FCP_SEGMENTS]);
 #endif

@@ -109,15 +109,33 @@ fcp_code fcp_net_collect(fcp_net *net, uint32_t from, void *memory, size_t bytes
     return net->transport->collect ? net->transport->collect(net, from, memory, bytes, err) : FCP_OK;
 }
 
+/* Is what a transfer moves packed before it, and unpacked after it? All others move what lies in slots. */
+static bool has_message(const fcp_arena *arena, const fcp_transfer *t) {
+    return t->cls == FCP_IN || t->cls == FCP_OUT || fcp_is_rounded(arena->plan, t);
+}
+
 /* Bytes that a transfer's message takes; 0: it has none. */
 static size_t message_room(const fcp_arena *arena, const fcp_transfer *t) {
-    if (!fcp_has_message(arena->plan, t)) return 0;
+    if (!has_message(arena, t)) return 0;
     size_t bytes = fcp_message_bytes(arena->plan, arena->pass, t);
     return (bytes + FCP_MESSAGE_ALIGN - 1) / FCP_MESSAGE_ALIGN * FCP_MESSAGE_ALIGN;
 }
 
-fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, const fcp_instr *launch,
-                        fcp_error *err) {
+/* The memory that a transfer moves; `message`: that of its message, if it has one. */
+static void fill_wire(const fcp_arena *arena, const fcp_transfer *t, void *message, fcp_wire *w) {
+    *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
+    if (fcp_is_rounded(arena->plan, t)) {
+        w->segments = (uint16_t)fcp_segments_rounded(arena, t, message, w->segment);
+    } else if (has_message(arena, t)) {
+        w->segments = 1;
+        w->segment[0] = (fcp_segment){message, fcp_message_bytes(arena->plan, arena->pass, t)};
+    } else {
+        w->segments = (uint16_t)fcp_segments_block(arena, t, w->segment);
+    }
+}
+
+fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages, size_t room,
+                        const fcp_instr *launch, fcp_error *err) {
     if (launch->b > wires->capacity) {
         fcp_wire *bigger = realloc(wires->list, launch->b * sizeof *bigger);
         if (!bigger) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for a group of %u", launch->b);
@@ -133,18 +151,12 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages
             return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes of messages", need);
         wires->messages_held = need;
     }
-    char *at = messages ? messages : wires->messages;
+    char *at = wires->messages;
     for (uint32_t i = 0; i < launch->b; i++) {
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
-        fcp_wire *w = &wires->list[i];
-        *w = (fcp_wire){.peer = t->peer, .dir = t->dir, .fabric = t->fabric};
-        if (!fcp_has_message(arena->plan, t)) {
-            w->segments = (uint16_t)fcp_segments_block(arena, t, w->segment);
-            continue;
-        }
-        w->segments = 1;
-        w->segment[0] = (fcp_segment){at, fcp_message_bytes(arena->plan, arena->pass, t)};
-        at += message_room(arena, t);
+        const size_t place = room / (FCP_FABRICS * FCP_DIRECTION_COUNT) * (t->fabric * FCP_DIRECTION_COUNT + t->dir);
+        fill_wire(arena, t, messages ? (char *)messages + place : at, &wires->list[i]);
+        at += messages ? 0 : message_room(arena, t);
     }
     return FCP_OK;
 }

@@ -258,13 +258,14 @@ static void do_messages(fcp_rank *rank, const fcp_instr *x, fcp_direction dir) {
     const fcp_transfer *transfers = &rank->arena.plan->transfers[x->a];
     for (uint32_t i = 0; i < x->b; i++) {
         const fcp_transfer *t = &transfers[i];
-        void *message = rank->wires.list[i].segment[0].data;
-        if (t->dir != dir || !fcp_has_message(rank->arena.plan, t)) continue;
+        const fcp_segment *segment = rank->wires.list[i].segment;
+        void *message = segment[0].data;
+        if (t->dir != dir) continue;
         if (fcp_is_rounded(rank->arena.plan, t)) {
-            if (dir == FCP_SEND) fcp_partial_round(&rank->arena, t, message);
-            else fcp_partial_widen(&rank->arena, t, message);
-            continue;
+            if (dir == FCP_SEND) fcp_partial_round(&rank->arena, t, segment);
+            else fcp_partial_widen(&rank->arena, t, segment);
         }
+        if (t->cls != FCP_IN && t->cls != FCP_OUT) continue;
         if (dir == FCP_RECV) {
             fcp_message_unpack(&rank->arena, rank->tensors, rank->session->bundles, t, message);
             continue;
@@ -278,7 +279,7 @@ static fcp_code launch(fcp_rank *rank, uint32_t index, const fcp_instr *x, fcp_e
     fcp_exec *s = rank->session;
     const fcp_transfer *transfers = &s->plan->transfers[x->a];
     fcp_times *times = s->base.times;
-    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, NULL, x, err);
+    fcp_code code = fcp_wires_make(&rank->wires, &rank->arena, NULL, 0, x, err);
     for (uint32_t i = 0; times && code == FCP_OK && i < x->b; i++)
         rank->wires.list[i].ended = &times->transfers[x->a + i];
     if (code == FCP_OK) do_messages(rank, x, FCP_SEND);

@@ -234,7 +234,8 @@ gpu_result step_kernels(gpu *g, char why[GPU_WHY]) {
                 [CUDA_BEGIN_LSE] = "begin_lse", [CUDA_DELTA] = "delta",
                 [CUDA_ADD] = "add", [CUDA_ROUND] = "round",
                 [CUDA_MERGE] = "merge", [CUDA_STATE_OUT] = "state_out", [CUDA_FOLD_SINKS] = "fold_sinks",
-                [CUDA_GATHER] = "gather", [CUDA_COMBINE] = "combine", [CUDA_ROUND_SUMS] = "round_sums"};
+                [CUDA_GATHER] = "gather", [CUDA_COMBINE] = "combine", [CUDA_ROUND_SUMS] = "round_sums",
+                [CUDA_NARROW] = "narrow", [CUDA_WIDEN] = "widen"};
             const cuda_kernel *k = &s->devices[0].kernels[id];
             int registers = 0, local = 0, shared = 0;
             char name[80], note[160];

@@ -18,6 +18,7 @@ static const small_example small_examples[] = {
     {"flexible.fcp", "[400, 300, 150, 33 x 3]", {"plan.strategy.tokens=640"}},
     {"lambda.fcp", "[300, 150, 33]", {"lambda.sink=8", "lambda.window=100"}},
     {"in_place.fcp", "[300, 150, 33]", {0}},
+    {"wire.fcp", "[300, 150, 33]", {0}},
     {"pingpong.fcp", "[400, 150, 33]", {0}},
     {"my_mask.fcp", "[300, 150]", {"summaries.chunk=64", "summaries.tokens=4"}},
     {"ring.fcp", "[300, 130]", {0}},

@@ -29,7 +29,7 @@ typedef struct fibers_kernels {
     bool bf16, score;
     fibers_kernel forward, dkv, dq, ordered, unordered; /* .run of the last two is NULL for head_dim 256 */
     fibers_kernel forward_sm90, ordered_sm90, unordered_sm90; /* .run is NULL if there is none for the head_dim */
-    fibers_kernel begin_lse, delta, add, round, merge, state_out, fold_sinks, gather, combine;
+    fibers_kernel begin_lse, delta, add, round, merge, state_out, fold_sinks, gather, combine, narrow, widen;
     /* .run is NULL without a score. add_to_sums is of tests alone: it adds float i of `count` at `from` to sum i %
      * `other` at `to`. */
     fibers_kernel tables, round_sums, add_to_sums;

@@ -22,6 +22,7 @@
 #include "codegen/kernels/backward_tables.h"
 #endif
 #include "codegen/kernels/support.h"
+#include "codegen/kernels/wire.h"
 
 static void run_forward(const void *launch) { fk_forward(*(const fk_launch *)launch); }
 static void run_dkv(const void *launch) { fk_backward_dkv(*(const fk_launch *)launch); }
@@ -46,6 +47,8 @@ static void run_begin_lse(const void *launch) { fk_begin_lse(*(const fk_support 
 static void run_delta(const void *launch) { fk_delta(*(const fk_support *)launch); }
 static void run_add(const void *launch) { fk_add(*(const fk_support *)launch); }
 static void run_round(const void *launch) { fk_round(*(const fk_support *)launch); }
+static void run_narrow(const void *launch) { fk_narrow(*(const fk_support *)launch); }
+static void run_widen(const void *launch) { fk_widen(*(const fk_support *)launch); }
 static void run_merge(const void *launch) { fk_merge(*(const fk_support *)launch); }
 static void run_state_out(const void *launch) { fk_state_out(*(const fk_support *)launch); }
 static void run_fold_sinks(const void *launch) { fk_fold_sinks(*(const fk_support *)launch); }
@@ -86,6 +89,8 @@ const fibers_kernels FK_TABLE = {
     .delta = {run_delta, FK_SUPPORT_THREADS, 0, 1},
     .add = {run_add, FK_SUPPORT_THREADS, 0, 1},
     .round = {run_round, FK_SUPPORT_THREADS, 0, 1},
+    .narrow = {run_narrow, FK_SUPPORT_THREADS, 0, 1},
+    .widen = {run_widen, FK_SUPPORT_THREADS, 0, 1},
     .merge = {run_merge, FK_SUPPORT_THREADS, 0, 1},
     .state_out = {run_state_out, FK_SUPPORT_THREADS, 0, 1},
     .fold_sinks = {run_fold_sinks, FK_SUPPORT_THREADS, 0, 1},

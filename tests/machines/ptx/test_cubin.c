@@ -60,7 +60,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round", "fk_merge", "fk_state_out",
                                           "fk_fold_sinks", "fk_gather", "fk_combine"};
     enum { SUPPORT = sizeof support / sizeof *support };
-    emit_kernel kernels[EMIT_KERNELS + SUPPORT + 1];
+    emit_kernel kernels[EMIT_KERNELS + SUPPORT + 3];
     unsigned has = plan->problem->passes;
     bool sm90 = strcmp(arch, "sm_90a") == 0;
     if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
@@ -83,6 +83,10 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     if (skeletons & EMIT_TABLES)
         kernels[count++] =
             (emit_kernel){.name = "fk_round_sums", .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
+    static const char *const wire[] = {"fk_narrow", "fk_widen"};
+    for (int i = 0; skeletons & EMIT_WIRE && i < 2; i++)
+        kernels[count++] =
+            (emit_kernel){.name = wire[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;
@@ -168,8 +172,9 @@ Test(cubin, skeletons) {
                      score ? "; score = softcap" : "");
             snprintf(what, sizeof what, "lambda%s", score ? ", softcap" : "");
             fcp_plan *plan = plan_named(what, text);
-            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | emit_backward(head_dims[d], true, false) |
-                                emit_backward(head_dims[d], false, false), archs[a], what);
+            judge(&g, plan, EMIT_FORWARD | EMIT_SPLIT | EMIT_SUPPORT | EMIT_WIRE |
+                                emit_backward(head_dims[d], true, false) | emit_backward(head_dims[d], false, false),
+                  archs[a], what);
             if (a == 1 && !small)
                 judge(&g, plan, FORWARD | BACKWARD | emit_backward(head_dims[d], false, true), archs[a], what);
             fcp_plan_free(plan);

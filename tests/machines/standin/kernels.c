@@ -35,6 +35,8 @@ static const struct {
              {"fk_delta", offsetof(fibers_kernels, delta), sizeof(fk_support)},
              {"fk_add", offsetof(fibers_kernels, add), sizeof(fk_support)},
              {"fk_round", offsetof(fibers_kernels, round), sizeof(fk_support)},
+             {"fk_narrow", offsetof(fibers_kernels, narrow), sizeof(fk_support)},
+             {"fk_widen", offsetof(fibers_kernels, widen), sizeof(fk_support)},
              {"fk_merge", offsetof(fibers_kernels, merge), sizeof(fk_support)},
              {"fk_state_out", offsetof(fibers_kernels, state_out), sizeof(fk_support)},
              {"fk_fold_sinks", offsetof(fibers_kernels, fold_sinks), sizeof(fk_support)},
@@ -216,6 +218,10 @@ void kernel_ranges(node *n) {
     else if (!strcmp(name, "fk_round_sums")) {
         range_add(&n->reads, x->from, x->count * FK_SUM_BYTES);
         range_add(&n->writes, x->to, x->count * 4);
+    }
+    else if (!strcmp(name, "fk_narrow") || !strcmp(name, "fk_widen")) {
+        range_add(&n->reads, x->from, x->count * (name[3] == 'n' ? 4 : 2));
+        range_add(&n->writes, x->to, x->count * (name[3] == 'n' ? 2 : 4));
     }
     else if (!strcmp(name, "fk_combine")) combine_ranges(n, d);
     else if (!strcmp(name, "fk_begin_lse")) {
