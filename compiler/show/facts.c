@@ -163,12 +163,13 @@ static void add_problem(facts *f, const show_model *m) {
     if (p->layout_group != p->ranks) snprintf(group, sizeof group, "(group = %" PRIu32 ")", p->layout_group);
     add_fact(f, "plan",
         "%s, blocks of %" PRIu32 " tokens (%s in all), coalesce %" PRIu32 ", buffers %" PRIu32 ", margin %" PRIu32
-        " of %" PRIu32 " multiprocessors, layout %s%s, %s%s%s%s",
+        " of %" PRIu32 " multiprocessors, layout %s%s, %s%s%s%s%s",
         summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
         p->margin, plan->cluster->multiprocessors, summary_layout(p->layout), group,
         p->passes & 1u << FCP_FORWARD ? "forward" : "",
         p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
-        p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "");
+        p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "",
+        p->wire == FCP_BF16 ? ", partial results travel in bf16" : "");
 }
 
 static void add_cost(facts *f, const show_model *m) {

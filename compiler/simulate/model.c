@@ -200,9 +200,17 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     return code;
 }
 
+/* Where partials are rounded on their way, each end has a small launch, between the slot and what travels. */
+static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t) {
+    if (!fcp_is_rounded(m->plan, t)) return 0;
+    const uint64_t slot = t->tokens * fcp_slot_bytes(m->plan->problem, (fcp_class)t->cls, m->pass);
+    return 2 * ((unsigned __int128)m->small + sim_model_time(slot + sim_model_bytes(m, t), m->hbm));
+}
+
 uint64_t sim_model_transfer(const sim_model *m, uint32_t t, uint64_t rate) {
-    uint64_t bytes = sim_model_bytes(m, &m->plan->transfers[t]);
-    return noisy(m, at_most((unsigned __int128)m->latency[m->plan->transfers[t].fabric] + sim_model_time(bytes, rate)),
+    const fcp_transfer *x = &m->plan->transfers[t];
+    return noisy(m, at_most((unsigned __int128)m->latency[x->fabric] + rounding_time(m, x) +
+                            sim_model_time(sim_model_bytes(m, x), rate)),
                  m->plan->instrs_count + t);
 }
 

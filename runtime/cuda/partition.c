@@ -24,7 +24,6 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/rounds.h"
 #include "runtime/cuda/stage.h"
-#include "runtime/exec/segments.h"
 
 #define NO_NEED "no rank sends or receives by multiprocessors"
 enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };

@@ -13,11 +13,6 @@ typedef struct fcp_segment {
     size_t bytes;
 } fcp_segment;
 
-/* Does a partial result travel rounded to bf16, so that its slot's bytes are not those that travel (plan.h: WIRE)? */
-static inline bool fcp_is_rounded(const fcp_plan *plan, const fcp_transfer *t) {
-    return plan->problem->wire == FCP_BF16 && fcp_is_partial((fcp_class)t->cls);
-}
-
 /* The segments of a transfer in a rank's arena, of any class but IN and OUT. Returns their number. */
 uint32_t fcp_segments_block(const fcp_arena *arena, const fcp_transfer *t, fcp_segment out[FCP_SEGMENTS]);
 

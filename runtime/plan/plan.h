@@ -671,6 +671,10 @@ uint64_t fcp_class_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
 uint64_t fcp_slot_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass);
 /* Is a class one of partial results: STATE, DKV or DQ? */
 static inline bool fcp_is_partial(fcp_class cls) { return cls == FCP_STATE || cls == FCP_DKV || cls == FCP_DQ; }
+/* Does a transfer round what it moves, so that other bytes travel than lie in its slot (see WIRE)? */
+static inline bool fcp_is_rounded(const fcp_plan *p, const fcp_transfer *t) {
+    return p->problem->wire == FCP_BF16 && fcp_is_partial((fcp_class)t->cls);
+}
 /* Tokens of a unit of a class: the same in both passes, so that both have the same rounds. KV and DKV: `unit`. Of the
  * others a unit has no more bytes than one of KV (backward: of DKV, if that has more), where LSE, delta, m and l do not
  * count: as many tokens as that leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT:

@@ -20,7 +20,7 @@ static const pair pairs[] = {{"host", "threads", false, false, NULL}, {"host", "
                              {"cuda", "nccl", true, true, NULL}};
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
-/* Plans: of one model, and of another one. */
+/* Plans: of one model, and of another one. WINDOW has partial results that are rounded on their way. */
 typedef enum which { CAUSAL, WINDOW, OTHER, PLANS } which;
 typedef struct given {
     const pair *pair;
@@ -75,12 +75,13 @@ static void end(scene *x) {
 static void on_every_pair(void (*body)(process *)) {
     static const char model[] =
         "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward }\n";
+        "batch { lengths = [%s] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n";
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
         snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "560, 40" : "420, 130, 60",
-                 i == WINDOW ? "window(w = 200)" : "causal");
+                 i == WINDOW ? "window(w = 200)" : "causal",
+                 i == WINDOW ? "; strategy = dcp(divisions = 4); layout = contiguous; wire = bf16" : "");
         g.plans[i] = plan_named("pair.fcp", text);
     }
     for (int i = 0; i < PAIRS; i++) {

@@ -6,6 +6,7 @@
 
 #include "compiler/fcpc.h"
 #include "compiler/simulate/margin.h"
+#include "compiler/simulate/model.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/support/plan_of.h"
 
@@ -88,6 +89,29 @@ Test(simulate, a_ring_takes_a_step_and_then_the_slower_of_step_and_transfer) {
         fcp_plan_free(plan);
     }
     cr_assert(bound_by[0] && bound_by[1], "both cases were met");
+}
+
+/* With wire = bf16 partial results are half the bytes, and are rounded before they travel and widened after it. */
+Test(simulate, a_rounded_partial_takes_half_the_bytes_and_two_small_launches) {
+    uint32_t seen = 0;
+    sim_profile profile = profile_of(round_figures);
+    profile.small = 3 * US;
+    fcp_plan *plan = ring_of(2, 256, "ring", "full; wire = bf16", "intra = 40 GB/s");
+    arena memory = {0};
+    sim_model m;
+    cr_assert_eq(sim_model_new(plan, FCP_BACKWARD, &profile, &(sim_options){0}, &memory, &m), FCP_OK);
+    for (uint32_t i = 0; i < plan->transfers_count; i++) {
+        const fcp_transfer *t = &plan->transfers[i];
+        if (t->cls != FCP_DKV) continue;
+        const uint64_t numbers = (uint64_t)t->tokens * 2 * 16 * 64;
+        cr_assert_eq(sim_model_transfer(&m, i, plan->cluster->intra),
+                     US + takes(numbers * 2, plan->cluster->intra) +
+                         2 * (3 * US + takes(numbers * 6, plan->cluster->memory_bandwidth)));
+        seen++;
+    }
+    cr_assert(seen > 0);
+    arena_free(&memory);
+    fcp_plan_free(plan);
 }
 
 /* Four ranks with four heads each: Q, K and V of the other three, all cells, O of the other three. In phases of one
