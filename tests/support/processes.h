@@ -133,16 +133,20 @@ static inline void process_mpi(const process *p, const char *which_mpi) {
 /* All ranks have begun MPI, and need its file no more. */
 static inline void process_mpi_met(void) { unlink(getenv("STANDIN_MPI")); }
 
-/* In a rank: makes an id of the transport tcp for all, which is in p->shared->id once all have met. */
+/* In a rank: makes an id of the transport tcp for all, which is in p->shared->id once all have met. Its port is none of
+ * those that the system gives to whoever asks for any: another test could be given it before rank 0 listens there. */
 static inline void process_tcp_id(const process *p) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof at;
-    int s = socket(AF_INET, SOCK_STREAM, 0);
-    if (p->rank == 0 && s >= 0 && !bind(s, (struct sockaddr *)&at, size) &&
-        !getsockname(s, (struct sockaddr *)&at, &size))
-        snprintf(p->shared->id.bytes, sizeof p->shared->id.bytes, "127.0.0.1:%u:%032x", ntohs(at.sin_port),
-                 (unsigned)getpid());
-    close(s);
+    enum { FIRST = 20000, PORTS = 12000 };
+    for (unsigned i = 0; p->rank == 0 && i < PORTS; i++) {
+        const uint16_t port = (uint16_t)(FIRST + ((unsigned)getpid() + i) % PORTS);
+        const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_ANY)}};
+        const int s = socket(AF_INET, SOCK_STREAM, 0);
+        const bool is_free = s >= 0 && !bind(s, (const struct sockaddr *)&at, sizeof at);
+        if (s >= 0) close(s);
+        if (!is_free) continue;
+        snprintf(p->shared->id.bytes, sizeof p->shared->id.bytes, "127.0.0.1:%u:%032x", port, (unsigned)getpid());
+        return;
+    }
 }
 
 /* In a rank: what is not so is written down, once, and the rank goes on. */
