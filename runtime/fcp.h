@@ -285,6 +285,35 @@ fcp_code fcp_start_id(void *out_id, fcp_error *err);
  * multiprocessors, attention must leave some alone. If that does not hold, FCP_E_BACKEND says what is in the way. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
+/* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program that has a pool of
+ * device memory of its own, as PyTorch has, gives these functions; then the two do not compete for what the device has.
+ *
+ * allocate  returns the address of `bytes` bytes (never 0) on a device; NULL: there are none, and the function that
+ *           needed them fails with FCP_E_NO_MEMORY. device: its number, as cuDeviceGet counts. The address is a
+ *           multiple of FCP_ALLOCATOR_ALIGN; another one is released at once, and the error is FCP_E_ARGUMENT. The
+ *           memory belongs to the device's primary context. Copies between devices (cuMemcpyPeerAsync) must reach it.
+ * release   gives back what `allocate` returned, whole, with the same device.
+ *
+ * The session uses the memory from the return of `allocate` to the call of `release`, in streams of its own. So nothing
+ * that is in any stream may still use the memory when `allocate` returns it: a pool that orders by streams waits for
+ * the stream in which the memory was free. And nobody else gets it before `release`, which comes when the session's
+ * streams have ended their work with it.
+ *
+ * Both are called in the thread that calls the session: `allocate` by fcp_session_create, fcp_session_add,
+ * fcp_session_rebind, and by a run that is the first to need something (tensors in host memory with "nccl", say), never
+ * in one that is being captured; `release` by these and by fcp_session_free. They must not call functions of the
+ * session. They may make another device current. When a session has been freed they are called no more. Then all memory
+ * has been released, unless something hung: what hangs may still use it, so it is never released.
+ *
+ * Not from here: pinned host memory, which is the driver's; what a driver or NCCL take for themselves; and with "nccl"
+ * the arenas, which NCCL allocates (ncclMemAlloc) because it registers them. */
+enum { FCP_ALLOCATOR_ALIGN = 256 };
+typedef struct fcp_allocator {
+    void *context; /* the first argument of both functions */
+    void *(*allocate)(void *context, uint32_t device, size_t bytes);
+    void (*release)(void *context, uint32_t device, void *memory);
+} fcp_allocator;
+
 typedef struct fcp_session_options {
     size_t size;              /* sizeof(fcp_session_options) */
     const char *backend;      /* "host" (the default) or "cuda" */
@@ -308,6 +337,7 @@ typedef struct fcp_session_options {
     bool timings;             /* record when each instruction of a run begins and ends, for fcp_session_timings. With
                                * "cuda" a run then ends before the call returns, and a pass is never a graph */
     fcp_fuse fuse;            /* cuda: whether the forward pass is a launch for each stage or one in all */
+    fcp_allocator allocator;  /* cuda: where device memory comes from */
 } fcp_session_options;
 #define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}
 

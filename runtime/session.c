@@ -81,6 +81,8 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
         return fcp_fail(err, FCP_E_ARGUMENT, "options->fuse is %u, which is none", (unsigned)own.fuse);
     if ((unsigned)own.partition >= FCP_PARTITIONS)
         return fcp_fail(err, FCP_E_ARGUMENT, "options->partition is %u, which is none", (unsigned)own.partition);
+    if (!own.allocator.allocate != !own.allocator.release)
+        return fcp_fail(err, FCP_E_ARGUMENT, "options->allocator has one of its two functions: it needs both");
     const char *name = own.backend ? own.backend : kinds[0]->name;
     const fcp_session_kind *kind = find_kind(name);
     if (!kind)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/cuda/partition.h"
 #include "runtime/cuda/stage.h"
 
@@ -86,7 +87,8 @@ static void close_device(fcp_cuda_session *s, cuda_device *d) {
     call->context_set(d->context);
     fcp_cuda_stage_close(s, d);
     for (uint32_t i = 0; i < d->event_count; i++) call->event_destroy(d->events[i]);
-    if (d->environment) call->release(d->environment);
+    fcp_cuda_release(s, d, d->stage.landing, NULL);
+    fcp_cuda_release(s, d, d->environment, NULL);
     fcp_cuda_partition_close(s, d);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         if (d->modules[pass]) call->module_unload(d->modules[pass]);

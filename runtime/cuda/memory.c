@@ -1,4 +1,10 @@
-/* memory.c: allocating device memory, and copying between devices. Requires: open devices. Gives: memory.h. */
+/* memory.c: device memory, from the caller's allocator or from the driver, and copies between devices.
+ *
+ * All device memory of a session is taken and given back here, except arenas that NCCL must allocate itself.
+ *
+ * Requires: open devices.
+ * Gives:    memory.h.
+ */
 #include "runtime/cuda/memory.h"
 
 #include "runtime/cuda/device.h"
@@ -8,11 +14,37 @@ enum { LEAST = 64 }; /* bytes that are allocated for a size of 0, because an add
 
 size_t fcp_cuda_allocated(size_t bytes) { return bytes ? bytes : LEAST; }
 
+/* The number of a device, as the caller's allocator is told it. */
+static uint32_t number_of(const fcp_cuda_session *s, const cuda_device *d) {
+    return s->first_device + (uint32_t)(d - s->devices);
+}
+
+/* Asks the caller's allocator. The caller may make another device current meanwhile. */
+static fcp_code ask_allocator(fcp_cuda_session *s, cuda_device *d, size_t bytes, const char *what, cu_ptr *out,
+                              fcp_error *err) {
+    const fcp_allocator *from = &s->allocator;
+    const uint32_t number = number_of(s, d);
+    void *memory = from->allocate(from->context, number, bytes);
+    const unsigned beyond = (unsigned)((uintptr_t)memory % FCP_ALLOCATOR_ALIGN);
+    fcp_code code = fcp_cuda_use(s, d, err);
+    if (!code && !memory)
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "the allocator has no %zu bytes on device %u for %s", bytes, number,
+                        what);
+    if (!code && beyond)
+        code = fcp_fail(err, FCP_E_ARGUMENT,
+                        "the allocator's memory on device %u for %s begins %u bytes behind a multiple of %d", number,
+                        what, beyond, FCP_ALLOCATOR_ALIGN);
+    if (!code) *out = (uintptr_t)memory;
+    else if (memory) from->release(from->context, number, memory);
+    return code;
+}
+
 fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                          cu_ptr *out, fcp_error *err) {
     const fcp_cuda_table *call = &s->cuda->call;
     fcp_code code = fcp_cuda_use(s, d, err);
-    if (!code)
+    if (!code && s->allocator.allocate) code = ask_allocator(s, d, fcp_cuda_allocated(bytes), what, out, err);
+    else if (!code)
         code = fcp_cuda_check(s->cuda, call->allocate(out, fcp_cuda_allocated(bytes)), err,
                               "device %d has no %zu bytes for %s", d->handle, bytes, what);
     if (code || !from || !bytes) return code;
@@ -20,17 +52,25 @@ fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, cons
     return code ? code : fcp_cuda_stage_flush(s, d, err);
 }
 
+fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fcp_error *err) {
+    const fcp_allocator *to = &s->allocator;
+    if (!memory) return FCP_OK;
+    if (!to->allocate)
+        return fcp_cuda_check(s->cuda, s->cuda->call.release(memory), err, "device %d does not give memory up",
+                              d->handle);
+    to->release(to->context, number_of(s, d), (void *)(uintptr_t)memory);
+    return fcp_cuda_use(s, d, err);
+}
+
 fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                                cu_ptr *memory, size_t *held, fcp_error *err) {
-    const fcp_cuda_table *call = &s->cuda->call;
     if (*memory && bytes <= *held) {
         fcp_code code = from ? fcp_cuda_stage_in(s, d, *memory, from, bytes, err) : FCP_OK;
         return code || !from ? code : fcp_cuda_stage_flush(s, d, err);
     }
     fcp_code code = fcp_cuda_use(s, d, err);
     if (code) return code;
-    if (*memory)
-        code = fcp_cuda_check(s->cuda, call->release(*memory), err, "device %d does not give memory up", d->handle);
+    code = fcp_cuda_release(s, d, *memory, err);
     *memory = 0;
     *held = 0;
     if (!code) code = fcp_cuda_memory(s, d, bytes, from, what, memory, err);

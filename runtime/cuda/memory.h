@@ -8,8 +8,11 @@
 size_t fcp_cuda_allocated(size_t bytes);
 fcp_code fcp_cuda_memory(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                          cu_ptr *out, fcp_error *err);
-/* The same if there may be memory already, `held` bytes of it: it is used again if it is large enough, and else freed
- * first. */
+/* Gives memory of a device back, unless it is 0. No stream may still use it: the driver would wait for that, but the
+ * caller's allocator hands it to others at once. The device is current, before and behind. */
+fcp_code fcp_cuda_release(fcp_cuda_session *s, cuda_device *d, cu_ptr memory, fcp_error *err);
+/* As fcp_cuda_memory, if there may be memory already, `held` bytes of it: it is used again if it is large enough, and
+ * else given back first. */
 fcp_code fcp_cuda_memory_again(fcp_cuda_session *s, cuda_device *d, size_t bytes, const void *from, const char *what,
                                cu_ptr *memory, size_t *held, fcp_error *err);
 /* Puts a copy into a stream, within a device or between two. */

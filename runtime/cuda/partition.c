@@ -69,6 +69,7 @@ typedef struct trial {
     cu_ptr numbers;   /* PROBE_NUMBERS each: sums, what is added to them, and where that is copied from */
     cu_graph graph;
     cu_graph_exec exec;
+    bool runs;        /* it did not end in time, and may still write `numbers` */
 } trial;
 
 /* Adds once what a fill and a copy have put there, after what is in the origin; the origin then goes on after it. */
@@ -124,6 +125,9 @@ static fcp_code try_all(fcp_cuda_session *s, trial *t, fcp_error *err) {
     if (!code) code = waited;
     fcp_code drained = fcp_cuda_wait(s, s->origin, "the probe", code ? &ignored : err);
     if (!code) code = drained;
+    if (waited || drained)
+        t->runs = s->cuda->call.stream_query(s->origin) == CU_ERROR_NOT_READY ||
+                  (t->stream && s->cuda->call.stream_query(t->stream) == CU_ERROR_NOT_READY);
     for (int i = 0; !code && i < PROBE_NUMBERS; i++)
         if (sums[i] != SEVEN) code = fcp_fail(err, FCP_E_RUN, "a replayed launch gives a wrong result");
     return code;
@@ -136,7 +140,7 @@ static fcp_code probe(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
     fcp_code code = try_all(s, &t, &why);
     if (t.exec) call->graph_exec_destroy(t.exec);
     if (t.graph) call->graph_destroy(t.graph);
-    if (t.numbers) call->release(t.numbers);
+    if (!t.runs) fcp_cuda_release(s, d, t.numbers, NULL);
     if (t.stream) call->stream_destroy(t.stream);
     return code ? fcp_fail(err, code, "device %d, in a probe on a green context: %.300s", d->handle, why.message)
                 : FCP_OK;

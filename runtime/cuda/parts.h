@@ -207,6 +207,7 @@ typedef struct fcp_cuda_session {
     fcp_homes *homes;
     fcp_bundles *bundles;
     cuda_rank *ranks;   /* one for each rank of the plan; those of other processes are empty */
+    fcp_allocator allocator; /* of the caller's; allocate NULL: the driver gives device memory */
     size_t stage_bytes; /* as the options say; 0: the default of stage.c */
     bool host_tensors;  /* if ranks are processes: tensors lie in host memory; a caller said so, or a run had such */
     uint32_t *marks;    /* host memory that devices write (marks.c); NULL: the driver refuses that */

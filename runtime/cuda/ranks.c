@@ -69,6 +69,7 @@ static fcp_code plan_rank(fcp_cuda_session *s, uint32_t index, fcp_error *err) {
     return code;
 }
 
+/* Is there enough? What an allocator of the caller's has is not known before it is asked. */
 static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
     fcp_code code = FCP_OK;
     size_t bytes, held;
@@ -81,6 +82,7 @@ static fcp_code check_memory(fcp_cuda_session *s, fcp_error *err) {
                      d->environment_held);
         count_memory(d, d->stage.bytes, d->stage.landing ? d->stage.bytes : 0);
         d->need.pinned = fcp_cuda_stage_pinned(d) + (i ? 0 : fcp_cuda_marks_pinned(s));
+        if (s->allocator.allocate) continue;
         code = fcp_cuda_use(s, d, err);
         if (!code)
             code = fcp_cuda_check(s->cuda, s->cuda->call.memory_info(&available, &total), err,
@@ -125,9 +127,7 @@ static fcp_code borrow_arena(fcp_cuda_session *s, uint32_t index, fcp_error *err
         fcp_code code = of->finished ? fcp_cuda_event_await(s, s->origin, of->finished, err) : FCP_OK;
         if (!code && of->finished) code = fcp_cuda_wait(s, s->origin, "what was run", err);
         if (!code) code = fcp_cuda_memory(s, r->device, r->arena_bytes, NULL, "an arena", &larger, err);
-        if (!code && own->memory)
-            code = fcp_cuda_check(s->cuda, s->cuda->call.release(own->memory), err, "device %d does not give memory up",
-                                  r->device->handle);
+        if (!code) code = fcp_cuda_release(s, r->device, own->memory, err);
         if (code) return code;
         own->memory = larger;
         own->memory_held = fcp_cuda_allocated(r->arena_bytes);
@@ -275,6 +275,13 @@ fcp_code fcp_cuda_ranks_plan(fcp_cuda_session *s, const fcp_plan *plan, fcp_erro
     return code;
 }
 
+/* Makes the device memory of a stage, unless it has it. That comes after what a session needs has been counted. */
+static fcp_code land(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
+    cuda_stage *x = &d->stage;
+    if (x->landing) return FCP_OK;
+    return fcp_cuda_memory(s, d, x->bytes, NULL, "what comes from the host", &x->landing, err);
+}
+
 fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     fcp_code code = fcp_cuda_kernels_load(s, err);
     if (!code) code = fcp_cuda_environment_load(s, err);
@@ -282,7 +289,7 @@ fcp_code fcp_cuda_ranks_make(fcp_cuda_session *s, bool again, fcp_error *err) {
     else if (!code) code = fcp_cuda_partition_open(s, err);
     if (!code) code = fcp_cuda_partition_check(s, err);
     if (!code && !again) code = fcp_cuda_marks_open(s, err);
-    for (uint32_t i = 0; !code && i < s->device_count; i++) code = fcp_cuda_stage_land(s, &s->devices[i], err);
+    for (uint32_t i = 0; !code && i < s->device_count; i++) code = land(s, &s->devices[i], err);
     for (uint32_t r = s->base.first_rank; !code && r < fcp_cuda_end(s); r++) code = make_rank(s, r, err);
     s->laid = fcp_cuda_lender(s)->arenas;
     if (!code) code = fcp_net_reserve(s->base.net, err);
@@ -298,13 +305,10 @@ static void close_rank(fcp_cuda_session *s, cuda_rank *r) {
         if (r->marks[q]) call->stream_destroy(r->marks[q]);
     }
     for (int pass = 0; pass < FCP_PASSES; pass++)
-        if (r->work[pass].memory) call->release(r->work[pass].memory);
-    if (r->locks) call->release(r->locks);
-    if (r->sums) call->release(r->sums);
-    if (r->runs_memory) call->release(r->runs_memory);
-    if (r->messages) call->release(r->messages);
-    if (r->rounded) call->release(r->rounded);
-    if (r->memory && !r->memory_lent && !s->kept) call->release(r->memory);
+        fcp_cuda_release(s, r->device, r->work[pass].memory, NULL);
+    const cu_ptr all[] = {r->locks,   r->sums, r->runs_memory, r->messages,
+                          r->rounded, r->memory_lent || s->kept ? 0 : r->memory};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) fcp_cuda_release(s, r->device, all[i], NULL);
 }
 
 void fcp_cuda_ranks_close(fcp_cuda_session *s) {

@@ -119,6 +119,7 @@ static fcp_code session_create(const fcp_plan *plan, const fcp_session_options *
     s->partition_wanted = options->partition;
     s->graph_from = options->timings ? UINT32_MAX : options->graph_from ? options->graph_from : DEFAULT_GRAPH_FROM;
     s->stage_bytes = options->stage_bytes;
+    s->allocator = options->allocator;
     s->host_tensors = options->host_tensors;
     cu_context before = NULL;
     code = fcp_cuda_open(&s->cuda, err);

@@ -39,14 +39,6 @@ fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err
     return code;
 }
 
-fcp_code fcp_cuda_stage_land(fcp_cuda_session *s, cuda_device *d, fcp_error *err) {
-    cuda_stage *x = &d->stage;
-    fcp_code code = x->landing ? FCP_OK : fcp_cuda_use(s, d, err);
-    if (code || x->landing) return code;
-    return fcp_cuda_check(s->cuda, s->cuda->call.allocate(&x->landing, x->bytes), err,
-                          "device %d has no %zu bytes for what comes from the host", d->handle, x->bytes);
-}
-
 size_t fcp_cuda_stage_pinned(const cuda_device *d) { return 2 * d->stage.bytes; }
 
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
@@ -55,7 +47,6 @@ void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d) {
     if (x->stream) call->stream_destroy(x->stream);
     for (int i = 0; i < 2; i++)
         if (x->buffers[i].memory) call->release_host(x->buffers[i].memory);
-    if (x->landing) call->release(x->landing);
 }
 
 void fcp_cuda_stage_drop(cuda_device *d) {

@@ -4,8 +4,6 @@
 #include "runtime/cuda/parts.h"
 
 fcp_code fcp_cuda_stage_open(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
-/* Allocates its device memory, unless it has it. That comes after what a session needs has been counted. */
-fcp_code fcp_cuda_stage_land(fcp_cuda_session *s, cuda_device *d, fcp_error *err);
 void fcp_cuda_stage_close(fcp_cuda_session *s, cuda_device *d);
 size_t fcp_cuda_stage_pinned(const cuda_device *d); /* bytes of its two buffers */
 /* Put copies into the stage's stream, the last of them once stage_push, stage_flush or stages_join is called. When

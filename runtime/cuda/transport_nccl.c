@@ -274,12 +274,11 @@ static void nccl_close(fcp_net *base) {
     nccl_net *n = (nccl_net *)base;
     if (n->comm && !n->ended && !leave_others(n)) nccl_abort(base);
     if (n->session && !n->stuck && !n->session->hung) { /* otherwise freeing memory would wait for what does not end */
-        const fcp_cuda_table *call = &n->session->cuda->call;
+        cuda_device *device = &n->session->devices[0];
         /* whoever closes it may have failed to: no memory is freed without */
-        call->context_set(n->session->devices[0].context);
-        for (int t = 0; t < FCP_TENSORS; t++)
-            if (n->staged[t]) call->release(n->staged[t]);
-        if (n->scratch) call->release(n->scratch);
+        n->session->cuda->call.context_set(device->context);
+        for (int t = 0; t < FCP_TENSORS; t++) fcp_cuda_release(n->session, device, n->staged[t], NULL);
+        fcp_cuda_release(n->session, device, n->scratch, NULL);
         if (n->memory) n->nccl->call.release(n->memory);
     }
     fcp_nccl_close(n->nccl);
@@ -562,10 +561,10 @@ static fcp_code make_staged(nccl_net *n, int t, size_t bytes, fcp_error *err) {
     /* wait for earlier runs first: in freeing memory the driver would wait for them without a time limit */
     fcp_code code = n->staged[t] ? fcp_cuda_wait(s, rank->streams[FCP_COMM], "what ran before", err) : FCP_OK;
     if (code) return code;
-    if (n->staged[t]) s->cuda->call.release(n->staged[t]);
+    code = fcp_cuda_release(s, rank->device, n->staged[t], err);
     n->staged[t] = 0;
     n->staged_bytes[t] = 0;
-    code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
+    if (!code) code = fcp_cuda_memory(s, rank->device, bytes, NULL, "a tensor from the host", &n->staged[t], err);
     if (!code) n->staged_bytes[t] = bytes;
     return code;
 }

@@ -1,6 +1,7 @@
 """on_cuda.py: what a process of test_session.py does on the driver, NVRTC and NCCL of tests/machines/standin. Their
 device memory is memory of this process, so numpy reads and writes it. Says [NAME] for each thing that is so."""
 import ctypes
+import gc
 import os
 import sys
 import tempfile
@@ -158,6 +159,74 @@ def alone():
     say("graphs")
 
 
+class Pool:
+    """An allocator, which notes what it has given. fail_at: the call with this number raises."""
+
+    def __init__(self, fail_at=0):
+        self.given, self.calls, self.fail_at = {}, 0, fail_at
+
+    def allocate(self, device, size):
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise MemoryError("the pool is empty")
+        address = ctypes.c_uint64()
+        driver_call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self.given[address.value] = device
+        return address.value
+
+    def release(self, device, address):
+        assert self.given.pop(address) == device
+        driver_call("cuMemFree_v2", ctypes.c_uint64(address))
+
+
+def allocators():
+    """Device memory from an object: all of it goes back, and what it raises is the cause of an error with a code."""
+    plan = a_program(fcpc.detect(ranks=2)).plan([150, 90])
+    use_plan(plan)
+    begin_device()
+    inputs, pool = draw(plan), Pool()
+    want, _ = both_passes(fcpc.Session(plan, backend="cuda"), inputs, numpy.array)
+    session = fcpc.Session(plan, backend="cuda", allocator=pool)
+    gc.collect()  # nothing but the session holds what C calls
+    got, _ = both_passes(session, inputs, numpy.array)
+    assert all((a == b).all() for a, b in zip(got, want))
+    assert len(pool.given) > 10 and set(pool.given.values()) == {0, 1}
+    del session
+    assert not pool.given
+    say("allocator")
+    for at in range(1, pool.calls + 1):
+        short = Pool(at)
+        try:
+            both_passes(fcpc.Session(plan, backend="cuda", allocator=short), inputs, numpy.array)
+        except fcpc.Error as error:
+            assert error.code == "E012" and "the allocator has no" in error.message, error
+            assert isinstance(error.__cause__, MemoryError), error.__cause__
+        else:
+            assert False, "nobody has noticed"
+        gc.collect()
+        assert not short.given, (at, short.given)
+    say("no memory")
+
+
+class TorchPool(Pool):
+    """The functions of torch.cuda that fcpc.torch calls for memory, on the driver that stands in."""
+
+    def __init__(self):
+        super().__init__()
+        self.stream, self.waited = unittest.mock.Mock(), []
+        self.stream.synchronize = lambda: self.waited.append(True)
+
+    def caching_allocator_alloc(self, size, device, stream):
+        assert stream is self.stream
+        return self.allocate(device, size)
+
+    def caching_allocator_delete(self, address):
+        self.release(self.given[address], address)
+
+    def current_stream(self, device):
+        return self.stream
+
+
 def by_torch():
     """The operator of torch hands its tensors over by their addresses. Tensors on CUDA need a GPU: here those of the
     CPU are said to be such, and the stream is the legacy one. The driver finds out where they are."""
@@ -171,9 +240,13 @@ def by_torch():
     ours._is_on = lambda x, cuda: x.is_cpu
     ours._run_on_cuda = lambda attention, which, array: ours.C["fcp_session_run_on"](
         attention._session, which, array, 1, ctypes.byref(attention._error))
+    pool = TorchPool()
+    for name in ("caching_allocator_alloc", "caching_allocator_delete", "current_stream"):
+        unittest.mock.patch.object(torch.cuda, name, getattr(pool, name)).start()
     for device in ("cpu", "cuda"):
         with unittest.mock.patch.object(torch.Tensor, "to", lambda x, device: x):  # tables stay here, too
             attention = ours.Attention(prog, device=device).bind(plan)
+        assert bool(pool.given) == (device == "cuda") and len(pool.waited) == pool.calls
         q, k, v = (plan.take(x).requires_grad_() for x in inputs[:3])
         sink, slope = (torch.tensor(x).requires_grad_() for x in ([0.5, -1, 2, 0], [0.25, 1, 0, -0.5]))
         o = attention(q, k, v, sink, {"slope": slope})
@@ -181,6 +254,9 @@ def by_torch():
         results.append([x.detach().numpy() for x in (o, q.grad, k.grad, v.grad, sink.grad, slope.grad)])
     assert_near(results[1], results[0])
     assert any((a != b).any() for a, b in zip(*results)), "these are other kernels"
+    del attention, o, q, k, v, sink, slope
+    gc.collect()
+    assert not pool.given, "what torch gave is torch's again"
     say("torch")
 
 

@@ -105,6 +105,9 @@ class OnTheStandIn(unittest.TestCase):
     def test_one_process(self):
         self.says(self.run_it("alone"), "host memory", "device memory", "streams", "graphs")
 
+    def test_allocators(self):
+        self.says(self.run_it("allocators"), "allocator", "no memory")
+
     def test_with_torch(self):
         """Its operator, and two processes that find each other through its group."""
         store = os.path.join(self.folder, "store")

@@ -45,11 +45,19 @@ class fcp_start(ctypes.Structure):
                 ("id_file", _text)]
 
 
+ALLOCATE = ctypes.CFUNCTYPE(_pointer, _pointer, _u32, _size)
+RELEASE = ctypes.CFUNCTYPE(None, _pointer, _u32, _pointer)
+
+
+class fcp_allocator(ctypes.Structure):
+    _fields_ = [("context", _pointer), ("allocate", ALLOCATE), ("release", RELEASE)]
+
+
 class fcp_session_options(ctypes.Structure):
     _fields_ = [("size", _size), ("backend", _text), ("transport", _text), ("start", _pointer),
                 ("compute_threads", _u32), ("timeout_s", _u32), ("host_tensors", _bool), ("stage_bytes", _size),
                 ("graph_from", _u32), ("partition", _int), ("mma_sync", _bool), ("timings", _bool),
-                ("fuse", _int)]
+                ("fuse", _int), ("allocator", fcp_allocator)]
 
 
 class fcpc_diagnostic(ctypes.Structure):
@@ -90,8 +98,8 @@ class fcpc_question(ctypes.Structure):
                 ("colour", _bool)]
 
 
-STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_start, fcp_session_options, fcpc_diagnostic,
-              fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options, fcpc_question]
+STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_start, fcp_allocator, fcp_session_options,
+              fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options, fcpc_question]
 
 FUNCTIONS = """
 const char *fcp_version(void);

@@ -8,7 +8,7 @@ fcpc.torch does the same for torch alone, with gradients; it shares what is belo
 import ctypes
 import itertools
 
-from ._c import C, check, fcp_error, fcp_session_options, fcp_start, fcp_tensors
+from ._c import ALLOCATE, RELEASE, C, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start, fcp_tensors
 from .errors import Error
 from .ranks import connection_id
 
@@ -63,14 +63,51 @@ class Places:
             array[place] = base + begin
 
 
-def session_options(group, cuda=False, device=0, threads=0, timeout=0):
-    """The options of a session of a group; they hold what they point to. device: of this process, with cuda."""
+class DeviceMemory:
+    """What C calls to have device memory from an object with allocate(device, bytes) and release(device, address).
+
+    An exception must not go through C, so `allocate` then has none to give: C fails, and `check` raises C's error
+    from the exception. What `release` raises nobody waits for; ctypes hands it to sys.unraisablehook.
+    """
+
+    def __init__(self, allocator):
+        self.raised = None
+
+        def allocate(_, device, size):
+            try:
+                return allocator.allocate(device, size)
+            except BaseException as error:
+                self.raised = error
+                return None
+
+        def release(_, device, address):
+            allocator.release(device, address)
+        self.options = fcp_allocator(None, ALLOCATE(allocate), RELEASE(release))  # holds both functions
+
+    def check(self, code, err):
+        """Raises the error that a C function has returned, unless it is none."""
+        raised, self.raised = self.raised, None
+        try:
+            check(code, err)
+        except Error as error:
+            if raised is not None and not isinstance(raised, Exception):
+                raise raised  # the user has interrupted the program
+            raise error from raised
+
+
+def session_options(group, cuda=False, device=0, threads=0, timeout=0, allocator=None):
+    """The options of a session of a group; they hold what they point to, and live as long as the session. device: of
+    this process, with cuda. allocator: where device memory comes from, or None."""
     transport = None if group is None else b"nccl" if cuda else b"mpi" if group == "mpi" else b"tcp"
     options = fcp_session_options(ctypes.sizeof(fcp_session_options), b"cuda" if cuda else b"host", transport,
                                   compute_threads=threads, timeout_s=timeout)
     if cuda:
         from . import libraries
         libraries.load()
+    options.check = check
+    if cuda and allocator is not None:
+        options.memory = DeviceMemory(allocator)
+        options.allocator, options.check = options.memory.options, options.memory.check
     if transport in (b"nccl", b"tcp"):
         rank, ranks, options.id = (0, 0, None) if group == "mpi" else connection_id(group, cuda)
         options.held = fcp_start(ctypes.sizeof(fcp_start), ranks, rank, device + 1 if cuda else 0,
@@ -135,6 +172,10 @@ class Session:
               a rank, as in fcpc.torch
     device    with "cuda" and a group: the number of this process's GPU
     threads, timeout   as in fcpc.torch.Attention
+    allocator  with "cuda", where the session takes its device memory from: an object with two methods. allocate(device,
+              bytes) returns an address, a multiple of 256, in memory that no work in any stream still uses; None or 0:
+              there is none, and so does an exception. release(device, address) gives it back. None: the driver's
+              memory. Both are called in the thread that uses the session, or lets it go
 
     `forward(q, k, v, o, lse)` reads q, k, v and writes o and lse. `backward(q, k, v, o, lse, d_o, dq, dk, dv)` writes
     dq, dk, dv. All of them are the caller's, dense, in the plan's order and dtype:
@@ -151,16 +192,18 @@ class Session:
     is being captured, the run becomes a part of that graph, and each launch of the graph is a run; tensors then lie in
     device memory, and the graph ends before the session.
 
-    Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203.
+    Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203; E012 (no memory), whose __cause__ is what
+    the allocator raised.
     """
 
-    def __init__(self, plan, backend="host", group=None, device=0, threads=0, timeout=0):
+    def __init__(self, plan, backend="host", group=None, device=0, threads=0, timeout=0, allocator=None):
         if backend not in ("host", "cuda"):
             raise Error("E702", f'there is no backend "{backend}": there are host and cuda')
         self.plan, self._cuda, self._places, self._error = plan, backend == "cuda", Places(plan), fcp_error()
-        options, made = session_options(group, self._cuda, device, threads, timeout), ctypes.c_void_p()
-        check(C["fcp_session_create"](plan._handle, ctypes.byref(options), ctypes.byref(made),
-                                      ctypes.byref(self._error)), self._error)
+        self._options = session_options(group, self._cuda, device, threads, timeout, allocator)
+        made = ctypes.c_void_p()
+        self._options.check(C["fcp_session_create"](plan._handle, ctypes.byref(self._options), ctypes.byref(made),
+                                                    ctypes.byref(self._error)), self._error)
         self._session = made.value
 
     def __del__(self):
@@ -189,7 +232,7 @@ class Session:
             code = C["fcp_session_run"](self._session, which, array, ctypes.byref(self._error))
         else:
             code = C["fcp_session_run_on"](self._session, which, array, stream, ctypes.byref(self._error))
-        check(code, self._error)
+        self._options.check(code, self._error)
 
     def _put(self, array, name, x, stream):
         """Puts a tensor into the array, if it fits; returns what keeps it."""

@@ -47,6 +47,9 @@ class Attention:
     threads   how many threads may compute at once; 0: one for each processor, or this process's share of them
     timeout   seconds that a wait may last in which nothing goes on; 0: 120
 
+    With "cuda" its device memory comes from torch's caching allocator. If there is too little, `bind` raises E012,
+    whose __cause__ is what torch says.
+
     Where ranks are processes, all of them make their Attention, bind their plans and run them in the same order, and
     sum the gradients of sinks and tables among themselves, as of any parameter that they share. It belongs to one
     process and is used by one thread at a time; otherwise E203.
@@ -59,7 +62,7 @@ class Attention:
             raise Error("E702", f"attention: there is no backend for {self.device}: there are cpu and cuda")
         cuda = self.device.type == "cuda"
         number = _current_device(self.device) if cuda and group is not None else 0
-        self._options = session_options(group, cuda, number, threads, timeout)
+        self._options = session_options(group, cuda, number, threads, timeout, _Caching() if cuda else None)
         self._here = prog.here if group is not None else None
         self._session, self._plans, self._free = None, [], []  # _free: numbers of session plans that nobody uses
         self._selected = 0  # the number of the plan that the session would run
@@ -91,6 +94,7 @@ class Attention:
         here = range(plan.ranks) if self._here is None else self._here
         if plan.here != here:
             raise Error("E203", f"bind: the plan is for ranks {list(plan.here)}, and this process runs {list(here)}")
+        check = self._options.check
         with self._alone:
             slot, err = self._take_slot(), self._error
             if self._session is None:
@@ -228,14 +232,32 @@ class _Binding:
             elif not code:
                 code = C["fcp_session_run"](attention._session, which, array, ctypes.byref(attention._error))
             if code:
-                check(code, attention._error)
+                attention._options.check(code, attention._error)
 
 
 def _type(dtype):
     return str(dtype).removeprefix("torch.")
 
 
-# Without a GPU no test can run what these three say of CUDA: keep them small.
+# Without a GPU no test can run what these say of CUDA: keep them small.
+
+class _Caching:
+    """The allocator of torch, so that a session and torch share what a GPU has, and do not compete for it.
+
+    torch frees memory for a stream: what it hands out in the current stream is free there, though work that is in the
+    stream may still use it. The session has other streams, so this waits for that work. The session gives memory back
+    when its streams have ended, so any stream of torch may have it next.
+    """
+
+    def allocate(self, device, size):
+        stream = torch.cuda.current_stream(device)
+        address = torch.cuda.caching_allocator_alloc(size, device, stream)
+        stream.synchronize()
+        return address
+
+    def release(self, device, address):
+        torch.cuda.caching_allocator_delete(address)
+
 
 def _is_on(x, cuda):
     return x.is_cuda if cuda else x.is_cpu

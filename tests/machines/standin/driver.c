@@ -188,7 +188,9 @@ cu_result memory_end(cu_ptr p, bool host, bool shared) {
         trouble(shared ? "NCCL frees memory that is not its own" : "memory of ncclMemAlloc is freed by the driver");
     if (shared && store_touches(&live, a->begin, a->end))
         trouble("NCCL's memory is given back while work uses it"); /* ncclMemFree does not wait for the device */
-    if (!store_finish(&live, 0)) trouble("memory is freed while work waits"); /* cuMemFree waits for the device */
+    const bool pooled = control.pooled && !host && !shared;
+    if (pooled && store_touches(&live, a->begin, a->end)) trouble("memory is given back to a pool while work uses it");
+    if (!pooled && !store_finish(&live, 0)) trouble("memory is freed while work waits"); /* cuMemFree waits */
     store_forget(&live, a->begin, a->end);
     *at = a->next;
     count(a, false);

@@ -57,6 +57,7 @@ typedef struct standin {
     bool foreign;        /* device memory belongs to a context that is not the primary one */
     bool idle;           /* attention kernels do nothing, only additions run: for tests that look at no result */
     bool gathers;        /* idle: rows are moved all the same */
+    bool pooled;         /* device memory is freed as by a pool: at once, and it is trouble if work still uses it */
     bool unwatched;      /* nobody looks at which bytes are touched: for timing, since that costs more than a run */
     unsigned patience_s; /* how long a call that waits for the devices waits for other processes; 0: 200 */
     /* what happened */
