@@ -13,9 +13,8 @@
 /* The skeletons. The backward pass is either one kernel, which adds up dQ in a fixed order (ORDERED) or as it comes
  * (UNORDERED), or two kernels: dK and dV, then dQ (SPLIT). SUPPORT has what a runtime needs beside them in any pass.
  * TABLES is what adds up the gradients of tables, beside any of the backward skeletons; the program must have reads.
- * WIRE has what rounds partial results on their way, where the plan says so.
- * The SM90 ones run on sm_90a alone, with a head_dim of 64 or 128, and forwards also 256. A source has one forward
- * skeleton at most. */
+ * WIRE is what rounds partial results on their way. The SM90 ones run on sm_90a alone, with a head_dim of 64 or 128,
+ * and forwards also 256. A source has one forward skeleton at most. */
 enum {
     EMIT_FORWARD = 1, EMIT_ORDERED = 2, EMIT_SPLIT = 4, EMIT_SUPPORT = 8, EMIT_UNORDERED = 16, EMIT_FORWARD_SM90 = 32,
     EMIT_ORDERED_SM90 = 64, EMIT_UNORDERED_SM90 = 128,

@@ -38,6 +38,7 @@ static void try_emit(const fcp_plan *plan) {
     unsigned skeletons = (plan->problem->passes & 1u << FCP_FORWARD ? EMIT_FORWARD : 0) |
                          (plan->problem->passes & 1u << FCP_BACKWARD ? EMIT_SPLIT : 0);
     if (fcp_kernel_sums(plan)) skeletons |= EMIT_TABLES;
+    if (plan->problem->wire == FCP_BF16) skeletons |= EMIT_WIRE;
     char *source;
     fcp_error err = {0};
     fcp_code code = fcp_kernel_source(plan, skeletons, &source, &err);

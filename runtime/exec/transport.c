@@ -151,12 +151,14 @@ fcp_code fcp_wires_make(fcp_wires *wires, const fcp_arena *arena, void *messages
             return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory: %zu bytes of messages", need);
         wires->messages_held = need;
     }
-    char *at = wires->messages;
+    size_t used = 0; /* of the wires' own memory */
     for (uint32_t i = 0; i < launch->b; i++) {
         const fcp_transfer *t = &arena->plan->transfers[launch->a + i];
-        const size_t place = room / (FCP_FABRICS * FCP_DIRECTION_COUNT) * (t->fabric * FCP_DIRECTION_COUNT + t->dir);
-        fill_wire(arena, t, messages ? (char *)messages + place : at, &wires->list[i]);
-        at += messages ? 0 : message_room(arena, t);
+        const size_t part = room / (FCP_FABRICS * FCP_DIRECTION_COUNT), takes = message_room(arena, t);
+        const size_t place = part * (t->fabric * FCP_DIRECTION_COUNT + t->dir);
+        char *message = !takes ? NULL : messages ? (char *)messages + place : wires->messages + used;
+        fill_wire(arena, t, message, &wires->list[i]);
+        used += takes;
     }
     return FCP_OK;
 }

@@ -66,6 +66,21 @@ Test(kernel_source, golden) {
     }
 }
 
+/* What rounds partials stands behind all else, so that sources without it do not change. */
+Test(kernel_source, what_rounds_partials_comes_last) {
+    fcp_plan *plan = plan_as("head_dim = 64; dtype = bf16", "lengths = [300]", "plan { mask = causal; block = 128 }");
+    const unsigned without[] = {EMIT_SUPPORT, EMIT_FORWARD | EMIT_SUPPORT, EMIT_ORDERED};
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        char *less = source_of(plan, without[i]), *more = source_of(plan, without[i] | EMIT_WIRE);
+        const size_t size = strlen(less);
+        cr_assert(!strncmp(less, more, size) && !strncmp(more + size, "#line 1 \"wire.h\"\n", 17), "%zu", i);
+        cr_assert(strstr(more + size, "FK_KERNEL(fk_narrow,") && strstr(more + size, "FK_KERNEL(fk_widen,"));
+        free(less);
+        free(more);
+    }
+    fcp_plan_free(plan);
+}
+
 Test(kernel_source, parts) {
     const unsigned all = EMIT_FORWARDS | EMIT_BACKWARD | EMIT_SUPPORT;
     const struct {
