@@ -43,7 +43,7 @@ enum { HUGE_FROM = 1 << 18, HUGE_NEED = 3 << 15, HUGE_UNTIL = 1 << 25, HUGE_PAGE
 static struct arena_chunk *new_chunk(size_t need, size_t *bytes, size_t total) {
     struct arena_chunk *c;
     const bool small = total < HUGE_FROM && need < HUGE_NEED, large = total > HUGE_UNTIL || need > HUGE_UNTIL;
-    if (small || large || ARENA_REDZONE) {
+    if (small || large || ARENA_REDZONE > 0) {
         if ((c = malloc(sizeof *c + *bytes))) c->size = *bytes;
         return c;
     }
