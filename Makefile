@@ -243,9 +243,13 @@ standins: $(STANDINS)
 CHECKED = all tests examples fuzz-replay-build gpu-binaries
 RUN = B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh
 
-check: setup
-	@$(MAKE) --no-print-directory -j$(JOBS) lint-clang $(CHECKED)
+# PyTorch is installed while the compiler runs, since it waits for disks and the network.
+check:
+	@.ci/setup.sh
+	@$(MAKE) --no-print-directory -j$(JOBS) python-environment lint-clang $(CHECKED)
 	@$(RUN) $(TESTS)
+python-environment:
+	@.ci/python.sh
 check-sanitized:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(CHECKED)
 	@$(RUN) $(TESTS)
@@ -420,7 +424,7 @@ install: all $(B)/libfcp.so $(B)/libfcpc.so $(B)/install/libfcp.a $(B)/install/l
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lfcpc' 'Libs.private: -lm' > $(L)/pkgconfig/fcpc.pc
 clean:
 	rm -rf $(B) $(B)-fuzz
-.PHONY: all help tests standins check check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
+.PHONY: all help tests standins check python-environment check-sanitized check-ptx check-long test golden-update lint lint-rules lint-clang \
         fuzz fuzz-build fuzz-replay fuzz-replay-build fuzz-seeds demo pictures python-pages bench examples editors \
         gpu-check gpu-binaries gpu-check-build gpu-pack gpu-report setup install shared wheel-files clean
 .SECONDARY:

@@ -18,9 +18,11 @@ static const uint64_t mixed[] = {200, 60, 129, 1, 100, 64};
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
 
 Test(backward_sm90, masks) {
-    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
+    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
+        if (amount(m % 3 == 0, false)) continue; /* those that masks_128 has */
         judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 64, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], mixed, 6),
                    &fibers_sm90_backend, masks[m]);
+    }
 }
 Test(backward_sm90, masks_128) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m += 3)

@@ -359,7 +359,8 @@ Test(cells, prelude) {
         mc_node *nodes;
         mc_code code = lower_mask(&e, root, &nodes);
         cells *c = cells_new(code, 1);
-        for (size_t j = 0; j < sizeof lengths / sizeof *lengths; j++) check_all(&e, root, lengths[j], 1, (int)i, c);
+        for (size_t j = i % amount(2, 1); j < sizeof lengths / sizeof *lengths; j += amount(2, 1))
+            check_all(&e, root, lengths[j], 1, (int)i, c);
         cells_stats stats;
         cells_get_stats(c, &stats);
         cr_assert_eq(stats.elements, 0, "%s", SAMPLE_NAMES[masks[i].s]);

@@ -171,7 +171,7 @@ Test(layers, sessions_on_the_host, .timeout = 300) {
 Test(layers, sessions_on_devices, .timeout = 300) {
     standin *x = stand();
     x->devices = 2;
-    for (unsigned i = 0; i < amount(2, 3); i++)
+    for (unsigned i = 0; i < amount(1, 3); i++)
         take_turns(x,
                    &(fcp_session_options){.size = sizeof(fcp_session_options), .backend = "cuda", .timeout_s = 60,
                                           .graph_from = 2, .stage_bytes = 5000},

@@ -238,7 +238,7 @@ Test(lengths, lognormal_limits) {
     free(a);
     free(b);
     free(c);
-    cr_expect_eq(code_of("lognormal(median = 1, sigma = 0.5, tokens = 1024G)"), FCP_E_LENGTHS);
+    cr_expect_eq(code_of("lognormal(median = 1, sigma = 0, tokens = 1024G)"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("lognormal(median = 1G, sigma = 0.5, count = 1M)"), FCP_E_LENGTHS);
     cr_expect_eq(code_of("[lognormal(median = 1K, sigma = 2, count = 3), 5 x 3]"), FCP_OK);
 }
