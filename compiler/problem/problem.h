@@ -79,7 +79,7 @@ struct problem {
     uint64_t *tile_pairs; /* allowed (query, key) pairs */
     fcp_part *parts;
     uint32_t part_count;
-    const fcp_shape_rec *shapes; /* these two stay with planning.cells, unless there are classes */
+    const fcp_shape_rec *shapes; /* these two stay with planning.cells, unless there are classes; then with the plan */
     const fcp_run *runs;
     uint32_t shape_count, run_count;
 
