@@ -39,6 +39,14 @@ void text_add(text *t, const char *bytes, size_t size) {
 
 void text_puts(text *t, const char *string) { text_add(t, string, strlen(string)); }
 
+void text_number(text *t, uint64_t value) {
+    char digits[20];
+    size_t at = sizeof digits;
+    do digits[--at] = (char)('0' + value % 10);
+    while (value /= 10);
+    text_add(t, digits + at, sizeof digits - at);
+}
+
 void text_pad(text *t, char c, size_t count) {
     if (!count || !grow(t, count)) return;
     memset(t->at + t->size, c, count);
