@@ -19,7 +19,7 @@ static bool grow(text *t, size_t more) {
         t->failed = true;
         return false;
     }
-    size_t room = t->room ? t->room * 2 : 256;
+    size_t room = t->room ? t->room * 2 : 1024;
     if (room < t->size + more + 1) room = t->size + more + 1;
     char *at = realloc(t->at, room);
     if (!at) {

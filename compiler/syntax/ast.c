@@ -220,12 +220,17 @@ static void print_section(const section *s, section_id id, text *out) {
     text_puts(out, "}\n");
 }
 
-void ast_print(const ast *program, bool batch, text *out) {
+void ast_print(const ast *program, text *out, size_t batch[2]) {
+    size_t begin = 0, end = 0; /* of the section batch */
     for (int id = 0; id <= SECTION_COUNT; id++) {
         if (id == SECTION_PLAN)
             for (const mask *m = program->masks; m; m = m->next) print_mask(m, out);
-        if (id == SECTION_BATCH && !batch) continue;
+        if (id == SECTION_BATCH) begin = out->size;
         for (const section *s = program->sections; s; s = s->next)
             if ((int)words_find_section(s->name) == id) print_section(s, (section_id)id, out);
+        if (id == SECTION_BATCH) end = out->size;
     }
+    if (!batch) return;
+    batch[0] = begin;
+    batch[1] = begin == 0 && end > 0 && end < out->size ? end + 1 : end; /* no empty line is before the first section */
 }
