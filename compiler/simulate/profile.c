@@ -264,11 +264,10 @@ fcp_code sim_profile_read(const char *file, const char *bytes, size_t size, sim_
 bool sim_profile_device(const char *name, sim_profile *out) {
     for (unsigned i = 0; i < sim_profile_count; i++) {
         if (strcmp(name, sim_profile_names[i])) continue;
-        const char *text = sim_profile_texts[i];
         reading r = {.p = {.name = ""}};
-        line last = {.file = name, .at = text};
+        line last = {.file = name, .at = sim_profile_texts[i]};
         fcp_error ignored;
-        if (read_lines(&last, text + strlen(text), true, &r, &ignored)) return false;
+        if (read_lines(&last, last.at + strlen(last.at), true, &r, &ignored)) return false;
         default_figures(&r);
         *out = r.p;
         return true;
