@@ -208,6 +208,7 @@ static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint
         uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, sum = 0;
         for (int cls = 0; cls < FCP_CLASSES; cls++) {
             uint32_t n = count[cls][dir] + count[cls][2 + dir];
+            if (!n) continue; /* as of most classes in most plans */
             v->moves[rank].count[cls][dir] = n;
             facts->moves[cls] += n;
             if (cls == FCP_IN || cls == FCP_OUT) continue;
