@@ -146,13 +146,14 @@ bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out) {
 static uint64_t weighted(const dcp_input *in, const dcp_cost *c) { return c->bytes + (in->net - 1) * c->net; }
 
 /* Divides among nodes first, and takes that if it costs less, and is over no cap further than the placement at hand.
- * Only bytes between nodes are saved so, and where these are less than half of the cost, nothing is tried. */
-static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *p) {
+ * Only bytes between nodes are saved so, and where these are less than half of the cost, nothing is tried. `keep` holds
+ * the placement, `scratch` what may go afterwards. */
+static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep, arena *scratch, dcp_parts *p) {
     dcp_parts other;
     dcp_cost flat, cost;
     fcp_code code = dcp_cost_of(in, p->home, p->exec, scratch, &flat);
     if (code || 2 * (in->net - 1) * flat.net < weighted(in, &flat)) return code;
-    if (!dcp_open_parts(in, scratch, &other)) return FCP_E_NO_MEMORY;
+    if (!dcp_open_parts(in, keep, &other)) return FCP_E_NO_MEMORY;
     code = dcp_by_nodes(in, scratch, &other);
     if (!code) code = dcp_relieve(in, c, &other, scratch);
     if (!code) code = dcp_cost_of(in, other.home, other.exec, scratch, &cost);
@@ -166,13 +167,18 @@ static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *scra
 fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
     dcp_parts p;
     dcp_columns c;
+    arena step = {0}; /* each step takes the memory of the one before, which is in the cache */
     if (!dcp_open_parts(in, scratch, &p)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(in, scratch, &c);
-    if (!code) code = start(in, &c, false, scratch, &p);
+    if (!code) code = start(in, &c, false, &step, &p);
+    arena_reset(&step);
     if (!code && !in->fixed && in->gpus > 1 && in->ranks > in->gpus && in->ranks % in->gpus == 0)
-        code = try_nodes(in, &c, scratch, &p);
-    if (!code) code = refine_levels(in, &c, &p, scratch);
-    if (!code) code = refine_tiles(in, &c, &p, scratch);
+        code = try_nodes(in, &c, scratch, &step, &p);
+    arena_reset(&step);
+    if (!code) code = refine_levels(in, &c, &p, &step);
+    arena_reset(&step);
+    if (!code) code = refine_tiles(in, &c, &p, &step);
+    arena_free(&step);
     if (code) return code;
     memcpy(out_home, p.home, in->blocks * sizeof *out_home);
     memcpy(out_exec, p.exec, in->tile_start[in->blocks] * sizeof *out_exec);

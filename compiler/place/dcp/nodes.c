@@ -114,6 +114,7 @@ fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, dcp_parts *out) {
     uint32_t *name = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
     dcp_parts at;
     dcp_input nodes = *in;
+    arena step = {0};
     for (uint32_t t = 0; t < in->tile_start[in->blocks]; t++) pairs += in->tile_pairs[t];
     for (uint32_t b = 0; b < in->blocks; b++) tokens += in->tokens[b];
     nodes.ranks = in->ranks / in->gpus;
@@ -122,7 +123,11 @@ fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, dcp_parts *out) {
     nodes.pair_cap = node_cap(in, in->pair_cap, pairs);
     nodes.token_cap = node_cap(in, in->token_cap, tokens);
     if (!name || !dcp_open_parts(&nodes, scratch, &at)) return FCP_E_NO_MEMORY;
-    fcp_code code = dcp_start(&nodes, true, scratch, &at);
-    for (uint32_t v = 0; v < nodes.ranks && !code; v++) code = divide_node(in, &at, v, scratch, name, out);
+    fcp_code code = dcp_start(&nodes, true, &step, &at);
+    for (uint32_t v = 0; v < nodes.ranks && !code; v++) {
+        arena_reset(&step);
+        code = divide_node(in, &at, v, &step, name, out);
+    }
+    arena_free(&step);
     return code;
 }
