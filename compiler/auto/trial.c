@@ -143,7 +143,7 @@ void auto_derive(auto_job *j, auto_trial *t) {
     planning *x = &t->x;
     *x = *from;
     x->program = own.program, x->d = own.d, x->times = own.times, x->coalesce = own.coalesce;
-    x->memory = own.memory, x->work = own.work, x->scratch = own.scratch, x->aside = own.aside;
+    x->memory = own.memory, x->work = own.work, x->scratch = own.scratch, x->aside = own.aside, x->supply = own.supply;
     x->cells = NULL; /* that planning has them; and what it made after its placement is not this one's */
     x->traffic = NULL, x->reshuffle = NULL, x->schedule = NULL, x->slots = NULL, x->plan = NULL;
     t->problem = *from->problem;
