@@ -91,9 +91,12 @@ void compile_begin(planning *x, const fcpc_program *program, const fcpc_batch *b
     x->memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     x->work = workspace_take(program->workspace, WORKSPACE_WORK);
     x->scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
+    if (!x->work.spare) x->supply = arena_supply_new();
+    x->memory.supply = x->work.supply = x->scratch.supply = x->supply;
     if (!(x->aside = calloc(1, sizeof *x->aside))) return;
     x->aside->work = workspace_take(program->workspace, WORKSPACE_ASIDE_WORK);
     x->aside->scratch = workspace_take(program->workspace, WORKSPACE_ASIDE_SCRATCH);
+    x->aside->work.supply = x->aside->scratch.supply = x->supply;
 }
 
 void compile_end(planning *x) {
@@ -101,10 +104,12 @@ void compile_end(planning *x) {
     workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);
     workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);
     workspace_give(x->program->workspace, WORKSPACE_SCRATCH, &x->scratch);
-    if (!x->aside) return;
-    workspace_give(x->program->workspace, WORKSPACE_ASIDE_WORK, &x->aside->work);
-    workspace_give(x->program->workspace, WORKSPACE_ASIDE_SCRATCH, &x->aside->scratch);
-    free(x->aside);
+    if (x->aside) {
+        workspace_give(x->program->workspace, WORKSPACE_ASIDE_WORK, &x->aside->work);
+        workspace_give(x->program->workspace, WORKSPACE_ASIDE_SCRATCH, &x->aside->scratch);
+        free(x->aside);
+    }
+    arena_supply_release(x->supply);
 }
 
 fcp_code compile_stretch(planning *x, compile_pass *after, compile_pass *last, bool advises) {

@@ -49,6 +49,7 @@ void workspace_give(workspace *w, workspace_use use, arena *a) {
     arena *kept = w && (a->chunk || a->spare) ? malloc(sizeof *kept) : NULL;
     if (kept) {
         arena_reset(a);
+        a->supply = NULL;
         *kept = *a;
         *a = (arena){0};
         for (int i = 0; i < PLACES; i++) {
@@ -72,6 +73,7 @@ bool workspace_own(workspace *w, arena *a, fcp_plan *plan) {
     owner *o = malloc(sizeof *o);
     if (!o) return false;
     *o = (owner){*a, w};
+    o->tables.supply = NULL;
     *a = (arena){0};
     if (w) atomic_fetch_add(&w->holders, 1);
     plan->owner = o;

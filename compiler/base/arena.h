@@ -4,11 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Memory that several arenas cut chunks from while it lasts, so that a huge page which one fills half serves the others,
+ * too. Two threads may use it at the same time, each with arenas of its own. */
+typedef struct arena_supply arena_supply;
+
 typedef struct arena {
     struct arena_chunk *chunk; /* newest first */
     struct arena_chunk *spare; /* kept by arena_reset */
     size_t used, size;         /* of the newest chunk */
     size_t total;              /* bytes taken from the system */
+    arena_supply *supply;      /* borrowed; NULL: every chunk is asked of the system */
 } arena;
 
 /* An arena is zero-initialised: `arena a = {0};` */
@@ -23,6 +28,10 @@ void arena_free(arena *a);                                   /* everything; the 
 /* Makes room for one more element in an array of `count` elements of `size` bytes: if they fill *room, moves them to a
  * new place with twice the room. Returns where the array is then; NULL: no memory, and the array is where it was. */
 void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size);
+
+/* Held by the caller and by every chunk that is cut from it. NULL: there is none, and arenas do without. */
+arena_supply *arena_supply_new(void);
+void arena_supply_release(arena_supply *s); /* gives up the caller's hold; NULL is accepted */
 
 #define ARENA_NEW(a, type, count) ((type *)arena_alloc((a), (count), sizeof(type), _Alignof(type)))
 #define ARENA_ZNEW(a, type, count) ((type *)arena_zalloc((a), (count), sizeof(type), _Alignof(type)))

@@ -433,9 +433,8 @@ static fcp_code open_pass(emitter *e) {
     e->reduce_start = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)1);
     e->reduce = ARENA_NEW(scratch, uint32_t, x->traffic->count + (size_t)1);
     e->final_start = ARENA_ZNEW(scratch, uint32_t, ranks + (size_t)2);
-    if (!e->instrs) e->instrs = ARENA_NEW(scratch, fcp_instr, e->instr_room);
     if (!e->begin || !e->copies || !e->copies_out || !e->sides || !e->at || !e->reduce_start || !e->reduce ||
-        !e->final_start || !e->instrs)
+        !e->final_start)
         return FCP_E_NO_MEMORY;
     return x->traffic->tile_q ? open_general(e) : FCP_OK;
 }
@@ -494,6 +493,7 @@ fcp_code lower_open_streams(planning *x, lower_streams **out) {
         s->of[pass].streams = s->streams + (size_t)pass * ranks * FCP_QUEUES;
     }
     s->of[FCP_FORWARD].instrs = s->instrs;
+    s->of[FCP_BACKWARD].instrs = s->instrs + s->of[FCP_FORWARD].instr_room; /* moved up when both are complete */
     *out = s;
     return FCP_OK;
 }
@@ -501,7 +501,7 @@ fcp_code lower_open_streams(planning *x, lower_streams **out) {
 void lower_join_passes(planning *x, const lower_streams *s, fcp_plan *plan) {
     const emitter *ahead = &s->of[FCP_FORWARD], *back = &s->of[FCP_BACKWARD];
     if (back->instr_count)
-        memcpy(s->instrs + ahead->instr_count, back->instrs, back->instr_count * sizeof *back->instrs);
+        memmove(s->instrs + ahead->instr_count, back->instrs, back->instr_count * sizeof *back->instrs);
     for (size_t i = 0; i < (size_t)x->problem->ranks * FCP_QUEUES; i++) /* of a pass that is not there: empty */
         back->streams[i].first += (uint32_t)ahead->instr_count;
     plan->streams = s->streams;

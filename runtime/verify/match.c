@@ -11,7 +11,7 @@
  * Method:   Rank by rank, all sends and receives are listed. Sends are put into the inbox of the rank that they name,
  *           by a counting sort. Then each rank's receives, indexed by (round, fabric), are held against its inbox. The
  *           tables are read once, in order.
- * Cost:     linear in communication instructions, transfers and rounds; 44 bytes a send, and 4 bytes a pair
+ * Cost:     linear in communication instructions, transfers and rounds; 28 bytes a send, and 4 bytes a pair
  *           of ranks that talk.
  */
 #include <stdio.h>
@@ -21,13 +21,15 @@
 #include "runtime/base/saturate.h"
 #include "runtime/verify/parts.h"
 
-/* A send or a receive, in the form in which the two must agree. */
-enum { CLASS_KEYS = 16 }; /* rounds are few enough for this: check.c */
+/* A send or a receive. */
 typedef struct side {
-    uint32_t block, first, tokens; /* block: of a bundle FCP_NONE less its side */
-    uint32_t other; /* the other rank */
-    uint32_t key;   /* (round * FCP_FABRICS + fabric) * CLASS_KEYS + class */
+    uint32_t transfer; /* in the plan's table */
+    uint32_t key;      /* round * FCP_FABRICS + fabric; rounds are few enough for this: check.c */
 } side;
+/* A send, in its receiver's inbox. */
+typedef struct delivery {
+    uint32_t transfer, key, sender;
+} delivery;
 
 typedef struct match {
     verifier *v;
@@ -51,10 +53,10 @@ typedef struct match {
     size_t side_count, send_count, recv_count;
     size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
     uint32_t *inbox;        /* ranks + 1, into delivered */
-    uint32_t *delivered;    /* sends, as indices into sides */
+    delivery *delivered;    /* sends, by receiver */
     uint32_t unit[FCP_CLASSES]; /* tokens */
     uint64_t bytes[FCP_CLASSES]; /* of a token */
-    uint32_t *receive;      /* by key / CLASS_KEYS: this rank's receive (index in sides), MET, or NONE */
+    uint32_t *receive;      /* by key: this rank's receive (index in sides), MET, or NONE */
     uint32_t *met;          /* per rank: the last rank that talked to it, + 1 */
 } match;
 
@@ -206,6 +208,7 @@ static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint
         uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, sum = 0;
         for (int cls = 0; cls < FCP_CLASSES; cls++) {
             uint32_t n = count[cls][dir] + count[cls][2 + dir];
+            if (!n) continue; /* as of most classes in most plans */
             v->moves[rank].count[cls][dir] = n;
             facts->moves[cls] += n;
             if (cls == FCP_IN || cls == FCP_OUT) continue;
@@ -270,9 +273,10 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             unsigned cls = t->cls, bundle = cls >= FCP_IN, alone = bundle & t->side;
             tokens[cls + 2 * alone][lane] += t->tokens;
             count[cls + 2 * alone][lane]++;
-            side s = {bundle ? FCP_NONE - t->side : t->block, t->first, t->tokens, t->peer,
-                      (round * FCP_FABRICS + t->fabric) * CLASS_KEYS + cls};
-            *sends = recvs[-1] = s; /* written to both lists; only the one whose end moves keeps it */
+            /* written to both lists, only the one whose end moves keeps it; number by number, since a copy of the
+             * record would wait until its two halves are stored */
+            sends->transfer = recvs[-1].transfer = (uint32_t)(t - transfers);
+            sends->key = recvs[-1].key = round * FCP_FABRICS + t->fabric;
             sends += dir ^ 1;
             recvs -= dir;
             inbox[t->peer + 1] += dir ^ 1;
@@ -292,11 +296,12 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
 
 /* Puts every send into its receiver's inbox, by a counting sort. */
 static void deliver(match *m) {
+    const fcp_transfer *transfers = m->v->plan->transfers;
     uint32_t ranks = m->v->p->ranks;
     for (uint32_t r = 0; r < ranks; r++) m->inbox[r + 1] += m->inbox[r];
     for (uint32_t rank = 0; rank < ranks; rank++)
-        for (size_t i = m->send_first[rank]; i < m->send_first[rank + 1]; i++)
-            m->delivered[m->inbox[m->sides[i].other]++] = (uint32_t)i;
+        for (const side *s = m->sides + m->send_first[rank], *end = m->sides + m->send_first[rank + 1]; s < end; s++)
+            m->delivered[m->inbox[transfers[s->transfer].peer]++] = (delivery){s->transfer, s->key, rank};
     memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* the end of one is the beginning of the next */
     m->inbox[0] = 0;
 }
@@ -311,32 +316,23 @@ static uint32_t launch_of(const match *m, uint32_t rank, uint32_t round) {
     return s->count;
 }
 
-/* The class in a side's key. */
-static const char *class_of_key(uint32_t key) { return fcp_class_texts[key % CLASS_KEYS]; }
-
 /* "KV of block 7, tokens 0 to 128" */
-static void word_side(const side *s, char text[100]) {
+static void word_side(const fcp_transfer *t, char text[100]) {
     char what[40];
-    if (s->block > FCP_NONE - FCP_SIDES) snprintf(what, sizeof what, "a bundle (side %u)", FCP_NONE - s->block);
-    else snprintf(what, sizeof what, "block %u", s->block);
-    snprintf(text, 100, "%s of %s, tokens %u to %u", class_of_key(s->key), what, s->first, s->first + s->tokens);
+    if (t->cls >= FCP_IN) snprintf(what, sizeof what, "a bundle (side %u)", t->side);
+    else snprintf(what, sizeof what, "block %u", t->block);
+    snprintf(text, 100, "%s of %s, tokens %u to %u", fcp_class_texts[t->cls], what, t->first, t->first + t->tokens);
 }
 
-/* Who sends sides[i]. */
-static uint32_t sender_of(const match *m, size_t i) {
-    uint32_t rank = 0;
-    while (m->send_first[rank + 1] <= i) rank++;
-    return rank;
-}
-
-static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const side *received) {
-    const side *s = sent, *r = received;
-    uint32_t key = (s ? s : r)->key / CLASS_KEYS, round = key / FCP_FABRICS;
-    uint32_t from = s ? sender_of(m, (size_t)(s - m->sides)) : r->other;
+static fcp_code mismatch(const match *m, uint32_t rank, const delivery *sent, const side *received) {
+    const delivery *s = sent;
+    const side *r = received;
+    const fcp_transfer *transfers = m->v->plan->transfers, *t = r ? &transfers[r->transfer] : NULL;
+    uint32_t key = s ? s->key : r->key, round = key / FCP_FABRICS, from = s ? s->sender : t->peer;
     const char *fabric = fcp_fabric_names[key % FCP_FABRICS];
     char out[100] = "", in[100] = "";
-    if (s) word_side(s, out);
-    if (r) word_side(r, in);
+    if (s) word_side(&transfers[s->transfer], out);
+    if (r) word_side(t, in);
     if (!s)
         return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, launch_of(m, rank, round),
                                "receives %s, from rank %u in round %u on %s, which does not send it", in, from, round,
@@ -347,27 +343,35 @@ static fcp_code mismatch(const match *m, uint32_t rank, const side *sent, const 
                                fabric);
     return fcp_verify_fail(m->v, FCP_E_VERIFY_MATCH, from, FCP_COMM, launch_of(m, from, round),
                            "sends %s, to rank %u in round %u on %s, which receives %s, from rank %u", out, rank, round,
-                           fabric, in, r->other);
+                           fabric, in, t->peer);
+}
+
+/* Do the two ends of a transfer agree on what moves? Of a bundle they name the side, too. */
+static inline bool is_same(const fcp_transfer *a, const fcp_transfer *b) {
+    uint32_t of = (a->side ^ b->side) & -(uint32_t)(a->cls >= FCP_IN);
+    return !((a->block ^ b->block) | (a->first ^ b->first) | (a->tokens ^ b->tokens) | (a->cls ^ b->cls) | of);
 }
 
 /* Holds a rank's receives against its inbox. */
 static fcp_code meet(match *m, uint32_t rank) {
+    enum { AHEAD = 8 }; /* sends come from all over the table: fetch them early */
+    const fcp_transfer *transfers = m->v->plan->transfers;
     size_t begin = m->side_count - m->recv_first[rank + 1], end = m->side_count - m->recv_first[rank];
     uint32_t *receive = m->receive;
-    for (size_t i = begin; i < end; i++) receive[m->sides[i].key / CLASS_KEYS] = (uint32_t)i;
-    for (uint32_t j = m->inbox[rank]; j < m->inbox[rank + 1]; j++) {
-        const side *s = &m->sides[m->delivered[j]];
-        size_t i = receive[s->key / CLASS_KEYS];
+    for (size_t i = begin; i < end; i++) receive[m->sides[i].key] = (uint32_t)i;
+    for (uint32_t j = m->inbox[rank], last = m->inbox[rank + 1]; j < last; j++) {
+        const delivery *s = &m->delivered[j];
+        if (j + AHEAD < last) __builtin_prefetch(&transfers[s[AHEAD].transfer]);
+        size_t i = receive[s->key];
         if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* NONE, or left from an earlier rank */
-        const side *r = &m->sides[i];
-        bool named = m->delivered[j] - m->send_first[r->other] < m->send_first[r->other + 1] - m->send_first[r->other];
-        if ((s->block ^ r->block) | (s->first ^ r->first) | (s->tokens ^ r->tokens) | (s->key ^ r->key) | !named)
-            return mismatch(m, rank, s, r);
-        receive[s->key / CLASS_KEYS] = MET;
+        const fcp_transfer *t = &transfers[m->sides[i].transfer];
+        if (!is_same(&transfers[s->transfer], t) | (t->peer != s->sender))
+            return mismatch(m, rank, s, &m->sides[i]);
+        receive[s->key] = MET;
     }
     if (m->inbox[rank + 1] - m->inbox[rank] == end - begin) return FCP_OK;
     for (size_t i = end; i-- > begin;) /* they are listed backwards: this is the order of the queue */
-        if (receive[m->sides[i].key / CLASS_KEYS] == i) return mismatch(m, rank, NULL, &m->sides[i]);
+        if (receive[m->sides[i].key] == i) return mismatch(m, rank, NULL, &m->sides[i]);
     return FCP_OK; /* not reached: if fewer sends than receives came, a receive has not met one */
 }
 
@@ -407,7 +411,7 @@ static size_t launched(const verifier *v) {
 }
 
 fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room) {
-    const size_t size = sizeof(side) + sizeof(uint32_t); /* a side, and one that is delivered */
+    const size_t size = sizeof(side) + sizeof(delivery);
     const size_t ahead = launched(&of[FCP_FORWARD]), all = (size_t)of[FCP_FORWARD].plan->transfers_count;
     char *room = *out_room = malloc((all + 2) * size);
     if (!room)
@@ -455,7 +459,7 @@ fcp_code fcp_verify_match(verifier *v) {
     if (!code) {
         v->facts.sends = m.send_count;
         v->named += m.send_count + m.recv_count;
-        m.delivered = (uint32_t *)(m.sides + m.side_count);
+        m.delivered = (delivery *)(m.sides + m.side_count);
     }
     if (!code) code = fcp_verify_stopped(v);
     if (!code) deliver(&m);

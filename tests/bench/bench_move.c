@@ -104,7 +104,7 @@ static void print_rows(const seen *s) {
     snprintf(goal, sizeof goal, "<= 1%s", tolerances[s->which] + 1);
     bench_row(row, over, "x", goal, over <= 1 + atof(tolerances[s->which]) + 1e-6, "");
     snprintf(row, sizeof row, "move: place %s", of);
-    double most_ms = f->ranks > 256 ? 8 : s->which == 2 ? 3 : 2;
+    double most_ms = f->ranks > 256 ? 8 : 3;
     snprintf(goal, sizeof goal, "<= %.0f ms", most_ms);
     bench_row(row, 1e3 * s->place, "ms", goal, 1e3 * s->place <= most_ms, "");
     if (f->today != 0 && s->which < 2) {

@@ -1,8 +1,9 @@
 /* cad_cost.h: what a division of work costs, counted by itself, for causal masks: for tests and benchmarks of cad.
  *
  * K and V of a token go to every rank, other than its home, that has a share with the token as a key below one of its
- * rows. A row goes to every rank, other than its home, that computes some of it; its result comes back whole if one
- * rank has all of it, else in parts. On net each goes once to a node. */
+ * rows. A row goes to every rank, other than its home, that computes some of it, and results come back in parts. If home
+ * computes nothing of the row, one of the others merges them, and its own comes back whole. On net each goes once to a
+ * node. */
 #ifndef CAD_COST_H
 #define CAD_COST_H
 #include <stdlib.h>
@@ -99,9 +100,9 @@ static inline void cad_cost_of(const cad_input *in, const cad_shares *all, cad_c
                 for (uint32_t r = v * in->gpus; r < (v + 1) * in->gpus && r < in->ranks; r++) any |= reads[r];
                 nodes += any && v != home / in->gpus;
             }
-            uint64_t each = (cut[c + 1] - cut[c]) * (ranks == 1 ? in->price.whole : in->price.part);
-            out->rows += away * each;
-            out->net += nodes * each;
+            uint64_t rows = cut[c + 1] - cut[c], maker = ranks && ranks == away ? in->price.part - in->price.whole : 0;
+            out->rows += rows * (away * in->price.part - maker);
+            out->net += rows * (nodes * in->price.part - (nodes ? maker : 0));
             memset(reads, 0, in->ranks);
         }
         free(cut);

@@ -2,7 +2,7 @@
  *
  * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
  * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere.
- * Cost: O((pieces + shares) log): under 2 ms at 256 ranks of 32K tokens, 8 ms at 1,024.
+ * Cost: O((pieces + shares) log), and the tries of tries.c: 2 to 3 ms at 256 ranks of 32K tokens, 4 at 1,024.
  * Units: pairs, bytes; the tolerance is in millionths.
  * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
  *
@@ -12,7 +12,7 @@
  *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it.
  *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes
  *      (sweep.c).
- *   4. Ranks. In every node, what is left is given to its ranks (sweep.c).
+ *   4. Ranks. In every node, what is left is given to its ranks, in the cheapest of several ways (tries.c).
  *
  * Nodes come first because a byte on net is dearer than one inside a node. They promise a little less than the room of
  * their ranks, so that the ranks can leave their smallest rooms empty: those are dearest for each pair.
@@ -24,8 +24,9 @@
 #include "compiler/base/sort.h"
 
 enum {
-    SKIP = 300000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
-    RESERVE = 300000 /* millionths of its ranks' tolerance that a node keeps back */
+    SKIP = 400000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
+    RESERVE = 250000, /* millionths of its ranks' tolerance that a node keeps back */
+    TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 32 /* tries that may fail: of all nodes, and of one */
 };
 
 typedef struct dividing {
@@ -38,6 +39,7 @@ typedef struct dividing {
     cad_own *own;     /* per piece: the keys of its sequence that this rank holds */
     cad_own *node_own; /* ... that its home's node holds */
     cad_runs *away;   /* per node */
+    size_t *kept;     /* per node: the first of `out` that its ranks keep; nodes + 1 */
 } dividing;
 
 static uint64_t scaled(uint64_t v, uint64_t millionths) {
@@ -138,6 +140,7 @@ static fcp_code keep_at_ranks(dividing *d, arena *scratch) {
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         size_t count = 0;
         cad_runs kept = {0};
+        if (r % in->gpus == 0) d->kept[r / in->gpus] = d->out->count;
         for (uint32_t i = first[r]; i < first[r + 1]; i++) {
             runs[count] = run_of(in, item[i]);
             if (cad_work(&in->pairs, &runs[count])) own[count++] = d->own[item[i]];
@@ -157,6 +160,7 @@ static fcp_code keep_at_ranks(dividing *d, arena *scratch) {
         }
         d->room[r] = d->cap[r] > left ? d->cap[r] - left : 0;
     }
+    d->kept[(in->ranks + in->gpus - 1) / in->gpus] = d->out->count;
     return FCP_OK;
 }
 
@@ -227,7 +231,10 @@ static fcp_code move_between_nodes(dividing *d, arena *scratch) {
         d->away[v] = stay;
     }
     cad_shares moved = {0};
-    fcp_code code = cad_sweep(in, d->a, go.at, go.count, room, nodes, scaled(d->mean, in->tolerance) / 4, &moved);
+    cad_groups groups;
+    fcp_code code = cad_group(in, d->a, go.at, go.count, &groups);
+    uint64_t crumb = scaled(d->mean, in->tolerance) / 4;
+    if (!code) code = cad_sweep(in, d->a, &groups, NULL, room, nodes, crumb, &moved);
     for (size_t i = 0; i < moved.count && !code; i++) {
         uint32_t v = moved.at[i].rank == FCP_NONE ? moved.at[i].run.home / in->gpus : moved.at[i].rank;
         if (!cad_add(d->a, &d->away[v], &moved.at[i].run)) code = FCP_E_NO_MEMORY;
@@ -237,27 +244,41 @@ static fcp_code move_between_nodes(dividing *d, arena *scratch) {
 
 /* --- 4. ranks ----------------------------------------------------------------------------------------------------- */
 
+/* What a node has no room for goes to any rank at the end, or home. */
+static fcp_code give_what_is_left(dividing *d, const cad_runs *left) {
+    const cad_input *in = d->in;
+    cad_groups groups;
+    cad_shares shares = {0};
+    fcp_code code = cad_group(in, d->a, left->at, left->count, &groups);
+    if (!code) code = cad_sweep(in, d->a, &groups, NULL, d->room, in->ranks, 0, &shares);
+    for (size_t i = 0; i < shares.count && !code; i++) {
+        const cad_share *s = &shares.at[i];
+        if (!cad_give(d->a, d->out, &s->run, s->rank == FCP_NONE ? s->run.home : s->rank)) code = FCP_E_NO_MEMORY;
+    }
+    return code;
+}
+
 static fcp_code give_to_ranks(dividing *d) {
     const cad_input *in = d->in;
-    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus, patience = TRIES / nodes;
     cad_runs left = {0};
-    for (uint32_t v = 0; v <= nodes; v++) { /* what a node has no room for goes to any rank at the end, or home */
-        cad_shares shares = {0};
-        cad_runs *runs = v < nodes ? &d->away[v] : &left;
-        uint32_t first = v < nodes ? v * in->gpus : 0, ranks = v < nodes ? in->gpus : in->ranks;
-        if (first + ranks > in->ranks) ranks = in->ranks - first;
-        fcp_code code = cad_sweep(in, d->a, runs->at, runs->count, d->room + first, ranks,
-                                  v < nodes ? scaled(d->mean, in->tolerance) / 4 : 0, &shares);
+    if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
+    if (patience > PATIENCE_MOST) patience = PATIENCE_MOST;
+    for (uint32_t v = 0; v < nodes; v++) {
+        uint32_t first = v * in->gpus, ranks = first + in->gpus > in->ranks ? in->ranks - first : in->gpus;
+        cad_shares shares;
+        const size_t kept = d->kept[v + 1] - d->kept[v]; /* where no rank keeps anything there is no list */
+        fcp_code code = cad_try(in, d->a, &d->away[v], kept ? d->out->at + d->kept[v] : NULL, kept,
+                                d->room + first, first, ranks, scaled(d->mean, in->tolerance) / 4, patience, &shares);
         if (code) return code;
         for (size_t i = 0; i < shares.count; i++) {
             const cad_share *s = &shares.at[i];
-            bool good = s->rank != FCP_NONE  ? cad_give(d->a, d->out, &s->run, first + s->rank)
-                        : v < nodes          ? cad_add(d->a, &left, &s->run)
-                                             : cad_give(d->a, d->out, &s->run, s->run.home);
-            if (!good) return FCP_E_NO_MEMORY;
+            if (s->rank == FCP_NONE ? !cad_add(d->a, &left, &s->run)
+                                    : !cad_give(d->a, d->out, &s->run, first + s->rank))
+                return FCP_E_NO_MEMORY;
         }
     }
-    return FCP_OK;
+    return left.count ? give_what_is_left(d, &left) : FCP_OK;
 }
 
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out) {
@@ -271,7 +292,9 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
     d.own = ARENA_NEW(scratch, cad_own, in->row_count + (size_t)1);
     d.node_own = ARENA_NEW(scratch, cad_own, in->row_count + (size_t)1);
     d.away = ARENA_ZNEW(scratch, cad_runs, nodes);
-    if (!d.load || !d.room || !d.cap || !d.bin || !d.own || !d.node_own || !d.away) return FCP_E_NO_MEMORY;
+    d.kept = ARENA_NEW(scratch, size_t, nodes + (size_t)1);
+    if (!d.load || !d.room || !d.cap || !d.bin || !d.own || !d.node_own || !d.away || !d.kept)
+        return FCP_E_NO_MEMORY;
     fcp_code code = look_at_pieces(&d, scratch);
     for (uint32_t i = 0; i < in->row_count; i++) {
         cad_run r = run_of(in, i);

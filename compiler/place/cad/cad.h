@@ -19,6 +19,7 @@
 typedef struct cad_table {
     const uint64_t *row_cut, *key_cut, *sum;
     uint32_t row_cuts, key_cuts;
+    uint64_t row_step, key_step; /* all multiples of these are cuts; 0: they need not be */
 } cad_table;
 
 typedef struct cad_pairs {
@@ -118,13 +119,32 @@ typedef struct cad_own {
 fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_own *own, size_t count, uint64_t cap,
                   uint64_t room, cad_runs *kept, cad_runs *away);
 
-/* sweep.c. Gives runs to bins that have room. room[b]: what bin b still takes; it is brought up to date. What no bin
- * takes is given to bin FCP_NONE. crumb: rooms below it are left empty. */
-fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t count, uint64_t *room, uint32_t bins,
-                   uint64_t crumb, cad_shares *out);
+/* sweep.c. Runs by sequence: group g has the runs first[g] to first[g + 1] - 1; long rows come first in `order`. */
+typedef struct cad_groups {
+    cad_run *runs;
+    size_t *first, *order, count;
+} cad_groups;
+fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out);
+
+/* Where a sweep chooses, it asks for the next of these; 0 is what it would choose by itself. */
+enum { CAD_DECISIONS = 128, CAD_WAYS = 8 };
+typedef struct cad_decisions {
+    uint8_t way[CAD_DECISIONS]; /* below CAD_WAYS */
+    uint32_t asked;             /* by the last sweep; it may be more than there are */
+} cad_decisions;
+
+/* Gives runs to bins that have room. room[b]: what bin b still takes; it is brought up to date. What no bin takes is
+ * given to bin FCP_NONE. crumb: rooms below it are left empty. decisions: NULL: all as usual. */
+fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_decisions *decisions, uint64_t *room,
+                   uint32_t bins, uint64_t crumb, cad_shares *out);
 /* Bytes that it costs a receiver with this much room to take its share of rows which see so many keys; *out_parts: in
  * how many the keys are best divided. */
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
+
+/* tries.c. As cad_sweep, for the ranks from `first` on, but with the best decisions that it finds. kept: what these
+ * ranks compute of their own rows. patience: how many tries in a row may fail; half as many before the first success. */
+fcp_code cad_try(const cad_input *in, arena *a, const cad_runs *runs, const cad_share *kept, size_t kept_count,
+                 uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience, cad_shares *out);
 
 uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
 

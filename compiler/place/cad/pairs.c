@@ -2,7 +2,8 @@
  *
  * Requires: a causal mask, or a table of sums for each sequence.
  * Gives: the pairs of a run, and where to cut a run so that a part of it has a given number of pairs.
- * Cost: O(1) for a sum under the causal mask, O(log cuts) from a table; a cut takes O(log cuts) sums.
+ * Cost: O(1) for a sum under the causal mask, O(log cuts) from a table; a cut takes O(log cuts) sums at most, usually
+ *     4.
  *
  * Causal: the row at position q has min(q + 1, k1) - k0 of the keys k0 to k1 - 1, or none. Summed over rows this is a
  * triangle, a rectangle, or a triangle below a rectangle.
@@ -23,9 +24,15 @@ static int64_t first_position(const cad_pairs *p, uint32_t s) {
     return p->top_left ? 0 : (int64_t)p->keys[s] - (int64_t)p->queries[s];
 }
 
-/* The number of the cut at `at`, or of the last one before it. */
-static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t at) {
+/* The number of the cut at `at`, or of the last one before it. Up to there are all multiples of the step, and of the
+ * other cuts, which are few, some. */
+static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, uint64_t at) {
     uint32_t low = 0, high = cuts;
+    if (step) {
+        const uint32_t others = cuts - (uint32_t)(cut[cuts - 1] / step) - 1;
+        low = (uint32_t)(at / step);
+        if (high - low > others + 1) high = low + others + 1;
+    }
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
         if (cut[mid] <= at) low = mid;
@@ -34,17 +41,25 @@ static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t at) {
     return low;
 }
 
-static uint64_t table_sum(const cad_table *t, uint64_t row, uint64_t key) {
-    return t->sum[(size_t)cut_index(t->row_cut, t->row_cuts, row) * t->key_cuts +
-                  cut_index(t->key_cut, t->key_cuts, key)];
+static uint32_t row_index(const cad_table *t, uint64_t at) {
+    return cut_index(t->row_cut, t->row_cuts, t->row_step, at);
+}
+
+static uint32_t key_index(const cad_table *t, uint64_t at) {
+    return cut_index(t->key_cut, t->key_cuts, t->key_step, at);
+}
+
+/* The pairs of rows `x` to `y` - 1 with keys k0 to k1 - 1, all of which are cuts. */
+static uint64_t table_work(const cad_table *t, uint64_t x, uint64_t y, uint64_t k0, uint64_t k1) {
+    const uint64_t *above = t->sum + (size_t)row_index(t, x) * t->key_cuts;
+    const uint64_t *under = t->sum + (size_t)row_index(t, y) * t->key_cuts;
+    uint32_t from = key_index(t, k0), to = key_index(t, k1);
+    return under[to] - above[to] - under[from] + above[from];
 }
 
 static uint64_t work_of(const cad_pairs *p, uint32_t s, uint64_t x, uint64_t y, uint64_t k0, uint64_t k1) {
     if (x >= y || k0 >= k1) return 0;
-    if (p->tables) {
-        const cad_table *t = &p->tables[s];
-        return table_sum(t, y, k1) - table_sum(t, x, k1) - table_sum(t, y, k0) + table_sum(t, x, k0);
-    }
+    if (p->tables) return table_work(&p->tables[s], x, y, k0, k1);
     int64_t first = first_position(p, s), a = first + (int64_t)x, b = first + (int64_t)y;
     return below(a, b, (int64_t)k1) - below(a, b, (int64_t)k0);
 }
@@ -59,8 +74,8 @@ uint64_t cad_span(const cad_pairs *p, const cad_run *r) {
         return most > r->k0 ? most - r->k0 : 0;
     }
     const cad_table *t = &p->tables[r->sequence];
-    uint32_t x = cut_index(t->row_cut, t->row_cuts, r->x), y = cut_index(t->row_cut, t->row_cuts, r->y);
-    uint32_t from = cut_index(t->key_cut, t->key_cuts, r->k0), to = cut_index(t->key_cut, t->key_cuts, r->k1);
+    uint32_t x = row_index(t, r->x), y = row_index(t, r->y);
+    uint32_t from = key_index(t, r->k0), to = key_index(t, r->k1);
     const uint64_t *low = t->sum + (size_t)x * t->key_cuts, *high = t->sum + (size_t)y * t->key_cuts;
     uint64_t seen = 0;
     for (uint32_t j = from; j < to; j++)
@@ -83,9 +98,9 @@ static cuts cuts_of(const cad_pairs *p, uint32_t s, bool rows, uint64_t low, uin
     if (p->tables) {
         const cad_table *t = &p->tables[s];
         const uint64_t *cut = rows ? t->row_cut : t->key_cut;
-        uint32_t count = rows ? t->row_cuts : t->key_cuts, from = cut_index(cut, count, low);
+        uint32_t from = rows ? row_index(t, low) : key_index(t, low);
         c.listed = cut + from;
-        c.last = cut_index(cut, count, high) - from;
+        c.last = (rows ? row_index(t, high) : key_index(t, high)) - from;
     } else {
         c.first = low / p->shard + 1; /* the multiples first * shard, (first + 1) * shard, ... lie between */
         uint64_t end = (high + p->shard - 1) / p->shard;
@@ -99,44 +114,64 @@ static uint64_t cut_at(const cuts *c, uint32_t i) {
     return i == 0 ? c->low : i >= c->last ? c->high : (c->first + i - 1) * c->shard;
 }
 
-uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most) {
-    cuts c = cuts_of(p, r->sequence, true, r->x, r->y);
-    uint32_t low = 0, high = c.last; /* the answer is from low to high */
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (work_of(p, r->sequence, cut_at(&c, mid), r->y, r->k0, r->k1) <= most) high = mid;
-        else low = mid + 1;
+/* What is asked of a cut: the work of `runs` before it or from it on. */
+typedef struct question {
+    const cad_pairs *pairs;
+    cuts at;
+    const cad_run *runs;
+    size_t count;
+    enum { ROWS_FROM, KEYS_FROM, KEYS_BEFORE } part;
+} question;
+
+static uint64_t work_at(const question *q, uint32_t i) {
+    uint64_t cut = cut_at(&q->at, i), work = 0;
+    for (size_t k = 0; k < q->count; k++) {
+        cad_run r = q->runs[k];
+        if (q->part == ROWS_FROM) r.x = cut;
+        else {
+            uint64_t from = q->part == KEYS_FROM ? cut : q->at.low, to = q->part == KEYS_FROM ? q->at.high : cut;
+            if (r.k0 < from) r.k0 = from;
+            if (r.k1 > to) r.k1 = to;
+        }
+        work += cad_work(q->pairs, &r);
     }
-    return cut_at(&c, low);
+    return work;
+}
+
+/* The cut farthest from `in` on the way to `out` at which the work is at most `most`; at `in` it is 0. Work grows about
+ * evenly from cut to cut, so the next cut to look at is where `most` would then be: 4 sums in place of 10. Where it does
+ * not, the middle is looked at every third time. Which cuts are looked at does not change the answer. */
+static uint64_t farthest(const question *q, uint32_t in, uint32_t out, uint64_t most) {
+    uint64_t at_in = 0, at_out = work_at(q, out);
+    if (at_out <= most) return cut_at(&q->at, out);
+    for (uint32_t step = 1, gap; (gap = out > in ? out - in : in - out) > 1; step++) {
+        uint32_t move = gap / 2;
+        if (step < 6 || step % 3) move = (uint32_t)((double)gap * ((double)(most - at_in) / (double)(at_out - at_in)));
+        if (move < 1) move = 1;
+        if (move >= gap) move = gap - 1;
+        uint32_t mid = out > in ? in + move : in - move;
+        uint64_t work = work_at(q, mid);
+        if (work <= most) in = mid, at_in = work;
+        else out = mid, at_out = work;
+    }
+    return cut_at(&q->at, in);
+}
+
+uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most) {
+    question q = {p, cuts_of(p, r->sequence, true, r->x, r->y), r, 1, ROWS_FROM};
+    return farthest(&q, q.at.last, 0, most);
 }
 
 uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1,
                         uint64_t most) {
     if (!count) return k0;
-    cuts c = cuts_of(p, runs[0].sequence, false, k0, k1);
-    uint32_t low = 0, high = c.last;
-    while (low < high) {
-        uint32_t mid = low + (high - low + 1) / 2;
-        uint64_t to = cut_at(&c, mid), work = 0;
-        for (size_t i = 0; i < count && work <= most; i++) {
-            const cad_run *r = &runs[i];
-            work += work_of(p, r->sequence, r->x, r->y, r->k0 > k0 ? r->k0 : k0, r->k1 < to ? r->k1 : to);
-        }
-        if (work <= most) low = mid;
-        else high = mid - 1;
-    }
-    return cut_at(&c, low);
+    question q = {p, cuts_of(p, runs[0].sequence, false, k0, k1), runs, count, KEYS_BEFORE};
+    return farthest(&q, 0, q.at.last, most);
 }
 
 uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most) {
-    cuts c = cuts_of(p, r->sequence, false, r->k0, r->k1);
-    uint32_t low = 0, high = c.last;
-    while (low < high) {
-        uint32_t mid = low + (high - low) / 2;
-        if (work_of(p, r->sequence, r->x, r->y, cut_at(&c, mid), r->k1) <= most) high = mid;
-        else low = mid + 1;
-    }
-    return cut_at(&c, low);
+    question q = {p, cuts_of(p, r->sequence, false, r->k0, r->k1), r, 1, KEYS_FROM};
+    return farthest(&q, q.at.last, 0, most);
 }
 
 uint64_t cad_row_before(const cad_pairs *p, const cad_run *r) {

@@ -1,6 +1,6 @@
 /* sweep.c: gives runs of rows to bins that have room, in shares of good shape.
  *
- * Requires: runs; the room of every bin.
+ * Requires: runs in groups, one for each sequence (cad_group); the room of every bin; decisions, or none.
  * Gives: shares. No bin gets more than its room. What no bin has room for goes to FCP_NONE.
  * Cost: O((runs + shares) (log bins + bins moved in a list)), and O(log cuts) sums a share.
  * Units: pairs, bytes.
@@ -23,12 +23,15 @@
  *
  * So each bin is filled at once. A room that were left over would have to be filled with a small share later, and small
  * shares cost most for each pair. The last rows of a sequence go to the bin that they fit most tightly.
+ *
+ * Where this choice is a bad one, it can be told to choose otherwise (`decide`): the sequences in another order, another
+ * first bin, one part more or less, or bins of like room beside each other. tries.c looks for better decisions.
  */
 #include "compiler/place/cad/cad.h"
 
 #include "compiler/base/sort.h"
 
-enum { PARTS_MOST = 64 };
+enum { PARTS_MOST = 64, SMALL_STEPS = 16 };
 
 bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank) {
     if (list->count == list->room) {
@@ -82,6 +85,7 @@ typedef struct entry {
 
 typedef struct sweep {
     const cad_input *in;
+    cad_decisions *decisions; /* NULL: all as usual */
     const cad_pairs *pairs;
     arena *memory;
     cad_shares *out;
@@ -125,6 +129,32 @@ static uint32_t take(sweep *s, uint64_t work) {
         else high = mid;
     }
     return take_at(s, low < s->count ? low : s->count - 1);
+}
+
+/* --- decisions ---------------------------------------------------------------------------------------------------- */
+
+/* The next decision, below CAD_WAYS; 0: as usual. */
+static uint32_t decide(sweep *s) {
+    cad_decisions *d = s->decisions;
+    if (!d) return 0;
+    uint32_t i = d->asked++;
+    return i < CAD_DECISIONS ? d->way[i] : 0;
+}
+
+/* Takes the first bin of a strip; *beside: the place in the list below which bins of like room are. */
+static uint32_t take_first(sweep *s, uint32_t *beside) {
+    uint32_t way = decide(s), last = s->count - 1;
+    *beside = last;
+    if (way <= CAD_WAYS / 2 || !last) return take(s, s->rest);
+    *beside = last - (way - CAD_WAYS / 2) % s->count;
+    return take_at(s, *beside);
+}
+
+/* Into how many parts the keys are divided, where `usual` would be cheapest for one bin. */
+static uint32_t decide_parts(sweep *s, uint32_t usual) {
+    uint32_t way = decide(s);
+    if (way >= CAD_WAYS * 3 / 4) return usual + 1;
+    return way >= CAD_WAYS / 2 && usual > 1 ? usual - 1 : usual;
 }
 
 /* --- taking ------------------------------------------------------------------------------------------------------- */
@@ -194,18 +224,22 @@ static bool give(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
 /* Fills a few bins with the next strip of the stack. */
 static fcp_code fill(sweep *s) {
     const cad_run *top = &s->stack.at[s->stack.count - 1];
-    uint32_t bin[PARTS_MOST], count = 0, parts;
+    uint32_t bin[PARTS_MOST], count = 0, parts, beside;
     uint64_t k0 = s->first_key, k1 = s->last_key, all = 0;
-    bin[count++] = take(s, s->rest);
+    bin[count++] = take_first(s, &beside);
     uint64_t room = s->room[bin[0]] < s->rest ? s->room[bin[0]] : s->rest;
     const cad_run *rows = top; /* the top may be the rest of one shard: then what follows counts */
     if (s->stack.count > 1 && cad_span(s->pairs, top - 1) > cad_span(s->pairs, top)) rows--;
     cad_cost(&s->in->price, cad_span(s->pairs, rows), room / s->pairs->weight, cad_whole(s->pairs, rows), &parts);
-    for (all = s->room[bin[0]]; count < parts && all < s->rest && s->count; count++) {
-        bin[count] = take(s, s->rest - all);
+    parts = decide_parts(s, parts);
+    bool alike = decide(s) >= CAD_WAYS / 2;
+    for (all = s->room[bin[0]]; count < parts && count < PARTS_MOST && all < s->rest && s->count; count++) {
+        if (alike && beside && beside <= s->count) bin[count] = take_at(s, --beside);
+        else bin[count] = take(s, s->rest - all);
         all += s->room[bin[count]];
     }
     uint64_t work, over, to[PARTS_MOST];
+    uint32_t steps = 0;
     s->saved.count = 0;
     for (size_t i = 0; i < s->stack.count; i++)
         if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
@@ -218,7 +252,8 @@ static fcp_code fill(sweep *s) {
         uint64_t last = strip_work(s, from, to[count - 1] = k1);
         over = last > s->room[bin[count - 1]] ? last - s->room[bin[count - 1]] : 0;
         if (!over) break;
-        all -= over;
+        if (steps++ >= SMALL_STEPS) over += all / 8; /* by a little each time it can take thousands of steps */
+        all -= over < all ? over : all;
         s->stack = s->saved;
         s->saved = put_back;
         s->saved.count = 0;
@@ -275,32 +310,42 @@ static fcp_code sweep_group(sweep *s, const cad_run *runs, size_t count) {
     return FCP_OK;
 }
 
-fcp_code cad_sweep(const cad_input *in, arena *a, const cad_run *runs, size_t count, uint64_t *room, uint32_t bins,
-                   uint64_t crumb, cad_shares *out) {
-    sweep s = {.in = in, .pairs = &in->pairs, .memory = a, .out = out, .room = room, .crumb = crumb};
+fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out) {
     cad_run *sorted = ARENA_NEW(a, cad_run, count + 1), *other = ARENA_NEW(a, cad_run, count + 1);
-    uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1);
-    size_t *first = ARENA_NEW(a, size_t, count + 2), groups = 0;
-    s.bins = ARENA_NEW(a, entry, bins + (size_t)1);
-    if (!sorted || !other || !order || !scratch || !first || !s.bins) return FCP_E_NO_MEMORY;
-    uint64_t most = 0;
+    uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1), most = 0;
+    *out = (cad_groups){.runs = sorted, .first = ARENA_NEW(a, size_t, count + 2),
+                        .order = ARENA_NEW(a, size_t, count + 1)};
+    if (!sorted || !other || !order || !scratch || !out->first || !out->order) return FCP_E_NO_MEMORY;
+    size_t groups = 0;
     for (size_t i = 0; i < count; i++) sorted[i] = runs[i];
     sort_runs(sorted, other, count);
     for (size_t i = 0; i < count; i++) {
-        if (!i || sorted[i].sequence != sorted[i - 1].sequence) first[groups++] = i;
+        if (!i || sorted[i].sequence != sorted[i - 1].sequence) out->first[groups++] = i;
         uint64_t keys = cad_span(&in->pairs, &sorted[i]);
-        if (first[groups - 1] == i || order[groups - 1] < keys) order[groups - 1] = keys;
+        if (out->first[groups - 1] == i || order[groups - 1] < keys) order[groups - 1] = keys;
         if (keys > most) most = keys;
     }
-    first[groups] = count;
+    out->first[out->count = groups] = count;
     unsigned shift = 0;
     while (most >> shift > UINT32_MAX) shift++;
     for (size_t g = 0; g < groups; g++) order[g] = (UINT32_MAX - (order[g] >> shift)) << 32 | g;
     sort_u64(order, scratch, groups);
+    for (size_t i = 0; i < groups; i++) out->order[i] = (uint32_t)order[i];
+    return FCP_OK;
+}
+
+fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_decisions *decisions, uint64_t *room,
+                   uint32_t bins, uint64_t crumb, cad_shares *out) {
+    sweep s = {.in = in, .decisions = decisions, .pairs = &in->pairs, .memory = a, .out = out, .room = room,
+               .crumb = crumb, .bins = ARENA_NEW(a, entry, bins + (size_t)1)};
+    if (!s.bins) return FCP_E_NO_MEMORY;
     for (uint32_t b = bins; b-- > 0;) put(&s, b);
-    for (size_t i = 0; i < groups; i++) {
-        size_t g = (uint32_t)order[i], n = first[g + 1] - first[g];
-        fcp_code code = sweep_group(&s, sorted + first[g], n);
+    size_t g = groups->count ? groups->order[0] : 0;
+    for (size_t i = 1; i <= groups->count; i++) {
+        size_t next = i < groups->count ? groups->order[i] : g, now = g;
+        if (i < groups->count && decide(&s) >= CAD_WAYS * 3 / 4) now = next; /* this one waits */
+        else g = next;
+        fcp_code code = sweep_group(&s, groups->runs + groups->first[now], groups->first[now + 1] - groups->first[now]);
         if (code) return code;
     }
     return FCP_OK;

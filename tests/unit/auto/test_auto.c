@@ -261,9 +261,10 @@ Test(auto, sizes_of_a_close_one) {
 Test(auto, finer_blocks) {
     static const struct {
         const char *mask, *block;
+        uint32_t nodes;
         bool far, tried;
-    } cases[] = {{"shared_question", "auto", true, true}, {"causal", "auto", false, false},
-                 {"shared_question", "2K", true, false}};
+    } cases[] = {{"shared_question", "auto", 4, true, true}, {"causal", "auto", 2, false, false},
+                 {"shared_question", "2K", 4, true, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[512];
         auto_report r = {.count = 0};
@@ -271,10 +272,10 @@ Test(auto, finer_blocks) {
         uint32_t least = UINT32_MAX;
         bool tried = false;
         snprintf(source, sizeof source,
-                 "model { heads = 32; kv_heads = 8; head_dim = 128 }\ncluster { nodes = 2; gpus = 4; gpu = h200 }\n"
+                 "model { heads = 32; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %u; gpus = 4; gpu = h200 }\n"
                  "batch { lengths = [1000 x 200, 50000 x 2] }\n"
                  "plan { mask = %s; block = %s; layout = contiguous; passes = forward; strategy = auto }\n",
-                 cases[i].mask, cases[i].block);
+                 cases[i].nodes, cases[i].mask, cases[i].block);
         cr_assert_eq(plan_it(source, &r, &kept), FCP_OK, "%s", source);
         cr_expect_eq(r.at[r.chosen].makespan > r.at[r.chosen].bound.all / 2 * 3, cases[i].far, "%s", source);
         for (uint32_t n = 0; n < r.count; n++)

@@ -62,9 +62,17 @@ Test(cad, causal_sums_are_those_of_counting) {
         part = r;
         part.k1 = cad_first_keys(&p, &r, 1, k0, k1, most);
         cr_assert_leq(cad_work(&p, &part), most);
+        if (part.k1 < k1) {
+            part.k1 = (part.k1 / p.shard + 1) * p.shard < k1 ? (part.k1 / p.shard + 1) * p.shard : k1;
+            cr_assert_gt(cad_work(&p, &part), most, "one shard more would fit");
+        }
         part = r;
         part.k0 = cad_last_keys(&p, &r, most);
         cr_assert_leq(cad_work(&p, &part), most);
+        if (part.k0 > k0) {
+            part.k0 = (part.k0 - 1) / p.shard * p.shard > k0 ? (part.k0 - 1) / p.shard * p.shard : k0;
+            cr_assert_gt(cad_work(&p, &part), most, "one shard more would fit");
+        }
     }
 }
 
@@ -157,14 +165,68 @@ static uint64_t bytes_of(const batch *b, const uint32_t (*tile)[3], uint32_t til
     }
     for (uint32_t s = 0; s < b->in.pairs.sequences; s++)
         for (uint32_t x = 0; x < b->lengths[s] / CELL; x++) {
-            uint32_t away = at[s][x] & ~(1u << home[s][x]), several = at[s][x] & (at[s][x] - 1);
-            bytes += CELL * (uint64_t)__builtin_popcount(away) * (several ? usual.part : usual.whole);
+            uint32_t away = at[s][x] & ~(1u << home[s][x]);
+            bytes += CELL * (uint64_t)__builtin_popcount(away) * usual.part;
+            if (away == at[s][x]) bytes -= CELL * (usual.part - usual.whole); /* one of them sends the result home */
             bytes += CELL * (uint64_t)__builtin_popcount(keys[s][x] & ~(1u << home[s][x])) * usual.kv;
         }
     *out_most = 0;
     for (int r = 0; r < RANKS; r++)
         if (load[r] > *out_most) *out_most = load[r];
     return bytes;
+}
+
+/* --- tries -------------------------------------------------------------------------------------------------------- */
+
+/* Ranks 1 to `ranks` have room for the rows of sequence 0, which rank 0 holds. */
+static uint64_t price_of_shares(const batch *b, cad_shares *shares) {
+    cad_cost_sum cost;
+    for (size_t i = 0; i < shares->count; i++) shares->at[i].rank += 1; /* bins are counted from the first rank on */
+    cad_cost_of(&b->in, shares, &cost);
+    for (size_t i = 0; i < shares->count; i++) shares->at[i].rank -= 1;
+    return cost.kv + cost.rows;
+}
+
+Test(cad, tries_cost_no_more_than_the_first_and_often_less) {
+    uint64_t state = 11;
+    int better = 0;
+    enum { BATCHES = 200 };
+    for (int i = 0; i < BATCHES; i++) {
+        batch b = {.lengths = {200 + draw(&state, 2000)}};
+        uint32_t bins = 2 + (uint32_t)draw(&state, 7);
+        fill(&b, 1, bins + 1, bins + 1, 1, 1000, 1 + (uint32_t)draw(&state, 16));
+        b.in.price = (cad_price){4096, 1032, 1552}; /* rows so cheap that keys are divided, too */
+        uint64_t n = b.lengths[0], room[8], tried[8], all = 0, work = 0;
+        cad_run r = {0, 0, n / 2, n, 0, n}; /* the second half of the rows */
+        for (uint32_t k = 0; k < bins; k++) all += room[k] = 1 + draw(&state, 100);
+        for (uint32_t k = 0; k < bins; k++) tried[k] = room[k] = room[k] * (cad_work(&b.in.pairs, &r) + 4 * n) / all;
+        arena memory = {0};
+        cad_groups groups;
+        cad_shares plain = {0}, best;
+        cad_runs runs = {&r, 1, 1};
+        cr_assert_eq(cad_group(&b.in, &memory, &r, 1, &groups), FCP_OK);
+        cr_assert_eq(cad_sweep(&b.in, &memory, &groups, NULL, room, bins, 0, &plain), FCP_OK);
+        uint64_t given[8];
+        memcpy(given, tried, sizeof given);
+        cr_assert_eq(cad_try(&b.in, &memory, &runs, NULL, 0, tried, 1, bins, 0, 32, &best), FCP_OK);
+        bool whole = true;
+        for (size_t k = 0; k < plain.count; k++) whole = whole && plain.at[k].rank != FCP_NONE;
+        for (size_t k = 0; k < best.count; k++) {
+            work += cad_work(&b.in.pairs, &best.at[k].run);
+            if (best.at[k].rank == FCP_NONE) whole = false;
+            else given[best.at[k].rank] -= cad_work(&b.in.pairs, &best.at[k].run);
+        }
+        cr_assert_eq(work, cad_work(&b.in.pairs, &r));
+        cr_assert_arr_eq(given, tried, bins * sizeof *given, "the room that is left");
+        if (whole) {
+            uint64_t usual_price = price_of_shares(&b, &plain), price = price_of_shares(&b, &best);
+            cr_assert_leq(price, usual_price, "batch %d", i);
+            better += price < usual_price;
+        }
+        arena_free(&memory);
+        free(b.runs);
+    }
+    cr_assert_gt(better, BATCHES / 4, "%d of %d", better, BATCHES);
 }
 
 Test(cad, small_batches_against_all_divisions) {
