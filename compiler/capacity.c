@@ -1,6 +1,6 @@
 /* capacity.c: compares the fullest rank with cluster.memory.
  *
- * Requires: slots and rounds. Gives: an error, with what would help, where the plan does not fit.
+ * Requires: slots. Gives: an error, with what would help, where the plan does not fit.
  */
 #include "compiler/capacity.h"
 
@@ -48,20 +48,29 @@ static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_
     return code == FCP_E_NO_MEMORY || code == FCP_E_INTERRUPTED ? code : FCP_OK;
 }
 
-/* Fewer rounds to a stage. Adds a hint, and counts it, where that would do. */
+static fcp_code peak_with_coalesce(planning *x, uint32_t coalesce, uint64_t *out_bytes) {
+    planning other = *x;
+    other.coalesce = coalesce;
+    return peak_with(x, &other, FROM_SCHEDULE, out_bytes);
+}
+
+/* Fewer rounds to a stage. Adds a hint, and counts it, where that would do. With more rounds to a stage everything is
+ * held for longer: so one round is tried first, and if that is too much, nothing between is tried. */
 static fcp_code try_coalesce(planning *x, uint32_t *hints) {
-    const char *name = fcp_strategy_names[x->program->strategy];
-    for (uint32_t coalesce = x->coalesce / 2; coalesce; coalesce /= 2) {
-        planning other = *x;
-        uint64_t bytes;
-        other.coalesce = coalesce;
-        fcp_code code = peak_with(x, &other, FROM_SCHEDULE, &bytes);
+    uint64_t least, bytes;
+    if (x->coalesce < 2) return FCP_OK;
+    fcp_code code = peak_with_coalesce(x, 1, &least);
+    if (code || least > x->program->memory_cap) return code;
+    uint32_t coalesce = x->coalesce;
+    do {
+        coalesce /= 2;
+        bytes = least;
+        if (coalesce > 1) code = peak_with_coalesce(x, coalesce, &bytes);
         if (code) return code;
-        if (bytes > x->program->memory_cap) continue;
-        diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", name, coalesce, (unsigned long long)bytes);
-        ++*hints;
-        return FCP_OK;
-    }
+    } while (bytes > x->program->memory_cap);
+    diag_hint(x->d, "strategy %s(coalesce = %u) would need %llu bytes", fcp_strategy_names[x->program->strategy],
+              coalesce, (unsigned long long)bytes);
+    ++*hints;
     return FCP_OK;
 }
 

@@ -50,8 +50,8 @@ static const pass passes[] = {
     /* The schedule: when, and into which slot. */
     {schedule_build, TIME(schedule)}, /* -> schedule: arrivals, stages, visits          */
     {slots_build, TIME(schedule)},    /* -> slots: a place for everything that arrives  */
-    {rounds_build, TIME(schedule)},   /* rounds of both passes, into the schedule       */
     {capacity_check, TIME(schedule)}, /* the fullest rank's memory is within the cap    */
+    {rounds_build, TIME(schedule)},   /* rounds of both passes, into the schedule       */
 
     /* The plan. */
     {lower, TIME(schedule)}, /* -> plan: tables, instructions, summary */

@@ -58,7 +58,7 @@ static fcp_code colour_lives(planning *x, const life *lives, uint32_t n, uint32_
         sorted[rank_start[lives[by_birth[i]].rank]++] = by_birth[i];
     }
     for (uint32_t r = 0, at = 0; r < ranks; r++) { /* rank_start[r] is now the end of rank r */
-        uint32_t used = 0, now = 0, words = (rank_start[r] - at) / 64 + 1;
+        uint32_t used = 0, now = 0, words = (rank_start[r] - at) / 64 + 1, w = 0; /* no word before w has room */
         if (planning_stopped_at(x, r * 16)) return FCP_E_INTERRUPTED;
         if (at == rank_start[r]) {
             count[r] = 0;
@@ -72,8 +72,9 @@ static fcp_code colour_lives(planning *x, const life *lives, uint32_t n, uint32_
                 for (uint32_t i = ends[now]; i != FCP_NONE; i = next[i]) {
                     uint32_t slot = *lives[i].slot - base[r];
                     room[slot / 64] |= UINT64_C(1) << slot % 64;
+                    if (slot / 64 < w) w = slot / 64;
                 }
-            uint32_t w = 0, slot;
+            uint32_t slot;
             while (w < words && !room[w]) w++;
             if (w < words) {
                 slot = w * 64 + (uint32_t)__builtin_ctzll(room[w]);
