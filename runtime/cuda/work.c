@@ -23,6 +23,8 @@ enum { ALIGN = 64 };
 
 static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t *out_at, fcp_error *err) {
     size_t need = w->size + (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    *out_at = w->size;
+    if (!bytes) return FCP_OK; /* the first list may be empty, and then there is no memory yet */
     if (need > w->capacity) {
         size_t capacity = need + need / 2 + 4096;
         char *bigger = realloc(w->bytes, capacity);
@@ -31,8 +33,7 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
         w->capacity = capacity;
     }
     memset(w->bytes + w->size, 0, need - w->size);
-    if (bytes) memcpy(w->bytes + w->size, records, bytes);
-    *out_at = w->size;
+    memcpy(w->bytes + w->size, records, bytes);
     w->size = need;
     return FCP_OK;
 }

@@ -72,7 +72,7 @@ static void agrees(const fcp_plan *plan, uint64_t seed, const char *what) {
 
 /* Queries go and results come back, also rounded on their way; slots are used again. */
 Test(nccl_fuse, moved) {
-    static const char *const cases[] = {"cad(buffers = 1)", "cad(buffers = 4); wire = bf16", "dcp(buffers = 2)",
+    static const char *const cases[] = {"cad(buffers = 4); wire = bf16", "cad(buffers = 1)", "dcp(buffers = 2)",
                                         "fcp(coalesce = 1, buffers = 1)"};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char more[100];
@@ -84,7 +84,7 @@ Test(nccl_fuse, moved) {
 }
 
 Test(nccl_fuse, drawn) {
-    const unsigned wanted = amount(3, 60);
+    const unsigned wanted = amount(2, 60);
     unsigned run = 0;
     PROCESS_PARENT_BEGINS();
     random_program *p = calloc(1, sizeof *p);
@@ -106,7 +106,7 @@ Test(nccl_fuse, drawn) {
 }
 
 Test(nccl_fuse, examples) {
-    const size_t step = amount(13, 1);
+    const size_t step = amount(19, 1);
     for (size_t i = 0; i < FUSED_EXAMPLES; i += step) {
         PROCESS_PARENT_BEGINS();
         fcp_plan *plan = fused_example(i, (unsigned)(i / step % FUSED_WAYS), false);
