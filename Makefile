@@ -272,7 +272,7 @@ lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 
 # --- fuzzing: clang's libFuzzer where it is, and a replay of every corpus that needs no fuzzer --------------------------
 # fuzz/README.md says what each of these settings is worth.
-FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp
+FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp -fsanitize-address-use-after-return=never
 FUZZ_ASAN = malloc_context_size=1:max_malloc_fill_size=64:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
 FUZZ_ARGS = -entropic=0 -reduce_inputs=0
 # The rooms whose coverage guides the fuzzer, which reads their counters after each run; of other rooms it reads none.
@@ -283,11 +283,18 @@ MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem run
 MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/kernels codegen codegen/mask
 MEASURED_profile = compiler/simulate
 MEASURED_rows = compiler/simulate
+# Rooms that fuzz_program needs and other targets measure: the sanitizers look at them there. It has them, and its oracle, without.
+PLAIN_program = compiler/syntax compiler/sema compiler/expr codegen/mask runtime/plan runtime/verify
+plain = $(if $(PLAIN_$1),$(patsubst %.c,$(B)/fuzz/plain/%.o,gen/fcp.tab.c gen/fcp.lex.c $(foreach room,$(PLAIN_$1),$(wildcard $(room)/*.c))))
 measured = $(patsubst %.c,$(B)/%.o,$(foreach room,$(MEASURED_$1),$(wildcard $(room)/*.c)))
 ifneq ($(findstring fuzzer,$(SAN)),)
 # A tenth of the time. AddressSanitizer finds what is read through NULL, and replays under the sanitizers check all three.
 CFLAGS += -fno-sanitize=null,alignment,pointer-overflow
-$(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT) -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
+UNCOUNTED = -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
+$(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT) $(UNCOUNTED)
+# No target measures it, and arenas are asked hundreds of times.
+$(B)/compiler/base/%.o: CFLAGS += $(UNCOUNTED)
+$(B)/fuzz/plain/%.o $(B)/fuzz/fuzz_program.o: CFLAGS += -fno-sanitize=all
 # The evaluator of masks takes a third of fuzz_expr's time: the sanitizers look at it in test_maskcode.
 $(B)/codegen/mask/code.o: CFLAGS += -fno-sanitize=address,undefined
 endif
@@ -300,7 +307,15 @@ fuzz-replay: $(REPLAYS)
 $(B)/fuzz/lib%.a: $(B)/lib%.a
 	@echo '  copy  $@'
 	$(Q)objcopy --rename-section __sancov_cntrs=unmeasured_cntrs --rename-section __sancov_pcs=unmeasured_pcs $< $@
-$(foreach t,$(FUZZ_SRC:fuzz/fuzz_%.c=%),$(eval $(B)/fuzz/fuzz_$t: $(call measured,$t)))
+$(B)/fuzz/plain/%.o: %.c
+	@mkdir -p $(@D)
+	@echo '  cc    $<'
+	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
+$(B)/fuzz/plain/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
+	@mkdir -p $(@D)
+	@echo '  cc    $<'
+	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -c -o $@ $<
+$(foreach t,$(FUZZ_SRC:fuzz/fuzz_%.c=%),$(eval $(B)/fuzz/fuzz_$t: $(call measured,$t) $(call plain,$t)))
 $(B)/fuzz/fuzz_%: $(B)/fuzz/fuzz_%.o $(B)/fuzz/libfcpc.a $(B)/fuzz/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o,$^) $(filter %.a,$^) $(RT_LIBS)

@@ -36,7 +36,7 @@ typedef struct emit_source {
     bool negative_scale; /* the factor of q . k is below 0 */
     bool by_head;       /* work lists are by head (abi.h) */
     bool packed;        /* those of the forward pass are packed (abi.h) */
-    bool fused;         /* the forward pass is one launch (abi.h) */
+    bool fused;         /* several ATTENDs of the forward pass are one launch (abi.h) */
 } emit_source;
 
 bool emit_has_head_dim(uint32_t head_dim);

@@ -38,12 +38,11 @@ static void read_profile(sema *s, const char *asked) {
 
 /* Where the program states no margin, its GPU's profile says what is best. */
 static void choose_margin(struct fcpc_program *p) {
-    fcp_error ignored;
     sim_profile profile = {.part = 1}; /* of a GPU without one nothing is known */
     char gpu[sizeof p->cluster.gpu + 1] = "";
     if (p->margin != MARGIN_AUTO) return;
     memcpy(gpu, p->cluster.gpu, sizeof p->cluster.gpu);
-    sim_profile_find(gpu, &profile, &ignored);
+    sim_profile_device(gpu, &profile);
     p->margin = sim_margin(p->nodes, p->gpus, &p->cluster, &profile);
 }
 

@@ -15,8 +15,8 @@ static void make_half(void *given) {
 }
 
 fcp_code pair_make(planning *x, bool large, pair_piece first, pair_piece second) {
-    /* of candidates two are tried at a time: auto/trial.c */
-    if (!large || !x->aside || x->trial || !fcp_both_at_once()) {
+    const bool busy = x->trial && !x->alone; /* of candidates two are tried at a time: auto/trial.c */
+    if (!large || !x->aside || busy || !fcp_both_at_once()) {
         fcp_code code = first.make(x, first.given);
         return code ? code : second.make(x, second.given);
     }

@@ -7,25 +7,42 @@
 #include "tests/oracle/judge.h"
 
 /* LARGE: longer sequences. The fuzzer passes over such inputs; those in fuzz/corpus/program-large are replayed.
- * RUN: the fuzzer runs one program in so many, because a session starts threads and costs as much as thirty programs. A
- * replay runs all of them. */
-enum { LARGE = 0x80, RUN = 512 };
+ * RUN: the fuzzer runs one program in so many, because a session starts threads and costs as much as sixty programs. A
+ * replay runs all of them.
+ * SEEN: of so many programs the fuzzer remembers that they were drawn. */
+enum { LARGE = 0x80, RUN = 1024, SEEN = 1 << 18 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
     __attribute__((weak)); /* NULL in a replay */
+
+static uint64_t hash_of(const void *bytes, size_t size) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < size; i++) hash = (hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 32;
+}
+
+/* Has this program been drawn before? A fifth of all mutations leaves it as it was, because dice have fewer sides than
+ * a byte has values. The same input twice is no mutation: the fuzzer then looks for a leak. */
+static bool drawn_before(uint64_t program, uint64_t input) {
+    static uint64_t seen[SEEN], last;
+    uint64_t *place = &seen[program % SEEN];
+    const bool known = *place == program && input != last;
+    *place = program;
+    last = input;
+    return known;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!size || (data[0] & LARGE && LLVMFuzzerMutate)) return 0;
     static random_program room; /* megabytes, which every input would otherwise ask for anew */
     random_program *p = &room;
     const bool large = data[0] & LARGE;
-    /* of all bytes: the fuzzer keeps and changes inputs whose first byte is good */
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++) hash = (hash ^ data[i]) * UINT64_C(0x100000001b3);
-    const bool run = large ? data[0] & 1 : !LLVMFuzzerMutate || (hash >> 32) % RUN == 0;
     dice d = {.bytes = data + 1, .size = size - 1};
     draw_program(p, &d, large ? 20000 : 800);
+    const uint64_t hash = hash_of(p->text, p->size);
+    if (LLVMFuzzerMutate && drawn_before(hash, hash_of(data, size))) return 0;
+    const bool run = large ? data[0] & 1 : !LLVMFuzzerMutate || hash / SEEN % RUN == 0;
     dice values = {.state = 88172645463325252u + data[0]};
     check_program(0, p, &values, run);
     return 0;

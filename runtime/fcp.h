@@ -280,9 +280,10 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_PASS: the forward pass of a rank is one launch, in which each row waits for its keys, and the pass is never
- * a graph. The plan must compute rows at home, and have as many `buffers` as the pass has stages; where transfers need
- * multiprocessors, attention must leave some alone. If that does not hold, FCP_E_BACKEND says what is in the way. */
+/* FCP_FUSE_PASS: stages of a rank's forward pass are one launch, in which each row waits for its keys, as far as no
+ * round waits for one of them and another one for that round. If rows are computed at home and there are as many
+ * `buffers` as stages, that is the whole pass. The pass is never a graph. Where transfers need multiprocessors,
+ * attention must leave some alone; otherwise FCP_E_BACKEND says so. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program that has a pool of
@@ -336,7 +337,7 @@ typedef struct fcp_session_options {
     bool mma_sync;            /* cuda: use the kernels for mma.sync also on devices that have faster ones (sm_90a) */
     bool timings;             /* record when each instruction of a run begins and ends, for fcp_session_timings. With
                                * "cuda" a run then ends before the call returns, and a pass is never a graph */
-    fcp_fuse fuse;            /* cuda: whether the forward pass is a launch for each stage or one in all */
+    fcp_fuse fuse;            /* cuda: whether the forward pass is a launch for each stage, or fewer */
     fcp_allocator allocator;  /* cuda: where device memory comes from */
 } fcp_session_options;
 #define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}

@@ -90,7 +90,7 @@ fcp_code fcp_session_create(const fcp_plan *plan, const fcp_session_options *opt
                         name);
     if (own.fuse == FCP_FUSE_PASS && strcmp(kind->name, "cuda") != 0)
         return fcp_fail(err, FCP_E_BACKEND,
-                        "a pass in one launch is a matter of the backend cuda: %s computes by stages",
+                        "a fused pass is a matter of the backend cuda: %s computes by stages",
                         kind->name);
     const fcp_transport *transport = own.transport ? find_transport(kind, own.transport, err) : kind->transports[0];
     if (!transport) return FCP_E_BACKEND;

@@ -21,10 +21,11 @@
  * is where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has
  * the rows of such parts, and fk_combine puts them together.
  *
- * If the pass is one launch (FK_FUSED; forward only), a row item has the runs of all stages, in the order in which
+ * If stages are one launch (FK_FUSED; forward only), a row item has the runs of all of them, in the order in which
  * their keys arrive, and the kernel begins before they have. A run's `arrival` is the number of a flag, counted from 1:
- * a word that is 0 when the kernel begins, and becomes 1 when the keys are there. Blocks wait for nothing else, and
- * what sets the flags waits for no block: so it does not matter in which order blocks begin.
+ * a word that is 0 when the pass begins, and becomes 1 when the keys are there; an item's is that of its rows of q.
+ * Blocks wait for nothing else, and what sets the flags waits for no block of the launch: so it does not matter in
+ * which order blocks begin.
  *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
  * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
@@ -83,6 +84,7 @@ typedef struct fk_row_item {
     fk_u32 count, flags, sequence;
     fk_u32 first, runs;     /* its first key run, and how many it has */
     fk_u32 pack, skip;      /* packed: how many heads share the tile, or 1; how many rows are in tiles before */
+    fk_u32 arrival, pad;    /* fused: the flag to wait for before q is read; 0: the rows are there */
 } fk_row_item;
 /* Packed: rows whose keys are in `parts` parts, the first of which begins `first` bytes after fk_launch.splits. */
 typedef struct fk_merge_item {

@@ -6,7 +6,7 @@
  * Grid:     any number of blocks. There are item_count * head_count * group pieces of work, by head and packed
  *           item_count, and block i does pieces i, i + blocks, ... The heads of an item are neighbours, because those
  *           of a group read the same keys.
- * Waits:    fused, each thread waits for the arrival of a run before it copies the run's first K.
+ * Waits:    fused, each thread waits for the arrival of Q, and of a run before it copies the run's first K.
  * Shared:   Q, then K and V of one step. V arrives while the scores are computed, the next K while they are used.
  * Source:   the loop of FlashAttention-2; the online softmax of Milakov and Gimelshein.
  *
@@ -88,6 +88,7 @@ FK_DEVICE void fk_forward_item(const fk_launch *p, const fk_row_item *item, fk_u
     int more = item->runs != 0, idle = fk_warp() * FK_F_BANDS * 16 >= item->count; /* without rows: it only copies */
     fk_sync(); /* everybody has read the tiles of the item before */
     if (more) {
+        fk_forward_arrival_q(p, item);
         fk_forward_copy_q(p, item, head);
         fk_forward_arrival(p, runs, 0);
         fk_forward_copy(p, runs->k, runs, 0, kv_head, k_tile);

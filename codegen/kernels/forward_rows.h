@@ -143,8 +143,11 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
     }
 }
 
-/* Fused: waits until the keys of a run have arrived, before the first of them is read. All that follows in this thread
- * comes after the arrival. */
+/* Fused: waits until the rows of Q, or the keys of a run, have arrived, before the first of them is read. All that
+ * follows in this thread comes after the arrival. */
+FK_DEVICE void fk_forward_arrival_q(const fk_launch *p, const fk_row_item *item) {
+    if (FK_FUSED && item->arrival) fk_wait_arrival(p->locks + (item->arrival - 1) * 4ull);
+}
 FK_DEVICE void fk_forward_arrival(const fk_launch *p, const fk_key_run *run, fk_u32 at) {
     if (FK_FUSED && at == 0 && run->arrival) fk_wait_arrival(p->locks + (run->arrival - 1) * 4ull);
 }

@@ -7,7 +7,7 @@
  *           item_count, and block i does pieces i, i + blocks, ...
  * Threads:  three warpgroups. The first is the producer and brings tiles. The other two are consumers and have 64
  *           rows each.
- * Waits:    fused, the first thread waits for the arrival of a run before its first K is brought.
+ * Waits:    fused, the first thread waits for the arrival of Q, and of a run before its first K is brought.
  * Shared:   Q, two stages of K, two of V, and barriers.
  * Source:   the pipeline of FlashAttention-3; the online softmax of Milakov and Gimelshein.
  *
@@ -98,8 +98,12 @@ FK_DEVICE void fk_forward_bring_q(const fk_launch_maps *maps, const fk_row_item 
     const fk_launch *p = &maps->launch;
     fk_u32 barrier = fk_forward_barrier(FK_Q_THERE), rows = item->count > FK_BOX ? FK_ROWS : FK_BOX;
     if (fk_thread() == 0 && items) fk_barrier_wait(fk_forward_barrier(FK_Q_FREE), (items - 1) % 2);
+    if (FK_FUSED && fk_thread() == 0) {
+        fk_forward_arrival_q(p, item);
+        fk_fence_async_global();
+    }
     if (FK_PACKED && item->pack > 1) {
-        fk_sync_some(FK_PRODUCERS, 128); /* the first thread has found Q free */
+        fk_sync_some(FK_PRODUCERS, 128); /* the first thread has found Q free, and the rows there */
         FK_ROLL
         for (fk_u32 i = fk_thread(); i < rows * FK_CHUNKS; i += 128) {
             fk_u32 row = i / FK_CHUNKS, chunk = i % FK_CHUNKS, there = row < item->count;

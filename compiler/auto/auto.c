@@ -189,7 +189,7 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     if (c->end != AUTO_FAR && (c->end != AUTO_LONG || s != REST)) return false; /* it has been tried, or is too long */
     switch (s) {
     case FIRST: return is_first(j->report, n) && (all || !moves_too_much(j, n));
-    case SETTINGS: return (!c->block || c->block == middle) && (all || is_near(j, n));
+    case SETTINGS: return (!c->block || c->block == middle) && (all || (is_near(j, n) && !moves_too_much(j, n)));
     case SIZE: {
         const uint32_t of = to_resize(j);
         return of != FCP_NONE && same_setting(c, &j->report->at[of]);

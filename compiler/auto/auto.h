@@ -72,7 +72,7 @@ struct auto_trial {
     planning x;
     problem problem;     /* x.problem and x.placement of one that is derived */
     placement placement;
-    bool asked, derived, placed; /* asked: it has blocks and tiles, if it can; placed: it has its placement, too */
+    bool derived, placed; /* derived: from the best; placed: it has its placement */
     bool ready;                  /* its placement, if it has none, routes, schedule and prediction are to come */
     fcp_code code;
     sim_room *room;    /* its thread's */

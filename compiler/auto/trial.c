@@ -4,10 +4,10 @@
  * Gives: what became of each, and which one is the best so far.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
- * Two candidates run on two threads. Their blocks are cut one after the other, because what the mask answers to one is
- * kept for the next: those of the second while the first one has its placement, routes, schedule and prediction made.
- * With answers of its own each would ask for as long as the first. Both are compared with what was the best before
- * either: so nothing depends on which is ready first, nor on there being a second thread.
+ * Two candidates have their placements, routes, schedules and predictions made on two threads. Before that their blocks
+ * are cut one after the other, each on both threads, because what the mask answers to one is kept for the next. With
+ * answers of its own each would ask for as long as the first. Both are compared with what was the best before either:
+ * so nothing depends on which is ready first, nor on there being a second thread.
  */
 #include "compiler/auto/auto.h"
 
@@ -180,7 +180,6 @@ static bool is_placed(const auto_job *j, auto_trial *t) {
 
 /* Up to blocks and tiles. */
 static void cut(auto_job *j, auto_trial *t) {
-    t->asked = true;
     if (!auto_apply(j->program, t->made, &t->settings)) {
         t->made->end = AUTO_REFUSED;
         snprintf(t->made->why, sizeof t->made->why, "%u heads do not divide among %u ranks", t->settings.heads,
@@ -199,7 +198,9 @@ static void cut(auto_job *j, auto_trial *t) {
         return;
     }
     if (!start(j, t)) return;
+    t->x.alone = true;
     t->code = j->passes->run(&t->x, AUTO_CUT);
+    t->x.alone = false;
     t->ready = !t->code;
 }
 
@@ -251,10 +252,8 @@ static fcp_code keep(auto_job *j, auto_trial *t) {
     return FCP_OK;
 }
 
-/* What is left of a candidate. */
-static void go_on(void *context) {
+static void predict_if_ready(void *context) {
     auto_trial *t = context;
-    if (!t->asked) cut(t->job, t);
     if (t->ready) predict(t);
 }
 
@@ -266,9 +265,9 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
         t[i].limit = auto_best_time(j);
         if (t[i].made->found) t[i].limit -= t[i].limit / GAIN_PART;
     }
-    if (count == 2) cut(j, &t[0]); /* the mask answers one at a time */
-    if (count == 2) fcp_both(go_on, &t[0], &t[1]);
-    else go_on(&t[0]);
+    for (uint32_t i = 0; i < count; i++) cut(j, &t[i]);
+    if (count == 2 && t[0].ready && t[1].ready) fcp_both(predict_if_ready, &t[0], &t[1]);
+    else for (uint32_t i = 0; i < count; i++) predict_if_ready(&t[i]);
     for (uint32_t i = 0; i < count && !code && !j->pairs.of; i++)
         if (t[i].ready && !t[i].code) code = auto_count_pairs(&t[i].x, &j->report->memory, &j->pairs);
     const uint64_t before = auto_best_time(j);

@@ -69,10 +69,8 @@ void json_end(json *j) {
 }
 
 void json_u64(json *j, const char *key, uint64_t value) {
-    char digits[24];
-    int n = snprintf(digits, sizeof digits, "%" PRIu64, value);
     begin_value(j, key);
-    text_add(&j->out, digits, (size_t)n);
+    text_number(&j->out, value);
 }
 
 void json_i64(json *j, const char *key, int64_t value) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SIZE = 256 };
+enum { FIRST_SIZE = 64 };
 
 uint64_t memo_hash(const int64_t *key, size_t words) {
     uint64_t h = 0x9e3779b97f4a7c15u ^ words;

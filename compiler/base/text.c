@@ -19,7 +19,7 @@ static bool grow(text *t, size_t more) {
         t->failed = true;
         return false;
     }
-    size_t room = t->room ? t->room * 2 : 256;
+    size_t room = t->room ? t->room * 2 : 1024;
     if (room < t->size + more + 1) room = t->size + more + 1;
     char *at = realloc(t->at, room);
     if (!at) {
@@ -38,6 +38,14 @@ void text_add(text *t, const char *bytes, size_t size) {
 }
 
 void text_puts(text *t, const char *string) { text_add(t, string, strlen(string)); }
+
+void text_number(text *t, uint64_t value) {
+    char digits[20];
+    size_t at = sizeof digits;
+    do digits[--at] = (char)('0' + value % 10);
+    while (value /= 10);
+    text_add(t, digits + at, sizeof digits - at);
+}
 
 void text_pad(text *t, char c, size_t count) {
     if (!count || !grow(t, count)) return;

@@ -14,6 +14,7 @@ typedef struct text {
 
 void text_add(text *t, const char *bytes, size_t size);
 void text_puts(text *t, const char *string);
+void text_number(text *t, uint64_t value); /* in decimal, ten times as fast as text_printf */
 void text_pad(text *t, char c, size_t count);
 void text_printf(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds the contents of a file, but stops when t has `most` + 1 bytes, by which the caller knows that it is too large.

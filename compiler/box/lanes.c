@@ -38,6 +38,14 @@ typedef struct slot {
     bits keys;
 } slot;
 
+/* What comparisons look up. 52 kB, which most masks never need. */
+typedef struct tables {
+    uint32_t stamp;
+    slot slots[SLOTS];
+    bits near[NEAR];
+    bits direct[DIRECT + 1]; /* by value; zeros between uses */
+} tables;
+
 struct lanes {
     const box_program *program;
     uint32_t root, room;
@@ -48,10 +56,8 @@ struct lanes {
     int64_t (*sums)[LANES];
     bits (*rows)[LANES];
     uint32_t cell_room, sums_used, rows_used;
-    uint32_t height, width, stamp;
-    slot slots[SLOTS];
-    bits near[NEAR];
-    bits direct[DIRECT + 1]; /* by value; zeros between uses */
+    uint32_t height, width;
+    tables *tables; /* NULL before the first cell */
 };
 
 lanes *lanes_new(void) { return calloc(1, sizeof(lanes)); }
@@ -63,11 +69,12 @@ void lanes_free(lanes *l) {
     free(l->nodes);
     free(l->sums);
     free(l->rows);
+    free(l->tables);
     free(l);
 }
 
 size_t lanes_bytes(const lanes *l) {
-    return sizeof *l + l->room * (sizeof *l->v + sizeof *l->needed) +
+    return sizeof *l + (l->tables ? sizeof *l->tables : 0) + l->room * (sizeof *l->v + sizeof *l->needed) +
            l->cell_room * (sizeof *l->nodes + 2 * sizeof *l->sums + sizeof *l->rows);
 }
 
@@ -183,14 +190,15 @@ static bits first_keys(uint32_t n) {
 static void add_bit(bits *b, uint32_t j) { b->w[j >> 6] |= (uint64_t)1 << (j & 63); }
 
 /* The slot of a value in the hash table; if it has none, the slot that it would get. */
-static slot *find_slot(lanes *l, int64_t value, uint32_t stamp) {
-    slot *s = &l->slots[(uint64_t)value * 0x9e3779b97f4a7c15u >> 55]; /* of 2^9 */
-    while (s->stamp == stamp && s->value != value) s = s == l->slots + SLOTS - 1 ? l->slots : s + 1;
+static slot *find_slot(tables *t, int64_t value, uint32_t stamp) {
+    slot *s = &t->slots[(uint64_t)value * 0x9e3779b97f4a7c15u >> 55]; /* of 2^9 */
+    while (s->stamp == stamp && s->value != value) s = s == t->slots + SLOTS - 1 ? t->slots : s + 1;
     return s;
 }
 
 /* Row i gets the keys j with b[j] == a[i]. */
 static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
+    tables *t = l->tables;
     int64_t lo = b[0], hi = b[0];
     for (uint32_t j = 1; j < l->width; j++) {
         lo = b[j] < lo ? b[j] : lo;
@@ -198,25 +206,25 @@ static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows)
     }
     if (hi - lo < DIRECT) {
         const uint64_t range = (uint64_t)(hi - lo) + 1;
-        for (uint32_t j = 0; j < l->width; j++) add_bit(&l->direct[b[j] - lo], j);
+        for (uint32_t j = 0; j < l->width; j++) add_bit(&t->direct[b[j] - lo], j);
         for (uint32_t i = 0; i < l->height; i++) {
             const uint64_t x = (uint64_t)a[i] - (uint64_t)lo;
-            rows[i] = l->direct[x < range ? x : DIRECT];
+            rows[i] = t->direct[x < range ? x : DIRECT];
         }
-        for (uint32_t j = 0; j < l->width; j++) l->direct[b[j] - lo] = (bits){{0}};
+        for (uint32_t j = 0; j < l->width; j++) t->direct[b[j] - lo] = (bits){{0}};
         return;
     }
-    const uint32_t stamp = ++l->stamp;
+    const uint32_t stamp = ++t->stamp;
     if (stamp == 0) { /* come round */
-        memset(l->slots, 0, sizeof l->slots);
-        l->stamp = 0;
+        memset(t->slots, 0, sizeof t->slots);
+        t->stamp = 0;
         rows_equal(l, a, b, rows);
         return;
     }
     slot *s = NULL;
     for (uint32_t j = 0; j < l->width; j++) {
         if (!s || s->value != b[j]) {
-            s = find_slot(l, b[j], stamp);
+            s = find_slot(t, b[j], stamp);
             if (s->stamp != stamp) *s = (slot){b[j], stamp, {{0}}};
         }
         add_bit(&s->keys, j);
@@ -226,7 +234,7 @@ static void rows_equal(lanes *l, const int64_t *a, const int64_t *b, bits *rows)
             rows[i] = rows[i - 1];
             continue;
         }
-        s = find_slot(l, a[i], stamp);
+        s = find_slot(t, a[i], stamp);
         rows[i] = s->stamp == stamp ? s->keys : (bits){{0}};
     }
 }
@@ -250,6 +258,7 @@ static void sort_keys(ordered *list, ordered *other, uint32_t count) {
 
 /* Row i gets the keys j with b[j] <= a[i]. */
 static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *rows) {
+    tables *t = l->tables;
     int64_t lo = b[0], hi = b[0], a_lo = a[0], a_hi = a[0];
     for (uint32_t j = 1; j < l->width; j++) {
         lo = b[j] < lo ? b[j] : lo;
@@ -263,15 +272,15 @@ static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *row
     if (hi > a_hi + 1) hi = a_hi + 1;
     if (hi - lo < NEAR) {
         if (hi < lo) hi = lo;
-        memset(l->near, 0, (size_t)(hi - lo + 1) * sizeof *l->near);
+        memset(t->near, 0, (size_t)(hi - lo + 1) * sizeof *t->near);
         for (uint32_t j = 0; j < l->width; j++) {
             int64_t x = b[j] < lo ? lo : b[j] > hi ? hi : b[j];
-            add_bit(&l->near[x - lo], j);
+            add_bit(&t->near[x - lo], j);
         }
         for (int64_t x = 1; x <= hi - lo; x++)
-            for (int w = 0; w < 2; w++) l->near[x].w[w] |= l->near[x - 1].w[w];
+            for (int w = 0; w < 2; w++) t->near[x].w[w] |= t->near[x - 1].w[w];
         for (uint32_t i = 0; i < l->height; i++)
-            rows[i] = a[i] < lo ? (bits){{0}} : l->near[(a[i] < hi ? a[i] : hi) - lo];
+            rows[i] = a[i] < lo ? (bits){{0}} : t->near[(a[i] < hi ? a[i] : hi) - lo];
         return;
     }
     ordered list[LANES], other[LANES];
@@ -297,6 +306,7 @@ static void rows_at_most(lanes *l, const int64_t *a, const int64_t *b, bits *row
 
 static bool reserve_cell(lanes *l, uint32_t count) {
     if (!reserve_lanes(l, count)) return false;
+    if (!l->tables && !(l->tables = calloc(1, sizeof *l->tables))) return false;
     if (count <= l->cell_room) return true;
     free(l->nodes);
     free(l->sums);

@@ -209,12 +209,12 @@ cells *cells_new(mc_code mask, uint32_t heads) {
     c->base_n = -1;
     c->key_room = box_key_room(mask.count) + 4;
     bool arrays = box_arrays_new(&c->arrays, mask);
-    c->base = malloc(box_program_size(mask.count));
-    c->values = malloc(mask.count * sizeof *c->values);
-    c->numbers = malloc(mask.count * sizeof *c->numbers);
-    c->offsets = malloc(mask.count * sizeof *c->offsets);
-    c->eval_scratch = malloc(mask.count * sizeof *c->eval_scratch);
-    c->depends = malloc(mask.count);
+    c->base = arena_alloc(&c->keys, 1, box_program_size(mask.count), _Alignof(max_align_t));
+    c->values = ARENA_NEW(&c->keys, box_value, mask.count);
+    c->numbers = ARENA_NEW(&c->keys, uint32_t, mask.count);
+    c->offsets = ARENA_NEW(&c->keys, int64_t, mask.count);
+    c->eval_scratch = ARENA_NEW(&c->keys, int64_t, mask.count);
+    c->depends = ARENA_NEW(&c->keys, uint8_t, mask.count);
     c->lanes = lanes_new();
     c->key = malloc(c->key_room * sizeof *c->key);
     c->rows = rows_new();
@@ -231,13 +231,7 @@ cells *cells_new(mc_code mask, uint32_t heads) {
 void cells_free(cells *c) {
     if (!c) return;
     box_arrays_free(&c->arrays);
-    free(c->base);
     bands_index_free(c->bands);
-    free(c->values);
-    free(c->numbers);
-    free(c->offsets);
-    free(c->eval_scratch);
-    free(c->depends);
     lanes_free(c->lanes);
     free(c->key);
     rows_free(c->rows);
@@ -332,13 +326,11 @@ fcp_code cells_count_rows(cells *c, const mc_env *env, uint64_t *out_rows) {
 
 void cells_get_stats(const cells *c, cells_stats *out) {
     *out = c->stats;
-    size_t per_node = sizeof *c->values + sizeof *c->numbers + sizeof *c->offsets + sizeof *c->eval_scratch;
     size_t bytes = sizeof *c + box_arrays_bytes(&c->arrays) + c->keys.total + c->stack.total;
     bytes += rows_bytes(c->rows) + lanes_bytes(c->lanes) + elements_bytes(c->elements);
     bytes += c->open_room * sizeof *c->open;
     bytes += bands_index_bytes(c->bands);
     bytes += c->memo.size * sizeof *c->memo.slots + c->key_room * sizeof *c->key;
-    bytes += box_program_size(c->mask.count) + c->mask.count * per_node;
     bytes += c->span_room * sizeof *c->spans + c->grid_room * sizeof *c->grids;
     bytes += c->diagonals_room * sizeof *c->diagonals + c->found_room * sizeof *c->found;
     bytes += c->entry_room * sizeof *c->entries + c->row_run_room * sizeof *c->row_runs;

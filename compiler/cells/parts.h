@@ -114,7 +114,7 @@ struct cells {
     int64_t *key;
     size_t key_room;
 
-    arena keys; /* holds the memo's entries, the entries of kept grids, and the runs of diagonals */
+    arena keys; /* holds the arrays by node, the memo's entries, the entries of kept grids, and the runs of diagonals */
     memo memo;
     kept_grid *grids;
     size_t grid_count, grid_room, grid_bytes;

@@ -32,7 +32,7 @@ static bool shape_equal(const cells *c, const fcp_shape_rec *s, uint32_t q_lengt
 }
 
 static bool grow_shape_table(cells *c) {
-    uint32_t size = c->shape_table_size ? c->shape_table_size * 2 : 256;
+    uint32_t size = c->shape_table_size ? c->shape_table_size * 2 : 64;
     shape_slot *table = calloc(size, sizeof *table);
     if (!table) return false;
     for (uint32_t i = 0; i < c->shape_table_size; i++) {

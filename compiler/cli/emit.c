@@ -20,7 +20,8 @@ typedef struct emission {
     const char *arch; /* the one of --arch; NULL: none was given */
     bool compiled;    /* a cubin is asked for, not the source */
     bool costs;       /* what its steps cost, not the cubin itself */
-    bool fused;       /* the forward pass is one launch */
+    bool fused;       /* of the forward pass, ATTENDs are one launch where they can be */
+    fcp_fusion_totals totals; /* what that comes to, if costs are asked for */
     fcp_jit *jit;
     fcp_cubin cubin;
     cost_report report;
@@ -63,13 +64,13 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
 }
 
-/* Can what is asked for be one launch? */
-static fcp_code check_fused(const emission *e, const fcp_plan *plan, fcp_error *err) {
+/* Is there what --fuse is about? */
+static fcp_code check_fused(const emission *e, fcp_error *err) {
     if (!(e->passes & 1u << FCP_FORWARD))
         return fcp_fail(err, FCP_E_USAGE,
                         "--fuse pass is about the forward pass, which --pass leaves out; the backward pass is always "
                         "computed by stages");
-    return fcp_fusion_check_plan(plan, err);
+    return FCP_OK;
 }
 
 static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
@@ -109,13 +110,14 @@ static void end(emission *e) {
     free(e->source);
 }
 
-/* What steps cost; where the forward pass is one launch, *stages are the same kernels by stages, to compare. */
+/* What steps cost; where the forward pass is fused, *stages are the same kernels by stages, to compare. */
 static fcp_code read_costs(const fcp_plan *plan, bool mma_sync, emission *e, emission *stages, fcp_error *err) {
     fcp_code code = cost_of_cubin(e->arch, e->source, &e->cubin, &e->report, err);
     if (code || !e->fused) return code;
     *stages = (emission){.passes = 1u << FCP_FORWARD, .arch = e->arch, .compiled = true, .costs = true};
     code = make_source(plan, mma_sync, stages, err);
     if (!code) code = compile(stages, err);
+    if (!code) code = fcp_fusion_count(plan, &e->totals, err);
     return code ? code : cost_of_cubin(stages->arch, stages->source, &stages->cubin, &stages->report, err);
 }
 
@@ -178,7 +180,7 @@ static fcp_code print_json(const cmd_input *input, const emission *e, const emis
         json_end(&j);
     }
     json_end(&j);
-    if (stages->costs) cost_json_stages(&j, input->plan, &stages->report);
+    if (stages->costs) cost_json_stages(&j, input->plan, &stages->report, &e->totals);
     if (e->compiled) {
         json_u64(&j, "cubin_bytes", e->cubin.size);
         json_u64(&j, "serialisation_notes", e->cubin.notes);
@@ -218,7 +220,7 @@ static fcp_code put_all(const cmd_line *line, const cmd_input *input, emission *
     fcp_code code = FCP_OK;
     if (e->costs) {
         code = cost_table(e->arch, input->plan, &e->report, &e->cubin, stages->costs ? &stages->report : NULL,
-                          &stages->cubin, &table, &table_size, err);
+                          &stages->cubin, &e->totals, &table, &table_size, err);
         if (code != FCP_OK) return code;
     }
     e->kernel_count =
@@ -240,7 +242,7 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, em
     fcp_code code = read_line(line, e, err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
-    if (code == FCP_OK && e->fused) code = check_fused(e, input->plan, err);
+    if (code == FCP_OK && e->fused) code = check_fused(e, err);
     if (code == FCP_OK) code = make_source(input->plan, mma_sync, e, err);
     if (code == FCP_OK && e->compiled) code = compile(e, err);
     if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);

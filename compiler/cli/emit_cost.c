@@ -63,22 +63,26 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
     }
 }
 
-/* What a forward pass by stages does that one launch does not. */
-typedef struct stages_cost {
+/* What a forward pass does for its launches. */
+typedef struct pass_cost {
     uint64_t launches;    /* of the rank that has most */
-    uint64_t state_bytes; /* of running state that stages write and later ones read, on all ranks, at most: rows that
-                           * meet no key in a stage are left out there */
-} stages_cost;
+    uint64_t state_bytes; /* of running state that launches write and later ones read, on all ranks, at most: rows that
+                           * meet no key in a launch are left out there */
+} pass_cost;
 
-static uint64_t state_bytes_of(const fcp_plan *plan, const fcp_visit *visit) {
-    const fcp_problem *p = plan->problem;
-    const uint64_t bytes =
-        (uint64_t)plan->blocks[visit->q_block].tokens * fcp_range_heads(p) * (p->head_dim + 2) * sizeof(float);
-    return bytes * (!(visit->flags & FCP_VISIT_FIRST) + !(visit->flags & FCP_VISIT_LAST));
+/* Bytes of the running state of a token. */
+static uint64_t state_row(const fcp_plan *plan) {
+    return (uint64_t)fcp_range_heads(plan->problem) * (plan->problem->head_dim + 2) * sizeof(float);
 }
 
-static stages_cost cost_of_stages(const fcp_plan *plan) {
-    stages_cost out = {0, 0};
+static uint64_t state_bytes_of(const fcp_plan *plan, const fcp_visit *visit) {
+    return plan->blocks[visit->q_block].tokens * state_row(plan) *
+           (!(visit->flags & FCP_VISIT_FIRST) + !(visit->flags & FCP_VISIT_LAST));
+}
+
+
+static pass_cost cost_of_stages(const fcp_plan *plan) {
+    pass_cost out = {0, 0};
     for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
         const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
         uint64_t launches = 0;
@@ -93,24 +97,25 @@ static stages_cost cost_of_stages(const fcp_plan *plan) {
     return out;
 }
 
-static void print_stages(FILE *f, const fcp_plan *plan, const cost_report *stages, const fcp_cubin *cubin) {
-    const stages_cost c = cost_of_stages(plan);
+static void print_stages(FILE *f, const fcp_plan *plan, const cost_report *stages, const fcp_cubin *cubin,
+                         const fcp_fusion_totals *fused) {
+    const pass_cost c = cost_of_stages(plan);
     fprintf(f, "the forward pass by stages, to compare:\n");
     for (uint32_t i = 0; i < stages->count; i++) print_kernel(f, &stages->kernels[i], cubin);
     fprintf(f, "  %" PRIu64 " launches on the rank that has most, and as a pass %" PRIu64 "; at most %" PRIu64
-            " bytes of running state written and read, and as a pass none\n", c.launches, plan->heads_count,
-            c.state_bytes);
+            " bytes of running state written and read, and as a pass %" PRIu64 "\n", c.launches, fused->launches,
+            c.state_bytes, fused->state_tokens * state_row(plan));
 }
 
 fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
-                    const cost_report *stages, const fcp_cubin *stages_cubin, char **out, size_t *out_size,
-                    fcp_error *err) {
+                    const cost_report *stages, const fcp_cubin *stages_cubin, const fcp_fusion_totals *fused, char **out,
+                    size_t *out_size, fcp_error *err) {
     char packing[SHOW_SENTENCE];
     const cost_machine *m = cost_machine_of(arch);
     FILE *f = open_memstream(out, out_size);
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < report->count; i++) print_kernel(f, &report->kernels[i], cubin);
-    if (stages) print_stages(f, plan, stages, stages_cubin);
+    if (stages) print_stages(f, plan, stages, stages_cubin, fused);
     if (show_packing(plan, packing)) fprintf(f, "short queries: %s\n", packing);
     fprintf(f, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
     if (m->group_flops) fprintf(f, ", of a warpgroup %" PRIu32, m->group_flops);
@@ -155,12 +160,13 @@ void cost_json(json *j, const cost_report *report, const char *kernel) {
     }
 }
 
-void cost_json_stages(json *j, const fcp_plan *plan, const cost_report *stages) {
-    const stages_cost c = cost_of_stages(plan);
+void cost_json_stages(json *j, const fcp_plan *plan, const cost_report *stages, const fcp_fusion_totals *fused) {
+    const pass_cost c = cost_of_stages(plan);
     json_object(j, "by_stages");
     json_u64(j, "launches", c.launches);
-    json_u64(j, "launches_as_a_pass", plan->heads_count);
+    json_u64(j, "launches_as_a_pass", fused->launches);
     json_u64(j, "state_bytes", c.state_bytes);
+    json_u64(j, "state_bytes_as_a_pass", fused->state_tokens * state_row(plan));
     json_array(j, "kernels");
     for (uint32_t i = 0; i < stages->count; i++) {
         json_object(j, NULL);

@@ -124,6 +124,15 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     return FCP_OK;
 }
 
+/* The plan has the shapes now, and no pass asks the mask again. So its memory is freed, and the verifier gets it next.
+ * Where several plannings ask one mask, it stays. */
+static void leave_mask(planning *x, const fcp_plan *plan) {
+    if (x->trial || x->kept) return;
+    x->problem->shapes = plan->shapes;
+    x->problem->runs = plan->runs;
+    problem_close_mask(x, &x->cells);
+}
+
 /* What takes long: each pass's streams, the tiles, the summary. The backward pass has twice as much of transfers as the
  * forward pass, so the rest is done beside it. */
 typedef struct bulk {
@@ -164,6 +173,7 @@ fcp_code lower(planning *x) {
     if (!plan) return FCP_E_NO_MEMORY;
     fcp_code code = lower_rounds(x, plan);
     if (!code) code = lower_problem_tables(x, plan);
+    if (!code) leave_mask(x, plan);
     if (!code) code = lower_facts(x, plan, &summary);
     if (!code) code = lower_data(x, plan);
     if (!code) code = lower_bulk(x, plan, summary);

@@ -79,7 +79,7 @@ struct problem {
     uint64_t *tile_pairs; /* allowed (query, key) pairs */
     fcp_part *parts;
     uint32_t part_count;
-    const fcp_shape_rec *shapes; /* these two stay with planning.cells, unless there are classes */
+    const fcp_shape_rec *shapes; /* these two stay with planning.cells, unless there are classes; then with the plan */
     const fcp_run *runs;
     uint32_t shape_count, run_count;
 
@@ -158,8 +158,9 @@ fcp_code problem_tiles(planning *x);
 /* What the mask of a program has answered about a batch, for several plannings: the whole mask, or, where it tells
  * heads apart, that of each class of them. */
 typedef struct problem_kept {
-    struct cells *whole, **of_class;
+    struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
+    uint64_t boxes; /* of the first planning that asked two */
     arena memory; /* of_class, and the code of those masks */
 } problem_kept;
 void problem_kept_free(problem_kept *k);
@@ -167,6 +168,8 @@ void problem_kept_free(problem_kept *k);
 /* What the program's mask answers, for as long as *out is not closed: what was kept, or an object of its own.
  * FCP_E_NO_MEMORY. */
 fcp_code problem_open_mask(planning *x, cells **out);
+/* Another object, for a second thread that asks about the later sequences. It is closed alike. */
+fcp_code problem_open_second(planning *x, cells **out);
 void problem_close_mask(const planning *x, cells **c);
 
 /* The same once more, after blocks of one range of heads have been cut. */

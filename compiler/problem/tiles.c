@@ -145,23 +145,24 @@ static fcp_code join_stretch(planning *x, const stretch *from, stretch *to) {
  * threads. */
 static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     raw_parts later = {0};
-    cells_stats spent;
-    cells *other = cells_new(x->program->mask, x->program->heads);
-    if (!other) return FCP_E_NO_MEMORY;
-    cells_set_stop(other, x->stop);
+    cells_stats before, spent;
+    cells *other;
+    fcp_code code = problem_open_second(x, &other);
+    if (code) return code;
+    cells_get_stats(other, &before);
     const uint32_t cut = middle(x->problem, first);
     stretch a = {.of = x->cells, .first = first, .end = cut, .raw = raw};
     stretch b = {.of = other, .first = cut, .end = x->problem->sequences, .raw = &later};
-    fcp_code code = pair_make(x, true, (pair_piece){classify, &a}, (pair_piece){classify, &b});
+    code = pair_make(x, true, (pair_piece){classify, &a}, (pair_piece){classify, &b});
     cells_get_stats(other, &spent);
-    if (!code && spent.elements) {
+    if (!code && spent.elements > before.elements) {
         b.of = x->cells;
         b.raw = raw;
         code = classify(x, &b);
     } else if (!code) {
         code = join_stretch(x, &b, &a);
     }
-    cells_free(other);
+    problem_close_mask(x, &other);
     return code ? report(x, a.sequence < a.end || a.too_many ? &a : &b, code, 0) : FCP_OK;
 }
 
@@ -170,8 +171,8 @@ static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
  * there are so many parts that room was made for all, they are not kept twice. */
 static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_stats *so_far) {
     enum { MANY = 1 << 11, TOO_MANY = 1 << 24 };
-    return x->problem->piece_count >= MANY && raw->room < TOO_MANY && !so_far->elements && !x->kept &&
-           !x->problem->class_count && !(mc_uses(x->program->mask) & (MC_USES_DATA | MC_USES_BANDS));
+    return x->problem->piece_count >= MANY && raw->room < TOO_MANY && !so_far->elements && !x->problem->class_count &&
+           !(mc_uses(x->program->mask) & (MC_USES_DATA | MC_USES_BANDS));
 }
 
 /* Finds the parts that one class of heads sees; `head` is its first. A part of the sequences shows what it takes. */
@@ -184,7 +185,8 @@ static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     if (code) return report(x, &begin, code, head);
     cells_get_stats(x->cells, &spent);
     const bool two = is_worth_two(x, raw, &spent);
-    const uint64_t boxes = PART * spent.boxes; /* about; the same with one object and with two */
+    uint64_t boxes = PART * spent.boxes; /* about; the same with one object and with two */
+    if (two && x->kept) boxes = x->kept->boxes = x->kept->boxes ? x->kept->boxes : boxes;
     rest.first = begin.end;
     rest.end = p->sequences;
     if (two && fcp_both_at_once()) code = classify_both(x, raw, rest.first);
@@ -385,6 +387,15 @@ fcp_code problem_open_mask(planning *x, cells **out) {
     return FCP_OK;
 }
 
+fcp_code problem_open_second(planning *x, cells **out) {
+    const struct fcpc_program *g = x->program;
+    *out = x->kept && x->kept->later ? x->kept->later : cells_new(g->mask, g->heads);
+    if (!*out) return FCP_E_NO_MEMORY;
+    if (x->kept) cells_keep_grids(x->kept->later = *out);
+    cells_set_stop(*out, x->stop);
+    return FCP_OK;
+}
+
 /* The same of the mask of one class of heads. */
 static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
     const problem *p = x->problem;
@@ -413,6 +424,7 @@ void problem_close_mask(const planning *x, cells **c) {
 
 void problem_kept_free(problem_kept *k) {
     cells_free(k->whole);
+    cells_free(k->later);
     for (uint32_t i = 0; i < k->classes; i++) cells_free(k->of_class[i]);
     arena_free(&k->memory);
     *k = (problem_kept){0};

@@ -87,9 +87,9 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
     uint32_t h = d / 2;
     if (h == stride) {
         for (uint32_t p = 0; p < m / 2; p++) {
-            uint32_t pair[2] = {x[2 * p], x[2 * p + 1]}, c = choice[p];
-            a[p] = pair[c];
-            b[p] = pair[1 - c];
+            uint32_t first = x[2 * p], second = x[2 * p + 1], swap = (first ^ second) & -(uint32_t)choice[p];
+            a[p] = first ^ swap;
+            b[p] = second ^ swap;
         }
         return;
     }
@@ -97,9 +97,10 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
         const uint32_t *from = x + (size_t)u * d;
         uint32_t *to_a = a + (size_t)u * stride, *to_b = b + (size_t)u * stride;
         for (uint32_t p = 0; p < h; p++) {
-            uint32_t pair[2] = {from[2 * p], from[2 * p + 1]}, c = choice[u * h + p];
-            to_a[p] = pair[c];
-            to_b[p] = pair[1 - c];
+            uint32_t first = from[2 * p], second = from[2 * p + 1];
+            uint32_t swap = (first ^ second) & -(uint32_t)choice[u * h + p];
+            to_a[p] = first ^ swap;
+            to_b[p] = second ^ swap;
         }
     }
 }

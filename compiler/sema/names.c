@@ -44,7 +44,7 @@ const symbol *sema_find_symbol(const sema *s, const void *scope, const char *nam
 static bool add_symbol(sema *s, symbol new, const symbol **old) {
     *old = NULL;
     if (s->symbol_count * 2 >= s->symbol_room) {
-        size_t room = s->symbol_room ? s->symbol_room * 2 : 256;
+        size_t room = s->symbol_room ? s->symbol_room * 2 : 64;
         symbol *table = calloc(room, sizeof *table);
         if (!table) return sema_no_memory(s);
         for (size_t i = 0; i < s->symbol_room; i++)

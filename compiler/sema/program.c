@@ -12,13 +12,26 @@
 #include "compiler/sema/layers.h"
 #include "compiler/sema/sema.h"
 
-static const char *print_program(sema *s, bool batch) {
+/* Prints the canonical text, and the text that plans store. */
+static bool print_program(sema *s) {
+    struct fcpc_program *p = s->out;
     text out = {0};
-    ast_print(&s->program, batch, &out);
-    const char *copy = out.failed ? NULL : arena_copy(&s->out->arena, out.at ? out.at : "", out.size);
+    size_t batch[2];
+    sema_show_layers(s, true);
+    ast_print(&s->program, &out, batch);
+    if (!out.failed) p->canonical = arena_copy(&p->arena, out.at ? out.at : "", out.size);
+    sema_show_layers(s, false);
+    if (s->layers_entry) { /* a plan has one layer's mask */
+        out.size = 0;
+        ast_print(&s->program, &out, batch);
+    }
+    if (out.size) {
+        memmove(out.at + batch[0], out.at + batch[1], out.size - batch[1]);
+        out.size -= batch[1] - batch[0];
+    }
+    if (!out.failed) p->plan_source = arena_copy(&p->arena, out.at ? out.at : "", out.size);
     text_free(&out);
-    if (!copy) sema_no_memory(s);
-    return copy;
+    return (p->canonical && p->plan_source) || sema_no_memory(s);
 }
 
 static void rebase(span *at, uint32_t base) {
@@ -66,11 +79,7 @@ bool program_finish(sema *s) {
         p->check = p->mask;
         p->check_spans = p->mask_spans;
     }
-    sema_show_layers(s, true);
-    p->canonical = print_program(s, true);
-    sema_show_layers(s, false);
-    p->plan_source = print_program(s, false);
-    if (!p->canonical || !p->plan_source || !keep_sources(s)) return false;
+    if (!print_program(s) || !keep_sources(s)) return false;
     rebase_spans(p, s->main_source);
     return true;
 }

@@ -188,6 +188,12 @@ static fcp_code read_line(line *l, const char *name, reading *r, fcp_error *err)
     return FCP_OK;
 }
 
+/* What holds where the text does not say it. */
+static void default_figures(reading *r) {
+    if (!r->queues) r->p.queues = 2;
+    if (!r->part) r->p.part = 1;
+}
+
 /* Is all there that a profile needs? */
 static fcp_code complete(const line *end, reading *r, fcp_error *err) {
     sim_profile *p = &r->p;
@@ -196,9 +202,8 @@ static fcp_code complete(const line *end, reading *r, fcp_error *err) {
     if (!r->small) return wrong(end, err, "the profile has no small");
     if (r->local && !p->local) return wrong(end, err, "latency.local must be above 0");
     if (r->channel && !p->channel) return wrong(end, err, "channel must be above 0");
-    if (!r->queues) p->queues = 2;
+    default_figures(r);
     if (p->queues != 1 && p->queues != 2) return wrong(end, err, "queues is 1 or 2");
-    if (!r->part) p->part = 1;
     if (!p->part || p->part > p->sms) return wrong(end, err, "part must be from 1 to sms");
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         if (!p->head_dims[pass][0])
@@ -216,12 +221,19 @@ static fcp_code complete(const line *end, reading *r, fcp_error *err) {
     return FCP_OK;
 }
 
-fcp_code sim_profile_read(const char *file, const char *bytes, size_t size, sim_profile *out, fcp_error *err) {
-    reading r = {.p = {.name = ""}};
-    uint32_t number = 0;
-    for (const char *at = bytes, *end = bytes + size; at < end;) {
+static bool is_of_kernel(const char *name) {
+    for (int pass = 0; pass < FCP_PASSES; pass++) {
+        const size_t length = strlen(fcp_pass_names[pass]);
+        if (!strncmp(name, fcp_pass_names[pass], length) && name[length] == '.') return true;
+    }
+    return false;
+}
+
+/* Reads lines until *at is `end`; of those about the `device`, which come first, until one is about a kernel. */
+static fcp_code read_lines(line *last, const char *end, bool device, reading *r, fcp_error *err) {
+    for (const char *at = last->at; at < end;) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
-        line l = {.file = file, .number = ++number, .at = at, .end = newline ? newline : end};
+        line l = {.file = last->file, .number = ++last->number, .at = at, .end = newline ? newline : end};
         at = newline ? newline + 1 : end;
         if (l.end > l.at && l.end[-1] == '\r') l.end--;
         const char *typed;
@@ -231,13 +243,36 @@ fcp_code sim_profile_read(const char *file, const char *bytes, size_t size, sim_
         if (length >= sizeof name || memchr(typed, 0, length)) return wrong(&l, err, "not a name of a figure");
         memcpy(name, typed, length);
         name[length] = 0;
-        fcp_code code = read_line(&l, name, &r, err);
+        if (device && is_of_kernel(name)) break;
+        fcp_code code = read_line(&l, name, r, err);
         if (code) return code;
     }
-    const line last = {.file = file, .number = number ? number : 1};
-    fcp_code code = complete(&last, &r, err);
+    return FCP_OK;
+}
+
+fcp_code sim_profile_read(const char *file, const char *bytes, size_t size, sim_profile *out, fcp_error *err) {
+    reading r = {.p = {.name = ""}};
+    line last = {.file = file, .at = bytes};
+    fcp_code code = read_lines(&last, bytes + size, false, &r, err);
+    if (code) return code;
+    if (!last.number) last.number = 1;
+    code = complete(&last, &r, err);
     if (!code) *out = r.p;
     return code;
+}
+
+bool sim_profile_device(const char *name, sim_profile *out) {
+    for (unsigned i = 0; i < sim_profile_count; i++) {
+        if (strcmp(name, sim_profile_names[i])) continue;
+        reading r = {.p = {.name = ""}};
+        line last = {.file = name, .at = sim_profile_texts[i]};
+        fcp_error ignored;
+        if (read_lines(&last, last.at + strlen(last.at), true, &r, &ignored)) return false;
+        default_figures(&r);
+        *out = r.p;
+        return true;
+    }
+    return false;
 }
 
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err) {

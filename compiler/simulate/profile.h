@@ -52,6 +52,10 @@ fcp_code sim_profile_read(const char *name, const char *text, size_t size, sim_p
  * nearest one, or all of them. */
 fcp_code sim_profile_find(const char *name, sim_profile *out, fcp_error *err);
 
+/* The same without the constants of kernels, whose lines take most of the time: they come last in these profiles.
+ * False: there is none. */
+bool sim_profile_device(const char *name, sim_profile *out);
+
 /* One that somebody asks for: a name without a point or slash is that of a profile that comes with the compiler,
  * anything else a file. FCP_E_READ: it cannot be read. */
 fcp_code sim_profile_open(const char *asked, sim_profile *out, fcp_error *err);

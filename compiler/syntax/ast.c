@@ -11,7 +11,6 @@
  */
 #include "compiler/syntax/ast.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 enum { LINE = 110 };
@@ -40,7 +39,9 @@ static void print_binary(const expr *top, text *out) {
     }
     print_at(leaf->a, left_least(leaf), out);
     for (const expr *e = leaf;; e = e->up) {
-        text_printf(out, " %s ", words_op_spelling(e->op));
+        text_puts(out, " ");
+        text_puts(out, words_op_spelling(e->op));
+        text_puts(out, " ");
         print_at(e->b, words_op_precedence(e->op) + 1, out);
         if (e == top) break;
         if (precedence(e) < left_least(e->up)) text_puts(out, ")");
@@ -50,7 +51,7 @@ static void print_binary(const expr *top, text *out) {
 static void print_string(const char *string, text *out) {
     text_puts(out, "\"");
     for (const char *c = string; *c; c++) {
-        if (*c == '"' || *c == '\\') text_printf(out, "\\%c", *c);
+        if (*c == '"' || *c == '\\') text_add(out, (char[]){'\\', *c}, 2);
         else if (*c == '\n') text_puts(out, "\\n");
         else if (*c == '\t') text_puts(out, "\\t");
         else if (*c == '\r') text_puts(out, "\\r");
@@ -74,7 +75,8 @@ static void print_args(const arg *first, bool break_lines, text *out) {
             line = out->size;
         }
         if (a->as) text_puts(out, declared_word(a->as));
-        if (a->name) text_printf(out, a->value ? "%s = " : "%s", a->name);
+        if (a->name) text_puts(out, a->name);
+        if (a->name && a->value) text_puts(out, " = ");
         if (a->value) print_at(a->value, 0, out);
     }
 }
@@ -83,17 +85,22 @@ static void print_at(const expr *e, int least, text *out) {
     bool parens = precedence(e) < least;
     if (parens) text_puts(out, "(");
     switch ((expr_kind)e->kind) {
-    case EXPR_INT: text_printf(out, "%" PRId64, e->integer); break;
+    case EXPR_INT:
+        if (e->integer < 0) text_puts(out, "-");
+        text_number(out, e->integer < 0 ? -(uint64_t)e->integer : (uint64_t)e->integer);
+        break;
     case EXPR_BOOL: text_puts(out, e->integer ? "true" : "false"); break;
     case EXPR_FLOAT:
     case EXPR_NAME: text_puts(out, e->name); break;
     case EXPR_QUANTITY:
         print_at(e->a, PREC_PRIMARY, out);
-        text_printf(out, " %s", words_units[e->integer].spelling);
+        text_puts(out, " ");
+        text_puts(out, words_units[e->integer].spelling);
         break;
     case EXPR_STRING: print_string(e->name, out); break;
     case EXPR_CALL:
-        text_printf(out, "%s(", e->name);
+        text_puts(out, e->name);
+        text_puts(out, "(");
         print_args(e->args, false, out);
         text_puts(out, ")");
         break;
@@ -166,7 +173,8 @@ static void print_params(const arg *params, text *out) {
 static void print_mask(const mask *m, text *out) {
     if (out->size) text_puts(out, "\n");
     size_t line = out->size;
-    text_printf(out, "%s %s", m->score ? "score" : "mask", m->name);
+    text_puts(out, m->score ? "score " : "mask ");
+    text_puts(out, m->name);
     print_params(m->params, out);
     text body = {0};
     ast_print_expr(m->body, &body);
@@ -179,7 +187,8 @@ static void print_mask(const mask *m, text *out) {
     if (!m->definitions) return;
     text_puts(out, "    where {\n");
     for (const definition *d = m->definitions; d; d = d->next) {
-        text_printf(out, "        %s", d->name);
+        text_puts(out, "        ");
+        text_puts(out, d->name);
         print_params(d->params, out);
         text_puts(out, " = ");
         ast_print_expr(d->body, out);
@@ -189,14 +198,18 @@ static void print_mask(const mask *m, text *out) {
 }
 
 static void print_entry(const entry *e, text *out) {
-    text_printf(out, "    %s%s = ", declared_word(e->as), e->key);
+    text_puts(out, "    ");
+    text_puts(out, declared_word(e->as));
+    text_puts(out, e->key);
+    text_puts(out, " = ");
     ast_print_expr(e->value, out);
     text_puts(out, "\n");
 }
 
 static void print_section(const section *s, section_id id, text *out) {
     if (out->size) text_puts(out, "\n");
-    text_printf(out, "%s {\n", s->name);
+    text_puts(out, s->name);
+    text_puts(out, " {\n");
     for (int k = 0; k < KEY_COUNT; k++) {
         if (words_keys[k].section != id) continue;
         for (const entry *e = s->entries; e; e = e->next)
@@ -207,12 +220,17 @@ static void print_section(const section *s, section_id id, text *out) {
     text_puts(out, "}\n");
 }
 
-void ast_print(const ast *program, bool batch, text *out) {
+void ast_print(const ast *program, text *out, size_t batch[2]) {
+    size_t begin = 0, end = 0; /* of the section batch */
     for (int id = 0; id <= SECTION_COUNT; id++) {
         if (id == SECTION_PLAN)
             for (const mask *m = program->masks; m; m = m->next) print_mask(m, out);
-        if (id == SECTION_BATCH && !batch) continue;
+        if (id == SECTION_BATCH) begin = out->size;
         for (const section *s = program->sections; s; s = s->next)
             if ((int)words_find_section(s->name) == id) print_section(s, (section_id)id, out);
+        if (id == SECTION_BATCH) end = out->size;
     }
+    if (!batch) return;
+    batch[0] = begin;
+    batch[1] = begin == 0 && end > 0 && end < out->size ? end + 1 : end; /* no empty line is before the first section */
 }

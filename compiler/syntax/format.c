@@ -346,8 +346,8 @@ static bool means_the_same(const ast *program, const text *made, const char *nam
     uint32_t number = d ? diag_source(d, name, made->at ? made->at : "", made->size, false) : UINT32_MAX;
     bool same = number != UINT32_MAX && parse_program(d, &a, number, &again) && !diag_errors(d);
     if (same) {
-        ast_print(program, true, &one);
-        ast_print(&again, true, &two);
+        ast_print(program, &one, NULL);
+        ast_print(&again, &two, NULL);
         same = !one.failed && !two.failed && one.size == two.size && (!one.size || !memcmp(one.at, two.at, one.size));
     }
     text_free(&one);

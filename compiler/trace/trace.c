@@ -29,13 +29,7 @@ typedef struct pen {
 
 static void put(pen *p, const char *words) { text_add(p->out, words, strlen(words)); }
 
-static void put_number(pen *p, uint64_t value) {
-    char digits[20];
-    size_t at = sizeof digits;
-    do digits[--at] = (char)('0' + value % 10);
-    while (value /= 10);
-    text_add(p->out, digits + at, sizeof digits - at);
-}
+static void put_number(pen *p, uint64_t value) { text_number(p->out, value); }
 
 /* Picoseconds as microseconds, to the last of them. */
 static void put_time(pen *p, uint64_t time) {

@@ -258,7 +258,7 @@ fcp_code fcp_cuda_partition_check(const fcp_cuda_session *s, fcp_error *err) {
         const cuda_device *d = s->ranks[r].device;
         if (d->attention[FCP_FORWARD] < (uint32_t)d->multiprocessors || !needs_share(s, FCP_FORWARD, r)) continue;
         return fcp_fail(err, FCP_E_BACKEND,
-                        "the forward pass is no single launch: transfers of rank %u need multiprocessors of device %d, "
+                        "the forward pass cannot be fused: transfers of rank %u need multiprocessors of device %d, "
                         "and attention, which waits for them, has all %d; compile the plan with a margin of at least 1 "
                         "and let --sm-partition be auto, grid or green",
                         r, d->handle, d->multiprocessors);

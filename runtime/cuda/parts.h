@@ -127,6 +127,9 @@ typedef struct cuda_attend {
     uint64_t rows, key_runs, keys, row_runs, merges;
     uint64_t split_bytes; /* where the lists of rows are packed: what their parts take */
     uint32_t row_count, key_count, merge_count, lock_count, subs;
+    /* Fused: so many instructions of the communication queue must be complete before it begins; and the last round
+     * that it waits for by flags, FCP_NONE if there is none. */
+    uint32_t holds, round;
 } cuda_attend;
 typedef struct cuda_work {
     cuda_attend *attends;
@@ -201,7 +204,7 @@ typedef struct fcp_cuda_session {
     const fcp_plan *plan;
     fcp_cuda *cuda;
     uint32_t first_device, device_count, graph_from;
-    bool fused;         /* the forward pass of a rank is one launch (runtime/kernels/fuse.h) */
+    bool fused;         /* ATTENDs of a forward pass are one launch where they can be (runtime/kernels/fuse.h) */
     bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;
@@ -235,7 +238,7 @@ static inline fcp_cuda_session *fcp_cuda_lender(const fcp_cuda_session *s) {
     return (fcp_cuda_session *)(s->base.lender ? s->base.lender : &s->base);
 }
 
-/* Is the pass one launch? Only forwards are. */
+/* Is the pass fused? Only forwards are. */
 static inline bool fcp_cuda_fused(const fcp_cuda_session *s, fcp_pass pass) { return s->fused && pass == FCP_FORWARD; }
 /* The address of a flag of the rank's fused pass, counted from 1. They stand behind the locks. */
 static inline cu_ptr fcp_cuda_flag_at(const cuda_rank *rank, uint32_t flag) {

@@ -43,6 +43,7 @@ typedef struct walk {
     bool launched;         /* a launch is under way */
     fcp_wires wires;       /* its transfers */
     uint32_t attend;       /* how many launches of ATTENDs are done */
+    uint32_t owed;         /* fused: for so many instructions of the other queue computing has yet to wait */
     /* what transfers of its launches wait for in the other fabric's stream (runtime/plan/fabrics.h) */
     uint32_t (*across)[FCP_FABRICS];
     cu_event prepared;     /* if results leave early: recorded after what the pass begins with */
@@ -143,44 +144,119 @@ static fcp_code advance_launch(recorder *x, uint32_t rank, const fcp_instr *laun
     return raise_flags(x, r, launch, w->queues[FCP_COMM].at, err);
 }
 
-/* The next ATTEND: its launches stand together, one for each range of heads. */
-static fcp_code attend(recorder *x, cuda_rank *r, walk *w, fcp_error *err) {
-    const cuda_work *work = &r->work[x->pass];
-    if (w->attend == work->attend_count) return FCP_OK; /* fused: the first one has done all */
-    const uint32_t instr = work->attends[w->attend].instr;
+/* Fused: how many instructions of a rank's communication queue belong to rounds up to `round`. */
+static uint32_t end_of_round(const recorder *x, uint32_t rank, uint32_t round) {
+    const fcp_stream *comm = fcp_stream_of(x->plan, x->pass, rank, FCP_COMM);
+    uint32_t end = 0;
+    for (uint32_t i = 0; round != FCP_NONE && i < comm->count; i++) {
+        const fcp_instr *c = &x->plan->instrs[comm->first + i];
+        if (c->op == FCP_OP_LAUNCH && c->c > round) break;
+        if (c->op == FCP_OP_LAUNCH) end = i + 1;
+    }
+    return end;
+}
+
+/* Fused: are the rounds that a launch waits for in the streams of all ranks? Then not even a driver that makes streams
+ * follow each other in the order of the calls puts one of them behind the launch. */
+static bool may_begin(const recorder *x, uint32_t rank, const cuda_attend *a) {
+    if (x->walks[rank].queues[FCP_COMM].at < a->holds) return false;
+    for (uint32_t r = x->s->base.first_rank; r < fcp_cuda_end(x->s); r++)
+        if (x->walks[r].queues[FCP_COMM].at < end_of_round(x, r, a->round)) return false;
+    return true;
+}
+
+/* Fused: what other ranks of the device must compute before the rounds that a launch waits for comes before the launch,
+ * whose blocks may take all multiprocessors. */
+static fcp_code await_neighbours(recorder *x, uint32_t rank, const cuda_attend *a, fcp_error *err) {
+    const cuda_rank *r = &x->s->ranks[rank];
     fcp_code code = FCP_OK;
-    for (; !code && w->attend < work->attend_count && work->attends[w->attend].instr == instr; w->attend++)
+    for (uint32_t o = x->s->base.first_rank; !code && o < fcp_cuda_end(x->s); o++) {
+        const fcp_stream *comm = fcp_stream_of(x->plan, x->pass, o, FCP_COMM);
+        const uint32_t end = end_of_round(x, o, a->round);
+        uint32_t computed = 0;
+        if (o == rank || x->s->ranks[o].device != r->device) continue;
+        for (uint32_t i = 0; i < end; i++) {
+            const fcp_instr *c = &x->plan->instrs[comm->first + i];
+            if (c->op == FCP_OP_WAIT && c->a > computed) computed = c->a;
+        }
+        if (computed)
+            code = fcp_cuda_event_await(x->s, r->streams[FCP_COMPUTE],
+                                        x->walks[o].queues[FCP_COMPUTE].done[computed - 1], err);
+    }
+    return code;
+}
+
+/* The next ATTEND: its launches stand together, one for each range of heads. Fused, the first ATTEND of a run does all
+ * of it. *out_behind: it is done. */
+static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out_behind, fcp_error *err) {
+    walk *w = &x->walks[rank];
+    cuda_rank *r = &x->s->ranks[rank];
+    const cuda_work *work = &r->work[x->pass];
+    const uint32_t next = w->attend, at = w->queues[FCP_COMPUTE].at;
+    const cuda_attend *a = next < work->attend_count && work->attends[next].instr == at ? &work->attends[next] : NULL;
+    const bool fused = fcp_cuda_fused(x->s, x->pass);
+    fcp_code code = FCP_OK;
+    *out_behind = !fused || !a || may_begin(x, rank, a);
+    if (!*out_behind) return FCP_OK;
+    if (x->pass == FCP_BACKWARD) code = fcp_cuda_open_accumulators(x->s, r, i, err);
+    else fcp_partials_attended(&r->partials, x->plan, i);
+    if (!code && fused && a && a->holds)
+        code = put_wait(x, r, FCP_COMPUTE, &w->queues[FCP_COMM], a->holds, err);
+    if (!code && fused && a) code = await_neighbours(x, rank, a, err);
+    for (; !code && w->attend < work->attend_count && work->attends[w->attend].instr == at; w->attend++)
         code = fcp_cuda_attend(x->s, r, x->pass, &work->attends[w->attend], err);
     return code;
+}
+
+/* A WAIT. Fused, computing waits later: for what it reads by flags, and for the rest before the next instruction that
+ * is not a part of a run. */
+static fcp_code wait_for(recorder *x, uint32_t rank, fcp_queue q, uint32_t count, bool *out_behind, fcp_error *err) {
+    walk *w = &x->walks[rank];
+    const queue *other = &w->queues[q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE];
+    fcp_code code = FCP_OK;
+    if (q == FCP_COMPUTE && fcp_cuda_fused(x->s, x->pass)) {
+        if (count > w->owed) w->owed = count;
+        return FCP_OK;
+    }
+    *out_behind = other->at >= count;
+    if (!*out_behind || !count) return FCP_OK;
+    if (q == FCP_COMM) code = mark(x, rank, q, err);
+    return code ? code : put_wait(x, &x->s->ranks[rank], q, other, count, err);
+}
+
+/* A MERGE or a FINISH of a forward pass, or a reduction. */
+static fcp_code make(recorder *x, uint32_t rank, const fcp_instr *i, bool *out_behind, fcp_error *err) {
+    walk *w = &x->walks[rank];
+    cuda_rank *r = &x->s->ranks[rank];
+    const queue *comm = &w->queues[FCP_COMM];
+    fcp_code code = FCP_OK;
+    *out_behind = comm->at >= w->owed;
+    if (!*out_behind) return FCP_OK;
+    if (w->owed) code = put_wait(x, r, FCP_COMPUTE, comm, w->owed, err);
+    w->owed = 0;
+    if (code) return code;
+    return i->op == FCP_OP_FINISH || i->op == FCP_OP_ROUND ? fcp_cuda_make_result(x->s, r, i, err)
+                                                           : fcp_cuda_reduce(x->s, r, i, err);
 }
 
 /* Does what can be done of the next instruction; *out_behind: it is complete. */
 static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr *i, bool *out_behind, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
-    const queue *other = &w->queues[q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE];
-    fcp_code code = FCP_OK;
     *out_behind = true;
     switch (i->op) {
     case FCP_OP_WAIT:
         if (q == FCP_COMM && w->queues[q].at >= r->early[x->pass].end)
             return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
-        if (fcp_cuda_fused(x->s, x->pass)) return FCP_OK; /* computing waits for flags, and rounds wait for nothing */
-        *out_behind = other->at >= i->a;
-        if (!*out_behind || !i->a) return FCP_OK;
-        if (q == FCP_COMM) code = mark(x, rank, q, err);
-        return code ? code : put_wait(x, r, q, other, i->a, err);
+        return wait_for(x, rank, q, i->a, out_behind, err);
     case FCP_OP_COPY: return FCP_OK;
     case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, i, err);
     case FCP_OP_REDUCE:
     case FCP_OP_REDUCE_Q:
-    case FCP_OP_MERGE: return fcp_cuda_reduce(x->s, r, i, err);
+    case FCP_OP_MERGE:
     case FCP_OP_FINISH:
-    case FCP_OP_ROUND: return fcp_cuda_make_result(x->s, r, i, err);
-    case FCP_OP_ATTEND:
-        if (x->pass == FCP_BACKWARD) code = fcp_cuda_open_accumulators(x->s, r, i, err);
-        else fcp_partials_attended(&r->partials, x->plan, i);
-        return code ? code : attend(x, r, w, err);
+    case FCP_OP_ROUND: return make(x, rank, i, out_behind, err);
+    case FCP_OP_ATTEND: return attend(x, rank, i, out_behind, err);
     case FCP_OP_LAUNCH:
         if (fcp_cuda_moved_by(x->plan, x->pass, i) != FCP_CLASSES) return FCP_OK;
         return advance_launch(x, rank, i, out_behind, err);
@@ -281,13 +357,13 @@ static bool is_behind(const recorder *x, uint32_t rank, fcp_queue q) {
     return x->walks[rank].queues[q].at == fcp_stream_of(x->plan, x->pass, rank, q)->count;
 }
 
-/* Walks queues from, ..., to - 1 of all ranks to their ends. */
-static fcp_code walk_queues(recorder *x, int from, int to, fcp_error *err) {
+/* Walks the queues of all ranks to their ends. */
+static fcp_code walk_all(recorder *x, fcp_error *err) {
     const fcp_cuda_session *s = x->s;
     for (;;) {
         bool moved = false, left = false;
         for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
-            for (int q = from; q < to; q++) {
+            for (int q = 0; q < FCP_QUEUES; q++) {
                 fcp_code code = walk_queue(x, r, (fcp_queue)q, &moved, err);
                 if (code) return code;
                 left |= !is_behind(x, r, (fcp_queue)q);
@@ -295,14 +371,6 @@ static fcp_code walk_queues(recorder *x, int from, int to, fcp_error *err) {
         if (!left) return FCP_OK;
         if (!moved) return fcp_fail(err, FCP_E_INTERNAL, "the %s pass waits for itself", fcp_pass_names[x->pass]);
     }
-}
-
-/* Fused, all rounds of all ranks are put down before any computing. So even where a driver makes streams follow each
- * other in the order of the calls, no round stands behind computing that waits for it. */
-static fcp_code walk_all(recorder *x, fcp_error *err) {
-    if (!fcp_cuda_fused(x->s, x->pass)) return walk_queues(x, 0, FCP_QUEUES, err);
-    fcp_code code = walk_queues(x, FCP_COMM, FCP_COMM + 1, err);
-    return code ? code : walk_queues(x, FCP_COMPUTE, FCP_COMPUTE + 1, err);
 }
 
 /* Fused: no flag is up when the pass begins. The rank's streams follow. */

@@ -5,7 +5,7 @@
 
 /* Does a LAUNCH move inputs (FCP_IN) or outputs (FCP_OUT)? FCP_CLASSES: neither. */
 fcp_class fcp_cuda_moved_by(const fcp_plan *plan, fcp_pass pass, const fcp_instr *launch);
-/* Rounds [from, to) of a pass move outputs that are ready before its last stage: none, if the pass is one launch. */
+/* Rounds [from, to) of a pass move outputs that are ready before its last stage: none, if the pass is fused. */
 typedef struct cuda_early_rounds {
     uint32_t from, to;
 } cuda_early_rounds;

@@ -37,7 +37,7 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
     return FCP_OK;
 }
 
-/* The lists of an ATTEND for a range of heads; or of the whole pass, if lists->fusion says so. */
+/* The lists of an ATTEND for a range of heads; or of several ATTENDs, as lists->fusion says. */
 static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, uint32_t range,
                            fcp_kernel_work *lists, fcp_error *err) {
     cuda_work *w = &rank->work[pass];
@@ -69,6 +69,12 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
     return code;
 }
 
+/* Makes room for `count` launches. */
+static fcp_code open_attends(cuda_work *w, size_t count, fcp_error *err) {
+    w->attends = calloc(count + 1, sizeof *w->attends);
+    return w->attends ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu work lists", count);
+}
+
 /* How many launches the ATTENDs of a stream are: one for each range of heads that they have. */
 static uint32_t count_attends(const fcp_plan *plan, const fcp_stream *stream) {
     uint32_t count = 0;
@@ -80,23 +86,33 @@ static uint32_t count_attends(const fcp_plan *plan, const fcp_stream *stream) {
     return count;
 }
 
-/* The lists of a forward pass that is one launch for each range of heads, in the place of the first ATTEND. */
-static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, const fcp_stream *stream, fcp_error *err) {
+/* The lists of ATTENDs that are one launch for each range of heads, in the place of the first of them. */
+static fcp_code add_run(cuda_rank *rank, const fcp_fusion_run *run, fcp_error *err) {
     const fcp_arena *arena = &rank->arena[FCP_FORWARD];
-    const fcp_stream *comm = fcp_stream_of(s->plan, FCP_FORWARD, arena->rank, FCP_COMM);
+    cuda_work *w = &rank->work[FCP_FORWARD];
     fcp_fusion fusion = {0};
     fcp_kernel_work lists = {.fusion = &fusion};
-    uint32_t first = 0;
-    while (first < stream->count && s->plan->instrs[stream->first + first].op != FCP_OP_ATTEND) first++;
-    if (first == stream->count) return FCP_OK;
-    fcp_code code = fcp_fusion_check(s->plan, arena->rank, err);
-    if (!code) code = fcp_fusion_make(&fusion, arena, err);
-    for (uint32_t range = 0; !code && range < s->plan->heads_count; range++) {
-        code = add_attend(rank, FCP_FORWARD, NULL, first, range, &lists, err);
+    fcp_code code = fcp_fusion_make(&fusion, arena, run, err);
+    for (uint32_t range = 0; !code && range < arena->plan->heads_count; range++) {
+        code = add_attend(rank, FCP_FORWARD, NULL, run->first, range, &lists, err);
+        w->attends[w->attend_count - 1].holds = run->holds;
+        w->attends[w->attend_count - 1].round = fcp_fusion_round(arena->plan, arena->rank, run);
     }
-    rank->flag_words = fcp_fusion_flags(comm);
     fcp_kernel_work_free(&lists);
     fcp_fusion_free(&fusion);
+    return code;
+}
+
+/* The lists of a fused forward pass. */
+static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
+    const uint32_t number = rank->arena[FCP_FORWARD].rank;
+    fcp_fusion_run *runs = NULL;
+    uint32_t count = 0;
+    fcp_code code = fcp_fusion_runs(s->plan, number, &runs, &count, err);
+    if (!code) code = open_attends(&rank->work[FCP_FORWARD], (size_t)count * s->plan->heads_count, err);
+    for (uint32_t i = 0; !code && i < count; i++) code = add_run(rank, &runs[i], err);
+    rank->flag_words = fcp_fusion_flags(fcp_stream_of(s->plan, FCP_FORWARD, number, FCP_COMM));
+    free(runs);
     return code;
 }
 
@@ -104,7 +120,7 @@ static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, const fcp_strea
 static fcp_code make_by_stages(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const fcp_stream *stream,
                                fcp_error *err) {
     fcp_kernel_work lists = {0};
-    fcp_code code = FCP_OK;
+    fcp_code code = open_attends(&rank->work[pass], count_attends(s->plan, stream), err);
     for (uint32_t i = 0; !code && i < stream->count; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
         if (x->op != FCP_OP_ATTEND) continue;
@@ -118,11 +134,7 @@ static fcp_code make_by_stages(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pa
 fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank->arena[pass].rank, FCP_COMPUTE);
     cuda_work *w = &rank->work[pass];
-    const uint32_t count = count_attends(s->plan, stream) + (uint32_t)s->plan->heads_count;
-    w->attends = calloc((size_t)count + 1, sizeof *w->attends);
-    if (!w->attends) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %u work lists", count);
-    fcp_code code = fcp_cuda_fused(s, pass) ? make_fused(s, rank, stream, err)
-                                            : make_by_stages(s, rank, pass, stream, err);
+    fcp_code code = fcp_cuda_fused(s, pass) ? make_fused(s, rank, err) : make_by_stages(s, rank, pass, stream, err);
     for (uint32_t i = 0; i < w->attend_count; i++) {
         size_t words = fcp_kernel_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
         if (words < w->attends[i].split_bytes / 4) words = w->attends[i].split_bytes / 4;

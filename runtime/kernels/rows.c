@@ -24,7 +24,7 @@ static fcp_code add_key_runs(fcp_kernel_work *w, const fcp_arena *a, const fcp_t
     size_t stride = (size_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     char *k, *v;
     fcp_arena_kv(a, tile->kv_slot, &k, &v);
-    const uint32_t arrival = w->fusion ? fcp_fusion_arrival(w->fusion, tile->kv_slot) : 0;
+    const uint32_t arrival = w->fusion ? fcp_fusion_arrival(w->fusion, w->fusion->kv, tile->kv_slot) : 0;
     uint32_t end_run = shape->first_run + shape->runs;
     for (uint32_t i = fcp_run_of_row(plan, shape, row); i < end_run && plan->runs[i].row == row; i++) {
         const fcp_run *run = &plan->runs[i];
@@ -72,7 +72,7 @@ static fcp_code put_row_item(fcp_kernel_work *w, const fcp_plan *plan, fk_row_it
     return code;
 }
 
-/* What rows of a Q block are listed for: one visit of it, or all of a pass. */
+/* What rows of a Q block are listed for: one visit of it, or all of a run of ATTENDs. */
 struct visits {
     const uint32_t *list;
     uint32_t count;
@@ -141,7 +141,8 @@ static fcp_code add_row(fcp_kernel_work *w, const fcp_arena *a, const struct vis
                         .runs = w->key_run_count - first,
                         .pack = !back && !by_head && fcp_is_short(&plan->sequences[piece->sequence])
                                     ? plan->problem->range_sub
-                                    : 1};
+                                    : 1,
+                        .arrival = w->fusion ? fcp_fusion_arrival(w->fusion, w->fusion->q, visit->q_slot) : 0};
     if (visit->state_slot != FCP_NONE && !back && !single) {
         float *o, *m, *l;
         fcp_arena_state(a, visit->state_slot, &o, &m, &l);
@@ -412,7 +413,7 @@ static void clear_rows(fcp_kernel_work *w) {
 /* How early an item stands in the list: longest first; fused, before that, those whose last keys arrive first. */
 static uint64_t rank_of(const fcp_kernel_work *w, const fk_row_item *item) {
     uint64_t keys = 0;
-    uint32_t arrival = 0;
+    uint32_t arrival = item->arrival;
     for (uint32_t j = item->first; j < item->first + item->runs; j++) {
         keys += w->key_runs[j].count;
         if (w->key_runs[j].arrival > arrival) arrival = w->key_runs[j].arrival;

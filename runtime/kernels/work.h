@@ -27,7 +27,7 @@
 typedef struct fcp_kernel_work {
     uint32_t range; /* of which heads visits are listed, an index into the plan's; others are passed over */
     uint32_t kv_first, kv_count; /* lists by head are of these KV heads of the range; kv_count 0: of all */
-    /* Not NULL: the pass is one launch, and rows have the keys of all its stages. */
+    /* Not NULL: several ATTENDs are one launch, and rows have the keys of all of them. */
     const fcp_fusion *fusion;
     /* what fcp_kernel_rows makes */
     fk_row_item *rows;
@@ -52,7 +52,7 @@ void fcp_kernel_work_free(fcp_kernel_work *work);
  * forward pass, for dQ if it is of the backward pass. Rows that meet no key get an item only if something has to be
  * written for them. Errors: FCP_E_NO_MEMORY; FCP_E_RUN if a list is too long to be counted in 32 bits. */
 fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count, fcp_error *err);
-/* Lists the rows of a whole forward pass, as work->fusion says: each with the keys of all stages, in the order in which
+/* Lists the rows of a run of ATTENDs, as work->fusion says: each with the keys of all of them, in the order in which
  * they arrive. Rows whose last keys arrive earlier stand before others, and of these the longest first. */
 fcp_code fcp_kernel_rows_fused(fcp_kernel_work *work, const fcp_arena *arena, fcp_error *err);
 /* How items share sums. ALONE: for dK and dV only; each sum belongs to one item. JOINT: for dK, dV and dQ, all added

@@ -208,6 +208,7 @@ static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint
         uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, sum = 0;
         for (int cls = 0; cls < FCP_CLASSES; cls++) {
             uint32_t n = count[cls][dir] + count[cls][2 + dir];
+            if (!n) continue; /* as of most classes in most plans */
             v->moves[rank].count[cls][dir] = n;
             facts->moves[cls] += n;
             if (cls == FCP_IN || cls == FCP_OUT) continue;
@@ -272,8 +273,10 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
             unsigned cls = t->cls, bundle = cls >= FCP_IN, alone = bundle & t->side;
             tokens[cls + 2 * alone][lane] += t->tokens;
             count[cls + 2 * alone][lane]++;
-            side s = {(uint32_t)(t - transfers), round * FCP_FABRICS + t->fabric};
-            *sends = recvs[-1] = s; /* written to both lists; only the one whose end moves keeps it */
+            /* written to both lists, only the one whose end moves keeps it; number by number, since a copy of the
+             * record would wait until its two halves are stored */
+            sends->transfer = recvs[-1].transfer = (uint32_t)(t - transfers);
+            sends->key = recvs[-1].key = round * FCP_FABRICS + t->fabric;
             sends += dir ^ 1;
             recvs -= dir;
             inbox[t->peer + 1] += dir ^ 1;

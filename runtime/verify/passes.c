@@ -175,7 +175,8 @@ static fcp_code run_both(verifier *ahead, uint32_t from, verifier *back, fcp_err
     const uint32_t ranks = ahead->p->ranks;
     const fcp_stream *of = from < ranks ? fcp_stream_of(ahead->plan, FCP_FORWARD, from, FCP_COMPUTE)
                                         : fcp_stream_of(ahead->plan, FCP_BACKWARD, 0, FCP_COMPUTE);
-    const uint32_t cut = rank_after(back, FCP_BACKWARD, (ahead->plan->instrs_count - of->first) / 2);
+    const uint64_t each = (ahead->plan->instrs_count - of->first) / 2;
+    const uint32_t cut = is_large(ahead) ? rank_after(back, FCP_BACKWARD, each) : ranks;
     verifier rest;
     share last = share_last(back, cut, &rest), first = {.v = back, .end = cut};
     share forward = {.v = ahead, .first = from, .end = ranks, .next = &last};
@@ -208,7 +209,7 @@ fcp_code fcp_verify_passes(verifier *v, verifier of[FCP_PASSES]) {
     const bool two = v->p->passes & 1u << FCP_BACKWARD;
     fcp_error *const err = v->err;
     opening ahead = {.v = &of[FCP_FORWARD], .tiles = v}, back = {.v = &of[FCP_BACKWARD]};
-    ahead.ranks = (share){.v = ahead.v, .end = two ? ranks_at_once(v) : 0};
+    ahead.ranks = (share){.v = ahead.v, .end = two && is_large(v) ? ranks_at_once(v) : 0};
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         of[pass] = *v;
         of[pass].pass = (fcp_pass)pass;

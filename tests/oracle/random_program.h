@@ -68,10 +68,8 @@ typedef struct expr {
 enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8, MAX_FIELDS = 2, MAX_TOKENS = 8192, MAX_PIECES = 24 };
 
 typedef struct random_program {
-    expr pool[MAX_EXPRS];
-    uint32_t used;
+    uint32_t used; /* of pool */
     expr *mask;
-    random_score score;
     /* when not NULL, what the mask means, instead of the tree; its parameters */
     bool (*allow)(const int64_t *params, int64_t q, int64_t k, int64_t n);
     const int64_t *params;
@@ -95,6 +93,8 @@ typedef struct random_program {
     bool top_left;
     size_t size; /* of the text */
     /* From here on it is large, and not set to 0 before a program is drawn. */
+    expr pool[MAX_EXPRS];
+    random_score score;
     int64_t fields[MAX_FIELDS][MAX_TOKENS]; /* one value a key */
     char text[1 << 18];
 } random_program;
@@ -210,11 +210,25 @@ static inline void view_fields(const random_program *p, uint64_t base, uint64_t 
     for (uint32_t f = 0; f < p->field_count; f++) p->views[f] = (field_view){p->fields[f] + base, (int64_t)n};
 }
 
+static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault);
+
+/* The same, without a call where it is a leaf: every other node is one. */
+static inline int64_t leaf_or_value(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault) {
+    switch (e->kind) {
+    case X_CONST: return e->value;
+    case X_Q: return q;
+    case X_K: return k;
+    case X_N: return n;
+    case X_H: return h;
+    default: return value_of(e, q, k, n, h, fault);
+    }
+}
+
 /* The value of an expression; *fault becomes true where evaluation faults (the value is then of no use). */
 static inline int64_t value_of(const expr *e, int64_t q, int64_t k, int64_t n, int64_t h, bool *fault) {
     if (*fault) return 0;
     int64_t a, b, r;
-#define SUB(x) value_of(e->x, q, k, n, h, fault)
+#define SUB(x) leaf_or_value(e->x, q, k, n, h, fault)
     switch (e->kind) {
     case X_CONST: return e->value;
     case X_Q: return q;
@@ -282,9 +296,26 @@ static void put(random_program *p, const char *format, ...) {
     if (n > 0) p->size += (size_t)n < sizeof p->text - p->size ? (size_t)n : sizeof p->text - p->size - 1;
 }
 
+/* The same of what needs no format. */
+static void put_word(random_program *p, const char *word) {
+    for (; *word && p->size + 1 < sizeof p->text; word++) p->text[p->size++] = *word;
+    p->text[p->size] = 0;
+}
+
+static void put_number(random_program *p, int64_t number) {
+    char digits[24];
+    char *at = digits + sizeof digits - 1;
+    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    *at = 0;
+    do *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (number < 0) *--at = '-';
+    put_word(p, at);
+}
+
 static void put_end(random_program *p, int64_t end) {
-    if (end < 0) put(p, "n");
-    else put(p, "%lld", (long long)end);
+    if (end < 0) put_word(p, "n");
+    else put_number(p, end);
 }
 
 static void put_pieces(random_program *p, const expr *e) {
@@ -310,41 +341,41 @@ static void put_expr(random_program *p, const expr *e) {
                                         [X_EQ] = "==", [X_NE] = "!=", [X_LT] = "<", [X_LE] = "<=", [X_GT] = ">",
                                         [X_GE] = ">=", [X_AND] = "and", [X_OR] = "or", [X_IFB] = NULL};
     switch (e->kind) {
-    case X_CONST: put(p, "%lld", (long long)e->value); return;
-    case X_Q: put(p, "q"); return;
-    case X_K: put(p, "k"); return;
-    case X_N: put(p, "n"); return;
-    case X_H: put(p, "h"); return;
+    case X_CONST: put_number(p, e->value); return;
+    case X_Q: put_word(p, "q"); return;
+    case X_K: put_word(p, "k"); return;
+    case X_N: put_word(p, "n"); return;
+    case X_H: put_word(p, "h"); return;
     case X_PIECES: put_pieces(p, e); return;
-    case X_TRUE: put(p, "true"); return;
-    case X_FALSE: put(p, "false"); return;
-    case X_NOT: put(p, "(not "); put_expr(p, e->a); put(p, ")"); return;
-    case X_NEG: put(p, "(-"); put_expr(p, e->a); put(p, ")"); return;
-    case X_ABS: put(p, "abs("); put_expr(p, e->a); put(p, ")"); return;
-    case X_LOAD: put(p, "f%d[", (int)e->value); put_expr(p, e->a); put(p, "]"); return;
-    case X_RUN: put(p, "run(f%d, ", (int)e->value); put_expr(p, e->a); put(p, ")"); return;
+    case X_TRUE: put_word(p, "true"); return;
+    case X_FALSE: put_word(p, "false"); return;
+    case X_NOT: put_word(p, "(not "); put_expr(p, e->a); put_word(p, ")"); return;
+    case X_NEG: put_word(p, "(-"); put_expr(p, e->a); put_word(p, ")"); return;
+    case X_ABS: put_word(p, "abs("); put_expr(p, e->a); put_word(p, ")"); return;
+    case X_LOAD: put(p, "f%d[", (int)e->value); put_expr(p, e->a); put_word(p, "]"); return;
+    case X_RUN: put(p, "run(f%d, ", (int)e->value); put_expr(p, e->a); put_word(p, ")"); return;
     case X_MIN: case X_MAX:
-        put(p, e->kind == X_MIN ? "min(" : "max(");
+        put_word(p, e->kind == X_MIN ? "min(" : "max(");
         put_expr(p, e->a);
-        put(p, ", ");
+        put_word(p, ", ");
         put_expr(p, e->b);
-        put(p, ")");
+        put_word(p, ")");
         return;
     case X_IF: case X_IFB:
-        put(p, "(if ");
+        put_word(p, "(if ");
         put_expr(p, e->a);
-        put(p, " then ");
+        put_word(p, " then ");
         put_expr(p, e->b);
-        put(p, " else ");
+        put_word(p, " else ");
         put_expr(p, e->c);
-        put(p, ")");
+        put_word(p, ")");
         return;
     default:
-        put(p, "(");
+        put_word(p, "(");
         put_expr(p, e->a);
-        put(p, " %s ", infix[e->kind]);
+        put_word(p, " "), put_word(p, infix[e->kind]), put_word(p, " ");
         put_expr(p, e->b);
-        put(p, ")");
+        put_word(p, ")");
     }
 }
 
@@ -371,8 +402,9 @@ static void put_field(random_program *p, uint32_t number) {
     put(p, "    field f%u = [", number);
     for (uint64_t t = 0, end; t < p->key_tokens; t = end) {
         for (end = t + 1; end < p->key_tokens && v[end] == v[t];) end++;
-        put(p, t ? ", %lld" : "%lld", (long long)v[t]);
-        if (end - t > 1) put(p, " x %llu", (unsigned long long)(end - t));
+        if (t) put_word(p, ", ");
+        put_number(p, v[t]);
+        if (end - t > 1) put_word(p, " x "), put_number(p, (int64_t)(end - t));
     }
     put(p, "]\n");
 }
@@ -442,7 +474,8 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         "fcp", "ring", "zigzag", "cad", "ulysses", "upipe", "dcp", "groups"};
     static const char *const bases[] = {"caller", "fcp", "ring", "zigzag"};
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
-    memset(p, 0, offsetof(random_program, fields));
+    memset(p, 0, offsetof(random_program, pool));
+    memset(&p->score, 0, offsetof(random_score, pool));
     p->heads = head_counts[roll(d, 6)];
     p->kv_heads = 1 + roll(d, p->heads);
     while (p->heads % p->kv_heads) p->kv_heads--;
@@ -490,9 +523,9 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
         (p->block + p->head_dim / 16 + p->sequences) % 2 ? "h100" : "cpu", p->rail ? "rail" : "fat_tree");
     put(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {
-        put(p, "%s", s ? ", " : "");
-        if (p->queries[s]) put(p, "%llu:", (unsigned long long)p->queries[s]);
-        put(p, "%llu", (unsigned long long)p->lengths[s]);
+        if (s) put_word(p, ", ");
+        if (p->queries[s]) put_number(p, (int64_t)p->queries[s]), put_word(p, ":");
+        put_number(p, (int64_t)p->lengths[s]);
     }
     put(p, "]%s\n", p->top_left ? "; align = top_left" : "");
     for (uint32_t f = 0; f < p->field_count; f++) put_field(p, f);

@@ -34,15 +34,16 @@ typedef struct score_tree {
 typedef struct random_score {
     const field_view *views; /* of the mask's fields, which scores may read, too */
     uint32_t field_count;
-    score_tree pool[MAX_SCORE_TREES];
-    uint32_t used;
+    uint32_t used;          /* of pool */
     const score_tree *root; /* NULL: none */
     bool sinks;
     double sink[MAX_HEADS];
     double table[SCORE_TABLE]; /* `near` */
     bool uses_table, uses_field;
-    char text[16384];       /* of the score */
-    size_t size;
+    size_t size; /* of the text */
+    /* From here on it is not set to 0 before a score is drawn. */
+    score_tree pool[MAX_SCORE_TREES];
+    char text[16384];
 } random_score;
 
 static const score_tree *score_node(random_score *r, score_kind kind, double number, const score_tree *a,

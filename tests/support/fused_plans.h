@@ -1,23 +1,32 @@
-/* fused_plans.h: plans for tests of forward passes in one launch (runtime/kernels/fuse.h): drawn programs and examples,
- * small, and placed so that most of them compute rows at home. Their tensors lie as the program says, or (`planned`)
- * where the plan wants them: then no result leaves before the pass has ended. */
+/* fused_plans.h: plans for tests of fused forward passes (runtime/kernels/fuse.h): drawn programs and examples, small.
+ * Their tensors lie as the program says, or (`planned`) where the plan wants them: then no result leaves before the
+ * pass has ended. */
 #ifndef FUSED_PLANS_H
 #define FUSED_PLANS_H
+#include "runtime/kernels/fuse.h"
 #include "tests/oracle/random_program.h"
 #include "tests/oracle/small_examples.h"
 #include "tests/support/plan_of.h"
 
+/* How work is placed: rows at home and a buffer for each stage, so that a rank's pass is one launch; as the program
+ * says; rows moved, with few buffers; rows moved as DCP does. Where an example cannot have a way it has its own. */
+enum { FUSED_WAYS = 4 };
+static const char *const fused_ways[FUSED_WAYS] = {"plan.strategy=fcp(coalesce=2, buffers=8)", NULL,
+                                                   "plan.strategy=cad(buffers=2)", "plan.strategy=dcp(buffers=3)"};
+
 /* The plan of a drawn program that is small enough for fibers and has several ranks; NULL: it is not, or has no
  * plan. */
-static inline fcp_plan *fused_drawn(const random_program *p, bool planned) {
-    const char *defines[] = {"plan.margin=1", "plan.strategy=fcp(coalesce=2, buffers=8)", "plan.passes=forward",
-                             "plan.layout=planned"};
+static inline fcp_plan *fused_drawn(const random_program *p, unsigned way, bool planned) {
+    const char *defines[4] = {"plan.margin=1", "plan.passes=forward"};
+    size_t count = 2;
     const uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16);
     fcp_plan *plan = NULL;
     char *said;
     if (p->dtype == FCP_FP32 || (p->head_dim != 16 && p->head_dim != 32) || cost > 64) return NULL;
     if (p->tokens * p->heads < 64 || p->nodes * p->gpus < 2) return NULL;
-    const fcp_code code = plan_try("drawn.fcp", p->text, defines, planned ? 4 : 3, &plan, &said);
+    if (fused_ways[way]) defines[count++] = fused_ways[way];
+    if (planned) defines[count++] = "plan.layout=planned";
+    const fcp_code code = plan_try("drawn.fcp", p->text, defines, count, &plan, &said);
     free(said);
     return code ? NULL : plan;
 }
@@ -47,17 +56,36 @@ enum {
 static inline const small_example *fused_example_of(size_t i) {
     return i < FUSED_SMALL ? &small_examples[i] : &other_examples[i - FUSED_SMALL];
 }
-static inline fcp_plan *fused_example(size_t i, bool planned) {
+static inline fcp_plan *fused_example(size_t i, unsigned way, bool planned) {
     const small_example *e = fused_example_of(i);
     fcp_plan *plan = NULL;
     char *said;
-    fcp_code code = fused_try(e, "plan.strategy=fcp(coalesce=2, buffers=8)", planned, &plan, &said);
-    if (code) {
+    fcp_code code = fused_try(e, fused_ways[way], planned, &plan, &said);
+    if (code && fused_ways[way]) {
         free(said);
         code = fused_try(e, NULL, planned, &plan, &said);
     }
     cr_assert(!code, "%s: %s", e->file, said);
     free(said);
     return plan;
+}
+
+/* How many ATTENDs the forward pass of all ranks has, and how many launches they are. */
+typedef struct fused_counts {
+    uint32_t attends, launches;
+} fused_counts;
+static inline fused_counts fused_count(const fcp_plan *plan) {
+    fused_counts all = {0};
+    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, r, FCP_COMPUTE);
+        fcp_fusion_run *runs;
+        uint32_t count;
+        fcp_error err;
+        cr_assert_eq(fcp_fusion_runs(plan, r, &runs, &count, &err), FCP_OK, "%s", err.message);
+        for (uint32_t i = 0; i < s->count; i++) all.attends += plan->instrs[s->first + i].op == FCP_OP_ATTEND;
+        all.launches += count;
+        free(runs);
+    }
+    return all;
 }
 #endif

@@ -33,9 +33,10 @@ static struct plain_test *plain_first, **plain_last = &plain_first;
     }                                                                                                                  \
     static void Suite##_##Name(void)
 
-#define PLAIN_FAIL(...)                                                                                                \
-    (fprintf(stderr, "%s:%d: ", __FILE__, __LINE__), fprintf(stderr, "" __VA_ARGS__), fputc('\n', stderr), exit(1))
-#define cr_assert(condition, ...) ((condition) ? (void)0 : PLAIN_FAIL("failed: " #condition " " __VA_ARGS__))
+/* The condition's text is printed as it is: one with a % would be a wrong format. */
+#define cr_assert(condition, ...) ((condition) ? (void)0 : (PLAIN_SAY(#condition), PLAIN_FAIL(__VA_ARGS__)))
+#define PLAIN_SAY(Text) fprintf(stderr, "%s:%d: failed: %s", __FILE__, __LINE__, Text)
+#define PLAIN_FAIL(...) (fprintf(stderr, " " __VA_ARGS__), fputc('\n', stderr), exit(1))
 #define cr_assert_null(x) cr_assert((x) == NULL)
 #define cr_assert_not_null(x) cr_assert((x) != NULL)
 

@@ -267,7 +267,8 @@ static fcp_code give_to_ranks(dividing *d) {
     for (uint32_t v = 0; v < nodes; v++) {
         uint32_t first = v * in->gpus, ranks = first + in->gpus > in->ranks ? in->ranks - first : in->gpus;
         cad_shares shares;
-        fcp_code code = cad_try(in, d->a, &d->away[v], d->out->at + d->kept[v], d->kept[v + 1] - d->kept[v],
+        const size_t kept = d->kept[v + 1] - d->kept[v]; /* where no rank keeps anything there is no list */
+        fcp_code code = cad_try(in, d->a, &d->away[v], kept ? d->out->at + d->kept[v] : NULL, kept,
                                 d->room + first, first, ranks, scaled(d->mean, in->tolerance) / 4, patience, &shares);
         if (code) return code;
         for (size_t i = 0; i < shares.count; i++) {

@@ -19,6 +19,7 @@
 typedef struct cad_table {
     const uint64_t *row_cut, *key_cut, *sum;
     uint32_t row_cuts, key_cuts;
+    uint64_t row_step, key_step; /* all multiples of these are cuts; 0: they need not be */
 } cad_table;
 
 typedef struct cad_pairs {

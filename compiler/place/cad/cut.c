@@ -17,6 +17,7 @@
 
 #include "compiler/base/memo.h"
 #include "compiler/base/sort.h"
+#include "compiler/pair.h"
 #include "compiler/place/cad/cad.h"
 #include "compiler/problem/faults.h"
 
@@ -153,25 +154,39 @@ static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, ui
 
 enum { TABLE_SUMS = 1 << 19, KEYS_TO_ROWS = 4 };
 
-/* The sums of one sequence, of rows cut at multiples of `step` and keys at four times that. */
-static fcp_code make_table(planning *x, cells *c, const cad_input *in, uint32_t *const first[FCP_SIDES], uint32_t s,
-                           uint64_t step, cad_table *t) {
+/* The tables of the sequences `first` to `end` - 1, for which one object is asked. */
+typedef struct tabling {
+    const cad_input *in;
+    cells *of;
+    uint32_t *const *runs; /* per side and sequence: its first run */
+    cad_table *tables;
+    uint32_t first, end;
+    uint64_t step, least;  /* those that have at least so many pairs already are made anew */
+    uint32_t sequence;     /* of an error */
+    cells_fault fault;
+} tabling;
+
+static uint64_t table_work(const cad_table *t) { return t->sum[(size_t)t->row_cuts * t->key_cuts - 1]; }
+
+/* The sums of one sequence, of rows cut at multiples of the step and keys at four times that. */
+static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     const problem *p = x->problem;
     const mc_env env = problem_env(p, s);
     const cell_entry *entries;
     size_t count;
-    cells_fault fault = {0};
-    uint64_t *rows = side_cuts(&x->work, in->rows, first[0][s], first[0][s + 1], p->queries[s], step, &t->row_cuts);
-    uint64_t *keys = side_cuts(&x->work, in->keys, first[1][s], first[1][s + 1], p->lengths[s], step * KEYS_TO_ROWS,
-                               &t->key_cuts);
+    uint32_t *const *first = g->runs;
+    cad_table *t = &g->tables[s];
+    uint64_t *rows = side_cuts(&x->work, g->in->rows, first[0][s], first[0][s + 1], p->queries[s], g->step,
+                               &t->row_cuts);
+    uint64_t *keys = side_cuts(&x->work, g->in->keys, first[1][s], first[1][s + 1], p->lengths[s],
+                               g->step * KEYS_TO_ROWS, &t->key_cuts);
     uint64_t *sum = rows && keys ? ARENA_ZNEW(&x->work, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
     if (!sum) return FCP_E_NO_MEMORY;
-    fcp_code code = cells_grid(c, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &count, &fault);
-    if (fault.kind != MC_OK) return faults_report(x, code, FAULTS_MASK, s, &fault);
+    fcp_code code = cells_grid(g->of, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &count, &g->fault);
     if (code) return code;
     uint32_t shape_count, run_count;
     const fcp_run *runs;
-    const fcp_shape_rec *shapes = cells_shapes(c, &shape_count, &runs, &run_count);
+    const fcp_shape_rec *shapes = cells_shapes(g->of, &shape_count, &runs, &run_count);
     for (size_t i = 0; i < count; i++)
         sum[(size_t)(entries[i].q_piece + 1) * t->key_cuts + entries[i].k_piece + 1] = shapes[entries[i].shape].pairs;
     for (uint32_t i = 1; i < t->row_cuts; i++)
@@ -181,11 +196,43 @@ static fcp_code make_table(planning *x, cells *c, const cad_input *in, uint32_t 
         }
     t->row_cut = rows;
     t->key_cut = keys;
+    t->row_step = g->step;
+    t->key_step = g->step * KEYS_TO_ROWS;
     t->sum = sum;
     return FCP_OK;
 }
 
-static uint64_t table_work(const cad_table *t) { return t->sum[(size_t)t->row_cuts * t->key_cuts - 1]; }
+/* Reports no error, because this may be a second thread. */
+static fcp_code make_stretch(planning *x, void *given) {
+    tabling *g = given;
+    fcp_code code = FCP_OK;
+    for (uint32_t s = g->first; s < g->end && !code; s++) {
+        g->sequence = s;
+        if (g->least && table_work(&g->tables[s]) < g->least) continue;
+        code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : make_table(x, g, s);
+    }
+    return code;
+}
+
+static fcp_code make_all(planning *x, tabling *earlier, tabling *later) {
+    fcp_code code = pair_make(x, earlier->of != later->of, (pair_piece){make_stretch, earlier},
+                              (pair_piece){make_stretch, later});
+    const tabling *g = earlier->fault.kind != MC_OK ? earlier : later;
+    return g->fault.kind != MC_OK ? faults_report(x, code, FAULTS_MASK, g->sequence, &g->fault) : code;
+}
+
+/* The sequence that begins the later half of the keys. There is none where there are few keys, nor where nobody will ask
+ * the second object again: what it found out anew, the first one knew. */
+static uint32_t middle_sequence(const planning *x) {
+    enum { MANY = 1 << 18 };
+    const problem *p = x->problem;
+    if (!x->kept) return p->sequences;
+    uint64_t all = 0, before = 0;
+    uint32_t s = 0;
+    for (uint32_t i = 0; i < p->sequences; i++) all += p->lengths[i];
+    while (s < p->sequences && (all < MANY || before < all / 2)) before += p->lengths[s++];
+    return s;
+}
 
 /* Sums for a mask that is not causal: of every sequence between its runs; of those that have more than a 16th of a
  * rank's share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
@@ -196,27 +243,30 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     for (int side = 0; side < FCP_SIDES; side++) {
         const problem_run *runs = side ? in->keys : in->rows;
         uint32_t count = side ? in->key_count : in->row_count;
-        if (!(first[side] = ARENA_ZNEW(&x->scratch, uint32_t, p->sequences + (size_t)1))) return FCP_E_NO_MEMORY;
+        if (!(first[side] = ARENA_ZNEW(&x->work, uint32_t, p->sequences + (size_t)1))) return FCP_E_NO_MEMORY;
         for (uint32_t i = 0; i < count; i++) first[side][runs[i].sequence + 1]++;
         for (uint32_t s = 0; s < p->sequences; s++) first[side][s + 1] += first[side][s];
     }
-    cells *c = NULL;
-    fcp_code code = tables ? problem_open_mask(x, &c) : FCP_E_NO_MEMORY;
+    tabling a = {.in = in, .runs = first, .tables = tables, .end = middle_sequence(x)}, b = a;
+    b.first = a.end, b.end = p->sequences;
+    fcp_code code = tables ? problem_open_mask(x, &a.of) : FCP_E_NO_MEMORY;
+    b.of = a.of;
+    if (!code && b.first < b.end) code = problem_open_second(x, &b.of);
+    if (!code) code = make_all(x, &a, &b);
     unsigned __int128 all = 0, heavy = 0;
-    for (uint32_t s = 0; s < p->sequences && !code; s++) {
-        code = planning_stopped_at(x, s) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, 0, &tables[s]);
-        if (!code) all += table_work(&tables[s]);
-    }
+    for (uint32_t s = 0; s < p->sequences && !code; s++) all += table_work(&tables[s]);
+    const uint64_t least = (uint64_t)(all / ((unsigned __int128)16 * p->ranks)) + 1;
     for (uint32_t s = 0; s < p->sequences && !code; s++)
-        if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
+        if (table_work(&tables[s]) >= least)
             heavy += (unsigned __int128)(p->queries[s] / in->pairs.shard + 1) *
                      (p->lengths[s] / in->pairs.shard / KEYS_TO_ROWS + 1);
     uint64_t step = in->pairs.shard;
     for (; heavy > TABLE_SUMS; heavy /= 4) step *= 2;
-    for (uint32_t s = 0; s < p->sequences && !code; s++)
-        if ((unsigned __int128)table_work(&tables[s]) * 16 * p->ranks > all)
-            code = planning_stopped(x) ? FCP_E_INTERRUPTED : make_table(x, c, in, first, s, step, &tables[s]);
-    problem_close_mask(x, &c);
+    a.step = b.step = step;
+    a.least = b.least = least;
+    if (!code) code = make_all(x, &a, &b);
+    if (b.of != a.of) problem_close_mask(x, &b.of);
+    problem_close_mask(x, &a.of);
     in->pairs.tables = tables;
     return code;
 }

@@ -24,9 +24,15 @@ static int64_t first_position(const cad_pairs *p, uint32_t s) {
     return p->top_left ? 0 : (int64_t)p->keys[s] - (int64_t)p->queries[s];
 }
 
-/* The number of the cut at `at`, or of the last one before it. */
-static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t at) {
+/* The number of the cut at `at`, or of the last one before it. Up to there are all multiples of the step, and of the
+ * other cuts, which are few, some. */
+static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, uint64_t at) {
     uint32_t low = 0, high = cuts;
+    if (step) {
+        const uint32_t others = cuts - (uint32_t)(cut[cuts - 1] / step) - 1;
+        low = (uint32_t)(at / step);
+        if (high - low > others + 1) high = low + others + 1;
+    }
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
         if (cut[mid] <= at) low = mid;
@@ -35,17 +41,25 @@ static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t at) {
     return low;
 }
 
-static uint64_t table_sum(const cad_table *t, uint64_t row, uint64_t key) {
-    return t->sum[(size_t)cut_index(t->row_cut, t->row_cuts, row) * t->key_cuts +
-                  cut_index(t->key_cut, t->key_cuts, key)];
+static uint32_t row_index(const cad_table *t, uint64_t at) {
+    return cut_index(t->row_cut, t->row_cuts, t->row_step, at);
+}
+
+static uint32_t key_index(const cad_table *t, uint64_t at) {
+    return cut_index(t->key_cut, t->key_cuts, t->key_step, at);
+}
+
+/* The pairs of rows `x` to `y` - 1 with keys k0 to k1 - 1, all of which are cuts. */
+static uint64_t table_work(const cad_table *t, uint64_t x, uint64_t y, uint64_t k0, uint64_t k1) {
+    const uint64_t *above = t->sum + (size_t)row_index(t, x) * t->key_cuts;
+    const uint64_t *under = t->sum + (size_t)row_index(t, y) * t->key_cuts;
+    uint32_t from = key_index(t, k0), to = key_index(t, k1);
+    return under[to] - above[to] - under[from] + above[from];
 }
 
 static uint64_t work_of(const cad_pairs *p, uint32_t s, uint64_t x, uint64_t y, uint64_t k0, uint64_t k1) {
     if (x >= y || k0 >= k1) return 0;
-    if (p->tables) {
-        const cad_table *t = &p->tables[s];
-        return table_sum(t, y, k1) - table_sum(t, x, k1) - table_sum(t, y, k0) + table_sum(t, x, k0);
-    }
+    if (p->tables) return table_work(&p->tables[s], x, y, k0, k1);
     int64_t first = first_position(p, s), a = first + (int64_t)x, b = first + (int64_t)y;
     return below(a, b, (int64_t)k1) - below(a, b, (int64_t)k0);
 }
@@ -60,8 +74,8 @@ uint64_t cad_span(const cad_pairs *p, const cad_run *r) {
         return most > r->k0 ? most - r->k0 : 0;
     }
     const cad_table *t = &p->tables[r->sequence];
-    uint32_t x = cut_index(t->row_cut, t->row_cuts, r->x), y = cut_index(t->row_cut, t->row_cuts, r->y);
-    uint32_t from = cut_index(t->key_cut, t->key_cuts, r->k0), to = cut_index(t->key_cut, t->key_cuts, r->k1);
+    uint32_t x = row_index(t, r->x), y = row_index(t, r->y);
+    uint32_t from = key_index(t, r->k0), to = key_index(t, r->k1);
     const uint64_t *low = t->sum + (size_t)x * t->key_cuts, *high = t->sum + (size_t)y * t->key_cuts;
     uint64_t seen = 0;
     for (uint32_t j = from; j < to; j++)
@@ -84,9 +98,9 @@ static cuts cuts_of(const cad_pairs *p, uint32_t s, bool rows, uint64_t low, uin
     if (p->tables) {
         const cad_table *t = &p->tables[s];
         const uint64_t *cut = rows ? t->row_cut : t->key_cut;
-        uint32_t count = rows ? t->row_cuts : t->key_cuts, from = cut_index(cut, count, low);
+        uint32_t from = rows ? row_index(t, low) : key_index(t, low);
         c.listed = cut + from;
-        c.last = cut_index(cut, count, high) - from;
+        c.last = (rows ? row_index(t, high) : key_index(t, high)) - from;
     } else {
         c.first = low / p->shard + 1; /* the multiples first * shard, (first + 1) * shard, ... lie between */
         uint64_t end = (high + p->shard - 1) / p->shard;

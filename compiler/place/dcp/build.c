@@ -178,43 +178,48 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
     }
 }
 
+/* The row that comes next into the strip; FCP_NONE: none fits, or what fits is left out. */
+static uint32_t next_row(const building *b, uint64_t work, uint64_t tokens) {
+    const dcp_input *in = b->in;
+    const bool seed = !b->here_count;
+    uint32_t best = FCP_NONE;
+    int64_t bar = INT64_MAX, least = INT64_MAX; /* bar: what adds more to the cut is not looked at */
+    for (uint32_t i = 0; i < b->left_count; i++) {
+        const uint32_t q = b->left[i];
+        if (b->extra[q] > bar || b->picked[q]) continue;
+        if (b->extra[q] < least) least = b->extra[q];
+        if (b->pick_work + b->work[q] > work || b->pick_tokens + in->tokens[q] > tokens) continue;
+        if (best != FCP_NONE && !seed && b->extra[q] == b->extra[best] && b->work[q] < b->work[best]) continue;
+        best = q;
+        if (!seed) bar = b->extra[q];
+    }
+    if (seed || best == FCP_NONE || b->extra[best] <= 0) return best;
+    const bool rest_fits = b->left_work - b->pick_work <= in->pair_cap &&
+                           b->left_tokens - b->pick_tokens <= in->token_cap;
+    return b->extra[best] > least || rest_fits ? FCP_NONE : best;
+}
+
 /* Adds rows to the strip as long as they fit in so much in all: first the last one, then those that add least to the
  * cut, of these the heaviest, of these the last. What would make the cut larger is left out where something that does
  * not fit would do so less, and where all that is left of the component fits on one rank. */
 static void grow(building *b, uint64_t work, uint64_t tokens) {
     const dcp_input *in = b->in;
-    for (;;) {
-        uint32_t best = FCP_NONE;
-        int64_t least = INT64_MAX;
-        bool seed = !b->here_count;
-        for (uint32_t i = 0; i < b->left_count; i++) {
-            uint32_t q = b->left[i];
-            if (b->picked[q]) continue;
-            if (b->extra[q] < least) least = b->extra[q];
-            if (b->pick_work + b->work[q] > work || b->pick_tokens + in->tokens[q] > tokens) continue;
-            if (best == FCP_NONE || seed || b->extra[q] < b->extra[best] ||
-                (b->extra[q] == b->extra[best] && b->work[q] >= b->work[best]))
-                best = q;
-        }
-        if (best == FCP_NONE) return;
-        const bool rest_fits = b->left_work - b->pick_work <= in->pair_cap &&
-                               b->left_tokens - b->pick_tokens <= in->token_cap;
-        if (!seed && b->extra[best] > 0 && (b->extra[best] > least || rest_fits)) return;
-        b->picked[best] = 1;
-        b->pick[b->picks++] = best;
-        b->pick_work += b->work[best];
-        b->pick_tokens += in->tokens[best];
+    for (uint32_t q = next_row(b, work, tokens); q != FCP_NONE; q = next_row(b, work, tokens)) {
+        b->picked[q] = 1;
+        b->pick[b->picks++] = q;
+        b->pick_work += b->work[q];
+        b->pick_tokens += in->tokens[q];
         bool own = false;
-        for (uint32_t t = in->tile_start[best]; t < in->tile_start[best + 1]; t++) {
-            uint32_t k = in->tile_k[t];
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
+            const uint32_t k = in->tile_k[t];
             if (dcp_with_keys(in, b->c, t)) continue;
-            own |= k == best;
+            own |= k == q;
             bring(b, k);
             come_in(b, k);
         }
         if (own) continue;
-        bring(b, best);
-        come_in(b, best);
+        bring(b, q);
+        come_in(b, q);
     }
 }
 
@@ -498,10 +503,8 @@ static fcp_code open_building(building *b, arena *scratch) {
     return code ? code : find_users(b, scratch);
 }
 
-/* One attempt: strips that fill a rank to so many sixteenths of its cap on pairs, then what is left: where most room is
- * if `loose`, else where it fits most tightly, and if it fits nowhere in parts. False: it is loose, and something fits
- * nowhere. */
-static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_done) {
+/* Strips that fill a rank to so many sixteenths of its cap on pairs. */
+static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     const dcp_input *in = b->in;
     memset(b->out->home, 0xff, in->blocks * sizeof *b->out->home);
     memset(b->out->exec, 0xff, in->tile_start[in->blocks] * sizeof *b->out->exec);
@@ -523,6 +526,13 @@ static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_
                          ? FCP_NONE : choose(b, b->left_work, b->left_tokens, b->node, false);
         for (uint32_t k = 0; r != FCP_NONE && k < b->left_count; k++) put_whole(b, b->left[k], r);
     }
+    return FCP_OK;
+}
+
+/* Places what strips have left: where most room is if `loose`, else where it fits most tightly, and if it fits nowhere
+ * in parts. False: it is loose, and something fits nowhere. */
+static fcp_code place_left(building *b, bool loose, bool *out_done) {
+    const dcp_input *in = b->in;
     sort_components(b);
     *out_done = true;
     for (uint32_t i = 0; i < b->components && *out_done; i++) {
@@ -534,16 +544,38 @@ static fcp_code attempt(building *b, uint32_t sixteenths, bool loose, bool *out_
     return FCP_OK;
 }
 
+/* Copies the whole strips, to go back to them: the ranks of blocks and tiles, what ranks have, and which keys have users
+ * without a home. */
+static void copy_strips(building *to, const building *from) {
+    const dcp_input *in = from->in;
+    memcpy(to->out->home, from->out->home, in->blocks * sizeof *from->out->home);
+    memcpy(to->out->exec, from->out->exec, in->tile_start[in->blocks] * sizeof *from->out->exec);
+    memcpy(to->out->load, from->out->load, in->ranks * sizeof *from->out->load);
+    memcpy(to->out->held, from->out->held, in->ranks * sizeof *from->out->held);
+    memcpy(to->homeless, from->homeless, in->blocks * sizeof *from->homeless);
+    memcpy(to->last_node, from->last_node, from->components * sizeof *from->last_node);
+}
+
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
     static const uint32_t sixteenths[] = {16, 15, 14, 13, 12, 11, 10, 9, 8};
-    building b = {.in = in, .c = c, .out = out};
+    dcp_parts parts;
+    building b = {.in = in, .c = c, .out = out}, first = {.in = in, .out = &parts};
     bool done = false;
     fcp_code code = open_building(&b, scratch);
     if (code) return code;
+    first.homeless = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
+    first.last_node = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
+    if (!first.homeless || !first.last_node || !dcp_open_parts(in, scratch, &parts)) return FCP_E_NO_MEMORY;
     for (uint32_t q = 0; q < in->blocks; q++)
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
             b.work[dcp_with_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
-    for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code && !b.short_of_ranks; i++)
-        code = attempt(&b, sixteenths[i], true, &done);
-    return code || done ? code : attempt(&b, 16, false, &done);
+    first.components = b.components;
+    for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code && !b.short_of_ranks; i++) {
+        code = cut_strips(&b, sixteenths[i]);
+        if (!i && !code) copy_strips(&first, &b);
+        if (!code) code = place_left(&b, true, &done);
+    }
+    if (code || done) return code;
+    copy_strips(&b, &first);
+    return place_left(&b, false, &done);
 }

@@ -79,11 +79,10 @@ static fcp_code refine_tiles(const dcp_input *in, const dcp_columns *c, dcp_part
 
 /* Refines the placement on graphs that become finer and finer: at first whatever hangs together on a rank is one
  * vertex. A level that would join little is left out. */
-static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch) {
+static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_parts *p, arena *scratch, arena *step) {
     static const uint32_t size[LEVELS] = {0, 32, 12, 6, 3, 1}; /* vertices are such a part of a rank at most */
     const uint32_t n = in->blocks, tiles = in->tile_start[n];
     dcp_graph g[LEVELS];
-    arena step = {0};
     uint32_t *up[LEVELS], *data = ARENA_NEW(scratch, uint32_t, n + (size_t)1), levels = 1;
     uint32_t *of_tile = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     if (!data || !of_tile) return FCP_E_NO_MEMORY;
@@ -92,17 +91,16 @@ static fcp_code refine_levels(const dcp_input *in, const dcp_columns *c, dcp_par
         const dcp_graph *fine = &g[levels - 1];
         uint32_t *to = up[levels] = ARENA_NEW(scratch, uint32_t, fine->vertices + (size_t)1);
         code = !to ? FCP_E_NO_MEMORY
-                   : dcp_coarsen(in, fine, in->pair_cap / size[i], in->token_cap / size[i], scratch, &step, &g[levels],
+                   : dcp_coarsen(in, fine, in->pair_cap / size[i], in->token_cap / size[i], scratch, step, &g[levels],
                                  to);
         if (!code && g[levels].vertices < fine->vertices - fine->vertices / LITTLE) levels++;
-        arena_reset(&step);
+        arena_reset(step);
     }
     for (uint32_t i = levels; i-- > 0 && !code;) {
-        code = dcp_refine(in, &g[i], p->load, p->held, &step);
-        arena_reset(&step);
+        code = dcp_refine(in, &g[i], p->load, p->held, step);
+        arena_reset(step);
         for (uint32_t v = 0; i && v < g[i - 1].vertices; v++) g[i - 1].part[v] = g[i].part[up[i][v]];
     }
-    arena_free(&step);
     for (uint32_t b = 0; b < n && !code; b++) p->home[b] = g[0].part[data[b]];
     for (uint32_t t = 0; t < tiles && !code; t++) p->exec[t] = g[0].part[of_tile[t]];
     return code;
@@ -123,16 +121,16 @@ static fcp_code columns_of(const dcp_input *in, arena *scratch, dcp_columns *c) 
     return in->fixed ? FCP_OK : dcp_find_wide(in, c, scratch);
 }
 
-static fcp_code start(const dcp_input *in, const dcp_columns *c, bool refine, arena *scratch, dcp_parts *p) {
+static fcp_code start(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *p) {
     fcp_code code = in->fixed ? dcp_give(in, c, scratch, p) : dcp_build(in, c, scratch, p);
-    if (!code) code = dcp_relieve(in, c, p, scratch);
-    return code || !refine ? code : refine_levels(in, c, p, scratch);
+    return code ? code : dcp_relieve(in, c, p, scratch);
 }
 
-fcp_code dcp_start(const dcp_input *in, bool refine, arena *scratch, dcp_parts *out) {
+fcp_code dcp_start(const dcp_input *in, arena *refine, arena *scratch, dcp_parts *out) {
     dcp_columns c;
     fcp_code code = columns_of(in, scratch, &c);
-    return code ? code : start(in, &c, refine, scratch, out);
+    if (!code) code = start(in, &c, scratch, out);
+    return code || !refine ? code : refine_levels(in, &c, out, scratch, refine);
 }
 
 bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out) {
@@ -146,14 +144,16 @@ bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out) {
 static uint64_t weighted(const dcp_input *in, const dcp_cost *c) { return c->bytes + (in->net - 1) * c->net; }
 
 /* Divides among nodes first, and takes that if it costs less, and is over no cap further than the placement at hand.
- * Only bytes between nodes are saved so, and where these are less than half of the cost, nothing is tried. */
-static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *p) {
+ * Only bytes between nodes are saved so, and where these are less than half of the cost, nothing is tried. `keep` holds
+ * the placement, `scratch` what may go afterwards, `step` what goes earlier. */
+static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep, arena *scratch, arena *step,
+                          dcp_parts *p) {
     dcp_parts other;
     dcp_cost flat, cost;
     fcp_code code = dcp_cost_of(in, p->home, p->exec, scratch, &flat);
     if (code || 2 * (in->net - 1) * flat.net < weighted(in, &flat)) return code;
-    if (!dcp_open_parts(in, scratch, &other)) return FCP_E_NO_MEMORY;
-    code = dcp_by_nodes(in, scratch, &other);
+    if (!dcp_open_parts(in, keep, &other)) return FCP_E_NO_MEMORY;
+    code = dcp_by_nodes(in, scratch, step, &other);
     if (!code) code = dcp_relieve(in, c, &other, scratch);
     if (!code) code = dcp_cost_of(in, other.home, other.exec, scratch, &cost);
     if (!code && weighted(in, &cost) < weighted(in, &flat) &&
@@ -166,13 +166,19 @@ static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *scra
 fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
     dcp_parts p;
     dcp_columns c;
+    arena stage = {0}, step = {0}; /* each stage takes the memory of the one before; so does each step of one */
     if (!dcp_open_parts(in, scratch, &p)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(in, scratch, &c);
-    if (!code) code = start(in, &c, false, scratch, &p);
+    if (!code) code = start(in, &c, &stage, &p);
+    arena_reset(&stage);
     if (!code && !in->fixed && in->gpus > 1 && in->ranks > in->gpus && in->ranks % in->gpus == 0)
-        code = try_nodes(in, &c, scratch, &p);
-    if (!code) code = refine_levels(in, &c, &p, scratch);
-    if (!code) code = refine_tiles(in, &c, &p, scratch);
+        code = try_nodes(in, &c, scratch, &stage, &step, &p);
+    arena_reset(&stage);
+    if (!code) code = refine_levels(in, &c, &p, &stage, &step);
+    arena_reset(&stage);
+    if (!code) code = refine_tiles(in, &c, &p, &stage);
+    arena_free(&stage);
+    arena_free(&step);
     if (code) return code;
     memcpy(out_home, p.home, in->blocks * sizeof *out_home);
     memcpy(out_exec, p.exec, in->tile_start[in->blocks] * sizeof *out_exec);

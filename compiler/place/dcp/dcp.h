@@ -94,11 +94,11 @@ fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dc
 
 /* dcp.c. Takes room for a placement; false: no memory. */
 bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out);
-/* dcp.c. That first placement, with no rank over the cap on pairs if that can be, and refined if `refine`: where homes
- * are free. `out` has its arrays. */
-fcp_code dcp_start(const dcp_input *in, bool refine, arena *scratch, dcp_parts *out);
-/* nodes.c. Another first placement, where there are several nodes: these first. */
-fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, dcp_parts *out);
+/* dcp.c. That first placement, with no rank over the cap on pairs if that can be, where homes are free. `refine`: it is
+ * refined, with memory from there, which is empty before and after; or NULL. `out` has its arrays. */
+fcp_code dcp_start(const dcp_input *in, arena *refine, arena *scratch, dcp_parts *out);
+/* nodes.c. Another first placement, where there are several nodes: these first. `step` is empty before and after. */
+fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_parts *out);
 
 /* give.c. A first placement of tiles alone, where homes are given. */
 fcp_code dcp_give(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);

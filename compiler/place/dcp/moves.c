@@ -85,47 +85,49 @@ static bool is_better(const dcp_state *s, const dcp_option *best, uint32_t r, in
 /* Collects what ranks and nodes have of a vertex's nets; returns the bytes of all of these. */
 static int64_t collect(dcp_state *s, uint32_t v) {
     const dcp_graph *g = s->g;
-    const dcp_counts *nodes = &s->nodes;
-    int64_t all = 0;
+    const dcp_counts *ranks = &s->ranks, *nodes = &s->nodes;
+    int64_t all = 0, *have = s->have, *node_have = s->node_have;
+    uint32_t count = 0, *found = s->found;
     for (uint32_t i = g->pin_start[v]; i < g->pin_start[v + 1]; i++) {
-        const uint32_t e = g->pin[i], used = s->ranks.used[e], *bin = s->ranks.bin + s->ranks.first[e];
+        const uint32_t e = g->pin[i], used = ranks->used[e], *bin = ranks->bin + ranks->first[e];
+        const uint32_t *node = nodes->bin + nodes->first[e], node_used = s->far ? nodes->used[e] : 0;
         const int64_t bytes = (int64_t)g->bytes[e];
         all += bytes;
         s->looks += 4 + used;
         for (uint32_t k = 0; k < used; k++) {
-            s->have[bin[k]] += bytes;
-            s->mask[bin[k] / 64] |= 1ull << bin[k] % 64;
+            const uint32_t r = bin[k];
+            const int64_t before = have[r];
+            found[count] = r; /* stays if the rank is new; no net has 0 bytes */
+            count += !before;
+            have[r] = before + bytes;
         }
-        for (uint32_t k = nodes->first[e]; s->far && k < nodes->first[e] + nodes->used[e]; k++)
-            s->node_have[nodes->bin[k]] += bytes;
+        for (uint32_t k = 0; k < node_used; k++) node_have[node[k]] += bytes;
     }
+    s->found_count = count;
     return all;
 }
 
 dcp_options dcp_best_moves(dcp_state *s, uint32_t v, bool anywhere) {
-    const uint32_t own = s->g->part[v], home = s->node[own], words = (s->in->ranks + 63) / 64;
+    const uint32_t own = s->g->part[v], home = s->node[own];
     const int64_t all = collect(s, v);
     /* what a rank gains that has none of its nets: in its node, and, but for what the node has, in another */
     const int64_t same = s->alone[v] - s->node_alone[v] - all, other = s->alone[v] - all - s->far * all;
     dcp_options out = {{FCP_NONE, 0}, {FCP_NONE, 0}, {FCP_NONE, 0}};
-    s->have[own] = 0;
-    s->mask[own / 64] &= ~(1ull << own % 64);
-    for (uint32_t w = 0; w < words; w++)
-        for (uint64_t left = s->mask[w]; left; left &= left - 1) {
-            const uint32_t r = w * 64 + (uint32_t)__builtin_ctzll(left), node = s->node[r];
-            const int64_t gain = s->have[r] + (node == home ? same : other + s->far * s->node_have[node]);
-            s->have[r] = 0;
-            if (is_better(s, &out.full, r, gain)) out.full = (dcp_option){r, gain};
-            if (is_better(s, &out.near, r, gain) && dcp_has_room(s, v, r)) out.near = (dcp_option){r, gain};
-        }
+    for (uint32_t i = 0; i < s->found_count; i++) {
+        const uint32_t r = s->found[i], node = s->node[r];
+        const int64_t gain = s->have[r] + (node == home ? same : other + s->far * s->node_have[node]);
+        if (r == own) continue;
+        if (is_better(s, &out.full, r, gain)) out.full = (dcp_option){r, gain};
+        if (is_better(s, &out.near, r, gain) && dcp_has_room(s, v, r)) out.near = (dcp_option){r, gain};
+    }
     out.any = out.near;
     for (uint32_t i = 0; i < s->roomy_count && anywhere; i++) {
         const uint32_t r = s->roomy[i], node = s->node[r];
-        if (r == own || s->mask[r / 64] >> r % 64 & 1) continue;
+        if (r == own || s->have[r]) continue;
         const int64_t gain = node == home ? same : other + s->far * s->node_have[node];
         if (is_better(s, &out.any, r, gain) && dcp_has_room(s, v, r)) out.any = (dcp_option){r, gain};
     }
-    memset(s->mask, 0, words * sizeof *s->mask);
+    for (uint32_t i = 0; i < s->found_count; i++) s->have[s->found[i]] = 0;
     memset(s->node_have, 0, s->nodes.bins * sizeof *s->node_have);
     return out;
 }
@@ -218,7 +220,7 @@ static bool open_arrays(dcp_state *s, uint32_t nodes, arena *scratch) {
     s->node = ARENA_NEW(scratch, uint32_t, ranks);
     s->have = ARENA_ZNEW(scratch, int64_t, ranks);
     s->node_have = ARENA_ZNEW(scratch, int64_t, nodes);
-    s->mask = ARENA_ZNEW(scratch, uint64_t, (ranks + 63) / 64);
+    s->found = ARENA_NEW(scratch, uint32_t, ranks + 1);
     s->roomy = ARENA_NEW(scratch, uint32_t, ranks);
     s->head = ARENA_NEW(scratch, uint32_t, ranks);
     s->next = ARENA_NEW(scratch, uint32_t, n);
@@ -226,7 +228,7 @@ static bool open_arrays(dcp_state *s, uint32_t nodes, arena *scratch) {
     s->alone = ARENA_ZNEW(scratch, int64_t, n);
     s->node_alone = ARENA_ZNEW(scratch, int64_t, n);
     s->inside = ARENA_ZNEW(scratch, int64_t, n);
-    return s->node && s->have && s->node_have && s->mask && s->roomy && s->head && s->next && s->previous && s->alone &&
+    return s->node && s->have && s->node_have && s->found && s->roomy && s->head && s->next && s->previous && s->alone &&
            s->node_alone && s->inside;
 }
 

@@ -22,10 +22,10 @@ typedef struct dcp_state {
     /* Per vertex: bytes of the nets of which no other vertex is at its rank, and between nodes at its node; of the
      * latter alone; and of the nets that lie at its rank alone. */
     int64_t *alone, *node_alone, *inside;
-    /* what dcp_best_moves collects: per rank and node, the bytes of the vertex's nets that are there already; and a bit
-     * for each rank that has some */
+    /* what dcp_best_moves collects: per rank and node, the bytes of the vertex's nets that are there already; and the
+     * ranks that have some */
     int64_t *have, *node_have;
-    uint64_t *mask;
+    uint32_t *found, found_count;
     uint32_t *roomy, roomy_count;     /* the ranks that are least full */
     uint32_t *head, *next, *previous; /* the vertices of each rank */
     uint64_t looks;                   /* ranks of nets looked at */

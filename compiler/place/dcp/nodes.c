@@ -93,7 +93,7 @@ static fcp_code divide_node(const dcp_input *in, const dcp_parts *at, uint32_t n
     dcp_parts own;
     fcp_code code = part_of(in, at, node, scratch, name, &part);
     if (!code && !dcp_open_parts(&part.in, scratch, &own)) code = FCP_E_NO_MEMORY;
-    if (!code) code = dcp_start(&part.in, false, scratch, &own);
+    if (!code) code = dcp_start(&part.in, NULL, scratch, &own);
     if (code) return code;
     for (uint32_t b = 0; b < part.in.blocks; b++)
         if (at->home[part.block[b]] == node) out->home[part.block[b]] = first + own.home[b];
@@ -109,7 +109,7 @@ static uint64_t node_cap(const dcp_input *in, uint64_t cap, uint64_t sum) {
     return in->gpus * (cap > mean ? mean + (cap - mean) / 100 * SLACK : cap);
 }
 
-fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, dcp_parts *out) {
+fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_parts *out) {
     uint64_t pairs = 0, tokens = 0;
     uint32_t *name = ARENA_NEW(scratch, uint32_t, in->blocks + (size_t)1);
     dcp_parts at;
@@ -122,7 +122,10 @@ fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, dcp_parts *out) {
     nodes.pair_cap = node_cap(in, in->pair_cap, pairs);
     nodes.token_cap = node_cap(in, in->token_cap, tokens);
     if (!name || !dcp_open_parts(&nodes, scratch, &at)) return FCP_E_NO_MEMORY;
-    fcp_code code = dcp_start(&nodes, true, scratch, &at);
-    for (uint32_t v = 0; v < nodes.ranks && !code; v++) code = divide_node(in, &at, v, scratch, name, out);
+    fcp_code code = dcp_start(&nodes, step, scratch, &at);
+    for (uint32_t v = 0; v < nodes.ranks && !code; v++) {
+        code = divide_node(in, &at, v, step, name, out);
+        arena_reset(step);
+    }
     return code;
 }

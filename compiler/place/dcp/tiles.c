@@ -18,6 +18,8 @@ typedef struct relieving {
     dcp_parts *p;
     uint32_t *head, *next; /* the tiles of each rank */
     uint32_t *mark, stamp; /* per block: its keys are at the rank at hand, where mark[k] = stamp */
+    uint32_t *row_mark;    /* the same of its Q */
+    uint8_t *several;      /* per row of the rank that gives: several ranks compute it */
     uint32_t *taken;       /* the tiles of the offer at hand */
     uint32_t *candidates;  /* ranks to give to */
     uint32_t *listed;      /* per rank: the stamp with which it was listed */
@@ -33,25 +35,25 @@ static uint64_t weight(const dcp_input *in, uint32_t from, uint32_t to) {
     return from / in->gpus == to / in->gpus ? 1 : in->net;
 }
 
-/* The bytes of Q and results of a row, once rank `to` computes some of it, less those of today. */
+/* The bytes of Q and results of a row, once rank `to`, the one at hand, computes some of it, less those of today. */
 static uint64_t open_bytes(const relieving *x, uint32_t q, uint32_t to) {
     const dcp_input *in = x->in;
-    const uint32_t first = in->tile_start[q], end = in->tile_start[q + 1], home = x->p->home[q];
-    bool several = false, has = false;
-    for (uint32_t t = first; t < end; t++) {
-        several |= x->p->exec[t] != x->p->exec[first];
-        has |= x->p->exec[t] == to;
-    }
-    if (has) return 0;
+    const uint32_t home = x->p->home[q], first = x->p->exec[in->tile_start[q]];
+    if (x->row_mark[q] == x->stamp) return 0;
     uint64_t bytes = to == home ? 0 : in->part[q] * weight(in, home, to);
-    if (!several && x->p->exec[first] != home)
-        bytes += (in->part[q] - in->whole[q]) * weight(in, home, x->p->exec[first]);
+    if (!x->several[q] && first != home) bytes += (in->part[q] - in->whole[q]) * weight(in, home, first);
     return bytes;
 }
 
-static void look_at_keys(relieving *x, uint32_t rank) {
+static void look_at_rank(relieving *x, const dcp_columns *c, uint32_t rank) {
     x->stamp++;
-    for (uint32_t t = x->head[rank]; t != FCP_NONE; t = x->next[t]) x->mark[x->in->tile_k[t]] = x->stamp;
+    for (uint32_t t = x->head[rank]; t != FCP_NONE; t = x->next[t])
+        x->mark[x->in->tile_k[t]] = x->row_mark[c->tile_q[t]] = x->stamp;
+}
+
+/* Does one offer cost less for each pair than another? */
+static bool is_cheaper(uint64_t bytes, uint64_t pairs, const offer *than) {
+    return !than->pairs || (unsigned __int128)bytes * than->pairs < (unsigned __int128)than->bytes * pairs;
 }
 
 /* Collects tiles of the row that starts at `first` in the list of rank r, until r is relieved or `to` is full: those
@@ -87,8 +89,10 @@ static uint32_t find_candidates(relieving *x, const dcp_columns *c, uint32_t r) 
         uint32_t q = c->tile_q[t];
         if (q == last) continue;
         last = q;
+        x->several[q] = 0;
         for (uint32_t u = in->tile_start[q]; u <= in->tile_start[q + 1]; u++) {
             uint32_t to = u < in->tile_start[q + 1] ? x->p->exec[u] : x->p->home[q];
+            x->several[q] |= u < in->tile_start[q + 1] && to != x->p->exec[in->tile_start[q]];
             if (x->listed[to] == stamp || x->p->load[to] >= in->pair_cap) continue;
             x->listed[to] = stamp;
             x->candidates[count++] = to;
@@ -102,15 +106,19 @@ static bool find_offer(relieving *x, const dcp_columns *c, uint32_t r, offer *be
     const uint32_t count = find_candidates(x, c, r);
     *best = (offer){0};
     for (uint32_t i = 0; i < count; i++) {
+        const uint32_t to = x->candidates[i];
+        const uint64_t room = x->in->pair_cap - x->p->load[to];
         uint32_t last = FCP_NONE;
-        look_at_keys(x, x->candidates[i]);
+        if (best->pairs && !best->bytes) break;
+        look_at_rank(x, c, to);
         for (uint32_t t = x->head[r]; t != FCP_NONE; t = x->next[t]) {
             offer o;
-            if (c->tile_q[t] == last) continue;
-            last = c->tile_q[t];
-            if (!collect(x, c, r, t, x->candidates[i], &o)) continue;
-            if (!best->pairs || (unsigned __int128)o.bytes * best->pairs < (unsigned __int128)best->bytes * o.pairs)
-                *best = o;
+            const uint32_t q = c->tile_q[t];
+            if (q == last) continue;
+            last = q;
+            /* even if the row filled the rank and needed no more keys */
+            if (!is_cheaper(open_bytes(x, q, to), room, best) || !collect(x, c, r, t, to, &o)) continue;
+            if (is_cheaper(o.bytes, o.pairs, best)) *best = o;
         }
     }
     return best->pairs > 0;
@@ -118,7 +126,7 @@ static bool find_offer(relieving *x, const dcp_columns *c, uint32_t r, offer *be
 
 static void take_offer(relieving *x, const dcp_columns *c, uint32_t r, const offer *o) {
     offer again;
-    look_at_keys(x, o->to);
+    look_at_rank(x, c, o->to);
     const uint32_t count = collect(x, c, r, o->first, o->to, &again);
     for (uint32_t i = 0; i < count; i++) x->p->exec[x->taken[i]] = o->to;
     for (uint32_t *at = &x->head[r]; *at != FCP_NONE;) { /* out of the one list, into the other */
@@ -144,10 +152,13 @@ fcp_code dcp_relieve(const dcp_input *in, const dcp_columns *c, dcp_parts *p, ar
     x.head = ARENA_NEW(scratch, uint32_t, in->ranks);
     x.next = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     x.mark = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
+    x.row_mark = ARENA_ZNEW(scratch, uint32_t, in->blocks + (size_t)1);
+    x.several = ARENA_NEW(scratch, uint8_t, in->blocks + (size_t)1);
     x.taken = ARENA_NEW(scratch, uint32_t, tiles + (size_t)1);
     x.candidates = ARENA_NEW(scratch, uint32_t, in->ranks);
     x.listed = ARENA_ZNEW(scratch, uint32_t, in->ranks);
-    if (!x.head || !x.next || !x.mark || !x.taken || !x.candidates || !x.listed) return FCP_E_NO_MEMORY;
+    if (!x.head || !x.next || !x.mark || !x.row_mark || !x.several || !x.taken || !x.candidates || !x.listed)
+        return FCP_E_NO_MEMORY;
     memset(x.head, 0xff, in->ranks * sizeof *x.head);
     for (uint32_t t = tiles; t-- > 0;) {
         x.next[t] = x.head[p->exec[t]];

@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #include "compiler/base/sort.h"
+#include "compiler/pair.h"
 #include "compiler/problem/bins.h"
 #include "compiler/problem/faults.h"
 #include "compiler/problem/problem.h"
@@ -94,36 +95,71 @@ static fcp_code too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t 
     return FCP_E_VALUE;
 }
 
-/* Adds the cells of each sequence to its group. Sequences of equal lengths have equal cells, unless the mask reads an
- * array. */
-static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
+/* Some of the sequences, in order of length, whose cells one object counts. */
+typedef struct counting {
+    cells *of;
+    const uint64_t *keys; /* the lower 24 bits are the sequence */
+    uint32_t first, end, sequence;
+    cells_counts *found; /* per sequence */
+    cells_fault fault;
+} counting;
+
+/* Sequences of equal lengths have equal cells, unless the mask reads an array. Reports no error, because this may be a
+ * second thread. */
+static fcp_code count_stretch(planning *x, void *given) {
+    counting *g = given;
     const problem *p = x->problem;
-    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
-    cells *c = NULL;
-    cells_counts found = {0};
-    fcp_code code = keys ? problem_open_mask(x, &c) : FCP_E_NO_MEMORY;
-    if (!code) {
-        for (uint32_t s = 0; s < p->sequences; s++) keys[s] = p->lengths[s] << 24 | s; /* equal ones side by side */
-        sort_u64(keys, keys + p->sequences, p->sequences);
-    }
-    for (uint32_t i = 0, before = FCP_NONE; i < p->sequences && !code; i++) {
-        uint32_t s = (uint32_t)(keys[i] & 0xffffff);
+    fcp_code code = FCP_OK;
+    for (uint32_t i = g->first, before = FCP_NONE; i < g->end && !code; i++) {
+        uint32_t s = g->sequence = (uint32_t)(g->keys[i] & 0xffffff);
         bool same = before != FCP_NONE && !p->binding && p->lengths[before] == p->lengths[s] &&
                     p->queries[before] == p->queries[s];
         const mc_env env = problem_env(p, s);
-        cells_fault fault = {0};
         if (planning_stopped_at(x, i)) code = FCP_E_INTERRUPTED;
-        else if (!same) code = cells_count(c, &env, &found, &fault);
-        if (fault.kind != MC_OK) code = faults_report(x, code, FAULTS_MASK, s, &fault);
-        groups_group *g = &groups[of[s]];
-        g->full += found.full;
-        g->partial += found.partial;
-        g->cells += found.full + found.partial + found.none;
-        g->queries += p->queries[s];
-        g->keys += p->lengths[s];
+        else if (same) g->found[s] = g->found[before];
+        else code = cells_count(g->of, &env, &g->found[s], &g->fault);
         before = s;
     }
-    problem_close_mask(x, &c);
+    return code;
+}
+
+/* Adds the cells of each sequence to its group. Where objects are kept for further plannings, the shorter half of all
+ * keys is counted in a second thread, by a second object. */
+static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
+    enum { MANY = 1 << 18 }; /* keys: fewer take about as long as to start a thread */
+    const problem *p = x->problem;
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1), all = 0, shorter = 0;
+    counting a = {.keys = keys, .end = p->sequences, .found = ARENA_NEW(&x->scratch, cells_counts, p->sequences)};
+    if (!keys || !a.found) return FCP_E_NO_MEMORY;
+    for (uint32_t s = 0; s < p->sequences; s++) {
+        keys[s] = p->lengths[s] << 24 | s; /* equal ones side by side */
+        all += p->lengths[s];
+    }
+    sort_u64(keys, keys + p->sequences, p->sequences);
+    counting b = a;
+    b.end = 0;
+    while (x->kept && all >= MANY && b.end < p->sequences && shorter < all / 2) shorter += keys[b.end++] >> 24;
+    a.first = b.end;
+    fcp_code code = problem_open_mask(x, &a.of);
+    b.of = a.of;
+    if (!code && b.end) code = problem_open_second(x, &b.of);
+    if (!code) code = pair_make(x, b.end, (pair_piece){count_stretch, &a}, (pair_piece){count_stretch, &b});
+    for (int i = 0; i < 2; i++) {
+        const counting *g = i ? &a : &b;
+        if (g->fault.kind == MC_OK) continue;
+        code = faults_report(x, code, FAULTS_MASK, g->sequence, &g->fault);
+        break;
+    }
+    for (uint32_t s = 0; s < p->sequences && !code; s++) {
+        groups_group *g = &groups[of[s]];
+        g->full += a.found[s].full;
+        g->partial += a.found[s].partial;
+        g->cells += a.found[s].full + a.found[s].partial + a.found[s].none;
+        g->queries += p->queries[s];
+        g->keys += p->lengths[s];
+    }
+    if (b.of != a.of) problem_close_mask(x, &b.of);
+    problem_close_mask(x, &a.of);
     return code;
 }
 

@@ -49,7 +49,7 @@ typedef struct fibers_mask {
     mc_env env;
     fk_sequence sequence; /* the sequence for which env was made */
     bool by_head, packed; /* work lists are by head; those of the forward pass are packed */
-    bool fused;           /* the forward pass is one launch */
+    bool fused;           /* several ATTENDs of the forward pass are one launch */
     fcp_table_reads *reads; /* of tables; NULL: the score is too large for their gradients */
     int64_t *read_scratch;
 } fibers_mask;

@@ -28,10 +28,13 @@ typedef struct worker {
     machine_room locks;
     char *sums; /* of the gradients of tables; NULL: none were wanted yet */
     uint64_t launches;
-    /* While a fused pass runs: its arrivals, the slots' bytes that are still to come, and flags. */
+    /* While a fused launch runs: its arrivals, the bytes of KV and Q that are still to come, and flags. */
     fcp_fusion fusion;
-    char *slots, *sent;
-    uint64_t slot_bytes, slot_count;
+    struct late {
+        uint32_t *arrivals;       /* [count], of slots: the flag before which it comes; 0: it is there */
+        char *slots, *sent;
+        uint64_t bytes, count;    /* bytes: of a slot */
+    } late[2];
     uint32_t *flags, flag_count, arrived;
 } worker;
 
@@ -41,7 +44,7 @@ typedef struct device {
     emit_kernel kernels[EMIT_KERNELS];
     uint32_t kernel_count;
     unsigned backward; /* its skeleton */
-    bool fused;        /* the forward pass is one launch */
+    bool fused;        /* ATTENDs of a forward pass are one launch where they can be */
     bool sm90;         /* the forward skeleton is that for sm_90a, and everything is compiled for sm_90a */
     plan_tables tables;
     worker workers[];
@@ -402,14 +405,14 @@ static bool make_maps(const fcp_arena *a, const fk_launch *launch, fk_launch_map
     return good;
 }
 
-/* The next flag of a fused pass goes up, and before it come the slots that it is for. False: all are up. */
+/* The next flag of a fused launch goes up, and before it come the slots that it is for. False: all are up. */
 static bool arrive(void *context) {
     worker *w = context;
     if (w->arrived == w->flag_count) return false;
     const uint32_t flag = ++w->arrived;
-    for (uint64_t i = 0; i < w->slot_count; i++)
-        if (w->fusion.arrivals[i] == flag)
-            memcpy(w->slots + i * w->slot_bytes, w->sent + i * w->slot_bytes, w->slot_bytes);
+    for (const struct late *l = w->late; l < w->late + 2; l++)
+        for (uint64_t i = 0; i < l->count; i++)
+            if (l->arrivals[i] == flag) memcpy(l->slots + i * l->bytes, l->sent + i * l->bytes, l->bytes);
     w->flags[flag - 1] = 1;
     return true;
 }
@@ -560,47 +563,117 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
     return code || !a->d_table ? code : run_tables(d, w, a, &launch, err);
 }
 
-/* Takes away what has been received: NaN until it comes again. */
-static fcp_code take_slots(worker *w, const fcp_arena *a, fcp_error *err) {
+/* Takes away what a launch waits for: NaN until it comes again. What the rank sends on is left there. */
+static bool take_slots(struct late *l, const uint32_t *arrivals, const fcp_arena *a, fcp_class cls) {
     const fcp_plan *plan = a->plan;
-    const fcp_problem *p = plan->problem;
-    w->slots = a->kv;
-    w->slot_count = a->slots.count[FCP_KV];
-    w->slot_bytes = (uint64_t)2 * p->max_block * a->kv_heads * p->head_dim * 2;
-    w->flag_count = fcp_fusion_flags(fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM));
-    w->arrived = 0;
-    w->sent = malloc(w->slot_count * w->slot_bytes + 1);
-    w->flags = calloc(w->flag_count + 1, sizeof *w->flags);
-    if (!w->sent || !w->flags) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    memcpy(w->sent, w->slots, w->slot_count * w->slot_bytes);
-    memset(w->slots, 0xff, w->slot_count * w->slot_bytes);
-    return FCP_OK;
+    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM);
+    l->sent = malloc(l->count * l->bytes + 1);
+    l->arrivals = malloc((l->count + 1) * sizeof *l->arrivals);
+    if (!l->sent || !l->arrivals) return false;
+    memcpy(l->arrivals, arrivals, l->count * sizeof *arrivals);
+    for (uint32_t i = comm->first; i < comm->first + comm->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        for (uint32_t j = x->a; x->op == FCP_OP_LAUNCH && j < x->a + x->b; j++) {
+            const fcp_transfer *t = &plan->transfers[j];
+            if (t->cls == cls && t->dir == FCP_SEND && t->slot >= a->homes) l->arrivals[t->slot - a->homes] = 0;
+        }
+    }
+    memcpy(l->sent, l->slots, l->count * l->bytes);
+    for (uint64_t i = 0; i < l->count; i++)
+        if (l->arrivals[i]) memset(l->slots + i * l->bytes, 0xff, l->bytes);
+    return true;
 }
 
-/* The whole forward pass, in the place of its last ATTEND, when all keys have been received. */
-static fcp_code attend_fused(device *d, worker *w, const fcp_arena *a, uint32_t first, uint32_t head, uint32_t heads,
-                             fcp_error *err) {
+/* What a fused launch waits for comes again, and its flags are down. */
+static fcp_code open_arrivals(worker *w, const fcp_arena *a, fcp_error *err) {
     const fcp_plan *plan = a->plan;
-    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMPUTE);
-    uint32_t last = compute->count;
-    while (plan->instrs[compute->first + last - 1].op != FCP_OP_ATTEND) last--;
-    if (plan->instrs[compute->first + last - 1].a != first) return FCP_OK;
-    fcp_code code = fcp_fusion_check(plan, a->rank, err);
-    if (!code) code = fcp_fusion_make(&w->fusion, a, err);
-    for (uint32_t r = 0; !code && r < plan->heads_count; r++) {
-        code = take_slots(w, a, err);
+    const fcp_problem *p = plan->problem;
+    const uint64_t row = (uint64_t)p->head_dim * 2, q = a->heads * row;
+    w->late[0] = (struct late){.slots = a->kv, .count = a->slots.count[FCP_KV],
+                               .bytes = 2 * p->max_block * a->kv_heads * row};
+    w->late[1] = (struct late){.slots = (char *)a->q + fcp_arena_row(a, a->homes) * q,
+                               .count = a->slots.count[FCP_Q], .bytes = p->max_q_block * q};
+    w->flag_count = fcp_fusion_flags(fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM));
+    w->arrived = 0;
+    w->flags = calloc(w->flag_count + 1, sizeof *w->flags);
+    const bool ok = w->flags && take_slots(&w->late[0], w->fusion.kv, a, FCP_KV) &&
+                    take_slots(&w->late[1], w->fusion.q, a, FCP_Q);
+    return ok ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
+}
+
+static void close_arrivals(worker *w) {
+    for (int i = 0; i < 2; i++) {
+        free(w->late[i].sent);
+        free(w->late[i].arrivals);
+        w->late[i] = (struct late){0};
+    }
+    free(w->flags);
+    w->flags = NULL;
+    w->flag_count = 0;
+}
+
+/* Does the executor go on between two instructions of the compute queue with what must come behind them: a MERGE, a
+ * FINISH, or a round that waits for the first of them? */
+static bool goes_on(const fcp_plan *plan, uint32_t rank, uint32_t from, uint32_t to) {
+    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
+    bool on = false;
+    for (uint32_t i = from + 1; i < to; i++) {
+        const fcp_op op = (fcp_op)plan->instrs[compute->first + i].op;
+        on |= op == FCP_OP_MERGE || op == FCP_OP_FINISH;
+    }
+    for (uint32_t i = 0; i < comm->count; i++) {
+        const fcp_instr *x = &plan->instrs[comm->first + i];
+        on |= x->op == FCP_OP_WAIT && x->a > from && x->a <= to;
+    }
+    return on;
+}
+
+/* What is launched in the place of ATTEND `at` of a run: all of the run at its end; or, if the executor goes on within
+ * it, each ATTEND alone. False: nothing. What a launch does not need may still be on its way. */
+static bool part_of(const fcp_plan *plan, uint32_t rank, const fcp_fusion_run *run, uint32_t at, fcp_fusion_run *out) {
+    const fcp_instr *x = &plan->instrs[fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE)->first];
+    *out = *run;
+    if (goes_on(plan, rank, run->first, run->last)) {
+        out->first = out->last = at;
+        out->needs = 0;
+        for (uint32_t i = 0; i < at; i++)
+            if (x[i].op == FCP_OP_WAIT && x[i].a > out->needs) out->needs = x[i].a;
+    }
+    return at == out->last;
+}
+
+/* Launches a run, or one ATTEND of it, for each range of heads. */
+static fcp_code attend_part(worker *w, device *d, const fcp_arena *a, const fcp_fusion_run *part, uint32_t head,
+                            uint32_t heads, fcp_error *err) {
+    fcp_code code = fcp_fusion_make(&w->fusion, a, part, err);
+    for (uint32_t r = 0; !code && r < a->plan->heads_count; r++) {
+        code = open_arrivals(w, a, err);
         for (uint64_t n = (a->rank + salt) % 3; !code && n && arrive(w); n--) continue; /* these come early */
         w->work.fusion = &w->fusion;
         if (!code) code = attend_range(d, w, a, r, 0, 0, head, heads, err);
         w->work.fusion = NULL;
         while (!code && arrive(w)) continue;
-        free(w->sent);
-        free(w->flags);
-        w->sent = NULL;
-        w->flags = NULL;
-        w->flag_count = 0;
+        close_arrivals(w);
     }
     fcp_fusion_free(&w->fusion);
+    return code;
+}
+
+/* A run of ATTENDs, in the place of the last of them, when all that they read has been received. */
+static fcp_code attend_fused(device *d, worker *w, const fcp_arena *a, uint32_t first, uint32_t head, uint32_t heads,
+                             fcp_error *err) {
+    const fcp_plan *plan = a->plan;
+    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMPUTE);
+    const fcp_instr *x = &plan->instrs[compute->first];
+    fcp_fusion_run *runs, part;
+    uint32_t count, at = 0;
+    fcp_code code = fcp_fusion_runs(plan, a->rank, &runs, &count, err);
+    while (x[at].op != FCP_OP_ATTEND || x[at].a != first) at++;
+    for (uint32_t i = 0; !code && i < count; i++)
+        if (runs[i].first <= at && at <= runs[i].last && part_of(plan, a->rank, &runs[i], at, &part))
+            code = attend_part(w, d, a, &part, head, heads, err);
+    free(runs);
     return code;
 }
 

@@ -33,9 +33,9 @@ typedef struct ptx_change {
 unsigned ptx_device_change(const ptx_change *change);
 /* Sets the seed, and with it the order of everything that it decides. */
 void ptx_device_seed(uint64_t seed);
-/* Devices that are opened from now on do the forward pass in one launch, or by stages again. What other ranks send is
- * taken away before the launch, and comes again round by round: some before it begins, and the next one whenever all
- * its warps wait. */
+/* Devices that are opened from now on fuse the forward pass, or do it by stages again. What a launch waits for is taken
+ * away before it, and comes again round by round: some before it begins, and the next one whenever all its warps
+ * wait. */
 void ptx_device_fuse(bool fused);
 /* Devices that are opened from now on compile these lines before a plan's source: "#define FK_BOUND 1000\n". */
 void ptx_device_define(const char *lines);

@@ -249,13 +249,15 @@ void host_saw(store *s, uint32_t last) {
 /* What runs beside a kernel that waits. */
 struct beside {
     store *s;
+    uint32_t waits; /* the index of that kernel */
     fcp_patience left;
 };
 static bool run_beside(void *context);
 
 /* Runs a node. False: it waits for another process. */
 static bool do_node(store *s, node *n) {
-    struct beside beside = {s, fcp_patience_of(control.patience_s ? control.patience_s : 200, 0.1)};
+    struct beside beside = {s, (uint32_t)(n - s->nodes),
+                            fcp_patience_of(control.patience_s ? control.patience_s : 200, 0.1)};
     if (n->op == OUTSIDE) {
         standin_step step = n->work->go(n->work, &n->state);
         n->done = step == STANDIN_DONE;
@@ -286,8 +288,22 @@ bool store_stuck(const store *s) {
     return stuck;
 }
 
-/* While a kernel waits for flags, one other open node runs, from a place on that is drawn: no kernel. False: none gets
- * on, and other processes have been waited for long enough. */
+/* May a node run while a kernel of `device` waits for flags? Another kernel may if it waits for nothing itself. If it
+ * is of the same device, it must be one for which multiprocessors are left. */
+static bool may_run_beside(const node *n, int device) {
+    if (n->op != KERNEL) return true;
+    const char *name = n->function->name;
+    if (n->device == device && strcmp(name, "fk_narrow") && strcmp(name, "fk_widen")) return false;
+    for (uint32_t i = 0; i < n->awaited_count; i++) {
+        uint32_t up;
+        memcpy(&up, (const void *)(uintptr_t)n->awaited[i].flag, sizeof up);
+        if (!up) return false;
+    }
+    return true;
+}
+
+/* While a kernel waits for flags, one other open node runs, from a place on that is drawn. False: none gets on, and
+ * other processes have been waited for long enough. */
 static bool run_beside(void *context) {
     struct beside *x = context;
     store *s = x->s;
@@ -297,7 +313,7 @@ static bool run_beside(void *context) {
     for (uint32_t i = 0; i < s->open_count; i++) {
         const uint32_t at = (from % s->open_count + i) % s->open_count;
         node *n = &s->nodes[s->open[at]];
-        if (n->op == KERNEL || !ready(n)) continue;
+        if (s->open[at] == x->waits || !may_run_beside(n, s->nodes[x->waits].device) || !ready(n)) continue;
         if (!do_node(s, n)) {
             waits = true;
             continue;

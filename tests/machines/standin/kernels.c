@@ -1,5 +1,6 @@
 /* kernels.c: kernels of the driver that stands in: which memory a launch touches, by its work list, and running it on
  * fibers. */
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +115,8 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
         const fk_row_item *x = &items[i];
         const fk_key_run *runs = (const fk_key_run *)(uintptr_t)p->runs + x->first;
         const uint32_t count = queries_of(x);
-        rows(&n->reads, p->q, x->token, count, q);
+        const uint64_t flag = p->locks + (x->arrival - 1) * 4ull;
+        rows(!back && x->arrival ? awaited_of(n, flag) : &n->reads, p->q, x->token, count, q);
         range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
         if (back) {
             rows(&n->reads, p->d_o, x->token, x->count, q);
@@ -266,8 +268,7 @@ static void add_memory(machine_range *list, uint32_t *count, uint64_t address, c
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
 }
 
-bool kernel_run(node *n, bool (*outside)(void *), void *context_of_outside) {
-    static machine *m;
+static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outside) {
     const fcp_plan *plan = plan_now();
     machine_range list[MACHINE_RANGES];
     uint32_t count = 0;
@@ -277,9 +278,9 @@ bool kernel_run(node *n, bool (*outside)(void *), void *context_of_outside) {
         trouble("no plan for the kernels");
         return false;
     }
-    if (!m) m = machine_new();
     fibers_mask mask;
     if (!fibers_mask_open(&mask, plan)) return false;
+    machine *m = machine_new();
     mask.by_head = strstr(n->function->module->text, "#define FK_BY_HEAD 1\n"); /* as it was compiled */
     mask.packed = strstr(n->function->module->text, "#define FK_PACKED 1\n");
     mask.fused = strstr(n->function->module->text, "#define FK_FUSED 1\n");
@@ -324,6 +325,7 @@ bool kernel_run(node *n, bool (*outside)(void *), void *context_of_outside) {
                           .outside_context = context_of_outside};
     fibers_mask_use(&mask);
     bool ok = machine_run(m, &run, text);
+    machine_free(m);
     fibers_mask_use(NULL);
     fibers_mask_close(&mask);
     if (!ok) trouble("%s: %s", n->function->name, text);
@@ -331,5 +333,32 @@ bool kernel_run(node *n, bool (*outside)(void *), void *context_of_outside) {
     control.kernels_with_flags += n->awaited_count != 0;
     control.kernels_with_maps += has_maps;
     control.unordered += !strcmp(n->function->name, "fk_backward_unordered");
+    return ok;
+}
+
+/* A kernel that runs while another one waits. */
+struct inner {
+    node *n;
+    bool ok;
+};
+
+static void *run_inner(void *x) {
+    struct inner *inner = x;
+    inner->ok = run_kernel(inner->n, NULL, NULL);
+    return NULL;
+}
+
+bool kernel_run(node *n, bool (*outside)(void *), void *context_of_outside) {
+    static bool waits;
+    if (waits) { /* fibers belong to a thread, and those of this one are in use */
+        struct inner inner = {.n = n};
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, run_inner, &inner)) return false;
+        pthread_join(thread, NULL);
+        return inner.ok;
+    }
+    waits = n->awaited_count != 0;
+    const bool ok = run_kernel(n, outside, context_of_outside);
+    waits = false;
     return ok;
 }

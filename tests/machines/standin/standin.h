@@ -12,8 +12,10 @@
  * of the graph records it.
  *
  * A kernel may wait for flags (FK_FUSED). It may begin at any time; while all its blocks wait, other nodes run, but no
- * kernels, for there may be no multiprocessor left for these. What it reads after a flag must be ordered before whoever
- * sets the flag, and the flag must have been cleared before the kernel.
+ * kernels of its device, for there may be no multiprocessor left for these. Only those that round what is sent run, for
+ * which the plan's margin leaves some. Of the kernels of other devices those run whose flags are all up. What a kernel
+ * reads after a flag must be ordered before whoever sets the flag, and the flag must have been cleared before the
+ * kernel.
  *
  * A test chooses this driver with FCP_CUDA_DRIVER; the runtime never falls back to it. STANDIN_DEVICES says how many
  * devices there are if no test can say it (in a program that mpirun started). The NCCL that works with this driver is

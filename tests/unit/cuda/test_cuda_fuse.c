@@ -1,7 +1,7 @@
-/* test_cuda_fuse.c: tests forward passes in one launch, whose blocks wait for the rounds that bring their keys, through
- * the driver that stands in. It begins such a launch before, between and behind the rounds, runs its blocks in any
- * order, and lets nothing but copies run while all blocks wait. Results are compared with the definition of attention
- * in float64. */
+/* test_cuda_fuse.c: tests fused forward passes, whose blocks wait for the rounds that bring what they read, through the
+ * driver that stands in. It begins such a launch before, between and behind the rounds, runs its blocks in any order,
+ * and lets no kernel of the same device run while all blocks wait. Results are compared with the definition of
+ * attention in float64. */
 #include <criterion/criterion.h>
 
 #include "runtime/kernels/fuse.h"
@@ -76,87 +76,126 @@ Test(cuda_fuse, programs) {
     cr_assert_gt(x->during, 0, "no launch has waited for a round");
 }
 
-/* Whether a plan is refused: some rank computes rows of another one, as with tokens = equal. */
-static bool is_refused(standin *x, const fcp_plan *plan) {
-    fcp_session *session = NULL;
-    fcp_error err;
-    x->plan = plan;
-    const fcp_code code = fcp_session_create(plan, &fused, &session, &err);
-    fcp_session_free(session);
-    cr_assert(!code || (code == FCP_E_BACKEND && strstr(err.message, "their results travel")), "%s", err.message);
-    return code;
-}
-
-/* Random programs, placed so that most compute rows at home. */
+/* Random programs, placed in all ways. */
 Test(cuda_fuse, drawn) {
-    const unsigned draws = amount(150, 1500);
+    const unsigned draws = amount(200, 3000);
     unsigned run = 0;
+    fused_counts all = {0};
     standin *x = stand();
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
         dice d = dice_of(seed, 91);
         draw_program(p, &d, 12000);
-        fcp_plan *plan = fused_drawn(p, false);
+        fcp_plan *plan = fused_drawn(p, seed % FUSED_WAYS, false);
         if (!plan) continue;
         x->devices = (int)(1 + seed % 3);
         x->seed = seed;
-        const bool refuses = is_refused(x, plan);
-        if (!refuses) stand_run(x, plan, &fused, 1, p->text);
+        stand_run(x, plan, &fused, 1, p->text);
+        const fused_counts c = fused_count(plan);
+        all.attends += c.attends;
+        all.launches += c.launches;
         fcp_plan_free(plan);
-        run += !refuses;
+        run++;
     }
     free(p);
     cr_assert_gt(run, draws / 20, "only %u of %u programs were run", run, draws);
     cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
+    cr_assert_lt(all.launches, all.attends * 3 / 4, "%u ATTENDs are %u launches", all.attends, all.launches);
 }
 
 Test(cuda_fuse, examples) {
     const size_t step = amount(4, 1);
-    size_t run = 0;
     standin *x = stand();
     x->devices = 3;
-    for (size_t i = 0; i < FUSED_EXAMPLES; i += step) {
-        fcp_plan *plan = fused_example(i, false);
-        const bool refuses = is_refused(x, plan);
-        x->seed = i;
-        if (!refuses) stand_run(x, plan, &fused, 1, fused_example_of(i)->file);
-        else fprintf(stderr, "%s is refused\n", fused_example_of(i)->file);
-        run += !refuses;
+    for (size_t i = 0; i < FUSED_EXAMPLES; i += step)
+        for (unsigned way = 0; way < FUSED_WAYS; way++) {
+            if (step > 1 && (i / step + way) % 2) continue;
+            fcp_plan *plan = fused_example(i, way, false);
+            x->seed = i;
+            x->devices = way ? 1 + (int)(i + way) % 3 : 3;
+            char what[120];
+            snprintf(what, sizeof what, "%s, way %u, %d devices", fused_example_of(i)->file, way, x->devices);
+            stand_run(x, plan, &fused, 1, what);
+            fcp_plan_free(plan);
+        }
+}
+
+/* Rows that several ranks compute: queries go, results come back. A device for each rank; several ranks on one; all on
+ * one, where a launch that waits must not have the multiprocessors on which others compute what it waits for. */
+Test(cuda_fuse, moved) {
+    static const char *const strategies[] = {"cad(buffers = 1)", "cad(buffers = 3)", "dcp(buffers = 2)",
+                                             "fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)"};
+    standin *x = stand();
+    fused_counts all = {0};
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        for (int devices = 1; devices <= 4; devices += devices) {
+            char more[120];
+            snprintf(more, sizeof more, "; margin = 1; strategy = %s", strategies[i]);
+            fcp_plan *plan = make_plan(i % 2 ? "causal" : "full", 4, devices == 4 ? 2 : 1, more);
+            x->devices = devices;
+            x->seed = i + 10 * (uint64_t)devices;
+            stand_run(x, plan, &fused, 2, strategies[i]);
+            const fused_counts c = fused_count(plan);
+            all.attends += c.attends;
+            all.launches += c.launches;
+            fcp_plan_free(plan);
+        }
+    cr_assert_gt(x->during, 0, "no launch has waited for a round");
+    cr_assert_lt(all.launches, all.attends * 3 / 4, "%u ATTENDs are %u launches", all.attends, all.launches);
+}
+
+/* How many launches a pass is, by its buffers: ATTENDs of a rank join until one needs a slot that the run has. */
+Test(cuda_fuse, runs) {
+    uint32_t before = UINT32_MAX;
+    for (unsigned buffers = 1; buffers <= 8; buffers *= 2) {
+        char more[80];
+        snprintf(more, sizeof more, "; strategy = fcp(coalesce = 1, buffers = %u)", buffers);
+        fcp_plan *plan = make_plan("full", 4, 1, more);
+        const fused_counts c = fused_count(plan);
+        cr_assert(buffers > 1 || c.launches == c.attends, "%u launches of %u ATTENDs", c.launches, c.attends);
+        cr_assert_lt(c.launches, before, "%u launches with %u buffers", c.launches, buffers);
+        cr_assert(buffers < 8 || c.launches == 4, "%u launches of 4 ranks", c.launches);
+        before = c.launches;
         fcp_plan_free(plan);
     }
-    cr_assert_gt(run, FUSED_EXAMPLES / step * 3 / 4, "%zu of %zu examples were run", run, FUSED_EXAMPLES / step);
 }
 
-/* A plan of more stages than a plan may have buffers is told what helps. */
-Test(cuda_fuse, many_stages) {
-    static const small_example long_one = {"masks/global_field.fcp", NULL, {"model.heads=1"}};
-    fcp_plan *plan;
-    char *said;
-    fcp_error err = {0};
-    cr_assert_eq(fused_try(&long_one, "plan.strategy=fcp(coalesce=1, buffers=8)", false, &plan, &said), FCP_OK);
-    cr_assert_eq(fcp_fusion_check_plan(plan, &err), FCP_E_BACKEND);
-    cr_assert(strstr(err.message, "9 stages, but a plan at most 8 buffers"), "%s", err.message);
-    free(said);
-    fcp_plan_free(plan);
+/* A plan that nobody has verified: an ATTEND waits for a round that waits for it; rounds are out of order. */
+Test(cuda_fuse, circles) {
+    for (int wrong = 0; wrong < 2; wrong++) {
+        fcp_plan *plan = make_plan("full", 4, 1, "; strategy = fcp(coalesce = 1, buffers = 1)");
+        const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, 0, FCP_COMPUTE);
+        const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, 0, FCP_COMM);
+        fcp_instr *instrs = (fcp_instr *)(uintptr_t)plan->instrs;
+        fcp_fusion_run *runs;
+        uint32_t count;
+        fcp_error err = {0};
+        for (uint32_t i = 0; !wrong && i < compute->count; i++)
+            if (instrs[compute->first + i].op == FCP_OP_WAIT) instrs[compute->first + i].a = comm->count;
+        for (uint32_t i = comm->count; wrong && i-- > 0;)
+            if (instrs[comm->first + i].op == FCP_OP_LAUNCH) {
+                instrs[comm->first + i].c = 0;
+                break;
+            }
+        cr_assert_eq(fcp_fusion_runs(plan, 0, &runs, &count, &err), FCP_E_BACKEND, "%d", wrong);
+        cr_assert(strstr(err.message, "it waits for itself, or its rounds are out of order"), "%s", err.message);
+        cr_assert_null(runs);
+        fcp_plan_free(plan);
+    }
 }
 
-static void refused(standin *x, const char *more, int devices, fcp_code want, const char *why) {
-    fcp_plan *plan = make_plan("causal", 4, 1, more);
+/* Transfers between ranks of one device need multiprocessors, and so a margin. */
+Test(cuda_fuse, refused) {
+    standin *x = stand();
+    fcp_plan *plan = make_plan("causal", 4, 1, "; strategy = cad(buffers = 8); margin = 0");
     fcp_session *session = NULL;
     fcp_error err = {0};
     x->plan = plan;
-    x->devices = devices;
-    cr_assert_eq(fcp_session_create(plan, &fused, &session, &err), want, "%s", more);
-    cr_assert(strstr(err.message, why), "%s: %s", more, err.message);
-    cr_assert_eq(x->live, 0, "%s: %ld objects are left", more, x->live);
+    x->devices = 1;
+    cr_assert_eq(fcp_session_create(plan, &fused, &session, &err), FCP_E_BACKEND);
+    cr_assert(strstr(err.message, "a margin of at least 1"), "%s", err.message);
+    cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
     fcp_plan_free(plan);
-}
-
-Test(cuda_fuse, refused) {
-    standin *x = stand();
-    refused(x, "; strategy = fcp(coalesce = 1, buffers = 1)", 4, FCP_E_BACKEND, "compile the plan with buffers = ");
-    refused(x, "; strategy = fcp(coalesce = 1, buffers = 8); margin = 0", 1, FCP_E_BACKEND, "a margin of at least 1");
-    refused(x, "; strategy = cad(buffers = 8)", 4, FCP_E_BACKEND, "their results travel");
 }
 
 Test(cuda_fuse, options) {

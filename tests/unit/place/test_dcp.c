@@ -260,10 +260,11 @@ Test(dcp, sequences_that_fit_on_a_node_stay_there) {
 
 /* What a first placement costs; false: it is over a cap. */
 static bool first_cost(const batch *b, bool by_nodes, dcp_cost *out) {
-    arena a = {0};
+    arena a = {0}, step = {0};
     dcp_parts p;
     cr_assert(dcp_open_parts(&b->in, &a, &p));
-    cr_assert_eq(by_nodes ? dcp_by_nodes(&b->in, &a, &p) : dcp_start(&b->in, false, &a, &p), FCP_OK);
+    cr_assert_eq(by_nodes ? dcp_by_nodes(&b->in, &a, &step, &p) : dcp_start(&b->in, NULL, &a, &p), FCP_OK);
+    arena_free(&step);
     for (uint32_t r = 0; r < b->in.ranks; r++) {
         uint64_t load = 0, held = 0;
         for (uint32_t t = 0; t < b->start[b->in.blocks]; t++) load += p.exec[t] == r ? b->pairs[t] : 0;

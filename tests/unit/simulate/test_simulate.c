@@ -415,8 +415,14 @@ Test(simulate, shipped_profiles_are_read_and_others_are_named) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         cr_assert_eq(sim_profile_find(names[i], &p, &err), FCP_OK, "%s", err.message);
         cr_assert_str_eq(p.name, names[i]);
+        sim_profile device; /* the same, but for the kernels */
+        cr_assert(sim_profile_device(names[i], &device));
+        memset(p.head_dims, 0, sizeof p.head_dims);
+        memset(p.kernels, 0, sizeof p.kernels);
+        cr_assert_eq(memcmp(&p, &device, sizeof p), 0, "%s", names[i]);
     }
     cr_assert_eq(sim_profile_find("h300", &p, &err), FCP_E_PROFILE);
+    cr_assert_not(sim_profile_device("h300", &p));
     cr_assert(strstr(err.message, "h200"));
 }
 

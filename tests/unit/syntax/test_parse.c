@@ -20,7 +20,7 @@ static char *reprint(const char *bytes, size_t size, size_t *errors) {
     cr_assert(parse_program(d, &a, number, &tree));
     if (errors) *errors = diag_errors(d);
     if (!diag_errors(d)) {
-        ast_print(&tree, true, &out);
+        ast_print(&tree, &out, NULL);
         printed = text_take(&out);
     } else {
         char *picture = fcpc_diagnostics_render(d, false);
@@ -250,12 +250,44 @@ Test(parse, too_large) {
     free(source);
 }
 
+/* Plans store the canonical text without the batch, wherever the batch stands. */
+Test(parse, the_batch_can_be_taken_out_of_the_text) {
+    static const char *const cases[][2] = {
+        {"batch { lengths = [1] }\nmask m = causal\nplan { mask = m }", "mask m = causal\nplan { mask = m }"},
+        {"model { heads = 1 }\nmask m = causal\nbatch { lengths = [1, 2] }\nplan { mask = m }",
+         "model { heads = 1 }\nmask m = causal\nplan { mask = m }"},
+        {"batch { lengths = [1] }", ""},
+        {"model { heads = 1 }\nbatch { lengths = [1] }", "model { heads = 1 }"},
+        {"plan { mask = causal }", "plan { mask = causal }"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        text out[2] = {{0}, {0}};
+        size_t batch[2][2];
+        for (int n = 0; n < 2; n++) {
+            diags *d = fcpc_diagnostics_new();
+            arena a = {0};
+            ast tree;
+            uint32_t number = diag_source(d, "input", cases[i][n], strlen(cases[i][n]), false);
+            cr_assert(parse_program(d, &a, number, &tree) && !diag_errors(d), "%s", cases[i][n]);
+            ast_print(&tree, &out[n], batch[n]);
+            arena_free(&a);
+            fcpc_diagnostics_free(d);
+        }
+        const size_t *at = batch[0], without = out[0].size - (at[1] - at[0]);
+        cr_assert_eq(batch[1][0], batch[1][1], "%s", cases[i][1]);
+        cr_assert_eq(without, out[1].size, "%s", cases[i][0]);
+        for (size_t k = 0; k < without; k++)
+            cr_assert_eq(out[0].at[k < at[0] ? k : k + at[1] - at[0]], out[1].at[k], "%s", cases[i][0]);
+        text_free(&out[0]);
+        text_free(&out[1]);
+    }
+}
+
 static char *print_mask(mask *m) {
     mask alone = *m;
     alone.next = NULL;
     const ast tree = {.masks = &alone, .last_mask = &alone};
     text out = {0};
-    ast_print(&tree, true, &out);
+    ast_print(&tree, &out, NULL);
     return text_take(&out);
 }
 
