@@ -5,8 +5,8 @@
  * Method:   two passes over the same cells: the first counts how many cells each column has, the second puts them
  *           there. Then columns are cut until there is enough work for all multiprocessors, cells of one class that
  *           stand below each other become one run, and an ordered list gets its locks and turns.
- * Cost:     linear in the cells, a table over all blocks of the plan, and a sort of the items. Memory: the list, and as
- *           much again while it is sorted.
+ * Cost:     linear in the cells, a table over all blocks of the plan, and a sort of the items. Where there is little
+ *           work, that many times: several cuts are compared. Memory: the list, and as much again while it is sorted.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "codegen/source.h"
 #include "runtime/base/grow.h"
 #include "runtime/kernels/list.h"
+#include "runtime/kernels/turns.h"
 
 /* Heads of a group that see the same pairs, as a run of rows says it: in cls, beside the class of cells. They are
  * among FK_SET_HEADS neighbours. Where lists are not by head, one set stands for all heads and says nothing. */
@@ -157,30 +158,41 @@ static void reverse_runs(fk_row_run *runs, uint32_t count) {
     if (!sorted) qsort(runs, count, sizeof *runs, later);
 }
 
-/* How items are cut into pieces of work. An item with more than 8 * long_part runs is divided into parts of about
- * long_part, and any other into parts of about `part`. */
+/* How items are cut into pieces of work. An item with more than 8 * long_part runs is divided into parts of at most
+ * about long_part, and any other into parts of about `part`. */
 struct cut {
     uint32_t subs; /* query heads of a group that a piece is for */
     uint32_t part, long_part;
 };
 enum {
-    LEAST = 4,  /* runs of a part: fewer, and adding to dK and dV would take longer than computing what is added */
-    SHARERS = 8 /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
+    LEAST = 4,   /* runs of a part, times heads: fewer, and adding to dK and dV would take longer than the products */
+    SHARERS = 8, /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
+    FEW = 64     /* cells times heads for each multiprocessor: with so many or fewer, cuts are compared */
 };
 
+static uint32_t part_of(const fk_key_item *item, const struct cut *cut) {
+    return item->runs > 8 * (uint64_t)cut->long_part && cut->long_part < cut->part ? cut->long_part : cut->part;
+}
+
 static uint32_t parts_of(const fk_key_item *item, const struct cut *cut) {
-    const uint64_t runs = item->runs, part = runs > 8 * (uint64_t)cut->long_part ? cut->long_part : cut->part;
-    const uint64_t parts = (runs + part / 2) / part;
+    const uint64_t part = part_of(item, cut), parts = (item->runs + part / 2) / part;
     return parts ? (uint32_t)parts : 1;
 }
 
-/* Decides how items are cut. If a device has four pieces for each of its multiprocessors, all end at nearly the same
- * time. So items are cut by query head until there are as many, or one for each head: such pieces keep all their rows,
- * and add to dQ of different heads. If there still is less than one for each multiprocessor, items are cut by rows as
- * well, into two for each. It is the multiprocessors in the plan that count, and not those that are there.
- * The third cut is of items with more than four times the average number of runs, into parts of half the average: the
- * keys that every row sees, say, would keep one block busy when all others have ended. */
-static struct cut decide_cut(const struct columns *x, uint64_t runs) {
+static uint32_t longest_of(const fcp_kernel_work *w) {
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < w->key_count; i++)
+        if (w->keys[i].runs > longest) longest = w->keys[i].runs;
+    return longest;
+}
+
+/* How items are cut if there is much work. If a device has four pieces for each of its multiprocessors, all end at
+ * nearly the same time. So items are cut by query head until there are as many, or one for each head: such pieces keep
+ * all their rows, and add to dQ of different heads. If there still is less than one for each multiprocessor, items are
+ * cut by rows as well, into two for each. It is the multiprocessors in the plan that count, and not those that are
+ * there. The third cut is of items with more than four times the average number of runs, into parts of half the
+ * average: the keys that every row sees, say, would keep one block busy when all others have ended. */
+static struct cut usual_cut(const struct columns *x, uint64_t runs) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t blocks = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
     struct cut cut = {p->range_sub, UINT32_MAX, UINT32_MAX};
@@ -190,9 +202,7 @@ static struct cut decide_cut(const struct columns *x, uint64_t runs) {
     cut.subs = (uint32_t)((group + parts - 1) / parts);
     parts = (group + cut.subs - 1) / cut.subs;
     if (pieces * parts < blocks && 2 * parts <= SHARERS) {
-        uint64_t part = runs * p->range_kv * parts / (2 * blocks), longest = 0;
-        for (uint32_t i = 0; i < items; i++)
-            if (x->w->keys[i].runs > longest) longest = x->w->keys[i].runs;
+        uint64_t part = runs * p->range_kv * parts / (2 * blocks), longest = longest_of(x->w);
         if (part < longest * parts / SHARERS) part = longest * parts / SHARERS;
         cut.part = part < LEAST ? LEAST : (uint32_t)part;
     }
@@ -208,29 +218,27 @@ static void drop_empty_items(fcp_kernel_work *w) {
     w->key_count = kept;
 }
 
-/* Cuts the items of a list that has `runs` runs. Cuts are made at the same numbers of runs in every item, so that parts
- * of neighbouring items meet the same rows. What is cut adds to the same dK and dV: until order_runs numbers the locks,
- * `lock` is the number that the whole item had. */
-static bool cut_items(struct columns *x, uint64_t runs) {
+/* Cuts the items of a list. Cuts are made at the same numbers of runs in every item, so that parts of neighbouring
+ * items meet the same rows. What is cut adds to the same dK and dV: until order_runs numbers the locks, `lock` is the
+ * number that the whole item had. */
+static bool cut_items(struct columns *x, const struct cut *cut) {
     fcp_kernel_work *w = x->w;
-    const struct cut cut = decide_cut(x, runs);
     const uint32_t kept = w->key_count;
     uint64_t items = 0;
-    w->subs = cut.subs;
-    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], &cut);
+    w->subs = cut->subs;
+    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], cut);
     if (items > UINT32_MAX || !fcp_grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
         return false;
     w->key_count = (uint32_t)items;
     for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
         const fk_key_item item = w->keys[i];
-        const uint32_t parts = parts_of(&item, &cut), part = item.runs > 8 * (uint64_t)cut.long_part ? cut.long_part
-                                                                                                    : cut.part;
+        const uint32_t parts = parts_of(&item, cut), part = part_of(&item, cut);
         for (uint32_t j = parts, end = item.runs; j-- > 0; end = j * part) {
             fk_key_item *to_item = &w->keys[--to];
             *to_item = item;
             to_item->first = item.first + j * part;
             to_item->runs = end - j * part;
-            to_item->lock = parts > 1 || cut.subs < x->a->plan->problem->range_sub ? i : FK_NONE;
+            to_item->lock = parts > 1 || cut->subs < x->a->plan->problem->range_sub ? i : FK_NONE;
         }
     }
     return true;
@@ -292,6 +300,90 @@ static bool sort_keys(const struct columns *x) {
     return sizes && fcp_list_sort(w, w->keys, w->key_count, sizeof *w->keys, sizes);
 }
 
+/* Makes the list of whole items the one that blocks work through: cuts it, sorts it, gives out turns. */
+static bool finish_list(struct columns *x, const struct cut *cut) {
+    x->w->lock_count = 0;
+    return cut_items(x, cut) && sort_keys(x) && (x->order != FCP_KEYS_ORDERED || order_runs(x));
+}
+
+/* Cuts of the same whole items are compared by when the last block ends (turns.h). */
+struct contest {
+    const fk_key_item *whole;
+    uint32_t count;
+    struct cut best;
+    fcp_list_time time; /* of the best */
+};
+
+/* Makes the list with a cut, and keeps the cut if it is better than the best one. */
+static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut) {
+    fcp_kernel_work *w = x->w;
+    const fcp_problem *p = x->a->plan->problem;
+    const uint32_t blocks = x->a->plan->cluster->multiprocessors;
+    fcp_list_time time;
+    memcpy(w->keys, c->whole, c->count * sizeof *c->whole);
+    w->key_count = c->count;
+    if (!finish_list(x, cut) ||
+        !fcp_list_time_of(w, p->range_kv, p->range_sub, blocks, x->order == FCP_KEYS_ORDERED, &time))
+        return false;
+    if (time.end >= c->time.end) return true;
+    c->time = time;
+    c->best = *cut;
+    return true;
+}
+
+/* Tries pieces of `subs` query heads: with whole items, the longest item in 2 parts, in 3 and so on. It ends where a
+ * device has four pieces for each of its multiprocessors, or pieces are very short. */
+static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
+    const fcp_problem *p = x->a->plan->problem;
+    const uint64_t most = 4 * (uint64_t)x->a->plan->cluster->multiprocessors;
+    struct cut cut = {subs, 0, c->best.long_part};
+    for (uint32_t n = 1; n <= longest; n++) {
+        const uint32_t part = (longest + n - 1) / n;
+        uint64_t items = 0;
+        if (part == cut.part) continue;
+        cut.part = part;
+        for (uint32_t i = 0; i < c->count; i++) items += parts_of(&c->whole[i], &cut);
+        if ((uint64_t)part * subs < LEAST || items > most ||
+            fcp_kernel_key_pieces(false, (uint32_t)items, subs, p->range_kv, p->range_sub) > most)
+            return true;
+        if (!try_cut(x, c, &cut)) return false;
+    }
+    return true;
+}
+
+/* Where there is little work, no rule is right: more pieces share the work better, but those of the same keys add to
+ * dK and dV in turn, and which rows they meet decides how long they wait. An example, causal, 16 columns and 8 heads of
+ * a group: pieces of one head and all rows take 311 units of the model, of two heads and four rows 342, and of four
+ * heads and two rows 240. So if the usual cut leaves more than a tenth of the time unused, others are
+ * compared with it, for all heads of a group, half of them, a quarter and so on. Of equal ones the first is kept. */
+static bool compare_cuts(struct columns *x, struct contest *c) {
+    const uint32_t longest = longest_of(x->w), blocks = x->a->plan->cluster->multiprocessors;
+    if (!try_cut(x, c, &c->best)) return false;
+    if (10 * c->time.work >= 9 * c->time.end * blocks) return true;
+    for (uint32_t subs = x->a->plan->problem->range_sub;; subs = (subs + 1) / 2) {
+        if (!try_parts(x, c, subs, longest)) return false;
+        if (subs == 1) return true;
+    }
+}
+
+/* Cuts whole items, which have `runs` runs, and makes the list of their pieces. */
+static bool choose_cut(struct columns *x, uint64_t runs) {
+    fcp_kernel_work *w = x->w;
+    const fcp_plan *plan = x->a->plan;
+    const uint64_t cells = runs * plan->problem->range_kv * plan->problem->range_sub;
+    struct contest c = {.count = w->key_count, .best = usual_cut(x, runs), .time = {.end = UINT64_MAX}};
+    const bool little = cells <= FEW * (uint64_t)plan->cluster->multiprocessors;
+    if (x->order == FCP_KEYS_ALONE || x->by_head || !c.count || !little) return finish_list(x, &c.best);
+    fk_key_item *whole = malloc(c.count * sizeof *whole);
+    c.whole = whole;
+    if (whole) memcpy(whole, w->keys, c.count * sizeof *whole);
+    const bool good = whole && compare_cuts(x, &c);
+    if (good) memcpy(w->keys, whole, c.count * sizeof *whole);
+    w->key_count = c.count;
+    free(whole);
+    return good && finish_list(x, &c.best);
+}
+
 /* Makes the items and their runs, from both walks to locks and turns. */
 static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
     fcp_kernel_work *w = x->w;
@@ -316,11 +408,10 @@ static fcp_code fill_columns(struct columns *x, uint32_t first, uint32_t count, 
     for (uint32_t i = 0; ordered && i < w->key_count; i++)
         reverse_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
     drop_empty_items(w);
-    if (!cut_items(x, total)) return fcp_list_no_memory(err);
+    if (!choose_cut(x, total)) return fcp_list_no_memory(err);
     for (uint32_t i = 0; !ordered && i < w->key_count; i++)
         w->keys[i].runs = join_runs(w->row_runs + w->keys[i].first, w->keys[i].runs);
-    if (!sort_keys(x)) return fcp_list_no_memory(err);
-    return !ordered || order_runs(x) ? FCP_OK : fcp_list_no_memory(err);
+    return FCP_OK;
 }
 
 fcp_kernel_order fcp_kernel_order_of(unsigned backward) {

@@ -1,6 +1,6 @@
 /* bench_order.c: work lists of the backward pass. It compares how long an ordered list and one without turns take, and
  * says how much of the multiprocessors' time is used where sequences are short and heads are few. Both are by the model
- * of tests/support/order_model.h, which counts in whole numbers and needs no GPU. It also measures how long making a
+ * of runtime/kernels/turns.h, which counts in whole numbers and needs no GPU. It also measures how long making a
  * list takes.
  */
 #include <stdio.h>
@@ -37,7 +37,7 @@ static fcp_plan *plan_of(size_t i) {
 /* How much of the multiprocessors' time steps use, on one rank. */
 static void bench_used(uint32_t heads, uint32_t kv_heads, const char *mask, const char *length) {
     char name[100], note[120], text[400];
-    order_model with, without;
+    fcp_list_time with, without;
     snprintf(name, sizeof name, "backward lists, (%u, %u) heads, %s, %s: model, time used", heads, kv_heads, mask,
              length);
     if (!bench_wants(name)) return;
@@ -67,7 +67,7 @@ static void bench_all_used(void) {
 /* Decoding and chunked prefill: few queries and many keys. */
 static void bench_short(uint32_t heads, uint32_t kv_heads, const char *lengths) {
     char name[100], note[120], text[400];
-    order_model model;
+    fcp_list_time model;
     snprintf(name, sizeof name, "forward lists, (%u, %u) heads, %s: model, time used", heads, kv_heads, lengths);
     if (!bench_wants(name)) return;
     snprintf(text, sizeof text,
@@ -99,7 +99,7 @@ void bench_order(void) {
         fcp_plan *plan = plan_of(i);
         double start = bench_now();
         for (uint32_t rank = 0; plan && rank < plan->problem->ranks; rank++) {
-            order_model a, b;
+            fcp_list_time a, b;
             if (!order_model_of_rank(plan, rank, BLOCKS, &a, &b)) printf("out of memory\n");
             else with += a.end, without += b.end, work += a.work;
         }
