@@ -185,15 +185,16 @@ static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     if (code) return report(x, &begin, code, head);
     cells_get_stats(x->cells, &spent);
     const bool two = is_worth_two(x, raw, &spent);
-    uint64_t boxes = PART * spent.boxes; /* about; the same with one object and with two */
-    if (two && x->kept) boxes = x->kept->boxes = x->kept->boxes ? x->kept->boxes : boxes;
+    uint64_t boxes = two ? PART * spent.boxes : 0; /* about; the same with one object and with two */
+    if (x->kept && !x->kept->boxes) x->kept->boxes = boxes;
+    if (x->kept) boxes = x->kept->boxes;
     rest.first = begin.end;
     rest.end = p->sequences;
     if (two && fcp_both_at_once()) code = classify_both(x, raw, rest.first);
     else if ((code = classify(x, &rest))) code = report(x, &rest, code, head);
     p->shapes = cells_shapes(x->cells, &p->shape_count, &p->runs, &p->run_count);
     cells_get_stats(x->cells, &spent);
-    p->boxes += two ? boxes : spent.boxes;
+    p->boxes += boxes ? boxes : spent.boxes;
     p->elements += spent.elements;
     return code;
 }

@@ -1,13 +1,16 @@
 /* test_auto.c: strategy = auto: its predictions are those of the plans themselves, its bounds hold, and what it keeps
  * is never slower than any of its candidates. */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <criterion/criterion.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compiler/auto/auto.h"
 #include "compiler/compile.h"
+#include "runtime/base/both.h"
 
 #define MODEL "model { heads = 8; kv_heads = 2; head_dim = 128 }\n"
 
@@ -425,4 +428,35 @@ Test(auto, profile) {
     options.profile = "a10";
     cr_expect_eq(fcpc_parse_text("t.fcp", source, strlen(source), &options, d, &program), FCP_E_PROFILE);
     fcpc_diagnostics_free(d);
+}
+
+/* Holds the calling thread to the first of its processors. */
+static void take_one_processor(const cpu_set_t *all) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT(&one); cpu++)
+        if (CPU_ISSET(cpu, all)) CPU_SET(cpu, &one);
+    cr_assert_eq(sched_setaffinity(0, sizeof one, &one), 0);
+}
+
+/* Of a batch of so many sequences a second thread asks the mask about half, with an object that is kept for later
+ * candidates. What is planned is the same, shape by shape. */
+Test(auto, does_not_depend_on_threads, .timeout = 120) {
+    char source[1024];
+    fcp_plan *plan[2] = {NULL};
+    cpu_set_t all;
+    const struct sample many = {"nodes = 2; gpus = 2; gpu = h200", "lengths = [30000, 900 x 1500, 1100 x 900]",
+                                "mask = shared_question; block = 1024; layout = contiguous; passes = forward"};
+    write_program(&many, "auto(among = [cad, dcp, groups])", 0, source);
+    cr_assert_eq(plan_it(source, NULL, &plan[0]), FCP_OK);
+    cr_assert_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    take_one_processor(&all);
+    cr_assert_not(fcp_both_at_once());
+    cr_assert_eq(plan_it(source, NULL, &plan[1]), FCP_OK);
+    cr_assert_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    cr_expect_geq(plan[0]->parts_count, 2048, "too few for a second thread");
+    expect_same_tables(plan[0], plan[1], source);
+    cr_expect_arr_eq(plan[0]->parts, plan[1]->parts, plan[0]->parts_count * sizeof *plan[0]->parts);
+    cr_expect_arr_eq(plan[0]->shapes, plan[1]->shapes, plan[0]->shapes_count * sizeof *plan[0]->shapes);
+    for (int i = 0; i < 2; i++) fcp_plan_free(plan[i]);
 }
