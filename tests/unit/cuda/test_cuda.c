@@ -198,7 +198,7 @@ static void fail_each(standin *x, uint32_t graph_from, bool timings, int with, f
     fcp_shape shape;
     fcp_packed packed = {0};
     fcp_error err;
-    const long step = (long)amount(7, 1);
+    const long step = (long)amount(3, 1);
     long at = 1, last = 0, failures = 0;
     x->plan = plan;
     x->idle = true;
