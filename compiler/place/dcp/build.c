@@ -39,7 +39,6 @@ typedef struct building {
     uint32_t *user_start, *user; /* what needs the keys of each block */
     uint32_t *homeless;         /* per block: how many of these have no home yet */
     int64_t *keys;              /* per block: bytes of all keys that its row and its home need */
-    uint32_t *first, *member;   /* the blocks of each component */
     uint32_t components;
     uint64_t *order, *other;    /* components by what is left of them; to sort with */
     uint32_t *last_node;        /* per component: where it was given ranks last */
@@ -74,13 +73,13 @@ static uint32_t find(uint32_t *parent, uint32_t x) {
     return x;
 }
 
-static fcp_code find_components(building *b, arena *scratch) {
-    const dcp_input *in = b->in;
+fcp_code dcp_find_components(const dcp_input *in, dcp_columns *c, arena *scratch) {
     uint32_t n = in->blocks, *parent = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
     uint32_t *component = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    b->first = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
-    b->member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
-    if (!parent || !component || !b->first || !b->member) return FCP_E_NO_MEMORY;
+    c->components = 0;
+    c->first = ARENA_NEW(scratch, uint32_t, n + (size_t)2);
+    c->member = ARENA_NEW(scratch, uint32_t, n + (size_t)1);
+    if (!parent || !component || !c->first || !c->member) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < n; i++) parent[i] = i;
     for (uint32_t q = 0; q < n; q++)
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) {
@@ -88,8 +87,8 @@ static fcp_code find_components(building *b, arena *scratch) {
             if (x < y) parent[y] = x;
             else parent[x] = y;
         }
-    for (uint32_t i = 0; i < n; i++) component[i] = find(parent, i) == i ? b->components++ : component[find(parent, i)];
-    return group_by(component, sizeof *component, n, b->components, b->first, b->member, in->stop) ? FCP_OK
+    for (uint32_t i = 0; i < n; i++) component[i] = find(parent, i) == i ? c->components++ : component[find(parent, i)];
+    return group_by(component, sizeof *component, n, c->components, c->first, c->member, in->stop) ? FCP_OK
                                                                                              : FCP_E_INTERRUPTED;
 }
 
@@ -97,8 +96,8 @@ static fcp_code find_components(building *b, arena *scratch) {
 static void look_at(building *b, uint32_t component) {
     b->left_count = 0;
     b->left_work = b->left_tokens = 0;
-    for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
-        uint32_t q = b->member[i];
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        uint32_t q = b->c->member[i];
         if (b->out->home[q] != FCP_NONE) continue;
         b->left[b->left_count++] = q;
         b->left_work += b->work[q];
@@ -156,22 +155,22 @@ static void start_strip(building *b, uint32_t component, uint32_t rank) {
     for (uint32_t i = 0; i < b->here_count; i++) b->have[b->here[i]] = 0;
     b->here_count = b->picks = 0;
     b->pick_work = b->pick_tokens = 0;
-    for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
-        const uint32_t k = b->member[i];
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        const uint32_t k = b->c->member[i];
         b->extra[k] = b->keys[k];
         b->outside[k] = b->homeless[k];
         b->picked[k] = 0;
     }
-    for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
-        const uint32_t k = b->member[i];
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        const uint32_t k = b->c->member[i];
         if (b->outside[k] != 1) continue;
         uint32_t last = b->user_start[k];
         while (b->out->home[b->user[last]] != FCP_NONE) last++;
         b->extra[b->user[last]] -= (int64_t)in->kv[k];
     }
     if (rank == FCP_NONE || is_empty(b, rank)) return;
-    for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
-        uint32_t q = b->member[i];
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        uint32_t q = b->c->member[i];
         if (b->out->home[q] == rank) bring(b, q);
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
             if (b->out->exec[t] == rank && !dcp_with_keys(in, b->c, t)) bring(b, in->tile_k[t]);
@@ -232,8 +231,8 @@ static uint64_t cut_keys(building *b, uint32_t component, uint32_t s) {
     for (uint32_t i = 0; i < b->picks; i++)
         for (uint32_t t = in->tile_start[b->pick[i]]; t < in->tile_start[b->pick[i] + 1]; t++)
             if (!dcp_with_keys(in, b->c, t)) b->column[in->tile_k[t]] += in->tile_pairs[t];
-    for (uint32_t i = b->first[component]; i < b->first[component + 1]; i++) {
-        const uint32_t k = b->member[i];
+    for (uint32_t i = b->c->first[component]; i < b->c->first[component + 1]; i++) {
+        const uint32_t k = b->c->member[i];
         if (!b->have[k]) continue;
         const uint64_t middle = before + b->column[k] / 2;
         const uint64_t at = b->pick_work ? (uint64_t)((unsigned __int128)middle * s / b->pick_work) : 0;
@@ -450,21 +449,19 @@ static void sort_components(building *b) {
 
 /* A row is wide if it sees more than twice as many keys as rows of its component do in the mean, and if bringing them
  * to the fullest rank of the component costs more than bringing Q from there to the others. */
-fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch) {
-    building b = {.in = in, .c = c};
-    fcp_code code = find_components(&b, scratch);
-    for (uint32_t i = 0; i < b.components && !code; i++) {
-        uint64_t work = 0, tokens = 0, tiles = 0, rows = b.first[i + 1] - b.first[i];
-        for (uint32_t k = b.first[i]; k < b.first[i + 1]; k++) {
-            uint32_t q = b.member[k];
+void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
+    for (uint32_t i = 0; i < c->components; i++) {
+        uint64_t work = 0, tokens = 0, tiles = 0, rows = c->first[i + 1] - c->first[i];
+        for (uint32_t k = c->first[i]; k < c->first[i + 1]; k++) {
+            uint32_t q = c->member[k];
             tokens += in->tokens[q];
             for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++, tiles++) work += in->tile_pairs[t];
         }
         work = dcp_share(work, in->pair_cap);
         tokens = dcp_share(tokens, in->token_cap);
         const uint64_t all = work > tokens ? work : tokens, ranks = (all + DCP_ONE - 1) / DCP_ONE;
-        for (uint32_t k = b.first[i]; k < b.first[i + 1] && ranks > 1; k++) {
-            uint32_t q = b.member[k];
+        for (uint32_t k = c->first[i]; k < c->first[i + 1] && ranks > 1; k++) {
+            uint32_t q = c->member[k];
             uint64_t keys = 0;
             for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) keys += in->kv[in->tile_k[t]];
             if ((in->tile_start[q + 1] - in->tile_start[q]) * rows <= 2 * tiles ||
@@ -473,7 +470,6 @@ fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch) {
             c->wide[q] = 1;
         }
     }
-    return code;
 }
 
 static fcp_code open_building(building *b, arena *scratch) {
@@ -499,8 +495,7 @@ static fcp_code open_building(building *b, arena *scratch) {
         !b->picked || !b->here || !b->column || !b->segment || !b->ranks || !b->empty || !b->order || !b->other ||
         !b->last_node)
         return FCP_E_NO_MEMORY;
-    fcp_code code = find_components(b, scratch);
-    return code ? code : find_users(b, scratch);
+    return find_users(b, scratch);
 }
 
 /* Strips that fill a rank to so many sixteenths of its cap on pairs. */
@@ -559,7 +554,7 @@ static void copy_strips(building *to, const building *from) {
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
     static const uint32_t sixteenths[] = {16, 15, 14, 13, 12, 11, 10, 9, 8};
     dcp_parts parts;
-    building b = {.in = in, .c = c, .out = out}, first = {.in = in, .out = &parts};
+    building b = {.in = in, .c = c, .out = out, .components = c->components}, first = {.in = in, .out = &parts};
     bool done = false;
     fcp_code code = open_building(&b, scratch);
     if (code) return code;

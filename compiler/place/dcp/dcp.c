@@ -7,13 +7,14 @@
  * Units: pairs, tokens, bytes.
  *
  * In order:
+ *   0. Join (join.c): where a sequence has many tiles for each of its ranks, neighbours become one block until step 5.
  *   1. Build (build.c): sequences whole where they fit, strips of those that are too heavy. Or, where homes are given,
  *      give (give.c): ranks with too much work give rows away.
  *   2. Relieve (tiles.c): where a rank has too many pairs, tiles of a row move to another.
  *   3. Where much crosses nodes, the same among nodes first and then in each node (nodes.c); the cheaper one is kept.
  *   4. Refine (refine.c) on ever finer graphs. On the coarsest a vertex is all of a sequence that is at one rank, on
  *      the finest a row. So whole sequences make room for one another before cuts slide along them.
- *   5. Refine once more where rows do not run at home, each of their tiles by itself.
+ *   5. Refine once more, on blocks as they are: where rows do not run at home, each of their tiles by itself.
  *
  * Other partitioners coarsen before they divide. Here the first placement comes before, because sequences are known and
  * need not be found again from what blocks share.
@@ -118,7 +119,10 @@ static fcp_code columns_of(const dcp_input *in, arena *scratch, dcp_columns *c) 
     if (!group_by(in->tile_k, sizeof *in->tile_k, tiles, n, c->start, c->tile, in->stop)) return FCP_E_INTERRUPTED;
     for (uint32_t q = 0; q < n; q++)
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) c->tile_q[t] = q;
-    return in->fixed ? FCP_OK : dcp_find_wide(in, c, scratch);
+    if (in->fixed) return FCP_OK;
+    fcp_code code = dcp_find_components(in, c, scratch);
+    if (!code) dcp_find_wide(in, c);
+    return code;
 }
 
 static fcp_code start(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *p) {
@@ -163,18 +167,49 @@ static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep
     return code;
 }
 
+/* A first placement: the cheaper of two, where there are several nodes. Arenas as for try_nodes. */
+static fcp_code place_first(const dcp_input *in, const dcp_columns *c, arena *keep, arena *stage, arena *step,
+                            dcp_parts *p) {
+    fcp_code code = start(in, c, stage, p);
+    arena_reset(stage);
+    if (!code && !in->fixed && in->gpus > 1 && in->ranks > in->gpus && in->ranks % in->gpus == 0)
+        code = try_nodes(in, c, keep, stage, step, p);
+    arena_reset(stage);
+    return code;
+}
+
+/* The same of a batch whose blocks were joined, and refined. */
+static fcp_code place_joined(const dcp_input *in, const dcp_joined *j, arena *keep, arena *stage, arena *step,
+                             dcp_parts *p) {
+    dcp_columns c;
+    dcp_parts coarse;
+    if (!dcp_open_parts(&j->in, keep, &coarse)) return FCP_E_NO_MEMORY;
+    fcp_code code = columns_of(&j->in, keep, &c);
+    if (!code) code = place_first(&j->in, &c, keep, stage, step, &coarse);
+    if (!code) code = refine_levels(&j->in, &c, &coarse, stage, step);
+    arena_reset(stage);
+    if (code) return code;
+    for (uint32_t b = 0; b < in->blocks; b++) p->home[b] = coarse.home[j->block[b]];
+    for (uint32_t t = 0; t < in->tile_start[in->blocks]; t++) p->exec[t] = coarse.exec[j->tile[t]];
+    memcpy(p->load, coarse.load, in->ranks * sizeof *p->load);
+    memcpy(p->held, coarse.held, in->ranks * sizeof *p->held);
+    return FCP_OK;
+}
+
 fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uint32_t *out_exec) {
     dcp_parts p;
     dcp_columns c;
+    dcp_joined j = {.in = *in};
     arena stage = {0}, step = {0}; /* each stage takes the memory of the one before; so does each step of one */
     if (!dcp_open_parts(in, scratch, &p)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(in, scratch, &c);
-    if (!code) code = start(in, &c, &stage, &p);
-    arena_reset(&stage);
-    if (!code && !in->fixed && in->gpus > 1 && in->ranks > in->gpus && in->ranks % in->gpus == 0)
-        code = try_nodes(in, &c, scratch, &stage, &step, &p);
-    arena_reset(&stage);
-    if (!code) code = refine_levels(in, &c, &p, &stage, &step);
+    if (!code && !in->fixed) code = dcp_join(in, &c, scratch, &j);
+    if (!code && j.in.blocks < in->blocks) {
+        code = place_joined(in, &j, scratch, &stage, &step, &p);
+    } else if (!code) {
+        code = place_first(in, &c, scratch, &stage, &step, &p);
+        if (!code) code = refine_levels(in, &c, &p, &stage, &step);
+    }
     arena_reset(&stage);
     if (!code) code = refine_tiles(in, &c, &p, &stage);
     arena_free(&stage);

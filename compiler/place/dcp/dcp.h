@@ -12,6 +12,7 @@
  *
  *   place.c    the strategy: from a problem to homes, and to a rank for each tile
  *   dcp.c      the order of the steps below, and what a placement costs
+ *   join.c     a coarser batch, where sequences have very many tiles
  *   build.c    a first placement: whole sequences, and strips of those that are too heavy
  *   nodes.c    another: among nodes first, then each node's part among its ranks
  *   give.c     the same where homes are given: rows that leave ranks with too much work
@@ -80,6 +81,8 @@ typedef struct dcp_columns {
     /* Per block: 1: its row sees so many keys that each tile runs where its keys are, and counts as work of the block
      * that holds those. */
     uint8_t *wide;
+    uint32_t *first, *member; /* blocks that share readers, directly or not: the blocks of each such component */
+    uint32_t components;
 } dcp_columns;
 
 /* Does tile t count as work of its KV block, and not of its Q block? */
@@ -87,8 +90,9 @@ static inline bool dcp_with_keys(const dcp_input *in, const dcp_columns *c, uint
     return c->wide[c->tile_q[t]] && in->tile_k[t] != c->tile_q[t];
 }
 
-/* build.c. Finds wide rows. */
-fcp_code dcp_find_wide(const dcp_input *in, dcp_columns *c, arena *scratch);
+/* build.c. Finds components, and wide rows. */
+fcp_code dcp_find_components(const dcp_input *in, dcp_columns *c, arena *scratch);
+void dcp_find_wide(const dcp_input *in, dcp_columns *c);
 /* A first placement: every block has a home, every tile a rank. */
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
 
@@ -99,6 +103,15 @@ bool dcp_open_parts(const dcp_input *in, arena *scratch, dcp_parts *out);
 fcp_code dcp_start(const dcp_input *in, arena *refine, arena *scratch, dcp_parts *out);
 /* nodes.c. Another first placement, where there are several nodes: these first. `step` is empty before and after. */
 fcp_code dcp_by_nodes(const dcp_input *in, arena *scratch, arena *step, dcp_parts *out);
+
+/* join.c. A coarser batch: which block each block, and which tile each tile is part of. */
+typedef struct dcp_joined {
+    dcp_input in;
+    uint32_t *block, *tile;
+} dcp_joined;
+
+/* join.c. Joins neighbours of sequences that have more tiles than dividing them takes; in.blocks as before: none. */
+fcp_code dcp_join(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_joined *out);
 
 /* give.c. A first placement of tiles alone, where homes are given. */
 fcp_code dcp_give(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);

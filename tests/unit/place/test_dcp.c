@@ -106,6 +106,59 @@ static dcp_cost divide(batch *b, uint32_t *home, uint32_t *exec) {
     return c;
 }
 
+/* --- joined blocks ------------------------------------------------------------------------------------------------ */
+
+/* Only neighbours of a sequence with many tiles for each of its ranks are joined, and nothing is lost or added. */
+Test(dcp, blocks_of_a_sequence_with_many_tiles_are_joined) {
+    static batch b;
+    static uint32_t home[BLOCKS], exec[TILES];
+    const uint32_t lengths[] = {5, 250, 9, 0};
+    uint64_t pairs = 0, tokens = 0, kv = 0;
+    arena a = {0};
+    dcp_joined j;
+    fill(&b, lengths, 16, 8, 0, 1000, false, 16);
+    caps(&b, 110, 110);
+    dcp_columns c = {.components = 3, .first = (uint32_t[]){0, 5, 255, 264}};
+    c.member = ARENA_NEW(&a, uint32_t, BLOCKS);
+    for (uint32_t q = 0; q < b.in.blocks; q++) c.member[q] = q;
+    cr_assert_eq(dcp_join(&b.in, &c, &a, &j), FCP_OK);
+    /* 31,375 tiles on 16 ranks: joined by four they are about 2,000, by two 7,875 */
+    cr_assert_eq(j.in.blocks, 5 + 63 + 9);
+    for (uint32_t q = 0; q < b.in.blocks; q++) {
+        tokens += b.tokens[q];
+        cr_assert_eq(j.block[q], q < 5 ? q : q < 255 ? 5 + (q - 5) / 4 : q - 255 + 68);
+        for (uint32_t t = b.start[q]; t < b.start[q + 1]; t++) {
+            const uint32_t to = j.tile[t];
+            cr_assert(to >= j.in.tile_start[j.block[q]] && to < j.in.tile_start[j.block[q] + 1]);
+            cr_assert_eq(j.in.tile_k[to], j.block[b.k[t]]);
+        }
+    }
+    for (uint32_t q = 0; q < j.in.blocks; q++) {
+        tokens -= j.in.tokens[q];
+        kv += j.in.kv[q];
+        for (uint32_t t = j.in.tile_start[q]; t < j.in.tile_start[q + 1]; t++) {
+            pairs += j.in.tile_pairs[t];
+            cr_assert(t == j.in.tile_start[q] || j.in.tile_k[t] > j.in.tile_k[t - 1]);
+        }
+    }
+    cr_assert_eq(tokens, 0);
+    cr_assert_eq(kv, KV * b.all);
+    cr_assert_eq(pairs, b.work);
+    arena_free(&a);
+    const dcp_cost cost = divide(&b, home, exec);
+    cr_assert_leq(cost.most_pairs, b.in.pair_cap);
+    cr_assert_leq(cost.most_tokens, b.in.token_cap);
+    const uint32_t few[] = {5, 40, 9, 0}; /* 820 tiles */
+    fill(&b, few, 16, 8, 0, 1000, false, 16);
+    caps(&b, 110, 110);
+    c.member = ARENA_NEW(&a, uint32_t, BLOCKS);
+    for (uint32_t q = 0; q < b.in.blocks; q++) c.member[q] = q;
+    c.first = (uint32_t[]){0, 5, 45, 54};
+    cr_assert_eq(dcp_join(&b.in, &c, &a, &j), FCP_OK);
+    cr_assert_eq(j.in.blocks, b.in.blocks);
+    arena_free(&a);
+}
+
 /* --- small batches: all placements -------------------------------------------------------------------------------- */
 
 enum { RANKS = 3, MOST_TILES = 6, CELL = 32 };
