@@ -13,9 +13,7 @@
  *
  * These two are quotients, and can fall while time grows. If levels.c gave each line two units in a stage in place of
  * five, prolong-256 would have 1.11 and 1.18, but more launches and more running state: the bound would grow, forward
- * from 14.9 to 17.4 ms and backward from 42 to 53. So look at the milliseconds in the note, too. The same holds for the
- * busiest sender of prolong-1024: if ranks with too much work kept whole rows, it would have 0.90, and the forward pass
- * would take 36 ms in place of 30.
+ * from 14.9 to 17.4 ms and backward from 42 to 53. So look at the milliseconds in the note, too.
  *
  * A goal of bytes has two parts: 1.03 x what the first prototype found, and 1.4 x (64 heads, 8 of K and V) or 1.6 x (32
  * heads) the bound. "Today" is fcp with blocks of 2K, its attention and its reshuffle, as it was before work could

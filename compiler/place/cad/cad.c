@@ -9,7 +9,10 @@
  * In order:
  *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
  *      more than sending the rows to those keys, they are computed where the keys are.
- *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it.
+ *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it. A rank likes to keep part of each row:
+ *      its own keys come for nothing. But Q of such a row leaves the node all the same, because others compute the rest.
+ *      So where a node would send more than its wires carry beside the computing, some of its ranks keep whole rows
+ *      alone. They get room for the rows of their node that see fewest keys, and Q of those stays in the node.
  *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes
  *      (sweep.c).
  *   4. Ranks. In every node, what is left is given to its ranks, in the cheapest of several ways (tries.c).
@@ -26,6 +29,7 @@
 enum {
     SKIP = 400000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
     RESERVE = 250000, /* millionths of its ranks' tolerance that a node keeps back */
+    SENT = 800000, /* millionths of what its wires carry while its ranks compute: a node should send no more */
     TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 32 /* tries that may fail: of all nodes, and of one */
 };
 
@@ -97,6 +101,19 @@ static fcp_code look_at_pieces(dividing *d, arena *scratch) {
     return FCP_OK;
 }
 
+/* What the home's node holds of a run's sequence. */
+static cad_own own_of_node(const dividing *d, const cad_run *r) {
+    const cad_input *in = d->in;
+    uint32_t low = 0, high = in->row_count;
+    while (high - low > 1) {
+        uint32_t mid = low + (high - low) / 2;
+        const problem_run *h = &in->rows[mid];
+        if (h->sequence < r->sequence || (h->sequence == r->sequence && h->start <= r->x)) low = mid;
+        else high = mid;
+    }
+    return d->node_own[low];
+}
+
 /* --- caps --------------------------------------------------------------------------------------------------------- */
 
 /* The mean that a rank can be brought to: all ranks alike, or, where some are servers, those that need no help do their
@@ -122,45 +139,136 @@ fcp_code cad_caps(const cad_input *in, const uint64_t *load, arena *scratch, uin
 
 /* --- 2. keep ------------------------------------------------------------------------------------------------------ */
 
+/* The pieces that each rank computes at first: of rank r item[first[r]] to item[first[r + 1] - 1]. */
+typedef struct pieces {
+    uint32_t *first, *item;
+    cad_run *runs; /* of the rank at hand */
+    cad_own *own;
+    bool *whole; /* per rank: it keeps whole rows alone */
+} pieces;
+
+static bool list_pieces(const dividing *d, arena *scratch, pieces *p) {
+    const cad_input *in = d->in;
+    uint32_t most = 0;
+    p->first = ARENA_ZNEW(scratch, uint32_t, in->ranks + (size_t)2);
+    p->item = ARENA_NEW(scratch, uint32_t, in->row_count + (size_t)1);
+    p->whole = ARENA_ZNEW(scratch, bool, in->ranks);
+    if (!p->first || !p->item || !p->whole) return false;
+    for (uint32_t i = 0; i < in->row_count; i++) p->first[d->bin[i] + 2]++;
+    for (uint32_t r = 0; r < in->ranks; r++) {
+        if (p->first[r + 2] > most) most = p->first[r + 2];
+        p->first[r + 2] += p->first[r + 1];
+    }
+    for (uint32_t i = 0; i < in->row_count; i++) p->item[p->first[d->bin[i] + 1]++] = i;
+    p->runs = ARENA_NEW(scratch, cad_run, most + (size_t)1);
+    p->own = ARENA_NEW(scratch, cad_own, most + (size_t)1);
+    return p->runs && p->own;
+}
+
+static fcp_code keep_at_rank(dividing *d, const pieces *p, uint32_t r) {
+    const cad_input *in = d->in;
+    size_t count = 0;
+    cad_runs kept = {0};
+    for (uint32_t i = p->first[r]; i < p->first[r + 1]; i++) {
+        p->runs[count] = run_of(in, p->item[i]);
+        if (cad_work(&in->pairs, &p->runs[count])) p->own[count++] = d->own[p->item[i]];
+    }
+    if (d->load[r] <= d->cap[r]) {
+        for (size_t i = 0; i < count; i++)
+            if (!cad_give(d->a, d->out, &p->runs[i], r)) return FCP_E_NO_MEMORY;
+        d->room[r] = d->cap[r] - d->load[r];
+        return FCP_OK;
+    }
+    fcp_code code = cad_keep(in, d->a, p->runs, p->own, count, d->cap[r],
+                             p->whole[r] ? CAD_WHOLE_RUNS : d->mean / 4 * 3, &kept, &d->away[r / in->gpus]);
+    if (code) return code;
+    uint64_t left = 0;
+    for (size_t i = 0; i < kept.count; i++) {
+        left += cad_work(&in->pairs, &kept.at[i]);
+        if (!cad_give(d->a, d->out, &kept.at[i], r)) return FCP_E_NO_MEMORY;
+    }
+    d->room[r] = d->cap[r] > left ? d->cap[r] - left : 0;
+    return FCP_OK;
+}
+
+static fcp_code keep_in_node(dividing *d, const pieces *p, uint32_t first, uint32_t end) {
+    d->out->count = d->kept[first / d->in->gpus];
+    d->away[first / d->in->gpus].count = 0;
+    for (uint32_t r = first; r < end; r++) {
+        fcp_code code = keep_at_rank(d, p, r);
+        if (code) return code;
+    }
+    return FCP_OK;
+}
+
+/* About what the node of ranks first to end - 1 sends over net in the forward pass: Q of each row that its ranks have no
+ * room for, once, and K and V of all that it holds of these rows' sequences. */
+static fcp_code sent_by_node(const dividing *d, arena *a, uint32_t first, uint32_t end, uint64_t *out) {
+    const cad_input *in = d->in;
+    const cad_runs *away = &d->away[first / in->gpus];
+    cad_runs stay = {0}, go = {0};
+    cad_groups groups;
+    uint64_t room = 0, rows = 0, keys = 0;
+    cad_own *own = ARENA_NEW(a, cad_own, away->count + 1);
+    if (!own) return FCP_E_NO_MEMORY;
+    for (uint32_t r = first; r < end; r++) room += d->room[r];
+    for (size_t i = 0; i < away->count; i++) own[i] = own_of_node(d, &away->at[i]);
+    fcp_code code = cad_keep(in, a, away->at, own, away->count, room, d->mean / 4 * 3, &stay, &go);
+    if (!code) code = cad_group(in, a, go.at, go.count, &groups);
+    for (size_t g = 0; !code && g < groups.count; g++) {
+        cad_own held = own_of_node(d, &groups.runs[groups.first[g]]);
+        uint64_t at = 0;
+        keys += held.end - held.first;
+        for (size_t i = groups.first[g]; i < groups.first[g + 1]; i++) {
+            const cad_run *r = &groups.runs[i];
+            if (r->y > at) rows += r->y - (r->x > at ? r->x : at), at = r->y;
+        }
+    }
+    *out = rows * in->wire.q + keys * in->wire.kv;
+    return code;
+}
+
+/* Of the ranks that have too much, and keep parts of rows, the one that has most. FCP_NONE: there is none. */
+static uint32_t heaviest(const dividing *d, const pieces *p, uint32_t first, uint32_t end) {
+    uint32_t best = FCP_NONE;
+    for (uint32_t r = first; r < end; r++)
+        if (d->load[r] > d->cap[r] && !p->whole[r] && (best == FCP_NONE || d->load[r] >= d->load[best])) best = r;
+    return best;
+}
+
+/* While a node would send too much, one rank more of it keeps no parts of rows. */
+static fcp_code relieve_wires(dividing *d, const pieces *p, uint32_t first, uint32_t end, arena *scratch) {
+    const uint64_t most = scaled(scaled(d->mean, d->in->wire.bytes), SENT) * (end - first);
+    uint64_t before = UINT64_MAX, sent = 0;
+    uint32_t next = FCP_NONE;
+    if (!most || d->in->servers || heaviest(d, p, first, end) == FCP_NONE) return FCP_OK;
+    for (;;) {
+        fcp_code code = sent_by_node(d, scratch, first, end, &sent);
+        if (code || sent <= most) return code;
+        if (sent >= before) break; /* no more rows stay in the node: this rank keeps what it kept */
+        before = sent;
+        if ((next = heaviest(d, p, first, end)) == FCP_NONE) return FCP_OK;
+        p->whole[next] = true;
+        if ((code = keep_in_node(d, p, first, end))) return code;
+    }
+    p->whole[next] = false;
+    return keep_in_node(d, p, first, end);
+}
+
 static fcp_code keep_at_ranks(dividing *d, arena *scratch) {
     const cad_input *in = d->in;
-    uint32_t *first = ARENA_ZNEW(scratch, uint32_t, in->ranks + (size_t)2);
-    uint32_t *item = ARENA_NEW(scratch, uint32_t, in->row_count + (size_t)1), most = 0;
-    if (!first || !item) return FCP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < in->row_count; i++) first[d->bin[i] + 2]++;
-    for (uint32_t r = 0; r < in->ranks; r++) {
-        if (first[r + 2] > most) most = first[r + 2];
-        first[r + 2] += first[r + 1];
-    }
-    for (uint32_t i = 0; i < in->row_count; i++) item[first[d->bin[i] + 1]++] = i;
-    cad_run *runs = ARENA_NEW(scratch, cad_run, most + (size_t)1);
-    cad_own *own = ARENA_NEW(scratch, cad_own, most + (size_t)1);
-    if (!runs || !own) return FCP_E_NO_MEMORY;
-    for (uint32_t r = 0; r < in->ranks; r++) {
+    const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
+    pieces p;
+    if (!list_pieces(d, scratch, &p)) return FCP_E_NO_MEMORY;
+    for (uint32_t v = 0; v < nodes; v++) {
+        const uint32_t first = v * in->gpus, end = first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        size_t count = 0;
-        cad_runs kept = {0};
-        if (r % in->gpus == 0) d->kept[r / in->gpus] = d->out->count;
-        for (uint32_t i = first[r]; i < first[r + 1]; i++) {
-            runs[count] = run_of(in, item[i]);
-            if (cad_work(&in->pairs, &runs[count])) own[count++] = d->own[item[i]];
-        }
-        if (d->load[r] <= d->cap[r]) {
-            for (size_t i = 0; i < count; i++)
-                if (!cad_give(d->a, d->out, &runs[i], r)) return FCP_E_NO_MEMORY;
-            d->room[r] = d->cap[r] - d->load[r];
-            continue;
-        }
-        fcp_code code = cad_keep(in, d->a, runs, own, count, d->cap[r], d->mean / 4 * 3, &kept, &d->away[r / in->gpus]);
+        d->kept[v] = d->out->count;
+        fcp_code code = keep_in_node(d, &p, first, end);
+        if (!code) code = relieve_wires(d, &p, first, end, scratch);
         if (code) return code;
-        uint64_t left = 0;
-        for (size_t i = 0; i < kept.count; i++) {
-            left += cad_work(&in->pairs, &kept.at[i]);
-            if (!cad_give(d->a, d->out, &kept.at[i], r)) return FCP_E_NO_MEMORY;
-        }
-        d->room[r] = d->cap[r] > left ? d->cap[r] - left : 0;
     }
-    d->kept[(in->ranks + in->gpus - 1) / in->gpus] = d->out->count;
+    d->kept[nodes] = d->out->count;
     return FCP_OK;
 }
 
@@ -191,19 +299,6 @@ static fcp_code skip_small_rooms(dividing *d, arena *scratch) {
 }
 
 /* --- 3. nodes ----------------------------------------------------------------------------------------------------- */
-
-/* What the home's node holds of a run's sequence. */
-static cad_own own_of_node(const dividing *d, const cad_run *r) {
-    const cad_input *in = d->in;
-    uint32_t low = 0, high = in->row_count;
-    while (high - low > 1) {
-        uint32_t mid = low + (high - low) / 2;
-        const problem_run *h = &in->rows[mid];
-        if (h->sequence < r->sequence || (h->sequence == r->sequence && h->start <= r->x)) low = mid;
-        else high = mid;
-    }
-    return d->node_own[low];
-}
 
 static fcp_code move_between_nodes(dividing *d, arena *scratch) {
     const cad_input *in = d->in;

@@ -59,11 +59,18 @@ typedef struct cad_price {
     uint64_t kv, whole, part;
 } cad_price;
 
+/* What a token costs over net in the forward pass: its Q, once to all that compute it, and its K and V. `bytes` is what
+ * a rank can send while it computes a million pairs; 0: nobody asks what wires carry. */
+typedef struct cad_wire {
+    uint64_t q, kv, bytes;
+} cad_wire;
+
 typedef struct cad_input {
     uint32_t ranks, gpus;     /* rank r is in node r / gpus */
     uint32_t servers;         /* the last ranks, which hold no tokens; the others take no work of each other's */
     uint32_t tolerance;       /* how far a rank may be over the mean, in millionths */
     cad_price price;
+    cad_wire wire;
     cad_pairs pairs;
     const problem_run *rows, *keys; /* by sequence and start; every token once */
     uint32_t row_count, key_count;
@@ -112,7 +119,9 @@ bool cad_add(arena *a, cad_runs *list, const cad_run *r);
 bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank);
 
 /* keep.c. Of the runs of a bin that has too much work, chooses those that it keeps, `cap` in all; the rest is added to
- * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes. */
+ * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes, or
+ * CAD_WHOLE_RUNS: no run is cut, and one that does not fit leaves. */
+#define CAD_WHOLE_RUNS UINT64_MAX
 typedef struct cad_own {
     uint64_t first, end;
 } cad_own;

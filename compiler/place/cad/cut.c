@@ -127,6 +127,17 @@ cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
     return price;
 }
 
+/* Kernels run at four sevenths of the cluster's FLOPs, as in weigh.c. */
+static cad_wire wire_of(const struct fcpc_program *g) {
+    const uint64_t element = fcp_dtype_size(g->dtype), heads = mc_uses(g->mask) & MC_USES_H ? 1 : g->heads;
+    cad_wire wire = {g->heads * (uint64_t)g->head_dim * element, 2 * g->kv_heads * (uint64_t)g->head_dim * element, 0};
+    if (g->nodes < 2 || !g->cluster.flops) return wire;
+    const unsigned __int128 operations = (unsigned __int128)7 * heads * g->head_dim * 1000000; /* 4 x 7 / 4 */
+    const unsigned __int128 bytes = operations * g->cluster.inter / g->cluster.flops;
+    wire.bytes = bytes > UINT64_MAX ? UINT64_MAX : (uint64_t)bytes;
+    return wire;
+}
+
 /* --- pairs -------------------------------------------------------------------------------------------------------- */
 
 static bool is_causal(mc_code mask) {
@@ -275,7 +286,7 @@ fcp_code cad_input_of(planning *x, cad_input *out) {
     const problem *p = x->problem;
     const struct fcpc_program *g = x->program;
     *out = (cad_input){.ranks = p->ranks, .gpus = g->gpus, .servers = g->servers, .tolerance = g->tolerance,
-                       .price = cad_price_of(g, g->passes[FCP_BACKWARD]), .stop = x->stop};
+                       .price = cad_price_of(g, g->passes[FCP_BACKWARD]), .wire = wire_of(g), .stop = x->stop};
     out->pairs = (cad_pairs){.sequences = p->sequences, .queries = p->queries, .keys = p->lengths,
                              .top_left = g->align == FCP_TOP_LEFT, .shard = g->shard ? g->shard : FCP_CELL,
                              .weight = mc_uses(g->mask) & MC_USES_H ? g->heads : 1};

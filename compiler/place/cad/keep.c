@@ -15,6 +15,8 @@
  *   near   If the bin has room for all pairs of its own rows and own keys: all rows stay, against those keys and some
  *          before them.
  *
+ * Where runs are to stay whole (CAD_WHOLE_RUNS), this one leaves, and runs of fewer pairs a row stay.
+ *
  * What leaves costs what it will cost its receivers, of whom a typical one has room for `room` pairs (cad_cost).
  */
 #include "compiler/place/cad/cad.h"
@@ -139,9 +141,9 @@ fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_
         uint64_t work = cad_work(&in->pairs, r);
         if (!over) {
             if (!cad_add(a, kept, r)) return FCP_E_NO_MEMORY;
-        } else if (work <= over) {
+        } else if (work <= over || room == CAD_WHOLE_RUNS) {
             if (!cad_add(a, away, r)) return FCP_E_NO_MEMORY;
-            over -= work;
+            over -= work < over ? work : over;
         } else {
             parting p = part(in, r, &own[(uint32_t)order[i]], work - over, room);
             if (cad_work(&in->pairs, &p.stays) && !cad_add(a, kept, &p.stays)) return FCP_E_NO_MEMORY;

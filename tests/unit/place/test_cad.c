@@ -286,6 +286,67 @@ Test(cad, small_batches_against_all_divisions) {
     cr_assert_gt(compared, 100);
 }
 
+/* --- wires -------------------------------------------------------------------------------------------------------- */
+
+enum { SHARD = 32 }; /* homes and shares begin at its multiples */
+
+/* Rows of the ranks first to first + ranks - 1 that ranks outside compute some of. */
+static uint64_t rows_leaving(const batch *b, const cad_shares *shares, uint32_t first, uint32_t ranks) {
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < b->in.row_count; i++) {
+        const problem_run *h = &b->in.rows[i];
+        if (h->rank - first >= ranks) continue;
+        for (uint64_t q = h->start; q < h->end; q += SHARD) {
+            bool leaves = false;
+            for (size_t k = 0; k < shares->count && !leaves; k++) {
+                cad_run r = shares->at[k].run;
+                if (shares->at[k].rank - first < ranks || r.sequence != h->sequence || q < r.x || q >= r.y) continue;
+                r.x = q, r.y = q + SHARD;
+                leaves = cad_work(&b->in.pairs, &r) > 0;
+            }
+            rows += leaves * SHARD;
+        }
+    }
+    return rows;
+}
+
+/* A node of four ranks holds a sequence of 4K tokens, and seven others hold short ones. Each rank of it would keep a
+ * part of its rows, and nearly all rows would leave. Where its
+ * wires are slow, fewer do; and no rank has more than its cap. */
+Test(cad, slow_wires_keep_rows_in_their_node) {
+    uint64_t last = UINT64_MAX, cap[32], load[32] = {0};
+    for (uint64_t bytes = 0, step = 0; step < 2; step++) {
+        batch b = {.lengths = {4096}};
+        for (int i = 1; i < 57; i++) b.lengths[i] = 512;
+        fill(&b, 57, 32, 4, 32, 20000, SHARD);
+        b.in.wire = (cad_wire){16384, 4096, bytes};
+        arena memory = {0}, scratch = {0};
+        cad_shares shares, again;
+        cr_assert_eq(cad_divide(&b.in, &memory, &scratch, &shares), FCP_OK);
+        cr_assert_eq(cad_divide(&b.in, &memory, &scratch, &again), FCP_OK);
+        cr_assert_eq(shares.count, again.count);
+        for (size_t i = 0; i < shares.count; i++) {
+            const cad_share *x = &shares.at[i], *y = &again.at[i];
+            cr_assert_eq(x->rank, y->rank);
+            cr_assert(!memcmp(&x->run, &y->run, sizeof x->run));
+        }
+        uint64_t most = check_shares(&b, &shares), leaving = rows_leaving(&b, &shares, 0, 4);
+        if (!step) {
+            cad_cost_sum cost;
+            cad_cost_of(&b.in, &shares, &cost);
+            load[0] = cost.work;
+            cr_assert_eq(cad_caps(&b.in, load, &scratch, cap), FCP_OK);
+            /* now a mean rank computes as long as a rank of this node sends its part of all its keys and of these rows */
+            bytes = (leaving * 16384 + 4096 * 4096) / 4 * 1000000 / (cost.work / 32);
+        } else
+            cr_expect_lt(leaving, last, "%lu rows at %lu bytes, %lu before", leaving, bytes, last);
+        cr_expect_leq(most, cap[0]);
+        last = leaving;
+        arena_free(&memory), arena_free(&scratch);
+        free(b.runs);
+    }
+}
+
 /* --- whole programs ----------------------------------------------------------------------------------------------- */
 
 typedef struct look {
