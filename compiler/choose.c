@@ -12,6 +12,7 @@
 #include "compiler/place/strategies.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
+#include "runtime/base/both.h"
 #include "runtime/base/clock.h"
 
 /* Where auto/ looks at a candidate: after these. */
@@ -67,6 +68,7 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
     struct fcpc_program settings;
     problem_kept kept = {0};
     auto_report own_report = {.count = 0}, *report = watch && watch->tried ? watch->tried : &own_report;
+    fcp_both_begin(); /* one second thread for all candidates */
     fcp_code code = auto_choose(&lent, program, batch, stop, d, &kept, &settings, report);
     const double chosen = fcp_clock() - start;
     if (code && diag_first_code(d) == FCP_OK) diag_error(d, code, SPAN_NONE, "%s", fcp_code_text(code));
@@ -78,6 +80,7 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
         how.strategy = &by.strategy;
     }
     if (!code) code = compile_one(&settings, batch, stop, d, &how, out_times, out_plan);
+    fcp_both_end();
     problem_kept_free(&kept);
     if (!code && out_times) {
         out_times->choose = chosen;

@@ -39,6 +39,7 @@ typedef struct mover {
     uint64_t *tokens, token_cap; /* per rank; of homes */
     auto_moves *made;
     bool *spent;         /* per block: a single move of it has failed */
+    uint64_t *runs;      /* per block: bit r % 64 is set if rank r may run one of its tiles; rows are found by it */
     uint64_t best;
 } mover;
 
@@ -73,7 +74,9 @@ static fcp_code measure(mover *m, const auto_trial *base, const sim_result *resu
     m->load = ARENA_NEW(memory, uint64_t, p->ranks);
     m->tokens = ARENA_NEW(memory, uint64_t, p->ranks);
     m->spent = ARENA_ZNEW(memory, bool, p->block_count);
-    if (!m->spent || !m->time || !m->block || !m->order || !m->ranks || !m->load || !m->tokens) return FCP_E_NO_MEMORY;
+    m->runs = ARENA_NEW(memory, uint64_t, p->block_count);
+    if (!m->spent || !m->runs || !m->time || !m->block || !m->order || !m->ranks || !m->load || !m->tokens)
+        return FCP_E_NO_MEMORY;
     const fcp_pass pass = auto_longer(result) == &result->pass[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
     problem_facts(&base->x, &facts);
     sim_model_device(&facts, &base->settings.cluster, pass, &m->job->profile, &model);
@@ -109,6 +112,17 @@ static uint32_t idlest(const mover *m, uint32_t r, bool anywhere) {
     return found;
 }
 
+/* False: rank r runs no tile of Q block b. True: it may. */
+static bool may_run(const mover *m, uint32_t b, uint32_t r) { return m->runs[b] >> r % 64 & 1; }
+
+static void note_runs(mover *m, const attempt *a) {
+    for (uint32_t b = 0; b < m->p->block_count; b++) {
+        m->runs[b] = 0;
+        for (uint32_t t = m->p->tile_start[b]; t < m->p->tile_start[b + 1]; t++)
+            m->runs[b] |= UINT64_C(1) << a->exec[t] % 64;
+    }
+}
+
 /* Counts a move; a single one is not taken again. */
 static void count_move(mover *m, attempt *a, uint32_t b) {
     a->moved++;
@@ -123,6 +137,7 @@ static void give_row(mover *m, attempt *a, uint32_t b, uint32_t at, uint32_t to)
             m->load[at] -= m->time[t] < m->load[at] ? m->time[t] : m->load[at];
             m->load[to] += m->time[t];
         }
+    m->runs[b] |= UINT64_C(1) << to % 64;
     count_move(m, a, b);
 }
 
@@ -137,14 +152,16 @@ static uint64_t row_time(const mover *m, const attempt *a, uint32_t b, uint32_t 
 /* Gives the largest tile of r that `to` can take. */
 static bool give_tile(mover *m, attempt *a, uint32_t r, uint32_t to, uint64_t gap) {
     uint32_t found = FCP_NONE;
-    for (uint32_t t = 0; t < m->p->tile_count; t++)
-        if (a->exec[t] == r && !m->spent[m->p->tile_q[t]] && m->time[t] <= gap &&
-            (found == FCP_NONE || m->time[t] > m->time[found]))
-            found = t;
+    for (uint32_t b = 0; b < m->p->block_count; b++) {
+        if (m->spent[b] || !may_run(m, b, r)) continue;
+        for (uint32_t t = m->p->tile_start[b]; t < m->p->tile_start[b + 1]; t++)
+            if (a->exec[t] == r && m->time[t] <= gap && (found == FCP_NONE || m->time[t] > m->time[found])) found = t;
+    }
     if (found == FCP_NONE || !m->time[found]) return false;
     a->exec[found] = to;
     m->load[r] -= m->time[found] < m->load[r] ? m->time[found] : m->load[r];
     m->load[to] += m->time[found];
+    m->runs[m->p->tile_q[found]] |= UINT64_C(1) << to % 64;
     count_move(m, a, m->p->tile_q[found]);
     return true;
 }
@@ -156,9 +173,10 @@ static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
     uint64_t most[2] = {0, 0};
     uint32_t found[2] = {FCP_NONE, FCP_NONE};
     for (uint32_t b = 0; b < m->p->block_count; b++) {
+        if (m->spent[b] || !may_run(m, b, r)) continue;
         const uint64_t time = row_time(m, a, b, r);
         const bool guest = a->home[b] != r;
-        if (!m->spent[b] && time <= gap && time > most[guest]) most[guest] = time, found[guest] = b;
+        if (time <= gap && time > most[guest]) most[guest] = time, found[guest] = b;
     }
     const bool guest = found[1] != FCP_NONE && most[1] >= most[0] / 2;
     if (found[guest] == FCP_NONE) return give_tile(m, a, r, to, gap);
@@ -172,12 +190,16 @@ static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t unti
     const problem *p = m->p;
     uint64_t least = UINT64_MAX;
     uint32_t found = FCP_NONE, away = FCP_NONE;
-    for (uint32_t t = 0; t < p->tile_count; t++) {
-        const uint32_t b = p->tile_q[t], home = a->home[b], at = a->exec[t];
-        if (at == home || (own ? home : at) != r) continue;
-        if (t > p->tile_start[b] && a->exec[t - 1] == at) continue; /* seen with the tile before */
-        const uint64_t time = row_time(m, a, b, at);
-        if (!m->spent[b] && time < least && m->load[home] + time < until) least = time, found = b, away = at;
+    for (uint32_t b = 0; b < p->block_count; b++) {
+        const uint32_t home = a->home[b];
+        if (m->spent[b] || (own ? home != r : !may_run(m, b, r))) continue;
+        for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
+            const uint32_t at = a->exec[t];
+            if (at == home || (!own && at != r)) continue;
+            if (t > p->tile_start[b] && a->exec[t - 1] == at) continue; /* seen with the tile before */
+            const uint64_t time = row_time(m, a, b, at);
+            if (time < least && m->load[home] + time < until) least = time, found = b, away = at;
+        }
     }
     if (found == FCP_NONE) return false;
     give_row(m, a, found, away, a->home[found]);
@@ -226,6 +248,7 @@ static fcp_code take_step(mover *m, uint32_t width, arena *scratch, attempt *a) 
     for (uint32_t b = 0; b < p->block_count; b++) m->tokens[a->home[b]] += p->blocks[b].tokens;
     if (!group_by(a->home, sizeof *a->home, p->block_count, p->ranks, start, of, m->job->stop))
         return FCP_E_INTERRUPTED;
+    if (!m->homes) note_runs(m, a);
     for (uint32_t i = 0; i < width && i < p->ranks; i++) {
         const uint32_t r = m->order[i];
         if (fcp_stop_asked(m->job->stop)) return FCP_E_INTERRUPTED;

@@ -293,6 +293,38 @@ Test(auto, finer_blocks) {
     }
 }
 
+/* Where tokens stay in place and ranks wait, a large batch is tried in smaller blocks and in no larger ones; a small
+ * batch in both, and so is one whose homes are the strategy's to choose. */
+Test(auto, larger_blocks) {
+    static const struct {
+        const char *layout;
+        int nodes, shorts, longs;
+        bool larger;
+    } cases[] = {{"contiguous", 32, 6000, 50, false}, {"contiguous", 2, 400, 4, true}, {"planned", 2, 400, 4, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[512];
+        auto_report r = {.count = 0};
+        fcp_plan *kept = NULL;
+        bool larger = false, smaller = false;
+        snprintf(source, sizeof source,
+                 "model { heads = 32; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %d; gpus = 8; gpu = h200 }\n"
+                 "batch { lengths = [1000 x %d, 50000 x %d] }\n"
+                 "plan { mask = shared_question; layout = %s; passes = forward; strategy = auto }\n",
+                 cases[i].nodes, cases[i].shorts, cases[i].longs, cases[i].layout);
+        cr_assert_eq(plan_it(source, &r, &kept), FCP_OK, "%s", source);
+        const uint32_t middle = r.at[0].block;
+        for (uint32_t n = 0; n < r.count; n++) {
+            const auto_candidate *c = &r.at[n];
+            if (!c->block || c->found || c->end == AUTO_FAR) continue;
+            larger |= c->block > middle, smaller |= c->block < middle;
+        }
+        cr_expect(smaller, "%s", source);
+        cr_expect_eq(larger, cases[i].larger, "%s", source);
+        fcp_plan_free(kept);
+        auto_report_free(&r);
+    }
+}
+
 /* ulysses with 2 and with 4 buffers takes as long as with 3. So nobody tries 5. */
 Test(auto, settings_that_change_nothing) {
     static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
