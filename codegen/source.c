@@ -97,6 +97,7 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
     return NULL;
 }
 
+#define SMALL(name, skeleton) {name, skeleton, FK_SUPPORT_THREADS, 0, FK_SUPPORT_REGISTERS, 1, false}
 uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]) {
     const emit_kernel all[EMIT_KERNELS] = {
         {"fk_forward", EMIT_FORWARD, FK_FORWARD_WARPS(d, score) * 32, FK_FORWARD_SHARED(d), FK_FORWARD_REGISTERS(d), 1,
@@ -116,12 +117,25 @@ uint32_t emit_kernels_of(uint32_t d, bool score, unsigned skeletons, emit_kernel
          FK_BACKWARD_SM90_REGISTERS(d), 1, true},
         {"fk_backward_tables", EMIT_TABLES, FK_DKV_WARPS(d) * 32, FK_DKV_SHARED(d), FK_DKV_REGISTERS(d),
          FK_DKV_PARTS(d), false},
+        SMALL("fk_round_sums", EMIT_TABLES),
+        SMALL("fk_begin_lse", EMIT_SUPPORT),
+        SMALL("fk_delta", EMIT_SUPPORT),
+        SMALL("fk_fold_sinks", EMIT_SUPPORT),
+        SMALL("fk_add", EMIT_SUPPORT),
+        SMALL("fk_round", EMIT_SUPPORT),
+        SMALL("fk_gather", EMIT_SUPPORT),
+        SMALL("fk_merge", EMIT_SUPPORT),
+        SMALL("fk_state_out", EMIT_SUPPORT),
+        SMALL("fk_combine", EMIT_SUPPORT),
+        SMALL("fk_narrow", EMIT_WIRE),
+        SMALL("fk_widen", EMIT_WIRE),
     };
     uint32_t count = 0;
     for (int i = 0; i < EMIT_KERNELS; i++)
         if (skeletons & all[i].skeleton) out[count++] = all[i];
     return count;
 }
+#undef SMALL
 
 uint32_t emit_resident(const char *arch, uint32_t threads, uint32_t registers, uint32_t shared) {
     /* per multiprocessor: KiB of shared memory, how many of them one block may have, warps, blocks (from the table of

@@ -57,9 +57,10 @@ typedef struct emit_kernel {
     uint32_t registers; /* the budget of a thread. A compilation that needs more must not be used; for sm_90a, neither
                               * must one that needs fewer */
     uint32_t parts;          /* blocks that an item of work is cut into */
-    bool maps;               /* its parameters are fk_launch_maps; else fk_launch, or fk_launch_tables */
+    bool maps;               /* its parameters are fk_launch_maps; else fk_launch, fk_launch_tables, or as support.h has
+                              * them */
 } emit_kernel;
-enum { EMIT_KERNELS = 9 };
+enum { EMIT_KERNELS = 21 };
 /* The kernels of skeletons, in the order of the source; returns how many. */
 uint32_t emit_kernels_of(uint32_t head_dim, bool score, unsigned skeletons, emit_kernel out[EMIT_KERNELS]);
 /* How many blocks of a kernel one multiprocessor of an architecture ("sm_80", "sm_90a") holds at a time. `threads` and

@@ -40,6 +40,8 @@ typedef struct cost_counts {
     uint64_t instructions[COST_PIPES], clocks[COST_PIPES];
     uint64_t waits, arrivals, fences; /* of the instructions: those that wait for others, that tell others, fences */
     uint64_t elements;                /* ... and those that come of lines with the mark "elements" */
+    uint64_t bytes;                   /* of global memory that a warp reads, writes and adds to, if no lane stays out;
+                                       * what the copy engine brings is not in them */
     uint64_t unknown_loops;           /* inner loops whose number of turns is not known; each is counted once */
 } cost_counts;
 uint64_t cost_issue(const cost_counts *counts); /* all instructions */

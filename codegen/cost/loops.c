@@ -391,6 +391,7 @@ static void add(cost_counts *to, const cost_counts *x, uint64_t times) {
     to->arrivals += x->arrivals * times;
     to->fences += x->fences * times;
     to->elements += x->elements * times;
+    to->bytes += x->bytes * times;
     to->unknown_loops += x->unknown_loops;
 }
 

@@ -95,6 +95,20 @@ uint64_t cost_clocks_of(const cost_machine *machine, const char *name, cost_pipe
     return speed ? operations(name, group) * 4 / speed : 0; /* a quarter has a quarter of the speed */
 }
 
+/* Bytes of global memory that a warp touches: "LDG.E.64" reads 8 for each of 32 lanes. */
+static uint64_t global_bytes(const char *name) {
+    static const char *const global[] = {"LDG.", "STG.", "LDGSTS.", "RED.", "REDG.", "ATOM.", "ATOMG."};
+    static const struct {
+        const char *suffix;
+        uint64_t bytes;
+    } sizes[] = {{".128", 16}, {".64", 8}, {".F32x2", 8}, {".U16", 2}, {".S16", 2}, {".U8", 1}, {".S8", 1}};
+    bool is = false;
+    for (size_t i = 0; i < sizeof global / sizeof *global; i++) is |= !strncmp(name, global[i], strlen(global[i]));
+    for (size_t i = 0; is && i < sizeof sizes / sizeof *sizes; i++)
+        if (strstr(name, sizes[i].suffix)) return 32 * sizes[i].bytes;
+    return is ? 32 * 4 : 0;
+}
+
 void cost_count(const cost_machine *machine, const cost_instruction *x, cost_counts *c) {
     const char *name = x->name;
     cost_pipe pipe = cost_pipe_of(name);
@@ -104,6 +118,7 @@ void cost_count(const cost_machine *machine, const cost_instruction *x, cost_cou
                 strncmp(name, "DEPBAR", 6) == 0 || (strncmp(name, "SYNCS", 5) == 0 && strstr(name, "WAIT"));
     c->arrivals += strncmp(name, "BAR.ARV", 7) == 0 || strncmp(name, "SYNCS.ARRIVE", 12) == 0;
     c->elements += (x->marks & COST_MARK_ELEMENTS) != 0;
+    c->bytes += global_bytes(name);
     c->fences += strncmp(name, "MEMBAR", 6) == 0 || strncmp(name, "FENCE", 5) == 0;
 }
 

@@ -94,7 +94,7 @@ FK_DEVICE void fk_tables_step(const fk_launch *p, fk_u64 sums, const fk_env *env
     x.key = key + own;
     x.keys = (fk_i32)keys - (fk_i32)own;
     if (fk_run_class(run) != FK_FULL)
-        fk_counting(env, 1, 1, FK_K_COLUMNS, x.key, x.row, FK_K_STEP, head, counting);
+        fk_counting(env, 1, 1, FK_K_COLUMNS, x.key, x.row, FK_K_STEP, head, counting); // cost: PARTIAL
     fk_rows_by_rows(x.s, FK_K_COLUMNS, fk_dkv_tile(0), band * 16, fk_dkv_stream(buffer, 0));
     fk_rows_by_rows(x.d, FK_K_COLUMNS, fk_dkv_tile(1), band * 16, fk_dkv_stream(buffer, 1));
     FK_UNROLL
@@ -128,7 +128,7 @@ FK_DEVICE void fk_tables_item(const fk_launch *p, fk_u64 sums, const fk_key_item
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, p->group);
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, p->group); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
@@ -216,6 +216,6 @@ FK_KERNEL(fk_round_sums, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) 
         fk_carry(digit);
         fk_u32 bits = (fk_u32)fk_nearest(digit) | (fk_u32)negative << 31;
         if (plus || minus) bits = plus && minus ? 0x7fc00000u : 0x7f800000u | (fk_u32)minus << 31;
-        fk_store_bits(p->to + n * 4, bits);
+        fk_store_bits(p->to + n * 4, bits); // cost: step
     }
 }

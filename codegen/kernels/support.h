@@ -12,7 +12,7 @@ FK_KERNEL(fk_begin_lse, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     fk_begin(p->mark, p->mark_value);
     fk_u64 step = (fk_u64)fk_blocks() * FK_SUPPORT_THREADS;
     for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count; i += step)
-        fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4));
+        fk_store(p->to + i * 4, fk_load(p->from + i % p->heads * 4)); // cost: step
 }
 
 /* delta = sum(dO * O) over the numbers of a row, one warp a row. count: rows times heads; from: O; other: dO. */
@@ -30,7 +30,7 @@ FK_KERNEL(fk_delta, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
             sum = fk_fma(o[1], d_o[1], sum);
         }
         for (fk_u32 mask = 16; mask; mask /= 2) sum += fk_exchange(sum, mask);
-        if (fk_lane() == 0) fk_store(p->to + i * 4, sum);
+        if (fk_lane() == 0) fk_store(p->to + i * 4, sum); // cost: step
     }
 }
 
@@ -48,7 +48,7 @@ FK_KERNEL(fk_fold_sinks, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) 
         const float sink = p->lse ? fk_load(p->sinks + (fk_u64)head * 4) : 0;
         float sum = 0;
         for (fk_u64 row = first; row < end; row++) {
-            const fk_u64 at = (row * p->heads + head) * 4;
+            const fk_u64 at = (row * p->heads + head) * 4; // cost: step
             float x = fk_load(p->from + at);
             if (p->lse) x *= -fk_exp2((sink - fk_load(p->lse + at)) * FK_LOG2E);
             sum += x;
@@ -67,7 +67,7 @@ FK_KERNEL(fk_add, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
         float a[2], b[2];
         fk_load2(a, p->to + i * 8);
         fk_load2(b, p->from + i * 8);
-        fk_store2(p->to + i * 8, a[0] + b[0], a[1] + b[1]);
+        fk_store2(p->to + i * 8, a[0] + b[0], a[1] + b[1]); // cost: step
     }
 }
 
@@ -79,7 +79,7 @@ FK_KERNEL(fk_round, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
         float a[2];
         fk_load2(a, p->from + i * 8);
-        fk_store_bits(p->to + i * 4, fk_pack(a[0], a[1]));
+        fk_store_bits(p->to + i * 4, fk_pack(a[0], a[1])); // cost: step
     }
 }
 
@@ -109,7 +109,7 @@ FK_KERNEL(fk_gather, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_gather_launch launch
     const fk_gather_launch *p = &launch;
     fk_u32 step = fk_blocks() * (FK_SUPPORT_THREADS / 32);
     for (fk_u32 i = fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->tokens; i += step) {
-        fk_u32 token = p->first + i;
+        fk_u32 token = p->first + i; // cost: step
         const fk_gather_run *run = fk_run_of(p, token);
         FK_UNROLL
         for (fk_u32 t = 0; t < FK_GATHER_TENSORS; t++) {
@@ -134,7 +134,7 @@ FK_KERNEL(fk_merge, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
-        float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4);
+        float m = fk_load(p->to + m_at + i * 4), m_from = fk_load(p->from + m_at + i * 4); // cost: step
         /* no row has seen a key: both factors 0 */
         float most = fk_max(m, m_from), base = most == -fk_infinity() ? 0 : most;
         float factor = fk_exp2(m - base), factor_from = fk_exp2(m_from - base);
@@ -162,7 +162,7 @@ FK_KERNEL(fk_state_out, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     fk_u64 step = (fk_u64)fk_blocks() * (FK_SUPPORT_THREADS / 32), m_at = p->other * FK_HEAD_DIM * 4;
     fk_u64 l_at = m_at + p->other * 4;
     for (fk_u64 i = (fk_u64)fk_block() * (FK_SUPPORT_THREADS / 32) + fk_warp(); i < p->count; i += step) {
-        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), lse;
+        float most = fk_load(p->from + m_at + i * 4), sum = fk_load(p->from + l_at + i * 4), lse; // cost: step
         float factor = fk_end_row(p->sinks, fk_sink(p->sinks, i % p->heads), most, sum, &lse);
         if (fk_lane() == 0) fk_store(p->lse + i * 4, lse);
         for (fk_u32 c = fk_lane() * 2; c < FK_HEAD_DIM; c += 64) {
@@ -267,7 +267,7 @@ FK_KERNEL(fk_combine, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_launch launch) {
         const fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
         const fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
         for (fk_u32 row = fk_warp(); row < item->count; row += FK_SUPPORT_THREADS / 32) {
-            fk_u32 query = (item->skip + row) / item->pack;
+            fk_u32 query = (item->skip + row) / item->pack; // cost: step
             fk_u32 head = (item->flags >> FK_HEAD_SHIFT) + (item->skip + row) % item->pack;
             fk_u64 token = (fk_u64)item->block_token + query;
             fk_row_parts x = {at + row * FK_HEAD_DIM * 4, at + numbers * FK_HEAD_DIM + row * 4,

@@ -15,7 +15,7 @@ FK_KERNEL(fk_narrow, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
         float a[2];
         fk_load2(a, p->from + i * 8);
-        fk_store_bits(p->to + i * 4, fk_pack_bf16(a[0], a[1]));
+        fk_store_bits(p->to + i * 4, fk_pack_bf16(a[0], a[1])); // cost: step
     }
 }
 
@@ -27,6 +27,6 @@ FK_KERNEL(fk_widen, FK_SUPPORT_THREADS, 1)(FK_PARAMETER fk_support launch) {
     for (fk_u64 i = (fk_u64)fk_block() * FK_SUPPORT_THREADS + fk_thread(); i < p->count / 2; i += step) {
         float a[2];
         fk_unpack_bf16(a, fk_load_bits(p->from + i * 4));
-        fk_store2(p->to + i * 8, a[0], a[1]);
+        fk_store2(p->to + i * 8, a[0], a[1]); // cost: step
     }
 }

@@ -84,7 +84,9 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     if (!e->backward) e->backward = emit_backward(p->head_dim, p->deterministic, sm_90a);
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
     const unsigned tables = e->backward && fcp_kernel_sums(plan) ? EMIT_TABLES : 0;
-    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward | tables;
+    const unsigned wire = p->wire == FCP_BF16 ? EMIT_WIRE : 0;
+    e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward | tables |
+                   EMIT_SUPPORT | wire;
     return e->fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
                     : fcp_kernel_source(plan, e->skeletons, &e->source, err);
 }

@@ -39,6 +39,7 @@ static void print_class(FILE *f, const char *name, const cost_counts *c) {
     fprintf(f, " %7" PRIu64 "  %" PRIu64 " waits, %" PRIu64 " arrivals, %" PRIu64 " fences", cost_issue(c), c->waits,
             c->arrivals, c->fences);
     if (c->elements) fprintf(f, ", %" PRIu64 " for elements", c->elements);
+    if (c->bytes) fprintf(f, ", %" PRIu64 " bytes of global memory", c->bytes);
     if (c->unknown_loops) fprintf(f, "; %" PRIu64 " loops of unknown length, counted once", c->unknown_loops);
     fprintf(f, "\n  %-8s clocks      ", "");
     for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7" PRIu64, c->clocks[p]);
@@ -58,8 +59,13 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
         fprintf(f, "  %-8s %-12s", "a step", "of a warp");
         for (int p = 0; p < COST_PIPES; p++) fprintf(f, " %7s", cost_pipe_names[p]);
         fprintf(f, " %7s\n", "issue");
+        const cost_step *x = &k->steps[s];
+        if (!memcmp(&x->of[COST_FULL], &x->of[COST_PARTIAL], sizeof x->of[0])) {
+            print_class(f, "any", &x->of[COST_FULL]); /* no cell is done in another way: small kernels have none */
+            continue;
+        }
         for (int class = 0; class < COST_CLASSES; class++)
-            if (k->steps[s].has[class]) print_class(f, cost_class_names[class], &k->steps[s].of[class]);
+            if (x->has[class]) print_class(f, cost_class_names[class], &x->of[class]);
     }
 }
 
@@ -150,6 +156,7 @@ void cost_json(json *j, const cost_report *report, const char *kernel) {
                 json_u64(j, "arrivals", c->arrivals);
                 json_u64(j, "fences", c->fences);
                 json_u64(j, "elements", c->elements);
+                json_u64(j, "global_bytes", c->bytes);
                 json_u64(j, "unknown_loops", c->unknown_loops);
                 json_string(j, "bound", bound_name(c));
                 json_end(j);

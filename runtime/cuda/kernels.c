@@ -89,34 +89,24 @@ static fcp_code find_kernel(fcp_cuda_session *s, cuda_device *d, cu_module modul
 
 static fcp_code find_kernels(fcp_cuda_session *s, cuda_device *d, cu_module module, unsigned skeletons,
                              fcp_error *err) {
-    static const char *const support[] = {[CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
-                                          [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round",
-                                          [CUDA_MERGE] = "fk_merge", [CUDA_STATE_OUT] = "fk_state_out",
-                                          [CUDA_FOLD_SINKS] = "fk_fold_sinks",
-                                          [CUDA_GATHER] = "fk_gather", [CUDA_COMBINE] = "fk_combine",
-                                          [CUDA_ROUND_SUMS] = "fk_round_sums",
-                                          [CUDA_NARROW] = "fk_narrow", [CUDA_WIDEN] = "fk_widen"};
-    static const unsigned beside[CUDA_KERNELS] = {[CUDA_ROUND_SUMS] = EMIT_TABLES, [CUDA_NARROW] = EMIT_WIRE,
-                                                  [CUDA_WIDEN] = EMIT_WIRE}; /* all others: EMIT_SUPPORT */
-    static const char *const names[] = {[CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv",
-                                        [CUDA_DQ] = "fk_backward_dq", [CUDA_ORDERED] = "fk_backward_ordered",
-                                        [CUDA_UNORDERED] = "fk_backward_unordered",
-                                        [CUDA_TABLES] = "fk_backward_tables"};
-    static const unsigned sm90[] = {[CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
-                                    [CUDA_UNORDERED] = EMIT_UNORDERED_SM90, [CUDA_TABLES] = 0};
+    static const char *const names[CUDA_KERNELS] = {
+        [CUDA_FORWARD] = "fk_forward", [CUDA_DKV] = "fk_backward_dkv", [CUDA_DQ] = "fk_backward_dq",
+        [CUDA_ORDERED] = "fk_backward_ordered", [CUDA_UNORDERED] = "fk_backward_unordered",
+        [CUDA_TABLES] = "fk_backward_tables", [CUDA_BEGIN_LSE] = "fk_begin_lse", [CUDA_DELTA] = "fk_delta",
+        [CUDA_ADD] = "fk_add", [CUDA_ROUND] = "fk_round", [CUDA_MERGE] = "fk_merge",
+        [CUDA_STATE_OUT] = "fk_state_out", [CUDA_FOLD_SINKS] = "fk_fold_sinks", [CUDA_GATHER] = "fk_gather",
+        [CUDA_COMBINE] = "fk_combine", [CUDA_ROUND_SUMS] = "fk_round_sums", [CUDA_NARROW] = "fk_narrow",
+        [CUDA_WIDEN] = "fk_widen"};
+    static const unsigned sm90[CUDA_KERNELS] = {
+        [CUDA_FORWARD] = EMIT_FORWARD_SM90, [CUDA_ORDERED] = EMIT_ORDERED_SM90,
+        [CUDA_UNORDERED] = EMIT_UNORDERED_SM90}; /* of an architecture's own kernel, which has another name */
     emit_kernel asked[EMIT_KERNELS];
     uint32_t count = emit_kernels_of(s->plan->problem->head_dim, s->plan->score_count != 0, skeletons, asked);
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; !code && i < count; i++)
-        for (int id = CUDA_FORWARD; !code && id <= CUDA_TABLES; id++)
+        for (int id = 0; !code && id < CUDA_KERNELS; id++)
             if (strcmp(names[id], asked[i].name) == 0 || asked[i].skeleton == sm90[id])
                 code = find_kernel(s, d, module, (cuda_kernel_id)id, &asked[i], err);
-    for (int id = CUDA_BEGIN_LSE; !code && id <= CUDA_WIDEN; id++) {
-        if (!(skeletons & (beside[id] ? beside[id] : EMIT_SUPPORT))) continue;
-        const emit_kernel one = {.name = support[id], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS,
-                                 .parts = 1};
-        code = find_kernel(s, d, module, (cuda_kernel_id)id, &one, err);
-    }
     return code;
 }
 

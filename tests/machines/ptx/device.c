@@ -41,7 +41,7 @@ typedef struct worker {
 typedef struct device {
     fcp_device base;
     ptx_module *modules[FCP_PASSES];
-    emit_kernel kernels[EMIT_KERNELS];
+    emit_kernel kernels[FCP_PASSES * EMIT_KERNELS]; /* the small ones are in both passes' modules */
     uint32_t kernel_count;
     unsigned backward; /* its skeleton */
     bool fused;        /* ATTENDs of a forward pass are one launch where they can be */
@@ -421,8 +421,7 @@ static bool arrive(void *context) {
 static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char *name, fk_launch *launch,
                            uint64_t items, uint64_t runs, uint64_t pieces, uint32_t locks, fcp_error *err) {
     const fcp_plan *plan = d->base.plan;
-    static const emit_kernel combine = {.name = "fk_combine", .threads = FK_SUPPORT_THREADS, .parts = 1};
-    const emit_kernel *k = strcmp(name, combine.name) ? NULL : &combine;
+    const emit_kernel *k = NULL;
     ptx_range list[RANGES];
     char why[PTX_ERROR];
     uint32_t count = 0, mark[2] = {0};

@@ -57,10 +57,7 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     fcp_cubin cubin;
     fcp_error err;
     bool cached;
-    static const char *const support[] = {"fk_begin_lse", "fk_delta", "fk_add", "fk_round", "fk_merge", "fk_state_out",
-                                          "fk_fold_sinks", "fk_gather", "fk_combine"};
-    enum { SUPPORT = sizeof support / sizeof *support };
-    emit_kernel kernels[EMIT_KERNELS + SUPPORT + 3];
+    emit_kernel kernels[EMIT_KERNELS];
     unsigned has = plan->problem->passes;
     bool sm90 = strcmp(arch, "sm_90a") == 0;
     if (skeletons & FORWARD) skeletons = (skeletons & ~(unsigned)FORWARD) | emit_forward(plan->problem->head_dim, sm90);
@@ -77,16 +74,6 @@ static void judge(gate *g, const fcp_plan *plan, unsigned skeletons, const char 
     cr_assert_eq(*fcp_jit_warning(g->jit), 0, "%s", fcp_jit_warning(g->jit));
     cr_assert(cubin.size > 1000 && memcmp(cubin.bytes, "\177ELF", 4) == 0, "%s: no cubin", what);
     uint32_t count = emit_kernels_of(plan->problem->head_dim, plan->score_count != 0, skeletons, kernels);
-    for (int i = 0; skeletons & EMIT_SUPPORT && i < SUPPORT; i++)
-        kernels[count++] =
-            (emit_kernel){.name = support[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
-    if (skeletons & EMIT_TABLES)
-        kernels[count++] =
-            (emit_kernel){.name = "fk_round_sums", .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
-    static const char *const wire[] = {"fk_narrow", "fk_widen"};
-    for (int i = 0; skeletons & EMIT_WIRE && i < 2; i++)
-        kernels[count++] =
-            (emit_kernel){.name = wire[i], .threads = FK_SUPPORT_THREADS, .registers = FK_SUPPORT_REGISTERS};
     cr_assert_eq(cubin.kernel_count, count, "%s: %u kernels, not %u", what, cubin.kernel_count, count);
     for (uint32_t i = 0; i < count; i++) {
         const fcp_kernel_cost *c = NULL;

@@ -69,6 +69,15 @@ Test(cost, a_loop) {
     }
 }
 
+/* Bytes of global memory, by the width that the name of an instruction says; shared memory is none of it. */
+Test(cost, bytes) {
+    cost_step s = step_of(KERNEL("f") NOWHERE L(".L_x_0") I("LDG.E R1, desc[UR4][R2.64]")
+        I("LDG.E.64 R4, desc[UR4][R2.64]") I("LDGSTS.E.BYPASS.128 [R1], desc[UR4][R2.64]")
+        I("STG.E.U16 desc[UR4][R2.64], R1") I("REDG.E.ADD.64.STRONG.GPU desc[UR4][R2.64], R4") I("LDS.128 R4, [R1]")
+        STEP I("VIADD R0, R0, 0x1") NOWHERE I("@P0 BRA `(.L_x_0)") END);
+    cr_expect_eq(s.of[COST_FULL].bytes, 32 * (4 + 8 + 16 + 2 + 8), "%lu", (unsigned long)s.of[COST_FULL].bytes);
+}
+
 Test(cost, nothing_is_a_step_without_a_mark) {
     cost_report r = read_of(KERNEL("f") NOWHERE L(".L_x_0") I("FADD R1, R2, R3") I("@P0 BRA `(.L_x_0)") END, "sm_80");
     cr_expect_eq(r.kernels[0].step_count, 0);

@@ -171,8 +171,9 @@ Test(kernel_source, table) {
     }
     for (unsigned d = 64; d <= 256; d *= 2) {
         emit_kernel kernels[EMIT_KERNELS];
-        want += emit_kernels_of(d, false, EMIT_FORWARDS | EMIT_TABLES | (d <= 128 ? EMIT_BACKWARD : EMIT_SPLIT),
-                                kernels);
+        uint32_t count = emit_kernels_of(
+            d, false, EMIT_FORWARDS | EMIT_TABLES | (d <= 128 ? EMIT_BACKWARD : EMIT_SPLIT), kernels);
+        for (uint32_t i = 0; i < count; i++) want += kernels[i].shared != 0; /* the small ones stand elsewhere */
     }
     cr_assert_eq(found, want, "%u rows of %u", found, want);
     free(line);
