@@ -311,8 +311,8 @@ static uint64_t rows_leaving(const batch *b, const cad_shares *shares, uint32_t 
 }
 
 /* A node of four ranks holds a sequence of 4K tokens, and seven others hold short ones. Each rank of it would keep a
- * part of its rows, and nearly all rows would leave. Where its
- * wires are slow, fewer do; and no rank has more than its cap. */
+ * part of its rows, and nearly all rows would leave. Where its wires are slow, fewer do; and no rank has more than
+ * its cap. */
 Test(cad, slow_wires_keep_rows_in_their_node) {
     uint64_t last = UINT64_MAX, cap[32], load[32] = {0};
     for (uint64_t bytes = 0, step = 0; step < 2; step++) {
@@ -345,6 +345,32 @@ Test(cad, slow_wires_keep_rows_in_their_node) {
         arena_free(&memory), arena_free(&scratch);
         free(b.runs);
     }
+}
+
+/* A node holds a sequence of 4K tokens, seven others hold one of 3K and one of 1K: no node has twice its share of the
+ * work. Slow wires change nothing. */
+Test(cad, slow_wires_leave_nodes_with_their_share_alone) {
+    cad_shares shares[2];
+    arena memory = {0}, scratch = {0};
+    batch b = {.lengths = {4096}};
+    for (int i = 1; i < 15; i++) b.lengths[i] = i % 2 ? 3072 : 1024;
+    fill(&b, 15, 32, 4, 32, 5000, SHARD);
+    for (uint64_t bytes = 0, step = 0; step < 2; step++) {
+        b.in.wire = (cad_wire){16384, 4096, bytes};
+        cr_assert_eq(cad_divide(&b.in, &memory, &scratch, &shares[step]), FCP_OK);
+        cad_cost_sum cost;
+        cad_cost_of(&b.in, &shares[step], &cost);
+        /* now a mean rank computes half as long as a rank of the first node sends its part of these rows */
+        bytes = rows_leaving(&b, &shares[step], 0, 4) * 16384 / 4 * 1000000 / (cost.work / 32) / 2;
+        cr_assert_gt(bytes, 0);
+    }
+    cr_assert_eq(shares[0].count, shares[1].count);
+    for (size_t i = 0; i < shares[0].count; i++) {
+        cr_expect_eq(shares[0].at[i].rank, shares[1].at[i].rank);
+        cr_expect(!memcmp(&shares[0].at[i].run, &shares[1].at[i].run, sizeof shares[0].at[i].run));
+    }
+    arena_free(&memory), arena_free(&scratch);
+    free(b.runs);
 }
 
 /* --- whole programs ----------------------------------------------------------------------------------------------- */
