@@ -130,7 +130,7 @@ cad_price cad_price_of(const struct fcpc_program *g, bool backward) {
 /* Kernels run at four sevenths of the cluster's FLOPs, as in weigh.c. */
 static cad_wire wire_of(const struct fcpc_program *g) {
     const uint64_t element = fcp_dtype_size(g->dtype), heads = mc_uses(g->mask) & MC_USES_H ? 1 : g->heads;
-    cad_wire wire = {g->heads * (uint64_t)g->head_dim * element, 2 * g->kv_heads * (uint64_t)g->head_dim * element, 0};
+    cad_wire wire = {g->heads * (uint64_t)g->head_dim * element, cad_price_of(g, false).kv, 0};
     if (g->nodes < 2 || !g->cluster.flops) return wire;
     const unsigned __int128 operations = (unsigned __int128)7 * heads * g->head_dim * 1000000; /* 4 x 7 / 4 */
     const unsigned __int128 bytes = operations * g->cluster.inter / g->cluster.flops;

@@ -39,7 +39,6 @@ typedef struct building {
     uint32_t *user_start, *user; /* what needs the keys of each block */
     uint32_t *homeless;         /* per block: how many of these have no home yet */
     int64_t *keys;              /* per block: bytes of all keys that its row and its home need */
-    uint32_t components;
     uint64_t *order, *other;    /* components by what is left of them; to sort with */
     uint32_t *last_node;        /* per component: where it was given ranks last */
     uint32_t *left, left_count; /* blocks of the component at hand that have no home yet, ascending */
@@ -439,27 +438,35 @@ static bool place_rest(building *b, uint32_t component, bool loose) {
 
 /* Components by what is left of them, the largest first. */
 static void sort_components(building *b) {
-    for (uint32_t i = 0; i < b->components; i++) {
+    for (uint32_t i = 0; i < b->c->components; i++) {
         look_at(b, i);
         uint64_t x = dcp_share(b->left_work, b->in->pair_cap), y = dcp_share(b->left_tokens, b->in->token_cap);
         b->order[i] = (UINT32_MAX - (x > y ? x : y)) << 32 | i;
     }
-    sort_u64(b->order, b->other, b->components);
+    sort_u64(b->order, b->other, b->c->components);
+}
+
+uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t component, uint64_t *out_tiles) {
+    uint64_t work = 0, tokens = 0;
+    *out_tiles = 0;
+    for (uint32_t i = c->first[component]; i < c->first[component + 1]; i++) {
+        const uint32_t q = c->member[i];
+        tokens += in->tokens[q];
+        *out_tiles += in->tile_start[q + 1] - in->tile_start[q];
+        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) work += in->tile_pairs[t];
+    }
+    work = dcp_share(work, in->pair_cap);
+    tokens = dcp_share(tokens, in->token_cap);
+    return work > tokens ? work : tokens;
 }
 
 /* A row is wide if it sees more than twice as many keys as rows of its component do in the mean, and if bringing them
  * to the fullest rank of the component costs more than bringing Q from there to the others. */
 void dcp_find_wide(const dcp_input *in, dcp_columns *c) {
     for (uint32_t i = 0; i < c->components; i++) {
-        uint64_t work = 0, tokens = 0, tiles = 0, rows = c->first[i + 1] - c->first[i];
-        for (uint32_t k = c->first[i]; k < c->first[i + 1]; k++) {
-            uint32_t q = c->member[k];
-            tokens += in->tokens[q];
-            for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++, tiles++) work += in->tile_pairs[t];
-        }
-        work = dcp_share(work, in->pair_cap);
-        tokens = dcp_share(tokens, in->token_cap);
-        const uint64_t all = work > tokens ? work : tokens, ranks = (all + DCP_ONE - 1) / DCP_ONE;
+        uint64_t tiles;
+        const uint64_t rows = c->first[i + 1] - c->first[i], all = dcp_share_of(in, c, i, &tiles);
+        const uint64_t ranks = (all + DCP_ONE - 1) / DCP_ONE;
         for (uint32_t k = c->first[i]; k < c->first[i + 1] && ranks > 1; k++) {
             uint32_t q = c->member[k];
             uint64_t keys = 0;
@@ -509,7 +516,7 @@ static fcp_code cut_strips(building *b, uint32_t sixteenths) {
     b->strip_cap = in->pair_cap / 16 * sixteenths;
     b->short_of_ranks = false;
     sort_components(b);
-    for (uint32_t i = 0; i < b->components; i++) {
+    for (uint32_t i = 0; i < b->c->components; i++) {
         const uint32_t component = (uint32_t)b->order[i];
         b->node = FCP_NONE;
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
@@ -530,7 +537,7 @@ static fcp_code place_left(building *b, bool loose, bool *out_done) {
     const dcp_input *in = b->in;
     sort_components(b);
     *out_done = true;
-    for (uint32_t i = 0; i < b->components && *out_done; i++) {
+    for (uint32_t i = 0; i < b->c->components && *out_done; i++) {
         const uint32_t component = (uint32_t)b->order[i];
         if (!(i & 63) && fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
         b->node = b->last_node[component];
@@ -548,13 +555,13 @@ static void copy_strips(building *to, const building *from) {
     memcpy(to->out->load, from->out->load, in->ranks * sizeof *from->out->load);
     memcpy(to->out->held, from->out->held, in->ranks * sizeof *from->out->held);
     memcpy(to->homeless, from->homeless, in->blocks * sizeof *from->homeless);
-    memcpy(to->last_node, from->last_node, from->components * sizeof *from->last_node);
+    memcpy(to->last_node, from->last_node, from->c->components * sizeof *from->last_node);
 }
 
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {
     static const uint32_t sixteenths[] = {16, 15, 14, 13, 12, 11, 10, 9, 8};
     dcp_parts parts;
-    building b = {.in = in, .c = c, .out = out, .components = c->components}, first = {.in = in, .out = &parts};
+    building b = {.in = in, .c = c, .out = out}, first = {.in = in, .c = c, .out = &parts};
     bool done = false;
     fcp_code code = open_building(&b, scratch);
     if (code) return code;
@@ -564,7 +571,6 @@ fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dc
     for (uint32_t q = 0; q < in->blocks; q++)
         for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++)
             b.work[dcp_with_keys(in, c, t) ? in->tile_k[t] : q] += in->tile_pairs[t];
-    first.components = b.components;
     for (size_t i = 0; i < sizeof sixteenths / sizeof *sixteenths && !done && !code && !b.short_of_ranks; i++) {
         code = cut_strips(&b, sixteenths[i]);
         if (!i && !code) copy_strips(&first, &b);

@@ -167,27 +167,27 @@ static fcp_code try_nodes(const dcp_input *in, const dcp_columns *c, arena *keep
     return code;
 }
 
-/* A first placement: the cheaper of two, where there are several nodes. Arenas as for try_nodes. */
-static fcp_code place_first(const dcp_input *in, const dcp_columns *c, arena *keep, arena *stage, arena *step,
+/* A first placement, refined: the cheaper of two, where there are several nodes. Arenas as for try_nodes. */
+static fcp_code place_rows(const dcp_input *in, const dcp_columns *c, arena *keep, arena *stage, arena *step,
                             dcp_parts *p) {
     fcp_code code = start(in, c, stage, p);
     arena_reset(stage);
     if (!code && !in->fixed && in->gpus > 1 && in->ranks > in->gpus && in->ranks % in->gpus == 0)
         code = try_nodes(in, c, keep, stage, step, p);
     arena_reset(stage);
+    if (!code) code = refine_levels(in, c, p, stage, step);
+    arena_reset(stage);
     return code;
 }
 
-/* The same of a batch whose blocks were joined, and refined. */
+/* The same of a batch whose blocks were joined. */
 static fcp_code place_joined(const dcp_input *in, const dcp_joined *j, arena *keep, arena *stage, arena *step,
                              dcp_parts *p) {
     dcp_columns c;
     dcp_parts coarse;
     if (!dcp_open_parts(&j->in, keep, &coarse)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(&j->in, keep, &c);
-    if (!code) code = place_first(&j->in, &c, keep, stage, step, &coarse);
-    if (!code) code = refine_levels(&j->in, &c, &coarse, stage, step);
-    arena_reset(stage);
+    if (!code) code = place_rows(&j->in, &c, keep, stage, step, &coarse);
     if (code) return code;
     for (uint32_t b = 0; b < in->blocks; b++) p->home[b] = coarse.home[j->block[b]];
     for (uint32_t t = 0; t < in->tile_start[in->blocks]; t++) p->exec[t] = coarse.exec[j->tile[t]];
@@ -207,10 +207,8 @@ fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uin
     if (!code && j.in.blocks < in->blocks) {
         code = place_joined(in, &j, scratch, &stage, &step, &p);
     } else if (!code) {
-        code = place_first(in, &c, scratch, &stage, &step, &p);
-        if (!code) code = refine_levels(in, &c, &p, &stage, &step);
+        code = place_rows(in, &c, scratch, &stage, &step, &p);
     }
-    arena_reset(&stage);
     if (!code) code = refine_tiles(in, &c, &p, &stage);
     arena_free(&stage);
     arena_free(&step);

@@ -93,6 +93,8 @@ static inline bool dcp_with_keys(const dcp_input *in, const dcp_columns *c, uint
 /* build.c. Finds components, and wide rows. */
 fcp_code dcp_find_components(const dcp_input *in, dcp_columns *c, arena *scratch);
 void dcp_find_wide(const dcp_input *in, dcp_columns *c);
+/* What a component fills, of pairs or of tokens, whichever is more; a whole rank is DCP_ONE. */
+uint64_t dcp_share_of(const dcp_input *in, const dcp_columns *c, uint32_t component, uint64_t *out_tiles);
 /* A first placement: every block has a home, every tile a rank. */
 fcp_code dcp_build(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out);
 

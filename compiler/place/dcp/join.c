@@ -18,15 +18,8 @@ enum {
 
 /* How many neighbours become one in a component; 1: it fits on a rank, or has few tiles. */
 static uint32_t blocks_of_one(const dcp_input *in, const dcp_columns *c, uint32_t component) {
-    uint64_t work = 0, tokens = 0, tiles = 0;
-    for (uint32_t i = c->first[component]; i < c->first[component + 1]; i++) {
-        const uint32_t q = c->member[i];
-        tokens += in->tokens[q];
-        tiles += in->tile_start[q + 1] - in->tile_start[q];
-        for (uint32_t t = in->tile_start[q]; t < in->tile_start[q + 1]; t++) work += in->tile_pairs[t];
-    }
-    const uint64_t pairs = dcp_share(work, in->pair_cap), held = dcp_share(tokens, in->token_cap);
-    const uint64_t ranks = ((pairs > held ? pairs : held) + DCP_ONE - 1) / DCP_ONE;
+    uint64_t tiles;
+    const uint64_t ranks = (dcp_share_of(in, c, component, &tiles) + DCP_ONE - 1) / DCP_ONE;
     uint32_t size = 1;
     while (ranks > 1 && size < MOST && tiles >= (uint64_t)PATCH * ranks * (2 * size) * (2 * size)) size *= 2;
     return size;
