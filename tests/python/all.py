@@ -1,17 +1,49 @@
-"""all.py: runs the tests of this folder, or those that are named, and prints the closing line."""
+"""all.py: runs the tests of this folder, or those that are named, and prints the closing line.
+
+Without CHECK_LONG it leaves out those of LONG, which `make check-long` runs: loading PyTorch again in other processes, or
+transformers, takes longer than what they test.
+"""
+import glob
 import os
 import shutil
 import sys
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+LONG = ("test_agent", "test_hf",  # whole files, so that transformers is not even loaded
+        "test_group.Groups.test_two_processes",
+        "test_package.Package.test_a_clean_environment",
+        "test_plan.Memory.test_many_plans_keep_it",
+        "test_session.OnTheStandIn.test_with_torch",
+        "test_torch.Operators.test_compiled_whole_and_once",
+        "test_trace.Masks.test_gallery")
+
+
+def each(suite):
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from each(test)
+        else:
+            yield test
+
+
+def all_tests(loader):
+    """Those of the folder. A name in LONG that no test has is an error: it would leave nothing out, and say so nowhere."""
+    everything = bool(os.environ.get("CHECK_LONG"))
+    files = sorted(os.path.basename(path)[:-3] for path in glob.glob(os.path.join(HERE, "test_*.py")))
+    tests = [test for name in files if everything or name not in LONG
+             for test in each(loader.discover(HERE, pattern=name + ".py"))]
+    unknown = set(LONG) - set(files) - {test.id() for test in tests}
+    if unknown:
+        sys.exit(f"python: 0 passed, 1 failed: there is no {', '.join(sorted(unknown))}")
+    return unittest.TestSuite(test for test in tests if everything or test.id() not in LONG)
 
 
 def main():
     os.chdir(HERE)
     loader = unittest.TestLoader()
     names = sys.argv[1:]
-    suite = loader.loadTestsFromNames(names) if names else loader.discover(HERE)
+    suite = loader.loadTestsFromNames(names) if names else all_tests(loader)
     result = unittest.TextTestRunner(verbosity=2, durations=8).run(suite) if sys.version_info >= (3, 12) else \
         unittest.TextTestRunner(verbosity=2).run(suite)
     for test, why in result.skipped:
