@@ -31,7 +31,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_list_files(s);
     if (!sema_override(s, options)) return;
     sema_list_files(s); /* options may name more files */
-    if (diag_errors(s->d) > errors || !sema_choose_layer(s)) return;
+    if (diag_errors(s->d) > errors || !sema_show_files(s, options) || !sema_choose_layer(s)) return;
     if (!sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     expr_check_masks(s);
     sema_collect_keys(s, &k);

@@ -16,6 +16,7 @@
 
 #include "runtime/base/npy.h"
 #include "compiler/base/real.h"
+#include "compiler/base/text.h"
 #include "compiler/sema/array_values.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
@@ -184,8 +185,8 @@ static bool read_list(const reading *r, numbers *n) {
         }
         if (!read_row(r, n, a->value)) return false;
         if (n->columns && n->count - before != n->columns) {
-            diag_error(r->s->d, FCP_E_FIELD, a->value->at, "this row has %" PRIu64 " numbers, the one before %" PRIu64,
-                       n->count - before, n->columns);
+            diag_error(r->s->d, FCP_E_FIELD, a->value->at, "this row has %" PRIu64 " number%s, the one before %" PRIu64,
+                       n->count - before, text_plural(n->count - before), n->columns);
             return false;
         }
         n->columns = n->count - before;
