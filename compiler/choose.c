@@ -18,7 +18,7 @@
 /* Where auto/ looks at a candidate: after these. */
 static compile_pass *const looks[] = {
     [AUTO_CUT] = problem_check_score, [AUTO_PLACE] = strategy_place, [AUTO_ROUTE] = reshuffle_build,
-    [AUTO_PLAN] = compile_own};
+    [AUTO_PLAN] = planning_own};
 
 static fcp_code run_stretch(planning *x, auto_stretch which) {
     return compile_stretch(x, which ? looks[which - 1] : NULL, looks[which], false);
@@ -26,7 +26,7 @@ static fcp_code run_stretch(planning *x, auto_stretch which) {
 
 static void end_candidate(planning *x) {
     fcp_plan_free(x->plan);
-    compile_end(x);
+    planning_end(x);
 }
 
 /* A strategy whose placement auto/ has changed. */
@@ -61,7 +61,7 @@ static moved as_moved(const struct fcpc_program *settings, const auto_moves *mov
 
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
-    static const auto_passes lent = {compile_begin, run_stretch, end_candidate};
+    static const auto_passes lent = {planning_begin, run_stretch, end_candidate};
     if (program->strategy != (fcp_strategy)STRATEGY_AUTO)
         return compile_one(program, batch, stop, d, watch, out_times, out_plan);
     const double start = fcp_clock();
@@ -93,9 +93,9 @@ fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, con
 fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, uint64_t *out_pairs) {
     planning x;
-    compile_begin(&x, program, batch, stop, d);
+    planning_begin(&x, program, batch, stop, d);
     fcp_code code = compile_stretch(&x, NULL, problem_tiles, true);
     if (!code) *out_pairs = x.problem->pairs;
-    compile_end(&x);
+    planning_end(&x);
     return code;
 }

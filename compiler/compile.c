@@ -5,8 +5,6 @@
  */
 #include "compiler/compile.h"
 
-#include <stdlib.h>
-
 #include "compiler/blocks.h"
 #include "compiler/capacity.h"
 #include "compiler/lower/lower.h"
@@ -14,7 +12,6 @@
 #include "compiler/price.h"
 #include "compiler/problem/problem.h"
 #include "compiler/problem/warn.h"
-#include "compiler/workspace.h"
 #include "runtime/base/both.h"
 #include "runtime/base/clock.h"
 
@@ -37,15 +34,15 @@ static const pass passes[] = {
     {strategy_cut, TIME(classify)},         /*             pieces and blocks                          */
     {problem_tiles, TIME(classify)},        /*             tiles: pairs of blocks with allowed pairs  */
     {problem_check_score, TIME(classify)},  /* the score faults for no pair                           */
-    {blocks_warn_heavy, TIME(classify), true},    /* warnings: a block that no placement can balance,       */
-    {warn_batch, TIME(classify), true},           /*           what the mask does to this batch,            */
+    {blocks_warn_heavy, TIME(classify), true}, /* warnings: a block that no placement can balance     */
+    {warn_batch, TIME(classify), true},        /*           and what the mask does to this batch      */
 
     /* The placement: who owns each block and computes each tile; and so, what has to travel. */
-    {strategy_place, TIME(place)},     /* -> placement                                      */
-    {blocks_warn_idle, TIME(place), true},   /* warning: ranks without tokens                     */
-    {traffic_build, TIME(schedule)},   /* -> traffic: which KV block goes to which rank     */
-    {reshuffle_build, TIME(schedule)}, /* -> reshuffle: the caller's layout to homes and back */
-    {price_warn, TIME(schedule), true},      /* warning: what the layout costs                  */
+    {strategy_place, TIME(place)},         /* -> placement                                         */
+    {blocks_warn_idle, TIME(place), true}, /* warning: ranks without tokens                        */
+    {traffic_build, TIME(schedule)},       /* -> traffic: which block goes to which rank, and back */
+    {reshuffle_build, TIME(schedule)},     /* -> reshuffle: the caller's layout to homes and back  */
+    {price_warn, TIME(schedule), true},    /* warning: what the layout costs                       */
 
     /* The schedule: when, and into which slot. */
     {schedule_build, TIME(schedule)}, /* -> schedule: arrivals, stages, visits          */
@@ -54,17 +51,11 @@ static const pass passes[] = {
     {rounds_build, TIME(schedule)},   /* rounds of both passes, into the schedule       */
 
     /* The plan. */
-    {lower, TIME(schedule)}, /* -> plan: tables, instructions, summary */
-    {compile_own, TIME(schedule)},   /* the plan owns the memory of its tables */
-    {verify, TIME(verify)},  /* and is proven right from the tables    */
+    {lower, TIME(schedule)},        /* -> plan: tables, instructions, summary */
+    {planning_own, TIME(schedule)}, /* the plan owns the memory of its tables */
+    {verify, TIME(verify)},         /* and is proven right from the tables    */
 };
 enum { PASSES = sizeof passes / sizeof *passes };
-
-fcp_code compile_own(planning *x) {
-    fcp_error err = {0};
-    if (!workspace_own(x->program->workspace, &x->memory, x->plan)) return FCP_E_NO_MEMORY;
-    return fcp_plan_index(x->plan, &err);
-}
 
 static fcp_code verify(planning *x) {
     fcp_error err = {0};
@@ -86,34 +77,6 @@ static fcp_code run(planning *x, const pass *p, double *now) {
     return code;
 }
 
-void compile_begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                   diags *d) {
-    *x = (planning){.program = program, .batch = batch, .stop = stop, .d = d, .shift = program_attach(program, d),
-                    .block = program->block, .coalesce = program->coalesce, .times.parse = program->parse_seconds};
-    x->memory = workspace_take(program->workspace, WORKSPACE_PLAN);
-    x->work = workspace_take(program->workspace, WORKSPACE_WORK);
-    x->scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
-    if (!x->work.spare) x->supply = arena_supply_new();
-    x->memory.supply = x->work.supply = x->scratch.supply = x->supply;
-    if (!(x->aside = calloc(1, sizeof *x->aside))) return;
-    x->aside->work = workspace_take(program->workspace, WORKSPACE_ASIDE_WORK);
-    x->aside->scratch = workspace_take(program->workspace, WORKSPACE_ASIDE_SCRATCH);
-    x->aside->work.supply = x->aside->scratch.supply = x->supply;
-}
-
-void compile_end(planning *x) {
-    problem_close_mask(x, &x->cells);
-    workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);
-    workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);
-    workspace_give(x->program->workspace, WORKSPACE_SCRATCH, &x->scratch);
-    if (x->aside) {
-        workspace_give(x->program->workspace, WORKSPACE_ASIDE_WORK, &x->aside->work);
-        workspace_give(x->program->workspace, WORKSPACE_ASIDE_SCRATCH, &x->aside->scratch);
-        free(x->aside);
-    }
-    arena_supply_release(x->supply);
-}
-
 fcp_code compile_stretch(planning *x, compile_pass *after, compile_pass *last, bool advises) {
     int i = 0;
     double now = fcp_clock();
@@ -132,7 +95,7 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
     double start = fcp_clock();
     planning x;
     fcp_both_begin(); /* one second thread for all passes */
-    compile_begin(&x, program, batch, stop, d);
+    planning_begin(&x, program, batch, stop, d);
     x.strategy = watch ? watch->strategy : NULL;
     x.kept = watch ? watch->kept : NULL;
     fcp_code code = compile_stretch(&x, NULL, NULL, true);
@@ -146,7 +109,7 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
     if (watch && watch->see) watch->see(watch->context, &x);
     if (!code) *out_plan = x.plan;
     else fcp_plan_free(x.plan);
-    compile_end(&x);
+    planning_end(&x);
     fcp_both_end();
     x.times.total = x.times.parse + fcp_clock() - start;
     if (out_times) *out_times = x.times;

@@ -27,13 +27,8 @@ fcp_code compile_one(const fcpc_program *program, const fcpc_batch *batch, const
 fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, uint64_t *out_pairs);
 
-/* Parts of compile_one. A planning is begun and ended; the plan is the caller's. */
-typedef fcp_code compile_pass(planning *x);
-void compile_begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
-                   fcpc_diagnostics *d);
-void compile_end(planning *x);
 /* Runs the passes behind `after` (NULL: from the first one on) up to `last` (NULL: all); without `advises`, not those
  * that only warn. */
+typedef fcp_code compile_pass(planning *x);
 fcp_code compile_stretch(planning *x, compile_pass *after, compile_pass *last, bool advises);
-fcp_code compile_own(planning *x); /* the pass that hands the plan its memory */
 #endif

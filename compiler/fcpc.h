@@ -14,8 +14,8 @@
  *
  * A program does not change once it is parsed. So any number of threads may plan from one program at the same time, if
  * each has its own diagnostics object. The same program, batch and options always give the same plan, byte for byte.
- * To make a plan of many ranks takes a second thread for that time, which gets no signals; where none can be made, or
- * there is one processor, it takes longer.
+ * Planning for many ranks starts a second thread, which ends before the call returns and gets no signals. With one
+ * processor, or if no thread can be made, planning takes longer.
  *
  * Units: lengths in tokens, sizes in bytes, times in seconds, positions counted from 0.
  */
@@ -70,11 +70,16 @@ typedef struct fcpc_options {
                                   * NULL: from the program */
     const char *const *fields;   /* "doc=FILE": the values of field doc come from this file */
     size_t field_count;
-    bool need_lengths;           /* a program without a batch is an error; else each batch must bring its lengths */
+    bool need_lengths;           /* true: a program without lengths is an error. false: it may have none, and then each
+                                  * batch must bring them */
     const volatile int *stop;    /* NULL, or a number that another thread or a signal handler may set: as soon as it is
                                   * not 0, parsing ends with FCP_E_INTERRUPTED. Only slices may take seconds. */
     const char *profile;         /* strategy = auto judges by this profile: a name such as "h200", or a file
                                   * (compiler/simulate/README.md); NULL: by that of cluster.gpu */
+    /* Called for each file that the program or these options name, before any of them is read; a file may come twice.
+     * A code other than FCP_OK is an error at that place of the program; `err` says what is wrong. NULL: nobody asks */
+    fcp_code (*see_file)(void *context, const char *path, fcp_error *err);
+    void *context;
 } fcpc_options;
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 
@@ -101,13 +106,12 @@ const char *fcpc_program_file(const fcpc_program *program, size_t number);
 
 /* --- planning ---------------------------------------------------------------------------------------------------- */
 
-/* How long each part of planning took, in seconds of wall time; and what planning found out that a
- * plan does not hold. */
+/* How long each part of planning took, in seconds of wall time; and a bound that plans do not keep. */
 typedef struct fcpc_times {
     double parse, classify, place, colour, schedule, verify, total;
-    uint64_t bytes_lower_bound; /* of cad and dcp: the forward pass moves at least so many bytes, in whatever way the
-                                  * work is divided within the tolerances; with dcp and layout = planned, wherever
-                                  * tokens are. 0: no bound is known, or fcpc_batch.bound did not ask for it */
+    uint64_t bytes_lower_bound; /* of cad and dcp: the forward pass moves at least this many bytes, however the work is
+                                  * divided within the tolerances and, with dcp and layout = planned, wherever tokens
+                                  * are. 0: no bound is known, or fcpc_batch.bound did not ask for it */
     double choose;               /* strategy = auto: trying candidates; the other times are those of the chosen one */
 } fcpc_times;
 

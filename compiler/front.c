@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/sized.h"
+#include "compiler/device.h"
 #include "compiler/expr/choose.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
@@ -19,32 +19,10 @@
 #include "compiler/sema/names.h"
 #include "compiler/sema/override.h"
 #include "compiler/sema/unused.h"
-#include "compiler/simulate/margin.h"
 #include "compiler/syntax/parse.h"
 #include "compiler/workspace.h"
 #include "runtime/base/clock.h"
-
-/* The profile that auto judges by. */
-static void read_profile(sema *s, const char *asked) {
-    fcp_error why = {0};
-    sim_profile *p = ARENA_NEW(&s->out->arena, sim_profile, 1);
-    fcp_code code = p ? sim_profile_open(asked, p, &why) : FCP_E_NO_MEMORY;
-    s->out->profile = p;
-    if (code && why.line) diag_error(s->d, code, SPAN_NONE, "%s:%u: %s", why.file, why.line, why.message);
-    else if (code)
-        diag_error(s->d, code, SPAN_NONE, "%s%s%s", why.file, *why.file ? ": " : "",
-                   p ? why.message : fcp_code_text(code));
-}
-
-/* Where the program states no margin, its GPU's profile says what is best. */
-static void choose_margin(struct fcpc_program *p) {
-    sim_profile profile = {.part = 1}; /* of a GPU without one nothing is known */
-    char gpu[sizeof p->cluster.gpu + 1] = "";
-    if (p->margin != MARGIN_AUTO) return;
-    memcpy(gpu, p->cluster.gpu, sizeof p->cluster.gpu);
-    sim_profile_device(gpu, &profile);
-    p->margin = sim_margin(p->nodes, p->gpus, &p->cluster, &profile);
-}
+#include "runtime/base/sized.h"
 
 /* Checks the program in s->main_source into s->out. What is wrong is reported in s->d, which had `errors` before. */
 static void check(sema *s, const fcpc_options *options, size_t errors) {
@@ -53,7 +31,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_list_files(s);
     if (!sema_override(s, options)) return;
     sema_list_files(s); /* options may name more files */
-    if (diag_errors(s->d) > errors || !sema_choose_layer(s)) return;
+    if (diag_errors(s->d) > errors || !sema_show_files(s, options) || !sema_choose_layer(s)) return;
     if (!sema_declare_masks(s) || !sema_declare_arrays(s)) return;
     expr_check_masks(s);
     sema_collect_keys(s, &k);
@@ -64,8 +42,8 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
     sema_check_plan(s, &k);
     expr_choose_score(s, &k);
     sema_finish_arrays(s);
-    choose_margin(s->out);
-    if (options->profile) read_profile(s, options->profile);
+    device_choose_margin(s->out);
+    if (options->profile) device_read_profile(s, options->profile);
     if (diag_errors(s->d) > errors) return;
     sema_warn_unused(s);
     if (!program_finish(s)) return;
@@ -136,25 +114,4 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program) {
     return front_parse(name, bytes, size, options, NULL, 0, d, out_program, NULL, NULL);
-}
-
-fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
-                         fcpc_program **out_program) {
-    text bytes = {0};
-    int failure = text_read(&bytes, path, SOURCE_MAX);
-    fcp_code code = FCP_OK;
-    if (failure || bytes.failed) {
-        code = failure ? FCP_E_READ : FCP_E_NO_MEMORY;
-        if (d && failure) diag_error(d, code, SPAN_NONE, "cannot read '%s': %s", path, strerror(failure));
-        else if (d) diag_error(d, code, SPAN_NONE, "out of memory reading '%s'", path);
-    } else code = fcpc_parse_text(path, bytes.at ? bytes.at : "", bytes.size, options, d, out_program);
-    text_free(&bytes);
-    return code;
-}
-
-void fcpc_program_free(fcpc_program *program) {
-    if (!program) return;
-    for (uint32_t i = 1; i < program->layer_count; i++) fcpc_program_free(program->layers[i].program);
-    workspace_release(program->workspace);
-    program_free(program);
 }

@@ -159,11 +159,11 @@ static fcp_code work_under(planning *x, const fcpc_program *mask, uint64_t *out)
     planning y;
     settings.block = x->block;
     g.strategy.cut = cut_given;
-    compile_begin(&y, &settings, x->batch, x->stop, x->d);
+    planning_begin(&y, &settings, x->batch, x->stop, x->d);
     y.strategy = &g.strategy;
     fcp_code code = compile_stretch(&y, NULL, problem_tiles, false);
     if (!code) memcpy(out, y.problem->work, x->problem->block_count * sizeof *out);
-    compile_end(&y);
+    planning_end(&y);
     return code;
 }
 

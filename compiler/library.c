@@ -1,11 +1,37 @@
-/* library.c: the calls of fcpc.h that plan a batch.
+/* library.c: the calls of fcpc.h that read programs and plan batches.
  *
- * Requires: a checked program; the batch may be of another version of fcpc.h, and the caller may pass no diagnostics.
- * Gives: what compile_batch and compile_layers give.
+ * Requires: nothing of a program's text. To plan, a checked program; the batch may be of another version of fcpc.h, and
+ *     the caller may pass no diagnostics.
+ * Gives: what front_parse, compile_batch and compile_layers give.
  * Cost: theirs.
  */
+#include <string.h>
+
+#include "compiler/front.h"
 #include "compiler/layers.h"
+#include "compiler/workspace.h"
 #include "runtime/base/sized.h"
+
+fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
+                         fcpc_program **out_program) {
+    text bytes = {0};
+    int failure = text_read(&bytes, path, SOURCE_MAX);
+    fcp_code code = FCP_OK;
+    if (failure || bytes.failed) {
+        code = failure ? FCP_E_READ : FCP_E_NO_MEMORY;
+        if (d && failure) diag_error(d, code, SPAN_NONE, "cannot read '%s': %s", path, strerror(failure));
+        else if (d) diag_error(d, code, SPAN_NONE, "out of memory reading '%s'", path);
+    } else code = fcpc_parse_text(path, bytes.at ? bytes.at : "", bytes.size, options, d, out_program);
+    text_free(&bytes);
+    return code;
+}
+
+void fcpc_program_free(fcpc_program *program) {
+    if (!program) return;
+    for (uint32_t i = 1; i < program->layer_count; i++) fcpc_program_free(program->layers[i].program);
+    workspace_release(program->workspace);
+    program_free(program);
+}
 
 typedef fcp_code planner(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                          fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out);

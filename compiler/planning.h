@@ -64,6 +64,13 @@ typedef struct planning {
     fcp_plan *plan;
 } planning;
 
+/* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except the
+ * plan, which is the caller's. */
+void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
+                    diags *d);
+void planning_end(planning *x);
+fcp_code planning_own(planning *x); /* the pass that makes the plan the owner of its tables' memory */
+
 static inline bool planning_stopped(const planning *x) { return fcp_stop_asked(x->stop); }
 
 /* For loops: asks at every 1024th index, from 0. */

@@ -15,9 +15,9 @@
  * needs of OpenBLAS (see fcp_session_create).
  *
  * Threads. A plan does not change once it is made, so any number of threads may use it. A session is for one thread
- * at a time; different sessions may run in different threads, but of several with the transport "nccl" only one at a
- * time. To verify a plan of many ranks takes a second thread for that time, which gets no signals; where none can be
- * made, or there is one processor, it takes longer.
+ * at a time. Different sessions may run in different threads at the same time, except those with the transport "nccl":
+ * of these one runs at a time. Verifying a plan of many ranks starts a second thread, which ends before the call
+ * returns and gets no signals. With one processor, or if no thread can be made, verifying takes longer.
  *
  * Units: lengths in tokens, sizes in bytes, positions counted from 0. All tensors are dense and row-major, with the
  * shapes that fcp_tensors states.
@@ -114,9 +114,9 @@ void fcp_plan_free(fcp_plan *plan);
 enum { FCP_DIGEST_BYTES = 32 };
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);
 
-/* The SHA-256 of where a plan's tokens are: at which rank each token of each side and range of heads is at home, and in
- * which order the caller holds them. Where it is equal, tensors of one plan are tensors of the other: so layers with
- * several masks follow each other without moving anything. FCP_E_NO_MEMORY. */
+/* The SHA-256 of where a plan's tokens are: at which rank each token is at home, and in which order the caller holds
+ * the tokens. If two plans have the same digest, tensors of one are tensors of the other. Layers with different masks
+ * can then follow each other without moving anything. FCP_E_NO_MEMORY. */
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t out_digest[FCP_DIGEST_BYTES], fcp_error *err);
 
 /* What a caller must know to make tensors for a plan. */
@@ -140,9 +140,10 @@ typedef struct fcp_table {
     uint64_t first;         /* where it begins in that array */
     const double *values;   /* the plan's own */
 } fcp_table;
-/* Returns how many there are; *out_table, unless NULL or there is none of that number: number `number`, from 0. */
+/* Returns how many tables there are, and writes table `number`, counted from 0, to *out_table. Nothing is written if
+ * there is no such table, or if out_table is NULL. */
 uint32_t fcp_plan_tables(const fcp_plan *plan, uint32_t number, fcp_table *out_table);
-/* How many numbers all of them have together. */
+/* How many numbers all tables of the plan have together. */
 uint64_t fcp_plan_table_numbers(const fcp_plan *plan);
 
 /* A run of neighbouring tokens of one sequence. */
@@ -206,20 +207,20 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  *     sink             [heads]                   float32: this run's sinks; NULL: those that the plan has
  *     d_sink           [heads]                   float32: their gradient; NULL: nobody wants it
  *
- * These two are of plans that have sinks (sink = 0.0 will do); else the run fails with FCP_E_TENSOR. All ranks are
- * given the same sinks, in both passes. The backward pass writes to d_sink what this rank's rows have: -sum of
- * exp(z[h] - lse) (d_o . o), always with the same bits; the caller adds the ranks up.
+ * These two are for plans that have sinks (sink = 0.0 will do); with other plans the run fails with FCP_E_TENSOR. All
+ * ranks are given the same sinks, in both passes. The backward pass writes to d_sink what this rank's rows have: -sum
+ * of exp(z[h] - lse) (d_o . o), always with the same bits. The caller adds up what the ranks have.
  *
  *     table            [fcp_plan_table_numbers]  float32: this run's tables (fcp_plan_tables); NULL: those of the plan
  *     d_table          likewise                  float32: their gradient; NULL: nobody wants it
  *
- * These two are of plans whose score reads tables of reals; else FCP_E_TENSOR, and so it is if a score is too large for
- * these gradients (it reads tables at more than 256 places, say). All ranks are given the same tables, in both passes,
- * and in one run either all want d_table or none does. The backward pass writes to d_table what the pairs that this
- * rank computes have: the sum of the loss's derivative by the score times the score's derivative by the element. The
- * caller adds the ranks up. `floor` passes no gradient on. Sums are kept as whole numbers and rounded once; so they
- * have the same bits whatever the number of threads, and on "cuda" in whatever order blocks run, with `deterministic =
- * false` too.
+ * These two are for plans whose score reads tables of reals; with other plans the run fails with FCP_E_TENSOR. It also
+ * fails so if the score is too large for these gradients, because it reads tables at more than 256 places, say. All
+ * ranks are given the same tables, in both passes, and in one run either all want d_table or none does.
+ * The backward pass writes to d_table what the pairs contribute that this rank computes: the sum of the loss's
+ * derivative by the score times the score's derivative by the element. The caller adds up what the ranks have. `floor`
+ * passes no gradient on. Sums are kept as whole numbers and rounded once. So they have the same bits whatever the
+ * number of threads, and on "cuda" whatever the order of blocks, even with `deterministic = false`.
  *
  * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
  * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 4 bytes.
@@ -238,8 +239,8 @@ typedef struct fcp_tensors {
 
 typedef struct fcp_session fcp_session;
 
-/* On a GPU, copies between ranks need multiprocessors too. The plan says how many attention leaves to them
- * (`margin`), in passes in which a rank of the device sends or receives; this says how. */
+/* On a GPU, copies between ranks need multiprocessors, too. The plan says how many of them attention leaves to copies
+ * (`margin`), in passes in which a rank of the device sends or receives. This says by which means. */
 typedef enum fcp_partition {
     FCP_PARTITION_AUTO,  /* GREEN where it works, else GRID */
     FCP_PARTITION_NONE,  /* attention always has all multiprocessors */
@@ -280,14 +281,16 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_PASS: stages of a rank's forward pass are one launch, in which each row waits for its keys, as far as no
- * round waits for one of them and another one for that round. If rows are computed at home and there are as many
- * `buffers` as stages, that is the whole pass. The pass is never a graph. Where transfers need multiprocessors,
- * attention must leave some alone; otherwise FCP_E_BACKEND says so. */
+/* FCP_FUSE_STAGES: each stage of a forward pass is a launch. FCP_FUSE_PASS: several stages of a rank are one launch, in
+ * which each row waits for its own keys. Two stages stay apart if a round waits for the first of them and the second
+ * waits for that round. So if rows are computed at home, and there are as many `buffers` as stages, the whole pass is
+ * one launch. A fused pass is never a graph. Where transfers need multiprocessors, attention must leave some to them;
+ * otherwise FCP_E_BACKEND says so. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
-/* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program that has a pool of
- * device memory of its own, as PyTorch has, gives these functions; then the two do not compete for what the device has.
+/* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program with its own pool
+ * of device memory, such as PyTorch, gives functions that take memory from the pool. Otherwise the pool and the session
+ * would compete for the device's memory.
  *
  * allocate  returns the address of `bytes` bytes (never 0) on a device; NULL: there are none, and the function that
  *           needed them fails with FCP_E_NO_MEMORY. device: its number, as cuDeviceGet counts. The address is a
@@ -325,9 +328,9 @@ typedef struct fcp_session_options {
                                * with "mpi" or "tcp" this process's share of them */
     uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Time in which this
                                * process is stopped (by a debugger, say) does not count */
-    bool host_tensors;        /* nccl: tensors will lie in host memory. They then need room on the device too. With this
-                               * it is taken at once, so that all ranks learn if one has too little; else in the first
-                               * such run */
+    bool host_tensors;        /* nccl: tensors will lie in host memory, and so they need room on the device, too. With
+                               * this option the session takes that room when it is made, and all ranks learn if one has
+                               * too little. Without it, the first run with host memory takes it */
     size_t stage_bytes;       /* cuda: size of each of the two pinned buffers of a device, through which ordinary host
                                * memory is copied; 0: 4 MiB */
     uint32_t graph_from;      /* cuda: from which run on a pass is a CUDA graph, counted from 1; 0: 3; UINT32_MAX:
@@ -432,12 +435,12 @@ const fcp_plan *fcp_session_plan(const fcp_session *session);
  * this fails with FCP_E_HOMES, because tensors of one would be read as if they were the other's. FCP_OWN_BATCH: it is
  * of a batch of its own. What fcp_session_rebind compares must agree here, too (else FCP_E_ARGUMENT).
  *
- * All plans compute in the same memory, which is as large as the largest of them needs; so a run waits for the run
- * before it, of whatever plan. With "nccl" each plan has memory of its own, which belongs to its connections. Work
- * lists, streams and graphs each plan has; kernels that are in the cache are not compiled again. A plan that needs more
- * memory than there is waits for earlier runs when it is added, and graphs are then made anew. Where ranks are
- * processes, all of them add the same plan at the same point, and each plan has connections of its own. An error leaves
- * the session as it was. Plans live as long as the session has them. */
+ * All plans compute in the same memory, which is as large as the largest of them needs. So a run waits for the run
+ * before it, whichever plan that was of. (With "nccl" each plan has memory of its own, which belongs to its
+ * connections.) Each plan has work lists, streams and graphs of its own; kernels that are in the cache are not compiled
+ * again. If a new plan needs more memory than the session has, adding it waits for earlier runs, and graphs are made
+ * again afterwards. Where ranks are processes, all of them add the same plan at the same point, and each plan has
+ * connections of its own. An error leaves the session as it was. Plans must live as long as the session has them. */
 #define FCP_OWN_BATCH UINT32_MAX
 fcp_code fcp_session_add(fcp_session *session, const fcp_plan *plan, uint32_t layer_of, uint32_t *out_number,
                          fcp_error *err);
@@ -477,8 +480,9 @@ const char *fcp_session_transport(const fcp_session *session);
 /* How attention and communication share the devices; never AUTO. *out_why says in a sentence why, and lives as long
  * as the session; out_why may be NULL. */
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
-/* The first thing about the session that is right but costs time, as a sentence: kernels that spill registers, say,
- * or no cache of kernels. "": there is none. It lives as long as the session. */
+/* What makes the session slower than it need be, as a sentence: kernels that spill registers, say, or that there is no
+ * cache of kernels. If there are several such things, the first. "": there is none. The text lives as long as the
+ * session. */
 const char *fcp_session_warning(const fcp_session *session);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* machine.c: which unit an instruction keeps busy, and for how long.
  *
  * Requires: the name of an instruction as the disassembler prints it, with its suffixes: "HGMMA.64x128x16.F32.BF16".
- * Gives:    cost_pipe_of and cost_clocks_of (parts.h), and the table of architectures (cost.h).
+ * Gives:    cost_pipe_of and cost_count (parts.h), and the table of architectures (cost.h).
  * Unit:     clocks of a quarter of a multiprocessor, which issues an instruction of one warp each clock. Its unit for a
  *           kind of instruction works on 32 / clocks lanes at once.
  */
@@ -88,7 +88,7 @@ static uint64_t operations(const char *name, bool group) {
     return 0;
 }
 
-uint64_t cost_clocks_of(const cost_machine *machine, const char *name, cost_pipe pipe) {
+static uint64_t clocks_of(const cost_machine *machine, const char *name, cost_pipe pipe) {
     if (pipe != COST_TENSOR) return machine->clocks[pipe];
     bool group = strncmp(name, "HGMMA", 5) == 0;
     uint64_t speed = group ? machine->group_flops : machine->warp_flops;
@@ -113,7 +113,7 @@ void cost_count(const cost_machine *machine, const cost_instruction *x, cost_cou
     const char *name = x->name;
     cost_pipe pipe = cost_pipe_of(name);
     c->instructions[pipe]++;
-    c->clocks[pipe] += cost_clocks_of(machine, name, pipe);
+    c->clocks[pipe] += clocks_of(machine, name, pipe);
     c->waits += strncmp(name, "BAR.SYNC", 8) == 0 || strncmp(name, "WARPGROUP.DEPBAR", 16) == 0 ||
                 strncmp(name, "DEPBAR", 6) == 0 || (strncmp(name, "SYNCS", 5) == 0 && strstr(name, "WAIT"));
     c->arrivals += strncmp(name, "BAR.ARV", 7) == 0 || strncmp(name, "SYNCS.ARRIVE", 12) == 0;

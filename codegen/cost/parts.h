@@ -5,7 +5,6 @@
 
 /* --- machine.c ---------------------------------------------------------------------------------------------------- */
 cost_pipe cost_pipe_of(const char *name);
-uint64_t cost_clocks_of(const cost_machine *machine, const char *name, cost_pipe pipe);
 
 /* --- listing.c ---------------------------------------------------------------------------------------------------- */
 enum { COST_MARK_FULL = 1 << COST_FULL, COST_MARK_PARTIAL = 1 << COST_PARTIAL, COST_MARK_STEP = 4,

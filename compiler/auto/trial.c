@@ -4,10 +4,10 @@
  * Gives: what became of each, and which one is the best so far.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
- * Two candidates have their placements, routes, schedules and predictions made on two threads. Before that their blocks
- * are cut one after the other, each on both threads, because what the mask answers to one is kept for the next. With
- * answers of its own each would ask for as long as the first. Both are compared with what was the best before either:
- * so nothing depends on which is ready first, nor on there being a second thread.
+ * Two candidates are placed, routed, scheduled and predicted at the same time, each on a thread. Before that their
+ * blocks are cut one after the other, each on both threads. The reason is that what the mask answers for one is kept
+ * for the next; side by side, both would have to ask. Both are compared with the candidate that was best before
+ * either. So nothing depends on which is ready first, or on whether there is a second thread.
  */
 #include "compiler/auto/auto.h"
 

@@ -2,11 +2,12 @@
  *
  * Requires: mask code that passed mc_check; cuts that ascend.
  * Gives: cells.h. README.md explains the whole of it by an example.
- * How: a box of pairs is evaluated as a whole (box/box.h). A NONE or FULL box is done, however large it is. A MIXED one
- *      gets the mask specialised to it, and is looked up by that, written relative to its corner. If no box like it was
- *      met before it is split: in quarters where only counts are needed (here), row by row where lists are (walk.c). A
- *      MIXED cell is solved (solve.c). What depends on q - k alone is met again all along the diagonal, and what has a
- *      period once a period: of the rows of an image, or the pictures of a film, only the first few cost anything.
+ * How: a box of pairs is evaluated as a whole (box/box.h). A NONE or FULL box is done, however large it is. For a
+ *      MIXED box the mask is specialised to it and written relative to its corner; that is the key under which answers
+ *      are remembered. If there is no answer yet, the box is split: into quarters if only counts are needed (here),
+ *      row by row if lists are (walk.c). A MIXED cell is solved (solve.c). Where the mask depends on q - k alone, all
+ *      boxes along a diagonal are alike. Where it has a period, so are those that are a period apart: of the rows of
+ *      an image, or the pictures of a film, only the first few cost anything.
  * Cost: cells_count: O(unlike boxes * nodes); for a mask of q - k that is O(log n) boxes. cells_grid: O(pieces on the
  *      boundary * (nodes + log pieces) + entries), and the cells inside a piece pair once for each unlike pair.
  * Units: positions count tokens; pairs are summed over heads if the mask names h.

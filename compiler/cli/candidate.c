@@ -11,8 +11,9 @@ fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profi
     return sim_profile_find(gpu, out, err);
 }
 
-fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory,
-                           candidate *out, sim_result *out_result, fcp_error *err) {
+/* Predicts a plan. What *out_result points to is in `memory`. */
+static fcp_code predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory,
+                        candidate *out, sim_result *out_result, fcp_error *err) {
     sim_options options = how->options;
     options.seed = 1;
     fcp_code code = simulate(plan, profile, &options, memory, out_result, err);
@@ -47,7 +48,9 @@ fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const
     return code;
 }
 
-void candidate_add(candidate *sum, const candidate *one, uint32_t times) {
+/* Adds what `times` layers of one mask take to the sum of a model's attention: one layer follows the other, so times,
+ * bounds and bytes add up; memory is that of the mask that needs most. Begin with zeros. */
+static void add_layers(candidate *sum, const candidate *one, uint32_t times) {
     const uint64_t n = times, peak = sum->summary.memory_peak_bytes;
     if (peak <= one->summary.memory_peak_bytes) sum->summary = one->summary;
     sum->memory_cap = one->memory_cap;
@@ -74,9 +77,9 @@ fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input,
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < cmd_plans(input) && !code; i++) {
         candidate one = {.error = {0}};
-        code = candidate_predict(how, cmd_plan(input, i), profile, memory, &one, out_result, err);
+        code = predict(how, cmd_plan(input, i), profile, memory, &one, out_result, err);
         if (out_each) out_each[i] = one;
-        if (input->layer_count) candidate_add(out, &one, input->layers[i].times);
+        if (input->layer_count) add_layers(out, &one, input->layers[i].times);
         else *out = one;
     }
     return code;

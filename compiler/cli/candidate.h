@@ -18,10 +18,6 @@ typedef struct candidate {
     } pass[FCP_PASSES];
 } candidate;
 
-/* Adds what `times` layers of one mask take to the sum of a model's attention: one layer follows the other, so times,
- * bounds and bytes add up; memory is that of the mask that needs most. Begin with zeros. */
-void candidate_add(candidate *sum, const candidate *one, uint32_t times);
-
 /* Is shown a plan that was predicted, with the options of the prediction, while they are there. */
 typedef fcp_code candidate_shown(void *context, const fcp_plan *plan, const sim_profile *profile,
                                  const sim_options *options, const sim_result *result, fcp_error *err);
@@ -32,15 +28,12 @@ typedef struct candidate_how {
     sim_options options; /* without noise and seed */
     uint64_t noise;      /* percent */
     uint64_t seeds;      /* how many draws; 0: nothing is drawn but, for pulls, once */
-    candidate_shown *shown; /* of candidate_predict; NULL: nobody looks */
+    candidate_shown *shown; /* of candidate_predict_all; NULL: nobody looks */
     void *context;          /* of shown */
 } candidate_how;
 
 /* The profile of --profile, or of the plan's gpu. */
 fcp_code candidate_profile(const cmd_line *line, const fcp_plan *plan, sim_profile *out, fcp_error *err);
-/* Predicts a plan. What *out_result points to is in `memory`. */
-fcp_code candidate_predict(const candidate_how *how, const fcp_plan *plan, const sim_profile *profile, arena *memory,
-                           candidate *out, sim_result *out_result, fcp_error *err);
 /* Predicts all plans of the input, of a program with layers one after the other: *out is their sum, and out_each,
  * unless NULL, has room for each. What *out_result points to, of the last one, is in `memory`. */
 fcp_code candidate_predict_all(const candidate_how *how, const cmd_input *input, const sim_profile *profile,

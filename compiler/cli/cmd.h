@@ -336,6 +336,8 @@ fcp_code cmd_check_outputs(const cmd_line *line, fcp_error *err);
 /* E011 if an output of the line is the file `path`, by identity: also under another name or through links. `why` says
  * what the file is: "it is the input". */
 fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fcp_error *err);
+/* A see_file of fcpc_options, whose context is a cmd_line: refuses a file that is an output of the line. */
+fcp_code cmd_guard_file(void *context, const char *path, fcp_error *err);
 /* The file of the plan of layer number n, from 0, of -o a.plan: a.plan, a.2.plan, a.3.plan. The caller frees
  * it; NULL: no memory. */
 char *cmd_layer_path(const char *path, uint32_t n);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compiler/cli/cmd.h"
 #include "runtime/base/sha256.h"
@@ -38,6 +39,8 @@ static fcp_code check_names(const cmd_line *line, const fcp_plan *plan, fcp_erro
             if (strlen(name) == (size_t)(equals - typed) && !memcmp(name, typed, strlen(name)))
                 found = &plan->arrays[a];
         }
+        if (!found && access(equals + 1, R_OK) != 0) /* compiling says so of a field that nothing reads, too */
+            return fcp_fail_in(err, FCP_E_READ, equals + 1, 0, 0, "cannot be read: %s", strerror(errno));
         if (!found && !line->quiet && !line->json)
             fprintf(stderr, "fcpc: warning: the plan reads no field '%.*s'\n", (int)(equals - typed), typed);
         if (found && found->file == FCP_NONE)

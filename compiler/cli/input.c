@@ -221,18 +221,18 @@ static fcp_code compile_program(const cmd_line *line, cmd_input *input, fcp_erro
     input->diagnostics = fcpc_diagnostics_new();
     if (!input->diagnostics) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     fcpc_options options = cmd_settings(line);
+    cmd_line guarded = *line;
     options.need_lengths = true;
+    options.see_file = cmd_guard_file;
+    options.context = &guarded;
     fcpc_program *program = NULL;
     fcp_code code = input->in_memory ? fcpc_parse_text(cmd_name(line), input->bytes.size ? input->bytes.at : "",
                                                        input->bytes.size, &options, input->diagnostics, &program)
                                      : fcpc_parse_file(line->file, &options, input->diagnostics, &program);
     text_free(&input->bytes);
     fcp_code overwrites = FCP_OK;
-    const char *named;
-    for (size_t i = 0; code == FCP_OK && overwrites == FCP_OK && (named = fcpc_program_file(program, i)); i++)
-        overwrites = cmd_protect(line, named, "the program reads it", err);
     uint32_t chosen = 0;
-    if (code == FCP_OK && overwrites == FCP_OK) overwrites = cmd_choose_layer(line, program, &chosen, err);
+    if (code == FCP_OK) overwrites = cmd_choose_layer(line, program, &chosen, err);
     if (code == FCP_OK && overwrites == FCP_OK && program->layer_count > 1 && !chosen)
         overwrites = cmd_protect_layers(line, program, err);
     if (code == FCP_OK && overwrites == FCP_OK) {

@@ -78,6 +78,10 @@ fcp_code cmd_protect(const cmd_line *line, const char *path, const char *why, fc
     return FCP_OK;
 }
 
+fcp_code cmd_guard_file(void *context, const char *path, fcp_error *err) {
+    return cmd_protect(context, path, "the program reads it", err);
+}
+
 /* Why no file can be made or replaced at the path, judged by its folder: 0, or an errno value. */
 static int folder_error(const char *path) {
     char *end, folder[PATH_MAX];

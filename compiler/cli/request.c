@@ -163,34 +163,27 @@ static fcp_code check_file(const char *path, fcp_code code, fcp_error *err) {
     return FCP_OK;
 }
 
-/* Refuses a plan's path that is a file of the program. */
-static fcp_code protect(const request *q, const fcpc_program *program, fcp_error *err) {
-    const cmd_line implied = {.command = CMD_COMPILE, .file = q->file, .value = {[OPT_OUTPUT] = q->plan}};
-    const char *named;
-    fcp_code code = q->plan ? check_file(q->plan, FCP_E_WRITE, err) : FCP_OK;
-    if (!code) code = cmd_check_outputs(&implied, err);
-    for (size_t i = 0; !code && (named = fcpc_program_file(program, i)); i++)
-        code = cmd_protect(&implied, named, "the program reads it", err);
-    return code || !q->plan ? code : cmd_protect_layers(&implied, program, err);
-}
-
+/* Parses the program. Nothing is read if the plan's path is the program, or a file that it names. */
 static fcp_code parse(const request *q, const volatile int *stop, fcpc_diagnostics *d,
                       fcpc_program **out, fcp_error *err) {
+    cmd_line implied = {.command = CMD_COMPILE, .file = q->file, .value = {[OPT_OUTPUT] = q->plan}};
     const fcpc_options options = {.size = sizeof options, .defines = q->defines.at,
                                   .define_count = q->defines.count, .need_lengths = !q->lengths.at,
-                                  .stop = stop};
+                                  .stop = stop, .see_file = cmd_guard_file, .context = &implied};
     fcp_code code = check_file(q->file, FCP_E_READ, err);
+    if (!code) code = check_file(q->plan, FCP_E_WRITE, err);
+    if (!code) code = cmd_check_outputs(&implied, err);
     if (code) return code;
     code = q->file ? fcpc_parse_file(q->file, &options, d, out)
                    : fcpc_parse_text("<program>", q->program, q->program_size, &options, d, out);
     if (code) cmd_first_error(d, code, err);
+    if (!code && q->plan) code = cmd_protect_layers(&implied, *out, err);
     return code;
 }
 
 static fcp_code make_plans(const request *q, const volatile int *stop, cmd_input *out, fcp_error *err) {
     fcpc_program *program = NULL;
     fcp_code code = parse(q, stop, out->diagnostics, &program, err);
-    if (!code) code = protect(q, program, err);
     if (!code) {
         const fcpc_batch batch = {.size = sizeof batch, .lengths = q->lengths.at, .queries = q->queries.at,
                                   .count = q->lengths.count, .fields = q->fields.at, .field_count = q->fields.count};

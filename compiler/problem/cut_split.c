@@ -13,9 +13,9 @@
  * larger of their two sides, the largest first, ties by sequence index. Each goes to the open bin in which it leaves
  * least room on that side; of equals, to the oldest.
  *
- * A query may see a whole long sequence. A thousand sequences that decode one token each have a thousand queries,
- * which would fit one block, and all the work of the batch. So a bin takes at most one of SHARE equal parts of a
- * rank's mean work, unless a single remainder has more.
+ * A few queries can be much work, because a query may see a whole long sequence. A thousand sequences that decode one
+ * token each have a thousand queries, which would fit one block, and that block would have all the work of the batch.
+ * So a bin takes at most 1 / SHARE of a rank's mean work, unless a single remainder has more.
  */
 #include "compiler/problem/problem.h"
 

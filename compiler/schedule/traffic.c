@@ -18,9 +18,10 @@
  * What is urgent. Rounds that bring what much work needs go first. Results that must travel home should be made early,
  * so a tile away from its Q block's home counts half as much again, and double if its result is a partial one.
  *
- * What comes back. Where the home computes some tiles of a Q block, it merges what the others send. Else one of those
- * others can make the result, if all partials meet at it: then half as many bytes come home, in the dtype in place of
- * fp32, and the home has nothing to merge. So the ways of such a block part behind its home, and not there (routes.c).
+ * What comes back. If the home computes some tiles of a Q block, it merges what the other ranks send. If it computes
+ * none, one of the others can merge and make the result. Then half as many bytes come home, because the result is in
+ * the dtype and partials are in fp32. For that all partials must meet at that rank. So Q leaves its home on one way
+ * only, which branches behind the first rank that it reaches (routes.c).
  */
 #include "compiler/schedule/traffic.h"
 

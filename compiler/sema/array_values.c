@@ -16,6 +16,7 @@
 
 #include "runtime/base/npy.h"
 #include "compiler/base/real.h"
+#include "compiler/base/text.h"
 #include "compiler/sema/array_values.h"
 #include "compiler/sema/arrays.h"
 #include "compiler/sema/files.h"
@@ -184,8 +185,8 @@ static bool read_list(const reading *r, numbers *n) {
         }
         if (!read_row(r, n, a->value)) return false;
         if (n->columns && n->count - before != n->columns) {
-            diag_error(r->s->d, FCP_E_FIELD, a->value->at, "this row has %" PRIu64 " numbers, the one before %" PRIu64,
-                       n->count - before, n->columns);
+            diag_error(r->s->d, FCP_E_FIELD, a->value->at, "this row has %" PRIu64 " number%s, the one before %" PRIu64,
+                       n->count - before, text_plural(n->count - before), n->columns);
             return false;
         }
         n->columns = n->count - before;
@@ -425,12 +426,23 @@ static bool keep(const reading *r, const numbers *n) {
     return is_real(n) ? keep_reals(r, n) : keep_ints(r, n);
 }
 
+/* Reports a .npy field that the batch has not as many tokens for, by its header: it may be larger than memory. */
+static bool has_wrong_length(const reading *r) {
+    fcp_npy header;
+    fcp_error err;
+    if (!r->tokens || fcp_npy_header(r->path, &header, &err) != FCP_OK) return false;
+    if (header.dims != 1 || fcp_npy_is_real(header.type) || !header.elements || header.elements == r->tokens)
+        return false;
+    wrong_length(r, header.elements, r->path_at);
+    return true;
+}
+
 static bool read_file(reading *r, numbers *n) {
     const arg *path = r->value->args;
     while (path->name) path = path->next;
     r->path_at = path->value->at;
     r->path = sema_path(r->s, path->value);
-    if (!r->path) return false;
+    if (!r->path || has_wrong_length(r)) return false;
     r->bytes = sema_read_file(r->s, r->path, r->path_at, FILE_MOST, &r->size);
     if (!r->bytes) return false;
     fcp_sha256_of(r->bytes, r->size, r->out->record.hash);

@@ -82,6 +82,7 @@ static void list_file(sema *s, const expr *e) {
     struct program_file *f = path ? ARENA_ZNEW(&s->out->arena, struct program_file, 1) : NULL;
     if (f) f->path = arena_copy(&s->out->arena, path, strlen(path));
     free(path);
+    if (f) f->at = e->at;
     if (f && f->path) {
         f->next = s->out->files;
         s->out->files = f;
@@ -129,4 +130,15 @@ void sema_list_files(sema *s) {
         list_expr(s, m->body);
         for (const definition *d = m->definitions; d; d = d->next) list_expr(s, d->body);
     }
+}
+
+bool sema_show_files(sema *s, const fcpc_options *options) {
+    for (const struct program_file *f = s->out->files; f && options->see_file; f = f->next) {
+        fcp_error err = {0};
+        fcp_code code = options->see_file(options->context, f->path, &err);
+        if (!code) continue;
+        diag_error(s->d, code, f->at, "'%s' %s", *err.file ? err.file : f->path, err.message);
+        return false;
+    }
+    return true;
 }

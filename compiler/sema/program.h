@@ -147,7 +147,7 @@ struct fcpc_program {
     const char *plan_source;  /* the same without the batch, which plans keep as tables; plans store this text */
     /* the files that it names, as seen from the current folder, also those that an option replaced or that nothing
      * reads */
-    struct program_file { struct program_file *next; const char *path; } *files;
+    struct program_file { struct program_file *next; const char *path; span at; } *files;
     double parse_seconds;
     /* the sources that its spans refer to, so that another diagnostics object can show them */
     const struct program_source { const char *name, *text; size_t size; bool builtin; } *sources;

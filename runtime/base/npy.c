@@ -223,6 +223,17 @@ static fcp_code open_file(const char *path, fcp_npy *out, int *out_file, uint64_
     return code;
 }
 
+fcp_code fcp_npy_header(const char *path, fcp_npy *out, fcp_error *err) {
+    fcp_npy npy = {0};
+    int file;
+    uint64_t bytes;
+    fcp_code code = open_file(path, &npy, &file, &bytes, err);
+    if (code != FCP_OK) return code;
+    close(file);
+    *out = npy;
+    return FCP_OK;
+}
+
 /* *out is malloc'd, even if there are no bytes. */
 static fcp_code read_data(int file, const char *path, uint64_t bytes, void **out, fcp_error *err) {
     void *data = bytes <= SIZE_MAX / 2 ? malloc(bytes ? bytes : 1) : NULL;

@@ -33,6 +33,8 @@ fcp_npy_type fcp_npy_type_of(fcp_dtype dtype);
 /* The tensor that the bytes of a file hold. out->data points into them, with any alignment, and is not to be freed.
  * `path` is the file's name for messages. */
 fcp_code fcp_npy_view(const char *path, const void *bytes, size_t size, fcp_npy *out, fcp_error *err);
+/* The type and shape of a regular file, by its header alone; out->data is NULL. */
+fcp_code fcp_npy_header(const char *path, fcp_npy *out, fcp_error *err);
 const char *fcp_npy_type_name(fcp_npy_type type); /* "float32", ... */
 /* Element i of a tensor of integers or bools; 0 if it has reals. False: the number does not fit int64. */
 bool fcp_npy_int(const fcp_npy *npy, uint64_t i, int64_t *out);

@@ -172,8 +172,3 @@ int fcp_write_all(int fd, const void *bytes, size_t size) {
     }
     return 0;
 }
-
-bool fcp_same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && same(&x, &y);
-}

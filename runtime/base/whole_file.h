@@ -37,7 +37,4 @@ int fcp_beside_commit(fcp_beside *f);
 void fcp_beside_abandon(fcp_beside *f);
 
 int fcp_write_all(int fd, const void *bytes, size_t size);
-
-/* Whether both paths name one and the same existing file (or folder, or device), links followed. */
-bool fcp_same_file(const char *a, const char *b);
 #endif

@@ -192,16 +192,27 @@ fcp_code fcp_cuda_marks_begin(fcp_cuda_session *s, fcp_pass pass, const cuda_dev
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, fcp_cuda_place *out) {
+/* How far a queue has come. */
+typedef enum progress { BEFORE_ALL, IN_ONE, BEHIND_ALL } progress;
+typedef struct place {
+    uint32_t rank, instr, stage, round; /* instr: before all: the first one, behind all: the last; round: or FCP_NONE */
+    fcp_pass pass;
+    fcp_queue queue;
+    fcp_op op;
+    progress progress;
+} place;
+
+/* Reads how far a queue has come. False: the rank is not of this process, or nothing has run. */
+static bool place_of(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, place *out) {
     if (!s->marks || rank < s->base.first_rank || rank >= fcp_cuda_end(s)) return false;
     uint32_t word = word_of(s, rank, queue), number = word & INSTR_MASK;
     fcp_pass pass = word >> PASS_SHIFT & 1 ? FCP_BACKWARD : FCP_FORWARD;
     if (!word || !(s->plan->problem->passes >> pass & 1)) return false;
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank, queue);
-    *out = (fcp_cuda_place){.rank = rank, .pass = pass, .queue = queue, .round = FCP_NONE};
-    out->progress = word & BEFORE ? FCP_CUDA_BEFORE : number > stream->count ? FCP_CUDA_BEHIND : FCP_CUDA_IN;
+    *out = (place){.rank = rank, .pass = pass, .queue = queue, .round = FCP_NONE};
+    out->progress = word & BEFORE ? BEFORE_ALL : number > stream->count ? BEHIND_ALL : IN_ONE;
     if (!stream->count) return true;
-    out->instr = out->progress == FCP_CUDA_BEFORE ? 0 : out->progress == FCP_CUDA_IN ? number - 1 : stream->count - 1;
+    out->instr = out->progress == BEFORE_ALL ? 0 : out->progress == IN_ONE ? number - 1 : stream->count - 1;
     const fcp_instr *x = &s->plan->instrs[stream->first + out->instr];
     out->op = (fcp_op)x->op;
     out->stage = x->stage;
@@ -211,41 +222,43 @@ bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, f
 
 /* Has a rank begun its LAUNCH of a round, or is it past it? */
 static bool has_come(const fcp_cuda_session *s, uint32_t rank, fcp_pass pass, uint32_t round) {
-    fcp_cuda_place at;
-    if (!fcp_cuda_where(s, rank, FCP_COMM, &at) || at.pass != pass)
+    place at;
+    if (!place_of(s, rank, FCP_COMM, &at) || at.pass != pass)
         return true; /* a rank of another process: nobody knows */
-    if (at.progress == FCP_CUDA_BEHIND) return true;
+    if (at.progress == BEHIND_ALL) return true;
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank, FCP_COMM);
     for (uint32_t i = at.instr; i < stream->count; i++) {
         const fcp_instr *x = &s->plan->instrs[stream->first + i];
-        if (x->op == FCP_OP_LAUNCH && x->c == round) return i == at.instr && at.progress == FCP_CUDA_IN;
+        if (x->op == FCP_OP_LAUNCH && x->c == round) return i == at.instr && at.progress == IN_ONE;
     }
     return true;
 }
 
 /* Finds the queue of a rank that waits for nothing but itself. False: there is none, or both have ended. */
-static bool own_fault(const fcp_cuda_session *s, uint32_t rank, fcp_cuda_place *out) {
-    fcp_cuda_place compute, comm;
-    if (!fcp_cuda_where(s, rank, FCP_COMPUTE, &compute) || !fcp_cuda_where(s, rank, FCP_COMM, &comm)) return false;
-    bool ended = compute.progress == FCP_CUDA_BEHIND;
+static bool own_fault(const fcp_cuda_session *s, uint32_t rank, place *out) {
+    place compute, comm;
+    if (!place_of(s, rank, FCP_COMPUTE, &compute) || !place_of(s, rank, FCP_COMM, &comm)) return false;
+    bool ended = compute.progress == BEHIND_ALL;
     *out = comm;
-    if (comm.progress == FCP_CUDA_BEHIND || (comm.progress == FCP_CUDA_IN && comm.op == FCP_OP_WAIT)) {
+    if (comm.progress == BEHIND_ALL || (comm.progress == IN_ONE && comm.op == FCP_OP_WAIT)) {
         if (!ended) *out = compute;
-        return !ended || comm.progress != FCP_CUDA_BEHIND;
+        return !ended || comm.progress != BEHIND_ALL;
     }
-    if (comm.progress == FCP_CUDA_BEFORE) return true;
+    if (comm.progress == BEFORE_ALL) return true;
     const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, comm.pass, rank, FCP_COMM)->first + comm.instr];
     for (uint32_t i = x->a; i < x->a + x->b; i++)
         if (!has_come(s, s->plan->transfers[i].peer, comm.pass, comm.round)) return false;
     return true;
 }
 
-bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out) {
+/* Of the ranks of this process that wait for no other rank, finds the one in the earliest stage. False: all have
+ * ended. */
+static bool least_far(const fcp_cuda_session *s, place *out) {
     bool found = false;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++) {
-        fcp_cuda_place at;
+        place at;
         if (!own_fault(s, r, &at)) continue;
-        bool begun = at.progress != FCP_CUDA_BEFORE, out_begun = found && out->progress != FCP_CUDA_BEFORE;
+        bool begun = at.progress != BEFORE_ALL, out_begun = found && out->progress != BEFORE_ALL;
         if (!found || begun < out_begun || (begun == out_begun && at.stage < out->stage)) *out = at;
         found = true;
     }
@@ -253,52 +266,53 @@ bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out) {
 }
 
 /* Are all queues before their first instruction, or all after their last? */
-static bool all_are(const fcp_cuda_session *s, fcp_cuda_progress progress) {
-    fcp_cuda_place at;
+static bool all_are(const fcp_cuda_session *s, progress which) {
+    place at;
     for (uint32_t r = s->base.first_rank; r < fcp_cuda_end(s); r++)
         for (int q = 0; q < FCP_QUEUES; q++)
-            if (!fcp_cuda_where(s, r, (fcp_queue)q, &at) || at.progress != progress) return false;
+            if (!place_of(s, r, (fcp_queue)q, &at) || at.progress != which) return false;
     return true;
 }
 
-static fcp_where where_of(const fcp_cuda_session *s, const fcp_cuda_place *at) {
+static fcp_where where_of(const fcp_cuda_session *s, const place *at) {
     return fcp_where_instruction(s->plan, at->pass, at->rank, at->queue, at->instr);
 }
 
-void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, char text[FCP_CUDA_PLACE]) {
+/* Words a place: "rank 3, forward pass, stage 2, ...". */
+static void place_text(const fcp_cuda_session *s, const place *at, char text[FCP_WHERE_TEXT]) {
     const fcp_where where = where_of(s, at);
-    const char *before = at->progress == FCP_CUDA_IN ? "" : at->progress == FCP_CUDA_BEFORE ? "before " : "behind ";
-    int n = fcp_where_text(s->plan, &where, before, text, FCP_CUDA_PLACE);
+    const char *before = at->progress == IN_ONE ? "" : at->progress == BEFORE_ALL ? "before " : "behind ";
+    int n = fcp_where_text(s->plan, &where, before, text, FCP_WHERE_TEXT);
     if (at->round == FCP_NONE) return;
     const fcp_instr *x = &s->plan->instrs[fcp_stream_of(s->plan, at->pass, at->rank, at->queue)->first + at->instr];
-    n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, ", round %u", at->round);
+    n += snprintf(text + n, FCP_WHERE_TEXT - (size_t)n, ", round %u", at->round);
     for (uint32_t i = 0; i < x->b && i < 2; i++) /* one that is sent and one that is received */
         if (!i || s->plan->transfers[x->a + i].peer != s->plan->transfers[x->a].peer)
-            n += snprintf(text + n, FCP_CUDA_PLACE - (size_t)n, "%s %u", i ? " and" : " with rank",
+            n += snprintf(text + n, FCP_WHERE_TEXT - (size_t)n, "%s %u", i ? " and" : " with rank",
                           s->plan->transfers[x->a + i].peer);
 }
 
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err) {
-    fcp_cuda_place at;
+    place at;
     fcp_where where = FCP_WHERE_NONE;
-    char text[FCP_CUDA_PLACE];
+    char text[FCP_WHERE_TEXT];
     if (!s->marks || !err || err->where.rank != FCP_NOWHERE) return code;
-    if (!fcp_cuda_where(s, s->base.first_rank, FCP_COMM, &at)) { /* nothing has ever run */
+    if (!place_of(s, s->base.first_rank, FCP_COMM, &at)) { /* nothing has ever run */
         if (s->base.rank_count != 1) return code;
         return fcp_fail_at(err, code, fcp_where_rank(s->base.first_rank), "rank %u: %.500s", s->base.first_rank,
                            err->message);
     }
-    bool one = s->base.rank_count == 1, before = !one && all_are(s, FCP_CUDA_BEFORE),
-         behind = !one && all_are(s, FCP_CUDA_BEHIND);
+    bool one = s->base.rank_count == 1, before = !one && all_are(s, BEFORE_ALL),
+         behind = !one && all_are(s, BEHIND_ALL);
     if (before || behind) {
         where.pass = (uint32_t)at.pass;
         snprintf(text, sizeof text, before ? "%s pass, before every instruction, while inputs are moved"
                                            : "%s pass, behind every instruction, while outputs are moved",
                                            fcp_pass_names[at.pass]);
     } else {
-        if (!fcp_cuda_furthest(s, &at) && !one) return code; /* a single rank that has ended is at its end */
+        if (!least_far(s, &at) && !one) return code; /* a single rank that has ended is at its end */
         where = where_of(s, &at);
-        fcp_cuda_place_text(s, &at, text);
+        place_text(s, &at, text);
     }
     return fcp_fail_at(err, code, where, "%s: %.300s", text, err->message);
 }

@@ -18,23 +18,8 @@ cu_ptr fcp_cuda_mark_at(const fcp_cuda_session *s, const cuda_rank *rank);
 fcp_code fcp_cuda_mark(fcp_cuda_session *s, const cuda_rank *rank, fcp_queue queue, uint32_t value, fcp_error *err);
 /* `origin` follows what marks have been written. */
 fcp_code fcp_cuda_marks_join(fcp_cuda_session *s, cu_stream origin, fcp_error *err);
-/* Reads how far a queue has come, at any time, even while it hangs. False: the rank is not of this process, or
- * nothing has run. */
-typedef enum fcp_cuda_progress { FCP_CUDA_BEFORE, FCP_CUDA_IN, FCP_CUDA_BEHIND } fcp_cuda_progress;
-typedef struct fcp_cuda_place {
-    uint32_t rank, instr, stage, round; /* instr: BEFORE: the first one, BEHIND: the last; round: FCP_NONE if none */
-    fcp_pass pass;
-    fcp_queue queue;
-    fcp_op op;
-    fcp_cuda_progress progress;
-} fcp_cuda_place;
-bool fcp_cuda_where(const fcp_cuda_session *s, uint32_t rank, fcp_queue queue, fcp_cuda_place *out);
-/* Of the ranks of this process that wait for no other rank, finds the one in the earliest stage. False: all have
- * ended. */
-bool fcp_cuda_furthest(const fcp_cuda_session *s, fcp_cuda_place *out);
-enum { FCP_CUDA_PLACE = 200 };
-/* Words a place: "rank 3, forward pass, stage 2, ...". */
-void fcp_cuda_place_text(const fcp_cuda_session *s, const fcp_cuda_place *at, char text[FCP_CUDA_PLACE]);
-/* Puts that place before the message of an error that does not name one yet. Returns the code. */
+/* Finds the rank of this process that has come least far and waits for no other rank, and puts its place before the
+ * message of an error that does not name one yet: "rank 3, forward pass, stage 2, ...". May be called at any time, even
+ * while something hangs. Returns the code. */
 fcp_code fcp_cuda_fail_where(const fcp_cuda_session *s, fcp_code code, fcp_error *err);
 #endif

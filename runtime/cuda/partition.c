@@ -28,7 +28,8 @@
 #define NO_NEED "no rank sends or receives by multiprocessors"
 enum { PROBE_NUMBERS = 1024, ONE = 0x3f800000, TWO = 0x40000000, SEVEN = 0x40e00000 /* as float */ };
 
-uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin) {
+/* How many multiprocessors attention gets if it leaves `margin` of them alone: at least one. */
+static uint32_t attention_share(uint32_t multiprocessors, uint32_t margin) {
     return margin < multiprocessors ? multiprocessors - margin : 1;
 }
 
@@ -157,7 +158,7 @@ static fcp_code open_green(fcp_cuda_session *s, fcp_error *err) {
     for (uint32_t i = 0; !code && i < s->device_count; i++) {
         cuda_device *d = &s->devices[i];
         if (!d->apart) continue;
-        code = make_green(s, d, fcp_cuda_attention_share((uint32_t)d->multiprocessors, margin), err);
+        code = make_green(s, d, attention_share((uint32_t)d->multiprocessors, margin), err);
         if (!code) code = probe(s, d, err);
     }
     for (uint32_t i = 0; code && i < s->device_count; i++) fcp_cuda_partition_close(s, &s->devices[i]);
@@ -205,7 +206,7 @@ static void share(fcp_cuda_session *s, fcp_partition wanted, bool *out_any, bool
             d->apart &= talking;
             any |= talking;
             if (talking && wanted != FCP_PARTITION_NONE)
-                d->attention[pass] = fcp_cuda_attention_share((uint32_t)d->multiprocessors, p->margin);
+                d->attention[pass] = attention_share((uint32_t)d->multiprocessors, p->margin);
         }
         apart |= d->apart;
     }

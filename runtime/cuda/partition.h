@@ -11,6 +11,4 @@ fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err);
 fcp_code fcp_cuda_partition_check(const fcp_cuda_session *s, fcp_error *err);
 void fcp_cuda_partition_again(fcp_cuda_session *s); /* the same for another plan; streams stay as they are */
 void fcp_cuda_partition_close(fcp_cuda_session *s, cuda_device *d); /* after its streams are destroyed */
-/* How many multiprocessors attention gets if it leaves `margin` of them alone: at least one. */
-uint32_t fcp_cuda_attention_share(uint32_t multiprocessors, uint32_t margin);
 #endif

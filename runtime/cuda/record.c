@@ -267,7 +267,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
 /* Puts the place before the message of an error. */
 static fcp_code fail_at(const recorder *x, uint32_t rank, fcp_queue q, fcp_code code, fcp_error *err) {
     const fcp_where where = fcp_where_instruction(x->plan, x->pass, rank, q, x->walks[rank].queues[q].at);
-    char text[FCP_CUDA_PLACE];
+    char text[FCP_WHERE_TEXT];
     fcp_where_text(x->plan, &where, "", text, sizeof text);
     return fcp_fail_at(err, code, where, "%s: %.300s", text, err ? err->message : "");
 }

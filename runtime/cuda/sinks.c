@@ -3,8 +3,8 @@
  * Requires: a run whose tensors were checked; for gradients, a pass that has ended, so that LSE and delta of home rows
  *           lie in the arena, and dQ has been rounded and its room is free.
  * Order:    all of it is in communication streams, as IN and OUT are, and outside the graph of the pass.
- * Sums:     FK_FOLD neighbouring rows of each head become one, these rows again, until one is left. So the bits depend
- *           on nothing but where rows are.
+ * Sums:     FK_FOLD neighbouring rows of each head are added up to one row, and those again, until one is left. So the
+ *           bits depend on nothing but where rows are.
  * Cost:     LSE and delta are read once; a launch for each factor of FK_FOLD in the number of rows.
  */
 #include "runtime/cuda/sinks.h"

@@ -1,4 +1,4 @@
-/* transport.c: the checks before a transport's functions, and what happens where it has none.
+/* transport.c: checks what is asked of a transport, and does what is right where its table has no function for it.
  *
  * Cost: linear in a group's wires.
  */

@@ -42,7 +42,6 @@ void fcp_sums_free(fcp_sums *s) {
     free(s);
 }
 
-size_t fcp_sums_count(const fcp_sums *s) { return s->count; }
 
 void fcp_sums_clear(fcp_sums *s) {
     memset(s->sum, 0, s->count * sizeof *s->sum);

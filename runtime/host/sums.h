@@ -12,7 +12,6 @@
 typedef struct fcp_sums fcp_sums;
 fcp_sums *fcp_sums_new(size_t count); /* all 0; NULL: out of memory */
 void fcp_sums_free(fcp_sums *sums);
-size_t fcp_sums_count(const fcp_sums *sums);
 void fcp_sums_clear(fcp_sums *sums);
 
 /* Between these two one thread has the sums for itself, and may add up to 2^30 numbers. */

@@ -1,8 +1,8 @@
 /* homes.c: a digest of where a plan's tokens are.
  *
- * Plans cut the same tokens into different blocks. What counts is where each token is: so the pieces are put in the
- * order of side, heads, sequence and start, and those that follow each other at one rank are joined. Where the caller
- * holds planned homes, the order in which a rank's tokens lie counts, too.
+ * Two plans may cut the same tokens into different blocks, and still have each token at the same rank. Then they have
+ * the same digest. So pieces are sorted by side, heads, sequence and start, and neighbours at one rank are joined
+ * before they are digested. With the layout `planned` the digest also covers the order in which a rank's tokens lie.
  *
  * Cost: sorting the pieces.
  */

@@ -1,4 +1,4 @@
-/* partial.c: contributions and additions to partial slots, and what is left in them. */
+/* partial.c: proves partial results: what is added to each slot, by whom, and that nothing is left in one. */
 #include "runtime/verify/held.h"
 #include "runtime/verify/partial.h"
 

@@ -315,6 +315,7 @@ bad "--field for a plan that is not run" 2 E001 show data/f.plan --field mark=ma
 ok "--field of a field that the plan does not read" "$fcpc" run data/f.plan --field other=mark.txt
 holds "a warning says so" grep -q "warning: the plan reads no field 'other'" stderr
 bad "--field of a file that is not there" 1 E010 run data/f.plan --field mark=absent.txt
+bad "also of a field that the plan does not read" 1 E010 run data/f.plan --field other=absent.txt
 sed 's/^7/6/' data/doc.txt > data/new.txt
 bad "another file in its place" 1 E322 run data/f.plan --field doc=data/new.txt
 mv data/new.txt data/doc.txt
@@ -882,6 +883,16 @@ kept "-o onto the file of --lengths" in/other.txt a.fcp --lengths in/other.txt -
 kept "-o onto the lengths that --lengths replaces" in/a.lengths in/named.fcp --lengths in/a.lengths -o in/a.lengths
 kept "-o onto the file of --field" in/other.txt in/named.fcp --field doc=in/other.txt -o in/other.txt
 kept "-o onto the file that --field replaces" in/doc.txt in/named.fcp --field doc=in/other.txt -o in/doc.txt
+# The files are not read before that: none of these could be.
+echo 'no numbers' > in/junk.txt
+for value in 'lengths = file("junk.txt")' 'lengths = [300]; field f = file("junk.txt")' \
+    'lengths = [300] }; model { table t = file("junk.txt")'; do
+    echo "batch { $value }; plan { mask = causal; block = 128 }" > in/junk.fcp
+    kept "-o onto a file that is no $value" in/junk.txt in/junk.fcp -o in/junk.txt
+    holds "and the place that names it" grep -q "in/junk.fcp:1:.*'in/junk.txt' cannot be written" stderr
+done
+echo 'batch { lengths = [300] }; plan { mask = slices(file("junk.txt")); block = 128 }' > in/junk.fcp
+kept "-o onto what are no slices" in/junk.txt in/junk.fcp -o in/junk.txt
 kept "an image onto the program" in/named.fcp show in/named.fcp --svg in/named.fcp
 kept "an image onto a file of the program" in/doc.txt show in/named.fcp --html in/doc.txt
 kept "an image onto a file that the plan was made from" in/doc.txt show in/named.plan --svg in/doc.txt

@@ -54,6 +54,21 @@ for arguments in --version --help "help run" "a.fcp -o b.plan" "show a.fcp" "sho
     "emit a.plan -o a.cu" "dump a.plan" "fmt a.fcp" "explain a.fcp 5 3"; do
     for kb in 200000 400000; do ends $kb "$arguments"; done
 done
+# A field that is larger than memory, and than the batch, is refused by its header.
+{
+    printf '\223NUMPY\001\000v\000'
+    printf "%-117s\n" "{'descr': '<i4', 'fortran_order': False, 'shape': (250000000,), }"
+} > large.npy
+truncate -s 1000000128 large.npy
+{
+    sed '/^plan/d' a.fcp
+    echo 'batch { field doc = file("large.npy") }'
+    echo 'plan { mask = causal_document(d = doc); block = 128 }'
+} > large.fcp
+limited 200000 "$fcpc" large.fcp
+status=$?
+if [ $status = 1 ] && grep -q "error.E320.: field 'doc' has 250000000 values, the batch has" err; then good; \
+    else fail "ulimit -v 200000, a field of 1 GB: status $status"; fi
 # OpenBLAS takes more: 128 MB for each thread of its own and for each of ours
 limited 200000 "$fcpc" run a.plan
 status=$?

@@ -10,10 +10,10 @@
  * see many more are divided between several bins, each with a segment of the keys. The more room, the larger b: so long
  * rows go to the bins with most room.
  *
- * How bins are filled. The rows of a sequence are taken from the last down. Each time a few bins are chosen, one for
- * whole rows, and as many rows as fill them. They are cut in shards, and so the last shard hardly ever fits: of it the
- * bins take the first keys that fit, and the next bins the others. Then the strip is divided among its bins along the
- * keys:
+ * How bins are filled. The rows of a sequence are taken from the last one down. In each turn a few bins are chosen
+ * (one, if rows are taken whole), and as many rows as fill them: a strip. Rows are cut at shards, so the last shard
+ * hardly ever fits exactly. Of that shard these bins take as many keys as fit, from the first on, and the next bins
+ * take the others. Then the strip is divided among its bins along the keys:
  *
  *         keys ->
  *         |  bin 1   |  bin 2   |  bin 3  |
@@ -21,11 +21,11 @@
  *    |    |......................---------|   here the first keys of the last shard end
  *         |  bin 4   |  bin 5      |  bin 6 |
  *
- * So each bin is filled at once. A room that were left over would have to be filled with a small share later, and small
- * shares cost most for each pair. The last rows of a sequence go to the bin that they fit most tightly.
+ * So each bin is filled at once. Room that is left over would be filled with a small share later, and small shares cost
+ * most for each pair. The rows that are left of a sequence go to the bin that they fill best.
  *
- * Where this choice is a bad one, it can be told to choose otherwise (`decide`): the sequences in another order, another
- * first bin, one part more or less, or bins of like room beside each other. tries.c looks for better decisions.
+ * The caller can change these choices (`decide`): the order of sequences, the first bin, one part more or less, or that
+ * bins of similar room are put together. tries.c looks for better decisions.
  */
 #include "compiler/place/cad/cad.h"
 

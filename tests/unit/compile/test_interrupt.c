@@ -150,7 +150,7 @@ static const struct {
 } stretches[] = {
     {"cutting", strategy_cut, false},      {"tiles", problem_tiles, true},      {"placing", strategy_place, false},
     {"traffic", traffic_build, true},      {"reshuffle", reshuffle_build, true}, {"schedule", schedule_build, true},
-    {"slots", slots_build, false},         {"rounds", rounds_build, true},      {"lowering", compile_own, false},
+    {"slots", slots_build, false},         {"rounds", rounds_build, true},      {"lowering", planning_own, false},
     {"verifying", NULL, true},
 };
 enum { STRETCHES = sizeof stretches / sizeof *stretches };
@@ -161,7 +161,7 @@ static fcp_code plan_in_stretches(const fcpc_program *program, const scatter *by
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     planning x;
     stop.end_at = 0, stop.flag = 0, stop.longest = 0, stop.run++;
-    compile_begin(&x, program, &batch, &stop.flag, d);
+    planning_begin(&x, program, &batch, &stop.flag, d);
     x.strategy = by ? &by->strategy : NULL;
     fcp_code code = FCP_OK;
     for (unsigned i = 0; i < STRETCHES && !code; i++) {
@@ -170,7 +170,7 @@ static fcp_code plan_in_stretches(const fcpc_program *program, const scatter *by
         asked[i] = stop.asked;
     }
     fcp_plan_free(x.plan);
-    compile_end(&x);
+    planning_end(&x);
     fcpc_diagnostics_free(d);
     return code;
 }

@@ -1,0 +1,10 @@
+/* device.h: what the profile of the program's GPU adds to a program. */
+#ifndef FCPC_DEVICE_H
+#define FCPC_DEVICE_H
+#include "compiler/sema/sema.h"
+
+/* Gives the program the margin that is best on its GPU, unless it states one. */
+void device_choose_margin(struct fcpc_program *p);
+/* Reads the profile `asked`, a file or a name, by which strategy = auto judges. What is wrong is reported in s->d. */
+void device_read_profile(sema *s, const char *asked);
+#endif
