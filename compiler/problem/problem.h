@@ -47,7 +47,7 @@ struct problem {
     uint32_t block;                /* the size asked for or chosen, in tokens */
     uint32_t max_block[FCP_SIDES]; /* tokens of the largest block that holds the side */
     uint32_t unit;                 /* tokens of KV in a unit */
-    uint32_t unit_of[FCP_CLASSES]; /* tokens of a unit of each class (fcp_unit_tokens) */
+    uint32_t unit_of[FCP_FABRICS][FCP_CLASSES]; /* tokens of a unit on each fabric, of each class (fcp_unit_tokens) */
     /* Ranges of heads, as the plan has them. A strategy's cut may make the ranges smaller, but leaves blocks and pieces
      * to those of one range; problem_tiles then makes the others. */
     uint32_t range_kv, range_sub;

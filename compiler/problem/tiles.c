@@ -359,7 +359,9 @@ static void measure_blocks(planning *x) {
     if (p->unit > largest) p->unit = largest;
     fcp_problem facts;
     problem_facts(x, &facts);
-    for (int cls = 0; cls < FCP_CLASSES; cls++) p->unit_of[cls] = fcp_unit_tokens(&facts, (fcp_class)cls);
+    for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
+        for (int cls = 0; cls < FCP_CLASSES; cls++)
+            p->unit_of[fabric][cls] = fcp_unit_tokens(&facts, (fcp_class)cls, (fcp_fabric)fabric);
 }
 
 /* Tells whoever watches how many pairs will have to be looked at one by one. */

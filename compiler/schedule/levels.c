@@ -90,7 +90,7 @@ static fcp_code place_units(levels *l, const problem *p, const hop *x, fcp_class
     const uint32_t receive = line_of(back ? x->src : x->dst, FCP_RECV, x->fabric);
     uint32_t stage = release;
     for (uint32_t u = 0; u < units; u++) {
-        uint32_t size = unit_size(p, cls, unit_tokens(p, cls, x->block, u));
+        uint32_t size = unit_size(p, cls, unit_tokens(p, x, cls, u));
         if (l->full[send] > stage) stage = l->full[send];
         if (l->full[receive] > stage) stage = l->full[receive];
         while (stage < l->width && !(has_room(l, send, stage, size) && has_room(l, receive, stage, size))) stage++;
@@ -115,7 +115,7 @@ static void add_units(const problem *p, line_sum *sums, const hop *x, fcp_class 
     line_sum *send = &sums[line_of(back ? x->dst : x->src, FCP_SEND, x->fabric)];
     line_sum *receive = &sums[line_of(back ? x->src : x->dst, FCP_RECV, x->fabric)];
     uint64_t size = 0;
-    for (uint32_t u = 0; u < units; u++) size += unit_size(p, cls, unit_tokens(p, cls, x->block, u));
+    for (uint32_t u = 0; u < units; u++) size += unit_size(p, cls, unit_tokens(p, x, cls, u));
     send->units += units, send->size += size;
     receive->units += units, receive->size += size;
 }
@@ -149,13 +149,14 @@ static fcp_code open(planning *x, levels *l) {
 
 /* --- arrivals ----------------------------------------------------------------------------------------------------- */
 
-/* The hops, those whose units most work needs first. A parent has no less work than its forwards, and as many units. */
-static uint64_t *order_hops(const traffic *t, arena *scratch) {
+/* The hops, those whose units most work needs first, units as over net. A parent has no less work than its forwards. */
+static uint64_t *order_hops(const problem *p, const traffic *t, arena *scratch) {
     uint64_t *order = ARENA_NEW(scratch, uint64_t, t->count + (size_t)1), most = 0;
     uint64_t *room = ARENA_NEW(scratch, uint64_t, t->count + (size_t)1);
     if (!order || !room) return NULL;
     for (uint32_t f = 0; f < t->count; f++) {
-        order[f] = t->hops[f].work / t->hops[f].units;
+        const uint32_t unit = p->unit_of[FCP_NET][t->hops[f].cls];
+        order[f] = t->hops[f].work / ((p->blocks[t->hops[f].block].tokens + unit - 1) / unit);
         if (order[f] > most) most = order[f];
     }
     unsigned shift = 0;
@@ -202,7 +203,7 @@ static fcp_code place_hops(planning *x, schedule *out, levels *l, const uint64_t
 fcp_code levels_arrivals(planning *x, schedule *out, levels *l) {
     uint32_t end = 1;
     fcp_code code = open(x, l);
-    uint64_t *order = code ? NULL : order_hops(x->traffic, &x->scratch);
+    uint64_t *order = code ? NULL : order_hops(x->problem, x->traffic, &x->scratch);
     if (!code && !order) return FCP_E_NO_MEMORY;
     if (!code) code = place_hops(x, out, l, order, false, 1, &end);
     if (code || !out->second) return code;

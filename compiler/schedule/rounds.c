@@ -172,7 +172,7 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
 /* Puts unit u of such a move at moves[at]. */
 static inline void put_unit(const builder *b, uint32_t at, const move *of, uint32_t u) {
     move *m = &b->moves[at];
-    uint32_t unit = b->p->unit_of[of->cls], left = b->p->blocks[of->block].tokens - u * unit;
+    uint32_t unit = b->p->unit_of[of->fabric][of->cls], left = b->p->blocks[of->block].tokens - u * unit;
     *m = *of;
     m->first = u * unit;
     m->tokens = left < unit ? left : unit;

@@ -90,7 +90,7 @@ static fcp_code independent(const builder *b, fcp_fabric fabric, uint32_t *out_r
         const hop *x = &t->hops[f];
         if (!hop_is_independent(x) || x->fabric != fabric) continue;
         for (uint32_t u = 0; u < x->units; u++)
-            edges_add(e, x->src, x->dst, unit_size(b->p, x->cls, unit_tokens(b->p, x->cls, x->block, u)));
+            edges_add(e, x->src, x->dst, unit_size(b->p, x->cls, unit_tokens(b->p, x, (fcp_class)x->cls, u)));
     }
     fcp_code code = edges_colour(e, b->x);
     if (code) return code;

@@ -79,8 +79,7 @@ static uint32_t once_per_node(state *s, const need *n, leg *legs) {
 
 /* Makes the hops of a block from its legs. */
 static fcp_code add_hops(state *s, const need *n, uint32_t count) {
-    const uint32_t gpus = s->p->program->gpus, unit = s->p->unit_of[n->cls];
-    const uint32_t units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
+    const uint32_t gpus = s->p->program->gpus;
     traffic *out = s->out;
     const uint32_t first = out->count;
     const bool waits = s->where->exec;
@@ -101,12 +100,14 @@ static fcp_code add_hops(state *s, const need *n, uint32_t count) {
             parent = s->rank_hop[src];
             deep = true;
         }
+        const fcp_fabric fabric = src / gpus == dst / gpus ? FCP_LOCAL : FCP_NET;
+        const uint32_t unit = s->p->unit_of[fabric][n->cls], units = (s->p->blocks[n->block].tokens + unit - 1) / unit;
+        out->units += units;
         out->hops[out->count] = (hop){.block = n->block, .src = src, .dst = dst, .parent = parent, .work = n->work[dst],
                                       .units = units, .cls = (uint8_t)n->cls, .waits = waits && parent == FCP_NONE,
-                                      .fabric = src / gpus == dst / gpus ? FCP_LOCAL : FCP_NET};
+                                      .fabric = (uint8_t)fabric};
         s->rank_hop[dst] = out->count++;
     }
-    out->units += (uint64_t)units * count;
     for (uint32_t h = out->count; deep && h-- > first;)
         if (out->hops[h].parent != FCP_NONE) out->hops[out->hops[h].parent].work += out->hops[h].work;
     return FCP_OK;

@@ -9,7 +9,7 @@ typedef struct hop {
     uint32_t block, src, dst;
     uint32_t parent; /* the hop that brought it to src; FCP_NONE: src is the home */
     uint64_t work;   /* pairs of the tiles that need it, at dst and behind it; of moved Q they count more: traffic.c */
-    uint32_t units;  /* of its class */
+    uint32_t units;  /* of its class, on its fabric */
     uint8_t cls;     /* FCP_KV or FCP_Q */
     uint8_t fabric;
     bool waits;      /* it leaves home in a stage of its own, as all do where work may be done away from home */
@@ -58,16 +58,18 @@ static inline fcp_class traffic_return(const hop *h, fcp_pass pass) {
 /* In how many units it goes back, as that class. */
 static inline uint32_t return_units(const problem *p, const hop *h, fcp_class cls) {
     if (cls == FCP_DKV) return h->units; /* its units have as many tokens as those of KV */
-    return (p->blocks[h->block].tokens + p->unit_of[cls] - 1) / p->unit_of[cls];
+    const uint32_t unit = p->unit_of[h->fabric][cls];
+    return (p->blocks[h->block].tokens + unit - 1) / unit;
 }
-/* How many tokens a unit of a block has; and how long it takes, in tokens of KV. */
-static inline uint32_t unit_tokens(const problem *p, fcp_class cls, uint32_t block, uint32_t unit) {
-    uint32_t left = p->blocks[block].tokens - unit * p->unit_of[cls];
-    return left < p->unit_of[cls] ? left : p->unit_of[cls];
+/* How many tokens a unit has that goes along a hop, or back along it; and how many tokens of KV have as many bytes. */
+static inline uint32_t unit_tokens(const problem *p, const hop *h, fcp_class cls, uint32_t unit) {
+    const uint32_t most = p->unit_of[h->fabric][cls], left = p->blocks[h->block].tokens - unit * most;
+    return left < most ? left : most;
 }
 static inline uint32_t unit_size(const problem *p, fcp_class cls, uint32_t tokens) {
-    if (p->unit_of[cls] == p->unit) return tokens;
-    return (uint32_t)(((uint64_t)tokens * p->unit + p->unit_of[cls] - 1) / p->unit_of[cls]);
+    const uint32_t most = p->unit_of[FCP_NET][cls];
+    if (most == p->unit) return tokens;
+    return (uint32_t)(((uint64_t)tokens * p->unit + most - 1) / most);
 }
 
 /* Makes x->traffic from the problem and its placement. FCP_E_PLAN_SIZE: more units than a plan holds.

@@ -95,7 +95,7 @@ uint64_t fcp_rounded_bytes(const fcp_plan *plan, fcp_pass pass) {
     if (p->wire == FCP_FP32) return 0;
     for (int cls = 0; cls < FCP_CLASSES; cls++) {
         if (!fcp_is_partial((fcp_class)cls) || (cls == FCP_STATE) != (pass == FCP_FORWARD)) continue;
-        const uint64_t bytes = fcp_unit_tokens(p, (fcp_class)cls) * fcp_class_bytes(p, (fcp_class)cls, pass);
+        const uint64_t bytes = fcp_unit_tokens(p, (fcp_class)cls, FCP_LOCAL) * fcp_class_bytes(p, (fcp_class)cls, pass);
         if (bytes > most) most = bytes;
     }
     return most;

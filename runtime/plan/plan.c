@@ -266,7 +266,7 @@ static uint64_t bulk_bytes(const fcp_problem *p, fcp_class cls, fcp_pass pass) {
     }
 }
 
-uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls) {
+uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric) {
     if (is_of_keys(cls) || cls == FCP_IN || cls == FCP_OUT) return p->unit;
     uint64_t tokens = p->max_q_block;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
@@ -275,6 +275,7 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls) {
         if (pass == FCP_FORWARD ? only_backward : only_forward) continue;
         uint64_t most = bulk_bytes(p, FCP_KV, (fcp_pass)pass), other = bulk_bytes(p, FCP_DKV, (fcp_pass)pass);
         if (pass == FCP_BACKWARD && other > most) most = other;
+        if (fabric == FCP_LOCAL) most = fcp_times(most, FCP_UNIT_NEAR);
         uint64_t fit = fcp_times(p->unit, most) / bulk_bytes(p, cls, (fcp_pass)pass);
         if (fit < tokens) tokens = fit;
     }

@@ -125,7 +125,7 @@
  *   - Rounds count from 0 in each pass: the c of a LAUNCH means rounds[round_starts[pass] + c]. A rank launches each
  *     round that it has a share in once, in increasing order, and the LAUNCH has the round's stage.
  *   - Stages never decrease along a queue, nor along a pass's rounds.
- *   - A transfer between ranks has no more tokens than a unit of its class: fcp_unit_tokens.
+ *   - A transfer between ranks has no more tokens than a unit of its class on its fabric: fcp_unit_tokens.
  *   - What a block does not hold is not moved: a bundle of keys has no OUT in the forward pass.
  *   - Every unit of every bundle is moved in once and, but for those, out once, in either order.
  *   - IN rounds move IN, and OUT rounds OUT. INDEPENDENT rounds move KV and Q from home slots. DEPENDENT rounds move KV
@@ -222,7 +222,7 @@ typedef struct fcp_problem {
     uint32_t block;              /* tokens; the block size asked for */
     uint32_t max_block;          /* tokens of the largest block that holds KV; a KV or DKV slot has room for it */
     uint32_t max_q_block;        /* tokens of the largest block that holds Q; a STATE slot has room for it */
-    uint32_t unit;               /* tokens of KV; of other classes a unit has as many bytes: fcp_unit_tokens */
+    uint32_t unit;               /* tokens of KV; of other classes a unit has as many bytes, or more: fcp_unit_tokens */
     uint32_t coalesce, buffers, margin;
     uint32_t passes;             /* bit per fcp_pass */
     uint32_t deterministic;
@@ -413,7 +413,7 @@ typedef struct fcp_stream {
 /* One side of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, `dir` says whether this
  * one sends. All but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class;
  * received O and DQW name the home slot at home, and a transient one at a rank that only passes them on. They travel in
- * units: a transfer begins at a multiple of fcp_unit_tokens of its class, and has as many tokens or ends the block. The
+ * units: a transfer begins at a multiple of fcp_unit_tokens of its class and fabric, and has as many tokens or ends the block. The
  * units of a block arrive in a slot in order.
  * IN and OUT move a unit of a bundle, tokens [first, first + tokens) of it: `block` is FCP_NONE, and `side` says which
  * of the two bundles of a split plan it is; else it is 0. At the caller's end (fcp_at_caller) an IN is sent and an OUT
@@ -678,10 +678,13 @@ static inline bool fcp_is_rounded(const fcp_plan *p, const fcp_transfer *t) {
 /* Tokens of a unit of a class: the same in both passes, so that both have the same rounds. KV and DKV: `unit`. Of the
  * others a unit has no more bytes than one of KV (backward: of DKV, if that has more), where LSE, delta, m and l do not
  * count: as many tokens as that leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT:
- * `unit`. Bytes are those of a slot: `wire` makes units smaller, and changes no round. *Example*: with 64 heads, 8 of K
- * and V, a block of 2048 tokens is 4 units of Q, 8 of STATE and 4 of O. If LSE counted, it would be 5, 9 and 5, and the
+ * `unit`. Inside a node it is FCP_UNIT_NEAR times as many bytes: the fabric there is several times as fast, so that a
+ * round lasts no longer, and a row and its result take a quarter of the rounds. Bytes are those of a slot: `wire` makes
+ * units smaller, and changes no round. *Example*: with 64 heads, 8 of K and V, a block of 2048 tokens is over net 4
+ * units of Q, 8 of STATE and 4 of O, inside a node 1, 2 and 1. If LSE counted, it would be 5, 9 and 5 over net, and the
  * last one nearly empty. */
-uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls);
+enum { FCP_UNIT_NEAR = 4 };
+uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric);
 /* The same of a block that holds `holds`. Of IN and OUT it is the part that belongs to Q (Q, O, LSE, dO, dQ), the part
  * that belongs to KV (K, V, dK, dV), or both. */
 uint64_t fcp_held_bytes(const fcp_problem *p, uint32_t holds, fcp_class cls, fcp_pass pass);

@@ -55,7 +55,7 @@ typedef struct match {
     size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
     uint32_t *inbox;        /* ranks + 1, into delivered */
     delivery *delivered;    /* sends, by receiver */
-    uint32_t unit[FCP_CLASSES]; /* tokens */
+    uint32_t unit[FCP_FABRICS][FCP_CLASSES]; /* tokens */
     uint64_t bytes[FCP_CLASSES]; /* of a token */
     uint32_t *receive;      /* by key: this rank's receive (index in sides), MET, or NONE */
     uint32_t *met;          /* per rank: the last rank that talked to it, + 1 */
@@ -116,7 +116,7 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
                                const fcp_transfer *t) {
     verifier *v = m->v;
     uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers);
-    uint32_t unit = fcp_unit_tokens(v->p, (fcp_class)t->cls);
+    uint32_t unit = m->unit[t->fabric][t->cls];
     const char *what = fcp_class_texts[t->cls];
     if (t->peer == rank) return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
                                                 "transfer %u names the rank itself", id);
@@ -173,7 +173,7 @@ typedef struct scene {
     const uint32_t *node;
     const uint8_t *kinds; /* of this pass */
     uint32_t rank, my_node, homes;
-    uint32_t unit[FCP_CLASSES];
+    uint32_t unit[FCP_FABRICS][FCP_CLASSES];
 } scene;
 
 /* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but
@@ -181,7 +181,7 @@ typedef struct scene {
 static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
     _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
-    uint32_t unit = c->unit[t->cls], receive = t->dir;
+    uint32_t unit = c->unit[t->fabric][t->cls], receive = t->dir;
     bool near = c->node[t->peer] == c->my_node;
     if (t->peer == c->rank || t->fabric != near || t->tokens > unit || !(c->kinds[t->cls] >> kind & 1)) return false;
     if (t->cls == FCP_IN || t->cls == FCP_OUT) return true;
@@ -234,7 +234,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     const fcp_stream *stream = fcp_stream_of(plan, v->pass, rank, FCP_COMM);
     const fcp_instr *instrs = plan->instrs + stream->first;
     const fcp_transfer *transfers = plan->transfers;
-    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank], {0}};
+    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank], {{0}}};
     memcpy(c.unit, m->unit, sizeof c.unit);
     uint64_t tokens[COUNTED][LANES] = {{0}};
     uint32_t count[COUNTED][LANES] = {{0}};
@@ -429,7 +429,8 @@ fcp_code fcp_verify_match(verifier *v) {
     uint32_t ranks = v->p->ranks, begin = plan->round_starts[v->pass];
     match m = {.v = v, .rounds = plan->rounds + begin, .round_count = plan->round_starts[v->pass + 1] - begin};
     for (int cls = 0; cls < FCP_CLASSES; cls++) {
-        m.unit[cls] = fcp_unit_tokens(v->p, (fcp_class)cls);
+        for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
+            m.unit[fabric][cls] = fcp_unit_tokens(v->p, (fcp_class)cls, (fcp_fabric)fabric);
         m.bytes[cls] = fcp_class_bytes(v->p, (fcp_class)cls, v->pass);
     }
     size_t groups = (size_t)m.round_count + 2;

@@ -87,8 +87,8 @@ static inline void moved_side(moved *m, uint32_t rank, fcp_transfer t, uint32_t 
 /* Moves a block from a slot of one rank to a slot of another, unit by unit. */
 static inline void moved_send(moved *m, fcp_class cls, uint32_t block, uint32_t from, uint32_t from_slot, uint32_t to,
                               uint32_t to_slot) {
-    uint32_t unit = fcp_unit_tokens(&m->h->problem, cls), tokens = m->h->blocks[block].tokens;
-    uint32_t fabric = moved_roll(m, FCP_FABRICS);
+    const fcp_fabric fabric = moved_roll(m, FCP_FABRICS);
+    uint32_t unit = fcp_unit_tokens(&m->h->problem, cls, fabric), tokens = m->h->blocks[block].tokens;
     for (uint32_t first = 0; first < tokens; first += unit) {
         fcp_transfer t = {.peer = to, .cls = cls, .fabric = fabric, .dir = FCP_SEND, .block = block, .first = first,
                           .tokens = tokens - first < unit ? tokens - first : unit, .slot = from_slot};

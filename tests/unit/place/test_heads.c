@@ -127,7 +127,7 @@ Test(heads, rounds_are_one_less_than_the_ranks_for_each_unit) {
     uint64_t rounds = 0;
     const fcp_class classes[] = {FCP_KV, FCP_Q, FCP_O};
     for (int i = 0; i < 3; i++) {
-        uint32_t unit = fcp_unit_tokens(plan->problem, classes[i]);
+        uint32_t unit = fcp_unit_tokens(plan->problem, classes[i], FCP_LOCAL);
         rounds += (tokens + unit - 1) / unit * (5 - 1);
     }
     cr_expect_eq(plan->summary->rounds_dependent, rounds);

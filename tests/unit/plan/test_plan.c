@@ -121,13 +121,20 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_FORWARD), 16384 + 256);
     cr_expect_eq(fcp_class_bytes(&p, FCP_OUT, FCP_BACKWARD), 16384 + 4096);
     /* worked out by hand: a unit of KV has 2048 * 4096 bytes, and one of dKV twice that */
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_KV), 2048);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV), 2048);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "2 * 2048 * 4096 / 32768: LSE and delta do not count");
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 256, "2048 * 4096 / 32768: m and l do not count");
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_O), 512);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ), 512);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW), 1024);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_KV, FCP_NET), 2048);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV, FCP_NET), 2048);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q, FCP_NET), 512, "2 * 2048 * 4096 / 32768: LSE and delta do not count");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_NET), 256, "2048 * 4096 / 32768: m and l do not count");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_O, FCP_NET), 512);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ, FCP_NET), 512);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW, FCP_NET), 1024);
+    /* inside a node four times as many, and at most a block of 4096 */
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_KV, FCP_LOCAL), 2048);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV, FCP_LOCAL), 2048);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q, FCP_LOCAL), 2048);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_LOCAL), 1024);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW, FCP_LOCAL), 4096);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_IN, FCP_LOCAL), 2048);
     p.wire = FCP_BF16;
     cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * (128 * 2 + 8), "m and l stay in fp32");
     cr_expect_eq(fcp_class_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 2);
@@ -136,13 +143,13 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_slot_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * 130 * 4, "slots are in fp32");
     cr_expect_eq(fcp_slot_bytes(&p, FCP_DKV, FCP_BACKWARD), 2 * 8 * 128 * 4);
     cr_expect_eq(fcp_slot_bytes(&p, FCP_DQ, FCP_BACKWARD), 32768);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 256, "the same rounds as with fp32");
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_NET), 256, "the same rounds as with fp32");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q, FCP_NET), 512);
     p.wire = FCP_FP32;
     p.passes = 1;
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q), 512, "forward alone");
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_Q, FCP_NET), 512, "forward alone");
     p.unit = 1;
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE), 1);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_NET), 1);
     p.range_kv = p.range_sub = 2;
     cr_expect_eq(fcp_class_bytes(&p, FCP_KV, FCP_FORWARD), 2 * 2 * 128 * 2);
     cr_expect_eq(fcp_class_bytes(&p, FCP_O, FCP_FORWARD), 4 * 128 * 2 + 4 * 4);

@@ -39,7 +39,8 @@ static void check_class(const planned *x, fcp_class cls, uint32_t first, uint32_
             const hop *from = &x->t.hops[y->parent];
             cr_assert(y->parent < f && from->dst == y->src && from->block == y->block && from->cls == cls);
         }
-        cr_assert_eq(y->units, (p->blocks[y->block].tokens + p->unit_of[cls] - 1) / p->unit_of[cls]);
+        const uint32_t unit = p->unit_of[y->fabric][cls];
+        cr_assert_eq(y->units, (p->blocks[y->block].tokens + unit - 1) / unit);
         if (y->fabric != FCP_NET || x->at.placement->route) continue;
         cr_assert(!crossed[(size_t)y->block * x->program->nodes + y->dst / gpus]++, "crosses twice");
         if (x->program->topology == FCP_RAIL) cr_assert_eq(y->src % gpus, y->dst % gpus);
@@ -212,8 +213,9 @@ static uint32_t share_of(const planned *x) {
         for (int back = 0; back < 2; back++) {
             if (cls[back] == FCP_CLASSES) continue;
             uint32_t src = back ? h->dst : h->src, dst = back ? h->src : h->dst;
-            for (uint32_t at = 0; at < x->p.blocks[h->block].tokens; at += x->p.unit_of[cls[back]]) {
-                uint32_t tokens = (uint32_t)sooner(x->p.unit_of[cls[back]], x->p.blocks[h->block].tokens - at);
+            const uint32_t unit = x->p.unit_of[h->fabric][cls[back]];
+            for (uint32_t at = 0; at < x->p.blocks[h->block].tokens; at += unit) {
+                uint32_t tokens = (uint32_t)sooner(unit, x->p.blocks[h->block].tokens - at);
                 units[src * 4 + h->fabric]++, units[dst * 4 + 2 + h->fabric]++;
                 size[src * 4 + h->fabric] += unit_size(&x->p, cls[back], tokens);
                 size[dst * 4 + 2 + h->fabric] += unit_size(&x->p, cls[back], tokens);
@@ -260,7 +262,7 @@ static void check_units(const planned *x, fcp_pass pass) {
                 continue;
             }
             cr_assert_eq(m->first, s->tokens, "units out of order");
-            cr_assert_eq(m->tokens, (uint32_t)sooner(p->unit_of[m->cls], p->blocks[m->block].tokens - m->first));
+            cr_assert_eq(m->tokens, (uint32_t)sooner(p->unit_of[m->fabric][m->cls], p->blocks[m->block].tokens - m->first));
             cr_assert(!s->tokens || m->round > s->round);
             if (!s->tokens) s->first = r->stage;
             s->last = r->stage;
