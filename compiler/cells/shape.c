@@ -33,8 +33,9 @@ static bool shape_equal(const cells *c, const fcp_shape_rec *s, uint32_t q_lengt
 
 static bool grow_shape_table(cells *c) {
     uint32_t size = c->shape_table_size ? c->shape_table_size * 2 : 64;
-    shape_slot *table = calloc(size, sizeof *table);
+    shape_slot *table = aligned_alloc(64 * sizeof *table, size * sizeof *table); /* not calloc: base/memo.c says why */
     if (!table) return false;
+    memset(table, 0, size * sizeof *table);
     for (uint32_t i = 0; i < c->shape_table_size; i++) {
         if (!c->shape_table[i].shape) continue;
         uint32_t at = c->shape_table[i].hash & (size - 1);
