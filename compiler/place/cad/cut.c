@@ -209,6 +209,8 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     t->key_cut = keys;
     t->row_step = g->step;
     t->key_step = g->step * KEYS_TO_ROWS;
+    t->row_others = t->row_step ? t->row_cuts - 1 - (uint32_t)(rows[t->row_cuts - 1] / t->row_step) : 0;
+    t->key_others = t->key_step ? t->key_cuts - 1 - (uint32_t)(keys[t->key_cuts - 1] / t->key_step) : 0;
     t->sum = sum;
     return FCP_OK;
 }
@@ -430,6 +432,7 @@ fcp_code cad_cut(planning *x) {
     if (!c.d || !c.place || !c.read_by || !c.ranks[0] || !c.ranks[1]) return FCP_E_NO_MEMORY;
     fcp_code code = problem_check_blocks(x);
     if (!code) code = cad_input_of(x, &c.d->in);
+    c.d->in.two = !x->trial || x->alone; /* else another candidate is tried at this time */
     if (!code) code = cad_divide(&c.d->in, &own, &x->scratch, &found);
     if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
     arena_free(&own);
