@@ -161,7 +161,11 @@ typedef struct problem_kept {
     struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
     uint64_t boxes; /* of the first planning that asked two */
-    arena memory; /* of_class, and the code of those masks */
+    /* cad: the sums of the mask's pairs between the caller's tokens, which no candidate changes; NULL: not asked yet */
+    const struct cad_table *tables;
+    uint32_t tables_shard; /* rows and keys are cut at its multiples */
+    arena memory;        /* of_class, the code of those masks, the tables */
+    arena memory_second; /* what a second thread makes of the tables */
 } problem_kept;
 void problem_kept_free(problem_kept *k);
 

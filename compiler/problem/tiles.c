@@ -428,6 +428,7 @@ void problem_kept_free(problem_kept *k) {
     cells_free(k->later);
     for (uint32_t i = 0; i < k->classes; i++) cells_free(k->of_class[i]);
     arena_free(&k->memory);
+    arena_free(&k->memory_second);
     *k = (problem_kept){0};
 }
 

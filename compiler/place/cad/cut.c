@@ -173,6 +173,7 @@ typedef struct tabling {
     cad_table *tables;
     uint32_t first, end;
     uint64_t step, least;  /* those that have at least so many pairs already are made anew */
+    arena *memory;         /* of the tables; NULL: the planning's */
     uint32_t sequence;     /* of an error */
     cells_fault fault;
 } tabling;
@@ -187,11 +188,12 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     size_t count;
     uint32_t *const *first = g->runs;
     cad_table *t = &g->tables[s];
-    uint64_t *rows = side_cuts(&x->work, g->in->rows, first[0][s], first[0][s + 1], p->queries[s], g->step,
+    arena *a = g->memory ? g->memory : &x->work;
+    uint64_t *rows = side_cuts(a, g->in->rows, first[0][s], first[0][s + 1], p->queries[s], g->step,
                                &t->row_cuts);
-    uint64_t *keys = side_cuts(&x->work, g->in->keys, first[1][s], first[1][s + 1], p->lengths[s],
+    uint64_t *keys = side_cuts(a, g->in->keys, first[1][s], first[1][s + 1], p->lengths[s],
                                g->step * KEYS_TO_ROWS, &t->key_cuts);
-    uint64_t *sum = rows && keys ? ARENA_ZNEW(&x->work, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
+    uint64_t *sum = rows && keys ? ARENA_ZNEW(a, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
     if (!sum) return FCP_E_NO_MEMORY;
     fcp_code code = cells_grid(g->of, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &count, &g->fault);
     if (code) return code;
@@ -251,7 +253,13 @@ static uint32_t middle_sequence(const planning *x) {
  * rank's share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
 static fcp_code make_tables(planning *x, cad_input *in) {
     const problem *p = x->problem;
-    cad_table *tables = ARENA_ZNEW(&x->work, cad_table, p->sequences);
+    problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
+    if (kept && kept->tables && kept->tables_shard == in->pairs.shard) {
+        in->pairs.tables = kept->tables;
+        return FCP_OK;
+    }
+    if (kept && kept->tables) kept = NULL; /* with other cuts */
+    cad_table *tables = ARENA_ZNEW(kept ? &kept->memory : &x->work, cad_table, p->sequences);
     uint32_t *first[FCP_SIDES];
     for (int side = 0; side < FCP_SIDES; side++) {
         const problem_run *runs = side ? in->keys : in->rows;
@@ -262,6 +270,7 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     }
     tabling a = {.in = in, .runs = first, .tables = tables, .end = middle_sequence(x)}, b = a;
     b.first = a.end, b.end = p->sequences;
+    if (kept) a.memory = &kept->memory, b.memory = &kept->memory_second;
     fcp_code code = tables ? problem_open_mask(x, &a.of) : FCP_E_NO_MEMORY;
     b.of = a.of;
     if (!code && b.first < b.end) code = problem_open_second(x, &b.of);
@@ -281,6 +290,7 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     if (b.of != a.of) problem_close_mask(x, &b.of);
     problem_close_mask(x, &a.of);
     in->pairs.tables = tables;
+    if (kept && !code) kept->tables = tables, kept->tables_shard = in->pairs.shard;
     return code;
 }
 
