@@ -236,19 +236,6 @@ static fcp_code make_all(planning *x, tabling *earlier, tabling *later) {
     return g->fault.kind != MC_OK ? faults_report(x, code, FAULTS_MASK, g->sequence, &g->fault) : code;
 }
 
-/* The sequence that begins the later half of the keys. There is none where there are few keys, nor where nobody will ask
- * the second object again: what it found out anew, the first one knew. */
-static uint32_t middle_sequence(const planning *x) {
-    enum { MANY = 1 << 18 };
-    const problem *p = x->problem;
-    if (!x->kept) return p->sequences;
-    uint64_t all = 0, before = 0;
-    uint32_t s = 0;
-    for (uint32_t i = 0; i < p->sequences; i++) all += p->lengths[i];
-    while (s < p->sequences && (all < MANY || before < all / 2)) before += p->lengths[s++];
-    return s;
-}
-
 /* Sums for a mask that is not causal: of every sequence between its runs; of those that have more than a 16th of a
  * rank's share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
 static fcp_code make_tables(planning *x, cad_input *in) {
@@ -268,7 +255,8 @@ static fcp_code make_tables(planning *x, cad_input *in) {
         for (uint32_t i = 0; i < count; i++) first[side][runs[i].sequence + 1]++;
         for (uint32_t s = 0; s < p->sequences; s++) first[side][s + 1] += first[side][s];
     }
-    tabling a = {.in = in, .runs = first, .tables = tables, .end = middle_sequence(x)}, b = a;
+    /* where nobody will ask a second object again, what it found out anew the first one knew */
+    tabling a = {.in = in, .runs = first, .tables = tables, .end = x->kept ? problem_second(p) : p->sequences}, b = a;
     b.first = a.end, b.end = p->sequences;
     if (kept) a.memory = &kept->memory, b.memory = &kept->memory_second;
     fcp_code code = tables ? problem_open_mask(x, &a.of) : FCP_E_NO_MEMORY;
