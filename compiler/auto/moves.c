@@ -41,6 +41,7 @@ typedef struct mover {
     bool *spent;         /* per block: a single move of it has failed */
     uint64_t *runs;      /* per block: bit r % 64 is set if rank r may run one of its tiles; rows are found by it */
     uint64_t best;
+    arena memory, scratch; /* of one step */
 } mover;
 
 /* A placement that is tried. */
@@ -326,14 +327,13 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     auto_trial t[2];
     auto_candidate made[2];
     attempt a[2];
-    arena memory = {0}, scratch = {0};
     const uint32_t count = 2, widths[] = {width, width > 4 ? width / 4 : 1};
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < count && !code; i++) {
-        if (!copy_placement(m, &memory, best, &a[i])) code = FCP_E_NO_MEMORY;
+        if (!copy_placement(m, &m->memory, best, &a[i])) code = FCP_E_NO_MEMORY;
         a[i].single = widths[i] == 1;
-        if (!code) code = take_step(m, widths[i], &scratch, &a[i]);
-        arena_reset(&scratch);
+        if (!code) code = take_step(m, widths[i], &m->scratch, &a[i]);
+        arena_reset(&m->scratch);
     }
     memset(t, 0, sizeof t);
     if (!code) code = predict_attempts(m, a, t, made, count);
@@ -347,8 +347,7 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     if (*out_better) memset(m->spent, 0, m->p->block_count);
     if (*out_better && !code) look(m, auto_longer(&t[found].result));
     for (uint32_t i = 0; i < count; i++) auto_finish(m->job, &t[i]);
-    arena_free(&memory);
-    arena_free(&scratch);
+    arena_reset(&m->memory);
     return code;
 }
 
@@ -409,5 +408,7 @@ fcp_code auto_move(auto_job *j, uint32_t budget) {
     if (!code && made.kept && (!known->kept || made.makespan < known->makespan)) *known = made;
     known->tried = tried;
     arena_free(&memory);
+    arena_free(&m.memory);
+    arena_free(&m.scratch);
     return code;
 }

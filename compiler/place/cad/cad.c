@@ -298,7 +298,7 @@ static fcp_code join_halves(dividing *d, half of[2]) {
 }
 
 static void do_halves(const cad_input *in, void (*work)(void *), half of[2]) {
-    if (in->two && of[1].first < of[1].end) {
+    if (in->second && of[1].first < of[1].end) {
         fcp_both(work, &of[0], &of[1]);
     } else {
         work(&of[0]);
@@ -448,7 +448,6 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
     d.kept = ARENA_NEW(scratch, size_t, nodes + (size_t)1);
     if (!d.load || !d.room || !d.cap || !d.bin || !d.own || !d.node_own || !d.away || !d.kept)
         return FCP_E_NO_MEMORY;
-    arena later = {0}, later_scratch = {0};
     const uint32_t middle = nodes < NODES ? nodes : nodes / 2;
     fcp_code code = look_at_pieces(&d, scratch);
     for (uint32_t i = 0; i < in->row_count; i++) {
@@ -458,13 +457,11 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
     if (!code) code = cad_caps(in, d.load, scratch, d.cap);
     for (uint32_t r = 0; r < in->ranks; r++) d.mean += d.load[r] / in->ranks;
     half of[2] = {{.d = d, .scratch = scratch, .end = middle},
-                  {.d = d, .scratch = &later_scratch, .first = middle, .end = nodes}};
-    of[1].d.a = &later;
+                  {.d = d, .scratch = scratch, .first = middle, .end = nodes}};
+    if (in->second) of[1].d.a = of[1].scratch = in->second;
     if (!code) code = keep_at_ranks(&d, of);
     if (!code) code = skip_small_rooms(&d, scratch);
     if (!code) code = move_between_nodes(&d, scratch);
     if (!code) code = give_to_ranks(&d, of);
-    arena_free(&later);
-    arena_free(&later_scratch);
     return code;
 }

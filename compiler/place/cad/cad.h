@@ -76,7 +76,7 @@ typedef struct cad_input {
     const problem_run *rows, *keys; /* by sequence and start; every token once */
     uint32_t row_count, key_count;
     const volatile int *stop;
-    bool two; /* a second thread may do half of it */
+    arena *second; /* of a second thread, which does half of it; NULL: there is none */
 } cad_input;
 
 typedef struct cad_share {

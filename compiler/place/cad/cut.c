@@ -422,7 +422,6 @@ static fcp_code sort_shares(planning *x, const cad_shares *found, division *d) {
 fcp_code cad_cut(planning *x) {
     problem *p = x->problem;
     cad_shares found;
-    arena own = {0};
     cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1),
                 .place = ARENA_NEW(&x->scratch, int64_t, p->ranks + (size_t)1),
                 .read_by = ARENA_ZNEW(&x->scratch, uint32_t, p->ranks),
@@ -430,10 +429,13 @@ fcp_code cad_cut(planning *x) {
     if (!c.d || !c.place || !c.read_by || !c.ranks[0] || !c.ranks[1]) return FCP_E_NO_MEMORY;
     fcp_code code = problem_check_blocks(x);
     if (!code) code = cad_input_of(x, &c.d->in);
-    c.d->in.two = !x->trial || x->alone; /* else another candidate is tried at this time */
-    if (!code) code = cad_divide(&c.d->in, &own, &x->scratch, &found);
+    if (x->aside && (!x->trial || x->alone)) { /* else another candidate is tried at this time */
+        arena_reset(&x->aside->scratch);
+        c.d->in.second = &x->aside->scratch;
+    }
+    if (!code) code = cad_divide(&c.d->in, &x->scratch, &x->scratch, &found);
+    c.d->in.second = NULL;
     if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
-    arena_free(&own);
     for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
         const problem_run *runs = side ? c.d->in.keys : c.d->in.rows;
         uint32_t total = side ? c.d->in.key_count : c.d->in.row_count, from = 0;
