@@ -186,14 +186,16 @@ static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
 }
 
 /* A row that r would compute itself, or gives back: the one with least work of those that are away from home, as long
- * as home is done in time. `own`: rows of r that others compute; else rows of others that r computes. */
-static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t until) {
+ * as home is done in time. `own`: rows of r that others compute; else rows of others that r computes. The blocks at
+ * home on r are of[start[r]] to of[start[r + 1] - 1]. */
+static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t until, const uint32_t *start,
+                       const uint32_t *of) {
     const problem *p = m->p;
     uint64_t least = UINT64_MAX;
     uint32_t found = FCP_NONE, away = FCP_NONE;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        const uint32_t home = a->home[b];
-        if (m->spent[b] || (own ? home != r : !may_run(m, b, r))) continue;
+    for (uint32_t i = own ? start[r] : 0; i < (own ? start[r + 1] : p->block_count); i++) {
+        const uint32_t b = own ? of[i] : i, home = a->home[b];
+        if (m->spent[b] || (!own && !may_run(m, b, r))) continue;
         for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
             const uint32_t at = a->exec[t];
             if (at == home || (!own && at != r)) continue;
@@ -256,7 +258,8 @@ static fcp_code take_step(mover *m, uint32_t width, arena *scratch, attempt *a) 
         if (m->homes) {
             if (!exchange(m, a, r, idlest(m, r, false), start, of)) exchange(m, a, r, idlest(m, r, true), start, of);
         } else if (auto_keeps(&m->ranks[r]) == AUTO_COMPUTING ||
-                   (!bring_home(m, a, r, true, m->ranks[r].end) && !bring_home(m, a, r, false, m->ranks[r].end))) {
+                   (!bring_home(m, a, r, true, m->ranks[r].end, start, of) &&
+                    !bring_home(m, a, r, false, m->ranks[r].end, start, of))) {
             if (!give_away(m, a, r, idlest(m, r, false))) give_away(m, a, r, idlest(m, r, true));
         }
     }

@@ -4,7 +4,8 @@
  * Gives: what became of each, and which one is the best so far.
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
- * Two candidates have their placements, routes, schedules and predictions made on two threads. Before that their blocks
+ * Two candidates have their placements, routes, schedules and predictions made on two threads; one alone has the second
+ * thread for halves of its passes. Before that their blocks
  * are cut one after the other, each on both threads, because what the mask answers to one is kept for the next. With
  * answers of its own each would ask for as long as the first. Both are compared with what was the best before either:
  * so nothing depends on which is ready first, nor on there being a second thread.
@@ -283,8 +284,15 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
         if (t[i].made->found) t[i].limit -= t[i].limit / GAIN_PART;
     }
     for (uint32_t i = 0; i < count; i++) cut(j, &t[i]);
-    if (count == 2 && t[0].ready && t[1].ready) fcp_both(predict_if_ready, &t[0], &t[1]);
-    else for (uint32_t i = 0; i < count; i++) predict_if_ready(&t[i]);
+    if (count == 2 && t[0].ready && t[1].ready) {
+        fcp_both(predict_if_ready, &t[0], &t[1]);
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            t[i].x.alone = true;
+            predict_if_ready(&t[i]);
+            t[i].x.alone = false;
+        }
+    }
     for (uint32_t i = 0; i < count && !code && !j->pairs.of; i++)
         if (t[i].ready && !t[i].code) code = auto_count_pairs(&t[i].x, &j->report->memory, &j->pairs);
     const uint64_t before = auto_best_time(j);
