@@ -205,7 +205,8 @@ static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_st
 static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     enum { PART = 16 };
     problem *p = x->problem;
-    stretch begin = {.of = x->cells, .end = p->sequences / PART + 1, .raw = raw}, rest = begin;
+    const bool known = x->kept && x->kept->boxes; /* an earlier planning has seen what it takes, and asked two */
+    stretch begin = {.of = x->cells, .end = known ? 0 : p->sequences / PART + 1, .raw = raw}, rest = begin;
     cells_stats spent; /* with what was asked before, if they are kept */
     fcp_code code = classify(x, &begin);
     if (code) return report(x, &begin, code, head);
