@@ -73,6 +73,7 @@ struct auto_trial {
     problem problem;     /* x.problem and x.placement of one that is derived */
     placement placement;
     bool derived, placed; /* derived: from the best; placed: it has its placement */
+    bool routed;          /* it has its routes, and its bounds */
     bool ready;                  /* its placement, if it has none, routes, schedule and prediction are to come */
     fcp_code code;
     sim_room *room;    /* its thread's */

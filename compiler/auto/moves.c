@@ -41,6 +41,7 @@ typedef struct mover {
     bool *spent;         /* per block: a single move of it has failed */
     uint64_t *runs;      /* per block: bit r % 64 is set if rank r may run one of its tiles; rows are found by it */
     uint64_t best;
+    arena memory, scratch; /* of one step */
 } mover;
 
 /* A placement that is tried. */
@@ -185,14 +186,16 @@ static bool give_away(mover *m, attempt *a, uint32_t r, uint32_t to) {
 }
 
 /* A row that r would compute itself, or gives back: the one with least work of those that are away from home, as long
- * as home is done in time. `own`: rows of r that others compute; else rows of others that r computes. */
-static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t until) {
+ * as home is done in time. `own`: rows of r that others compute; else rows of others that r computes. The blocks at
+ * home on r are of[start[r]] to of[start[r + 1] - 1]. */
+static bool bring_home(mover *m, attempt *a, uint32_t r, bool own, uint64_t until, const uint32_t *start,
+                       const uint32_t *of) {
     const problem *p = m->p;
     uint64_t least = UINT64_MAX;
     uint32_t found = FCP_NONE, away = FCP_NONE;
-    for (uint32_t b = 0; b < p->block_count; b++) {
-        const uint32_t home = a->home[b];
-        if (m->spent[b] || (own ? home != r : !may_run(m, b, r))) continue;
+    for (uint32_t i = own ? start[r] : 0; i < (own ? start[r + 1] : p->block_count); i++) {
+        const uint32_t b = own ? of[i] : i, home = a->home[b];
+        if (m->spent[b] || (!own && !may_run(m, b, r))) continue;
         for (uint32_t t = p->tile_start[b]; t < p->tile_start[b + 1]; t++) {
             const uint32_t at = a->exec[t];
             if (at == home || (!own && at != r)) continue;
@@ -255,7 +258,8 @@ static fcp_code take_step(mover *m, uint32_t width, arena *scratch, attempt *a) 
         if (m->homes) {
             if (!exchange(m, a, r, idlest(m, r, false), start, of)) exchange(m, a, r, idlest(m, r, true), start, of);
         } else if (auto_keeps(&m->ranks[r]) == AUTO_COMPUTING ||
-                   (!bring_home(m, a, r, true, m->ranks[r].end) && !bring_home(m, a, r, false, m->ranks[r].end))) {
+                   (!bring_home(m, a, r, true, m->ranks[r].end, start, of) &&
+                    !bring_home(m, a, r, false, m->ranks[r].end, start, of))) {
             if (!give_away(m, a, r, idlest(m, r, false))) give_away(m, a, r, idlest(m, r, true));
         }
     }
@@ -326,14 +330,13 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     auto_trial t[2];
     auto_candidate made[2];
     attempt a[2];
-    arena memory = {0}, scratch = {0};
     const uint32_t count = 2, widths[] = {width, width > 4 ? width / 4 : 1};
     fcp_code code = FCP_OK;
     for (uint32_t i = 0; i < count && !code; i++) {
-        if (!copy_placement(m, &memory, best, &a[i])) code = FCP_E_NO_MEMORY;
+        if (!copy_placement(m, &m->memory, best, &a[i])) code = FCP_E_NO_MEMORY;
         a[i].single = widths[i] == 1;
-        if (!code) code = take_step(m, widths[i], &scratch, &a[i]);
-        arena_reset(&scratch);
+        if (!code) code = take_step(m, widths[i], &m->scratch, &a[i]);
+        arena_reset(&m->scratch);
     }
     memset(t, 0, sizeof t);
     if (!code) code = predict_attempts(m, a, t, made, count);
@@ -347,8 +350,7 @@ static fcp_code take_two(mover *m, uint32_t width, attempt *best, bool *out_bett
     if (*out_better) memset(m->spent, 0, m->p->block_count);
     if (*out_better && !code) look(m, auto_longer(&t[found].result));
     for (uint32_t i = 0; i < count; i++) auto_finish(m->job, &t[i]);
-    arena_free(&memory);
-    arena_free(&scratch);
+    arena_reset(&m->memory);
     return code;
 }
 
@@ -409,5 +411,7 @@ fcp_code auto_move(auto_job *j, uint32_t budget) {
     if (!code && made.kept && (!known->kept || made.makespan < known->makespan)) *known = made;
     known->tried = tried;
     arena_free(&memory);
+    arena_free(&m.memory);
+    arena_free(&m.scratch);
     return code;
 }

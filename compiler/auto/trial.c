@@ -7,7 +7,8 @@
  * Two candidates are placed, routed, scheduled and predicted at the same time, each on a thread. Before that their
  * blocks are cut one after the other, each on both threads. The reason is that what the mask answers for one is kept
  * for the next; side by side, both would have to ask. Both are compared with the candidate that was best before
- * either. So nothing depends on which is ready first, or on whether there is a second thread.
+ * either. So nothing depends on which is ready first, or on whether there is a second thread. A candidate that is
+ * tried alone has the second thread for halves of its passes.
  */
 #include "compiler/auto/auto.h"
 
@@ -84,6 +85,12 @@ auto_last auto_ends_last(const sim_pass *pass, uint32_t ranks) {
 
 /* --- one candidate ------------------------------------------------------------------------------------------------ */
 
+/* May it take less than what is to be beaten? */
+static bool is_below(const auto_trial *t) {
+    if (t->made->bound.all >= t->limit) t->made->end = AUTO_BOUND;
+    return t->made->bound.all < t->limit;
+}
+
 /* Is it worth scheduling, now that its routes are known? */
 static bool is_worth(auto_trial *t) {
     auto_candidate *made = t->made;
@@ -97,8 +104,7 @@ static bool is_worth(auto_trial *t) {
                  (unsigned long long)memory, (unsigned long long)t->settings.memory_cap);
         return false;
     }
-    if (made->bound.all >= t->limit) made->end = AUTO_BOUND;
-    return made->bound.all < t->limit;
+    return is_below(t);
 }
 
 static void predict(void *context) {
@@ -106,8 +112,8 @@ static void predict(void *context) {
     const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room};
     fcp_error err = {0};
     if (!t->placed) t->code = t->job->passes->run(&t->x, AUTO_PLACE);
-    if (!t->code) t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
-    if (t->code || !is_worth(t)) return;
+    if (!t->code && !t->routed) t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
+    if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
     t->code = t->job->passes->run(&t->x, AUTO_PLAN);
     if (!t->code) t->code = simulate(t->x.plan, &t->job->profile, &options, &t->memory, &t->result, &err);
     if (t->code) return;
@@ -178,6 +184,17 @@ static bool is_placed(const auto_job *j, auto_trial *t) {
     return true;
 }
 
+/* The same placement has the same routes, and so the same bounds. Half batches change the routes of one without moved
+ * work: then each has routes of its own. */
+static void share_routes(const auto_job *j, auto_trial *t) {
+    const struct fcpc_program *a = &t->settings, *b = &j->base->settings;
+    if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;
+    t->x.traffic = j->base->x.traffic;
+    t->x.reshuffle = j->base->x.reshuffle;
+    t->made->bound = j->report->at[j->best].bound;
+    t->routed = true;
+}
+
 /* Up to blocks and tiles. */
 static void cut(auto_job *j, auto_trial *t) {
     if (!auto_apply(j->program, t->made, &t->settings)) {
@@ -195,6 +212,7 @@ static void cut(auto_job *j, auto_trial *t) {
         auto_derive(j, t);
         t->derived = true;
         t->ready = t->placed;
+        if (t->ready) share_routes(j, t);
         return;
     }
     if (!start(j, t)) return;
@@ -266,8 +284,15 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
         if (t[i].made->found) t[i].limit -= t[i].limit / GAIN_PART;
     }
     for (uint32_t i = 0; i < count; i++) cut(j, &t[i]);
-    if (count == 2 && t[0].ready && t[1].ready) fcp_both(predict_if_ready, &t[0], &t[1]);
-    else for (uint32_t i = 0; i < count; i++) predict_if_ready(&t[i]);
+    if (count == 2 && t[0].ready && t[1].ready) {
+        fcp_both(predict_if_ready, &t[0], &t[1]);
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            t[i].x.alone = true;
+            predict_if_ready(&t[i]);
+            t[i].x.alone = false;
+        }
+    }
     for (uint32_t i = 0; i < count && !code && !j->pairs.of; i++)
         if (t[i].ready && !t[i].code) code = auto_count_pairs(&t[i].x, &j->report->memory, &j->pairs);
     const uint64_t before = auto_best_time(j);

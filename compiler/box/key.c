@@ -18,14 +18,25 @@ static bool only_on(const form *f, int dim) {
     return true;
 }
 
+/* The least t at which c + x t leaves the numbers whose quotient by m, rounded down, is q. It has not left them yet. */
+static int64_t leave_quotient(wide c, wide x, wide m, wide q) {
+    if (m < 0) c = -c, x = -x, m = -m;
+    const wide missing = x > 0 ? (q + 1) * m - c : c - q * m + 1, step = x > 0 ? x : -x;
+    return (int64_t)(step == 1 ? missing : missing >= 0 ? (missing + step - 1) / step : missing / step);
+}
+
 /* The first position in (lo, hi) at which f / m, rounded down, is not what it is at lo. False if there is none, or if
  * the quotient changes more than TURNS_MAX times in between. */
 static bool first_turn(const form *f, int64_t m, const box *b, int dim, int64_t *at) {
     int64_t lo = b->lo[dim], hi = b->hi[dim] - 1, x = f->x[dim];
-    int64_t first = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, lo)), m),
-            last = mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, hi)), m);
+    const wide from = f->c + (wide)x * lo, to = f->c + (wide)x * hi;
+    const int64_t first = mc_div((int64_t)from, m), last = mc_div((int64_t)to, m);
     wide turns = (wide)last - first;
     if (turns == 0 || turns > TURNS_MAX || turns < -TURNS_MAX) return false;
+    if (from == (int64_t)from && to == (int64_t)to) { /* no sum wraps in between */
+        *at = leave_quotient(f->c, x, m, first);
+        return true;
+    }
     while (hi - lo > 1) { /* the quotient at lo is `first`, at hi it is not */
         int64_t middle = lo + (hi - lo) / 2;
         if (mc_div(mc_wrap_add(f->c, mc_wrap_mul(x, middle)), m) == first) lo = middle;

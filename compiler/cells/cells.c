@@ -300,13 +300,39 @@ const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp
     return c->shapes;
 }
 
+/* Counts the cells of the sequence from its grid of one piece pair, if that is kept: *out_known. */
+static fcp_code count_kept(cells *c, uint64_t all, cells_counts *out, bool *out_known) {
+    const uint64_t q_cuts[2] = {0, (uint64_t)c->env.queries}, k_cuts[2] = {0, (uint64_t)c->env.n};
+    size_t words;
+    uint64_t hash;
+    *out_known = false;
+    fcp_code code = c->grid_count ? grid_words(c, q_cuts, 1, k_cuts, 1, &words) : FCP_OK;
+    const memo_entry *known = code || !c->grid_count ? NULL : cells_find_words(c, c->key, words, &hash);
+    if (!known) return code;
+    const kept_grid *g = &c->grids[known->answer[0]];
+    *out = (cells_counts){.none = all};
+    if (g->count) {
+        const fcp_shape_rec *s = &c->shapes[g->entries[0].shape];
+        for (const fcp_run *r = c->runs + s->first_run; r < c->runs + s->first_run + s->runs; r++) {
+            *(r->cls == FCP_CELL_FULL ? &out->full : &out->partial) += r->count;
+            out->none -= r->count;
+        }
+        out->pairs = s->pairs;
+    }
+    *out_known = true;
+    return FCP_OK;
+}
+
 fcp_code cells_count(cells *c, const mc_env *env, cells_counts *out, cells_fault *fault) {
     const uint64_t down = ((uint64_t)env->queries + FCP_CELL - 1) / FCP_CELL;
     const uint64_t across = ((uint64_t)env->n + FCP_CELL - 1) / FCP_CELL;
     uint64_t all, sum[3] = {0};
     if (__builtin_mul_overflow(down, across, &all)) return FCP_E_PLAN_SIZE;
     const cell_rect square = {.hi = {down, across}};
+    bool known = false;
     fcp_code code = cells_set_sequence(c, env);
+    if (code == FCP_OK && all) code = count_kept(c, all, out, &known);
+    if (known) return FCP_OK;
     if (code == FCP_OK && all) code = count_rect(c, &square, c->base, sum);
     if (fault && is_fault(code)) *fault = c->fault;
     if (code != FCP_OK) return code;

@@ -33,8 +33,9 @@ static bool shape_equal(const cells *c, const fcp_shape_rec *s, uint32_t q_lengt
 
 static bool grow_shape_table(cells *c) {
     uint32_t size = c->shape_table_size ? c->shape_table_size * 2 : 64;
-    shape_slot *table = calloc(size, sizeof *table);
+    shape_slot *table = aligned_alloc(64 * sizeof *table, size * sizeof *table); /* not calloc: base/memo.c says why */
     if (!table) return false;
+    memset(table, 0, size * sizeof *table);
     for (uint32_t i = 0; i < c->shape_table_size; i++) {
         if (!c->shape_table[i].shape) continue;
         uint32_t at = c->shape_table[i].hash & (size - 1);
@@ -72,18 +73,13 @@ static fcp_code intern_shape(cells *c, uint32_t q_length, uint32_t k_length, uin
     return FCP_OK;
 }
 
-fcp_code cells_join(cells *c, const cells *from, uint32_t *out_numbers) {
-    fcp_code code = FCP_OK;
-    for (size_t i = 0; i < from->shape_count && code == FCP_OK; i++) {
-        const fcp_shape_rec *s = &from->shapes[i];
-        if (!(i & 1023) && cells_stopped(c)) return FCP_E_INTERRUPTED;
-        if (!RESERVE(c->row_runs, c->row_run_room, 0, s->runs)) return FCP_E_NO_MEMORY;
-        memcpy(c->row_runs, from->runs + s->first_run, s->runs * sizeof *c->row_runs);
-        c->row_run_count = s->runs;
-        c->shape_pairs = s->pairs;
-        code = intern_shape(c, s->q_length, s->k_length, &out_numbers[i]);
-    }
-    return code;
+fcp_code cells_join(cells *c, const cells *from, uint32_t shape, uint32_t *out) {
+    const fcp_shape_rec *s = &from->shapes[shape];
+    if (!RESERVE(c->row_runs, c->row_run_room, 0, s->runs)) return FCP_E_NO_MEMORY;
+    if (s->runs) memcpy(c->row_runs, from->runs + s->first_run, s->runs * sizeof *c->row_runs);
+    c->row_run_count = s->runs;
+    c->shape_pairs = s->pairs;
+    return intern_shape(c, s->q_length, s->k_length, out);
 }
 
 fcp_code cells_full_shape(cells *c, uint32_t q_length, uint32_t k_length, uint32_t *out) {

@@ -87,9 +87,18 @@ static fcp_code lower_facts(planning *x, fcp_plan *plan, fcp_summary **out) {
 static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     const problem *p = x->problem;
     fcp_sequence *sequences = ARENA_NEW(&x->memory, fcp_sequence, p->sequences);
-    fcp_shape_rec *shapes = ARENA_NEW(&x->memory, fcp_shape_rec, p->shape_count + (size_t)1);
-    fcp_run *runs = ARENA_NEW(&x->memory, fcp_run, p->run_count + (size_t)1);
-    if (!sequences || !shapes || !runs) return FCP_E_NO_MEMORY;
+    const fcp_shape_rec *shapes = p->shapes;
+    const fcp_run *runs = p->runs;
+    if (!sequences) return FCP_E_NO_MEMORY;
+    if (!x->trial) { /* a candidate's plan does not outlive its planning */
+        fcp_shape_rec *own_shapes = ARENA_NEW(&x->memory, fcp_shape_rec, p->shape_count + (size_t)1);
+        fcp_run *own_runs = ARENA_NEW(&x->memory, fcp_run, p->run_count + (size_t)1);
+        if (!own_shapes || !own_runs) return FCP_E_NO_MEMORY;
+        if (p->shape_count) memcpy(own_shapes, p->shapes, p->shape_count * sizeof *own_shapes);
+        if (p->run_count) memcpy(own_runs, p->runs, p->run_count * sizeof *own_runs);
+        shapes = own_shapes;
+        runs = own_runs;
+    }
     if (p->program->layout != FCP_LAYOUT_PLANNED) {
         plan->deals = p->rule.deals;
         plan->deals_count = p->rule.deal_count;
@@ -103,8 +112,6 @@ static fcp_code lower_problem_tables(planning *x, fcp_plan *plan) {
     }
     for (uint32_t s = 0; s < p->sequences; s++)
         sequences[s] = (fcp_sequence){p->queries[s], p->lengths[s], problem_q_first(p, s)};
-    if (p->shape_count) memcpy(shapes, p->shapes, p->shape_count * sizeof *shapes);
-    if (p->run_count) memcpy(runs, p->runs, p->run_count * sizeof *runs);
     plan->sequences = sequences;
     plan->sequences_count = p->sequences;
     plan->pieces = p->pieces;

@@ -161,7 +161,13 @@ typedef struct problem_kept {
     struct cells *whole, *later, **of_class; /* later: of half of the sequences, where two are asked */
     uint32_t classes;
     uint64_t boxes; /* of the first planning that asked two */
-    arena memory; /* of_class, and the code of those masks */
+    uint32_t *joined; /* per shape of `later`: the number that `whole` has for it; FCP_NONE: nobody needed it yet */
+    uint32_t joined_room;
+    /* cad: the sums of the mask's pairs between the caller's tokens, which no candidate changes; NULL: not asked yet */
+    const struct cad_table *tables;
+    uint32_t tables_shard; /* rows and keys are cut at its multiples */
+    arena memory;        /* of_class, the code of those masks, the tables */
+    arena memory_second; /* what a second thread makes of the tables */
 } problem_kept;
 void problem_kept_free(problem_kept *k);
 
@@ -170,6 +176,9 @@ void problem_kept_free(problem_kept *k);
 fcp_code problem_open_mask(planning *x, cells **out);
 /* Another object, for a second thread that asks about the later sequences. It is closed alike. */
 fcp_code problem_open_second(planning *x, cells **out);
+/* The first sequence about which plannings that keep answers ask the second object, so that each is asked about the
+ * same sequences every time; as many as there are sequences: all are few. It begins about half of the work. */
+uint32_t problem_second(const problem *p);
 void problem_close_mask(const planning *x, cells **c);
 
 /* The same once more, after blocks of one range of heads have been cut. */

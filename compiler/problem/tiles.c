@@ -120,13 +120,38 @@ static uint32_t middle(const problem *p, uint32_t first) {
     return p->sequences;
 }
 
+/* Per shape of the second object, the number that the first one has for it. Where both are kept, only shapes that parts
+ * have are given numbers, and keep them; else all are, in order. */
+static fcp_code number_shapes(planning *x, const stretch *from, const stretch *to, uint32_t **out) {
+    problem_kept *kept = x->kept;
+    uint32_t count, run_count, *number = kept ? kept->joined : NULL;
+    const fcp_run *runs;
+    fcp_code code = FCP_OK;
+    cells_shapes(from->of, &count, &runs, &run_count);
+    if (!kept || kept->joined_room < count) {
+        const uint32_t room = kept ? 2 * count : count + 1, known = kept ? kept->joined_room : 0;
+        uint32_t *grown = ARENA_NEW(kept ? &kept->memory : &x->scratch, uint32_t, room);
+        if (!grown) return FCP_E_NO_MEMORY;
+        if (known) memcpy(grown, number, known * sizeof *grown);
+        memset(grown + known, 0xff, (room - known) * sizeof *grown); /* FCP_NONE */
+        number = grown;
+        if (kept) kept->joined = number, kept->joined_room = room;
+    }
+    for (uint32_t i = 0; !kept && i < count && !code; i++)
+        code = planning_stopped_at(x, i) ? FCP_E_INTERRUPTED : cells_join(to->of, from->of, i, &number[i]);
+    for (size_t i = 0; kept && i < from->raw->count && !code; i++) {
+        const uint32_t shape = from->raw->part[i].shape;
+        if (planning_stopped_at(x, i)) code = FCP_E_INTERRUPTED;
+        else if (number[shape] == FCP_NONE) code = cells_join(to->of, from->of, shape, &number[shape]);
+    }
+    *out = number;
+    return code;
+}
+
 /* Adds what a second object found of later sequences. */
 static fcp_code join_stretch(planning *x, const stretch *from, stretch *to) {
-    uint32_t count, run_count;
-    const fcp_run *runs;
-    cells_shapes(from->of, &count, &runs, &run_count);
-    uint32_t *number = ARENA_NEW(&x->scratch, uint32_t, count + (size_t)1);
-    fcp_code code = number ? cells_join(to->of, from->of, number) : FCP_E_NO_MEMORY;
+    uint32_t *number;
+    fcp_code code = number_shapes(x, from, to, &number);
     if (!code) code = raw_reserve(x, to->raw, from->raw->count);
     if (code) return code;
     if ((to->too_many = to->raw->count + from->raw->count > MAX_PARTS)) return FCP_E_PLAN_SIZE;
@@ -150,7 +175,8 @@ static fcp_code classify_both(planning *x, raw_parts *raw, uint32_t first) {
     fcp_code code = problem_open_second(x, &other);
     if (code) return code;
     cells_get_stats(other, &before);
-    const uint32_t cut = middle(x->problem, first);
+    uint32_t cut = x->kept ? problem_second(x->problem) : middle(x->problem, first);
+    if (cut < first) cut = first;
     stretch a = {.of = x->cells, .first = first, .end = cut, .raw = raw};
     stretch b = {.of = other, .first = cut, .end = x->problem->sequences, .raw = &later};
     code = pair_make(x, true, (pair_piece){classify, &a}, (pair_piece){classify, &b});
@@ -179,7 +205,8 @@ static bool is_worth_two(const planning *x, const raw_parts *raw, const cells_st
 static fcp_code classify_all(planning *x, raw_parts *raw, uint32_t head) {
     enum { PART = 16 };
     problem *p = x->problem;
-    stretch begin = {.of = x->cells, .end = p->sequences / PART + 1, .raw = raw}, rest = begin;
+    const bool known = x->kept && x->kept->boxes; /* an earlier planning has seen what it takes, and asked two */
+    stretch begin = {.of = x->cells, .end = known ? 0 : p->sequences / PART + 1, .raw = raw}, rest = begin;
     cells_stats spent; /* with what was asked before, if they are kept */
     fcp_code code = classify(x, &begin);
     if (code) return report(x, &begin, code, head);
@@ -399,6 +426,20 @@ fcp_code problem_open_second(planning *x, cells **out) {
     return FCP_OK;
 }
 
+uint32_t problem_second(const problem *p) {
+    enum { FEW = 1 << 18, PIECE = 1 << 11, ROW = 4 }; /* keys: fewer take about as long as to start a thread */
+    uint64_t keys = 0, all = 0, before = 0;
+    for (int turn = 0; turn < 2; turn++) {
+        for (uint32_t s = 0; s < p->sequences; s++) {
+            const uint64_t pieces = p->lengths[s] / PIECE + 1, cost = pieces * (pieces + ROW);
+            if (!turn) all += cost, keys += p->lengths[s];
+            else if ((before += cost) >= all / 2) return s + 1;
+        }
+        if (keys < FEW) break;
+    }
+    return p->sequences;
+}
+
 /* The same of the mask of one class of heads. */
 static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
     const problem *p = x->problem;
@@ -430,6 +471,7 @@ void problem_kept_free(problem_kept *k) {
     cells_free(k->later);
     for (uint32_t i = 0; i < k->classes; i++) cells_free(k->of_class[i]);
     arena_free(&k->memory);
+    arena_free(&k->memory_second);
     *k = (problem_kept){0};
 }
 

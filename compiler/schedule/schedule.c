@@ -196,13 +196,14 @@ static fcp_code arrivals_at_home(builder *b) {
     return FCP_OK;
 }
 
-/* Which hops are of the second half. All units wait for a stage then, also those that leave from home. */
+/* Which hops are of the second half. All units wait for a stage then, also those that leave from home. Where work moves
+ * they do anyway, and other plannings may share the hops. */
 static fcp_code find_halves(builder *b) {
     uint8_t *tiles = ARENA_NEW(b->scratch, uint8_t, b->p->tile_count + (size_t)1);
     b->out->second = ARENA_NEW(b->work, bool, b->t->count + (size_t)1);
     if (!tiles || !b->out->second) return FCP_E_NO_MEMORY;
     hop *hops = b->x->traffic->hops;
-    for (uint32_t f = 0; f < b->t->count; f++) hops[f].waits = hops[f].parent == FCP_NONE;
+    for (uint32_t f = 0; !b->where->exec && f < b->t->count; f++) hops[f].waits = hops[f].parent == FCP_NONE;
     return halves_find(b->x, tiles, b->out->second);
 }
 

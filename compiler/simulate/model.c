@@ -109,30 +109,27 @@ static uint64_t cells_time(const sim_model *m, const cell_counts *c) {
 
 /* Bytes that a visit moves between the device's memory and its multiprocessors at least: its queries' tensors and state
  * once, and the keys of each tile once. */
-static uint64_t memory_bytes(const fcp_plan *plan, fcp_pass pass, uint32_t q_block, uint64_t keys, bool first,
-                             bool last) {
-    const fcp_problem *p = plan->problem;
-    const uint64_t q = fcp_slot_bytes(p, FCP_Q, pass), kv = fcp_slot_bytes(p, FCP_KV, pass),
-                   state = fcp_slot_bytes(p, FCP_STATE, pass);
-    const uint64_t tokens = plan->blocks[q_block].tokens;
-    if (pass == FCP_BACKWARD)
-        return tokens * (q + 2 * fcp_slot_bytes(p, FCP_DQ, pass)) +
-               keys * (kv + 2 * fcp_slot_bytes(p, FCP_DKV, pass));
-    return tokens * (q + (first ? 0 : state) + (last ? fcp_slot_bytes(p, FCP_O, pass) : state)) + keys * kv;
+static uint64_t memory_bytes(const sim_model *m, uint32_t q_block, uint64_t keys, bool first, bool last) {
+    const uint64_t *slot = m->slot, tokens = m->plan->blocks[q_block].tokens;
+    if (m->pass == FCP_BACKWARD)
+        return tokens * (slot[FCP_Q] + 2 * slot[FCP_DQ]) + keys * (slot[FCP_KV] + 2 * slot[FCP_DKV]);
+    return tokens * (slot[FCP_Q] + (first ? 0 : slot[FCP_STATE]) + slot[last ? FCP_O : FCP_STATE]) +
+           keys * slot[FCP_KV];
 }
 
-static uint64_t visit_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v) {
+static uint64_t visit_bytes(const sim_model *m, const fcp_visit *v) {
+    const fcp_plan *plan = m->plan;
     uint64_t keys = 0;
     for (uint32_t t = v->first_tile; t < v->first_tile + v->tiles; t++)
         keys += plan->blocks[plan->tiles[t].k_block].tokens;
-    return memory_bytes(plan, pass, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
+    return memory_bytes(m, v->q_block, keys, v->flags & FCP_VISIT_FIRST, v->flags & FCP_VISIT_LAST);
 }
 
 /* The same of one tile of the visit, if it is a launch of its own. */
-static uint64_t tile_bytes(const fcp_plan *plan, fcp_pass pass, const fcp_visit *v, uint32_t t) {
+static uint64_t tile_bytes(const sim_model *m, const fcp_visit *v, uint32_t t) {
     bool first = t == v->first_tile && v->flags & FCP_VISIT_FIRST,
          last = t + 1 == v->first_tile + v->tiles && v->flags & FCP_VISIT_LAST;
-    return memory_bytes(plan, pass, v->q_block, plan->blocks[plan->tiles[t].k_block].tokens, first, last);
+    return memory_bytes(m, v->q_block, m->plan->blocks[m->plan->tiles[t].k_block].tokens, first, last);
 }
 
 void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass, const sim_profile *profile,
@@ -154,6 +151,7 @@ void sim_model_device(const fcp_problem *p, const fcp_cluster *c, fcp_pass pass,
     for (uint32_t holds = 0; holds <= FCP_HOLDS_BOTH; holds++)
         for (int cls = 0; cls < FCP_CLASSES; cls++)
             out->bytes[holds][cls] = fcp_held_bytes(p, holds, (fcp_class)cls, pass);
+    for (int cls = 0; cls < FCP_CLASSES; cls++) out->slot[cls] = fcp_slot_bytes(p, (fcp_class)cls, pass);
 }
 
 static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_profile *profile,
@@ -186,12 +184,12 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
         if (!out->single) {
             const cell_counts sum = count_tiles(plan, shapes, v->first_tile, last, seen, ++launches);
             visits[i] =
-                (sim_visit){.time = cells_time(out, &sum), .items = sum.rows, .bytes = visit_bytes(plan, pass, v)};
+                (sim_visit){.time = cells_time(out, &sum), .items = sum.rows, .bytes = visit_bytes(out, v)};
         }
         for (uint32_t t = v->first_tile; out->single && t < last; t++) {
             const cell_counts sum = count_tiles(plan, shapes, t, t + 1, seen, ++launches);
             visits[i].time = at_most((unsigned __int128)visits[i].time +
-                                     launched(out, cells_time(out, &sum), sum.rows, tile_bytes(plan, pass, v, t)));
+                                     launched(out, cells_time(out, &sum), sum.rows, tile_bytes(out, v, t)));
         }
     }
     out->visits = visits;
@@ -203,7 +201,7 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
 /* Where partials are rounded on their way, each end has a small launch, between the slot and what travels. */
 static unsigned __int128 rounding_time(const sim_model *m, const fcp_transfer *t) {
     if (!fcp_is_rounded(m->plan, t)) return 0;
-    const uint64_t slot = t->tokens * fcp_slot_bytes(m->plan->problem, (fcp_class)t->cls, m->pass);
+    const uint64_t slot = t->tokens * m->slot[t->cls];
     return 2 * ((unsigned __int128)m->small + sim_model_time(slot + sim_model_bytes(m, t), m->hbm));
 }
 
@@ -243,7 +241,6 @@ static const struct touched {
 
 static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) {
     const fcp_instr *x = &m->plan->instrs[instr];
-    const fcp_problem *p = m->plan->problem;
     const uint64_t *tokens = &m->home_tokens[m->home_first[rank]];
     const struct touched *t = &touches[x->op];
     uint64_t bytes = 0;
@@ -255,11 +252,11 @@ static uint64_t compute_time(const sim_model *m, uint32_t rank, uint32_t instr) 
         break;
     case FCP_OP_DELTA: /* reads O and dO, writes a float a head: as much as O and an output */
         bytes = (tokens[x->a + x->b] - tokens[x->a]) *
-                (fcp_slot_bytes(p, FCP_O, m->pass) + fcp_slot_bytes(p, FCP_DQW, m->pass));
+                (m->slot[FCP_O] + m->slot[FCP_DQW]);
         break;
     default:
         bytes = m->plan->blocks[x->a].tokens *
-                (t->times * fcp_slot_bytes(p, t->from, m->pass) + fcp_slot_bytes(p, t->into, m->pass));
+                (t->times * m->slot[t->from] + m->slot[t->into]);
     }
     return noisy(m, at_most((unsigned __int128)m->small + sim_model_time(bytes, m->hbm)), instr);
 }

@@ -19,18 +19,23 @@
  *
  * Nodes come first because a byte on net is dearer than one inside a node. They promise a little less than the room of
  * their ranks, so that the ranks can leave their smallest rooms empty: those are dearest for each pair.
+ *
+ * In steps 2 and 4 nodes need nothing of each other. So half of them are the work of a second thread, if there is one.
+ * What it finds follows what the first finds, as if one had done all.
  */
 #include "compiler/place/cad/cad.h"
 
 #include <string.h>
 
 #include "compiler/base/sort.h"
+#include "runtime/base/both.h"
 
 enum {
     SKIP = 400000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
     RESERVE = 250000, /* millionths of its ranks' tolerance that a node keeps back */
     SENT = 800000, /* millionths of what its wires carry while its ranks compute: a node should send no more */
-    TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 32 /* tries that may fail: of all nodes, and of one */
+    TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 32, /* tries that may fail: of all nodes, and of one */
+    NODES = 8 /* fewer take about as long as to wake a thread */
 };
 
 typedef struct dividing {
@@ -45,6 +50,17 @@ typedef struct dividing {
     cad_runs *away;   /* per node */
     size_t *kept;     /* per node: the first of `out` that its ranks keep; nodes + 1 */
 } dividing;
+
+/* Nodes first to end - 1, whose work one thread does, with arenas and lists of its own. */
+typedef struct half {
+    dividing d;
+    arena *scratch;
+    uint32_t first, end;
+    struct pieces *pieces;
+    cad_shares found;
+    cad_runs left; /* what no rank of a node has room for */
+    fcp_code code;
+} half;
 
 static uint64_t scaled(uint64_t v, uint64_t millionths) {
     unsigned __int128 x = (unsigned __int128)v * millionths / 1000000;
@@ -258,21 +274,50 @@ static fcp_code relieve_wires(dividing *d, const pieces *p, uint32_t first, uint
     return keep_in_node(d, p, first, end);
 }
 
-static fcp_code keep_at_ranks(dividing *d, arena *scratch) {
-    const cad_input *in = d->in;
-    const uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus;
-    pieces p;
-    if (!list_pieces(d, scratch, &p)) return FCP_E_NO_MEMORY;
-    for (uint32_t v = 0; v < nodes; v++) {
+static void keep_half(void *given) {
+    half *h = given;
+    const cad_input *in = h->d.in;
+    h->d.out = &h->found;
+    for (uint32_t v = h->first; v < h->end && !h->code; v++) {
         const uint32_t first = v * in->gpus, end = first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
-        if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        d->kept[v] = d->out->count;
-        fcp_code code = keep_in_node(d, &p, first, end);
-        if (!code) code = relieve_wires(d, &p, first, end, scratch);
-        if (code) return code;
+        h->d.kept[v] = h->found.count;
+        h->code = fcp_stop_asked(in->stop) ? FCP_E_INTERRUPTED : keep_in_node(&h->d, h->pieces, first, end);
+        if (!h->code) h->code = relieve_wires(&h->d, h->pieces, first, end, h->scratch);
     }
-    d->kept[nodes] = d->out->count;
+}
+
+/* Adds what two halves have found, one after the other, and forgets it there. */
+static fcp_code join_halves(dividing *d, half of[2]) {
+    for (int i = 0; i < 2; i++) {
+        for (size_t n = 0; n < of[i].found.count && !of[i].code; n++)
+            if (!cad_give(d->a, d->out, &of[i].found.at[n].run, of[i].found.at[n].rank)) return FCP_E_NO_MEMORY;
+        if (of[i].code) return of[i].code;
+        of[i].found = (cad_shares){0};
+    }
     return FCP_OK;
+}
+
+static void do_halves(const cad_input *in, void (*work)(void *), half of[2]) {
+    if (in->second && of[1].first < of[1].end) {
+        fcp_both(work, &of[0], &of[1]);
+    } else {
+        work(&of[0]);
+        work(&of[1]);
+    }
+}
+
+static fcp_code keep_at_ranks(dividing *d, half of[2]) {
+    pieces p[2];
+    for (int i = 0; i < 2; i++) {
+        if (!list_pieces(d, of[i].scratch, &p[i])) return FCP_E_NO_MEMORY;
+        of[i].pieces = &p[i];
+    }
+    do_halves(d->in, keep_half, of);
+    const size_t before = of[0].found.count;
+    const fcp_code code = join_halves(d, of);
+    for (uint32_t v = of[1].first; v < of[1].end; v++) d->kept[v] += before;
+    d->kept[of[1].end] = d->out->count;
+    return code;
 }
 
 /* Leaves the smallest rooms empty, as far as the tolerance allows: what is brought to them is dearest for each pair. */
@@ -356,27 +401,37 @@ static fcp_code give_what_is_left(dividing *d, const cad_runs *left) {
     return code;
 }
 
-static fcp_code give_to_ranks(dividing *d) {
+static void give_half(void *given) {
+    half *h = given;
+    const dividing *d = &h->d;
     const cad_input *in = d->in;
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus, patience = TRIES / nodes;
-    cad_runs left = {0};
     if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
     if (patience > PATIENCE_MOST) patience = PATIENCE_MOST;
-    for (uint32_t v = 0; v < nodes; v++) {
+    for (uint32_t v = h->first; v < h->end && !h->code; v++) {
         uint32_t first = v * in->gpus, ranks = first + in->gpus > in->ranks ? in->ranks - first : in->gpus;
         cad_shares shares;
         const size_t kept = d->kept[v + 1] - d->kept[v]; /* where no rank keeps anything there is no list */
-        fcp_code code = cad_try(in, d->a, &d->away[v], kept ? d->out->at + d->kept[v] : NULL, kept,
-                                d->room + first, first, ranks, scaled(d->mean, in->tolerance) / 4, patience, &shares);
-        if (code) return code;
-        for (size_t i = 0; i < shares.count; i++) {
+        h->code = cad_try(in, d->a, &d->away[v], kept ? d->out->at + d->kept[v] : NULL, kept, d->room + first, first,
+                          ranks, scaled(d->mean, in->tolerance) / 4, patience, &shares);
+        for (size_t i = 0; i < shares.count && !h->code; i++) {
             const cad_share *s = &shares.at[i];
-            if (s->rank == FCP_NONE ? !cad_add(d->a, &left, &s->run)
-                                    : !cad_give(d->a, d->out, &s->run, first + s->rank))
-                return FCP_E_NO_MEMORY;
+            if (s->rank == FCP_NONE ? !cad_add(d->a, &h->left, &s->run)
+                                    : !cad_give(d->a, &h->found, &s->run, first + s->rank))
+                h->code = FCP_E_NO_MEMORY;
         }
     }
-    return left.count ? give_what_is_left(d, &left) : FCP_OK;
+}
+
+static fcp_code give_to_ranks(dividing *d, half of[2]) {
+    cad_runs left = {0};
+    of[0].d.out = of[1].d.out = d->out; /* only read until both have ended */
+    do_halves(d->in, give_half, of);
+    fcp_code code = join_halves(d, of);
+    for (int i = 0; i < 2 && !code; i++)
+        for (size_t n = 0; n < of[i].left.count; n++)
+            if (!cad_add(d->a, &left, &of[i].left.at[n])) return FCP_E_NO_MEMORY;
+    return !code && left.count ? give_what_is_left(d, &left) : code;
 }
 
 fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shares *out) {
@@ -393,6 +448,7 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
     d.kept = ARENA_NEW(scratch, size_t, nodes + (size_t)1);
     if (!d.load || !d.room || !d.cap || !d.bin || !d.own || !d.node_own || !d.away || !d.kept)
         return FCP_E_NO_MEMORY;
+    const uint32_t middle = nodes < NODES ? nodes : nodes / 2;
     fcp_code code = look_at_pieces(&d, scratch);
     for (uint32_t i = 0; i < in->row_count; i++) {
         cad_run r = run_of(in, i);
@@ -400,9 +456,12 @@ fcp_code cad_divide(const cad_input *in, arena *memory, arena *scratch, cad_shar
     }
     if (!code) code = cad_caps(in, d.load, scratch, d.cap);
     for (uint32_t r = 0; r < in->ranks; r++) d.mean += d.load[r] / in->ranks;
-    if (!code) code = keep_at_ranks(&d, scratch);
+    half of[2] = {{.d = d, .scratch = scratch, .end = middle},
+                  {.d = d, .scratch = scratch, .first = middle, .end = nodes}};
+    if (in->second) of[1].d.a = of[1].scratch = in->second;
+    if (!code) code = keep_at_ranks(&d, of);
     if (!code) code = skip_small_rooms(&d, scratch);
     if (!code) code = move_between_nodes(&d, scratch);
-    if (!code) code = give_to_ranks(&d);
+    if (!code) code = give_to_ranks(&d, of);
     return code;
 }

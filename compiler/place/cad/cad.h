@@ -20,6 +20,7 @@ typedef struct cad_table {
     const uint64_t *row_cut, *key_cut, *sum;
     uint32_t row_cuts, key_cuts;
     uint64_t row_step, key_step; /* all multiples of these are cuts; 0: they need not be */
+    uint32_t row_others, key_others; /* how many cuts are no multiples */
 } cad_table;
 
 typedef struct cad_pairs {
@@ -75,6 +76,7 @@ typedef struct cad_input {
     const problem_run *rows, *keys; /* by sequence and start; every token once */
     uint32_t row_count, key_count;
     const volatile int *stop;
+    arena *second; /* of a second thread, which does half of it; NULL: there is none */
 } cad_input;
 
 typedef struct cad_share {

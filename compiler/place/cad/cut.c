@@ -173,6 +173,7 @@ typedef struct tabling {
     cad_table *tables;
     uint32_t first, end;
     uint64_t step, least;  /* those that have at least so many pairs already are made anew */
+    arena *memory;         /* of the tables; NULL: the planning's */
     uint32_t sequence;     /* of an error */
     cells_fault fault;
 } tabling;
@@ -187,11 +188,12 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     size_t count;
     uint32_t *const *first = g->runs;
     cad_table *t = &g->tables[s];
-    uint64_t *rows = side_cuts(&x->work, g->in->rows, first[0][s], first[0][s + 1], p->queries[s], g->step,
+    arena *a = g->memory ? g->memory : &x->work;
+    uint64_t *rows = side_cuts(a, g->in->rows, first[0][s], first[0][s + 1], p->queries[s], g->step,
                                &t->row_cuts);
-    uint64_t *keys = side_cuts(&x->work, g->in->keys, first[1][s], first[1][s + 1], p->lengths[s],
+    uint64_t *keys = side_cuts(a, g->in->keys, first[1][s], first[1][s + 1], p->lengths[s],
                                g->step * KEYS_TO_ROWS, &t->key_cuts);
-    uint64_t *sum = rows && keys ? ARENA_ZNEW(&x->work, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
+    uint64_t *sum = rows && keys ? ARENA_ZNEW(a, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
     if (!sum) return FCP_E_NO_MEMORY;
     fcp_code code = cells_grid(g->of, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &count, &g->fault);
     if (code) return code;
@@ -209,6 +211,8 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     t->key_cut = keys;
     t->row_step = g->step;
     t->key_step = g->step * KEYS_TO_ROWS;
+    t->row_others = t->row_step ? t->row_cuts - 1 - (uint32_t)(rows[t->row_cuts - 1] / t->row_step) : 0;
+    t->key_others = t->key_step ? t->key_cuts - 1 - (uint32_t)(keys[t->key_cuts - 1] / t->key_step) : 0;
     t->sum = sum;
     return FCP_OK;
 }
@@ -232,24 +236,17 @@ static fcp_code make_all(planning *x, tabling *earlier, tabling *later) {
     return g->fault.kind != MC_OK ? faults_report(x, code, FAULTS_MASK, g->sequence, &g->fault) : code;
 }
 
-/* The sequence that begins the later half of the keys. There is none where there are few keys, nor where nobody will ask
- * the second object again: what it found out anew, the first one knew. */
-static uint32_t middle_sequence(const planning *x) {
-    enum { MANY = 1 << 18 };
-    const problem *p = x->problem;
-    if (!x->kept) return p->sequences;
-    uint64_t all = 0, before = 0;
-    uint32_t s = 0;
-    for (uint32_t i = 0; i < p->sequences; i++) all += p->lengths[i];
-    while (s < p->sequences && (all < MANY || before < all / 2)) before += p->lengths[s++];
-    return s;
-}
-
 /* Sums for a mask that is not causal: of every sequence between its runs; of those that have more than a 16th of a
  * rank's share, finer, in steps that grow until the tables hold no more than TABLE_SUMS. */
 static fcp_code make_tables(planning *x, cad_input *in) {
     const problem *p = x->problem;
-    cad_table *tables = ARENA_ZNEW(&x->work, cad_table, p->sequences);
+    problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
+    if (kept && kept->tables && kept->tables_shard == in->pairs.shard) {
+        in->pairs.tables = kept->tables;
+        return FCP_OK;
+    }
+    if (kept && kept->tables) kept = NULL; /* with other cuts */
+    cad_table *tables = ARENA_ZNEW(kept ? &kept->memory : &x->work, cad_table, p->sequences);
     uint32_t *first[FCP_SIDES];
     for (int side = 0; side < FCP_SIDES; side++) {
         const problem_run *runs = side ? in->keys : in->rows;
@@ -258,8 +255,10 @@ static fcp_code make_tables(planning *x, cad_input *in) {
         for (uint32_t i = 0; i < count; i++) first[side][runs[i].sequence + 1]++;
         for (uint32_t s = 0; s < p->sequences; s++) first[side][s + 1] += first[side][s];
     }
-    tabling a = {.in = in, .runs = first, .tables = tables, .end = middle_sequence(x)}, b = a;
+    /* where nobody will ask a second object again, what it found out anew the first one knew */
+    tabling a = {.in = in, .runs = first, .tables = tables, .end = x->kept ? problem_second(p) : p->sequences}, b = a;
     b.first = a.end, b.end = p->sequences;
+    if (kept) a.memory = &kept->memory, b.memory = &kept->memory_second;
     fcp_code code = tables ? problem_open_mask(x, &a.of) : FCP_E_NO_MEMORY;
     b.of = a.of;
     if (!code && b.first < b.end) code = problem_open_second(x, &b.of);
@@ -279,6 +278,7 @@ static fcp_code make_tables(planning *x, cad_input *in) {
     if (b.of != a.of) problem_close_mask(x, &b.of);
     problem_close_mask(x, &a.of);
     in->pairs.tables = tables;
+    if (kept && !code) kept->tables = tables, kept->tables_shard = in->pairs.shard;
     return code;
 }
 
@@ -422,7 +422,6 @@ static fcp_code sort_shares(planning *x, const cad_shares *found, division *d) {
 fcp_code cad_cut(planning *x) {
     problem *p = x->problem;
     cad_shares found;
-    arena own = {0};
     cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1),
                 .place = ARENA_NEW(&x->scratch, int64_t, p->ranks + (size_t)1),
                 .read_by = ARENA_ZNEW(&x->scratch, uint32_t, p->ranks),
@@ -430,9 +429,13 @@ fcp_code cad_cut(planning *x) {
     if (!c.d || !c.place || !c.read_by || !c.ranks[0] || !c.ranks[1]) return FCP_E_NO_MEMORY;
     fcp_code code = problem_check_blocks(x);
     if (!code) code = cad_input_of(x, &c.d->in);
-    if (!code) code = cad_divide(&c.d->in, &own, &x->scratch, &found);
+    if (x->aside && (!x->trial || x->alone)) { /* else another candidate is tried at this time */
+        arena_reset(&x->aside->scratch);
+        c.d->in.second = &x->aside->scratch;
+    }
+    if (!code) code = cad_divide(&c.d->in, &x->scratch, &x->scratch, &found);
+    c.d->in.second = NULL;
     if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
-    arena_free(&own);
     for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
         const problem_run *runs = side ? c.d->in.keys : c.d->in.rows;
         uint32_t total = side ? c.d->in.key_count : c.d->in.row_count, from = 0;

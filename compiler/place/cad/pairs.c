@@ -26,11 +26,10 @@ static int64_t first_position(const cad_pairs *p, uint32_t s) {
 
 /* The number of the cut at `at`, or of the last one before it. Up to there are all multiples of the step, and of the
  * other cuts, which are few, some. */
-static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, uint64_t at) {
+static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, uint32_t others, uint64_t at) {
     uint32_t low = 0, high = cuts;
     if (step) {
-        const uint32_t others = cuts - (uint32_t)(cut[cuts - 1] / step) - 1;
-        low = (uint32_t)(at / step);
+        low = at >> 32 | step >> 32 ? (uint32_t)(at / step) : (uint32_t)at / (uint32_t)step;
         if (high - low > others + 1) high = low + others + 1;
     }
     while (high - low > 1) {
@@ -42,11 +41,11 @@ static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, uin
 }
 
 static uint32_t row_index(const cad_table *t, uint64_t at) {
-    return cut_index(t->row_cut, t->row_cuts, t->row_step, at);
+    return cut_index(t->row_cut, t->row_cuts, t->row_step, t->row_others, at);
 }
 
 static uint32_t key_index(const cad_table *t, uint64_t at) {
-    return cut_index(t->key_cut, t->key_cuts, t->key_step, at);
+    return cut_index(t->key_cut, t->key_cuts, t->key_step, t->key_others, at);
 }
 
 /* The pairs of rows `x` to `y` - 1 with keys k0 to k1 - 1, all of which are cuts. */

@@ -95,10 +95,10 @@ static fcp_code too_few(planning *x, const uint64_t *size, uint32_t s, uint64_t 
     return FCP_E_VALUE;
 }
 
-/* Some of the sequences, in order of length, whose cells one object counts. */
+/* Sequences first to end - 1, whose cells one object counts, in order of length. */
 typedef struct counting {
     cells *of;
-    const uint64_t *keys; /* the lower 24 bits are the sequence */
+    const uint64_t *keys; /* of all sequences; the lower 24 bits are the sequence */
     uint32_t first, end, sequence;
     cells_counts *found; /* per sequence */
     cells_fault fault;
@@ -110,8 +110,10 @@ static fcp_code count_stretch(planning *x, void *given) {
     counting *g = given;
     const problem *p = x->problem;
     fcp_code code = FCP_OK;
-    for (uint32_t i = g->first, before = FCP_NONE; i < g->end && !code; i++) {
-        uint32_t s = g->sequence = (uint32_t)(g->keys[i] & 0xffffff);
+    for (uint32_t i = 0, before = FCP_NONE; i < p->sequences && !code; i++) {
+        const uint32_t s = (uint32_t)(g->keys[i] & 0xffffff);
+        if (s < g->first || s >= g->end) continue;
+        g->sequence = s;
         bool same = before != FCP_NONE && !p->binding && p->lengths[before] == p->lengths[s] &&
                     p->queries[before] == p->queries[s];
         const mc_env env = problem_env(p, s);
@@ -123,27 +125,23 @@ static fcp_code count_stretch(planning *x, void *given) {
     return code;
 }
 
-/* Adds the cells of each sequence to its group. Where objects are kept for further plannings, the shorter half of all
- * keys is counted in a second thread, by a second object. */
+/* Adds the cells of each sequence to its group. Where objects are kept for further plannings, the later sequences are
+ * counted in a second thread, by the second object. */
 static fcp_code count_cells(planning *x, const uint32_t *of, groups_group *groups) {
-    enum { MANY = 1 << 18 }; /* keys: fewer take about as long as to start a thread */
     const problem *p = x->problem;
-    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1), all = 0, shorter = 0;
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)p->sequences + 1);
     counting a = {.keys = keys, .end = p->sequences, .found = ARENA_NEW(&x->scratch, cells_counts, p->sequences)};
     if (!keys || !a.found) return FCP_E_NO_MEMORY;
-    for (uint32_t s = 0; s < p->sequences; s++) {
-        keys[s] = p->lengths[s] << 24 | s; /* equal ones side by side */
-        all += p->lengths[s];
-    }
+    for (uint32_t s = 0; s < p->sequences; s++) keys[s] = p->lengths[s] << 24 | s; /* equal ones side by side */
     sort_u64(keys, keys + p->sequences, p->sequences);
     counting b = a;
-    b.end = 0;
-    while (x->kept && all >= MANY && b.end < p->sequences && shorter < all / 2) shorter += keys[b.end++] >> 24;
-    a.first = b.end;
+    if (x->kept) a.end = b.first = problem_second(p);
+    else b.first = p->sequences;
+    const bool two = b.first < b.end;
     fcp_code code = problem_open_mask(x, &a.of);
     b.of = a.of;
-    if (!code && b.end) code = problem_open_second(x, &b.of);
-    if (!code) code = pair_make(x, b.end, (pair_piece){count_stretch, &a}, (pair_piece){count_stretch, &b});
+    if (!code && two) code = problem_open_second(x, &b.of);
+    if (!code) code = pair_make(x, two, (pair_piece){count_stretch, &a}, (pair_piece){count_stretch, &b});
     for (int i = 0; i < 2; i++) {
         const counting *g = i ? &a : &b;
         if (g->fault.kind == MC_OK) continue;
