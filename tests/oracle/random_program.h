@@ -562,7 +562,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     if (shares) draw_sharing(p, d);
     put(p, ")%s%s\n  layout = %s\n", p->ring ? " + ring" : "", roll(d, 3) ? "" : "\n  relay = off", layout);
     held |= shares;
-    bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group && !(shares && p->ring && p->layout == FCP_LAYOUT_PLANNED);
+    bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group;
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
     p->wire = !roll(d, 3);
     if (p->wire) put(p, "  wire = bf16\n");
