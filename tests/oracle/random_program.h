@@ -597,7 +597,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     if (p->group) put_set(p, "(group = ", p->group, ")");
     put_word(p, "\n");
     held |= shares;
-    bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group && !(shares && p->ring && p->layout == FCP_LAYOUT_PLANNED);
+    bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group;
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
     p->wire = !roll(d, 3);
     p->layers = roll(d, LAYERED) == LAYERED - 1;

@@ -32,6 +32,7 @@ typedef struct giving {
     uint64_t *missing, *there;
     uint8_t *has;      /* per block: its keys are at the rank that takes */
     uint32_t *in_node; /* per block: node + 1 for the last node looked at that has its keys */
+    uint32_t *near, nears; /* tiles that ran in that node when it was looked at */
     uint32_t *row, rows; /* that may be given at all */
     uint64_t most_tile; /* pairs of the fullest tile */
 } giving;
@@ -52,14 +53,18 @@ static uint64_t key_bytes(const giving *g, uint32_t k, uint32_t node) {
 
 /* --- what is where ------------------------------------------------------------------------------------------------ */
 
-/* Which keys the ranks of a node have. */
+/* Which keys the ranks of a node have, and which tiles run there. */
 static void look_at_node(giving *g, uint32_t node) {
     const dcp_input *in = g->in;
-    const uint32_t tiles = in->tile_start[in->blocks];
+    const uint32_t tiles = in->tile_start[in->blocks], first = node * in->gpus;
     for (uint32_t k = 0; k < in->blocks; k++)
         if (node_of(g, in->fixed[k]) == node) g->in_node[k] = node + 1;
-    for (uint32_t t = 0; t < tiles; t++)
-        if (node_of(g, g->out->exec[t]) == node) g->in_node[in->tile_k[t]] = node + 1;
+    g->nears = 0;
+    for (uint32_t t = 0; t < tiles; t++) {
+        if (g->out->exec[t] - first >= in->gpus) continue; /* also what is below first */
+        g->in_node[in->tile_k[t]] = node + 1;
+        g->near[g->nears++] = t;
+    }
 }
 
 /* Block k's keys are at the rank that takes: its readers need not bring them. */
@@ -79,11 +84,10 @@ static void bring(giving *g, uint32_t k, uint32_t node) {
 /* Starts to take at a rank: which keys it has, and so what each row would bring. */
 static void look_at_rank(giving *g, uint32_t rank) {
     const dcp_input *in = g->in;
-    const uint32_t node = node_of(g, rank), tiles = in->tile_start[in->blocks];
-    memset(g->has, 0, in->blocks);
+    const uint32_t node = node_of(g, rank);
     for (uint32_t k = 0; k < in->blocks; k++) g->has[k] = in->fixed[k] == rank;
-    for (uint32_t t = 0; t < tiles; t++)
-        if (g->out->exec[t] == rank) g->has[in->tile_k[t]] = 1;
+    for (uint32_t i = 0; i < g->nears; i++) /* nobody else has taken for it since */
+        if (g->out->exec[g->near[i]] == rank) g->has[in->tile_k[g->near[i]]] = 1;
     for (uint32_t i = 0; i < g->rows; i++) {
         const uint32_t q = g->row[i];
         g->missing[q] = g->there[q] = 0;
@@ -206,7 +210,8 @@ static bool open_giving(giving *g, arena *scratch) {
     g->has = ARENA_ZNEW(scratch, uint8_t, n);
     g->in_node = ARENA_ZNEW(scratch, uint32_t, n);
     g->row = ARENA_NEW(scratch, uint32_t, n);
-    return g->excess && g->left && g->missing && g->there && g->has && g->in_node && g->row;
+    g->near = ARENA_NEW(scratch, uint32_t, g->in->tile_start[g->in->blocks] + (size_t)1);
+    return g->excess && g->left && g->missing && g->there && g->has && g->in_node && g->row && g->near;
 }
 
 fcp_code dcp_give(const dcp_input *in, const dcp_columns *c, arena *scratch, dcp_parts *out) {

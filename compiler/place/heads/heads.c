@@ -96,6 +96,8 @@ fcp_code heads_cut(planning *x) {
     fcp_code code = FCP_OK;
     for (int side = 0; side < sides && !code; side++) code = problem_held(x, (fcp_side)side, &runs[side], &count[side]);
     p->rule.layout = layout;
+    for (int side = 0; side < sides && !code && layout == FCP_LAYOUT_PLANNED && g->ring && g->equal; side++)
+        code = heads_even_out(x, g->inside, &runs[side], &count[side]);
     if (code) return code;
     out->group = g->inside;
     p->pieces = ARENA_NEW(&x->memory, fcp_piece, count[0] + (size_t)count[1]);

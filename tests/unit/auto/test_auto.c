@@ -260,14 +260,25 @@ Test(auto, sizes_of_a_close_one) {
     }
 }
 
-/* Effort 1 tries half of the smallest blocks of the list where ranks wait and the bound is far, and nowhere else. */
+/* What candidate n gives a parameter of cad, of which the program says nothing. */
+static uint32_t given(const auto_report *r, uint32_t n, const char *param) {
+    const uint32_t of = strategy_find_param(FCP_STRATEGY_CAD, param);
+    for (uint32_t i = 0; i < r->at[n].settings; i++)
+        if (r->at[n].set[i].param == of) return r->at[n].set[i].value;
+    return strategy_params[of].usual;
+}
+
+/* Effort 1 tries half of the smallest blocks of the list where ranks wait and the bound is far, and nowhere else: in two
+ * halves, and with twice as many units in a stage, unless the program says how many. */
 Test(auto, finer_blocks) {
     static const struct {
-        const char *mask, *block;
-        uint32_t nodes;
+        const char *mask, *block, *strategy;
+        uint32_t nodes, times; /* times: the coalesce of the candidate that it is half of */
         bool far, tried;
-    } cases[] = {{"shared_question", "auto", 4, true, true}, {"causal", "auto", 2, false, false},
-                 {"shared_question", "2K", 4, true, false}};
+    } cases[] = {{"shared_question", "auto", "auto", 4, 2, true, true},
+                 {"shared_question", "auto", "auto(coalesce = 8)", 4, 1, true, true},
+                 {"causal", "auto", "auto", 2, 0, false, false},
+                 {"shared_question", "2K", "auto", 4, 0, true, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[512];
         auto_report r = {.count = 0};
@@ -277,15 +288,22 @@ Test(auto, finer_blocks) {
         snprintf(source, sizeof source,
                  "model { heads = 32; kv_heads = 8; head_dim = 128 }\ncluster { nodes = %u; gpus = 4; gpu = h200 }\n"
                  "batch { lengths = [1000 x 200, 50000 x 2] }\n"
-                 "plan { mask = %s; block = %s; layout = contiguous; passes = forward; strategy = auto }\n",
-                 cases[i].nodes, cases[i].mask, cases[i].block);
+                 "plan { mask = %s; block = %s; layout = contiguous; passes = forward; strategy = %s }\n",
+                 cases[i].nodes, cases[i].mask, cases[i].block, cases[i].strategy);
         cr_assert_eq(plan_it(source, &r, &kept), FCP_OK, "%s", source);
         cr_expect_eq(r.at[r.chosen].makespan > r.at[r.chosen].bound.all / 2 * 3, cases[i].far, "%s", source);
         for (uint32_t n = 0; n < r.count; n++)
             if (r.at[n].block && !r.at[n].found && r.at[n].block < least) least = r.at[n].block;
         for (uint32_t n = 0; n < r.count; n++) {
             cr_expect(!r.at[n].block || r.at[n].block >= least / 2);
-            tried |= r.at[n].found && r.at[n].block == least / 2;
+            if (!r.at[n].found || r.at[n].block != least / 2 || tried) continue;
+            uint32_t best = 0; /* of those before it */
+            for (uint32_t b = 0; b < n; b++)
+                if (r.at[b].makespan && (!r.at[best].makespan || r.at[b].makespan < r.at[best].makespan)) best = b;
+            cr_assert_eq(r.at[best].strategy, FCP_STRATEGY_CAD);
+            cr_expect_eq(given(&r, n, "coalesce"), cases[i].times * given(&r, best, "coalesce"), "%s", source);
+            cr_expect_eq(given(&r, n, "pingpong"), 1, "%s", source);
+            tried = true;
         }
         cr_expect_eq(tried, cases[i].tried, "%s", source);
         fcp_plan_free(kept);

@@ -22,7 +22,7 @@ static void check_tokens(const planned *x) {
     const problem *p = &x->p;
     for (int side = 0; side < (p->split ? FCP_SIDES : 1); side++) {
         uint64_t *held = calloc(p->ranks, sizeof *held), total = 0;
-        for (uint32_t b = 0; b < p->block_count; b++)
+        for (uint32_t b = 0; b < p->range_blocks; b++)
             if (problem_holds(p, b, (fcp_side)side)) held[x->home[b]] += p->blocks[b].tokens;
         for (uint32_t r = 0; r < p->ranks; r++) total += held[r];
         cr_assert_eq(total, side ? p->key_tokens : p->tokens);
@@ -40,7 +40,7 @@ static void check_tokens(const planned *x) {
             cr_assert_eq(at, problem_length(p, s, (fcp_side)side));
         }
     }
-    for (uint32_t b = 0; b < p->block_count; b++) {
+    for (uint32_t b = 0; b < p->range_blocks; b++) {
         uint32_t tokens = 0;
         for (uint32_t i = 0; i < p->blocks[b].pieces; i++) {
             const fcp_piece *piece = &p->pieces[p->blocks[b].first_piece + i];
@@ -87,6 +87,34 @@ Test(equal, every_strategy_and_layout) {
         memcpy(equal, text, sizeof text);
         put(equal, sizeof equal, "plan {", "plan { tokens = equal;");
         compare(text, equal);
+    }
+}
+
+/* Where heads are divided inside groups and a ring goes through these, homes are the strategy's to choose, too. Long
+ * sequences and crumbs, of one side and of two; two cuts more for each rank and side at most. */
+Test(equal, rings_of_groups) {
+    static const char *const batches[] = {"[9000, 40, 700, 700, 3, 2600, 5000]", "[1, 2, 3, 1, 1, 2, 1]", "[7]",
+                                          "[300 x 40, 20000]", "[1:900, 500:2000, 64:64, 3:4000]", "[4096 x 8]"};
+    static const char *const strategies[] = {"ulysses(inside = 4) + ring", "ulysses(inside = 2) + ring",
+                                             "upipe(heads = 4, inside = 4) + ring"};
+    for (int i = 0; i < 6 * 3; i++) {
+        char text[512], equal[512];
+        planned x, y;
+        snprintf(text, sizeof text, "model { heads = 8; kv_heads = 4; head_dim = 16 }\n"
+                 "cluster { nodes = 3; gpus = 4 }\nbatch { lengths = %s }\nplan { mask = causal; block = 128; "
+                 "strategy = %s }\n", batches[i / 3], strategies[i % 3]);
+        memcpy(equal, text, sizeof text);
+        put(equal, sizeof equal, "plan {", "plan { tokens = equal;");
+        plan_to_placement(&x, text, NULL);
+        plan_to_placement(&y, equal, NULL);
+        check_tokens(&y);
+        cr_expect_eq(x.p.pairs, y.p.pairs, "%s", equal);
+        for (int side = 0; side < FCP_SIDES; side++)
+            cr_expect_leq(y.p.piece_start[side][y.p.sequences],
+                          x.p.piece_start[side][x.p.sequences] + 2 * x.p.ranks, "%s", equal);
+        plan_rest(&y);
+        planned_free(&x);
+        planned_free(&y);
     }
 }
 

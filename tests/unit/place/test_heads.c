@@ -1,6 +1,7 @@
 /* test_heads.c: tests ulysses, upipe, and both with a ring: who computes which heads when, what moves for that against
  * closed forms, how much memory it takes, and by which ways keys go round a ring. tests/oracle runs their plans. */
 #include <criterion/criterion.h>
+#include <inttypes.h>
 
 #include "compiler/place/heads/heads.h"
 #include "runtime/host/host.h"
@@ -88,7 +89,8 @@ static uint64_t sent_of(const fcp_plan *plan, fcp_class cls, uint32_t rank) {
 }
 
 /* For each (heads, kv_heads, ranks) with at least as many KV heads as ranks: every rank sends (C - 1) / C of its part
- * of Q, K and V, and as much of O and LSE. No schedule has fewer rounds. Each KV head is sent once. */
+ * of Q, K and V, and as much of O and LSE; and of what the backward pass needs and makes. No schedule has fewer rounds.
+ * Each KV head is sent once, and its gradient. */
 Test(heads, bytes_are_the_closed_form) {
     static const uint32_t shapes[][3] = {{32, 8, 2}, {64, 8, 4}, {64, 16, 8}, {64, 8, 8}, {64, 64, 8},
                                          {16, 4, 4}, {12, 6, 6}};
@@ -102,6 +104,8 @@ Test(heads, bytes_are_the_closed_form) {
             const uint64_t own = TOKENS / c, away = c - 1; /* each of the others has 1 / C of the heads */
             const uint64_t q = own * h * DIM * 2 / c * away, keys = own * kv * DIM * 2 * 2 / c * away;
             const uint64_t lse = own * h * 4 / c * away;
+            /* backward: Q, dO, LSE and delta there, dQ back; K and V there again, and fp32 dK and dV back */
+            const uint64_t back = 2 * q + 2 * lse + q + keys + 2 * keys;
             for (uint32_t r = 0; r < c; r++) {
                 cr_expect_eq(sent_of(plan, FCP_Q, r), q, "%u:%u on %u, %s", h, kv, c, by);
                 cr_expect_eq(sent_of(plan, FCP_KV, r), keys, "%u:%u on %u, %s", h, kv, c, by);
@@ -111,6 +115,7 @@ Test(heads, bytes_are_the_closed_form) {
             cr_expect_eq(s->send_max, 2 * q + keys + lse);
             cr_expect_eq(s->recv_max, 2 * q + keys + lse);
             cr_expect_eq(s->bytes_total, c * (2 * q + keys + lse));
+            cr_expect_eq(s->backward_bytes_total, c * back, "%u:%u on %u, %s", h, kv, c, by);
             cr_expect_eq(s->rounds + s->rounds_dependent, s->rounds_bound);
             cr_expect_eq(s->backward_rounds + s->backward_rounds_dependent, s->backward_rounds_bound);
             cr_expect_eq(s->pairs_max_rank * c, s->pairs);
@@ -230,6 +235,36 @@ Test(heads, keys_go_round_the_ring) {
                 cr_expect_eq(between, groups - 1);
             }
         planned_free(&x);
+    }
+}
+
+/* Where all see all: inside a group every token's Q, O, K and V go to the ranks that have the heads, and K and V of every
+ * head cross once to each other node. Backward the same, and gradients by the same ways. */
+Test(heads, bytes_of_a_ring_are_the_closed_form) {
+    static const struct {
+        uint32_t heads, kv, gpus, nodes;
+        const char *by;
+    } cases[] = {{64, 8, 8, 4, "ulysses(inside = node) + ring"}, {32, 8, 2, 3, "ulysses(inside = node) + ring"},
+                 {64, 8, 4, 5, "ulysses + ring"},                {64, 16, 8, 2, "upipe(heads = 16) + ring"},
+                 {64, 8, 8, 4, "upipe(heads = 8) + ring"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const uint64_t h = cases[i].heads, kv = cases[i].kv, gpus = cases[i].gpus, nodes = cases[i].nodes;
+        const uint64_t tokens = 512 * gpus * nodes, away = tokens / gpus * (gpus - 1);
+        const uint64_t q = away * h * DIM * 2, stats = away * h * 4, net = tokens * (nodes - 1) * kv * DIM * 2 * 2,
+                       keys = away * kv * DIM * 2 * 2 + net;
+        char text[600];
+        snprintf(text, sizeof text,
+                 "model { heads = %" PRIu64 "; kv_heads = %" PRIu64 "; head_dim = %d; dtype = bf16 }\n"
+                 "cluster { nodes = %" PRIu64 "; gpus = %" PRIu64 " }\nbatch { lengths = [%" PRIu64 "] }\n"
+                 "plan { mask = full; block = 128; layout = contiguous; strategy = %s }\n",
+                 h, kv, DIM, nodes, gpus, tokens, cases[i].by);
+        fcp_plan *plan = plan_of(text);
+        const fcp_summary *s = plan->summary;
+        cr_expect_eq(s->bytes_total, 2 * q + stats + keys, "%s", text);
+        cr_expect_eq(s->bytes_inter_node, net, "%s", text);
+        cr_expect_eq(s->backward_bytes_total, 3 * q + 2 * stats + 3 * keys, "%s", text);
+        cr_expect_eq(s->backward_bytes_inter_node, 3 * net, "%s", text);
+        fcp_plan_free(plan);
     }
 }
 
