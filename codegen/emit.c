@@ -34,6 +34,7 @@ typedef struct printer {
     mc_code code;
     range *ranges;
     bool *needed;
+    bool of_score;       /* the code is that of a score, or of a derivative of it */
     char operand[3][32]; /* of the node under way: a variable, or a constant as it is */
 } printer;
 
@@ -189,8 +190,10 @@ static void say_within(printer *p, const char *value, range r, int64_t count) {
     else say(p, "(fk_u64)(fk_i64)%s < %" PRId64 "ull", value, count);
 }
 
-/* Prints the test whether a table has the element that a node reads, unless ranges prove it. Did it print one? */
+/* Prints the test whether a table has the element that a node reads, unless ranges prove it. Did it print one? A score
+ * needs none, because it reads another element then (say_index). */
 static bool say_table_test(printer *p, const mc_node *x, const emit_array *a) {
+    if (p->of_score && a->count) return false;
     range row = p->ranges[x->a], column = a->columns ? p->ranges[x->b] : row;
     bool row_known = within(row, a->count), column_known = !a->columns || within(column, a->columns);
     if (!row_known) say_within(p, p->operand[0], row, a->count);
@@ -199,21 +202,35 @@ static bool say_table_test(printer *p, const mc_node *x, const emit_array *a) {
     return !row_known || !column_known;
 }
 
+/* Prints an index below `count`. In a score, an index that is not becomes the last one. Only pairs that do not count,
+ * and branches that are not taken, have such an index, for any other would be an error of the plan; and a load that
+ * always happens takes fewer registers than one that happens if a test says so. */
+static void say_index(printer *p, const char *value, range r, int64_t count, const char *type) {
+    if (!p->of_score || !count || within(r, count)) say(p, "(%s)%s", type, value);
+    else if (narrow(r) && count <= INT32_MAX)
+        say(p, "(%s)((fk_u32)%s < %" PRId64 "u ? (fk_u32)%s : %" PRId64 "u)", type, value, count - 1, value, count - 1);
+    else
+        say(p, "(%s)((fk_u64)(fk_i64)%s < %" PRId64 "ull ? (fk_u64)(fk_i64)%s : %" PRId64 "ull)", type, value,
+            count - 1, value, count - 1);
+}
+
 /* Prints the element's place in the table. It is below the table's size, so it needs no more bits than that. */
-static void say_table_place(printer *p, const emit_array *a) {
+static void say_table_place(printer *p, const mc_node *x, const emit_array *a) {
     const char *type = a->count <= UINT32_MAX / (a->columns ? a->columns : 1) ? "fk_u32" : "fk_u64";
-    if (a->columns) say(p, "(%s)%s * %uu + (%s)%s", type, p->operand[0], a->columns, type, p->operand[1]);
-    else say(p, "(%s)%s", type, p->operand[0]);
+    say_index(p, p->operand[0], p->ranges[x->a], a->count, type);
+    if (!a->columns) return;
+    say(p, " * %uu + ", a->columns);
+    say_index(p, p->operand[1], p->ranges[x->b], a->columns, type);
 }
 
 static void say_table(printer *p, const mc_node *x, const emit_array *a, const char *data) {
     const bool tested = say_table_test(p, x, a);
     say(p, tested ? " ? %s[" : "%s[", data);
-    say_table_place(p, a);
+    say_table_place(p, x, a);
     say(p, tested ? "] : 0" : "]");
 }
 
-/* The element of an array; outside it 0. */
+/* The element of an array; outside it 0, or of a table that a score reads another one. */
 static void say_load(printer *p, const mc_node *x) {
     enum { NEAR = 1 << 30 }; /* no difference of two such numbers leaves 32 bits */
     const emit_array *a = &p->program->arrays[x->imm];
@@ -473,7 +490,7 @@ static bool say_function(printer *p, mc_code code, const char *head) {
     return good;
 }
 
-/* Prints where a read finds its element among the numbers of all tables. */
+/* Prints where a read finds its element among the numbers of all tables; -1: it is in none. */
 static bool say_place(printer *p, const emit_read *read, const char *head) {
     const mc_node *x = &read->load.nodes[read->load.count - 1];
     const emit_array *a = &p->program->arrays[x->imm];
@@ -487,7 +504,7 @@ static bool say_place(printer *p, const emit_read *read, const char *head) {
         say(p, "    return ");
         const bool tested = say_table_test(p, x, a);
         say(p, "%s(fk_i64)(%" PRIu64 "ull + (", tested ? " ? " : "", read->first);
-        say_table_place(p, a);
+        say_table_place(p, x, a);
         say(p, tested ? ")) : -1;\n}\n" : "));\n}\n");
     }
     close_code(p);
@@ -506,6 +523,7 @@ static bool say_reads(printer *p) {
             char head[128];
             snprintf(head, sizeof head, "FK_DEVICE %s %s_%u(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)",
                      types[f], names[f], i);
+            p->of_score = !f;
             good = f ? say_place(p, read, head) : say_function(p, read->part, head);
         }
         say(p, "FK_DEVICE %s %s(const fk_env *e, fk_u32 i, float s, fk_i64 q, fk_i64 k, int h) {\n", types[f],
@@ -674,6 +692,7 @@ const char *emit_functions(const emit_program *program, emit_text *out, void *co
     bool good = say_function(&p, program->mask, "FK_DEVICE int fk_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h)");
     good = good && say_spans(&p, MC_K) && say_spans(&p, MC_Q);
     if (program->score.count) {
+        p.of_score = true;
         good = good && say_function(&p, program->score,
                                     "FK_DEVICE float fk_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h)");
         good = good && say_function(&p, program->slope,

@@ -134,10 +134,11 @@ typedef struct fk_launch {
     fk_u64 sequences;       /* address of fk_sequence records */
     fk_u64 arrays, bands;   /* as in fk_env */
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
-    /* For the backward pass in one kernel. locks: if ordered, fk_u32 [locks][heads][FK_TURNS_OF_RUN]: a run's rows take
-     * turns FK_TURN_ROWS at a time; a lock of keys uses the first entry of the first head of its group. counter: one
-     * fk_u32, from which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is the address
-     * of the flags of arrivals, one fk_u32 each. */
+    /* For the backward pass in one kernel, and for dK and dV alone. locks: if pieces take turns, fk_u32
+     * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
+     * of the first head of its group, one for each block that an item is (FK_DKV_PARTS). counter: one fk_u32, from
+     * which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is the address of the flags
+     * of arrivals, one fk_u32 each. */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
@@ -147,7 +148,7 @@ typedef struct fk_launch {
     fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
     fk_u32 model_head, shared;     /* shared: the model's query heads for each KV head */
-    fk_u32 subs, pad; /* backward in one kernel: a piece of work is an item for so many query heads of a group; by head
+    fk_u32 subs, pad; /* backward, but for dQ alone: a piece of work is an item for so many query heads of a group; by head
                        * the whole group */
 } fk_launch;
 

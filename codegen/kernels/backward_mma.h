@@ -4,10 +4,11 @@
  * Requires: backward_steps.h; K and V of the visits in their slots; LSE and delta of their rows; sums that hold
  * numbers.
  * Gives:    fk_backward_dkv adds to dK and dV of its key items, fk_backward_dq to dQ of its row items.
- * Bits:     each sum belongs to one block of a launch, which adds in the order of the work list. So any grid gives
- *           the same bits.
- * Grid:     any number of blocks. There are item_count * parts * heads pieces of work; heads are the head_count KV
- *           heads for dK and dV, and query heads for dQ.
+ * Bits:     a sum of dQ belongs to one block of a launch, which adds in the order of the work list. Pieces that share
+ *           keys add to dK and dV in the order of the list, as in the ordered kernel (backward_ordered_mma.h): so locks
+ *           and a counter, all 0, are needed. Any grid gives the same bits.
+ * Grid:     any number of blocks. For dQ there are item_count * parts * query heads pieces of work. Those for dK and dV
+ *           are as in the ordered kernel, times parts; blocks take them from the counter.
  * Shared:   what stays (K and V, or Q and dO), and two buffers for what streams by: one is read while the other
  *           fills.
  * Source:   the backward pass of FlashAttention-2, split in two so that no sum is added to by two blocks. The price
@@ -16,8 +17,9 @@
 
 /* --- dK and dV ---------------------------------------------------------------------------------------------------- */
 
-FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 part, fk_u32 kv_head) {
-    fk_u32 first = part * FK_K_KEYS, first_head = kv_head * p->group, head = first_head, buffer = 0;
+FK_DEVICE void fk_dkv_piece(const fk_launch *p, const fk_key_piece *piece, fk_u32 part) {
+    const fk_key_item *item = piece->item;
+    fk_u32 first = part * FK_K_KEYS, kv_head = piece->kv_head, head = piece->first, buffer = 0;
     if (first >= item->count) return;
     fk_env env = fk_env_of(p, item->sequence);
     fk_u32 keys = item->count - first;
@@ -25,29 +27,34 @@ FK_DEVICE void fk_dkv_item(const fk_launch *p, const fk_key_item *item, fk_u32 p
     fk_dkv_sums x;
     fk_step step = {0, 0};
     int more = 1, idle = fk_warp() % FK_K_BANDS * 16 >= keys; /* a warp without keys only helps to copy */
-    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
+    if (FK_BY_HEAD) head = fk_run_head(runs, head, head, p->group);
     fk_dkv_open(p, item, runs, first, kv_head, head, &x);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, p->group); // cost: step
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, piece->first, piece->heads); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);
         if (!idle) fk_dkv_step(p, &env, item->position + first, keys, runs + now.run, now.at, now_head, buffer, 0, &x);
         buffer = 1 - buffer;
     }
-    fk_dkv_close(p, item, first, kv_head, &x, 0);
+    fk_dkv_end(p, piece, part, &x, 1);
 }
 
 FK_KERNEL(fk_backward_dkv, FK_K_THREADS, 1)(FK_PARAMETER fk_launch launch) {
     const fk_launch *p = &launch;
     fk_begin(p->mark, p->mark_value);
-    const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM);
-    fk_u32 heads = fk_each(p->head_count), work = p->item_count * parts * heads;
-    for (fk_u32 n = 0, i; (i = fk_piece(n)) < work; n++)
-        fk_dkv_item(p, (const fk_key_item *)p->items + i / heads / parts, i / heads % parts,
-                    fk_key_head(p, i, heads, parts));
+    const fk_u32 parts = FK_DKV_PARTS(FK_HEAD_DIM), ticket = fk_dkv_numbers(0, 0);
+    for (;;) {
+        fk_sync(); /* everybody has read the LSE of the last step */
+        if (fk_thread() == 0) fk_store_shared_bits(ticket, fk_take(p->counter));
+        fk_sync();
+        fk_u32 i = fk_load_shared_bits(ticket);
+        const fk_key_piece piece = fk_key_piece_of(p, i / parts);
+        if (!piece.item) break;
+        fk_dkv_piece(p, &piece, i % parts);
+    }
 }
 
 /* --- dQ ----------------------------------------------------------------------------------------------------------- */

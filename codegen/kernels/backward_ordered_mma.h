@@ -104,14 +104,7 @@ FK_DEVICE void fk_joint_piece(const fk_launch *p, const fk_key_piece *piece, con
         fk_joint_dq(p, runs + now.run, now.at, now_head, ordered);
         buffer = 1 - buffer;
     }
-    fk_u64 lock = fk_key_lock(p, piece);
-    fk_u32 turn = fk_key_turn(piece);
-    int turns = ordered && item->lock != FK_NONE;
-    if (turns && fk_thread() == 0) fk_wait_for(lock, turn);
-    if (turns) fk_sync(); /* it is this piece's turn */
-    fk_dkv_close(p, item, 0, kv_head, &x, !ordered);
-    if (turns) fk_sync(); /* the piece's sums are written */
-    if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
+    fk_dkv_end(p, piece, 0, &x, ordered);
 }
 
 FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {

@@ -156,6 +156,20 @@ FK_DEVICE void fk_dkv_close(const fk_launch *p, const fk_key_item *item, fk_u32 
     }
 }
 
+/* Ends a piece of work with part `part` of an item's keys: adds its sums. If others add to the same ones it does so in
+ * its turn, as the work list says (`ordered`), or by atomics. Parts have turns of their own. */
+FK_DEVICE void fk_dkv_end(const fk_launch *p, const fk_key_piece *piece, fk_u32 part, const fk_dkv_sums *x,
+                          const int ordered) {
+    fk_u64 lock = fk_key_lock(p, piece) + part * 4;
+    fk_u32 turn = fk_key_turn(piece);
+    int turns = ordered && piece->item->lock != FK_NONE;
+    if (turns && fk_thread() == 0) fk_wait_for(lock, turn);
+    if (turns) fk_sync(); /* it is this piece's turn */
+    fk_dkv_close(p, piece->item, part * FK_K_KEYS, piece->kv_head, x, !ordered);
+    if (turns) fk_sync(); /* the piece's sums are written */
+    if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
+}
+
 /* The address of a chunk in the tile of dS. The tile has a row of FK_K_STEP numbers for each key, with chunks
  * permuted as in the other tiles. */
 FK_DEVICE fk_u32 fk_ds_at(fk_u32 tile, fk_u32 key, fk_u32 chunk) {

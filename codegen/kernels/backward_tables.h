@@ -113,7 +113,7 @@ FK_DEVICE void fk_tables_step(const fk_launch *p, fk_u64 sums, const fk_env *env
     for (fk_u32 read = 0; read < FK_READS; read++) fk_tables_add(p, sums, env, read, head, &x);
 }
 
-/* The walk of fk_dkv_item. Where two warps share keys, the second only helps to copy. */
+/* The walk of fk_dkv_piece, for all heads of a group. Where two warps share keys, the second only helps to copy. */
 FK_DEVICE void fk_tables_item(const fk_launch *p, fk_u64 sums, const fk_key_item *item, fk_u32 part, fk_u32 kv_head) {
     fk_u32 first = part * FK_K_KEYS, first_head = kv_head * p->group, head = first_head, buffer = 0;
     if (first >= item->count) return;

@@ -234,27 +234,24 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     keys.runs = base + a->row_runs;
     keys.item_count = a->key_count;
     keys.subs = a->subs;
-    const bool by_head = fcp_plan_by_head(s->plan);
-    uint32_t share = d->attention[pass];
+    const uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD) return attend_forward(s, rank, a, &rows, err);
-    if (d->backward != EMIT_SPLIT) {
-        cuda_kernel_id id = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED : CUDA_UNORDERED;
-        const size_t words = fcp_kernel_lock_words(a->lock_count, arena->heads) + 1;
-        const uint64_t pieces =
-            fcp_kernel_key_pieces(by_head, a->key_count, a->subs, arena->kv_heads, keys.group);
-        keys.locks = rank->locks;
-        keys.counter = rank->locks + (words - 1) * 4;
-        fcp_code code = a->key_count ? fill(s, rank, rank->locks, 0, words * 4, err) : FCP_OK;
-        if (!code)
-            code = launch(s, rank, FCP_COMPUTE, id, pieces, share, fcp_cuda_with_maps(rank, pass, id, &keys, &maps),
-                          err);
-        return code ? code : attend_tables(s, rank, a, &keys, err);
-    }
-    const uint64_t key_pieces = fcp_kernel_pieces(by_head, a->key_count, arena->kv_heads);
-    uint64_t by_rows = fcp_kernel_row_pieces(arena, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts;
-    uint64_t by_keys = key_pieces * d->kernels[CUDA_DKV].parts;
-    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_DQ, by_rows, share, &rows, err);
-    if (!code) code = launch(s, rank, FCP_COMPUTE, CUDA_DKV, by_keys, share, &keys, err);
+    const cuda_kernel_id id = d->backward == EMIT_SPLIT                              ? CUDA_DKV
+                              : d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90) ? CUDA_ORDERED
+                                                                                 : CUDA_UNORDERED;
+    const size_t words = fcp_kernel_lock_words(a->lock_count, arena->heads) + 1;
+    const uint64_t pieces = d->kernels[id].parts * fcp_kernel_key_pieces(fcp_plan_by_head(s->plan), a->key_count,
+                                                                         a->subs, arena->kv_heads, keys.group);
+    keys.locks = rank->locks;
+    keys.counter = rank->locks + (words - 1) * 4;
+    fcp_code code = FCP_OK;
+    if (id == CUDA_DKV)
+        code = launch(s, rank, FCP_COMPUTE, CUDA_DQ,
+                      fcp_kernel_row_pieces(arena, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, share,
+                      &rows, err);
+    if (!code && a->key_count) code = fill(s, rank, rank->locks, 0, words * 4, err);
+    if (!code)
+        code = launch(s, rank, FCP_COMPUTE, id, pieces, share, fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
     return code ? code : attend_tables(s, rank, a, &keys, err);
 }
 

@@ -35,6 +35,7 @@ struct columns {
     fcp_kernel_order order;
     const struct head_set *sets; /* of one KV head */
     uint32_t set_count;
+    const struct cut *given; /* by head: how items are cut; NULL: as usual_cut says */
 };
 
 /* Makes the items of a KV block. */
@@ -161,8 +162,9 @@ static void reverse_runs(fk_row_run *runs, uint32_t count) {
 /* How items are cut into pieces of work. An item with more than 8 * long_part runs is divided into parts of at most
  * about long_part, and any other into parts of about `part`. */
 struct cut {
-    uint32_t subs; /* query heads of a group that a piece is for */
+    uint32_t subs; /* query heads of a group that a piece is for; by head, the most that a run is of */
     uint32_t part, long_part;
+    bool apart; /* by head: first, an item is divided into one for each set of heads */
 };
 enum {
     LEAST = 4,   /* runs of a part, times heads: fewer, and adding to dK and dV would take longer than the products */
@@ -170,13 +172,37 @@ enum {
     FEW = 64     /* cells times heads for each multiprocessor: with so many or fewer, cuts are compared */
 };
 
+/* How many blocks share the keys of an item: so the kernel for dK and dV alone does it. */
+static uint32_t blocks_of_item(const struct columns *x) {
+    const uint32_t d = x->a->plan->problem->head_dim;
+    return x->order == FCP_KEYS_ALONE ? FK_DKV_PARTS(d) : 1;
+}
+
 static uint32_t part_of(const fk_key_item *item, const struct cut *cut) {
     return item->runs > 8 * (uint64_t)cut->long_part && cut->long_part < cut->part ? cut->long_part : cut->part;
 }
 
-static uint32_t parts_of(const fk_key_item *item, const struct cut *cut) {
-    const uint64_t part = part_of(item, cut), parts = (item->runs + part / 2) / part;
+/* How many runs of an item, from run `from` on, are divided as one: all, or those of one set of heads. */
+static uint32_t stretch_of(const fcp_kernel_work *w, const fk_key_item *item, uint32_t from, const struct cut *cut) {
+    uint32_t end = from + 1;
+    if (!cut->apart) return item->runs - from;
+    while (end < item->runs && (w->row_runs[item->first + end].cls ^ w->row_runs[item->first + from].cls) <= 3) end++;
+    return end - from;
+}
+
+/* Into how many parts a stretch of `runs` runs of an item is divided. */
+static uint32_t divide(const fk_key_item *item, uint32_t runs, const struct cut *cut) {
+    const uint64_t part = part_of(item, cut), parts = (runs + part / 2) / part;
     return parts ? (uint32_t)parts : 1;
+}
+
+static uint32_t parts_of(const fcp_kernel_work *w, const fk_key_item *item, const struct cut *cut) {
+    uint32_t parts = 0;
+    for (uint32_t from = 0, runs; from < item->runs; from += runs) {
+        runs = stretch_of(w, item, from, cut);
+        parts += divide(item, runs, cut);
+    }
+    return parts;
 }
 
 static uint32_t longest_of(const fcp_kernel_work *w) {
@@ -195,14 +221,14 @@ static uint32_t longest_of(const fcp_kernel_work *w) {
 static struct cut usual_cut(const struct columns *x, uint64_t runs) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t blocks = x->a->plan->cluster->multiprocessors, group = p->range_sub, items = x->w->key_count;
-    struct cut cut = {p->range_sub, UINT32_MAX, UINT32_MAX};
-    if (x->order == FCP_KEYS_ALONE || !items) return cut;
-    uint64_t pieces = items * p->range_kv, parts = x->by_head ? 1 : 4 * blocks / pieces;
+    struct cut cut = {p->range_sub, UINT32_MAX, UINT32_MAX, false};
+    if (!items) return cut;
+    uint64_t pieces = items * p->range_kv * blocks_of_item(x), parts = x->by_head ? 1 : 4 * blocks / pieces;
     parts = parts > group ? group : parts ? parts : 1;
     cut.subs = (uint32_t)((group + parts - 1) / parts);
     parts = (group + cut.subs - 1) / cut.subs;
     if (pieces * parts < blocks && 2 * parts <= SHARERS) {
-        uint64_t part = runs * p->range_kv * parts / (2 * blocks), longest = longest_of(x->w);
+        uint64_t part = runs * p->range_kv * blocks_of_item(x) * parts / (2 * blocks), longest = longest_of(x->w);
         if (part < longest * parts / SHARERS) part = longest * parts / SHARERS;
         cut.part = part < LEAST ? LEAST : (uint32_t)part;
     }
@@ -218,27 +244,46 @@ static void drop_empty_items(fcp_kernel_work *w) {
     w->key_count = kept;
 }
 
+/* Puts the runs of each item in order of their sets of heads; those of one set stay in theirs. */
+static bool sort_by_sets(const struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    fk_row_run *all = fcp_list_scratch(w, FCP_LIST_PERMUTED, w->row_run_count, sizeof *all);
+    if (!all) return false;
+    memcpy(all, w->row_runs, w->row_run_count * sizeof *all);
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        fk_row_run *to = w->row_runs + w->keys[i].first;
+        for (const struct head_set *set = x->sets; set < x->sets + x->set_count; set++)
+            for (const fk_row_run *r = all + w->keys[i].first, *end = r + w->keys[i].runs; r < end; r++)
+                if ((r->cls & ~3u) == set->bits) *to++ = *r;
+    }
+    return true;
+}
+
 /* Cuts the items of a list. Cuts are made at the same numbers of runs in every item, so that parts of neighbouring
- * items meet the same rows. What is cut adds to the same dK and dV: until order_runs numbers the locks, `lock` is the
+ * items meet the same rows. What is cut adds to the same dK and dV: until order_items numbers the locks, `lock` is the
  * number that the whole item had. */
 static bool cut_items(struct columns *x, const struct cut *cut) {
     fcp_kernel_work *w = x->w;
-    const uint32_t kept = w->key_count;
+    const uint32_t kept = w->key_count, group = x->a->plan->problem->range_sub;
     uint64_t items = 0;
-    w->subs = cut->subs;
-    for (uint32_t i = 0; i < kept; i++) items += parts_of(&w->keys[i], cut);
+    w->subs = x->by_head ? group : cut->subs;
+    if (cut->apart && !sort_by_sets(x)) return false;
+    for (uint32_t i = 0; i < kept; i++) items += parts_of(w, &w->keys[i], cut);
     if (items > UINT32_MAX || !fcp_grow((void **)&w->keys, &w->key_capacity, (uint32_t)items, sizeof *w->keys))
         return false;
     w->key_count = (uint32_t)items;
     for (uint32_t i = kept, to = (uint32_t)items; i-- > 0;) { /* from the last: none is overwritten unread */
         const fk_key_item item = w->keys[i];
-        const uint32_t parts = parts_of(&item, cut), part = part_of(&item, cut);
-        for (uint32_t j = parts, end = item.runs; j-- > 0; end = j * part) {
-            fk_key_item *to_item = &w->keys[--to];
-            *to_item = item;
-            to_item->first = item.first + j * part;
-            to_item->runs = end - j * part;
-            to_item->lock = parts > 1 || cut->subs < x->a->plan->problem->range_sub ? i : FK_NONE;
+        const uint32_t parts = parts_of(w, &item, cut), part = part_of(&item, cut);
+        fk_key_item *next = &w->keys[to -= parts];
+        for (uint32_t from = 0, runs; from < item.runs; from += runs) {
+            runs = stretch_of(w, &item, from, cut);
+            for (uint32_t j = 0, count = divide(&item, runs, cut); j < count; j++, next++) {
+                *next = item;
+                next->first = item.first + from + j * part;
+                next->runs = j + 1 < count ? part : runs - j * part;
+                next->lock = parts > 1 || w->subs < group ? i : FK_NONE;
+            }
         }
     }
     return true;
@@ -246,30 +291,44 @@ static bool cut_items(struct columns *x, const struct cut *cut) {
 
 /* Gives out locks and turns in the order of the items: the first who comes to a sum has turn 0, the next has turn 1. A
  * sum of dQ is known by its first row in dq and by the heads, the sums of divided items by the number that cut_items
- * left in `lock`. Rows have one lock for all heads, which has a place for each head. Heads of one set meet the same
- * runs; so they have their turns together, and each set counts its own. */
+ * left in `lock`. */
 static uint32_t take_lock(fcp_kernel_work *w, uint32_t *lock) {
     if (*lock == FCP_NONE) *lock = w->lock_count++;
     return *lock;
 }
-static bool order_runs(struct columns *x) {
+/* Arrays for `count` sums: of their locks, which nobody has yet, and of their turns. */
+static bool open_locks(fcp_kernel_work *w, size_t count, uint32_t **locks, uint32_t **turns) {
+    *locks = fcp_list_scratch(w, FCP_LIST_LOCKS, count, sizeof **locks);
+    *turns = fcp_list_scratch(w, FCP_LIST_TURNS, count, sizeof **turns);
+    if (!*locks || !*turns) return false;
+    memset(*locks, 0xff, count * sizeof **locks); /* FCP_NONE */
+    memset(*turns, 0, count * sizeof **turns);
+    return true;
+}
+static bool order_items(const struct columns *x) {
+    fcp_kernel_work *w = x->w;
+    uint32_t *locks, *turns;
+    if (!open_locks(w, w->key_count, &locks, &turns)) return false;
+    for (fk_key_item *item = w->keys; item < w->keys + w->key_count; item++) {
+        const uint32_t sum = item->lock;
+        if (sum == FK_NONE) continue;
+        item->lock = take_lock(w, &locks[sum]);
+        item->turn = turns[sum]++;
+    }
+    return true;
+}
+/* Rows have one lock for all heads, which has a place for each head. Heads of one set meet the same runs; so they have
+ * their turns together, and each set counts its own. */
+static bool order_runs(const struct columns *x) {
     fcp_kernel_work *w = x->w;
     const fcp_arena *a = x->a;
-    size_t tokens = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]), items = w->key_count;
-    size_t sums = tokens + items;
-    uint32_t *locks = fcp_list_scratch(w, FCP_LIST_LOCKS, sums, sizeof *locks);
-    uint32_t *turns = fcp_list_scratch(w, FCP_LIST_TURNS, sums, sizeof *turns);
-    if (!locks || !turns) return false;
-    memset(locks, 0xff, sums * sizeof *locks); /* FCP_NONE */
+    const size_t tokens = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]);
+    uint32_t *locks, *turns;
+    if (!open_locks(w, tokens, &locks, &turns)) return false;
     for (uint32_t s = 0; s < x->set_count; s++) {
-        memset(turns, 0, sums * sizeof *turns);
+        if (s) memset(turns, 0, tokens * sizeof *turns);
         for (uint32_t i = 0; i < w->key_count; i++) {
-            fk_key_item *item = &w->keys[i];
-            if (s == 0 && item->lock != FK_NONE) {
-                const size_t sum = tokens + item->lock;
-                item->lock = take_lock(w, &locks[sum]);
-                item->turn = turns[sum]++;
-            }
+            const fk_key_item *item = &w->keys[i];
             for (fk_row_run *r = w->row_runs + item->first, *end = r + item->runs; r < end; r++) {
                 if ((r->cls & ~3u) != x->sets[s].bits) continue;
                 r->lock = take_lock(w, &locks[r->out]);
@@ -303,7 +362,8 @@ static bool sort_keys(const struct columns *x) {
 /* Makes the list of whole items the one that blocks work through: cuts it, sorts it, gives out turns. */
 static bool finish_list(struct columns *x, const struct cut *cut) {
     x->w->lock_count = 0;
-    return cut_items(x, cut) && sort_keys(x) && (x->order != FCP_KEYS_ORDERED || order_runs(x));
+    return cut_items(x, cut) && sort_keys(x) && (x->order == FCP_KEYS_JOINT || order_items(x)) &&
+           (x->order != FCP_KEYS_ORDERED || order_runs(x));
 }
 
 /* Cuts of the same whole items are compared by when the last block ends (turns.h). */
@@ -314,16 +374,25 @@ struct contest {
     fcp_list_time time; /* of the best */
 };
 
+/* Who takes the list. */
+static fcp_list_user user_of(const struct columns *x) {
+    const fcp_plan *plan = x->a->plan;
+    const fcp_problem *p = plan->problem;
+    return (fcp_list_user){.kv_heads = p->range_kv, .group = p->range_sub, .parts = blocks_of_item(x),
+                           .blocks = plan->cluster->multiprocessors, .by_head = x->by_head,
+                           .turns_at_rows = x->order == FCP_KEYS_ORDERED,
+                           .turns_at_keys = x->order != FCP_KEYS_JOINT};
+}
+
 /* Makes the list with a cut, and keeps the cut if it is better than the best one. */
 static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut) {
     fcp_kernel_work *w = x->w;
-    const fcp_problem *p = x->a->plan->problem;
-    const uint32_t blocks = x->a->plan->cluster->multiprocessors;
+    const fcp_list_user user = user_of(x);
     fcp_list_time time;
     memcpy(w->keys, c->whole, c->count * sizeof *c->whole);
     w->key_count = c->count;
     if (!finish_list(x, cut) ||
-        !fcp_list_time_of(w, p->range_kv, p->range_sub, blocks, x->order == FCP_KEYS_ORDERED, &time))
+        !fcp_list_time_of(w, &user, &time))
         return false;
     if (time.end >= c->time.end) return true;
     c->time = time;
@@ -336,13 +405,13 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
 static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t most = 4 * (uint64_t)x->a->plan->cluster->multiprocessors;
-    struct cut cut = {subs, 0, c->best.long_part};
+    struct cut cut = {.subs = subs, .long_part = c->best.long_part};
     for (uint32_t n = 1; n <= longest; n++) {
         const uint32_t part = (longest + n - 1) / n;
         uint64_t items = 0;
         if (part == cut.part) continue;
         cut.part = part;
-        for (uint32_t i = 0; i < c->count; i++) items += parts_of(&c->whole[i], &cut);
+        for (uint32_t i = 0; i < c->count; i++) items += parts_of(x->w, &c->whole[i], &cut);
         if ((uint64_t)part * subs < LEAST || items > most ||
             fcp_kernel_key_pieces(false, (uint32_t)items, subs, p->range_kv, p->range_sub) > most)
             return true;
@@ -351,15 +420,23 @@ static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint3
     return true;
 }
 
+/* Is so little of the time used that other cuts may be better? And is there so little work that they are tried? */
+static bool wants_better(const fcp_list_time *time, uint32_t blocks) {
+    return 10 * time->work < 9 * time->end * blocks;
+}
+static bool is_little(const struct columns *x, uint64_t cells) {
+    return cells <= FEW * (uint64_t)x->a->plan->cluster->multiprocessors;
+}
+
 /* Where there is little work, no rule is right: more pieces share the work better, but those of the same keys add to
  * dK and dV in turn, and which rows they meet decides how long they wait. An example, causal, 16 columns and 8 heads of
  * a group: pieces of one head and all rows take 311 units of the model, of two heads and four rows 342, and of four
  * heads and two rows 240. So if the usual cut leaves more than a tenth of the time unused, others are
  * compared with it, for all heads of a group, half of them, a quarter and so on. Of equal ones the first is kept. */
 static bool compare_cuts(struct columns *x, struct contest *c) {
-    const uint32_t longest = longest_of(x->w), blocks = x->a->plan->cluster->multiprocessors;
+    const uint32_t longest = longest_of(x->w);
     if (!try_cut(x, c, &c->best)) return false;
-    if (10 * c->time.work >= 9 * c->time.end * blocks) return true;
+    if (!wants_better(&c->time, x->a->plan->cluster->multiprocessors)) return true;
     for (uint32_t subs = x->a->plan->problem->range_sub;; subs = (subs + 1) / 2) {
         if (!try_parts(x, c, subs, longest)) return false;
         if (subs == 1) return true;
@@ -369,11 +446,14 @@ static bool compare_cuts(struct columns *x, struct contest *c) {
 /* Cuts whole items, which have `runs` runs, and makes the list of their pieces. */
 static bool choose_cut(struct columns *x, uint64_t runs) {
     fcp_kernel_work *w = x->w;
-    const fcp_plan *plan = x->a->plan;
-    const uint64_t cells = runs * plan->problem->range_kv * plan->problem->range_sub;
+    const fcp_problem *p = x->a->plan->problem;
     struct contest c = {.count = w->key_count, .best = usual_cut(x, runs), .time = {.end = UINT64_MAX}};
-    const bool little = cells <= FEW * (uint64_t)plan->cluster->multiprocessors;
-    if (x->order == FCP_KEYS_ALONE || x->by_head || !c.count || !little) return finish_list(x, &c.best);
+    if (x->given) {
+        const uint32_t long_part = c.best.long_part;
+        c.best = *x->given;
+        c.best.long_part = long_part;
+    }
+    if (x->by_head || !c.count || !is_little(x, runs * p->range_kv * p->range_sub)) return finish_list(x, &c.best);
     fk_key_item *whole = malloc(c.count * sizeof *whole);
     c.whole = whole;
     if (whole) memcpy(whole, w->keys, c.count * sizeof *whole);
@@ -431,16 +511,19 @@ static fcp_code list_columns(struct columns *x, uint32_t first, uint32_t count, 
     return fill_columns(x, first, count, err);
 }
 
-/* The sets of KV head `kv` of a range; returns how many. out: room for one for each head of its group. */
-static uint32_t find_sets(const fcp_plan *plan, uint32_t range, uint32_t kv, struct head_set *out) {
-    const uint32_t group = plan->problem->range_sub;
+/* The sets of KV head `kv` of a range, of at most `most` heads each; returns how many. out: room for one for each head
+ * of its group. */
+static uint32_t find_sets(const fcp_plan *plan, uint32_t range, uint32_t kv, uint32_t most, struct head_set *out) {
+    const uint32_t group = plan->problem->range_sub, first_bit = 1u << FK_SET_SHIFT;
     uint32_t count = 0;
     for (uint32_t h = 0; h < group; h++) {
         const uint32_t cls = fcp_class_of(plan, range, kv * group + h), base = h / FK_SET_HEADS;
         uint32_t s = 0;
-        while (s < count && !(out[s].cls == cls && out[s].bits >> FK_SET_BASE_SHIFT == base)) s++;
+        while (s < count && !(out[s].cls == cls && out[s].bits >> FK_SET_BASE_SHIFT == base &&
+                              (uint32_t)__builtin_popcount(out[s].bits / first_bit % (1u << FK_SET_HEADS)) < most))
+            s++;
         if (s == count) out[count++] = (struct head_set){cls, base << FK_SET_BASE_SHIFT};
-        out[s].bits |= 1u << (FK_SET_SHIFT + h % FK_SET_HEADS);
+        out[s].bits |= first_bit << h % FK_SET_HEADS;
     }
     return count;
 }
@@ -481,20 +564,21 @@ static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, 
 
 /* Makes the list of each KV head; heads with the same sets share runs. Then all items are one list, longest first, in
  * which items of one head keep their order: their turns are counted by it. */
-static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+static fcp_code list_heads(struct columns *x, uint32_t first, uint32_t count, const struct cut *given, fcp_error *err) {
     fcp_kernel_work *w = x->w;
     const fcp_plan *plan = x->a->plan;
-    const uint32_t kv_heads = plan->problem->range_kv;
-    struct head_set *sets = malloc(plan->problem->range_sub * sizeof *sets);
+    const uint32_t kv_heads = plan->problem->range_kv, group = plan->problem->range_sub;
+    struct head_set *sets = malloc(group * sizeof *sets);
     struct kept all = {0};
     uint32_t locks = 0; /* heads have places of their own in a lock, so KV heads may use the same locks */
     fcp_code code = sets ? FCP_OK : fcp_list_no_memory(err);
+    x->given = given;
     for (uint32_t kv = 0; !code && kv < kv_heads; kv++) {
         uint32_t before = 0;
         while (before < kv && !(fcp_list_wants(w, before) && same_group(plan, w->range, before, kv))) before++;
         if (before < kv || !fcp_list_wants(w, kv)) continue; /* it was listed with that one, or is not */
         x->sets = sets;
-        x->set_count = find_sets(plan, w->range, kv, sets);
+        x->set_count = find_sets(plan, w->range, kv, given ? given->subs : group, sets);
         w->lock_count = 0;
         code = list_columns(x, first, count, err);
         if (w->lock_count > locks) locks = w->lock_count;
@@ -509,6 +593,63 @@ static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, 
     w->keys = all.keys, w->key_count = all.key_count, w->key_capacity = all.key_capacity;
     w->row_runs = all.runs, w->row_run_count = all.run_count, w->row_run_capacity = all.run_capacity;
     return code ? code : sort_keys(x) ? FCP_OK : fcp_list_no_memory(err);
+}
+
+/* By head, cuts are compared as without, but the lists of all KV heads have one. */
+struct heads_contest {
+    uint32_t first, count; /* visits */
+    struct cut best;
+    fcp_list_time time;
+    bool found; /* a better one than the usual cut */
+};
+
+/* Makes the list with a cut, and keeps the cut if it is better than the best one. */
+static fcp_code try_heads(struct columns *x, struct heads_contest *c, const struct cut *cut, fcp_error *err) {
+    const fcp_list_user user = user_of(x);
+    fcp_list_time time;
+    fcp_code code = list_heads(x, c->first, c->count, cut, err);
+    if (code) return code;
+    if (!fcp_list_time_of(x->w, &user, &time)) return fcp_list_no_memory(err);
+    if (time.end >= c->time.end) return FCP_OK;
+    c->time = time;
+    c->best = *cut;
+    c->found = true;
+    return FCP_OK;
+}
+
+/* Tries runs of at most `subs` heads: with whole items, the longest item in 2 parts, in 3 and so on. */
+static fcp_code try_head_parts(struct columns *x, struct heads_contest *c, uint32_t subs, bool apart, fcp_error *err) {
+    const fcp_plan *plan = x->a->plan;
+    const uint64_t most = 4 * (uint64_t)plan->cluster->multiprocessors;
+    struct cut cut = {.subs = subs, .part = UINT32_MAX, .apart = apart};
+    fcp_code code = try_heads(x, c, &cut, err);
+    const uint32_t longest = longest_of(x->w);
+    for (uint32_t n = 2; !code && n <= longest && x->w->key_count * blocks_of_item(x) <= most; n++) {
+        const uint32_t part = (longest + n - 1) / n;
+        if ((uint64_t)part * subs < LEAST) break;
+        if (part == cut.part) continue;
+        cut.part = part;
+        code = try_heads(x, c, &cut, err);
+    }
+    return code;
+}
+
+/* Lists by head. There is one more choice: pieces are for all sets of heads of a group, or for one set, and then of
+ * all its heads, of half of them and so on. */
+static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, fcp_error *err) {
+    const fcp_problem *p = x->a->plan->problem;
+    const fcp_list_user user = user_of(x);
+    struct heads_contest c = {.first = first, .count = count};
+    fcp_code code = list_heads(x, first, count, NULL, err);
+    if (code) return code;
+    if (!fcp_list_time_of(x->w, &user, &c.time)) return fcp_list_no_memory(err);
+    if (!wants_better(&c.time, user.blocks) || !is_little(x, c.time.work / FCP_LIST_STEP / FK_TURNS_OF_RUN / blocks_of_item(x))) return FCP_OK;
+    code = try_head_parts(x, &c, p->range_sub, false, err);
+    for (uint32_t subs = p->range_sub; !code; subs = (subs + 1) / 2) {
+        code = try_head_parts(x, &c, subs, true, err);
+        if (subs == 1) break;
+    }
+    return code ? code : list_heads(x, first, count, c.found ? &c.best : NULL, err);
 }
 
 fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count,

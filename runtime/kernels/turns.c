@@ -7,9 +7,9 @@
 
 #include <stdlib.h>
 
-/* Units of time: of a step; of passing a turn on; of adding dK and dV, 128 KB at 64 bytes a clock, where a step is 2560
- * clocks of products. */
-enum { STEP = 8, PASS = 1, SUMS = 6 };
+/* Units of time: of a step (FCP_LIST_STEP); of passing a turn on; of adding dK and dV, 128 KB at 64 bytes a clock, where
+ * a step is 2560 clocks of products. */
+enum { PASS = 1, SUMS = 6 };
 
 /* When somebody has added who begins to add at `now` at the earliest, after the one before; `passed`: when that one had
  * added, 0: there is none. */
@@ -18,16 +18,33 @@ static uint64_t take_turn(uint64_t now, uint64_t *passed, uint64_t takes) {
     return *passed = now + takes;
 }
 
-/* The steps of an item for query heads [first, end) of `heads`; returns when the block has done them. rows: when each
- * turn at rows was passed on; NULL: nobody waits. */
-static uint64_t do_steps(const fcp_kernel_work *w, const fk_key_item *item, uint32_t heads, uint32_t first,
-                         uint32_t end, uint64_t now, uint64_t *rows, fcp_list_time *out) {
-    for (uint32_t r = item->first; r < item->first + item->runs; r++) {
+/* The query heads [first, end) of a KV head that run `r` is of, one after the other: the next from `head` on, or end. */
+static uint32_t next_head(const fk_row_run *run, const fcp_list_user *user, uint32_t kv, uint32_t head, uint32_t end) {
+    if (!user->by_head) return head;
+    const uint32_t base = kv * user->group + (run->cls >> FK_SET_BASE_SHIFT) * FK_SET_HEADS;
+    const uint32_t set = run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+    if (head < base) head = base;
+    while (head < end && !(head - base < FK_SET_HEADS && set >> (head - base) & 1)) head++;
+    return head;
+}
+
+/* A piece of work: an item for query heads [first, end) of a KV head. */
+struct piece {
+    const fk_key_item *item;
+    uint32_t kv, first, end;
+};
+
+/* The steps of a piece; returns when the block has done them. rows: when each turn at rows was passed on; NULL: nobody
+ * waits. */
+static uint64_t do_steps(const fcp_kernel_work *w, const fcp_list_user *user, const struct piece *x, uint64_t now,
+                         uint64_t *rows, fcp_list_time *out) {
+    const uint32_t heads = user->kv_heads * user->group;
+    for (uint32_t r = x->item->first; r < x->item->first + x->item->runs; r++) {
         const fk_row_run *run = &w->row_runs[r];
-        for (uint32_t h = first; h < end; h++)
+        for (uint32_t h = x->first; (h = next_head(run, user, x->kv, h, x->end)) < x->end; h++)
             for (uint32_t at = 0; at < run->count; at += FK_TURN_ROWS) {
-                now += STEP;
-                out->work += STEP;
+                now += FCP_LIST_STEP;
+                out->work += FCP_LIST_STEP;
                 uint64_t *passed = rows ? &rows[fcp_kernel_lock_words(run->lock, heads) + h * FK_TURNS_OF_RUN] : NULL;
                 if (passed) now = take_turn(now, passed + at / FK_TURN_ROWS, 0);
             }
@@ -42,22 +59,32 @@ static uint32_t first_free(const uint64_t *at, uint32_t blocks) {
     return block;
 }
 
-bool fcp_list_time_of(const fcp_kernel_work *w, uint32_t kv_heads, uint32_t group, uint32_t blocks, bool turns,
-                      fcp_list_time *out) {
-    const uint32_t heads = kv_heads * group, parts = (group + w->subs - 1) / w->subs;
-    uint64_t *rows = calloc(fcp_kernel_lock_words(w->lock_count, heads) + 1, sizeof *rows);
-    uint64_t *keys = calloc((size_t)w->lock_count * kv_heads + 1, sizeof *keys), *at = calloc(blocks, sizeof *at);
+/* Piece i of a list, as fk_key_piece_of says. */
+static struct piece piece_of(const fcp_kernel_work *w, const fcp_list_user *user, uint64_t i) {
+    const uint32_t group = user->group, cuts = user->by_head ? 1 : (group + w->subs - 1) / w->subs;
+    const uint32_t heads = user->by_head ? 1 : user->kv_heads, cut = (uint32_t)(i % cuts);
+    const fk_key_item *item = &w->keys[i / cuts / heads];
+    const uint32_t kv = user->by_head ? item->kv_head : (uint32_t)(i / cuts % heads), begin = kv * group;
+    if (user->by_head) return (struct piece){item, kv, begin, begin + group};
+    const uint32_t end = (cut + 1) * w->subs < group ? (cut + 1) * w->subs : group;
+    return (struct piece){item, kv, begin + cut * w->subs, begin + end};
+}
+
+bool fcp_list_time_of(const fcp_kernel_work *w, const fcp_list_user *user, fcp_list_time *out) {
+    const size_t locks = fcp_kernel_lock_words(w->lock_count, user->kv_heads * user->group);
+    uint64_t *rows = calloc(locks + 1, sizeof *rows), *at = calloc(user->blocks, sizeof *at);
+    uint64_t *keys = calloc((size_t)w->lock_count * user->kv_heads * user->parts + 1, sizeof *keys);
     const bool good = rows && keys && at;
-    const uint64_t pieces = fcp_kernel_key_pieces(false, w->key_count, w->subs, kv_heads, group);
+    const uint64_t pieces =
+        user->parts * fcp_kernel_key_pieces(user->by_head, w->key_count, w->subs, user->kv_heads, user->group);
     *out = (fcp_list_time){0, 0};
     for (uint64_t ticket = 0; good && ticket < pieces; ticket++) {
-        const uint32_t kv = (uint32_t)(ticket / parts % kv_heads), part = (uint32_t)(ticket % parts);
-        const fk_key_item *item = &w->keys[ticket / parts / kv_heads];
-        const uint32_t first = kv * group + part * w->subs, end = (part + 1) * w->subs < group ? first + w->subs
-                                                                                               : (kv + 1) * group;
-        const uint32_t block = first_free(at, blocks);
-        uint64_t now = do_steps(w, item, heads, first, end, at[block], turns ? rows : NULL, out);
-        if (turns && item->lock != FK_NONE) now = take_turn(now, &keys[(size_t)item->lock * kv_heads + kv], SUMS);
+        const struct piece x = piece_of(w, user, ticket / user->parts);
+        const uint32_t block = first_free(at, user->blocks), part = (uint32_t)(ticket % user->parts);
+        if (part * (FK_KEYS / user->parts) >= x.item->count) continue; /* it has no keys */
+        uint64_t now = do_steps(w, user, &x, at[block], user->turns_at_rows ? rows : NULL, out);
+        if (user->turns_at_keys && x.item->lock != FK_NONE)
+            now = take_turn(now, &keys[((size_t)x.item->lock * user->kv_heads + x.kv) * user->parts + part], SUMS);
         else now += SUMS;
         at[block] = now;
         if (now > out->end) out->end = now;

@@ -55,10 +55,10 @@ fcp_code fcp_kernel_rows(fcp_kernel_work *work, const fcp_arena *arena, uint32_t
 /* Lists the rows of a run of ATTENDs, as work->fusion says: each with the keys of all of them, in the order in which
  * they arrive. Rows whose last keys arrive earlier stand before others, and of these the longest first. */
 fcp_code fcp_kernel_rows_fused(fcp_kernel_work *work, const fcp_arena *arena, fcp_error *err);
-/* How items share sums. ALONE: for dK and dV only; each sum belongs to one item. JOINT: for dK, dV and dQ, all added
- * by atomics; items are cut until there are enough for the plan's multiprocessors, into several of the same keys or
- * into pieces of some query heads each. ORDERED: as JOINT, but pieces take turns by locks, and each run is of a single
- * row of cells. */
+/* How items share sums. They are cut until there are enough for the plan's multiprocessors, into several of the same
+ * keys or into pieces of some query heads each. ALONE: for dK and dV only; pieces that share keys take turns by locks.
+ * JOINT: for dK, dV and dQ, all added by atomics. ORDERED: as JOINT, but pieces take turns by locks, and each run is of
+ * a single row of cells. */
 typedef enum fcp_kernel_order { FCP_KEYS_ALONE, FCP_KEYS_JOINT, FCP_KEYS_ORDERED } fcp_kernel_order;
 /* The order that a backward kernel (a skeleton EMIT_*) needs. */
 fcp_kernel_order fcp_kernel_order_of(unsigned backward);

@@ -24,8 +24,8 @@ static inline uint64_t *order_model_arena(const fcp_plan *plan, uint32_t rank, f
 }
 
 /* How much of the time of `blocks` multiprocessors the forward pass of rank 0 uses: cells of keys are two units, and
- * beginning and ending a piece is one. Blocks take pieces as fk_piece says. False: out of memory. */
-static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, fcp_list_time *out) {
+ * beginning and ending a piece is `ends`. Blocks take pieces as fk_piece says. False: out of memory. */
+static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, uint32_t ends, fcp_list_time *out) {
     const fcp_problem *p = plan->problem;
     fcp_kernel_work w = {0};
     fcp_arena a;
@@ -48,7 +48,7 @@ static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, fc
             for (uint32_t r = item->first; r < item->first + item->runs; r++)
                 units += 2 * ((w.key_runs[r].count + FK_KEYS - 1) / FK_KEYS);
             out->work += units;
-            at[block] += units + 1;
+            at[block] += units + ends;
             if (at[block] > end) end = at[block];
         }
         out->end += end;
@@ -59,10 +59,17 @@ static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, fc
     return good;
 }
 
-/* A rank's stages, one after the other: with turns, without, and their work. The arena is laid out, not there. */
-static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint32_t blocks, fcp_list_time *out_with,
-                                       fcp_list_time *out_without) {
+/* A rank's stages, one after the other, by lists of an order: with turns, without, and their work. The arena is laid
+ * out, not there. */
+static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint32_t blocks, fcp_kernel_order order,
+                                       fcp_list_time *out_with, fcp_list_time *out_without) {
     const fcp_problem *p = plan->problem;
+    const fcp_list_user never = {.kv_heads = p->kv_heads, .group = p->heads / p->kv_heads, .blocks = blocks,
+                                 .parts = order == FCP_KEYS_ALONE ? FK_DKV_PARTS(p->head_dim) : 1,
+                                 .by_head = fcp_plan_by_head(plan)};
+    fcp_list_user waits = never;
+    waits.turns_at_rows = order == FCP_KEYS_ORDERED;
+    waits.turns_at_keys = true;
     fcp_kernel_work w = {0};
     fcp_arena a;
     uint64_t *first = order_model_arena(plan, rank, FCP_BACKWARD, &a);
@@ -74,9 +81,8 @@ static inline bool order_model_of_rank(const fcp_plan *plan, uint32_t rank, uint
         fcp_list_time with, without;
         fcp_error err;
         if (x->op != FCP_OP_ATTEND) continue;
-        good = !fcp_kernel_keys(&w, &a, x->a, x->b, FCP_KEYS_ORDERED, &err) &&
-               fcp_list_time_of(&w, p->kv_heads, p->heads / p->kv_heads, blocks, true, &with) &&
-               fcp_list_time_of(&w, p->kv_heads, p->heads / p->kv_heads, blocks, false, &without);
+        good = !fcp_kernel_keys(&w, &a, x->a, x->b, order, &err) && fcp_list_time_of(&w, &waits, &with) &&
+               fcp_list_time_of(&w, &never, &without);
         if (!good) break;
         out_with->end += with.end, out_with->work += with.work;
         out_without->end += without.end, out_without->work += without.work;

@@ -319,10 +319,11 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
     return add_range(ranges, count, w, launch->arena, "the arena", at, launch->arena + a->bytes, false);
 }
 
-/* Runs one launch of `pieces` pieces of work. With `locks`, several blocks run at a time; if `ordered`, they hand dQ
- * on to each other, and dK and dV if items share keys. */
+/* Runs one launch of `pieces` pieces of work. With `locks`, several blocks run at a time; they hand dQ on to each other
+ * if `rows`, and dK and dV if `keys`. */
 static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_kernel *kernel,
-                           const fk_launch *launch, uint64_t pieces, uint32_t locks, bool ordered, fcp_error *err) {
+                           const fk_launch *launch, uint64_t pieces, uint32_t locks, bool rows, bool keys,
+                           fcp_error *err) {
     if (!pieces) return FCP_OK;
     if (w->owner_words < a->bytes / 4) {
         free(w->owners);
@@ -333,9 +334,7 @@ static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_ke
     }
     memset(w->owners, 0, a->bytes);
     machine_range ranges[MACHINE_RANGES];
-    bool shared = false;
-    for (uint32_t i = 0; ordered && i < launch->item_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
-    uint32_t range_count = arena_ranges(w, a, launch, ordered, shared, ranges);
+    uint32_t range_count = arena_ranges(w, a, launch, rows, keys, ranges);
     ranges[range_count++] = (machine_range){
         "the sinks", launch->sinks, launch->sinks ? launch->sinks + a->heads * sizeof(float) : 0, false, NULL};
     uintptr_t first_lock = (uintptr_t)w->locks.at; /* 0 where a launch has no locks */
@@ -373,19 +372,23 @@ static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a,
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
     const uint64_t pieces = fcp_kernel_row_pieces(a, w->work.row_count, launch->head_count * launch->group);
-    fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words, false, err);
+    fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words, false, false, err);
     if (code || !w->work.merge_count) return code;
     fk_launch merge = *launch;
     merge.items = (uintptr_t)w->work.merges;
     merge.item_count = w->work.merge_count;
-    return run_kernel(w, a, &f->kernels->combine, &merge, w->work.merge_count, words, false, err);
+    return run_kernel(w, a, &f->kernels->combine, &merge, w->work.merge_count, words, false, false, err);
 }
 
-/* Runs dK, dV and dQ in one kernel. The unordered one has no lock but the counter. */
-static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
-                             uint32_t count, bool ordered, fcp_error *err) {
-    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, ordered ? FCP_KEYS_ORDERED : FCP_KEYS_JOINT, err);
+/* Runs the kernel for dK and dV, or for dQ as well, of lists in `order`. The unordered one has no lock but the
+ * counter. */
+static fcp_code attend_keys(struct fibers *f, struct worker *w, const fcp_arena *a, fk_launch *launch, uint32_t first,
+                            uint32_t count, fcp_kernel_order order, fcp_error *err) {
+    fcp_code code = fcp_kernel_keys(&w->work, a, first, count, order, err);
     if (code != FCP_OK) return code;
+    const bool ordered = order != FCP_KEYS_JOINT;
+    bool shared = false;
+    for (uint32_t i = 0; ordered && i < w->work.key_count; i++) shared = shared || w->work.keys[i].lock != FK_NONE;
     uint32_t locks = (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
     if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     memset(w->locks.at, 0, locks * sizeof *w->locks.at);
@@ -398,10 +401,11 @@ static fcp_code attend_joint(struct fibers *f, struct worker *w, const fcp_arena
     const fibers_kernels *k = f->kernels;
     const fibers_kernel *mma = ordered ? &k->ordered : &k->unordered,
                         *sm90 = ordered ? &k->ordered_sm90 : &k->unordered_sm90;
-    return run_kernel(w, a, is_sm90(f) && sm90->run ? sm90 : mma, launch,
-                      fcp_kernel_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs, launch->head_count,
-                                            launch->group),
-                      locks, ordered, err);
+    const fibers_kernel *keys = order == FCP_KEYS_ALONE ? &k->dkv : is_sm90(f) && sm90->run ? sm90 : mma;
+    return run_kernel(w, a, keys, launch,
+                      keys->parts * fcp_kernel_key_pieces(w->mask.by_head, w->work.key_count, w->work.subs,
+                                                          launch->head_count, launch->group),
+                      locks, order == FCP_KEYS_ORDERED, shared, err);
 }
 
 /* Results must be right in any order of items. So every other launch has the longest items last, and blocks come to
@@ -429,23 +433,17 @@ static fcp_code attend_range(fcp_device *device, uint32_t worker, const fcp_aren
     bool forward = a->pass == FCP_FORWARD;
     bool sm90 = is_sm90(f) && f->kernels->forward_sm90.run;
     const fibers_kernel *attend = sm90 ? &f->kernels->forward_sm90 : &f->kernels->forward;
-    const fibers_kernel *rows = forward ? attend : &f->kernels->dq, *keys = &f->kernels->dkv;
-    if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run)
-        return attend_joint(f, w, a, &launch, first, count,
-                            device->backend != &fibers_unordered_backend &&
-                                device->backend != &fibers_unordered_sm90_backend,
-                            err);
+    const fibers_kernel *rows = forward ? attend : &f->kernels->dq;
+    if (!forward && device->backend != &fibers_backend && f->kernels->ordered.run) {
+        const bool unordered = device->backend == &fibers_unordered_backend ||
+                               device->backend == &fibers_unordered_sm90_backend;
+        return attend_keys(f, w, a, &launch, first, count, unordered ? FCP_KEYS_JOINT : FCP_KEYS_ORDERED, err);
+    }
     fcp_code code = fcp_kernel_rows(&w->work, a, first, count, err);
-    if (code == FCP_OK && !forward) code = fcp_kernel_keys(&w->work, a, first, count, FCP_KEYS_ALONE, err);
     if (code != FCP_OK) return code;
     turn_round(w);
     code = run_rows(f, w, a, rows, &launch, err);
-    if (code != FCP_OK || forward) return code;
-    launch.items = (uintptr_t)w->work.keys;
-    launch.runs = (uintptr_t)w->work.row_runs;
-    launch.item_count = w->work.key_count;
-    return run_kernel(w, a, keys, &launch,
-                      fcp_kernel_pieces(w->mask.by_head, w->work.key_count, heads) * keys->parts, 0, false, err);
+    return code || forward ? code : attend_keys(f, w, a, &launch, first, count, FCP_KEYS_ALONE, err);
 }
 
 static fcp_code fibers_attend(fcp_device *device, uint32_t worker, const fcp_arena *a, uint32_t first, uint32_t count,

@@ -19,7 +19,12 @@ static void judge(const char *text, const fcp_backend *backend, bool by_head, bo
     "mask m = causal and (q - k < w[h] or k < 5)\n"                                                                    \
     "plan { mask = m; block = 256; passes = forward, backward }\n"
 
-Test(heads_apart, split) { judge(WINDOWS("16"), &fibers_backend, true, false); }
+Test(heads_apart, split) { judge(WINDOWS("16"), &fibers_backend, true, true); }
+Test(heads_apart, split_in_two_blocks) {
+    judge("model { heads = 3; kv_heads = 1; head_dim = 256 }\ncluster { gpus = 1 }\nbatch { lengths = [300] }\n"
+          "mask m = causal and (q - k < 90 or h != 1)\nplan { mask = m; block = 256; passes = forward, backward }\n",
+          &fibers_backend, true, false);
+}
 Test(heads_apart, ordered) { judge(WINDOWS("16"), &fibers_ordered_backend, true, true); }
 Test(heads_apart, unordered) { judge(WINDOWS("16"), &fibers_unordered_backend, true, false); }
 Test(heads_apart, ordered_sm90) { judge(WINDOWS("64"), &fibers_sm90_backend, true, true); }

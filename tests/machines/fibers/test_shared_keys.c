@@ -4,18 +4,26 @@
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/judge_plan.h"
 
-static void judge(const char *model, const fcp_backend *backend, bool twice) {
+static void judge_length(const char *model, unsigned length, const fcp_backend *backend, bool twice) {
     char text[300];
-    snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 1 }\nbatch { lengths = [3000] }\n"
+    snprintf(text, sizeof text, "model { %s }\ncluster { gpus = 1 }\nbatch { lengths = [%u] }\n"
              "plan { mask = lambda(sink = 20, window = 90); block = 1K; strategy = fcp(coalesce = 8); "
-             "passes = forward, backward }\n", model);
+             "passes = forward, backward }\n", model, length);
     fcp_plan *plan = plan_named("shared.fcp", text);
     judge_plan(plan, backend, 3, twice, model);
     fcp_plan_free(plan);
 }
+static void judge(const char *model, const fcp_backend *backend, bool twice) {
+    judge_length(model, 3000, backend, twice);
+}
 
 Test(shared_keys, ordered) {
     judge("heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16", &fibers_ordered_backend, true);
+}
+/* dK and dV alone: two blocks share an item's keys, and each has turns of its own. */
+Test(shared_keys, split) { judge("heads = 1; kv_heads = 1; head_dim = 16; dtype = bf16", &fibers_backend, true); }
+Test(shared_keys, split_in_two_blocks) {
+    judge_length("heads = 2; kv_heads = 1; head_dim = 256; dtype = bf16", 450, &fibers_backend, true);
 }
 Test(shared_keys, unordered) {
     judge("heads = 1; kv_heads = 1; head_dim = 16; dtype = fp16", &fibers_unordered_backend, false);

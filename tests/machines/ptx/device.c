@@ -498,11 +498,12 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     bool split = d->backward == EMIT_SPLIT, ordered = d->backward & (EMIT_ORDERED | EMIT_ORDERED_SM90);
     const char *name = split ? "fk_backward_dkv" : ordered ? "fk_backward_ordered" : "fk_backward_unordered";
     if (d->backward & EMIT_BACKWARD_SM90) name = ordered ? "fk_backward_ordered_sm90" : "fk_backward_unordered_sm90";
-    uint32_t locks = split ? 0 : (ordered ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
+    const bool turns = split || ordered;
+    uint32_t locks = (turns ? (uint32_t)fcp_kernel_lock_words(w->work.lock_count, launch->heads) : 0) + 1;
     if (!room_for(&w->locks, locks)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (locks) memset(w->locks.at, 0, locks * sizeof *w->locks.at);
-    launch->locks = ordered ? (uintptr_t)w->locks.at : 0;
-    launch->counter = split ? 0 : (uintptr_t)(w->locks.at + locks - 1);
+    memset(w->locks.at, 0, locks * sizeof *w->locks.at);
+    launch->locks = turns ? (uintptr_t)w->locks.at : 0;
+    launch->counter = (uintptr_t)(w->locks.at + locks - 1);
     launch->items = (uintptr_t)w->work.keys;
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
@@ -511,8 +512,7 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     const uint32_t kv = launch->head_count;
     return run_kernel(d, w, a, name, launch,
                       w->work.key_count * sizeof *w->work.keys, w->work.row_run_count * sizeof *w->work.row_runs,
-                      split ? fcp_kernel_pieces(by_head, w->work.key_count, kv)
-                            : fcp_kernel_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group),
+                      fcp_kernel_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group),
                       locks, err);
 }
 

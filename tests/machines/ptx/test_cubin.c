@@ -188,6 +188,29 @@ Test(cubin, gradients_of_tables) {
     close_gate(&g);
 }
 
+/* Scores that read tables: a load that happens only if a test says so once took too many registers. */
+Test(cubin, tables_in_scores) {
+    static const char *const scores[] = {"s + bias[min(q - k, 290)]",
+                                         "20.0 * tanh(s * slope[h] / 20.0) + near[h, min(q - k, 90)]"};
+    static const unsigned head_dims[] = {64, 128, 256};
+    gate g;
+    open_gate(&g);
+    for (size_t i = 0; i < sizeof scores / sizeof *scores; i++)
+        for (size_t d = 0; d < sizeof head_dims / sizeof *head_dims; d++) {
+            char text[700];
+            snprintf(text, sizeof text,
+                     "model { heads = 4; kv_heads = 2; head_dim = %u; dtype = bf16; table slope = [0.5, 0.25, -1.5, 1.0]\n"
+                     "table bias = [0.25 x 300]; table near = [[0.25 x 91], [0.5 x 91], [0.75 x 91], [1.5 x 91]] }\n"
+                     "cluster { nodes = 1; gpus = 1 }\nbatch { lengths = [300] }\nscore mine = %s\n"
+                     "plan { mask = causal; block = 128; score = mine; passes = forward }\n", head_dims[d], scores[i]);
+            fcp_plan *plan = plan_named("tables", text);
+            judge(&g, plan, FORWARD, "sm_90a", scores[i]);
+            if (head_dims[d] == 128) judge(&g, plan, FORWARD, archs[0], scores[i]);
+            fcp_plan_free(plan);
+        }
+    close_gate(&g);
+}
+
 /* Passes in one launch: the skeletons that have least registers to spare, and those with keys in parts. */
 Test(cubin, fused) {
     static const char *const models[] = {"64; dtype = bf16", "128; dtype = fp16", "256; dtype = bf16"};

@@ -159,7 +159,7 @@ static void keys_ranges(node *n, uint32_t d, bool joint, bool tables) {
             if (joint) rows(&n->writes, p->dq, runs[j].out, runs[j].count, q * 2);
         }
     }
-    if (joint) range_add(&n->writes, p->locks, p->counter + 4 - p->locks);
+    if (!tables) range_add(&n->writes, p->locks, p->counter + 4 - p->locks);
 }
 
 /* One end of the row of a tensor: its address, or, at the caller's, that of a chunk of it. */
@@ -216,7 +216,7 @@ void kernel_ranges(node *n) {
     else if (!strcmp(name, "fk_backward_tables")) {
         keys_ranges(n, d, false, true);
         range_add(&n->writes, n->parameters.tables.sums, sums_bytes());
-    } else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, name[12] != 'd', false);
+    } else if (!strncmp(name, "fk_backward_", 12)) keys_ranges(n, d, strcmp(name, "fk_backward_dkv") != 0, false);
     else if (!strcmp(name, "fk_round_sums")) {
         range_add(&n->reads, x->from, x->count * FK_SUM_BYTES);
         range_add(&n->writes, x->to, x->count * 4);
@@ -267,6 +267,9 @@ static void add_memory(machine_range *list, uint32_t *count, uint64_t address, c
         if (list[i].begin == a->begin) return;
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
 }
+
+/* Do the blocks of a kernel wait for each other, or add to the same sums? */
+static bool takes_turns(const char *name) { return strstr(name, "ordered") || !strcmp(name, "fk_backward_dkv"); }
 
 static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outside) {
     const fcp_plan *plan = plan_now();
@@ -320,7 +323,7 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
                           .ranges = list,
                           .range_count = count,
                           .seed = control.seed,
-                          .resident = strstr(n->function->name, "ordered") || n->awaited_count ? MACHINE_RESIDENT : 1,
+                          .resident = takes_turns(n->function->name) || n->awaited_count ? MACHINE_RESIDENT : 1,
                           .outside = n->awaited_count ? outside : NULL,
                           .outside_context = context_of_outside};
     fibers_mask_use(&mask);

@@ -63,7 +63,7 @@ static uint64_t pairs_of_rows(const fcp_kernel_work *w, const fcp_arena *a, uint
 static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order, uint64_t stride,
                               uint32_t *shared) {
     const uint32_t group = a->heads / a->kv_heads;
-    bool ordered = order == FCP_KEYS_ORDERED;
+    const bool ordered = order == FCP_KEYS_ORDERED, turned = order != FCP_KEYS_JOINT;
     uint64_t pairs = 0;
     uint32_t turns[1024] = {0};
     cr_assert(w->lock_count <= 1024);
@@ -92,9 +92,9 @@ static uint64_t pairs_of_keys(const fcp_kernel_work *w, const fcp_arena *a, fcp_
                       "keys of several items");
             others = true;
         }
-        cr_assert(alone ? w->subs == group : (others || w->subs < group) && order != FCP_KEYS_ALONE);
+        cr_assert(alone ? w->subs == group : others || w->subs < group);
         *shared += !alone;
-        if (alone || !ordered) continue;
+        if (alone || !turned) continue;
         cr_assert(item->lock < w->lock_count && item->turn == turns[item->lock]++);
     }
     return pairs;
@@ -231,6 +231,97 @@ Test(kernel_work, short_rows_have_the_same_pairs) {
     fcp_plan_free(plan);
 }
 
+/* Lays out rank 0 of a plan, which is not there. */
+static fcp_arena arena_of(const fcp_plan *plan, uint64_t first[MOST + 1]) {
+    const uint32_t homes = (uint32_t)plan->blocks_count;
+    for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
+    fcp_homes h = {.homes = homes, .tokens = {homes * APART, homes * APART}, .first = {first, first}};
+    fcp_slots slots = {{[FCP_KV] = MOST, [FCP_STATE] = MOST, [FCP_DKV] = MOST}};
+    fcp_arena a;
+    fcp_arena_lay(plan, FCP_BACKWARD, 0, &h, &slots, (void *)(uintptr_t)4096, &a);
+    return a;
+}
+
+/* The pairs of a list by head as pairs_of_heads counts them, by rows of q and keys. Turns at rows and at keys are
+ * counted for each head. */
+static uint64_t pairs_by_head(const fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order, uint64_t stride) {
+    const uint32_t group = a->heads / a->kv_heads, words = w->lock_count * a->heads;
+    uint32_t *turns = calloc(2 * (size_t)words + 1, sizeof *turns), *key_turns = turns + words;
+    uint64_t pairs = 0;
+    for (uint32_t i = 0; i < w->key_count; i++) {
+        const fk_key_item *item = &w->keys[i];
+        uint64_t rows = 0;
+        for (uint32_t j = item->first; j < item->first + item->runs; j++) {
+            const fk_row_run *run = &w->row_runs[j];
+            const uint32_t set = run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+            const uint32_t base = item->kv_head * group + (run->cls >> FK_SET_BASE_SHIFT) * FK_SET_HEADS;
+            cr_assert(set);
+            for (uint32_t h = base; h < base + FK_SET_HEADS; h++) {
+                if (!(set >> (h - base) & 1)) continue;
+                cr_assert(h / group == item->kv_head);
+                for (uint32_t r = 0; r < run->count; r++)
+                    rows += mix((uint64_t)(run->token + r) * a->heads + h) * (run->cls & 3);
+                if (order == FCP_KEYS_ORDERED) cr_assert_eq(run->turn, turns[run->lock * a->heads + h]++);
+            }
+        }
+        pairs += rows * sum_of(item->k, item->count, stride, 2);
+        for (uint32_t j = 0; j < i; j++)
+            if (w->keys[j].dk == item->dk && w->keys[j].kv_head == item->kv_head)
+                cr_assert(item->lock != FK_NONE && w->keys[j].lock == item->lock);
+        if (order != FCP_KEYS_JOINT && item->lock != FK_NONE)
+            cr_assert_eq(item->turn, key_turns[item->lock * a->heads + item->kv_head]++);
+    }
+    free(turns);
+    return pairs;
+}
+
+/* By head: however items are cut, their pairs are those that the rows list. */
+static void check_by_head(const char *mask, const char *gpu, bool wants_shared) {
+    char text[400];
+    snprintf(text, sizeof text,
+             "model { heads = 12; kv_heads = 2; head_dim = 64 }\ncluster { gpu = %s }\nbatch { lengths = [2000, 300] }\n"
+             "mask m = %s\nplan { mask = m; block = 1K; strategy = fcp(coalesce = 64) }\n",
+             gpu, mask);
+    fcp_plan *plan = plan_named("heads.fcp", text);
+    uint64_t first[MOST + 1], stride = plan->problem->kv_heads * 64 * 2, rows = 0;
+    const fcp_arena a = arena_of(plan, first);
+    const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, 0, FCP_COMPUTE);
+    fcp_kernel_work w = {0};
+    fcp_error err;
+    bool shared = false;
+    for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
+        const fcp_instr *x = &plan->instrs[i];
+        if (x->op != FCP_OP_ATTEND) continue;
+        cr_assert_eq(fcp_kernel_rows(&w, &a, x->a, x->b, &err), FCP_OK);
+        for (uint32_t j = 0; j < w.row_count; j++) {
+            const fk_row_item *item = &w.rows[j];
+            uint64_t queries = 0;
+            for (uint32_t r = 0; r < item->count; r++)
+                queries += mix((uint64_t)(item->token + r) * a.heads + (item->flags >> FK_HEAD_SHIFT));
+            for (uint32_t k = item->first; k < item->first + item->runs; k++)
+                rows += queries * sum_of(w.key_runs[k].k, w.key_runs[k].count, stride, 2) * w.key_runs[k].cls;
+        }
+        for (fcp_kernel_order order = FCP_KEYS_ALONE; order <= FCP_KEYS_ORDERED; order++) {
+            cr_assert_eq(fcp_kernel_keys(&w, &a, x->a, x->b, order, &err), FCP_OK);
+            cr_assert_eq(pairs_by_head(&w, &a, order, stride), rows, "%s, %s, order %d", mask, gpu, (int)order);
+            for (uint32_t j = 0; j < w.key_count; j++) shared = shared || w.keys[j].lock != FK_NONE;
+        }
+        rows = 0;
+    }
+    cr_assert_eq(shared, wants_shared);
+    fcp_kernel_work_free(&w);
+    fcp_plan_free(plan);
+}
+
+Test(kernel_work, lists_by_head_have_the_same_pairs) {
+    static const char *const masks[] = {"causal and (h % 3 == 0 or q - k < 200)", "causal and q - k < 100 * (1 + h)",
+                                        "causal and (h > 2 or q - k < 300)"};
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        check_by_head(masks[i], "cpu", false);
+        check_by_head(masks[i], "h100", true);
+    }
+}
+
 /* How many pieces of work the keys of one rank's only stage are, and of how many query heads one is. */
 static void check_cut(const char *model, const char *gpu, const char *length, uint64_t pieces, uint32_t subs) {
     char text[400];
@@ -241,14 +332,9 @@ static void check_cut(const char *model, const char *gpu, const char *length, ui
     fcp_plan *plan = plan_named("cut.fcp", text);
     const fcp_problem *p = plan->problem;
     fcp_kernel_work w = {0};
-    fcp_arena a;
     fcp_error err;
     uint64_t first[MOST + 1];
-    for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
-    const uint32_t homes = (uint32_t)plan->blocks_count;
-    fcp_homes h = {.homes = homes, .tokens = {homes * APART, homes * APART}, .first = {first, first}};
-    fcp_slots slots = {{[FCP_KV] = MOST, [FCP_STATE] = MOST, [FCP_DKV] = MOST}};
-    fcp_arena_lay(plan, FCP_BACKWARD, 0, &h, &slots, (void *)(uintptr_t)4096, &a);
+    const fcp_arena a = arena_of(plan, first);
     const fcp_stream *stream = fcp_stream_of(plan, FCP_BACKWARD, 0, FCP_COMPUTE);
     for (uint32_t i = stream->first; i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
@@ -274,27 +360,44 @@ Test(kernel_work, keys_are_cut_for_the_multiprocessors_of_the_plan) {
 
 /* Little work: of several cuts the one with which the last of 132 multiprocessors ends first. `least`: how many
  * hundredths of their time steps use. The numbers beside are those of the usual cut. */
-static void check_little(const char *model, const char *mask, const char *length, uint64_t least) {
+static void check_little(const char *model, unsigned head_dim, const char *mask, const char *length, uint64_t least) {
     char text[400];
     snprintf(text, sizeof text,
-             "model { %s; head_dim = 128 }\ncluster { gpu = h100 }\nbatch { lengths = [%s] }\n"
-             "plan { mask = %s; block = 4K; strategy = fcp(coalesce = 64) }\n",
-             model, length, mask);
+             "model { %s; head_dim = %u }\ncluster { gpu = h100 }\nbatch { lengths = [%s] }\nmask m = %s\n"
+             "plan { mask = m; block = 4K; strategy = fcp(coalesce = 64) }\n",
+             model, head_dim, length, mask);
     fcp_plan *plan = plan_named("little.fcp", text);
+    const fcp_kernel_order order = head_dim > 128 ? FCP_KEYS_ALONE : FCP_KEYS_ORDERED;
     fcp_list_time with, without;
-    cr_assert(order_model_of_rank(plan, 0, 132, &with, &without));
+    cr_assert(order_model_of_rank(plan, 0, 132, order, &with, &without));
     const uint64_t used = 100 * with.work / (with.end * 132);
-    cr_expect(used >= least, "%s, %s, %s: %" PRIu64, model, mask, length, used);
+    cr_expect(used >= least, "%s, %u, %s, %s: %" PRIu64, model, head_dim, mask, length, used);
     fcp_plan_free(plan);
 }
 
 Test(kernel_work, cuts_of_little_work_are_compared) {
-    check_little("heads = 8; kv_heads = 1", "causal", "2K", 54); /* 42 with pieces of one head */
-    check_little("heads = 8; kv_heads = 1", "full", "2K", 76);
-    check_little("heads = 8; kv_heads = 1", "full", "3K", 80); /* 65 */
-    check_little("heads = 4; kv_heads = 1", "causal", "4K", 68); /* 47, cut by rows */
-    check_little("heads = 16; kv_heads = 1", "full", "2K", 84);  /* 69 */
-    check_little("heads = 4; kv_heads = 2", "full", "2K", 72);   /* 53 */
+    check_little("heads = 8; kv_heads = 1", 128, "causal", "2K", 54); /* 42 with pieces of one head */
+    check_little("heads = 8; kv_heads = 1", 128, "full", "2K", 76);
+    check_little("heads = 8; kv_heads = 1", 128, "full", "3K", 80); /* 65 */
+    check_little("heads = 4; kv_heads = 1", 128, "causal", "4K", 68); /* 47, cut by rows */
+    check_little("heads = 16; kv_heads = 1", 128, "full", "2K", 84);  /* 69 */
+    check_little("heads = 4; kv_heads = 2", 128, "full", "2K", 72);   /* 53 */
+}
+
+/* dK and dV alone: their pieces wait for each other at keys only. Beside: not cut. */
+Test(kernel_work, keys_alone_are_cut) {
+    check_little("heads = 8; kv_heads = 1", 256, "causal", "2K", 76); /* 12 */
+    check_little("heads = 8; kv_heads = 1", 256, "full", "2K", 92);   /* 24 */
+    check_little("heads = 8; kv_heads = 1", 256, "causal", "8K", 98); /* 49 */
+    check_little("heads = 64; kv_heads = 8", 256, "causal", "2K", 95);
+}
+
+/* By head. Beside: with the usual cut, by rows. */
+Test(kernel_work, cuts_by_head_are_compared) {
+    check_little("heads = 8; kv_heads = 1", 128, "causal and (h % 4 == 0 or q - k < 512)", "2K", 44); /* 11 */
+    check_little("heads = 8; kv_heads = 1", 128, "causal and q - k < 256 * (1 + h % 8)", "8K", 79);   /* 37 */
+    check_little("heads = 64; kv_heads = 8", 128, "causal and (h % 4 == 0 or q - k < 512)", "2K", 88);   /* 70 */
+    check_little("heads = 64; kv_heads = 8", 128, "causal and q - k < 256 * (1 + h % 8)", "2K", 81);     /* 50 */
 }
 
 /* Few queries: keys are cut so that the model's 132 multiprocessors are used for nine tenths of their time. */
@@ -306,7 +409,7 @@ static void check_short(const char *model, const char *lengths) {
              model, lengths);
     fcp_plan *plan = plan_named("short.fcp", text);
     fcp_list_time used;
-    cr_assert(order_model_forward(plan, 132, &used));
+    cr_assert(order_model_forward(plan, 132, 1, &used));
     cr_expect(used.work * 10 >= used.end * 132 * 9, "%s, %s: %llu units of work end at %llu", model, lengths,
               (unsigned long long)used.work, (unsigned long long)used.end);
     fcp_plan_free(plan);
@@ -327,7 +430,7 @@ static void check_waiting(const char *mask, const char *lengths, uint32_t kv_hea
              kv_heads * group, kv_heads, lengths, mask);
     fcp_plan *plan = plan_named("order.fcp", text);
     fcp_list_time with, without;
-    cr_assert(order_model_of_rank(plan, 0, 116, &with, &without));
+    cr_assert(order_model_of_rank(plan, 0, 116, FCP_KEYS_ORDERED, &with, &without));
     cr_assert(without.end && (double)with.end <= most * (double)without.end, "%s, %u x %u heads: %.3f", mask, kv_heads,
               group, (double)with.end / (double)without.end);
     fcp_plan_free(plan);
