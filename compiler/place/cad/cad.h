@@ -136,9 +136,10 @@ typedef struct cad_groups {
 fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out);
 
 /* Where a sweep chooses, it asks for the next of these; 0 is what it would choose by itself. */
-enum { CAD_DECISIONS = 128, CAD_WAYS = 8 };
+enum { CAD_DECISIONS = 128, CAD_WAYS = 8, CAD_NOTED = 24 };
 typedef struct cad_decisions {
     uint8_t way[CAD_DECISIONS]; /* below CAD_WAYS */
+    uint8_t same[CAD_NOTED];    /* of the last sweep: a bit for each way with which it would have done the same there */
     uint32_t asked;             /* by the last sweep; it may be more than there are */
 } cad_decisions;
 

@@ -126,14 +126,15 @@ typedef struct question {
 static uint64_t work_at(const question *q, uint32_t i) {
     uint64_t cut = cut_at(&q->at, i), work = 0;
     for (size_t k = 0; k < q->count; k++) {
-        cad_run r = q->runs[k];
-        if (q->part == ROWS_FROM) r.x = cut;
+        const cad_run *r = &q->runs[k];
+        uint64_t x = r->x, k0 = r->k0, k1 = r->k1;
+        if (q->part == ROWS_FROM) x = cut;
         else {
             uint64_t from = q->part == KEYS_FROM ? cut : q->at.low, to = q->part == KEYS_FROM ? q->at.high : cut;
-            if (r.k0 < from) r.k0 = from;
-            if (r.k1 > to) r.k1 = to;
+            if (k0 < from) k0 = from;
+            if (k1 > to) k1 = to;
         }
-        work += cad_work(q->pairs, &r);
+        work += work_of(q->pairs, r->sequence, x, r->y, k0, k1);
     }
     return work;
 }

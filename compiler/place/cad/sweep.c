@@ -119,16 +119,15 @@ static uint32_t take_at(sweep *s, uint32_t i) {
     return bin;
 }
 
-/* The tightest bin that has room for `work`, or else the one with most room. FCP_NONE: there is none. */
-static uint32_t take(sweep *s, uint64_t work) {
-    if (!s->count) return FCP_NONE;
+/* The place of the tightest bin that has room for `work`, or else of the one with most room. */
+static uint32_t tightest(const sweep *s, uint64_t work) {
     uint32_t low = 0, high = s->count;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
         if (s->bins[mid].room < work) low = mid + 1;
         else high = mid;
     }
-    return take_at(s, low < s->count ? low : s->count - 1);
+    return low < s->count ? low : s->count - 1;
 }
 
 /* --- decisions ---------------------------------------------------------------------------------------------------- */
@@ -141,20 +140,59 @@ static uint32_t decide(sweep *s) {
     return i < CAD_DECISIONS ? d->way[i] : 0;
 }
 
-/* Takes the first bin of a strip; *beside: the place in the list below which bins of like room are. */
-static uint32_t take_first(sweep *s, uint32_t *beside) {
-    uint32_t way = decide(s), last = s->count - 1;
-    *beside = last;
-    if (way <= CAD_WAYS / 2 || !last) return take(s, s->rest);
-    *beside = last - (way - CAD_WAYS / 2) % s->count;
-    return take_at(s, *beside);
+enum { ALL_WAYS = (1 << CAD_WAYS) - 1 };
+
+/* Of the last decision: the ways, a bit each, that would have come to the same. */
+static void note_same(sweep *s, uint32_t ways) {
+    cad_decisions *d = s->decisions;
+    const uint32_t last = d ? d->asked - 1 : CAD_NOTED;
+    if (last < CAD_NOTED) d->same[last] = (uint8_t)ways;
 }
 
-/* Into how many parts the keys are divided, where `usual` would be cheapest for one bin. */
-static uint32_t decide_parts(sweep *s, uint32_t usual) {
-    uint32_t way = decide(s);
-    if (way >= CAD_WAYS * 3 / 4) return usual + 1;
-    return way >= CAD_WAYS / 2 && usual > 1 ? usual - 1 : usual;
+/* The ways on the same side of `from` as the one that was decided on. */
+static uint32_t side_of(uint32_t way, uint32_t from) {
+    const uint32_t below = (1u << from) - 1;
+    return way < from ? below : ALL_WAYS & ~below;
+}
+
+/* Takes the first bin of a strip; *beside: the place in the list below which bins of like room are. */
+static uint32_t take_first(sweep *s, uint32_t *beside) {
+    const uint32_t way = decide(s), last = s->count - 1, usual = tightest(s, s->rest);
+    uint32_t same = 0, place[CAD_WAYS];
+    for (uint32_t w = 0; w < CAD_WAYS; w++) place[w] = w <= CAD_WAYS / 2 ? last : last - (w - CAD_WAYS / 2) % s->count;
+    *beside = place[way];
+    const uint32_t at = way <= CAD_WAYS / 2 ? usual : *beside;
+    for (uint32_t w = 0; w < CAD_WAYS; w++)
+        if (place[w] == *beside && (w <= CAD_WAYS / 2 ? usual : place[w]) == at) same |= 1u << w;
+    note_same(s, same);
+    return take_at(s, at);
+}
+
+/* Into how many parts the keys are divided, where `usual` would be cheapest for one bin, and at most `most`. */
+static uint32_t decide_parts(sweep *s, uint32_t usual, uint32_t most) {
+    const uint32_t way = decide(s);
+    uint32_t same = 0, parts[CAD_WAYS];
+    for (uint32_t w = 0; w < CAD_WAYS; w++) {
+        parts[w] = w >= CAD_WAYS * 3 / 4 ? usual + 1 : w >= CAD_WAYS / 2 && usual > 1 ? usual - 1 : usual;
+        if (parts[w] > most) parts[w] = most;
+    }
+    for (uint32_t w = 0; w < CAD_WAYS; w++) same |= (uint32_t)(parts[w] == parts[way]) << w;
+    note_same(s, same);
+    return parts[way];
+}
+
+/* Are the other bins of a strip those of like room? */
+static bool decide_alike(sweep *s, bool open) {
+    const uint32_t way = decide(s);
+    note_same(s, open ? side_of(way, CAD_WAYS / 2) : ALL_WAYS);
+    return way >= CAD_WAYS / 2;
+}
+
+/* Does the next sequence come before the one at hand? Without bins it is all the same. */
+static bool decide_waits(sweep *s) {
+    const uint32_t way = decide(s);
+    note_same(s, s->count ? side_of(way, CAD_WAYS * 3 / 4) : ALL_WAYS);
+    return way >= CAD_WAYS * 3 / 4;
 }
 
 /* --- taking ------------------------------------------------------------------------------------------------------- */
@@ -231,11 +269,12 @@ static fcp_code fill(sweep *s) {
     const cad_run *rows = top; /* the top may be the rest of one shard: then what follows counts */
     if (s->stack.count > 1 && cad_span(s->pairs, top - 1) > cad_span(s->pairs, top)) rows--;
     cad_cost(&s->in->price, cad_span(s->pairs, rows), room / s->pairs->weight, cad_whole(s->pairs, rows), &parts);
-    parts = decide_parts(s, parts);
-    bool alike = decide(s) >= CAD_WAYS / 2;
-    for (all = s->room[bin[0]]; count < parts && count < PARTS_MOST && all < s->rest && s->count; count++) {
+    all = s->room[bin[0]];
+    parts = decide_parts(s, parts, all >= s->rest ? 1 : s->count < PARTS_MOST ? s->count + 1 : PARTS_MOST);
+    const bool alike = decide_alike(s, parts > 1 && beside);
+    for (; count < parts && all < s->rest; count++) {
         if (alike && beside && beside <= s->count) bin[count] = take_at(s, --beside);
-        else bin[count] = take(s, s->rest - all);
+        else bin[count] = take_at(s, tightest(s, s->rest - all));
         all += s->room[bin[count]];
     }
     uint64_t work, over, to[PARTS_MOST];
@@ -343,7 +382,7 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_
     size_t g = groups->count ? groups->order[0] : 0;
     for (size_t i = 1; i <= groups->count; i++) {
         size_t next = i < groups->count ? groups->order[i] : g, now = g;
-        if (i < groups->count && decide(&s) >= CAD_WAYS * 3 / 4) now = next; /* this one waits */
+        if (i < groups->count && decide_waits(&s)) now = next; /* this one waits */
         else g = next;
         fcp_code code = sweep_group(&s, groups->runs + groups->first[now], groups->first[now + 1] - groups->first[now]);
         if (code) return code;
