@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/saturate.h"
+#include "runtime/base/carve.h"
 #include "runtime/verify/parts.h"
 
 typedef unsigned long long ull;
@@ -19,11 +20,14 @@ typedef unsigned long long ull;
 fcp_code fcp_verify_tiles(verifier *v) {
     const fcp_plan *plan = v->plan;
     size_t blocks = (size_t)plan->blocks_count, tiles = (size_t)plan->tiles_count, next = 0;
-    uint32_t *first = calloc(blocks + 2, sizeof *first), *k_blocks = malloc((tiles + 1) * sizeof *k_blocks);
-    uint32_t *seen = calloc(blocks, sizeof *seen); /* per KV block: the last Q block that met it, + 1 */
-    uint64_t *pairs = calloc(blocks, sizeof *pairs);
+    uint32_t *first, *seen; /* seen: per KV block the last Q block that met it, + 1 */
+    uint64_t *pairs;
+    const fcp_carved tables[] = {
+        {&first, blocks + 2, sizeof *first}, {&seen, blocks, sizeof *seen}, {&pairs, blocks, sizeof *pairs}};
+    void *room = FCP_CARVE(tables);
+    uint32_t *k_blocks = malloc((tiles + 1) * sizeof *k_blocks);
     fcp_code code = FCP_OK;
-    if (!first || !k_blocks || !seen || !pairs) {
+    if (!room || !k_blocks) {
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %zu tiles", tiles);
         goto done;
     }
@@ -66,10 +70,8 @@ fcp_code fcp_verify_tiles(verifier *v) {
         if (pairs[q] > v->pairs_max_block) v->pairs_max_block = pairs[q];
     }
 done:
-    free(first);
+    free(room);
     free(k_blocks);
-    free(seen);
-    free(pairs);
     return code;
 }
 

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "runtime/base/saturate.h"
+#include "runtime/base/carve.h"
 #include "runtime/verify/parts.h"
 
 /* A send or a receive. */
@@ -432,25 +433,27 @@ fcp_code fcp_verify_match(verifier *v) {
         m.bytes[cls] = fcp_class_bytes(v->p, (fcp_class)cls, v->pass);
     }
     size_t groups = (size_t)m.round_count + 2;
-    m.info = calloc(groups, sizeof *m.info);
-    m.group_round = calloc(groups, sizeof *m.group_round);
-    m.group_rounds = calloc(groups, sizeof *m.group_rounds);
-    m.delta = calloc(groups * FCP_FABRICS, sizeof *m.delta);
-    m.degree = calloc(groups * FCP_FABRICS * 2, sizeof *m.degree);
-    m.touched = calloc(groups, sizeof *m.touched);
-    m.seen = calloc(groups, sizeof *m.seen);
-    m.receive = calloc(groups * FCP_FABRICS, sizeof *m.receive);
-    m.inbox = calloc((size_t)ranks + 1, sizeof *m.inbox);
-    m.send_first = calloc((size_t)ranks + 1, sizeof *m.send_first);
-    m.recv_first = calloc((size_t)ranks + 1, sizeof *m.recv_first);
-    m.met = calloc(ranks, sizeof *m.met);
+    const fcp_carved tables[] = {
+        {&m.info, groups, sizeof *m.info},
+        {&m.group_round, groups, sizeof *m.group_round},
+        {&m.group_rounds, groups, sizeof *m.group_rounds},
+        {&m.delta, groups, FCP_FABRICS * sizeof *m.delta},
+        {&m.degree, groups, FCP_FABRICS * 2 * sizeof *m.degree},
+        {&m.touched, groups, sizeof *m.touched},
+        {&m.seen, groups, sizeof *m.seen},
+        {&m.receive, groups, FCP_FABRICS * sizeof *m.receive},
+        {&m.inbox, (size_t)ranks + 1, sizeof *m.inbox},
+        {&m.send_first, (size_t)ranks + 1, sizeof *m.send_first},
+        {&m.recv_first, (size_t)ranks + 1, sizeof *m.recv_first},
+        {&m.met, ranks, sizeof *m.met},
+    };
+    void *room = FCP_CARVE(tables);
     m.sides = v->sides;
     m.side_count = v->side_count;
     v->peers = malloc(m.side_count * sizeof *v->peers);
     v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);
     fcp_code code = FCP_OK;
-    if (!m.info || !m.group_round || !m.group_rounds || !m.delta || !m.degree || !m.touched || !m.seen ||
-        !m.receive || !m.inbox || !m.send_first || !m.recv_first || !m.met || !v->peers || !v->peer_first)
+    if (!room || !v->peers || !v->peer_first)
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
                         m.side_count);
     if (!code) code = group_rounds(&m);
@@ -466,17 +469,6 @@ fcp_code fcp_verify_match(verifier *v) {
     for (uint32_t r = 0; r < ranks && !code; r++)
         if (!(code = fcp_verify_stopped(v))) code = meet(&m, r);
     if (!code) check_delta(&m);
-    free(m.info);
-    free(m.group_round);
-    free(m.group_rounds);
-    free(m.delta);
-    free(m.degree);
-    free(m.touched);
-    free(m.seen);
-    free(m.receive);
-    free(m.inbox);
-    free(m.send_first);
-    free(m.recv_first);
-    free(m.met);
+    free(room);
     return code;
 }

@@ -89,6 +89,7 @@ typedef struct verifier {
     uint32_t *tiles_of;    /* how many tiles it has as a Q block */
     away_work *away;
     /* over the plan */
+    void *room;            /* of all these tables and visit_away */
     uint32_t *visit_away;  /* per visit: the rank that computes it forward, + 1, if that is not its home; else 0 */
     uint64_t visits_away;  /* how many there are of these */
     uint64_t pairs, pairs_max_block, tokens_max_rank[FCP_SIDES];
@@ -99,6 +100,7 @@ typedef struct verifier {
     uint8_t *attended;     /* per visit: computed */
     rank_moves *moves;     /* per rank */
     uint32_t *made;        /* per block: how often its result is made, backward away from home alone */
+    void *pass_room;       /* of these tables */
     layout_facts *layout;
     void *sides;           /* match.c: room for the transfers of launches, */
     size_t side_count;     /* so many */
@@ -149,8 +151,8 @@ fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room);
 
 /* rank.c: one rank's two queues against its slots. */
 typedef struct rank_buffers rank_buffers;
-fcp_code fcp_verify_buffers(const verifier *v, rank_buffers **out); /* room for any rank, in this pass */
-void fcp_verify_buffers_free(rank_buffers *b);
+/* For any rank, in this pass. The caller frees out->room. */
+fcp_code fcp_verify_buffers(const verifier *v, rank_buffers *out);
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank);
 
 /* halves.c: where rounds say that work moves in two halves, it does. The passes are right. */

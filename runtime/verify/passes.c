@@ -14,7 +14,8 @@
 #include <stdlib.h>
 
 #include "runtime/base/both.h"
-#include "runtime/verify/parts.h"
+#include "runtime/base/carve.h"
+#include "runtime/verify/run.h"
 
 /* What came of a step. */
 typedef struct outcome {
@@ -47,15 +48,15 @@ typedef struct share {
 } share;
 
 static fcp_code run_ranks(verifier *v, uint32_t first, uint32_t end) {
-    rank_buffers *buffers = NULL;
+    rank_buffers buffers;
     fcp_code code = fcp_verify_buffers(v, &buffers);
     for (uint32_t r = first; r < end && !code; r++) {
         code = fcp_verify_stopped(v);
         if (!code) code = fcp_verify_layout_of(v, r);
-        if (!code) code = fcp_verify_rank(v, buffers, r);
+        if (!code) code = fcp_verify_rank(v, &buffers, r);
         if (!code) code = fcp_verify_layout_end(v);
     }
-    fcp_verify_buffers_free(buffers);
+    free(buffers.room);
     return code;
 }
 
@@ -118,10 +119,12 @@ typedef struct opening {
 
 static fcp_code open_pass(verifier *v) {
     v->facts.stages = 1; /* there is always a stage 0, if only to copy in and out */
-    v->attended = calloc((size_t)v->plan->visits_count + 1, 1);
-    v->moves = calloc(v->p->ranks, sizeof *v->moves);
-    v->made = calloc((size_t)v->plan->blocks_count + 1, sizeof *v->made);
-    if (!v->attended || !v->moves || !v->made)
+    const fcp_carved tables[] = {
+        {&v->attended, (size_t)v->plan->visits_count + 1, 1},
+        {&v->moves, v->p->ranks, sizeof *v->moves},
+        {&v->made, (size_t)v->plan->blocks_count + 1, sizeof *v->made},
+    };
+    if (!(v->pass_room = FCP_CARVE(tables)))
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", v->p->ranks);
     fcp_code code = fcp_verify_layout_open(v);
     return code ? code : fcp_verify_attended(v);
@@ -236,9 +239,7 @@ fcp_code fcp_verify_passes(verifier *v, verifier of[FCP_PASSES]) {
 void fcp_verify_passes_close(verifier of[FCP_PASSES]) {
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         verifier *v = &of[pass];
-        free(v->attended);
-        free(v->moves);
-        free(v->made);
+        free(v->pass_room);
         free(v->peers);
         free(v->peer_first);
         fcp_verify_layout_close(v);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/carve.h"
 #include "runtime/verify/held.h"
 #include "runtime/verify/partial.h"
 
@@ -226,50 +227,29 @@ static fcp_code finish(run *r) {
     return FCP_OK;
 }
 
-fcp_code fcp_verify_buffers(const verifier *v, rank_buffers **out) {
-    rank_buffers *b = calloc(1, sizeof *b);
+fcp_code fcp_verify_buffers(const verifier *v, rank_buffers *out) {
     const uint8_t *kind = kinds[v->pass];
-    size_t homes = 1;
+    size_t homes = 1, count = 0;
+    fcp_carved tables[FCP_CLASSES + 2];
+    *out = (rank_buffers){.guests = 1};
     for (uint32_t r = 0; r < v->p->ranks; r++)
         if (v->homes[r] > homes) homes = v->homes[r];
-    bool good = b != NULL;
-    for (int cls = 0; cls < FCP_CLASSES && good; cls++) {
+    for (int cls = 0; cls < FCP_CLASSES; cls++) {
+        if (cls < FCP_IN && cls != FCP_KV && cls != FCP_DKV && v->facts.moves[cls])
+            out->guests = (uint32_t)v->plan->blocks_count;
         if (!kind[cls]) continue;
         size_t room = 1;
         for (uint32_t r = 0; r < v->p->ranks; r++) {
             size_t n = slot_room(v, r, (fcp_class)cls);
             if (n > room) room = n;
         }
-        if (kind[cls] == IS_HELD) b->held[cls] = malloc(room * sizeof *b->held[cls]);
-        else b->partial[cls] = malloc(room * sizeof *b->partial[cls]);
-        good = b->held[cls] || b->partial[cls];
+        if (kind[cls] == IS_HELD) tables[count++] = (fcp_carved){&out->held[cls], room, sizeof *out->held[cls]};
+        else tables[count++] = (fcp_carved){&out->partial[cls], room, sizeof *out->partial[cls]};
     }
-    if (good) {
-        b->home = malloc(homes * sizeof *b->home);
-        bool moved = false;
-        for (int cls = 0; cls < FCP_IN; cls++)
-            moved |= cls != FCP_KV && cls != FCP_DKV && v->facts.moves[cls];
-        b->guests = moved ? (uint32_t)v->plan->blocks_count : 1;
-        b->guest = calloc(b->guests, sizeof *b->guest);
-        good = b->home && b->guest;
-    }
-    if (good) {
-        *out = b;
-        return FCP_OK;
-    }
-    fcp_verify_buffers_free(b);
-    return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a rank's slots");
-}
-
-void fcp_verify_buffers_free(rank_buffers *b) {
-    if (!b) return;
-    for (int cls = 0; cls < FCP_CLASSES; cls++) {
-        free(b->held[cls]);
-        free(b->partial[cls]);
-    }
-    free(b->home);
-    free(b->guest);
-    free(b);
+    tables[count++] = (fcp_carved){&out->home, homes, sizeof *out->home};
+    tables[count++] = (fcp_carved){&out->guest, out->guests, sizeof *out->guest};
+    out->room = fcp_carve(tables, count);
+    return out->room ? FCP_OK : fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a rank's slots");
 }
 
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank) {

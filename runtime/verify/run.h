@@ -52,6 +52,7 @@ struct rank_buffers {
     q_state *home;                      /* by home slot */
     q_state *guest;                     /* by block; one record, if no rank has guests */
     uint32_t guests;
+    void *room;                         /* of all of these */
 };
 
 typedef struct run {

@@ -57,6 +57,7 @@
 #include <string.h>
 
 #include "runtime/base/saturate.h"
+#include "runtime/base/carve.h"
 #include "runtime/plan/file.h"
 
 typedef unsigned long long ull;
@@ -65,18 +66,20 @@ typedef unsigned long long ull;
 static fcp_code index_homes(verifier *v) {
     const fcp_plan *plan = v->plan;
     uint32_t ranks = v->p->ranks, blocks = (uint32_t)plan->blocks_count;
-    v->node = malloc(ranks * sizeof *v->node);
-    v->homes = calloc(ranks, sizeof *v->homes);
-    v->home_first = malloc(((size_t)ranks + 1) * sizeof *v->home_first);
-    for (int side = 0; side < FCP_SIDES; side++) v->home_tokens[side] = calloc(ranks, sizeof *v->home_tokens[side]);
+    const fcp_carved tables[] = {
+        {&v->node, ranks, sizeof *v->node},
+        {&v->homes, ranks, sizeof *v->homes},
+        {&v->home_first, (size_t)ranks + 1, sizeof *v->home_first},
+        {&v->home_tokens[FCP_QUERIES], ranks, sizeof *v->home_tokens[FCP_QUERIES]},
+        {&v->home_tokens[FCP_KEYS], ranks, sizeof *v->home_tokens[FCP_KEYS]},
+        {&v->rank_pairs, ranks, sizeof *v->rank_pairs},
+        {&v->home_blocks, blocks, sizeof *v->home_blocks},
+        {&v->tiles_of, blocks, sizeof *v->tiles_of},
+        {&v->away, blocks, sizeof *v->away},
+        {&v->visit_away, (size_t)plan->visits_count + 1, sizeof *v->visit_away},
+    };
     v->split = fcp_plan_split(plan);
-    v->home_blocks = malloc((size_t)blocks * sizeof *v->home_blocks);
-    v->tiles_of = malloc((size_t)blocks * sizeof *v->tiles_of);
-    v->away = calloc((size_t)blocks, sizeof *v->away);
-    v->visit_away = calloc((size_t)plan->visits_count + 1, sizeof *v->visit_away);
-    v->rank_pairs = calloc(ranks, sizeof *v->rank_pairs);
-    if (!v->node || !v->homes || !v->home_first || !v->home_tokens[FCP_QUERIES] || !v->home_tokens[FCP_KEYS] ||
-        !v->home_blocks || !v->tiles_of || !v->away || !v->visit_away || !v->rank_pairs)
+    if (!(v->room = FCP_CARVE(tables)))
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", ranks);
     for (uint32_t b = 0; b < blocks; b++) {
         const fcp_block *k = &plan->blocks[b];
@@ -267,14 +270,6 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
         out_report->halves = halves;
     }
     fcp_verify_passes_close(of);
-    free(v.node);
-    free(v.homes);
-    free(v.home_first);
-    free(v.home_blocks);
-    free(v.tiles_of);
-    free(v.away);
-    free(v.visit_away);
-    free(v.rank_pairs);
-    for (int side = 0; side < FCP_SIDES; side++) free(v.home_tokens[side]);
+    free(v.room);
     return code;
 }
