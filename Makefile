@@ -278,17 +278,17 @@ lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 # fuzz/README.md says what each of these settings is worth.
 FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp -fsanitize-address-use-after-return=never
 FUZZ_ASAN = malloc_context_size=1:max_malloc_fill_size=64:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
-FUZZ_ARGS = -entropic=0 -reduce_inputs=0
+FUZZ_ARGS = -entropic=0 -reduce_inputs=0 -reload=0
 # The rooms whose coverage guides the fuzzer, which reads their counters after each run; of other rooms it reads none.
 MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
 MEASURED_expr = compiler/box compiler/cells
-MEASURED_program = compiler compiler/cells compiler/problem compiler/place compiler/place/fcp compiler/place/cad compiler/place/heads compiler/schedule compiler/lower
+MEASURED_program = compiler compiler/cells compiler/problem compiler/place $(addprefix compiler/place/,fcp cad heads dcp groups) compiler/schedule compiler/lower
 MEASURED_file = compiler/syntax compiler/sema compiler/expr compiler/problem runtime/base
 MEASURED_plan = runtime/base runtime/plan runtime/verify runtime/kernels codegen codegen/mask
 MEASURED_profile = compiler/simulate
 MEASURED_rows = compiler/simulate
 # Rooms that fuzz_program needs and other targets measure: the sanitizers look at them there. It has them, and its oracle, without.
-PLAIN_program = compiler/syntax compiler/sema compiler/expr codegen/mask runtime/plan runtime/verify
+PLAIN_program = compiler/syntax compiler/sema compiler/expr compiler/box compiler/simulate codegen/mask runtime/base runtime/plan runtime/verify
 plain = $(if $(PLAIN_$1),$(patsubst %.c,$(B)/fuzz/plain/%.o,gen/fcp.tab.c gen/fcp.lex.c $(foreach room,$(PLAIN_$1),$(wildcard $(room)/*.c))))
 measured = $(patsubst %.c,$(B)/%.o,$(foreach room,$(MEASURED_$1),$(wildcard $(room)/*.c)))
 ifneq ($(findstring fuzzer,$(SAN)),)

@@ -85,12 +85,16 @@ static void *zeros(size_t n, size_t size) {
     return p;
 }
 
+/* How many there are of allow(q, k, h) of one sequence. */
+static size_t pairs_of(const random_program *p, uint32_t s) {
+    return (size_t)((p->uses_h ? p->heads : 1) * queries_of(p, s) * p->lengths[s]);
+}
+
 /* allow(q, k, h) of every pair of one sequence, as the tree has it. */
-static uint8_t *allowed(const random_program *p, uint32_t s, bool *fault, uint64_t *pairs) {
+static void allowed(const random_program *p, uint32_t s, uint8_t *a, bool *fault, uint64_t *pairs) {
     uint32_t heads = p->uses_h ? p->heads : 1;
     uint64_t n = p->lengths[s], rows = queries_of(p, s);
     int64_t first = p->top_left ? 0 : (int64_t)n - (int64_t)rows; /* position of the first query */
-    uint8_t *a = zeros(heads * rows * n, 1);
     for (uint32_t h = 0; h < heads; h++)
         for (uint64_t i = 0; i < rows; i++)
             for (uint64_t k = 0; k < n; k++) {
@@ -102,7 +106,6 @@ static uint8_t *allowed(const random_program *p, uint32_t s, bool *fault, uint64
                 a[(h * rows + i) * n + k] = yes;
                 *pairs += yes && !f;
             }
-    return a;
 }
 
 static void define(const random_program *p, tensors *t, uint8_t *const *allow) {
@@ -397,28 +400,34 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
     uint8_t *allow[MAX_SEQUENCES];
     bool fault = false;
     uint64_t pairs = 0;
+    size_t all = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) all += pairs_of(p, s);
+    uint8_t *const room = zeros(all, 1);
+    all = 0;
     for (uint64_t s = 0, base = 0; s < p->sequences; base += p->lengths[s++]) {
         view_fields(p, base, p->lengths[s]);
-        allow[s] = allowed(p, (uint32_t)s, &fault, &pairs);
+        allow[s] = room + all;
+        all += pairs_of(p, (uint32_t)s);
+        allowed(p, (uint32_t)s, allow[s], &fault, &pairs);
     }
     fcpc_diagnostics *diag = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
     fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, NULL, diag, &program);
     if (!code) code = fcpc_plan(program, NULL, 0, NULL, diag, NULL, &plan);
-    char *picture = fcpc_diagnostics_render(diag, false);
     int result = PLANNED;
     if (p->group && (p->nodes * p->gpus - p->servers) % p->group) {
         JUDGE(code == FCP_E_VALUE, "seed %u: ranks that do not divide into groups go by (%s)\n%s\n%s", seed,
-              fcp_code_name(code), picture, p->text);
+              fcp_code_name(code), fcpc_diagnostics_render(diag, false), p->text);
         result = FAULTED;
     } else if (fault) {
         JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX,
               "seed %u: a fault went by (%s)\n%s\n%s", seed,
-                  fcp_code_name(code), picture, p->text);
+                  fcp_code_name(code), fcpc_diagnostics_render(diag, false), p->text);
         result = FAULTED;
     } else {
-        JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, picture, p->text);
+        JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, fcpc_diagnostics_render(diag, false),
+              p->text);
         /* a mask that names h may not depend on it: then the plan counts a pair once, and every head has the same */
         const bool by_head = plan->problem->mask_uses & MC_USES_H;
         const uint32_t ranges = p->heads / plan->problem->range_kv / plan->problem->range_sub;
@@ -454,11 +463,10 @@ static int check_program(unsigned seed, random_program *p, dice *d, bool execute
             fcp_plan_free(loaded);
         }
     }
-    free(picture);
     fcp_plan_free(plan);
     fcpc_program_free(program);
     fcpc_diagnostics_free(diag);
-    for (uint32_t s = 0; s < p->sequences; s++) free(allow[s]);
+    free(room);
     return result;
 }
 #endif

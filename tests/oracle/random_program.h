@@ -313,6 +313,19 @@ static void put_number(random_program *p, int64_t number) {
     put_word(p, at);
 }
 
+/* word, number, word: as most that is put. */
+static void put_set(random_program *p, const char *before, int64_t number, const char *after) {
+    put_word(p, before);
+    put_number(p, number);
+    put_word(p, after);
+}
+
+/* A number of hundredths, with a point. */
+static void put_hundredths(random_program *p, uint32_t number) {
+    put_set(p, "", number / 100, number % 100 < 10 ? ".0" : ".");
+    put_number(p, number % 100);
+}
+
 static void put_end(random_program *p, int64_t end) {
     if (end < 0) put_word(p, "n");
     else put_number(p, end);
@@ -321,19 +334,24 @@ static void put_end(random_program *p, int64_t end) {
 static void put_pieces(random_program *p, const expr *e) {
     const piece *x = e->pieces;
     if (!e->value) {
-        put(p, "rect(%lld..", (long long)x->q0);
+        put_set(p, "rect(", x->q0, "..");
         put_end(p, x->q1);
-        put(p, ", %lld..", (long long)x->k0);
+        put_set(p, ", ", x->k0, "..");
         put_end(p, x->k1);
-        if (x->kind) put(p, ", %s", piece_kinds[x->kind]);
-        put(p, ")");
+        if (x->kind) put_word(p, ", "), put_word(p, piece_kinds[x->kind]);
+        put_word(p, ")");
         return;
     }
-    put(p, "slices(");
-    for (int64_t i = 0; i < e->value; i++, x++)
-        put(p, "%s[%lld, %lld, %lld, %lld, %s]", i ? ", " : "", (long long)x->q0, (long long)x->q1, (long long)x->k0,
-            (long long)x->k1, piece_kinds[x->kind]);
-    put(p, ")");
+    put_word(p, "slices(");
+    for (int64_t i = 0; i < e->value; i++, x++) {
+        put_set(p, i ? ", [" : "[", x->q0, ", ");
+        put_set(p, "", x->q1, ", ");
+        put_set(p, "", x->k0, ", ");
+        put_set(p, "", x->k1, ", ");
+        put_word(p, piece_kinds[x->kind]);
+        put_word(p, "]");
+    }
+    put_word(p, ")");
 }
 
 static void put_expr(random_program *p, const expr *e) {
@@ -352,8 +370,8 @@ static void put_expr(random_program *p, const expr *e) {
     case X_NOT: put_word(p, "(not "); put_expr(p, e->a); put_word(p, ")"); return;
     case X_NEG: put_word(p, "(-"); put_expr(p, e->a); put_word(p, ")"); return;
     case X_ABS: put_word(p, "abs("); put_expr(p, e->a); put_word(p, ")"); return;
-    case X_LOAD: put(p, "f%d[", (int)e->value); put_expr(p, e->a); put_word(p, "]"); return;
-    case X_RUN: put(p, "run(f%d, ", (int)e->value); put_expr(p, e->a); put_word(p, ")"); return;
+    case X_LOAD: put_set(p, "f", e->value, "["); put_expr(p, e->a); put_word(p, "]"); return;
+    case X_RUN: put_set(p, "run(f", e->value, ", "); put_expr(p, e->a); put_word(p, ")"); return;
     case X_MIN: case X_MAX:
         put_word(p, e->kind == X_MIN ? "min(" : "max(");
         put_expr(p, e->a);
@@ -399,14 +417,14 @@ static void draw_field(random_program *p, dice *d, int64_t *out) {
 
 static void put_field(random_program *p, uint32_t number) {
     const int64_t *v = p->fields[number];
-    put(p, "    field f%u = [", number);
+    put_set(p, "    field f", number, " = [");
     for (uint64_t t = 0, end; t < p->key_tokens; t = end) {
         for (end = t + 1; end < p->key_tokens && v[end] == v[t];) end++;
         if (t) put_word(p, ", ");
         put_number(p, v[t]);
         if (end - t > 1) put_word(p, " x "), put_number(p, (int64_t)(end - t));
     }
-    put(p, "]\n");
+    put_word(p, "]\n");
 }
 
 static inline uint64_t queries_of(const random_program *p, uint32_t s) {
@@ -460,11 +478,11 @@ static void draw_sharing(random_program *p, dice *d) {
     do inside = 1 + roll(d, p->heads);
     while (p->heads % inside || ranks % inside);
     p->ring = inside != ranks || roll(d, 4) == 0;
-    if (p->ring) put(p, ", inside = %u", inside);
+    if (p->ring) put_set(p, ", inside = ", inside, "");
     if (p->strategy != FCP_STRATEGY_UPIPE || roll(d, 4) == 0) return;
     do each = 1 + roll(d, p->heads / inside);
     while (p->heads / inside % each);
-    put(p, ", heads = %u", each * inside);
+    put_set(p, ", heads = ", each * inside, "");
 }
 
 /* Draws a program of at most about `budget` query-key positions. */
@@ -513,59 +531,75 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     p->mask = draw_bool(p, d, 1 + roll(d, 4));
     draw_score(&p->score, d, p->heads, p->views, p->field_count);
 
-    put(p, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s", p->heads, p->kv_heads, p->head_dim,
-        dtypes[p->dtype]);
+    put_set(p, "model { heads = ", p->heads, "; kv_heads = ");
+    put_set(p, "", p->kv_heads, "; head_dim = ");
+    put_set(p, "", p->head_dim, "; dtype = ");
+    put_word(p, dtypes[p->dtype]);
     for (int i = 0; i < SCORE_TABLE && p->score.uses_table; i++)
         put(p, "%s%.2f", i ? ", " : "; table near = [", p->score.table[i]);
-    put(p, p->score.uses_table ? "] }\n" : " }\n");
+    put_word(p, p->score.uses_table ? "] }\n" : " }\n");
     /* work lists are cut for the multiprocessors of the GPU, of which `cpu` has none */
-    put(p, "cluster { nodes = %u; gpus = %u; gpu = %s; fabric = %s }\n", p->nodes, p->gpus,
-        (p->block + p->head_dim / 16 + p->sequences) % 2 ? "h100" : "cpu", p->rail ? "rail" : "fat_tree");
-    put(p, "batch { lengths = [");
+    put_set(p, "cluster { nodes = ", p->nodes, "; gpus = ");
+    put_set(p, "", p->gpus, "; gpu = ");
+    put_word(p, (p->block + p->head_dim / 16 + p->sequences) % 2 ? "h100" : "cpu");
+    put_word(p, p->rail ? "; fabric = rail }\n" : "; fabric = fat_tree }\n");
+    put_word(p, "batch { lengths = [");
     for (uint32_t s = 0; s < p->sequences; s++) {
         if (s) put_word(p, ", ");
         if (p->queries[s]) put_number(p, (int64_t)p->queries[s]), put_word(p, ":");
         put_number(p, (int64_t)p->lengths[s]);
     }
-    put(p, "]%s\n", p->top_left ? "; align = top_left" : "");
+    put_word(p, p->top_left ? "]; align = top_left\n" : "]\n");
     for (uint32_t f = 0; f < p->field_count; f++) put_field(p, f);
-    put(p, "}\nmask drawn = ");
+    put_word(p, "}\nmask drawn = ");
     put_expr(p, p->mask);
-    if (p->score.root) put(p, "\nscore logit = %s", p->score.text);
-    put(p, "\nplan {\n  mask = drawn%s\n", p->score.root ? "\n  score = logit" : "");
+    if (p->score.root) put_word(p, "\nscore logit = "), put_word(p, p->score.text);
+    put_word(p, "\nplan {\n  mask = drawn\n");
+    if (p->score.root) put_word(p, "  score = logit\n");
     for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
-    char layout[40];
-    snprintf(layout, sizeof layout, p->group ? "%s(group = %u)" : "%s", layouts[p->layout], p->group);
-    put(p, "  block = %u\n  strategy = %s(buffers = %u", p->block, strategies[p->strategy], p->buffers);
+    put_set(p, "  block = ", p->block, "\n  strategy = ");
+    put_word(p, strategies[p->strategy]);
+    put_set(p, "(buffers = ", p->buffers, "");
     const bool shares = p->strategy == FCP_STRATEGY_ULYSSES || p->strategy == FCP_STRATEGY_UPIPE;
     const bool divides = p->strategy == FCP_STRATEGY_DCP && roll(d, 2);
-    if (divides) put(p, ", divisions = %u", 2 + roll(d, 5));
-    else if (!shares) put(p, ", coalesce = %u", p->coalesce);
-    if (p->strategy == FCP_STRATEGY_DCP)
-        put(p, ", epsilon_compute = %u.%02u", roll(d, 4) ? 0 : roll(d, 3), 1 + roll(d, 60));
+    if (divides) put_set(p, ", divisions = ", 2 + roll(d, 5), "");
+    else if (!shares) put_set(p, ", coalesce = ", p->coalesce, "");
+    if (p->strategy == FCP_STRATEGY_DCP) {
+        const uint32_t whole = roll(d, 4) ? 0 : roll(d, 3);
+        put_word(p, ", epsilon_compute = ");
+        put_hundredths(p, whole * 100 + 1 + roll(d, 60));
+    }
     /* homes are where the caller holds the tokens */
     bool held = (p->strategy == FCP_STRATEGY_GROUPS || p->strategy == FCP_STRATEGY_DCP) && p->layout;
     if (p->strategy == FCP_STRATEGY_CAD) {
         uint32_t base = roll(d, 4);
         held = !base;
-        put(p, ", shard = %u, tolerance = 0.%02u, base = %s", 8u << roll(d, 5), 1 + roll(d, 20), bases[base]);
+        put_set(p, ", shard = ", 8u << roll(d, 5), ", tolerance = ");
+        put_hundredths(p, 1 + roll(d, 20));
+        put_word(p, ", base = ");
+        put_word(p, bases[base]);
         if (p->nodes * p->gpus > 1 && !roll(d, 4)) p->servers = 1 + roll(d, p->nodes * p->gpus - 1);
-        if (p->servers) put(p, ", servers = %u", p->servers);
-        if (roll(d, 3) == 0) put(p, ", pingpong = true");
+        if (p->servers) put_set(p, ", servers = ", p->servers, "");
+        if (roll(d, 3) == 0) put_word(p, ", pingpong = true");
     }
     if (p->strategy == FCP_STRATEGY_GROUPS) {
         uint32_t tokens = 1 + roll(d, 1500);
         while (ranks_for_groups(p, tokens) > p->nodes * p->gpus) tokens += 1 + tokens / 2;
-        put(p, ", tokens = %u, shape = %s", tokens, roll(d, 3) ? "zigzag" : "ring");
+        put_set(p, ", tokens = ", tokens, roll(d, 3) ? ", shape = zigzag" : ", shape = ring");
     }
     if (shares) draw_sharing(p, d);
-    put(p, ")%s%s\n  layout = %s\n", p->ring ? " + ring" : "", roll(d, 3) ? "" : "\n  relay = off", layout);
+    put_word(p, p->ring ? ") + ring" : ")");
+    put_word(p, roll(d, 3) ? "\n  layout = " : "\n  relay = off\n  layout = ");
+    put_word(p, layouts[p->layout]);
+    if (p->group) put_set(p, "(group = ", p->group, ")");
+    put_word(p, "\n");
     held |= shares;
     bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group && !(shares && p->ring && p->layout == FCP_LAYOUT_PLANNED);
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
     p->wire = !roll(d, 3);
-    if (p->wire) put(p, "  wire = bf16\n");
-    put(p, "%s  passes = forward%s\n}\n", p->equal ? "  tokens = equal\n" : "", p->backward ? ", backward" : "");
+    if (p->wire) put_word(p, "  wire = bf16\n");
+    if (p->equal) put_word(p, "  tokens = equal\n");
+    put_word(p, p->backward ? "  passes = forward, backward\n}\n" : "  passes = forward\n}\n");
 }
 #endif
