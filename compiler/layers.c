@@ -241,11 +241,19 @@ static fcp_code place_shared(planning *x, const place_input *in, uint32_t *home)
 
 /* --- one mask after the other ------------------------------------------------------------------------------------- */
 
+/* Has every mask these homes, planned by itself? They are then the caller's, or follow from lengths alone. Equal tokens
+ * and the homes of cad's base fcp follow from a mask. */
+static bool same_under_any_mask(const strategy *by, const struct fcpc_program *g) {
+    const bool of_mask = g->equal || (g->strategy == FCP_STRATEGY_CAD && g->base == CAD_BASE_FCP);
+    if (by->by_block && !(by->in_place && g->layout != FCP_LAYOUT_PLANNED)) return false;
+    return strategy_keeps_homes(g) || !of_mask;
+}
+
 static fcp_code plan_other(const taking *t, const fcpc_program *program, const fcpc_batch *batch,
                            const volatile int *stop, diags *d, fcpc_times *times, fcp_plan **out) {
     const struct fcpc_program settings = with_settings(program, &t->settings);
     given g = {.strategy = t->by, .cut = &t->cut, .home = t->home};
-    const bool alone = !t->by.by_block || (t->by.in_place && settings.layout != FCP_LAYOUT_PLANNED);
+    const bool alone = same_under_any_mask(&t->by, &settings);
     g.strategy.cut = cut_given;
     g.strategy.place = place_given;
     g.strategy.exec = exec_given;

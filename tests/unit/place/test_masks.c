@@ -115,3 +115,31 @@ Test(masks, layers_share_balanced_homes) {
     cr_expect_eq(each[0], again[1]);
     cr_expect_eq(each[1], again[0]);
 }
+
+/* Homes that follow from a mask are those of all layers: tokens = equal chooses them by work, whoever chose them before,
+ * and base = fcp whatever the layout. */
+Test(masks, homes_of_one_mask_are_those_of_all_layers) {
+    static const char *const settings[] = {
+        "strategy = zigzag; layout = planned; tokens = equal",
+        "strategy = ring; layout = contiguous; tokens = equal",
+        "strategy = cad(base = fcp); layout = contiguous",
+        "strategy = cad(base = ring); layout = zigzag; tokens = equal",
+        "strategy = cad; layout = contiguous; tokens = equal"};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        char source[400];
+        uint8_t homes[2][FCP_DIGEST_BYTES];
+        fcp_plan *plans[2];
+        snprintf(source, sizeof source,
+                 "cluster { nodes = 3; gpus = 4; gpu = cpu }\nbatch { lengths = [170, 110, 110, 80 x 4, 21] }\n"
+                 "plan { layers = [full, causal x 3]; block = 128; %s }\n", settings[i]);
+        fcpc_program *program = parse_text(source, NULL);
+        const fcpc_batch own = {.size = sizeof own};
+        cr_assert_eq(fcpc_plan_layers(program, &own, NULL, NULL, NULL, plans), FCP_OK, "%s", settings[i]);
+        for (int layer = 0; layer < 2; layer++) {
+            cr_assert_eq(fcp_plan_homes(plans[layer], homes[layer], NULL), FCP_OK);
+            fcp_plan_free(plans[layer]);
+        }
+        cr_expect_arr_eq(homes[0], homes[1], FCP_DIGEST_BYTES, "%s", settings[i]);
+        fcpc_program_free(program);
+    }
+}
