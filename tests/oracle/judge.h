@@ -394,79 +394,116 @@ static inline void check_equal(unsigned seed, const random_program *p, const fcp
 }
 
 
-enum { FAULTED, PLANNED };
+/* allow(q, k, h) of the whole batch. of[0] is freed for all. */
+typedef struct all_pairs {
+    uint8_t *of[MAX_SEQUENCES];
+    uint64_t count; /* that are allowed */
+    bool fault;
+} all_pairs;
 
-static int check_program(unsigned seed, random_program *p, dice *d, bool execute) {
-    uint8_t *allow[MAX_SEQUENCES];
-    bool fault = false;
-    uint64_t pairs = 0;
-    size_t all = 0;
-    for (uint32_t s = 0; s < p->sequences; s++) all += pairs_of(p, s);
-    uint8_t *const room = zeros(all, 1);
-    all = 0;
+static all_pairs all_allowed(const random_program *p) {
+    all_pairs a = {.count = 0};
+    size_t size = 0;
+    for (uint32_t s = 0; s < p->sequences; s++) size += pairs_of(p, s);
+    uint8_t *at = zeros(size, 1);
     for (uint64_t s = 0, base = 0; s < p->sequences; base += p->lengths[s++]) {
         view_fields(p, base, p->lengths[s]);
-        allow[s] = room + all;
-        all += pairs_of(p, (uint32_t)s);
-        allowed(p, (uint32_t)s, allow[s], &fault, &pairs);
+        a.of[s] = at;
+        at += pairs_of(p, (uint32_t)s);
+        allowed(p, (uint32_t)s, a.of[s], &a.fault, &a.count);
     }
+    return a;
+}
+
+/* The plan has these pairs, in all and in each tile. */
+static void check_pairs(unsigned seed, const random_program *p, const fcp_plan *plan, const all_pairs *a) {
+    /* a mask that names h may not depend on it: then the plan counts a pair once, and every head has the same */
+    const bool by_head = plan->problem->mask_uses & MC_USES_H;
+    const uint32_t ranges = p->heads / plan->problem->range_kv / plan->problem->range_sub;
+    uint64_t alike = p->uses_h && !by_head ? p->heads : 1;
+    JUDGE(plan->summary->pairs * alike == a->count * (by_head ? 1 : ranges),
+          "seed %u: %llu pairs, brute force %llu\n%s", seed, (unsigned long long)plan->summary->pairs,
+          (unsigned long long)a->count, p->text);
+    for (uint64_t i = 0; i < plan->tiles_count; i++) {
+        const fcp_tile *tile = &plan->tiles[i];
+        const fcp_heads *range = &plan->heads[plan->blocks[tile->q_block].heads];
+        uint64_t sum = 0;
+        for (uint32_t j = 0; j < tile->parts; j++) {
+            const fcp_piece *x = &plan->pieces[plan->parts[tile->first_part + j].q_piece];
+            const fcp_piece *y = &plan->pieces[plan->parts[tile->first_part + j].k_piece];
+            uint64_t n = p->lengths[x->sequence], rows = queries_of(p, x->sequence);
+            for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++) {
+                uint32_t shared = p->heads / p->kv_heads, kv = h / shared, sub = h % shared;
+                if (by_head && (kv < range->kv_first || kv >= range->kv_first + range->kv_count ||
+                                sub < range->sub_first || sub >= range->sub_first + range->sub_count))
+                    continue;
+                for (uint64_t q = x->start; q < x->start + x->length; q++)
+                    for (uint64_t k = y->start; k < y->start + y->length; k++)
+                        sum += a->of[x->sequence][(h * rows + q) * n + k];
+            }
+        }
+        JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
+    }
+}
+
+static bool is_causal(const int64_t *params, int64_t q, int64_t k, int64_t n) {
+    (void)params;
+    (void)n;
+    return k <= q;
+}
+
+/* The plan of the other layers, whose mask is causal; their tokens are where those of the first layer are. */
+static void check_other_layers(unsigned seed, random_program *p, const fcp_plan *first, const fcp_plan *other) {
+    uint8_t homes[2][FCP_DIGEST_BYTES];
+    const bool uses_h = p->uses_h;
+    p->uses_h = false;
+    p->allow = is_causal;
+    all_pairs a = all_allowed(p);
+    check_pairs(seed, p, other, &a);
+    check_equal(seed, p, other);
+    p->uses_h = uses_h;
+    p->allow = NULL;
+    free(a.of[0]);
+    JUDGE(fcp_plan_homes(first, homes[0], NULL) == FCP_OK && fcp_plan_homes(other, homes[1], NULL) == FCP_OK &&
+              !memcmp(homes[0], homes[1], FCP_DIGEST_BYTES),
+          "seed %u: layers have their tokens at different ranks\n%s", seed, p->text);
+}
+
+enum { FAULTED, PLANNED, MASKS = 2 };
+
+static int check_program(unsigned seed, random_program *p, dice *d, bool execute) {
+    all_pairs a = all_allowed(p);
     fcpc_diagnostics *diag = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
+    fcp_plan *plans[MASKS] = {NULL};
+    const fcpc_batch batch = {.size = sizeof batch};
     fcp_code code = fcpc_parse_text("drawn.fcp", p->text, p->size, NULL, diag, &program);
-    if (!code) code = fcpc_plan(program, NULL, 0, NULL, diag, NULL, &plan);
+    if (!code) code = fcpc_plan_layers(program, &batch, NULL, diag, NULL, plans);
     int result = PLANNED;
     if (p->group && (p->nodes * p->gpus - p->servers) % p->group) {
         JUDGE(code == FCP_E_VALUE, "seed %u: ranks that do not divide into groups go by (%s)\n%s\n%s", seed,
               fcp_code_name(code), fcpc_diagnostics_render(diag, false), p->text);
         result = FAULTED;
-    } else if (fault) {
+    } else if (a.fault) {
         JUDGE(code == FCP_E_MASK_DIV_ZERO || code == FCP_E_MASK_OVERFLOW || code == FCP_E_MASK_INDEX,
-              "seed %u: a fault went by (%s)\n%s\n%s", seed,
-                  fcp_code_name(code), fcpc_diagnostics_render(diag, false), p->text);
+              "seed %u: a fault went by (%s)\n%s\n%s", seed, fcp_code_name(code),
+              fcpc_diagnostics_render(diag, false), p->text);
         result = FAULTED;
     } else {
-        JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, fcpc_diagnostics_render(diag, false),
-              p->text);
-        /* a mask that names h may not depend on it: then the plan counts a pair once, and every head has the same */
-        const bool by_head = plan->problem->mask_uses & MC_USES_H;
-        const uint32_t ranges = p->heads / plan->problem->range_kv / plan->problem->range_sub;
-        uint64_t alike = p->uses_h && !by_head ? p->heads : 1;
-        JUDGE(plan->summary->pairs * alike == pairs * (by_head ? 1 : ranges),
-              "seed %u: %llu pairs, brute force %llu\n%s", seed, (unsigned long long)plan->summary->pairs,
-              (unsigned long long)pairs, p->text);
-        check_equal(seed, p, plan);
-        /* each tile's pairs, too */
-        for (uint64_t i = 0; i < plan->tiles_count; i++) {
-            const fcp_tile *tile = &plan->tiles[i];
-            const fcp_heads *range = &plan->heads[plan->blocks[tile->q_block].heads];
-            uint64_t sum = 0;
-            for (uint32_t j = 0; j < tile->parts; j++) {
-                const fcp_piece *a = &plan->pieces[plan->parts[tile->first_part + j].q_piece];
-                const fcp_piece *b = &plan->pieces[plan->parts[tile->first_part + j].k_piece];
-                uint64_t n = p->lengths[a->sequence], rows = queries_of(p, a->sequence);
-                for (uint32_t h = 0; h < (p->uses_h ? p->heads : 1); h++) {
-                    uint32_t shared = p->heads / p->kv_heads, kv = h / shared, sub = h % shared;
-                    if (by_head && (kv < range->kv_first || kv >= range->kv_first + range->kv_count ||
-                                    sub < range->sub_first || sub >= range->sub_first + range->sub_count))
-                        continue;
-                    for (uint64_t q = a->start; q < a->start + a->length; q++)
-                        for (uint64_t k = b->start; k < b->start + b->length; k++)
-                            sum += allow[a->sequence][(h * rows + q) * n + k];
-                }
-            }
-            JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
-        }
+        JUDGE(code == FCP_OK, "seed %u: refused\n%s\n%s", seed, fcpc_diagnostics_render(diag, false), p->text);
+        check_pairs(seed, p, plans[0], &a);
+        check_equal(seed, p, plans[0]);
+        if (p->layers) check_other_layers(seed, p, plans[0], plans[1]);
         if (execute) {
-            fcp_plan *loaded = reload(plan, seed);
-            run_plan(loaded, p, seed, d, allow);
+            fcp_plan *loaded = reload(plans[0], seed);
+            run_plan(loaded, p, seed, d, a.of);
             fcp_plan_free(loaded);
         }
     }
-    fcp_plan_free(plan);
+    for (int i = 0; i < MASKS; i++) fcp_plan_free(plans[i]);
     fcpc_program_free(program);
     fcpc_diagnostics_free(diag);
-    free(room);
+    free(a.of[0]);
     return result;
 }
 #endif

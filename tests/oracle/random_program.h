@@ -65,7 +65,8 @@ typedef struct expr {
     const field_view *field; /* X_LOAD: its element a; X_RUN: where the run begins that holds a */
 } expr;
 
-enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8, MAX_FIELDS = 2, MAX_TOKENS = 8192, MAX_PIECES = 24 };
+enum { MAX_EXPRS = 256, MAX_SEQUENCES = 8, MAX_FIELDS = 2, MAX_TOKENS = 8192, MAX_PIECES = 24,
+       LAYERED = 32 /* one program in so many has layers */ };
 
 typedef struct random_program {
     uint32_t used; /* of pool */
@@ -80,6 +81,7 @@ typedef struct random_program {
     bool wire;                   /* partial results travel in bf16 */
     bool equal;                  /* all ranks hold as many tokens, or one more */
     bool ring;                   /* of ulysses and upipe */
+    bool layers;                 /* three layers more have a causal mask */
     bool rail, backward, uses_h, uses_field;
     field_view *views;                      /* MAX_FIELDS of them: view_room of the same program, when it has fields */
     field_view view_room[MAX_FIELDS];
@@ -554,7 +556,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     put_word(p, "}\nmask drawn = ");
     put_expr(p, p->mask);
     if (p->score.root) put_word(p, "\nscore logit = "), put_word(p, p->score.text);
-    put_word(p, "\nplan {\n  mask = drawn\n");
+    put_word(p, "\nplan {\n");
     if (p->score.root) put_word(p, "  score = logit\n");
     for (uint32_t h = 0; p->score.sinks && h < p->heads; h++)
         put(p, "%s%.2f%s", h ? ", " : "  sink = [", p->score.sink[h], h + 1 < p->heads ? "" : "]\n");
@@ -598,6 +600,8 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group && !(shares && p->ring && p->layout == FCP_LAYOUT_PLANNED);
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
     p->wire = !roll(d, 3);
+    p->layers = roll(d, LAYERED) == LAYERED - 1;
+    put_word(p, p->layers ? "  layers = [drawn, causal x 3]\n" : "  mask = drawn\n");
     if (p->wire) put_word(p, "  wire = bf16\n");
     if (p->equal) put_word(p, "  tokens = equal\n");
     put_word(p, p->backward ? "  passes = forward, backward\n}\n" : "  passes = forward\n}\n");
