@@ -60,7 +60,7 @@ static void unknown_key(sema *s, section_id id, const entry *e) {
         return;
     }
     for (int k = 0; k < KEY_COUNT; k++)
-        if (!strcmp(words_keys[k].name, e->key)) {
+        if (words_same(words_keys[k].name, e->key)) {
             diag_hint(s->d, "'%s' is a key of %s", e->key, words_sections[words_keys[k].section]);
             return;
         }
@@ -76,7 +76,7 @@ void sema_collect_keys(sema *s, sema_keys *k) {
         section_id id = words_find_section(x->name);
         if (id == SECTION_COUNT) {
             k->misspelled = true;
-            bool is_mask = !strcmp(x->name, "mask") || !strcmp(x->name, "score");
+            bool is_mask = words_same(x->name, "mask") || words_same(x->name, "score");
             diag_error(s->d, FCP_E_UNKNOWN_NAME, x->name_at, is_mask ? "'%s' is not a section" : "unknown section '%s'",
                        x->name);
             const char *nearest = diag_nearest(x->name, strlen(x->name), words_sections, SECTION_COUNT);
@@ -147,7 +147,7 @@ static void hint_usual(sema *s, const char *name, const char *const *names, int 
 static int choice(sema *s, const expr *e, const char *what, const char *const *names, int count) {
     const bool string = e->kind == EXPR_STRING, word = string || e->kind == EXPR_NAME || e->kind == EXPR_CALL;
     for (int i = 0; i < count && word; i++)
-        if (!strcmp(names[i], e->name) && string == is_quoted(names[i])) return i;
+        if (words_same(names[i], e->name) && string == is_quoted(names[i])) return i;
     char *line = name_list(names, count, " or ");
     diag_error(s->d, FCP_E_VALUE, e->at, "%s must be %s", what, line ? line : "one of its names");
     free(line);

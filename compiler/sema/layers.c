@@ -16,9 +16,9 @@
 
 static entry *find(const ast *a, key_id key) {
     for (section *x = a->sections; x; x = x->next) {
-        if (strcmp(x->name, words_sections[SECTION_PLAN])) continue;
+        if (!words_same(x->name, words_sections[SECTION_PLAN])) continue;
         for (entry *e = x->entries; e; e = e->next)
-            if (!e->as && !strcmp(e->key, words_keys[key].name)) return e;
+            if (!e->as && words_same(e->key, words_keys[key].name)) return e;
     }
     return NULL;
 }

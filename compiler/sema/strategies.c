@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "compiler/syntax/words.h"
+
 #define OF(id) (1u << FCP_STRATEGY_##id)
 enum { ALL = (1u << FCP_STRATEGY_COUNT) - 1, AUTO = 1u << STRATEGY_AUTO };
 
@@ -49,7 +51,7 @@ const strategy_param strategy_params[STRATEGY_PARAMS] = {
 
 uint32_t strategy_find_param(uint32_t strategy, const char *name) {
     uint32_t i = 0;
-    while (i < STRATEGY_PARAMS && (!strategy_takes(strategy, i) || strcmp(strategy_params[i].name, name))) i++;
+    while (i < STRATEGY_PARAMS && (!strategy_takes(strategy, i) || !words_same(strategy_params[i].name, name))) i++;
     return i;
 }
 

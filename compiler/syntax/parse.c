@@ -282,8 +282,8 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
         if (newline && after) p->joined = p->last_at;
     }
     p->bad = t->bad || (p->bad && p->last != T_SEP);
-    if (t->kind == T_NAME && ends_operand(p->last) && !strcmp(t->value.name, "x")) t->kind = T_REPEAT;
-    if (t->kind == T_NAME && ends_operand(p->last) && !strcmp(t->value.name, "on")) t->kind = T_ON;
+    if (t->kind == T_NAME && ends_operand(p->last) && words_same(t->value.name, "x")) t->kind = T_REPEAT;
+    if (t->kind == T_NAME && ends_operand(p->last) && words_same(t->value.name, "on")) t->kind = T_ON;
     track(p, t);
     if (p->stopped) t->kind = T_END;
     const int kind = deliver(p, t->kind, t->at, value, &t->value, at);

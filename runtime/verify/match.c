@@ -451,9 +451,8 @@ fcp_code fcp_verify_match(verifier *v) {
     m.sides = v->sides;
     m.side_count = v->side_count;
     v->peers = malloc(m.side_count * sizeof *v->peers);
-    v->peer_first = calloc((size_t)ranks + 1, sizeof *v->peer_first);
     fcp_code code = FCP_OK;
-    if (!room || !v->peers || !v->peer_first)
+    if (!room || !v->peers)
         code = fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify %u rounds with %zu transfers", m.round_count,
                         m.side_count);
     if (!code) code = group_rounds(&m);

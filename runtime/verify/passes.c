@@ -123,6 +123,7 @@ static fcp_code open_pass(verifier *v) {
         {&v->attended, (size_t)v->plan->visits_count + 1, 1},
         {&v->moves, v->p->ranks, sizeof *v->moves},
         {&v->made, (size_t)v->plan->blocks_count + 1, sizeof *v->made},
+        {&v->peer_first, (size_t)v->p->ranks + 1, sizeof *v->peer_first},
     };
     if (!(v->pass_room = FCP_CARVE(tables)))
         return fcp_fail(v->err, FCP_E_NO_MEMORY, "out of memory to verify a plan of %u ranks", v->p->ranks);
@@ -241,7 +242,6 @@ void fcp_verify_passes_close(verifier of[FCP_PASSES]) {
         verifier *v = &of[pass];
         free(v->pass_room);
         free(v->peers);
-        free(v->peer_first);
         fcp_verify_layout_close(v);
     }
 }
