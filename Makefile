@@ -292,8 +292,8 @@ PLAIN_program = compiler/syntax compiler/sema compiler/expr compiler/box compile
 plain = $(if $(PLAIN_$1),$(patsubst %.c,$(B)/fuzz/plain/%.o,gen/fcp.tab.c gen/fcp.lex.c $(foreach room,$(PLAIN_$1),$(wildcard $(room)/*.c))))
 measured = $(patsubst %.c,$(B)/%.o,$(foreach room,$(MEASURED_$1),$(wildcard $(room)/*.c)))
 ifneq ($(findstring fuzzer,$(SAN)),)
-# A tenth of the time. AddressSanitizer finds what is read through NULL, and replays under the sanitizers check all three.
-CFLAGS += -fno-sanitize=null,alignment,pointer-overflow
+# A tenth of the time. AddressSanitizer finds what is read through NULL or past an object, and replays check all four.
+CFLAGS += -fno-sanitize=null,alignment,pointer-overflow,object-size
 UNCOUNTED = -fno-sanitize-coverage=inline-8bit-counters,indirect-calls,pc-table
 $(B)/fuzz/%.o: TEST_OPT = $(FUZZ_OPT) $(UNCOUNTED)
 # No target measures it, and arenas are asked hundreds of times.
