@@ -5,11 +5,12 @@
  *     order: so layers follow each other, and nothing is moved between them. The digests of the homes are compared.
  * Cost: the pairs of each mask are counted, and then each is planned.
  *
- * Where a strategy leaves homes to a caller with a layout, or to the lengths, as cad and ring do, each mask is planned
- * by itself. Else the mask with most work decides the blocks and their homes, and what auto chooses as well: its layers
- * take longest. The other masks have the same blocks at the same ranks, and place/shift.c says what is computed where.
- * Homes that fcp has chosen are then changed (place/masks.c) so that no rank has more than a tenth over the tolerance
- * of any mask's work, as far as that can be: so there is little left to shift.
+ * Where a strategy leaves homes to a caller with a layout, or to the lengths alone, as cad and ring do, each mask is
+ * planned by itself. Else, and where tokens = equal moves homes by the work, the mask with most work decides the blocks
+ * and their homes, and what auto chooses as well: its layers take longest. The other masks have the same blocks at the
+ * same ranks, and place/shift.c says what is computed where. Homes that fcp has chosen are then changed
+ * (place/masks.c) so that no rank has more than a tenth over the tolerance of any mask's work, as far as that can be:
+ * so there is little left to shift.
  */
 #include "compiler/layers.h"
 
