@@ -145,8 +145,8 @@ typedef struct fcpc_batch {
     const fcpc_field *fields;
     size_t field_count;
     fcpc_progress *progress; /* told how far the planning is; NULL: nobody watches */
-    bool bound;              /* find fcpc_times.bytes_lower_bound, too: nothing is planned by it, and it takes about
-                              * 10 us a rank, which the times do not count */
+    bool bound;              /* find fcpc_times.bytes_lower_bound, too. It changes no plan, and takes about 10 us a
+                              * rank, which the times do not count */
 } fcpc_batch;
 #define FCPC_BATCH_INIT {sizeof(fcpc_batch)}
 
@@ -166,12 +166,12 @@ fcp_code fcpc_plan_batch(const fcpc_program *program, const fcpc_batch *batch, c
 fcp_code fcpc_plan(const fcpc_program *program, const uint64_t *lengths, size_t count, const volatile int *stop,
                    fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plan);
 
-/* A program with `layers` has several masks. How many there are; *out_times, unless NULL: how many layers have number
- * `number`, from 0. Any other program has one mask. fcpc_plan and fcpc_plan_batch plan the first mask. */
+/* Returns how many masks a program has: several if it has `layers`, else one. *out_times, unless NULL, becomes the
+ * number of layers that have mask `number`, counted from 0. fcpc_plan and fcpc_plan_batch plan the first mask. */
 uint32_t fcpc_program_layers(const fcpc_program *program, uint32_t number, uint32_t *out_times);
-/* A plan for each mask: out_plans has room for as many as fcpc_program_layers says. All of them have their tokens at
- * the same ranks and in the same order (fcp_plan_homes), so nothing is moved from layer to layer. Times are those of
- * all. Errors are those of fcpc_plan_batch; then no plan is made. */
+/* Makes a plan for each mask: out_plans has room for as many as fcpc_program_layers says. All of them have their tokens
+ * at the same ranks and in the same order (fcp_plan_homes), so nothing is moved from layer to layer. Times are summed
+ * over the masks. Errors are those of fcpc_plan_batch; then no plan is made. */
 fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                           fcpc_diagnostics *d, fcpc_times *out_times, fcp_plan **out_plans);
 
@@ -207,17 +207,17 @@ typedef struct fcpc_show_options {
     uint64_t row, row_end; /* the part has queries [row, row_end), counted from the sequence's first; an end of 0 means
                             * up to the last */
     uint64_t col, col_end; /* and keys [col, col_end), likewise */
-    const char *ranks;     /* html: what these ranks do when is drawn: "0,5,8..16", "all" or "busiest", which are 8 and
-                            * the median; NULL: all, or the busiest where there are many ranks */
-    bool choose_head;      /* the part is what query head number `head` sees; else the pairs of all are added up */
+    const char *ranks;     /* html: the ranks whose timelines are drawn: "0,5,8..16", "all", or "busiest", which means
+                            * the 8 busiest and the median; NULL: all, or the busiest if there are many ranks */
+    bool choose_head;      /* the part is what query head number `head` sees; else the pairs of all heads are summed */
     uint32_t head;
 } fcpc_show_options;
 #define FCPC_SHOW_OPTIONS_INIT {sizeof(fcpc_show_options)}
 
 /* A picture of a plan (the mask, who owns which tokens, the pipeline) or of a part of a mask. text is for a
- * terminal, svg is an image, and html is a page that needs no other file and shows whole plans only; in it there is
- * also what each rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part
- * and shows no whole plan. html and json refuse the other kind with FCP_E_ARGUMENT.
+ * terminal, and svg is an image. html is a page that needs no other file; it shows whole plans only, and also what each
+ * rank does when, as the profile of the plan's gpu predicts it. json gives the exact counts of a part, and shows no
+ * whole plan. html and json refuse what they cannot show with FCP_E_ARGUMENT.
  * FCP_E_VALUE: the batch has no such sequence, or the sequence no such query or key, or the model no such head.
  * `options` may be NULL. */
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err);

@@ -38,9 +38,11 @@ static fcp_code wanted_passes(const cmd_line *line, const fcp_plan *plan, unsign
         if (typed) *out = 1u << FCP_FORWARD | 1u << FCP_BACKWARD;
         return FCP_OK;
     }
-    if (strcmp(typed, "forward") == 0) *out = 1u << FCP_FORWARD;
-    else if (strcmp(typed, "backward") == 0) *out = 1u << FCP_BACKWARD;
-    else return fcp_fail(err, FCP_E_USAGE, "--pass is forward, backward or forward,backward, not '%.100s'", typed);
+    *out = 0;
+    for (int p = 0; p < FCP_PASSES; p++)
+        if (strcmp(typed, fcp_pass_names[p]) == 0) *out = 1u << p;
+    if (!*out)
+        return fcp_fail(err, FCP_E_USAGE, "--pass is forward, backward or forward,backward, not '%.100s'", typed);
     return FCP_OK;
 }
 
@@ -57,7 +59,7 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     const char *typed = line->value[OPT_BACKWARD], *pass = line->value[OPT_PASS];
     *out = 0;
     if (!typed) return FCP_OK;
-    if (pass && strcmp(pass, "forward") == 0)
+    if (pass && strcmp(pass, fcp_pass_names[FCP_FORWARD]) == 0)
         return fcp_fail(err, FCP_E_USAGE, "--backward names kernels of the backward pass, and --pass leaves it out");
     for (int i = 0; i < BACKWARDS; i++)
         if (strcmp(backwards[i].name, typed) == 0) *out = backwards[i].skeletons;

@@ -658,7 +658,7 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     count_key(s, k, KEY_MARGIN, 0, 1024, FCP_E_VALUE, &p->margin);
     p->deterministic = true;
     flag_key(s, k, KEY_DETERMINISTIC, &p->deterministic);
-    static const char *const wires[] = {"fp32", "bf16"};
+    const char *const wires[] = {fcp_dtype_names[FCP_FP32], fcp_dtype_names[FCP_BF16]};
     int wire = 0;
     choice_key(s, k, KEY_WIRE, wires, 2, &wire);
     p->wire = wire == 1 ? FCP_BF16 : FCP_FP32;

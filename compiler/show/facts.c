@@ -166,9 +166,9 @@ static void add_problem(facts *f, const show_model *m) {
         " of %" PRIu32 " multiprocessors, layout %s%s, %s%s%s%s%s",
         summary_strategy(p->strategy), p->block, show_count(f->number[0], plan->blocks_count), p->coalesce, p->buffers,
         p->margin, plan->cluster->multiprocessors, summary_layout(p->layout), group,
-        p->passes & 1u << FCP_FORWARD ? "forward" : "",
+        p->passes & 1u << FCP_FORWARD ? fcp_pass_names[FCP_FORWARD] : "",
         p->passes == ((1u << FCP_FORWARD) | (1u << FCP_BACKWARD)) ? " and " : "",
-        p->passes & 1u << FCP_BACKWARD ? "backward" : "", p->deterministic ? ", deterministic" : "",
+        p->passes & 1u << FCP_BACKWARD ? fcp_pass_names[FCP_BACKWARD] : "", p->deterministic ? ", deterministic" : "",
         p->wire == FCP_BF16 ? ", partial results travel in bf16" : "");
 }
 

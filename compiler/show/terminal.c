@@ -441,8 +441,8 @@ static void draw_pipeline(const drawing *d) {
     const uint32_t second = fcp_second_stage(m->plan);
     char halves[64] = "";
     if (second) snprintf(halves, sizeof halves, "; from stage %" PRIu32 " on the second half moves", second);
-    snprintf(rest, sizeof rest, "%s, %" PRIu32 " stage%s%s%s", m->pass == FCP_FORWARD ? "forward" : "backward",
-             m->stages, m->stages == 1 ? "" : "s", m->stages_a_col > 1 ? ", several to a column" : "", halves);
+    snprintf(rest, sizeof rest, "%s, %" PRIu32 " stage%s%s%s", fcp_pass_names[m->pass], m->stages,
+             m->stages == 1 ? "" : "s", m->stages_a_col > 1 ? ", several to a column" : "", halves);
     heading(d, "PIPELINE", rest);
     text_printf(d->out, "%11s  %-*s   %s\n", m->ranks_a_row > 1 ? "ranks" : "rank", (int)wide, "compute",
                 "communication");

@@ -137,7 +137,7 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
                       (skeletons & (EMIT_BACKWARD | EMIT_TABLES) ? 1u << FCP_BACKWARD : 0);
     if (!code && passes & ~plan->problem->passes)
         code = fcp_fail(err, FCP_E_PASS, "the plan has no %s pass",
-                        passes & ~plan->problem->passes & 1u << FCP_FORWARD ? "forward" : "backward");
+                        fcp_pass_names[passes & ~plan->problem->passes & 1u << FCP_FORWARD ? FCP_FORWARD : FCP_BACKWARD]);
     if (!code && skeletons & (EMIT_ORDERED | EMIT_UNORDERED) &&
         emit_backward(plan->problem->head_dim, true, false) == EMIT_SPLIT)
         code = fcp_fail(err, FCP_E_HEADS,
