@@ -9,6 +9,7 @@
 #include "compiler/page/page.h"
 #include "compiler/simulate/report.h"
 #include "compiler/show/model.h"
+#include "runtime/base/saturate.h"
 
 enum { MOST_POINTS = 4096, MOST_SWEEPS = 16 };
 
@@ -91,9 +92,9 @@ static fcp_code read_sweeps(run *r, fcp_error *err) {
         code = add_sweep(r, typed, (size_t)(equals - typed), equals + 1, err);
     }
     uint64_t points = 1;
-    for (size_t i = 0; i < r->sweep_count && !code; i++)
-        if ((points *= r->sweeps[i].count) > MOST_POINTS)
-            return fcp_fail(err, FCP_E_USAGE, "--sweep: more than %d points", MOST_POINTS);
+    for (size_t i = 0; i < r->sweep_count && !code; i++) points = fcp_times(points, r->sweeps[i].count);
+    if (!code && points > MOST_POINTS)
+        return fcp_fail(err, FCP_E_USAGE, "--sweep: %" PRIu64 " points, at most %d", points, MOST_POINTS);
     return code;
 }
 

@@ -142,7 +142,7 @@ check "nothing is written where there is an error" [ ! -e "$work/none.profile" ]
 # what it refuses
 refused "no candidate can be planned" 1 E401 "$fcpc" sim $program --sweep plan.block=500,501
 refused "a plan has no other strategies" 2 'need the program' "$fcpc" sim "$work/plan" --strategy all
-refused "too many points" 2 4096 "$fcpc" sim $program --sweep "coalesce=$(seq -s, 1 65)" \
+refused "too many points" 2 "4160 points, at most 4096" "$fcpc" sim $program --sweep "coalesce=$(seq -s, 1 65)" \
     --sweep "plan.block=$(seq -s, 128 128 8192)"
 refused "a sweep without values" 2 'NAME=VALUE' "$fcpc" sim $program --sweep plan.block
 refused "a strategy that does not exist" 2 "did you mean 'ring'" "$fcpc" sim $program --strategy fcp,rnig

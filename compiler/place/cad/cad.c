@@ -33,7 +33,7 @@
 enum {
     SKIP = 400000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
     RESERVE = 250000, /* millionths of its ranks' tolerance that a node keeps back */
-    SENT = 800000, /* millionths of what its wires carry while its ranks compute: a node should send no more */
+    SENT = 550000, /* millionths of what its wires carry while its ranks compute: a node should send no more */
     TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 32, /* tries that may fail: of all nodes, and of one */
     NODES = 8 /* fewer take about as long as to wake a thread */
 };
