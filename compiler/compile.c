@@ -99,6 +99,11 @@ void compile_begin(planning *x, const fcpc_program *program, const fcpc_batch *b
     x->aside->work.supply = x->aside->scratch.supply = x->supply;
 }
 
+void compile_rest(planning *x) {
+    workspace_give(x->program->workspace, WORKSPACE_SCRATCH, &x->scratch);
+    if (x->aside) workspace_give(x->program->workspace, WORKSPACE_ASIDE_SCRATCH, &x->aside->scratch);
+}
+
 void compile_end(planning *x) {
     problem_close_mask(x, &x->cells);
     workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);

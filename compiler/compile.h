@@ -31,6 +31,8 @@ fcp_code compile_count(const fcpc_program *program, const fcpc_batch *batch, con
 typedef fcp_code compile_pass(planning *x);
 void compile_begin(planning *x, const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                    fcpc_diagnostics *d);
+/* Gives back what only passes need: none will run on x, but what they made of it is still read. */
+void compile_rest(planning *x);
 void compile_end(planning *x);
 /* Runs the passes behind `after` (NULL: from the first one on) up to `last` (NULL: all); without `advises`, not those
  * that only warn. */
