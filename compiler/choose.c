@@ -61,7 +61,7 @@ static moved as_moved(const struct fcpc_program *settings, const auto_moves *mov
 
 fcp_code compile_batch(const fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                        fcpc_diagnostics *d, const compile_watch *watch, fcpc_times *out_times, fcp_plan **out_plan) {
-    static const auto_passes lent = {planning_begin, run_stretch, end_candidate};
+    static const auto_passes lent = {planning_begin, run_stretch, planning_rest, end_candidate};
     if (program->strategy != (fcp_strategy)STRATEGY_AUTO)
         return compile_one(program, batch, stop, d, watch, out_times, out_plan);
     const double start = fcp_clock();

@@ -24,6 +24,11 @@ void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_
     x->aside->work.supply = x->aside->scratch.supply = x->supply;
 }
 
+void planning_rest(planning *x) {
+    workspace_give(x->program->workspace, WORKSPACE_SCRATCH, &x->scratch);
+    if (x->aside) workspace_give(x->program->workspace, WORKSPACE_ASIDE_SCRATCH, &x->aside->scratch);
+}
+
 void planning_end(planning *x) {
     problem_close_mask(x, &x->cells);
     workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);

@@ -68,6 +68,8 @@ typedef struct planning {
  * plan, which is the caller's. */
 void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                     diags *d);
+/* Gives back what only passes need: none will run on x, but what they made of it is still read. */
+void planning_rest(planning *x);
 void planning_end(planning *x);
 fcp_code planning_own(planning *x); /* the pass that makes the plan the owner of its tables' memory */
 

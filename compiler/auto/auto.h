@@ -24,6 +24,7 @@ typedef struct auto_passes {
     void (*begin)(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                   diags *d);
     fcp_code (*run)(planning *x, auto_stretch which);
+    void (*rest)(planning *x); /* no pass runs on it from now on, but what it made is still read */
     void (*end)(planning *x);
 } auto_passes;
 

@@ -264,6 +264,7 @@ static fcp_code keep(auto_job *j, auto_trial *t) {
     *base = *t;
     base->x.program = &base->settings;
     base->x.problem->program = &base->settings;
+    j->passes->rest(&base->x);
     t->d = NULL;
     forget_base(j);
     j->base = base;

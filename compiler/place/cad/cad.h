@@ -20,7 +20,7 @@ typedef struct cad_table {
     const uint64_t *row_cut, *key_cut, *sum;
     uint32_t row_cuts, key_cuts;
     uint64_t row_step, key_step; /* all multiples of these are cuts; 0: they need not be */
-    uint32_t row_others, key_others; /* how many cuts are no multiples */
+    const uint32_t *row_at, *key_at; /* then: the number of the cut at each multiple */
 } cad_table;
 
 typedef struct cad_pairs {

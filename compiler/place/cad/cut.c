@@ -163,6 +163,15 @@ static uint64_t *side_cuts(arena *a, const problem_run *runs, uint32_t first, ui
     return cut;
 }
 
+/* The number of the cut at each multiple of the step, all of which are cuts. */
+static const uint32_t *number_multiples(arena *a, const uint64_t *cut, uint32_t cuts, uint64_t step) {
+    uint32_t *at = ARENA_NEW(a, uint32_t, cut[cuts - 1] / step + 1);
+    uint64_t next = 0;
+    for (uint32_t i = 0, n = 0; at && i < cuts; i++)
+        if (cut[i] == next) at[n++] = i, next += step;
+    return at;
+}
+
 enum { TABLE_SUMS = 1 << 19, KEYS_TO_ROWS = 4 };
 
 /* The tables of the sequences `first` to `end` - 1, for which one object is asked. */
@@ -193,6 +202,9 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
                                &t->row_cuts);
     uint64_t *keys = side_cuts(a, g->in->keys, first[1][s], first[1][s + 1], p->lengths[s],
                                g->step * KEYS_TO_ROWS, &t->key_cuts);
+    const uint32_t *row_at = rows && g->step ? number_multiples(a, rows, t->row_cuts, g->step) : NULL,
+                   *key_at = keys && g->step ? number_multiples(a, keys, t->key_cuts, g->step * KEYS_TO_ROWS) : NULL;
+    if (g->step && (!row_at || !key_at)) return FCP_E_NO_MEMORY;
     uint64_t *sum = rows && keys ? ARENA_ZNEW(a, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
     if (!sum) return FCP_E_NO_MEMORY;
     fcp_code code = cells_grid(g->of, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &count, &g->fault);
@@ -211,8 +223,8 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     t->key_cut = keys;
     t->row_step = g->step;
     t->key_step = g->step * KEYS_TO_ROWS;
-    t->row_others = t->row_step ? t->row_cuts - 1 - (uint32_t)(rows[t->row_cuts - 1] / t->row_step) : 0;
-    t->key_others = t->key_step ? t->key_cuts - 1 - (uint32_t)(keys[t->key_cuts - 1] / t->key_step) : 0;
+    t->row_at = row_at;
+    t->key_at = key_at;
     t->sum = sum;
     return FCP_OK;
 }

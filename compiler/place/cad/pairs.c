@@ -24,13 +24,14 @@ static int64_t first_position(const cad_pairs *p, uint32_t s) {
     return p->top_left ? 0 : (int64_t)p->keys[s] - (int64_t)p->queries[s];
 }
 
-/* The number of the cut at `at`, or of the last one before it. Up to there are all multiples of the step, and of the
- * other cuts, which are few, some. */
-static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, uint32_t others, uint64_t at) {
+/* The number of the cut at `at`, or of the last one before it. Between two multiples of the step there is hardly ever
+ * another cut. */
+static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, const uint32_t *multiple, uint64_t at) {
     uint32_t low = 0, high = cuts;
     if (step) {
-        low = at >> 32 | step >> 32 ? (uint32_t)(at / step) : (uint32_t)at / (uint32_t)step;
-        if (high - low > others + 1) high = low + others + 1;
+        low = multiple[at >> 32 | step >> 32 ? at / step : (uint32_t)at / (uint32_t)step];
+        while (low + 1 < cuts && cut[low + 1] <= at) low++;
+        return low;
     }
     while (high - low > 1) {
         uint32_t mid = low + (high - low) / 2;
@@ -41,11 +42,11 @@ static uint32_t cut_index(const uint64_t *cut, uint32_t cuts, uint64_t step, uin
 }
 
 static uint32_t row_index(const cad_table *t, uint64_t at) {
-    return cut_index(t->row_cut, t->row_cuts, t->row_step, t->row_others, at);
+    return cut_index(t->row_cut, t->row_cuts, t->row_step, t->row_at, at);
 }
 
 static uint32_t key_index(const cad_table *t, uint64_t at) {
-    return cut_index(t->key_cut, t->key_cuts, t->key_step, t->key_others, at);
+    return cut_index(t->key_cut, t->key_cuts, t->key_step, t->key_at, at);
 }
 
 /* The pairs of rows `x` to `y` - 1 with keys k0 to k1 - 1, all of which are cuts. */

@@ -37,6 +37,7 @@ typedef struct trying {
     cad_groups groups;
     uint32_t first, ranks; /* the ranks first to first + ranks - 1 are the bins */
     cad_shares kept;       /* of those sequences, what these ranks compute of their own rows; `rank` is the bin */
+    uint64_t *kept_spans;   /* per share of `kept`: its keys that some row may see */
     size_t *newest;        /* per bin: the last share of it that was counted, + 1 */
     uint64_t state;        /* of the draws */
     uint64_t looks;
@@ -76,16 +77,16 @@ static uint64_t missing(trying *t, uint32_t sequence, uint32_t rank, uint64_t k0
 }
 
 /* The keys of share i that its rank lacks and no earlier share of this rank has. before[j]: the share of the same bin
- * that was counted before share j, + 1. */
-static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *before, size_t i) {
+ * that was counted before share j, + 1. spans[j]: the keys of share j that some row may see. */
+static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *before, const uint64_t *spans, size_t i) {
     const cad_run *r = &shares[i].run;
-    uint64_t count = 0, at = r->k0, end = at + cad_span(&t->in->pairs, r);
+    uint64_t count = 0, at = r->k0, end = at + spans[i];
     while (at < end) {
         uint64_t covered = at, next = end; /* up to where an earlier share has them; where the next such share begins */
         for (size_t j = before[i]; j; j = before[j - 1], t->looks++) {
             const cad_run *o = &shares[j - 1].run;
             if (o->sequence != r->sequence) continue;
-            uint64_t o_end = o->k0 + cad_span(&t->in->pairs, o);
+            uint64_t o_end = o->k0 + spans[j - 1];
             if (o->k0 > at) next = o->k0 < next ? o->k0 : next;
             else if (o_end > covered) covered = o_end;
         }
@@ -97,22 +98,24 @@ static uint64_t new_keys(trying *t, const cad_share *shares, const size_t *befor
 
 /* The price of a try; the list begins with what ranks keep. Of a row in parts, the part with the first keys counts as
  * the one that sends the result. What nobody takes is priced as if a rank took it alone. */
-static uint64_t price_of(trying *t, const cad_shares *list, size_t *before) {
+static uint64_t price_of(trying *t, const cad_shares *list, size_t *before, uint64_t *spans) {
     const cad_price *price = &t->in->price;
     uint64_t sum = 0;
     memset(t->newest, 0, t->ranks * sizeof *t->newest);
+    if (t->kept.count) memcpy(spans, t->kept_spans, t->kept.count * sizeof *spans);
     for (size_t i = 0; i < list->count; i++, t->looks++) {
         const cad_share *s = &list->at[i];
         uint64_t rows = s->run.y - s->run.x;
         before[i] = 0;
+        if (i >= t->kept.count) spans[i] = cad_span(&t->in->pairs, &s->run);
         if (s->rank == FCP_NONE) {
-            sum += rows * price->part + cad_span(&t->in->pairs, &s->run) * price->kv;
+            sum += rows * price->part + spans[i] * price->kv;
             continue;
         }
         if (t->first + s->rank != s->run.home) sum += rows * (s->run.k0 ? price->part : price->whole);
         before[i] = t->newest[s->rank];
         t->newest[s->rank] = i + 1;
-        if (i >= t->kept.count) sum += new_keys(t, list->at, before, i) * price->kv;
+        if (i >= t->kept.count) sum += new_keys(t, list->at, before, spans, i) * price->kv;
     }
     return sum;
 }
@@ -130,7 +133,10 @@ static bool find_kept(trying *t, arena *a, const cad_share *kept, size_t count) 
         if (low == g->count || g->runs[g->first[low]].sequence != kept[i].run.sequence) continue;
         if (!cad_give(a, &t->kept, &kept[i].run, kept[i].rank - t->first)) return false;
     }
-    return true;
+    t->kept_spans = ARENA_NEW(a, uint64_t, t->kept.count + 1);
+    for (size_t i = 0; t->kept_spans && i < t->kept.count; i++)
+        t->kept_spans[i] = cad_span(&t->in->pairs, &t->kept.at[i].run);
+    return t->kept_spans;
 }
 
 /* --- trying ------------------------------------------------------------------------------------------------------- */
@@ -203,8 +209,9 @@ fcp_code cad_try(const cad_input *in, arena *a, const cad_runs *runs, const cad_
         decisions.asked = 0;
         if (!code) code = cad_sweep(in, &now, &t.groups, &decisions, room, ranks, crumb, &shares);
         size_t *before = code ? NULL : ARENA_NEW(&now, size_t, shares.count + 1);
-        if (!code && !before) code = FCP_E_NO_MEMORY;
-        uint64_t price = code ? UINT64_MAX : price_of(&t, &shares, before);
+        uint64_t *spans = code ? NULL : ARENA_NEW(&now, uint64_t, shares.count + 1);
+        if (!code && (!before || !spans)) code = FCP_E_NO_MEMORY;
+        uint64_t price = code ? UINT64_MAX : price_of(&t, &shares, before, spans);
         note_made(&t, &decisions, t.looks - looks);
         if (price >= least) continue;
         least = price;

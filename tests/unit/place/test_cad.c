@@ -320,10 +320,12 @@ Test(cad, slow_wires_keep_rows_in_their_node) {
         for (int i = 1; i < 57; i++) b.lengths[i] = 512;
         fill(&b, 57, 32, 4, 32, 20000, SHARD);
         b.in.wire = (cad_wire){16384, 4096, bytes};
-        arena memory = {0}, scratch = {0};
+        arena memory = {0}, scratch = {0}, second = {0};
         cad_shares shares, again;
         cr_assert_eq(cad_divide(&b.in, &memory, &scratch, &shares), FCP_OK);
+        b.in.second = &second; /* two threads find the same */
         cr_assert_eq(cad_divide(&b.in, &memory, &scratch, &again), FCP_OK);
+        b.in.second = NULL;
         cr_assert_eq(shares.count, again.count);
         for (size_t i = 0; i < shares.count; i++) {
             const cad_share *x = &shares.at[i], *y = &again.at[i];
@@ -344,7 +346,7 @@ Test(cad, slow_wires_keep_rows_in_their_node) {
             bytes = bytes / 7 * 10; /* and now it sends for seven tenths of that time */
         }
         cr_expect_leq(most, cap[0]);
-        arena_free(&memory), arena_free(&scratch);
+        arena_free(&memory), arena_free(&scratch), arena_free(&second);
         free(b.runs);
     }
 }
