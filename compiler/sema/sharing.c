@@ -54,13 +54,14 @@ static uint32_t group_that_fits(const struct fcpc_program *p) {
 
 static const char *name_of(const sema *s) { return fcp_strategy_names[s->out->strategy]; }
 
-/* The heads do not divide among the ranks that should share them. */
+/* The heads do not divide among the ranks that should share them. What would do divides the heads at a time, too. */
 static void refuse_ranks(sema *s, span at) {
     const struct fcpc_program *p = s->out;
-    const uint32_t sharing = p->inside, fits = group_that_fits(p);
+    const bool wrong = p->together && p->heads % p->together; /* with no number of ranks do these */
+    const uint32_t sharing = p->inside, fits = group_that_fits(p), heads = p->together && !wrong ? p->together : p->heads;
     uint32_t below = sharing - 1, above = sharing + 1;
-    while (below && p->heads % below) below--;
-    while (above <= p->heads && p->heads % above) above++;
+    while (below && heads % below) below--;
+    while (above <= heads && heads % above) above++;
     diag_error(s->d, FCP_E_HEADS, at, "%u heads do not divide among %u ranks", p->heads, sharing);
     if (p->ring) {
         diag_hint(s->d, "%s(inside = %u) + ring would do", name_of(s), fits);
@@ -68,8 +69,9 @@ static void refuse_ranks(sema *s, span at) {
     }
     text t = {0};
     text_printf(&t, "%u", below);
-    if (above <= p->heads) text_printf(&t, " or %u", above);
-    text_printf(&t, " rank%s would do", above > p->heads && below == 1 ? "" : "s");
+    if (above <= heads) text_printf(&t, " or %u", above);
+    text_printf(&t, " rank%s would do", above > heads && below == 1 ? "" : "s");
+    if (wrong) text_printf(&t, " without heads = %u", p->together);
     if (fits > 1) text_printf(&t, ", or %s(inside = %u) + ring", name_of(s), fits);
     char *line = text_take(&t);
     if (line) diag_hint(s->d, "%s", line);
