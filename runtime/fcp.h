@@ -280,10 +280,10 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_PASS: stages of a rank's forward pass are one launch, in which each row waits for its keys, as far as no
- * round waits for one of them and another one for that round. If rows are computed at home and there are as many
- * `buffers` as stages, that is the whole pass. The pass is never a graph. Where transfers need multiprocessors,
- * attention must leave some alone; otherwise FCP_E_BACKEND says so. */
+/* FCP_FUSE_PASS: stages of a rank's pass are one launch, which waits within for what it reads, as far as no round waits
+ * for one of them and another one for that round. If rows are computed at home and there are as many `buffers` as
+ * stages, that is the whole forward pass. A backward pass that is two kernels is done by stages. A fused pass is never a
+ * graph. Where its transfers need multiprocessors, attention must leave some alone; otherwise FCP_E_BACKEND says so. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program that has a pool of
@@ -337,7 +337,7 @@ typedef struct fcp_session_options {
     bool mma_sync;            /* cuda: use the kernels for mma.sync also on devices that have faster ones (sm_90a) */
     bool timings;             /* record when each instruction of a run begins and ends, for fcp_session_timings. With
                                * "cuda" a run then ends before the call returns, and a pass is never a graph */
-    fcp_fuse fuse;            /* cuda: whether the forward pass is a launch for each stage, or fewer */
+    fcp_fuse fuse;            /* cuda: whether a pass is a launch for each stage, or fewer */
     fcp_allocator allocator;  /* cuda: where device memory comes from */
 } fcp_session_options;
 #define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}
@@ -477,6 +477,8 @@ const char *fcp_session_transport(const fcp_session *session);
 /* How attention and communication share the devices; never AUTO. *out_why says in a sentence why, and lives as long
  * as the session; out_why may be NULL. */
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
+/* How the session does a pass: FCP_FUSE_PASS if it was asked for and the kernels can. */
+fcp_fuse fcp_session_fused(const fcp_session *session, fcp_pass pass);
 /* The first thing about the session that is right but costs time, as a sentence: kernels that spill registers, say,
  * or no cache of kernels. "": there is none. It lives as long as the session. */
 const char *fcp_session_warning(const fcp_session *session);
