@@ -91,6 +91,9 @@ const char *emit_kernels(const emit_source *s, emit_text *out, void *context, ui
         if (in & ~(unsigned)EMIT_SM90) say_part(out, context, "backward_ordered_mma.h", emit_text_backward_ordered_mma);
         if (in & EMIT_SM90) say_part(out, context, "backward_sm90.h", emit_text_backward_sm90);
     }
+    const char *by_stages = "#undef FK_FUSED\n#define FK_FUSED 0\n"; /* two kernels have one list for each stage */
+    if (s->fused && s->skeletons & EMIT_TABLES && !(s->skeletons & EMIT_JOINT))
+        out(context, by_stages, strlen(by_stages));
     if (s->skeletons & EMIT_TABLES) say_part(out, context, "backward_tables.h", emit_text_backward_tables);
     if (s->skeletons & EMIT_SUPPORT) say_part(out, context, "support.h", emit_text_support);
     if (s->skeletons & EMIT_WIRE) say_part(out, context, "wire.h", emit_text_wire);

@@ -23,7 +23,8 @@ enum {
 enum {
     EMIT_FORWARDS = EMIT_FORWARD | EMIT_FORWARD_SM90,
     EMIT_BACKWARD_SM90 = EMIT_ORDERED_SM90 | EMIT_UNORDERED_SM90,
-    EMIT_BACKWARD = EMIT_ORDERED | EMIT_SPLIT | EMIT_UNORDERED | EMIT_BACKWARD_SM90,
+    EMIT_JOINT = EMIT_ORDERED | EMIT_UNORDERED | EMIT_BACKWARD_SM90, /* dQ, dK and dV in one kernel */
+    EMIT_BACKWARD = EMIT_JOINT | EMIT_SPLIT,
     EMIT_SM90 = EMIT_FORWARD_SM90 | EMIT_BACKWARD_SM90
 };
 
@@ -36,7 +37,7 @@ typedef struct emit_source {
     bool negative_scale; /* the factor of q . k is below 0 */
     bool by_head;       /* work lists are by head (abi.h) */
     bool packed;        /* those of the forward pass are packed (abi.h) */
-    bool fused;         /* several ATTENDs of the forward pass are one launch (abi.h) */
+    bool fused;         /* several ATTENDs are one launch (abi.h), but not of a SPLIT backward pass */
 } emit_source;
 
 bool emit_has_head_dim(uint32_t head_dim);

@@ -281,11 +281,11 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_STAGES: each stage of a forward pass is a launch. FCP_FUSE_PASS: several stages of a rank are one launch, in
- * which each row waits for its own keys. Two stages stay apart if a round waits for the first of them and the second
- * waits for that round. So if rows are computed at home, and there are as many `buffers` as stages, the whole pass is
- * one launch. A fused pass is never a graph. Where transfers need multiprocessors, attention must leave some to them;
- * otherwise FCP_E_BACKEND says so. */
+/* FCP_FUSE_STAGES: each stage of a pass is a launch. FCP_FUSE_PASS: several stages of a rank are one launch, which waits
+ * within for what it reads. Two stages stay apart if a round waits for the first of them and the second waits for that
+ * round. So if rows are computed at home, and there are as many `buffers` as stages, the whole forward pass is one
+ * launch. A backward pass that is two kernels is done by stages. A fused pass is never a graph. Where its transfers need
+ * multiprocessors, attention must leave some to them; otherwise FCP_E_BACKEND says so. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program with its own pool
@@ -340,7 +340,7 @@ typedef struct fcp_session_options {
     bool mma_sync;            /* cuda: use the kernels for mma.sync also on devices that have faster ones (sm_90a) */
     bool timings;             /* record when each instruction of a run begins and ends, for fcp_session_timings. With
                                * "cuda" a run then ends before the call returns, and a pass is never a graph */
-    fcp_fuse fuse;            /* cuda: whether the forward pass is a launch for each stage, or fewer */
+    fcp_fuse fuse;            /* cuda: whether a pass is a launch for each stage, or fewer */
     fcp_allocator allocator;  /* cuda: where device memory comes from */
 } fcp_session_options;
 #define FCP_SESSION_OPTIONS_INIT {sizeof(fcp_session_options)}
@@ -480,6 +480,8 @@ const char *fcp_session_transport(const fcp_session *session);
 /* How attention and communication share the devices; never AUTO. *out_why says in a sentence why, and lives as long
  * as the session; out_why may be NULL. */
 fcp_partition fcp_session_partition(const fcp_session *session, const char **out_why);
+/* How the session does a pass: FCP_FUSE_PASS if it was asked for and the kernels can. */
+fcp_fuse fcp_session_fused(const fcp_session *session, fcp_pass pass);
 /* What makes the session slower than it need be, as a sentence: kernels that spill registers, say, or that there is no
  * cache of kernels. If there are several such things, the first. "": there is none. The text lives as long as the
  * session. */

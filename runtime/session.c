@@ -396,5 +396,8 @@ fcp_partition fcp_session_partition(const fcp_session *s, const char **out_why) 
     if (out_why) *out_why = why;
     return p;
 }
+fcp_fuse fcp_session_fused(const fcp_session *s, fcp_pass pass) {
+    return s->kind->fused && s->kind->fused(s, pass) ? FCP_FUSE_PASS : FCP_FUSE_STAGES;
+}
 const char *fcp_session_warning(const fcp_session *s) { return s->kind->warning ? s->kind->warning(s) : ""; }
 const char *fcp_session_transport(const fcp_session *s) { return s->net->transport->name; }

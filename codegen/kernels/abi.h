@@ -21,11 +21,13 @@
  * is where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has
  * the rows of such parts, and fk_combine puts them together.
  *
- * If stages are one launch (FK_FUSED; forward only), a row item has the runs of all of them, in the order in which
- * their keys arrive, and the kernel begins before they have. A run's `arrival` is the number of a flag, counted from 1:
- * a word that is 0 when the pass begins, and becomes 1 when the keys are there; an item's is that of its rows of q.
- * Blocks wait for nothing else, and what sets the flags waits for no block of the launch: so it does not matter in
- * which order blocks begin.
+ * If stages are one launch (FK_FUSED), the kernel begins before all that it reads has arrived, and waits for flags. A
+ * flag is a word that is 0 when the pass begins, and becomes 1 when what it is for is there; flags are counted from 1.
+ * Forward, a row item has the runs of all stages, in the order in which their keys arrive. A run's `arrival` is a flag;
+ * an item's is that of its rows of q. Backward, the key items of each stage follow those of the stage before. What they
+ * wait for stands behind them, in fk_key_fused records. What sets the flags waits for no block of the launch. Blocks
+ * wait for nothing else, and backward for turns of items before theirs: so it does not matter in which order blocks
+ * begin.
  *
  * A row of Q is [heads][head_dim] numbers of the input type, a row of K [kv_heads][head_dim], as in the arena; it
  * begins at a multiple of 16 bytes. LSE and delta are [tokens][heads] floats. A state slot holds the running state of
@@ -115,6 +117,11 @@ typedef struct fk_key_item {
     fk_u32 lock, turn;
     fk_u32 kv_head;         /* by head: of which KV head; else 0 */
 } fk_key_item;
+/* Fused: item_count of these stand behind the items of a launch. Then each item is for some query heads of a group. */
+typedef struct fk_key_fused {
+    fk_u32 flags[2];        /* of each fabric, the flag to wait for before anything of the item is read; 0: none */
+    fk_u32 first, heads;    /* the first head, in the group, and how many */
+} fk_key_fused;
 typedef struct fk_row_run {
     fk_i64 position;
     fk_u32 token, out;      /* as in a row item */
@@ -138,7 +145,7 @@ typedef struct fk_launch {
      * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
      * of the first head of its group, one for each block that an item is (FK_DKV_PARTS). counter: one fk_u32, from
      * which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is the address of the flags
-     * of arrivals, one fk_u32 each. */
+     * of arrivals, one fk_u32 each; backward, fused: splits is. */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */

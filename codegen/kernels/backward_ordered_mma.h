@@ -12,7 +12,8 @@
  *           under way therefore never waits, and no grid can deadlock; and any grid gives the same bits. Pieces that
  *           share keys add to dK and dV in the same way. The unordered kernel adds by atomics when a part is ready and
  *           waits for nobody. Then only the dK and dV of keys that belong to a single piece have the same bits every
- *           time.
+ *           time. Fused, both also wait for flags before they copy anything of a piece: every thread, since every
+ *           thread copies.
  * Shared:   as fk_backward_dkv, and dS of the step: the warps that compute it by keys pass it to those that need it
  *           by rows.
  * Source:   the backward pass of FlashAttention-2; the locks are the semaphores of its deterministic mode, in the
@@ -115,6 +116,7 @@ FK_DEVICE void fk_joint_work(const fk_launch *p, const int ordered) {
         fk_sync();
         const fk_key_piece piece = fk_key_piece_of(p, fk_load_shared_bits(fk_joint_ticket()));
         if (!piece.item) break;
+        if (FK_FUSED) fk_key_arrival(p, piece.item);
         fk_joint_piece(p, &piece, ordered);
     }
 }

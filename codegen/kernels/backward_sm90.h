@@ -10,7 +10,7 @@
  * Order:    as in backward_ordered_mma.h: a run adds its part of dQ after all runs of the same rows that stand before
  *           it in the work list, step by step, and pieces that share keys add to dK and dV in turn. A block also does
  *           its pieces in the order in which it took them. So the oldest piece under way never waits, and any grid
- *           gives the same bits. The unordered kernel waits for nobody.
+ *           gives the same bits. The unordered kernel waits for nobody. Fused, both also wait for flags.
  * Threads:  three warpgroups. Of the first, three warps load, and the fourth waits for turns and passes them on, so
  *           that no thread that computes has to look at a lock. The other two warpgroups compute. Each has 64 of the
  *           item's keys and all rows of a step.
@@ -223,12 +223,23 @@ FK_DEVICE void fk_b_load_rows(const fk_launch_maps *m, const fk_row_run *run, fk
     fk_barrier_arrive(barrier);
 }
 
+/* Takes the ticket of the block's next piece. Fused, also waits until what the piece reads has arrived; then the other
+ * loaders, and the copy engine, may read it. */
+FK_DEVICE void fk_b_take(const fk_launch *p, fk_u32 done) {
+    const fk_u32 ticket = fk_take(p->counter);
+    fk_store_shared_bits(fk_b_ticket(done), ticket);
+    if (!FK_FUSED) return;
+    const fk_key_piece piece = fk_key_piece_of(p, ticket);
+    if (piece.item) fk_key_arrival(p, piece.item);
+    fk_fence_async_global();
+}
+
 /* What the loaders do. */
 FK_DEVICE void fk_b_load(const fk_launch_maps *m, const int ordered) {
     const fk_launch *p = &m->launch;
     fk_u32 n = 0;
     for (fk_u32 done = 0;; done++) {
-        if (fk_thread() == 0) fk_store_shared_bits(fk_b_ticket(done), fk_take(p->counter));
+        if (fk_thread() == 0) fk_b_take(p, done);
         fk_sync_some(FK_B_TICKET, FK_B_LOADERS);
         const fk_key_piece piece = fk_b_piece(p, done);
         const fk_key_item *item = piece.item;

@@ -115,20 +115,26 @@ FK_DEVICE void fk_tables_step(const fk_launch *p, fk_u64 sums, const fk_env *env
 
 /* The walk of fk_dkv_piece, for all heads of a group. Where two warps share keys, the second only helps to copy. */
 FK_DEVICE void fk_tables_item(const fk_launch *p, fk_u64 sums, const fk_key_item *item, fk_u32 part, fk_u32 kv_head) {
-    fk_u32 first = part * FK_K_KEYS, first_head = kv_head * p->group, head = first_head, buffer = 0;
+    fk_u32 first = part * FK_K_KEYS, first_head = kv_head * p->group, heads = p->group, buffer = 0;
     if (first >= item->count) return;
+    if (FK_FUSED) { /* all that it reads has arrived: the kernel runs behind the one that has waited */
+        const fk_key_fused *fused = fk_key_fused_of(p, item);
+        first_head += fused->first;
+        heads = fused->heads;
+    }
+    fk_u32 head = first_head;
     fk_env env = fk_env_of(p, item->sequence);
     fk_u32 keys = item->count - first;
     const fk_row_run *runs = (const fk_row_run *)p->runs + item->first;
     fk_dkv_sums unused;
     fk_step step = {0, 0};
     int more = 1, idle = fk_warp() >= FK_K_BANDS || fk_warp() * 16 >= keys;
-    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, p->group);
+    if (FK_BY_HEAD) head = fk_run_head(runs, first_head, first_head, heads);
     fk_dkv_open(p, item, runs, first, kv_head, head, &unused);
     while (more) {
         fk_step now = step;
         fk_u32 now_head = head;
-        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, p->group); // cost: step
+        more = fk_next_rows(&step, &head, FK_K_STEP, runs[step.run].count, item->runs, runs, first_head, heads); // cost: step
         fk_copy_wait();
         fk_sync(); /* this step is there, and everybody has read the one before */
         if (more) fk_dkv_copy(p, runs + step.run, step.at, head, 1 - buffer);

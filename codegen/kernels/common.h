@@ -247,10 +247,21 @@ typedef struct fk_key_piece {
     const fk_key_item *item;
     fk_u32 kv_head, first, heads, part, parts;
 } fk_key_piece;
+/* Fused: what an item waits for, and its heads. */
+FK_DEVICE const fk_key_fused *fk_key_fused_of(const fk_launch *p, const fk_key_item *item) {
+    const fk_key_item *items = (const fk_key_item *)p->items;
+    return (const fk_key_fused *)(items + p->item_count) + (item - items);
+}
+/* Fused: waits until what an item reads has arrived. All that follows in this thread comes after that. */
+FK_DEVICE void fk_key_arrival(const fk_launch *p, const fk_key_item *item) {
+    const fk_key_fused *fused = fk_key_fused_of(p, item);
+    for (fk_u32 i = 0; i < 2; i++)
+        if (fused->flags[i]) fk_wait_arrival(p->splits + (fused->flags[i] - 1) * 4ull);
+}
 /* Piece i, or one without an item if there are no more. */
 FK_DEVICE fk_key_piece fk_key_piece_of(const fk_launch *p, fk_u32 i) {
     fk_key_piece x = {0, 0, 0, p->group, 0, 1};
-    if (!FK_BY_HEAD) {
+    if (!FK_BY_HEAD && !FK_FUSED) {
         x.parts = (p->group + p->subs - 1) / p->subs;
         x.part = i % x.parts;
         i /= x.parts;
@@ -260,6 +271,12 @@ FK_DEVICE fk_key_piece fk_key_piece_of(const fk_launch *p, fk_u32 i) {
     x.item = (const fk_key_item *)p->items + i / heads;
     x.kv_head = fk_key_head(p, i, heads, 1);
     x.first = x.kv_head * p->group;
+    if (FK_FUSED) {
+        const fk_key_fused *fused = fk_key_fused_of(p, x.item);
+        x.first += fused->first;
+        x.heads = fused->heads;
+        return x;
+    }
     if (FK_BY_HEAD) return x;
     x.first += x.part * p->subs;
     x.heads = p->group - x.part * p->subs < p->subs ? p->group - x.part * p->subs : p->subs;

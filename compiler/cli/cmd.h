@@ -155,8 +155,8 @@ typedef enum cmd_kind {
       "cuda: leave the plan's margin to communication by a smaller grid, by green contexts, or not; auto "             \
       "(the default) is green where it works")                                                                         \
     X(FUSE, "fuse", 0, CMD_WORD, "stages|pass", CMD_BIT(RUN) | CMD_BIT(EMIT),                                          \
-      "cuda: compute the forward pass in a launch for each stage (the default), or in one launch for all stages, or "  \
-      "as many as can be, in which rows wait for their keys")                                                          \
+      "cuda: compute a pass in a launch for each stage (the default), or in one launch for all stages, or as many as " \
+      "can be, which wait within for what they read")                                                                  \
     X(TIMEOUT, "timeout", 0, CMD_WORD, "SECONDS", CMD_BIT(RUN),                                                        \
       "fail when a rank has waited this long for another; default 120")                                                \
     X(STRATEGY, "strategy", 0, CMD_WORD, "A,B|all", CMD_BIT(SIM),                                                      \

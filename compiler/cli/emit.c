@@ -20,8 +20,8 @@ typedef struct emission {
     const char *arch; /* the one of --arch; NULL: none was given */
     bool compiled;    /* a cubin is asked for, not the source */
     bool costs;       /* what its steps cost, not the cubin itself */
-    bool fused;       /* of the forward pass, ATTENDs are one launch where they can be */
-    fcp_fusion_totals totals; /* what that comes to, if costs are asked for */
+    bool fused;       /* ATTENDs are one launch where they can be */
+    fcp_fusion_totals totals[FCP_PASSES]; /* what that comes to, if costs are asked for */
     fcp_jit *jit;
     fcp_cubin cubin;
     cost_report report;
@@ -66,13 +66,17 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
 }
 
+/* The passes that --fuse is about: not a backward pass of two kernels. */
+static unsigned fused_passes(const emission *e) {
+    return e->fused ? e->passes & ~(e->backward & EMIT_JOINT ? 0u : 1u << FCP_BACKWARD) : 0;
+}
+
 /* Is there what --fuse is about? */
 static fcp_code check_fused(const emission *e, fcp_error *err) {
-    if (!(e->passes & 1u << FCP_FORWARD))
-        return fcp_fail(err, FCP_E_USAGE,
-                        "--fuse pass is about the forward pass, which --pass leaves out; the backward pass is always "
-                        "computed by stages");
-    return FCP_OK;
+    if (!e->fused || fused_passes(e)) return FCP_OK;
+    return fcp_fail(err, FCP_E_USAGE,
+                    "--fuse pass: the backward pass is two kernels here, which are always computed by stages, and "
+                    "--pass leaves out the forward pass");
 }
 
 static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fcp_error *err) {
@@ -87,6 +91,8 @@ static fcp_code make_source(const fcp_plan *plan, bool mma_sync, emission *e, fc
     if (!(e->passes & 1u << FCP_BACKWARD)) e->backward = 0;
     const unsigned tables = e->backward && fcp_kernel_sums(plan) ? EMIT_TABLES : 0;
     const unsigned wire = p->wire == FCP_BF16 ? EMIT_WIRE : 0;
+    const fcp_code code = check_fused(e, err);
+    if (code) return code;
     e->skeletons = (e->passes & 1u << FCP_FORWARD ? emit_forward(p->head_dim, sm_90a) : 0) | e->backward | tables |
                    EMIT_SUPPORT | wire;
     return e->fused ? fcp_kernel_source_fused(plan, e->skeletons, &e->source, err)
@@ -114,14 +120,16 @@ static void end(emission *e) {
     free(e->source);
 }
 
-/* What steps cost; where the forward pass is fused, *stages are the same kernels by stages, to compare. */
+/* What steps cost; where passes are fused, *stages are the same kernels by stages, to compare. */
 static fcp_code read_costs(const fcp_plan *plan, bool mma_sync, emission *e, emission *stages, fcp_error *err) {
     fcp_code code = cost_of_cubin(e->arch, e->source, &e->cubin, &e->report, err);
     if (code || !e->fused) return code;
-    *stages = (emission){.passes = 1u << FCP_FORWARD, .arch = e->arch, .compiled = true, .costs = true};
+    *stages = (emission){.passes = fused_passes(e), .arch = e->arch, .compiled = true, .costs = true};
+    if (stages->passes & 1u << FCP_BACKWARD) stages->backward = e->backward;
     code = make_source(plan, mma_sync, stages, err);
     if (!code) code = compile(stages, err);
-    if (!code) code = fcp_fusion_count(plan, &e->totals, err);
+    for (int p = 0; p < FCP_PASSES && !code; p++)
+        if (stages->passes >> p & 1) code = fcp_fusion_count(plan, (fcp_pass)p, &e->totals[p], err);
     return code ? code : cost_of_cubin(stages->arch, stages->source, &stages->cubin, &stages->report, err);
 }
 
@@ -184,7 +192,10 @@ static fcp_code print_json(const cmd_input *input, const emission *e, const emis
         json_end(&j);
     }
     json_end(&j);
-    if (stages->costs) cost_json_stages(&j, input->plan, &stages->report, &e->totals);
+    if (stages->costs) {
+        const cost_stages by = {stages->passes, &stages->report, &stages->cubin, e->totals};
+        cost_json_stages(&j, input->plan, &by);
+    }
     if (e->compiled) {
         json_u64(&j, "cubin_bytes", e->cubin.size);
         json_u64(&j, "serialisation_notes", e->cubin.notes);
@@ -223,8 +234,9 @@ static fcp_code put_all(const cmd_line *line, const cmd_input *input, emission *
     size_t table_size = 0;
     fcp_code code = FCP_OK;
     if (e->costs) {
-        code = cost_table(e->arch, input->plan, &e->report, &e->cubin, stages->costs ? &stages->report : NULL,
-                          &stages->cubin, &e->totals, &table, &table_size, err);
+        const cost_stages by = {stages->passes, &stages->report, &stages->cubin, e->totals};
+        code = cost_table(e->arch, input->plan, &e->report, &e->cubin, stages->costs ? &by : NULL, &table, &table_size,
+                          err);
         if (code != FCP_OK) return code;
     }
     e->kernel_count =
@@ -246,7 +258,6 @@ static fcp_code emit_all(const cmd_line *line, cmd_input *input, emission *e, em
     fcp_code code = read_line(line, e, err);
     if (code == FCP_OK) code = cmd_load(line, input, err);
     if (code == FCP_OK) code = wanted_passes(line, input->plan, &e->passes, err);
-    if (code == FCP_OK && e->fused) code = check_fused(e, err);
     if (code == FCP_OK) code = make_source(input->plan, mma_sync, e, err);
     if (code == FCP_OK && e->compiled) code = compile(e, err);
     if (code == FCP_E_COMPILE && e->cubin.log && !line->quiet) fputs(e->cubin.log, stderr);

@@ -69,10 +69,10 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
     }
 }
 
-/* What a forward pass does for its launches. */
+/* What a pass does for its launches. */
 typedef struct pass_cost {
     uint64_t launches;    /* of the rank that has most */
-    uint64_t state_bytes; /* of running state that launches write and later ones read, on all ranks, at most: rows that
+    uint64_t state_bytes; /* forward, of running state that launches write and later ones read, on all ranks, at most: rows that
                            * meet no key in a launch are left out there */
 } pass_cost;
 
@@ -87,41 +87,46 @@ static uint64_t state_bytes_of(const fcp_plan *plan, const fcp_visit *visit) {
 }
 
 
-static pass_cost cost_of_stages(const fcp_plan *plan) {
+static pass_cost cost_of_stages(const fcp_plan *plan, fcp_pass pass) {
     pass_cost out = {0, 0};
     for (uint32_t rank = 0; rank < plan->problem->ranks; rank++) {
-        const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+        const fcp_stream *compute = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
         uint64_t launches = 0;
         for (uint32_t i = compute->first; i < compute->first + compute->count; i++) {
             const fcp_instr *x = &plan->instrs[i];
             if (x->op != FCP_OP_ATTEND) continue;
             for (uint32_t r = FCP_NONE; (r = fcp_kernel_next_range(plan, x->a, x->b, r)) != FCP_NONE;) launches++;
-            for (uint32_t v = x->a; v < x->a + x->b; v++) out.state_bytes += state_bytes_of(plan, &plan->visits[v]);
+            for (uint32_t v = x->a; pass == FCP_FORWARD && v < x->a + x->b; v++)
+                out.state_bytes += state_bytes_of(plan, &plan->visits[v]);
         }
         if (launches > out.launches) out.launches = launches;
     }
     return out;
 }
 
-static void print_stages(FILE *f, const fcp_plan *plan, const cost_report *stages, const fcp_cubin *cubin,
-                         const fcp_fusion_totals *fused) {
-    const pass_cost c = cost_of_stages(plan);
-    fprintf(f, "the forward pass by stages, to compare:\n");
-    for (uint32_t i = 0; i < stages->count; i++) print_kernel(f, &stages->kernels[i], cubin);
-    fprintf(f, "  %" PRIu64 " launches on the rank that has most, and as a pass %" PRIu64 "; at most %" PRIu64
-            " bytes of running state written and read, and as a pass %" PRIu64 "\n", c.launches, fused->launches,
-            c.state_bytes, fused->state_tokens * state_row(plan));
+static void print_stages(FILE *f, const fcp_plan *plan, const cost_stages *stages) {
+    fprintf(f, "by stages, to compare:\n");
+    for (uint32_t i = 0; i < stages->report->count; i++) print_kernel(f, &stages->report->kernels[i], stages->cubin);
+    for (int p = 0; p < FCP_PASSES; p++) {
+        if (!(stages->passes >> p & 1)) continue;
+        const pass_cost c = cost_of_stages(plan, (fcp_pass)p);
+        fprintf(f, "  %s: %" PRIu64 " launches on the rank that has most, and as a pass %" PRIu64, fcp_pass_names[p],
+                c.launches, stages->fused[p].launches);
+        if (p == FCP_FORWARD)
+            fprintf(f, "; at most %" PRIu64 " bytes of running state written and read, and as a pass %" PRIu64,
+                    c.state_bytes, stages->fused[p].state_tokens * state_row(plan));
+        fprintf(f, "\n");
+    }
 }
 
 fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
-                    const cost_report *stages, const fcp_cubin *stages_cubin, const fcp_fusion_totals *fused, char **out,
-                    size_t *out_size, fcp_error *err) {
+                    const cost_stages *stages, char **out, size_t *out_size, fcp_error *err) {
     char packing[SHOW_SENTENCE];
     const cost_machine *m = cost_machine_of(arch);
     FILE *f = open_memstream(out, out_size);
     if (!f) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     for (uint32_t i = 0; i < report->count; i++) print_kernel(f, &report->kernels[i], cubin);
-    if (stages) print_stages(f, plan, stages, stages_cubin, fused);
+    if (stages) print_stages(f, plan, stages);
     if (show_packing(plan, packing)) fprintf(f, "short queries: %s\n", packing);
     fprintf(f, "speeds of %s: products of a warp %" PRIu32, m->arch, m->warp_flops);
     if (m->group_flops) fprintf(f, ", of a warpgroup %" PRIu32, m->group_flops);
@@ -167,18 +172,24 @@ void cost_json(json *j, const cost_report *report, const char *kernel) {
     }
 }
 
-void cost_json_stages(json *j, const fcp_plan *plan, const cost_report *stages, const fcp_fusion_totals *fused) {
-    const pass_cost c = cost_of_stages(plan);
+void cost_json_stages(json *j, const fcp_plan *plan, const cost_stages *stages) {
     json_object(j, "by_stages");
-    json_u64(j, "launches", c.launches);
-    json_u64(j, "launches_as_a_pass", fused->launches);
-    json_u64(j, "state_bytes", c.state_bytes);
-    json_u64(j, "state_bytes_as_a_pass", fused->state_tokens * state_row(plan));
+    if (stages->passes >> FCP_FORWARD & 1) {
+        const pass_cost c = cost_of_stages(plan, FCP_FORWARD);
+        json_u64(j, "launches", c.launches);
+        json_u64(j, "launches_as_a_pass", stages->fused[FCP_FORWARD].launches);
+        json_u64(j, "state_bytes", c.state_bytes);
+        json_u64(j, "state_bytes_as_a_pass", stages->fused[FCP_FORWARD].state_tokens * state_row(plan));
+    }
+    if (stages->passes >> FCP_BACKWARD & 1) {
+        json_u64(j, "backward_launches", cost_of_stages(plan, FCP_BACKWARD).launches);
+        json_u64(j, "backward_launches_as_a_pass", stages->fused[FCP_BACKWARD].launches);
+    }
     json_array(j, "kernels");
-    for (uint32_t i = 0; i < stages->count; i++) {
+    for (uint32_t i = 0; i < stages->report->count; i++) {
         json_object(j, NULL);
-        json_string(j, "name", stages->kernels[i].name);
-        cost_json(j, stages, stages->kernels[i].name);
+        json_string(j, "name", stages->report->kernels[i].name);
+        cost_json(j, stages->report, stages->report->kernels[i].name);
         json_end(j);
     }
     json_end(j);

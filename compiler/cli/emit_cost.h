@@ -8,13 +8,19 @@
 
 /* Disassembles a cubin, made of `source` with line info, and reads its costs; the caller ends them with cost_free. */
 fcp_code cost_of_cubin(const char *arch, const char *source, const fcp_cubin *cubin, cost_report *out, fcp_error *err);
-/* The report as text, with what the kernels of the plan do with short queries; malloc'd. stages: NULL, or where the
- * forward pass is fused, the report of its kernels by stages, to compare with what `fused` says. */
+/* What to compare fused passes with: their kernels by stages. fused: for each pass what it comes to, fused. */
+typedef struct cost_stages {
+    unsigned passes; /* bit per fcp_pass: the fused ones */
+    const cost_report *report;
+    const fcp_cubin *cubin;
+    const fcp_fusion_totals *fused;
+} cost_stages;
+/* The report as text, with what the kernels of the plan do with short queries; malloc'd. stages: NULL, if no pass is
+ * fused. */
 fcp_code cost_table(const char *arch, const fcp_plan *plan, const cost_report *report, const fcp_cubin *cubin,
-                    const cost_report *stages, const fcp_cubin *stages_cubin, const fcp_fusion_totals *fused, char **out,
-                    size_t *out_size, fcp_error *err);
+                    const cost_stages *stages, char **out, size_t *out_size, fcp_error *err);
 /* Adds what the report says of a kernel to its object. */
 void cost_json(json *j, const cost_report *report, const char *kernel);
-/* Adds the comparison with the forward pass by stages. */
-void cost_json_stages(json *j, const fcp_plan *plan, const cost_report *stages, const fcp_fusion_totals *fused);
+/* Adds the comparison with passes by stages. */
+void cost_json_stages(json *j, const fcp_plan *plan, const cost_stages *stages);
 #endif

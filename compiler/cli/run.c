@@ -41,7 +41,8 @@ typedef struct job {
     unsigned collected;     /* tensors that rank 0 has all rows of: bit per fcp_tensor */
     fcp_partition partition; /* asked for, then taken */
     fcp_fuse fuse;
-    fcp_fusion_totals totals; /* of the forward pass, if it is fused */
+    bool fused[FCP_PASSES]; /* is the pass fused? Then totals are what it comes to. */
+    fcp_fusion_totals totals[FCP_PASSES];
     char backend[32], transport[32], partition_why[400], warning[400];
     bool processes;        /* every rank is a process, of which this is one */
     uint32_t first, count; /* the ranks of this process */
@@ -204,7 +205,10 @@ static fcp_code open_session(const cmd_line *line, const cmd_input *input, job *
                                    .fuse = work->fuse,
                                    .timings = line->value[OPT_TRACE] != NULL};
     fcp_code code = fcp_session_create(input->plan, &options, &work->session, err);
-    if (!code && work->fuse == FCP_FUSE_PASS) code = fcp_fusion_count(input->plan, &work->totals, err);
+    for (int p = 0; p < FCP_PASSES && !code; p++) {
+        work->fused[p] = work->pass[p] && fcp_session_fused(work->session, (fcp_pass)p) == FCP_FUSE_PASS;
+        if (work->fused[p]) code = fcp_fusion_count(input->plan, (fcp_pass)p, &work->totals[p], err);
+    }
     for (uint32_t i = 1, number; i < cmd_plans(input) && !code; i++)
         code = fcp_session_add(work->session, cmd_plan(input, i), 0, &number, err);
     if (code != FCP_OK) return code;
@@ -391,10 +395,12 @@ static void print_head(const cmd_line *line, const fcp_plan *plan, const job *wo
     if (strcmp(work->backend, "cuda") == 0)
         printf("  multiprocessors left to communication by: %s (%s)\n", fcp_partition_name(work->partition),
                work->partition_why);
-    if (work->fuse == FCP_FUSE_PASS)
-        printf("  the forward pass of a rank is %" PRIu64 " launch%s at most%s\n", work->totals.launches,
-               work->totals.launches == 1 ? "" : "es",
-               work->pass[FCP_BACKWARD] ? "; the backward pass is by stages" : "");
+    for (int p = 0; p < FCP_PASSES; p++)
+        if (work->fused[p])
+            printf("  the %s pass of a rank is %" PRIu64 " launch%s at most\n", fcp_pass_names[p],
+                   work->totals[p].launches, work->totals[p].launches == 1 ? "" : "es");
+        else if (work->pass[p] && work->fuse == FCP_FUSE_PASS)
+            printf("  the %s pass is two kernels, and so by stages\n", fcp_pass_names[p]);
     if (strcmp(work->transport, "nccl") == 0 && work->shape.ranks == 1)
         printf("  one rank alone: NCCL was tried by sending to itself\n");
 }
@@ -440,8 +446,12 @@ static void head_json(json *j, const job *work) {
     if (strcmp(work->backend, "cuda") == 0) {
         json_string(j, "sm_partition", fcp_partition_name(work->partition));
         json_string(j, "sm_partition_why", work->partition_why);
-        json_string(j, "forward", work->fuse == FCP_FUSE_PASS ? "fused" : "by stages");
-        if (work->fuse == FCP_FUSE_PASS) json_u64(j, "forward_launches", work->totals.launches);
+        for (int p = 0; p < FCP_PASSES; p++) {
+            char name[40];
+            snprintf(name, sizeof name, "%s_launches", fcp_pass_names[p]);
+            if (work->pass[p]) json_string(j, fcp_pass_names[p], work->fused[p] ? "fused" : "by stages");
+            if (work->fused[p]) json_u64(j, name, work->totals[p].launches);
+        }
         json_string(j, "session_warning", *work->warning ? work->warning : NULL);
     }
     json_u64(j, "ranks", work->shape.ranks);

@@ -255,14 +255,15 @@ fcp_code fcp_cuda_partition_open(fcp_cuda_session *s, fcp_error *err) {
 }
 
 fcp_code fcp_cuda_partition_check(const fcp_cuda_session *s, fcp_error *err) {
-    for (uint32_t r = s->base.first_rank; s->fused && r < fcp_cuda_end(s); r++) {
-        const cuda_device *d = s->ranks[r].device;
-        if (d->attention[FCP_FORWARD] < (uint32_t)d->multiprocessors || !needs_share(s, FCP_FORWARD, r)) continue;
-        return fcp_fail(err, FCP_E_BACKEND,
-                        "the forward pass cannot be fused: transfers of rank %u need multiprocessors of device %d, "
-                        "and attention, which waits for them, has all %d; compile the plan with a margin of at least 1 "
-                        "and let --sm-partition be auto, grid or green",
-                        r, d->handle, d->multiprocessors);
-    }
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        for (uint32_t r = s->base.first_rank; fcp_cuda_fused(s, (fcp_pass)pass) && r < fcp_cuda_end(s); r++) {
+            const cuda_device *d = s->ranks[r].device;
+            if (d->attention[pass] < (uint32_t)d->multiprocessors || !needs_share(s, (fcp_pass)pass, r)) continue;
+            return fcp_fail(err, FCP_E_BACKEND,
+                            "the %s pass cannot be fused: transfers of rank %u need multiprocessors of device %d, and "
+                            "attention, which waits for them, has all %d; compile the plan with a margin of at least 1 "
+                            "and let --sm-partition be auto, grid or green",
+                            fcp_pass_names[pass], r, d->handle, d->multiprocessors);
+        }
     return FCP_OK;
 }

@@ -127,9 +127,10 @@ typedef struct cuda_attend {
     uint64_t rows, key_runs, keys, row_runs, merges;
     uint64_t split_bytes; /* where the lists of rows are packed: what their parts take */
     uint32_t row_count, key_count, merge_count, lock_count, subs;
-    /* Fused: so many instructions of the communication queue must be complete before it begins; and the last round
-     * that it waits for by flags, FCP_NONE if there is none. */
-    uint32_t holds, round;
+    /* Fused: the last ATTEND of the run; so many instructions of the communication queue must be complete before it
+     * begins; so many of them bring all that it reads; and the last round that it waits for by flags, FCP_NONE if there
+     * is none. */
+    uint32_t last, holds, needs, round;
 } cuda_attend;
 typedef struct cuda_work {
     cuda_attend *attends;
@@ -186,7 +187,7 @@ typedef struct cuda_rank {
     size_t runs_held, messages_bytes, messages_held;
     cu_ptr rounded;               /* messages of partial results, one for each fabric and direction */
     size_t rounded_bytes, rounded_held;
-    uint32_t flag_words;          /* behind the locks: if the forward pass is fused, the flags of its arrivals */
+    uint32_t flag_words;          /* behind the locks: if a pass is fused, the flags of its arrivals */
     size_t lock_words, memory_held, locks_held, sums_held; /* held: bytes that are allocated; a plan may need less */
     /* While a pass is put into streams: what the next kernel of the compute queue writes when it begins (0: nothing),
      * and which slots hold a partial sum so far. */
@@ -204,7 +205,7 @@ typedef struct fcp_cuda_session {
     const fcp_plan *plan;
     fcp_cuda *cuda;
     uint32_t first_device, device_count, graph_from;
-    bool fused;         /* ATTENDs of a forward pass are one launch where they can be (runtime/kernels/fuse.h) */
+    bool fused;         /* ATTENDs are one launch where they can be (runtime/kernels/fuse.h) */
     bool mma_sync;      /* use the kernels for mma.sync even if the device has others */
     cuda_device *devices;
     fcp_homes *homes;
@@ -238,8 +239,12 @@ static inline fcp_cuda_session *fcp_cuda_lender(const fcp_cuda_session *s) {
     return (fcp_cuda_session *)(s->base.lender ? s->base.lender : &s->base);
 }
 
-/* Is the pass fused? Only forwards are. */
-static inline bool fcp_cuda_fused(const fcp_cuda_session *s, fcp_pass pass) { return s->fused && pass == FCP_FORWARD; }
+/* Is the pass fused? A backward pass is not where it is two kernels. */
+static inline bool fcp_cuda_fused(const fcp_cuda_session *s, fcp_pass pass) {
+    bool joint = true;
+    for (uint32_t i = 0; i < s->device_count; i++) joint = joint && s->devices[i].backward != EMIT_SPLIT;
+    return s->fused && (pass == FCP_FORWARD || joint);
+}
 /* The address of a flag of the rank's fused pass, counted from 1. They stand behind the locks. */
 static inline cu_ptr fcp_cuda_flag_at(const cuda_rank *rank, uint32_t flag) {
     return rank->locks + (rank->lock_words + flag - 1) * 4;

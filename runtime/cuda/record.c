@@ -160,6 +160,7 @@ static uint32_t end_of_round(const recorder *x, uint32_t rank, uint32_t round) {
  * follow each other in the order of the calls puts one of them behind the launch. */
 static bool may_begin(const recorder *x, uint32_t rank, const cuda_attend *a) {
     if (x->walks[rank].queues[FCP_COMM].at < a->holds) return false;
+    if (x->s->learning && x->walks[rank].queues[FCP_COMM].at < a->needs) return false;
     for (uint32_t r = x->s->base.first_rank; r < fcp_cuda_end(x->s); r++)
         if (x->walks[r].queues[FCP_COMM].at < end_of_round(x, r, a->round)) return false;
     return true;
@@ -186,6 +187,28 @@ static fcp_code await_neighbours(recorder *x, uint32_t rank, const cuda_attend *
     return code;
 }
 
+/* Clears the sums that ATTENDs begin: instructions first to last of a compute queue. */
+static fcp_code open_accumulators(recorder *x, uint32_t rank, uint32_t first, uint32_t last, fcp_error *err) {
+    const fcp_stream *compute = fcp_stream_of(x->plan, x->pass, rank, FCP_COMPUTE);
+    fcp_code code = FCP_OK;
+    for (uint32_t i = first; !code && i <= last; i++) {
+        const fcp_instr *attend = &x->plan->instrs[compute->first + i];
+        if (attend->op == FCP_OP_ATTEND) code = fcp_cuda_open_accumulators(x->s, &x->s->ranks[rank], attend, err);
+    }
+    return code;
+}
+
+/* Gradients of tables, behind attention of the same ATTEND or run. What a fused launch has waited for within is waited
+ * for once more: this kernel reads it, too, and does not look at flags. */
+static fcp_code attend_tables(recorder *x, uint32_t rank, const cuda_attend *attends, uint32_t count, fcp_error *err) {
+    cuda_rank *r = &x->s->ranks[rank];
+    const bool waits = count && fcp_cuda_fused(x->s, x->pass) && attends->needs;
+    fcp_code code = FCP_OK;
+    if (waits) code = put_wait(x, r, FCP_COMPUTE, &x->walks[rank].queues[FCP_COMM], attends->needs, err);
+    for (uint32_t i = 0; !code && i < count; i++) code = fcp_cuda_attend_tables(x->s, r, &attends[i], err);
+    return code;
+}
+
 /* The next ATTEND: its launches stand together, one for each range of heads. Fused, the first ATTEND of a run does all
  * of it. *out_behind: it is done. */
 static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out_behind, fcp_error *err) {
@@ -198,13 +221,14 @@ static fcp_code attend(recorder *x, uint32_t rank, const fcp_instr *i, bool *out
     fcp_code code = FCP_OK;
     *out_behind = !fused || !a || may_begin(x, rank, a);
     if (!*out_behind) return FCP_OK;
-    if (x->pass == FCP_BACKWARD) code = fcp_cuda_open_accumulators(x->s, r, i, err);
-    else fcp_partials_attended(&r->partials, x->plan, i);
-    if (!code && fused && a && a->holds)
-        code = put_wait(x, r, FCP_COMPUTE, &w->queues[FCP_COMM], a->holds, err);
+    if (fused && a && a->holds) code = put_wait(x, r, FCP_COMPUTE, &w->queues[FCP_COMM], a->holds, err);
     if (!code && fused && a) code = await_neighbours(x, rank, a, err);
+    if (x->pass == FCP_FORWARD) fcp_partials_attended(&r->partials, x->plan, i);
+    else if (!code && (a || !fused)) code = open_accumulators(x, rank, at, fused ? a->last : at, err);
     for (; !code && w->attend < work->attend_count && work->attends[w->attend].instr == at; w->attend++)
         code = fcp_cuda_attend(x->s, r, x->pass, &work->attends[w->attend], err);
+    if (!code && x->pass == FCP_BACKWARD && x->s->learning)
+        code = attend_tables(x, rank, work->attends + next, w->attend - next, err);
     return code;
 }
 
@@ -224,7 +248,7 @@ static fcp_code wait_for(recorder *x, uint32_t rank, fcp_queue q, uint32_t count
     return code ? code : put_wait(x, &x->s->ranks[rank], q, other, count, err);
 }
 
-/* A MERGE or a FINISH of a forward pass, or a reduction. */
+/* A MERGE or a FINISH of a forward pass, a reduction, or a DELTA. */
 static fcp_code make(recorder *x, uint32_t rank, const fcp_instr *i, bool *out_behind, fcp_error *err) {
     walk *w = &x->walks[rank];
     cuda_rank *r = &x->s->ranks[rank];
@@ -235,6 +259,7 @@ static fcp_code make(recorder *x, uint32_t rank, const fcp_instr *i, bool *out_b
     if (w->owed) code = put_wait(x, r, FCP_COMPUTE, comm, w->owed, err);
     w->owed = 0;
     if (code) return code;
+    if (i->op == FCP_OP_DELTA) return fcp_cuda_delta(x->s, r, i, err);
     return i->op == FCP_OP_FINISH || i->op == FCP_OP_ROUND ? fcp_cuda_make_result(x->s, r, i, err)
                                                            : fcp_cuda_reduce(x->s, r, i, err);
 }
@@ -250,7 +275,7 @@ static fcp_code advance(recorder *x, uint32_t rank, fcp_queue q, const fcp_instr
             return FCP_OK; /* a WAIT of OUT, which comes after the whole pass anyway */
         return wait_for(x, rank, q, i->a, out_behind, err);
     case FCP_OP_COPY: return FCP_OK;
-    case FCP_OP_DELTA: return fcp_cuda_delta(x->s, r, i, err);
+    case FCP_OP_DELTA:
     case FCP_OP_REDUCE:
     case FCP_OP_REDUCE_Q:
     case FCP_OP_MERGE:

@@ -228,6 +228,10 @@ static fcp_partition session_partition(const fcp_session *base, const char **out
     return s->partition;
 }
 
+static bool session_fused(const fcp_session *base, fcp_pass pass) {
+    return fcp_cuda_fused((const fcp_cuda_session *)base, pass);
+}
+
 static uint32_t session_device(const fcp_session *base) { return 1 + ((const fcp_cuda_session *)base)->first_device; }
 
 static const char *session_warning(const fcp_session *base) { return ((const fcp_cuda_session *)base)->warning; }
@@ -248,5 +252,6 @@ const fcp_session_kind fcp_session_cuda = {.name = "cuda",
                                            .gather = session_gather,
                                            .collect = session_collect,
                                            .partition = session_partition,
+                                           .fused = session_fused,
                                            .device = session_device,
                                            .warning = session_warning};

@@ -60,11 +60,12 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
     if (!code && pass == FCP_BACKWARD) {
-        code = fcp_kernel_keys(lists, arena, x->a, x->b, order, err);
+        code = lists->fusion ? fcp_kernel_keys_fused(lists, arena, order, err)
+                             : fcp_kernel_keys(lists, arena, x->a, x->b, order, err);
         a->key_count = lists->key_count;
         a->lock_count = lists->lock_count;
         a->subs = lists->subs;
-        if (!code) code = append(w, lists->keys, lists->key_count * sizeof *lists->keys, &a->keys, err);
+        if (!code) code = append(w, lists->keys, fcp_kernel_key_bytes(lists), &a->keys, err);
         if (!code) code = append(w, lists->row_runs, lists->row_run_count * sizeof *lists->row_runs, &a->row_runs, err);
     }
     return code;
@@ -88,31 +89,34 @@ static uint32_t count_attends(const fcp_plan *plan, const fcp_stream *stream) {
 }
 
 /* The lists of ATTENDs that are one launch for each range of heads, in the place of the first of them. */
-static fcp_code add_run(cuda_rank *rank, const fcp_fusion_run *run, fcp_error *err) {
-    const fcp_arena *arena = &rank->arena[FCP_FORWARD];
-    cuda_work *w = &rank->work[FCP_FORWARD];
+static fcp_code add_run(cuda_rank *rank, fcp_pass pass, const fcp_fusion_run *run, fcp_error *err) {
+    const fcp_arena *arena = &rank->arena[pass];
+    cuda_work *w = &rank->work[pass];
     fcp_fusion fusion = {0};
     fcp_kernel_work lists = {.fusion = &fusion};
     fcp_code code = fcp_fusion_make(&fusion, arena, run, err);
     for (uint32_t range = 0; !code && range < arena->plan->heads_count; range++) {
-        code = add_attend(rank, FCP_FORWARD, NULL, run->first, range, &lists, err);
+        code = add_attend(rank, pass, NULL, run->first, range, &lists, err);
+        w->attends[w->attend_count - 1].last = run->last;
         w->attends[w->attend_count - 1].holds = run->holds;
-        w->attends[w->attend_count - 1].round = fcp_fusion_round(arena->plan, arena->rank, run);
+        w->attends[w->attend_count - 1].needs = run->needs;
+        w->attends[w->attend_count - 1].round = fcp_fusion_round(arena->plan, pass, arena->rank, run);
     }
     fcp_kernel_work_free(&lists);
     fcp_fusion_free(&fusion);
     return code;
 }
 
-/* The lists of a fused forward pass. */
-static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, fcp_error *err) {
-    const uint32_t number = rank->arena[FCP_FORWARD].rank;
+/* The lists of a fused pass. */
+static fcp_code make_fused(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
+    const uint32_t number = rank->arena[pass].rank;
+    const uint32_t flags = fcp_fusion_flags(fcp_stream_of(s->plan, pass, number, FCP_COMM));
     fcp_fusion_run *runs = NULL;
     uint32_t count = 0;
-    fcp_code code = fcp_fusion_runs(s->plan, number, &runs, &count, err);
-    if (!code) code = open_attends(&rank->work[FCP_FORWARD], (size_t)count * s->plan->heads_count, err);
-    for (uint32_t i = 0; !code && i < count; i++) code = add_run(rank, &runs[i], err);
-    rank->flag_words = fcp_fusion_flags(fcp_stream_of(s->plan, FCP_FORWARD, number, FCP_COMM));
+    fcp_code code = fcp_fusion_runs(s->plan, pass, number, &runs, &count, err);
+    if (!code) code = open_attends(&rank->work[pass], (size_t)count * s->plan->heads_count, err);
+    for (uint32_t i = 0; !code && i < count; i++) code = add_run(rank, pass, &runs[i], err);
+    if (flags > rank->flag_words) rank->flag_words = flags;
     free(runs);
     return code;
 }
@@ -135,7 +139,8 @@ static fcp_code make_by_stages(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pa
 fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {
     const fcp_stream *stream = fcp_stream_of(s->plan, pass, rank->arena[pass].rank, FCP_COMPUTE);
     cuda_work *w = &rank->work[pass];
-    fcp_code code = fcp_cuda_fused(s, pass) ? make_fused(s, rank, err) : make_by_stages(s, rank, pass, stream, err);
+    fcp_code code =
+        fcp_cuda_fused(s, pass) ? make_fused(s, rank, pass, err) : make_by_stages(s, rank, pass, stream, err);
     for (uint32_t i = 0; i < w->attend_count; i++) {
         size_t words = fcp_kernel_lock_words(w->attends[i].lock_count, rank->arena[pass].heads) + 1;
         if (words < w->attends[i].split_bytes / 4) words = w->attends[i].split_bytes / 4;
@@ -201,14 +206,35 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
     return launch(s, rank, FCP_COMPUTE, CUDA_COMBINE, a->merge_count, share, &merge, err);
 }
 
-/* The gradients of tables, by the same lists of keys. */
-static fcp_code attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, const fk_launch *keys,
-                              fcp_error *err) {
+/* The parameters of a launch by lists of rows, and of one by lists of keys. */
+static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_pass pass, const cuda_attend *a,
+                          fk_launch *rows, fk_launch *keys) {
     const cuda_device *d = rank->device;
-    fk_launch_tables x = {*keys, rank->sums};
-    if (!s->learning) return FCP_OK;
+    const cu_ptr base = rank->work[pass].memory;
+    fcp_kernel_launch(&rank->arena[pass], a->range, rows);
+    rows->sequences = d->sequences;
+    rows->arrays = d->arrays;
+    rows->bands = d->bands;
+    rows->sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
+    rows->mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
+    rows->mark_value = rank->mark;
+    *keys = *rows;
+    rows->items = base + a->rows;
+    rows->runs = base + a->key_runs;
+    rows->item_count = a->row_count;
+    keys->items = base + a->keys;
+    keys->runs = base + a->row_runs;
+    keys->item_count = a->key_count;
+    keys->subs = a->subs;
+}
+
+fcp_code fcp_cuda_attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *a, fcp_error *err) {
+    const cuda_device *d = rank->device;
+    fk_launch rows, keys;
+    parameters_of(s, rank, FCP_BACKWARD, a, &rows, &keys);
+    fk_launch_tables x = {keys, rank->sums};
     return launch(s, rank, FCP_COMPUTE, CUDA_TABLES,
-                  fcp_kernel_pieces(fcp_plan_by_head(s->plan), a->key_count, keys->kv_heads) *
+                  fcp_kernel_pieces(fcp_plan_by_head(s->plan), a->key_count, keys.kv_heads) *
                       d->kernels[CUDA_TABLES].parts,
                   d->attention[FCP_BACKWARD], &x, err);
 }
@@ -216,24 +242,9 @@ static fcp_code attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_a
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *a, fcp_error *err) {
     const cuda_device *d = rank->device;
     const fcp_arena *arena = &rank->arena[pass];
-    cu_ptr base = rank->work[pass].memory;
     fk_launch rows, keys;
     fk_launch_maps maps;
-    fcp_kernel_launch(arena, a->range, &rows);
-    rows.sequences = d->sequences;
-    rows.arrays = d->arrays;
-    rows.bands = d->bands;
-    rows.sinks = fcp_kernel_sinks_of(s->plan, d->sinks, a->range);
-    rows.mark = rank->mark ? fcp_cuda_mark_at(s, rank) : 0;
-    rows.mark_value = rank->mark;
-    keys = rows;
-    rows.items = base + a->rows;
-    rows.runs = base + a->key_runs;
-    rows.item_count = a->row_count;
-    keys.items = base + a->keys;
-    keys.runs = base + a->row_runs;
-    keys.item_count = a->key_count;
-    keys.subs = a->subs;
+    parameters_of(s, rank, pass, a, &rows, &keys);
     const uint32_t share = d->attention[pass];
     if (pass == FCP_FORWARD) return attend_forward(s, rank, a, &rows, err);
     const cuda_kernel_id id = d->backward == EMIT_SPLIT                              ? CUDA_DKV
@@ -244,15 +255,15 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
                                                                          a->subs, arena->kv_heads, keys.group);
     keys.locks = rank->locks;
     keys.counter = rank->locks + (words - 1) * 4;
+    keys.splits = fcp_cuda_flag_at(rank, 1);
     fcp_code code = FCP_OK;
     if (id == CUDA_DKV)
         code = launch(s, rank, FCP_COMPUTE, CUDA_DQ,
                       fcp_kernel_row_pieces(arena, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, share,
                       &rows, err);
     if (!code && a->key_count) code = fill(s, rank, rank->locks, 0, words * 4, err);
-    if (!code)
-        code = launch(s, rank, FCP_COMPUTE, id, pieces, share, fcp_cuda_with_maps(rank, pass, id, &keys, &maps), err);
-    return code ? code : attend_tables(s, rank, a, &keys, err);
+    void *parameters = fcp_cuda_with_maps(rank, pass, id, &keys, &maps);
+    return code ? code : launch(s, rank, FCP_COMPUTE, id, pieces, share, parameters, err);
 }
 
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err) {

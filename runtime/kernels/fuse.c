@@ -5,11 +5,13 @@
  * Method:   one walk over a rank's compute queue. An ATTEND joins the run under way if all of this holds:
  *           - The rounds that it waits for come before the first round that waits for the run.
  *           - It writes no slot that an earlier round may still be sending. By stages it waited for that round; flags
- *             say only what has come.
- *           - No MERGE and no FINISH since the run began touched its slots. These now come behind the whole run.
- *           - If the run has visited one of its Q blocks, the visit goes on with the same running state.
- *           - If the run has visited another Q block with the same state slot, that block began and ended in the run.
- *             Then its state never leaves registers. Otherwise rows of the one would read what rows of the other write.
+ *             say only what has come. In the backward pass it adds to no slot that an earlier round may still bring.
+ *           - No MERGE, FINISH, REDUCE, REDUCE_Q or ROUND since the run began touched its slots. These now come behind
+ *             the whole run. So additions to a sum keep their order. And no DELTA: what it makes might be read.
+ *           - Forward, if the run has visited one of its Q blocks, the visit goes on with the same running state.
+ *           - Forward, if the run has visited another Q block with the same state slot, that block began and ended in
+ *             the run. Then its state never leaves registers. Otherwise rows of the one would read what rows of the
+ *             other write.
  *           A communication queue is in order, so what a slot holds is what the last launch has brought that the run
  *           waits for. Whatever overwrites a slot that an ATTEND reads waits for this ATTEND, as the verifier has
  *           proven, and so it comes behind the run.
@@ -35,11 +37,15 @@ struct used {
     uint32_t count, *touched, *sent;
 };
 
+/* What an ATTEND writes: forward STATE and O, backward the DKV of its tiles and DQ. */
+enum { SUMS, RESULTS, WRITTEN };
+
 struct walk {
     const fcp_plan *plan;
+    fcp_pass pass;
     uint32_t rank;
     const fcp_stream *compute, *comm;
-    struct used states, results;   /* slots of STATE, and of O */
+    struct used used[WRITTEN];
     uint32_t *visited, *visited_at; /* per Q block: its last visit, and one more than that visit's instruction */
     /* per state slot: the visit with which a Q block began to use it, and one more than that visit's instruction */
     uint32_t *owner, *owner_at;
@@ -48,32 +54,66 @@ struct walk {
     uint32_t settled;   /* so many of them are complete when the run under way begins */
     uint32_t owed;      /* the same of the next run, if none of its own reasons asks for more */
     uint32_t limit, limit_waits; /* the first launch that waits for the run under way, and what it waits for */
+    uint32_t delta;              /* one more than the last DELTA so far; 0: there was none */
 };
 
-/* Where a MERGE puts a state, and a FINISH a result. */
-static uint32_t into_slot(const struct walk *w, const fcp_instr *x) {
-    return x->op == FCP_OP_MERGE ? x->c : fcp_finish_slot(w->plan, w->rank, x);
+/* A slot that an instruction writes; of: SUMS or RESULTS, or WRITTEN if it is of neither. */
+struct place {
+    uint32_t of, slot;
+};
+
+/* Walks over the slots that a visit writes. False: there are no more. A walk begins with *at 0. */
+static bool next_written(const struct walk *w, const fcp_visit *v, uint32_t *at, struct place *out) {
+    const bool forward = w->pass == FCP_FORWARD;
+    for (const uint32_t count = forward ? 2 : 1 + v->tiles; *at < count;) {
+        const uint32_t i = (*at)++;
+        if (forward) *out = (struct place){i ? RESULTS : SUMS, i ? v->o_slot : v->state_slot};
+        else if (!i) *out = (struct place){RESULTS, v->dq_slot};
+        else *out = (struct place){SUMS, w->plan->tiles[v->first_tile + i - 1].dkv_slot};
+        if (out->slot != FCP_NONE) return true;
+    }
+    return false;
+}
+
+/* What a transfer moves, if ATTENDs write slots of its class. */
+static struct place moved_place(const struct walk *w, const fcp_transfer *t) {
+    static const fcp_class classes[FCP_PASSES][WRITTEN] = {[FCP_FORWARD] = {FCP_STATE, FCP_O},
+                                                           [FCP_BACKWARD] = {FCP_DKV, FCP_DQ}};
+    uint32_t of = SUMS;
+    while (of < WRITTEN && t->cls != classes[w->pass][of]) of++;
+    return (struct place){of, t->slot};
+}
+
+/* The slots that an instruction between ATTENDs touches: where it takes a sum, and where it puts one. False: it is a
+ * WAIT or a COPY. */
+static bool touches(const struct walk *w, const fcp_instr *x, struct place out[2]) {
+    out[0] = (struct place){x->op == FCP_OP_REDUCE_Q || x->op == FCP_OP_ROUND ? RESULTS : SUMS, x->b};
+    out[1] = (struct place){WRITTEN, 0};
+    switch (x->op) {
+    case FCP_OP_MERGE:
+    case FCP_OP_REDUCE: out[1] = (struct place){SUMS, x->c}; return true;
+    case FCP_OP_REDUCE_Q: out[1] = (struct place){RESULTS, x->c}; return true;
+    case FCP_OP_FINISH: out[1] = (struct place){RESULTS, fcp_finish_slot(w->plan, w->rank, x)}; return true;
+    case FCP_OP_ROUND: return true;
+    case FCP_OP_DELTA: out[0].of = WRITTEN; return true;
+    default: return false;
+    }
+}
+
+static void count_place(struct walk *w, struct place p) {
+    if (p.of < WRITTEN && p.slot >= w->used[p.of].count) w->used[p.of].count = p.slot + 1;
 }
 
 /* How many slots an instruction of a queue needs to have. */
 static void count_slots(struct walk *w, const fcp_instr *x) {
-    const fcp_plan *plan = w->plan;
-    uint32_t *states = &w->states.count, *results = &w->results.count;
-    for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++) {
-        const fcp_visit *visit = &plan->visits[v];
-        if (visit->state_slot != FCP_NONE && visit->state_slot >= *states) *states = visit->state_slot + 1;
-        if (visit->o_slot != FCP_NONE && visit->o_slot >= *results) *results = visit->o_slot + 1;
-    }
-    for (uint32_t t = x->a; x->op == FCP_OP_LAUNCH && t < x->a + x->b; t++) {
-        const fcp_transfer *transfer = &plan->transfers[t];
-        uint32_t *count = transfer->cls == FCP_STATE ? states : transfer->cls == FCP_O ? results : NULL;
-        if (count && transfer->slot >= *count) *count = transfer->slot + 1;
-    }
-    if (x->op != FCP_OP_MERGE && x->op != FCP_OP_FINISH) return;
-    if (x->b >= *states) *states = x->b + 1;
-    const uint32_t into = into_slot(w, x);
-    uint32_t *count = x->op == FCP_OP_MERGE ? states : results;
-    if (into >= *count) *count = into + 1;
+    struct place p[2];
+    for (uint32_t v = x->a; x->op == FCP_OP_ATTEND && v < x->a + x->b; v++)
+        for (uint32_t at = 0; next_written(w, &w->plan->visits[v], &at, p);) count_place(w, *p);
+    for (uint32_t t = x->a; x->op == FCP_OP_LAUNCH && t < x->a + x->b; t++)
+        count_place(w, moved_place(w, &w->plan->transfers[t]));
+    if (!touches(w, x, p)) return;
+    count_place(w, p[0]);
+    count_place(w, p[1]);
 }
 
 static bool open_used(struct used *u) {
@@ -82,18 +122,21 @@ static bool open_used(struct used *u) {
     return u->touched && u->sent;
 }
 
-static bool open_walk(struct walk *w, const fcp_plan *plan, uint32_t rank) {
+static bool open_walk(struct walk *w, const fcp_plan *plan, fcp_pass pass, uint32_t rank) {
     *w = (struct walk){.plan = plan,
+                       .pass = pass,
                        .rank = rank,
-                       .compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE),
-                       .comm = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM)};
+                       .compute = fcp_stream_of(plan, pass, rank, FCP_COMPUTE),
+                       .comm = fcp_stream_of(plan, pass, rank, FCP_COMM)};
     for (uint32_t i = 0; i < w->compute->count; i++) count_slots(w, instr_of(plan, w->compute, i));
     for (uint32_t i = 0; i < w->comm->count; i++) count_slots(w, instr_of(plan, w->comm, i));
     w->visited = calloc((size_t)plan->blocks_count + 1, sizeof *w->visited);
     w->visited_at = calloc((size_t)plan->blocks_count + 1, sizeof *w->visited_at);
-    w->owner = calloc((size_t)w->states.count + 1, sizeof *w->owner);
-    w->owner_at = calloc((size_t)w->states.count + 1, sizeof *w->owner_at);
-    return w->visited && w->visited_at && w->owner && w->owner_at && open_used(&w->states) && open_used(&w->results);
+    w->owner = calloc((size_t)w->used[SUMS].count + 1, sizeof *w->owner);
+    w->owner_at = calloc((size_t)w->used[SUMS].count + 1, sizeof *w->owner_at);
+    bool ok = w->visited && w->visited_at && w->owner && w->owner_at;
+    for (int i = 0; i < WRITTEN; i++) ok = open_used(&w->used[i]) && ok;
+    return ok;
 }
 
 static void close_walk(struct walk *w) {
@@ -101,37 +144,42 @@ static void close_walk(struct walk *w) {
     free(w->visited_at);
     free(w->owner);
     free(w->owner_at);
-    free(w->states.touched);
-    free(w->states.sent);
-    free(w->results.touched);
-    free(w->results.sent);
+    for (int i = 0; i < WRITTEN; i++) {
+        free(w->used[i].touched);
+        free(w->used[i].sent);
+    }
 }
 
-/* The next ATTEND waits for the first `after` instructions of the communication queue: notes what these send. */
+/* The next ATTEND waits for the first `after` instructions of the communication queue: notes what these send, and
+ * backward what they bring, too. */
 static void note_sends(struct walk *w, uint32_t after) {
     if (after > w->after) w->after = after;
     for (; w->listed < w->after && w->listed < w->comm->count; w->listed++) {
         const fcp_instr *x = instr_of(w->plan, w->comm, w->listed);
         for (uint32_t t = x->a; x->op == FCP_OP_LAUNCH && t < x->a + x->b; t++) {
             const fcp_transfer *transfer = &w->plan->transfers[t];
-            if (transfer->dir != FCP_SEND) continue;
-            if (transfer->cls == FCP_STATE) w->states.sent[transfer->slot] = w->listed + 1;
-            if (transfer->cls == FCP_O) w->results.sent[transfer->slot] = w->listed + 1;
+            const struct place p = moved_place(w, transfer);
+            if (p.of == WRITTEN || (w->pass == FCP_FORWARD && transfer->dir != FCP_SEND)) continue;
+            w->used[p.of].sent[p.slot] = w->listed + 1;
         }
     }
 }
 
 /* How many instructions of the communication queue must be complete before a visit may write its slots. */
 static uint32_t sent_before(const struct walk *w, const fcp_visit *v) {
-    const uint32_t state = v->state_slot == FCP_NONE ? 0 : w->states.sent[v->state_slot];
-    const uint32_t result = v->o_slot == FCP_NONE ? 0 : w->results.sent[v->o_slot];
-    return state > result ? state : result;
+    struct place p;
+    uint32_t sent = 0;
+    for (uint32_t at = 0; next_written(w, v, &at, &p);)
+        if (w->used[p.of].sent[p.slot] > sent) sent = w->used[p.of].sent[p.slot];
+    return sent;
 }
 
-/* Has a MERGE or a FINISH behind instruction `first` touched the slots of a visit? */
+/* Has an instruction behind number `first` touched the slots of a visit? */
 static bool touched_since(const struct walk *w, const fcp_visit *v, uint32_t first) {
-    return (v->state_slot != FCP_NONE && w->states.touched[v->state_slot] > first) ||
-           (v->o_slot != FCP_NONE && w->results.touched[v->o_slot] > first);
+    struct place p;
+    bool touched = w->delta > first;
+    for (uint32_t at = 0; !touched && next_written(w, v, &at, &p);) touched = w->used[p.of].touched[p.slot] > first;
+    return touched;
 }
 
 /* Does a visit go on where the run's last visit of its Q block ended? It does if there was none. */
@@ -153,8 +201,8 @@ static bool joins(const struct walk *w, const fcp_fusion_run *run, const fcp_ins
     bool may = w->after <= w->limit;
     for (uint32_t i = x->a; may && i < x->a + x->b; i++) {
         const fcp_visit *v = &w->plan->visits[i];
-        may = sent_before(w, v) <= w->settled && !touched_since(w, v, run->first) && goes_on(w, v, run->first) &&
-              has_slot(w, v, run->first);
+        may = sent_before(w, v) <= w->settled && !touched_since(w, v, run->first);
+        if (w->pass == FCP_FORWARD) may = may && goes_on(w, v, run->first) && has_slot(w, v, run->first);
     }
     return may;
 }
@@ -175,7 +223,7 @@ static fcp_fusion_run begin_run(struct walk *w, uint32_t at, const fcp_instr *x)
 }
 
 static void note_visits(struct walk *w, fcp_fusion_run *run, uint32_t at, const fcp_instr *x) {
-    for (uint32_t i = x->a; i < x->a + x->b; i++) {
+    for (uint32_t i = x->a; w->pass == FCP_FORWARD && i < x->a + x->b; i++) {
         const fcp_visit *v = &w->plan->visits[i];
         const uint32_t slot = v->state_slot;
         w->visited[v->q_block] = i;
@@ -189,10 +237,13 @@ static void note_visits(struct walk *w, fcp_fusion_run *run, uint32_t at, const 
     run->needs = w->after;
 }
 
-/* A MERGE or a FINISH: it comes behind the run under way, when all that was waited for so far is complete. */
+/* Another instruction comes behind the run under way, when all that was waited for so far is complete. */
 static void note_touched(struct walk *w, uint32_t at, const fcp_instr *x) {
-    w->states.touched[x->b] = at + 1;
-    (x->op == FCP_OP_MERGE ? &w->states : &w->results)->touched[into_slot(w, x)] = at + 1;
+    struct place p[2];
+    if (!touches(w, x, p)) return;
+    if (x->op == FCP_OP_DELTA) w->delta = at + 1;
+    for (int i = 0; i < 2; i++)
+        if (p[i].of < WRITTEN) w->used[p[i].of].touched[p[i].slot] = at + 1;
     w->owed = w->after;
 }
 
@@ -208,31 +259,33 @@ static bool in_order(const fcp_plan *plan, const fcp_stream *comm) {
     return true;
 }
 
-static fcp_code fail_circle(uint32_t rank, fcp_error *err) {
+static fcp_code fail_circle(fcp_pass pass, uint32_t rank, fcp_error *err) {
     return fcp_fail(err, FCP_E_BACKEND,
-                    "the forward pass of rank %u cannot be fused: it waits for itself, or its rounds are out of order; "
+                    "the %s pass of rank %u cannot be fused: it waits for itself, or its rounds are out of order; "
                     "verify the plan",
-                    rank);
+                    fcp_pass_names[pass], rank);
 }
 
-fcp_code fcp_fusion_runs(const fcp_plan *plan, uint32_t rank, fcp_fusion_run **out_runs, uint32_t *out_count,
-                         fcp_error *err) {
+fcp_code fcp_fusion_runs(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp_fusion_run **out_runs,
+                         uint32_t *out_count, fcp_error *err) {
     struct walk w;
     uint32_t capacity = 0;
-    fcp_code code = open_walk(&w, plan, rank) ? FCP_OK : no_memory(err);
+    fcp_code code = open_walk(&w, plan, pass, rank) ? FCP_OK : no_memory(err);
     *out_runs = NULL;
     *out_count = 0;
-    if (!code && !in_order(plan, w.comm)) code = fail_circle(rank, err);
+    if (!code && !in_order(plan, w.comm)) code = fail_circle(pass, rank, err);
     for (uint32_t i = 0; !code && i < w.compute->count; i++) {
         const fcp_instr *x = instr_of(plan, w.compute, i);
         if (x->op == FCP_OP_WAIT) note_sends(&w, x->a);
-        if (x->op == FCP_OP_MERGE || x->op == FCP_OP_FINISH) note_touched(&w, i, x);
-        if (x->op != FCP_OP_ATTEND) continue;
+        if (x->op != FCP_OP_ATTEND) {
+            note_touched(&w, i, x);
+            continue;
+        }
         if (!*out_count || !joins(&w, &(*out_runs)[*out_count - 1], x)) {
             if (!fcp_grow((void **)out_runs, &capacity, *out_count + 1, sizeof **out_runs)) code = no_memory(err);
             else (*out_runs)[(*out_count)++] = begin_run(&w, i, x);
         }
-        if (!code && w.after > w.limit) code = fail_circle(rank, err);
+        if (!code && w.after > w.limit) code = fail_circle(pass, rank, err);
         if (!code) note_visits(&w, &(*out_runs)[*out_count - 1], i, x);
     }
     close_walk(&w);
@@ -243,8 +296,8 @@ fcp_code fcp_fusion_runs(const fcp_plan *plan, uint32_t rank, fcp_fusion_run **o
     return code;
 }
 
-uint32_t fcp_fusion_round(const fcp_plan *plan, uint32_t rank, const fcp_fusion_run *run) {
-    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
+uint32_t fcp_fusion_round(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_fusion_run *run) {
+    const fcp_stream *comm = fcp_stream_of(plan, pass, rank, FCP_COMM);
     for (uint32_t i = run->needs; i-- > 0;)
         if (instr_of(plan, comm, i)->op == FCP_OP_LAUNCH) return instr_of(plan, comm, i)->c;
     return FCP_NONE;
@@ -272,7 +325,7 @@ static bool next_visit(const fcp_plan *plan, const fcp_stream *compute, const fc
 /* Lists the run's visits, by Q block in the order in which the plan first comes to them. */
 static fcp_code list_visits(fcp_fusion *out, const fcp_arena *a, const fcp_fusion_run *run, fcp_error *err) {
     const fcp_plan *plan = a->plan;
-    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMPUTE);
+    const fcp_stream *compute = fcp_stream_of(plan, a->pass, a->rank, FCP_COMPUTE);
     const visit_walk begin = {.instr = run->first};
     /* of each Q block: how many visits it has; and one more than the place where the next of them goes */
     uint32_t *counts = calloc(plan->blocks_count + 1, sizeof *counts);
@@ -299,7 +352,7 @@ static fcp_code list_visits(fcp_fusion *out, const fcp_arena *a, const fcp_fusio
 /* Which launch brings each slot that the run waits for by flags. */
 static void list_arrivals(fcp_fusion *out, const fcp_arena *a, const fcp_fusion_run *run) {
     const fcp_plan *plan = a->plan;
-    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM);
+    const fcp_stream *comm = fcp_stream_of(plan, a->pass, a->rank, FCP_COMM);
     for (uint32_t i = run->holds; i < run->needs; i++) {
         const fcp_instr *x = instr_of(plan, comm, i);
         for (uint32_t j = x->a; x->op == FCP_OP_LAUNCH && j < x->a + x->b; j++) {
@@ -312,7 +365,7 @@ static void list_arrivals(fcp_fusion *out, const fcp_arena *a, const fcp_fusion_
 }
 
 fcp_code fcp_fusion_make(fcp_fusion *out, const fcp_arena *a, const fcp_fusion_run *run, fcp_error *err) {
-    *out = (fcp_fusion){.homes = a->homes};
+    *out = (fcp_fusion){.run = *run, .homes = a->homes};
     out->kv = calloc(a->slots.count[FCP_KV] + 1, sizeof *out->kv);
     out->q = calloc(a->slots.count[FCP_Q] + 1, sizeof *out->q);
     if (out->kv && out->q) list_arrivals(out, a, run);
@@ -331,15 +384,16 @@ void fcp_fusion_free(fcp_fusion *f) {
 /* --- what fused passes come to ------------------------------------------------------------------------------------ */
 
 /* Adds what a run comes to. of_block, of_range: the number of the last run that had each. */
-static void count_run(const fcp_plan *plan, uint32_t rank, const fcp_fusion_run *run, uint32_t number,
+static void count_run(const fcp_plan *plan, fcp_pass pass, uint32_t rank, const fcp_fusion_run *run, uint32_t number,
                       uint32_t *of_block, uint32_t *of_range, fcp_fusion_totals *out) {
-    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
+    const fcp_stream *compute = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
     uint32_t v;
     for (visit_walk at = {.instr = run->first}; next_visit(plan, compute, run, &at, &v);) {
         const fcp_visit *visit = &plan->visits[v];
         const fcp_block *block = &plan->blocks[visit->q_block];
         out->launches += of_range[block->heads] != number;
         of_range[block->heads] = number;
+        if (pass == FCP_BACKWARD) continue;
         if (of_block[visit->q_block] != number) /* its state is written, unless a visit is its last; it may be read */
             out->state_tokens += visit->flags & FCP_VISIT_FIRST ? block->tokens : 2ull * block->tokens;
         of_block[visit->q_block] = number;
@@ -347,7 +401,7 @@ static void count_run(const fcp_plan *plan, uint32_t rank, const fcp_fusion_run 
     }
 }
 
-fcp_code fcp_fusion_count(const fcp_plan *plan, fcp_fusion_totals *out, fcp_error *err) {
+fcp_code fcp_fusion_count(const fcp_plan *plan, fcp_pass pass, fcp_fusion_totals *out, fcp_error *err) {
     uint32_t *of_block = calloc(plan->blocks_count + 1, sizeof *of_block), number = 0;
     uint32_t *of_range = calloc(plan->heads_count + 1, sizeof *of_range);
     fcp_code code = of_block && of_range ? FCP_OK : no_memory(err);
@@ -357,8 +411,8 @@ fcp_code fcp_fusion_count(const fcp_plan *plan, fcp_fusion_totals *out, fcp_erro
         fcp_fusion_run *runs;
         uint32_t count;
         out->launches = 0;
-        code = fcp_fusion_runs(plan, rank, &runs, &count, err);
-        for (uint32_t i = 0; i < count; i++) count_run(plan, rank, &runs[i], ++number, of_block, of_range, out);
+        code = fcp_fusion_runs(plan, pass, rank, &runs, &count, err);
+        for (uint32_t i = 0; i < count; i++) count_run(plan, pass, rank, &runs[i], ++number, of_block, of_range, out);
         if (out->launches > most) most = out->launches;
         free(runs);
     }

@@ -166,7 +166,7 @@ static fcp_code make_source(const fcp_plan *plan, unsigned skeletons, bool fused
                                     .negative_scale = plan->problem->scale < 0,
                                     .by_head = fcp_plan_by_head(plan),
                                     .packed = skeletons & EMIT_FORWARDS && fcp_plan_packed(plan),
-                                    .fused = skeletons & EMIT_FORWARDS && fused};
+                                    .fused = fused && skeletons & (EMIT_FORWARDS | EMIT_JOINT)};
         uint32_t node;
         const char *wrong = emit_kernels(&source, sheet_append, &s, &node);
         if (wrong && strcmp(wrong, "out of memory") == 0) s.failed = true;

@@ -20,6 +20,6 @@ fcp_code fcp_kernel_source(const fcp_plan *plan, unsigned skeletons, char **out_
 /* How many sums the gradients of the plan's tables are (EMIT_TABLES, fk_launch_tables): one for each number of all
  * tables; 0 where the plan has no backward pass, or a score that reads no tables or is too large for that. */
 uint64_t fcp_kernel_sums(const fcp_plan *plan);
-/* The same for a forward pass that is one launch (fuse.h). */
+/* The same for passes in which ATTENDs are one launch (fuse.h): forward, and backward if it is one kernel. */
 fcp_code fcp_kernel_source_fused(const fcp_plan *plan, unsigned skeletons, char **out_text, fcp_error *err);
 #endif

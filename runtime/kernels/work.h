@@ -40,7 +40,8 @@ typedef struct fcp_kernel_work {
     fk_key_item *keys;
     fk_row_run *row_runs;
     uint32_t key_count, row_run_count, lock_count; /* lock_count: how many locks the turns of an ordered list need */
-    uint32_t subs; /* an item is a piece of work for each KV head and each so many query heads of its group */
+    uint32_t subs; /* an item is a piece of work for each KV head and each so many query heads of its group; fused: of
+                    * those that its fk_key_fused says, which stand behind the items */
     /* private: memory that the next call uses again */
     uint32_t row_capacity, key_run_capacity, merge_capacity, key_capacity, row_run_capacity;
     void *scratch[6];
@@ -65,6 +66,14 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward);
 /* Lists the keys of the same visits with the rows that meet them. Errors: as fcp_kernel_rows. */
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
+
+/* Lists the keys of a run of backward ATTENDs, as work->fusion says: the lists of its ATTENDs one behind the other, with
+ * what each item waits for. Not for FCP_KEYS_ALONE. */
+fcp_code fcp_kernel_keys_fused(fcp_kernel_work *work, const fcp_arena *arena, fcp_kernel_order order, fcp_error *err);
+/* The bytes of work->keys. */
+static inline size_t fcp_kernel_key_bytes(const fcp_kernel_work *work) {
+    return work->key_count * (sizeof *work->keys + (work->fusion ? sizeof(fk_key_fused) : 0));
+}
 
 /* How many pieces of work a list of rows is, for `heads` query heads. */
 uint64_t fcp_kernel_row_pieces(const fcp_arena *arena, uint32_t items, uint32_t heads);

@@ -636,7 +636,10 @@ plan { mask = causal; block = 128; strategy = fcp(coalesce = 1, buffers = 8) }'
 plan k1.fcp k1.plan
 ok "emit one launch" "$fcpc" emit k1.plan --fuse pass
 holds "whose blocks wait" grep -q '^#define FK_FUSED 1$' stdout
-bad "one launch of the backward pass" 2 E001 emit k1.plan --fuse pass --pass backward
+ok "launches of the backward pass" "$fcpc" emit k1.plan --fuse pass --pass backward
+holds "they wait, too" grep -q '^#define FK_FUSED 1$' stdout
+bad "two kernels of the backward pass" 2 E001 emit k1.plan --fuse pass --pass backward --backward split
+ok "two kernels beside a forward pass" "$fcpc" emit k1.plan --fuse pass --backward split
 ok "emit where slots are used again" "$fcpc" emit k1.fcp -D 'plan.strategy=fcp(coalesce=1, buffers=1)' --fuse pass
 ok "emit where rows are moved" "$fcpc" emit k1.fcp -D 'plan.strategy=cad(buffers=8)' --fuse pass
 variant 's/fp32/bf16/; s/head_dim = 32/head_dim = 96/' k96.fcp
@@ -690,10 +693,12 @@ elif "$fcpc" -q emit k.plan --arch sm_80 -o k.cubin 2> stderr; then
         .kernels[0].unknown_instruction == null'
     FCP_NVDISASM=$PWD/disassemble ok "one launch beside stages" "$fcpc" emit k1.plan --arch sm_80 --cost --fuse pass
     holds "both are there" sh -c 'test "$(grep -c "^fk_forward: 2 instructions" stdout)" = 2 &&
-        grep -Eq "^  [2-9] launches on the rank that has most, and as a pass 1; at most [1-9][0-9]+ bytes.* 0$" stdout'
+        grep -Eq "^  forward: [2-9] launches on the rank that has most, and as a pass 1; at most [1-9][0-9]+ bytes.* 0$" \
+            stdout && grep -Eq "^  backward: [2-9] launches on the rank that has most, and as a pass 1$" stdout'
     FCP_NVDISASM=$PWD/disassemble ok "with JSON" "$fcpc" emit k1.plan --arch sm_80 --cost --fuse pass --json
     holds "the same" json '.by_stages.launches > 1 and .by_stages.launches_as_a_pass == 1 and
         .by_stages.state_bytes > 0 and .by_stages.state_bytes_as_a_pass == 0 and
+        .by_stages.backward_launches > 1 and .by_stages.backward_launches_as_a_pass == 1 and
         .by_stages.kernels[0].instructions == 2'
     FCP_NVDISASM=$PWD/disassemble ok "where rows are moved" "$fcpc" emit k1.fcp --arch sm_80 --cost --fuse pass --json \
         -D 'plan.strategy=cad(buffers=2)'
@@ -1153,7 +1158,7 @@ if [ -e "$B/standin/libcuda.so" ]; then
         STANDIN_PLAN=gpu.plan \
         "$fcpc" run gpu.plan --backend cuda --json
     holds "its JSON" json '.ok and .backend == "cuda" and .transport == "local" and .ranks == 2 and
-        .forward == "by stages"'
+        .forward == "by stages" and .backward == "by stages"'
     holds "what leaves multiprocessors to communication" json '.sm_partition == "green"
         and (.sm_partition_why | length > 20)'
     ok "by the grid alone" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
@@ -1163,6 +1168,11 @@ if [ -e "$B/standin/libcuda.so" ]; then
     ok "a pass in one launch" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" STANDIN_PLAN=gpu.plan \
         "$fcpc" run gpu.plan --backend cuda --fuse pass
     holds "it says so, too" grep -Eq "the forward pass of a rank is [1-9] launch" stdout
+    holds "of both passes" grep -Eq "the backward pass of a rank is [1-9] launch" stdout
+    ok "passes in one launch, with JSON" env FCP_NVRTC="$B/standin/libnvrtc.so" FCP_CACHE="$B/kernels" \
+        STANDIN_PLAN=gpu.plan "$fcpc" run gpu.plan --backend cuda --fuse pass --json
+    holds "how many" json '.ok and .forward == "fused" and .forward_launches > 0 and .backward == "fused" and
+        .backward_launches > 0'
     bad "fused by halves" 2 E001 run gpu.plan --backend cuda --fuse half
     bad "one launch on the host" 1 E702 run gpu.plan --fuse pass
 else

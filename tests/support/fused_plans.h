@@ -1,4 +1,4 @@
-/* fused_plans.h: plans for tests of fused forward passes (runtime/kernels/fuse.h): drawn programs and examples, small.
+/* fused_plans.h: plans for tests of fused passes (runtime/kernels/fuse.h): drawn programs and examples, small.
  * Their tensors lie as the program says, or (`planned`) where the plan wants them: then no result leaves before the
  * pass has ended. */
 #ifndef FUSED_PLANS_H
@@ -17,7 +17,7 @@ static const char *const fused_ways[FUSED_WAYS] = {"plan.strategy=fcp(coalesce=2
 /* The plan of a drawn program that is small enough for fibers and has several ranks; NULL: it is not, or has no
  * plan. */
 static inline fcp_plan *fused_drawn(const random_program *p, unsigned way, bool planned) {
-    const char *defines[4] = {"plan.margin=1", "plan.passes=forward"};
+    const char *defines[4] = {"plan.margin=1", "plan.passes=forward,backward"};
     size_t count = 2;
     const uint32_t cost = p->heads * p->sequences * p->nodes * p->gpus * (p->head_dim / 16);
     fcp_plan *plan = NULL;
@@ -37,7 +37,7 @@ static inline fcp_code fused_try(const small_example *e, const char *strategy, b
     char path[120], lengths[80];
     const char *defines[20] = {"plan.margin=1", "model.heads=2", "model.kv_heads=1", "model.head_dim=16",
                                "model.dtype=bf16", "cluster.nodes=1", "cluster.gpus=3", "plan.block=128",
-                               "plan.passes=forward"};
+                               "plan.passes=forward,backward"};
     size_t count = 9;
     snprintf(path, sizeof path, "examples/%s", e->file);
     snprintf(lengths, sizeof lengths, "batch.lengths=%s", e->lengths ? e->lengths : "");
@@ -70,18 +70,18 @@ static inline fcp_plan *fused_example(size_t i, unsigned way, bool planned) {
     return plan;
 }
 
-/* How many ATTENDs the forward pass of all ranks has, and how many launches they are. */
+/* How many ATTENDs a pass of all ranks has, and how many launches they are. */
 typedef struct fused_counts {
     uint32_t attends, launches;
 } fused_counts;
-static inline fused_counts fused_count(const fcp_plan *plan) {
+static inline fused_counts fused_count(const fcp_plan *plan, fcp_pass pass) {
     fused_counts all = {0};
-    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
-        const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, r, FCP_COMPUTE);
+    for (uint32_t r = 0; (plan->problem->passes >> pass & 1) && r < plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, pass, r, FCP_COMPUTE);
         fcp_fusion_run *runs;
         uint32_t count;
         fcp_error err;
-        cr_assert_eq(fcp_fusion_runs(plan, r, &runs, &count, &err), FCP_OK, "%s", err.message);
+        cr_assert_eq(fcp_fusion_runs(plan, pass, r, &runs, &count, &err), FCP_OK, "%s", err.message);
         for (uint32_t i = 0; i < s->count; i++) all.attends += plan->instrs[s->first + i].op == FCP_OP_ATTEND;
         all.launches += count;
         free(runs);

@@ -20,7 +20,7 @@ typedef struct task {
     uint64_t seed;
     bool idle, gathers, silent, device_memory, one_device, keeps_away, driver; /* driver: its calls fail, not NCCL's */
     bool outer;             /* a graph of the caller's has the passes */
-    fcp_fuse fuse;          /* FCP_FUSE_PASS: the forward pass is never a graph */
+    fcp_fuse fuse;          /* FCP_FUSE_PASS: a fused pass is never a graph */
     unsigned long during;   /* what ran while kernels waited for flags, of all ranks */
     way way;
     long group_at, async_at, hang_at; /* in rank `odd`; hang_at: a node of its streams, of the driver's */
@@ -291,10 +291,11 @@ static inline unsigned long groups_of(const fcp_plan *plan, uint32_t rank, int t
         count += groups_of_pass(plan, (fcp_pass)pass, rank, times, graph_from, captured);
     return count;
 }
-/* The same of a task. A forward pass in one launch is never a graph. */
+/* The same of a task. A fused pass is never a graph; backward, two kernels (head_dim 256) are not fused. */
 static inline unsigned long groups_of_task(const task *x, uint32_t rank, int times, bool captured) {
+    const bool joint = x->plan->problem->head_dim <= 128;
     return groups_of_pass(x->plan, FCP_FORWARD, rank, times, x->fuse ? UINT32_MAX : x->graph_from, captured) +
-           groups_of_pass(x->plan, FCP_BACKWARD, rank, times, x->graph_from, captured);
+           groups_of_pass(x->plan, FCP_BACKWARD, rank, times, x->fuse && joint ? UINT32_MAX : x->graph_from, captured);
 }
 
 /* Does a rank send or receive over net within a pass? */

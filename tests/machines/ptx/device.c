@@ -21,20 +21,21 @@
 #include "tests/machines/ptx/ptx.h"
 #include "tests/machines/tables.h"
 
-enum { RESIDENT = 3, RANGES = 16 };
+enum { RESIDENT = 3, RANGES = 16, LATE = 5 };
 
 typedef struct worker {
     fcp_kernel_work work;
     machine_room locks;
     char *sums; /* of the gradients of tables; NULL: none were wanted yet */
     uint64_t launches;
-    /* While a fused launch runs: its arrivals, the bytes of KV and Q that are still to come, and flags. */
+    /* While a fused launch runs: its arrivals, the bytes of KV and Q, and of what comes with Q, that are still to come,
+     * and flags. */
     fcp_fusion fusion;
     struct late {
         uint32_t *arrivals;       /* [count], of slots: the flag before which it comes; 0: it is there */
         char *slots, *sent;
         uint64_t bytes, count;    /* bytes: of a slot */
-    } late[2];
+    } late[LATE];
     uint32_t *flags, flag_count, arrived;
 } worker;
 
@@ -44,7 +45,7 @@ typedef struct device {
     emit_kernel kernels[FCP_PASSES * EMIT_KERNELS]; /* the small ones are in both passes' modules */
     uint32_t kernel_count;
     unsigned backward; /* its skeleton */
-    bool fused;        /* ATTENDs of a forward pass are one launch where they can be */
+    bool fused;        /* ATTENDs are one launch where they can be, but not in a backward pass of two kernels */
     bool sm90;         /* the forward skeleton is that for sm_90a, and everything is compiled for sm_90a */
     plan_tables tables;
     worker workers[];
@@ -147,10 +148,14 @@ static void ptx_close(fcp_device *base) {
     free(d);
 }
 
+static bool is_fused(const device *d, int pass) {
+    return d->fused && (pass == FCP_FORWARD || d->backward != EMIT_SPLIT);
+}
+
 static fcp_code open_module(device *d, int pass, unsigned skeletons, const char *target, fcp_error *err) {
     char *kernels, *source = NULL, *text, why[PTX_ERROR];
-    fcp_code code = d->fused && pass == FCP_FORWARD ? fcp_kernel_source_fused(d->base.plan, skeletons, &kernels, err)
-                                                    : fcp_kernel_source(d->base.plan, skeletons, &kernels, err);
+    fcp_code code = is_fused(d, pass) ? fcp_kernel_source_fused(d->base.plan, skeletons, &kernels, err)
+                                      : fcp_kernel_source(d->base.plan, skeletons, &kernels, err);
     if (code) return code;
     if (asprintf(&source, "%s%s", definitions, kernels) < 0) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) code = ptx_compile(source, target, &text, err);
@@ -410,7 +415,7 @@ static bool arrive(void *context) {
     worker *w = context;
     if (w->arrived == w->flag_count) return false;
     const uint32_t flag = ++w->arrived;
-    for (const struct late *l = w->late; l < w->late + 2; l++)
+    for (const struct late *l = w->late; l < w->late + LATE; l++)
         for (uint64_t i = 0; i < l->count; i++)
             if (l->arrivals[i] == flag) memcpy(l->slots + i * l->bytes, l->sent + i * l->bytes, l->bytes);
     w->flags[flag - 1] = 1;
@@ -508,10 +513,11 @@ static fcp_code run_keys(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->runs = (uintptr_t)w->work.row_runs;
     launch->item_count = w->work.key_count;
     launch->subs = w->work.subs;
+    launch->splits = (uintptr_t)w->flags;
     const bool by_head = fcp_plan_by_head(a->plan);
     const uint32_t kv = launch->head_count;
-    return run_kernel(d, w, a, name, launch,
-                      w->work.key_count * sizeof *w->work.keys, w->work.row_run_count * sizeof *w->work.row_runs,
+    return run_kernel(d, w, a, name, launch, fcp_kernel_key_bytes(&w->work),
+                      w->work.row_run_count * sizeof *w->work.row_runs,
                       fcp_kernel_key_pieces(by_head, w->work.key_count, w->work.subs, kv, launch->group),
                       locks, err);
 }
@@ -524,7 +530,7 @@ static fcp_code run_tables(device *d, worker *w, const fcp_arena *a, fk_launch *
     fcp_code code = rounded && w->sums ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     if (!code) memset(w->sums, 0, numbers * FK_SUM_BYTES);
     if (!code)
-        code = run_kernel(d, w, a, "fk_backward_tables", launch, w->work.key_count * sizeof *w->work.keys,
+        code = run_kernel(d, w, a, "fk_backward_tables", launch, fcp_kernel_key_bytes(&w->work),
                           w->work.row_run_count * sizeof *w->work.row_runs,
                           fcp_kernel_pieces(fcp_plan_by_head(a->plan), w->work.key_count, launch->head_count), 0, err);
     const fk_support x = {.to = (uintptr_t)rounded, .from = (uintptr_t)w->sums, .count = numbers};
@@ -557,7 +563,9 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
         if (!code) code = run_rows(d, w, a, &launch, heads * launch.group, err);
     }
     if (code || forward) return code;
-    code = fcp_kernel_keys(&w->work, a, first, count, fcp_kernel_order_of(d->backward), err);
+    const fcp_kernel_order order = fcp_kernel_order_of(d->backward);
+    code = w->work.fusion ? fcp_kernel_keys_fused(&w->work, a, order, err)
+                          : fcp_kernel_keys(&w->work, a, first, count, order, err);
     if (!code) code = run_keys(d, w, a, &launch, err);
     return code || !a->d_table ? code : run_tables(d, w, a, &launch, err);
 }
@@ -565,7 +573,7 @@ static fcp_code attend_range(device *d, worker *w, const fcp_arena *a, uint32_t 
 /* Takes away what a launch waits for: NaN until it comes again. What the rank sends on is left there. */
 static bool take_slots(struct late *l, const uint32_t *arrivals, const fcp_arena *a, fcp_class cls) {
     const fcp_plan *plan = a->plan;
-    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM);
+    const fcp_stream *comm = fcp_stream_of(plan, a->pass, a->rank, FCP_COMM);
     l->sent = malloc(l->count * l->bytes + 1);
     l->arrivals = malloc((l->count + 1) * sizeof *l->arrivals);
     if (!l->sent || !l->arrivals) return false;
@@ -587,21 +595,28 @@ static bool take_slots(struct late *l, const uint32_t *arrivals, const fcp_arena
 static fcp_code open_arrivals(worker *w, const fcp_arena *a, fcp_error *err) {
     const fcp_plan *plan = a->plan;
     const fcp_problem *p = plan->problem;
-    const uint64_t row = (uint64_t)p->head_dim * 2, q = a->heads * row;
+    const uint64_t row = (uint64_t)p->head_dim * 2, q = a->heads * row, home = fcp_arena_row(a, a->homes);
+    const bool backward = a->pass == FCP_BACKWARD;
     w->late[0] = (struct late){.slots = a->kv, .count = a->slots.count[FCP_KV],
                                .bytes = 2 * p->max_block * a->kv_heads * row};
-    w->late[1] = (struct late){.slots = (char *)a->q + fcp_arena_row(a, a->homes) * q,
-                               .count = a->slots.count[FCP_Q], .bytes = p->max_q_block * q};
-    w->flag_count = fcp_fusion_flags(fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMM));
+    char *const with_q[LATE - 1] = {a->q, backward ? a->d_o : NULL, backward ? (char *)a->lse : NULL,
+                                    backward ? (char *)a->delta : NULL};
+    for (int i = 1; i < LATE; i++) {
+        const uint64_t bytes = i < 3 ? q : a->heads * sizeof(float);
+        w->late[i] = (struct late){.slots = with_q[i - 1] ? with_q[i - 1] + home * bytes : NULL,
+                                   .count = with_q[i - 1] ? a->slots.count[FCP_Q] : 0,
+                                   .bytes = p->max_q_block * bytes};
+    }
+    w->flag_count = fcp_fusion_flags(fcp_stream_of(plan, a->pass, a->rank, FCP_COMM));
     w->arrived = 0;
     w->flags = calloc(w->flag_count + 1, sizeof *w->flags);
-    const bool ok = w->flags && take_slots(&w->late[0], w->fusion.kv, a, FCP_KV) &&
-                    take_slots(&w->late[1], w->fusion.q, a, FCP_Q);
+    bool ok = w->flags && take_slots(&w->late[0], w->fusion.kv, a, FCP_KV);
+    for (int i = 1; i < LATE; i++) ok = ok && take_slots(&w->late[i], w->fusion.q, a, FCP_Q);
     return ok ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
 }
 
 static void close_arrivals(worker *w) {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LATE; i++) {
         free(w->late[i].sent);
         free(w->late[i].arrivals);
         w->late[i] = (struct late){0};
@@ -612,14 +627,14 @@ static void close_arrivals(worker *w) {
 }
 
 /* Does the executor go on between two instructions of the compute queue with what must come behind them: a MERGE, a
- * FINISH, or a round that waits for the first of them? */
-static bool goes_on(const fcp_plan *plan, uint32_t rank, uint32_t from, uint32_t to) {
-    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE);
-    const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMM);
+ * FINISH, a reduction, or a round that waits for the first of them? */
+static bool goes_on(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint32_t from, uint32_t to) {
+    const fcp_stream *compute = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
+    const fcp_stream *comm = fcp_stream_of(plan, pass, rank, FCP_COMM);
     bool on = false;
     for (uint32_t i = from + 1; i < to; i++) {
         const fcp_op op = (fcp_op)plan->instrs[compute->first + i].op;
-        on |= op == FCP_OP_MERGE || op == FCP_OP_FINISH;
+        on |= op != FCP_OP_WAIT && op != FCP_OP_ATTEND;
     }
     for (uint32_t i = 0; i < comm->count; i++) {
         const fcp_instr *x = &plan->instrs[comm->first + i];
@@ -630,10 +645,11 @@ static bool goes_on(const fcp_plan *plan, uint32_t rank, uint32_t from, uint32_t
 
 /* What is launched in the place of ATTEND `at` of a run: all of the run at its end; or, if the executor goes on within
  * it, each ATTEND alone. False: nothing. What a launch does not need may still be on its way. */
-static bool part_of(const fcp_plan *plan, uint32_t rank, const fcp_fusion_run *run, uint32_t at, fcp_fusion_run *out) {
-    const fcp_instr *x = &plan->instrs[fcp_stream_of(plan, FCP_FORWARD, rank, FCP_COMPUTE)->first];
+static bool part_of(const fcp_arena *a, const fcp_fusion_run *run, uint32_t at, fcp_fusion_run *out) {
+    const fcp_plan *plan = a->plan;
+    const fcp_instr *x = &plan->instrs[fcp_stream_of(plan, a->pass, a->rank, FCP_COMPUTE)->first];
     *out = *run;
-    if (goes_on(plan, rank, run->first, run->last)) {
+    if (goes_on(plan, a->pass, a->rank, run->first, run->last)) {
         out->first = out->last = at;
         out->needs = 0;
         for (uint32_t i = 0; i < at; i++)
@@ -663,14 +679,14 @@ static fcp_code attend_part(worker *w, device *d, const fcp_arena *a, const fcp_
 static fcp_code attend_fused(device *d, worker *w, const fcp_arena *a, uint32_t first, uint32_t head, uint32_t heads,
                              fcp_error *err) {
     const fcp_plan *plan = a->plan;
-    const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, a->rank, FCP_COMPUTE);
+    const fcp_stream *compute = fcp_stream_of(plan, a->pass, a->rank, FCP_COMPUTE);
     const fcp_instr *x = &plan->instrs[compute->first];
     fcp_fusion_run *runs, part;
     uint32_t count, at = 0;
-    fcp_code code = fcp_fusion_runs(plan, a->rank, &runs, &count, err);
+    fcp_code code = fcp_fusion_runs(plan, a->pass, a->rank, &runs, &count, err);
     while (x[at].op != FCP_OP_ATTEND || x[at].a != first) at++;
     for (uint32_t i = 0; !code && i < count; i++)
-        if (runs[i].first <= at && at <= runs[i].last && part_of(plan, a->rank, &runs[i], at, &part))
+        if (runs[i].first <= at && at <= runs[i].last && part_of(a, &runs[i], at, &part))
             code = attend_part(w, d, a, &part, head, heads, err);
     free(runs);
     return code;
@@ -680,7 +696,7 @@ static fcp_code ptx_attend(fcp_device *base, uint32_t number, const fcp_arena *a
                            uint32_t head, uint32_t heads, fcp_error *err) {
     device *d = (device *)base;
     fcp_code code = FCP_OK;
-    if (d->fused && a->pass == FCP_FORWARD) return attend_fused(d, &d->workers[number], a, first, head, heads, err);
+    if (is_fused(d, a->pass)) return attend_fused(d, &d->workers[number], a, first, head, heads, err);
     for (uint32_t r = FCP_NONE; !code && (r = fcp_kernel_next_range(a->plan, first, count, r)) != FCP_NONE;)
         code = attend_range(d, &d->workers[number], a, r, first, count, head, heads, err);
     return code;

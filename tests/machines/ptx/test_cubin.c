@@ -20,7 +20,7 @@ enum { ARCHS = 3, FORWARD = 1 << 16, BACKWARD = 1 << 17 };
 typedef struct gate {
     fcp_jit *jit;
     unsigned compiled, cached, bad;
-    bool fused; /* forward passes are one launch */
+    bool fused; /* passes are one launch */
 } gate;
 
 /* Where NVRTC is not there the test is skipped. */
@@ -221,10 +221,13 @@ Test(cubin, fused) {
         char text[400];
         snprintf(text, sizeof text,
                  "model { heads = 4; kv_heads = 2; head_dim = %s }\ncluster { nodes = 1; gpus = 1 }\n"
-                 "batch { lengths = [300%s] }\nplan { mask = causal; block = 128%s; passes = forward }\n",
-                 models[i / 2], i / 2 == 1 ? ", 5:900" : "", i % 2 ? "; score = softcap" : "");
+                 "batch { lengths = [300%s] }\nplan { mask = causal; block = 128%s; passes = forward%s }\n",
+                 models[i / 2], i / 2 == 1 ? ", 5:900" : "", i % 2 ? "; score = softcap" : "",
+                 i < 4 ? ", backward" : "");
         fcp_plan *plan = plan_named("fused", text);
         judge_archs(&g, plan, FORWARD, i, text);
+        if (i < 4) judge_archs(&g, plan, BACKWARD, i, text);
+        if (i < 4) judge(&g, plan, EMIT_UNORDERED_SM90, "sm_90a", text);
         fcp_plan_free(plan);
     }
     close_gate(&g);

@@ -1,5 +1,5 @@
-/* test_ptx_fuse.c: executes the PTX of forward passes in one launch, whose blocks wait for flags. What other ranks send
- * comes while the kernel runs. Waits and fences that are taken out must be noticed.
+/* test_ptx_fuse.c: executes the PTX of fused passes, whose blocks wait for flags. What other ranks send comes while the
+ * kernel runs. Waits and fences that are taken out must be noticed.
  */
 #define _GNU_SOURCE
 #include "runtime/kernels/fuse.h"
@@ -10,10 +10,10 @@
 
 #define FUSED(gpus, lengths, rest)                                                                                     \
     CLUSTER(gpus) BATCH(lengths)                                                                                       \
-    "plan { block = 128; passes = forward; strategy = fcp(coalesce = 1, buffers = 8); " rest " }\n"
+    "plan { block = 128; passes = forward, backward; strategy = fcp(coalesce = 1, buffers = 8); " rest " }\n"
 #define MOVED(strategy, rest)                                                                                          \
     CLUSTER(3) BATCH(290, 130)                                                                                         \
-    "plan { block = 128; passes = forward; layout = planned; strategy = " strategy "; " rest " }\n"
+    "plan { block = 128; passes = forward, backward; layout = planned; strategy = " strategy "; " rest " }\n"
 #define COMMA ,
 
 Test(ptx_fuse, programs) {
@@ -21,9 +21,12 @@ Test(ptx_fuse, programs) {
     ptx_device_fuse(true);
     for (uint64_t seed = 0; seed < 3; seed++) {
         ptx_device_seed(seed);
-        right(MODEL(2, 1, 32, fp16) FUSED(3, 300 COMMA 100, "mask = causal"), &ptx_backend, seed);
-        right(MODEL(1, 1, 64, bf16) FUSED(3, 290 COMMA 130, "mask = full"), &ptx_sm90_backend, seed);
+        right(MODEL(2, 1, 32, fp16) FUSED(3, 300 COMMA 100, "mask = causal"),
+              seed ? &ptx_ordered_backend : &ptx_unordered_backend, seed);
+        right(MODEL(1, 1, 64, bf16) FUSED(3, 290 COMMA 130, "mask = full"),
+              seed ? &ptx_sm90_backend : &ptx_unordered_sm90_backend, seed);
     }
+    right(MODEL(1, 1, 32, bf16) FUSED(3, 290 COMMA 100, "mask = full"), &ptx_backend, 3); /* by stages backward */
     right(MODEL(4, 2, 64, bf16) FUSED(2, 1:700 COMMA 130, "mask = causal; sink = [0.5, -1.0, 0.1, 2.0]"),
           &ptx_sm90_backend, 4);
     ptx_device_seed(0);
@@ -36,7 +39,7 @@ static bool runs(fcp_plan *plan, uint64_t seed, const char *what) {
     fcp_error err;
     const bool may = !fcp_kernel_check(plan, &err);
     ptx_device_seed(seed % 3);
-    if (may) judge(plan, &ptx_backend, seed, text);
+    if (may) judge(plan, seed % 4 ? &ptx_ordered_backend : &ptx_unordered_backend, seed, text);
     cr_expect_str_empty(text, "seed %lu, %s: %s", (unsigned long)seed, what, text);
     fcp_plan_free(plan);
     return may;
@@ -78,7 +81,7 @@ Test(ptx_fuse, moved) {
     ptx_device_fuse(true);
     for (uint64_t seed = 0; seed < 3; seed++) {
         ptx_device_seed(seed);
-        right(MODEL(2, 1, 32, fp16) MOVED("cad(buffers = 2)", "mask = causal"), &ptx_backend, seed);
+        right(MODEL(2, 1, 32, fp16) MOVED("cad(buffers = 2)", "mask = causal"), &ptx_ordered_backend, seed);
         right(MODEL(1, 1, 64, bf16) MOVED("cad(buffers = 2)", "mask = full"), &ptx_sm90_backend, seed);
     }
     ptx_device_seed(0);
@@ -112,6 +115,21 @@ Test(ptx_fuse, flaws) {
          {"fk_forward_sm90", "fence.proxy.async.global;", "", 0, NULL}, true},
         {"nobody waits for Q", "o: ", &ptx_backend, {"fk_forward", "ld.relaxed.sys.global.u32", NULL, 0, already_up},
          true},
+        /* flags of net come first, and no node has a neighbour */
+        {"gradients wait for nothing", "d", &ptx_ordered_backend,
+         {"fk_backward_ordered", "ld.relaxed.sys.global.u32", NULL, 1, already_up}},
+        {"gradients wait for no queries", "d", &ptx_ordered_backend,
+         {"fk_backward_ordered", "ld.relaxed.sys.global.u32", NULL, 1, already_up}, true},
+        {"gradients wait for nothing on sm_90a", "d", &ptx_sm90_backend,
+         {"fk_backward_ordered_sm90", "ld.relaxed.sys.global.u32", NULL, 1, already_up}},
+        {"gradients have no fence", "missing fence", &ptx_unordered_backend,
+         {"fk_backward_unordered", "fence.acq_rel.sys;", "", -1, NULL}},
+        {"gradients have no fence on sm_90a", "missing fence", &ptx_sm90_backend,
+         {"fk_backward_ordered_sm90", "fence.acq_rel.sys;", "", -1, NULL}},
+        {"gradients have no proxy fence", "missing proxy fence", &ptx_sm90_backend,
+         {"fk_backward_ordered_sm90", "fence.proxy.async.global;", "", -1, NULL}},
+        {"gradients have no proxy fence before queries", "missing proxy fence", &ptx_sm90_backend,
+         {"fk_backward_ordered_sm90", "fence.proxy.async.global;", "", -1, NULL}, true},
     };
     if (!compiler()) return;
     fcp_plan *home = plan_named("program", MODEL(1, 1, 64, bf16) FUSED(3, 290 COMMA 130, "mask = full"));

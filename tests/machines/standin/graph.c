@@ -109,18 +109,21 @@ static void watch_awaited(const store *s, uint32_t index) {
     node *n = &s->nodes[index];
     for (uint32_t a = 0; a < n->awaited_count; a++) {
         const uint64_t flag = n->awaited[a].flag;
-        const uint32_t raiser = raiser_of(s, index, flag);
+        const uint64_t other = n->awaited[a].other;
+        const uint32_t raiser = raiser_of(s, index, flag), second = other ? raiser_of(s, index, other) : raiser;
         ranges *reads = &n->awaited[a].reads;
         uint64_t where;
         tidy(reads);
-        for (uint32_t i = 0; i < index && raiser < s->count; i++)
-            if (!bit(n->before, i) && !store_before(s, i + 1, raiser + 1) && meet(reads, &s->nodes[i].writes, &where))
+        for (uint32_t i = 0; i < index && raiser < s->count && second < s->count; i++)
+            if (!bit(n->before, i) && !store_before(s, i + 1, raiser + 1) && !store_before(s, i + 1, second + 1) &&
+                meet(reads, &s->nodes[i].writes, &where))
                 trouble("%s reads behind a flag what %s writes, and nothing orders that before the flag is set",
                         node_name(n), node_name(&s->nodes[i]));
         /* from now on they are reads like others: who writes there later must be behind the kernel */
         for (uint32_t i = 0; i < reads->count; i++)
             range_add(&n->reads, reads->all[i].begin, reads->all[i].end - reads->all[i].begin);
         range_add(&n->reads, flag, 4);
+        range_add(&n->reads, other, other ? 4 : 0);
     }
     if (n->awaited_count) tidy(&n->reads);
 }
@@ -297,6 +300,8 @@ static bool may_run_beside(const node *n, int device) {
     for (uint32_t i = 0; i < n->awaited_count; i++) {
         uint32_t up;
         memcpy(&up, (const void *)(uintptr_t)n->awaited[i].flag, sizeof up);
+        if (!up) return false;
+        if (n->awaited[i].other) memcpy(&up, (const void *)(uintptr_t)n->awaited[i].other, sizeof up);
         if (!up) return false;
     }
     return true;

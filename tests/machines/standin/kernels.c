@@ -97,12 +97,19 @@ static void combine_ranges(node *n, uint32_t d) {
     }
 }
 
-/* What the kernel reads after it has waited for a flag. */
-static ranges *awaited_of(node *n, uint64_t flag) {
+/* Was the kernel's source compiled with a switch on? */
+static bool is_defined(const node *n, const char *name) {
+    char line[80];
+    snprintf(line, sizeof line, "#define %s 1\n", name);
+    return strstr(n->function->module->text, line) != NULL;
+}
+
+/* What the kernel reads after it has waited for a flag, or for two. */
+static ranges *awaited_of(node *n, uint64_t flag, uint64_t other) {
     for (uint32_t i = 0; i < n->awaited_count; i++)
-        if (n->awaited[i].flag == flag) return &n->awaited[i].reads;
+        if (n->awaited[i].flag == flag && n->awaited[i].other == other) return &n->awaited[i].reads;
     n->awaited = realloc(n->awaited, (n->awaited_count + 1) * sizeof *n->awaited);
-    n->awaited[n->awaited_count] = (awaited){.flag = flag};
+    n->awaited[n->awaited_count] = (awaited){.flag = flag, .other = other};
     return &n->awaited[n->awaited_count++].reads;
 }
 
@@ -116,7 +123,7 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
         const fk_key_run *runs = (const fk_key_run *)(uintptr_t)p->runs + x->first;
         const uint32_t count = queries_of(x);
         const uint64_t flag = p->locks + (x->arrival - 1) * 4ull;
-        rows(!back && x->arrival ? awaited_of(n, flag) : &n->reads, p->q, x->token, count, q);
+        rows(!back && x->arrival ? awaited_of(n, flag, 0) : &n->reads, p->q, x->token, count, q);
         range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
         if (back) {
             rows(&n->reads, p->d_o, x->token, x->count, q);
@@ -130,11 +137,18 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
         }
         for (uint32_t j = 0; j < x->runs; j++) {
             const fk_u32 arrival = back ? 0 : runs[j].arrival;
-            ranges *reads = arrival ? awaited_of(n, p->locks + (arrival - 1) * 4) : &n->reads;
+            ranges *reads = arrival ? awaited_of(n, p->locks + (arrival - 1) * 4, 0) : &n->reads;
             rows(reads, p->arena + runs[j].k, 0, runs[j].count, kv);
             rows(reads, p->arena + runs[j].v, 0, runs[j].count, kv);
         }
     }
+}
+
+/* Where what an item of a fused launch reads is noted: behind its flags. */
+static ranges *item_reads(node *n, const fk_launch *p, const fk_key_fused *x) {
+    const uint64_t flags[2] = {p->splits + (x->flags[0] - 1) * 4ull, p->splits + (x->flags[1] - 1) * 4ull};
+    if (!x->flags[0] && !x->flags[1]) return &n->reads;
+    return x->flags[0] ? awaited_of(n, flags[0], x->flags[1] ? flags[1] : 0) : awaited_of(n, flags[1], 0);
 }
 
 /* tables: it writes no gradients of tensors. */
@@ -142,20 +156,23 @@ static void keys_ranges(node *n, uint32_t d, bool joint, bool tables) {
     const fk_launch *p = &n->parameters.launch;
     uint64_t q = (uint64_t)p->heads * d * 2, kv = (uint64_t)p->kv_heads * d * 2, row = (uint64_t)p->heads * 4;
     const fk_key_item *items = (const fk_key_item *)(uintptr_t)p->items;
-    range_add(&n->reads, p->items, p->item_count * sizeof *items);
+    const fk_key_fused *fused = (const fk_key_fused *)(items + p->item_count);
+    const bool is_fused = (joint || tables) && is_defined(n, "FK_FUSED");
+    range_add(&n->reads, p->items, p->item_count * (sizeof *items + (is_fused ? sizeof *fused : 0)));
     for (uint32_t i = 0; i < p->item_count; i++) {
         const fk_key_item *x = &items[i];
         const fk_row_run *runs = (const fk_row_run *)(uintptr_t)p->runs + x->first;
+        ranges *reads = is_fused && joint ? item_reads(n, p, &fused[i]) : &n->reads;
         range_add(&n->reads, (uintptr_t)runs, x->runs * sizeof *runs);
-        rows(&n->reads, p->arena + x->k, 0, x->count, kv);
-        rows(&n->reads, p->arena + x->v, 0, x->count, kv);
+        rows(reads, p->arena + x->k, 0, x->count, kv);
+        rows(reads, p->arena + x->v, 0, x->count, kv);
         if (!tables) rows(&n->writes, p->arena + x->dk, 0, x->count, kv * 2);
         if (!tables) rows(&n->writes, p->arena + x->dv, 0, x->count, kv * 2);
         for (uint32_t j = 0; j < x->runs; j++) {
-            rows(&n->reads, p->q, runs[j].token, runs[j].count, q);
-            rows(&n->reads, p->d_o, runs[j].token, runs[j].count, q);
-            rows(&n->reads, p->lse, runs[j].token, runs[j].count, row);
-            rows(&n->reads, p->delta, runs[j].token, runs[j].count, row);
+            rows(reads, p->q, runs[j].token, runs[j].count, q);
+            rows(reads, p->d_o, runs[j].token, runs[j].count, q);
+            rows(reads, p->lse, runs[j].token, runs[j].count, row);
+            rows(reads, p->delta, runs[j].token, runs[j].count, row);
             if (joint) rows(&n->writes, p->dq, runs[j].out, runs[j].count, q * 2);
         }
     }
@@ -284,9 +301,9 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
     fibers_mask mask;
     if (!fibers_mask_open(&mask, plan)) return false;
     machine *m = machine_new();
-    mask.by_head = strstr(n->function->module->text, "#define FK_BY_HEAD 1\n"); /* as it was compiled */
-    mask.packed = strstr(n->function->module->text, "#define FK_PACKED 1\n");
-    mask.fused = strstr(n->function->module->text, "#define FK_FUSED 1\n");
+    mask.by_head = is_defined(n, "FK_BY_HEAD"); /* as it was compiled */
+    mask.packed = is_defined(n, "FK_PACKED");
+    mask.fused = is_defined(n, "FK_FUSED");
     const fk_launch *p = &n->parameters.launch;
     const fk_support *x = &n->parameters.support;
     fk_launch_maps maps;

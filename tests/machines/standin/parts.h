@@ -60,9 +60,10 @@ typedef struct ranges {
     range *all;
     uint32_t count, capacity;
 } ranges;
-/* What a kernel reads after it has waited for a flag, a word at this address. */
+/* What a kernel reads after it has waited for a flag, a word at this address; or for two: then what writes there may be
+ * before whoever sets either. */
 typedef struct awaited {
-    uint64_t flag;
+    uint64_t flag, other; /* other: 0, if there is none */
     ranges reads;
 } awaited;
 typedef enum op { EMPTY, KERNEL, COPY, FILL, OUTSIDE } op;

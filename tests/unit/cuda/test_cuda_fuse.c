@@ -1,7 +1,7 @@
-/* test_cuda_fuse.c: tests fused forward passes, whose blocks wait for the rounds that bring what they read, through the
- * driver that stands in. It begins such a launch before, between and behind the rounds, runs its blocks in any order,
- * and lets no kernel of the same device run while all blocks wait. Results are compared with the definition of
- * attention in float64. */
+/* test_cuda_fuse.c: tests fused passes, whose blocks wait for the rounds that bring what they read, through the driver
+ * that stands in. It begins such a launch before, between and behind the rounds, runs its blocks in any order, and lets
+ * no kernel of the same device run while all blocks wait. Results are compared with the definition of attention in
+ * float64, and gradients with those by stages, whose bits they have. */
 #include <criterion/criterion.h>
 
 #include "runtime/kernels/fuse.h"
@@ -19,6 +19,63 @@ static const fcp_session_options fused = {.size = sizeof fused,
                                           .partition = FCP_PARTITION_GRID,
                                           .fuse = FCP_FUSE_PASS};
 
+static size_t tensor_bytes(const fcp_shape *shape, fcp_tensor t) {
+    uint64_t of[3];
+    fcp_tensor_shape(shape, t, of);
+    return of[0] * fcp_tensor_token_bytes(shape, t);
+}
+
+static fcp_session *session_of(const fcp_plan *plan, fcp_fuse fuse, const char *what) {
+    fcp_session_options options = fused;
+    fcp_session *session;
+    fcp_error err = {0};
+    options.fuse = fuse;
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
+    return session;
+}
+
+/* Gradients of the same forward pass, by stages and fused, with blocks and rounds in two orders: the same bits. Returns
+ * how many launches have waited for flags. */
+static unsigned long same_bits(standin *x, const fcp_plan *plan, const char *what) {
+    enum { ALL = (1 << FCP_TENSORS) - 1, FIRST = FCP_TENSOR_DQ, COUNT = 3 };
+    fcp_session *stages = session_of(plan, FCP_FUSE_STAGES, what), *pass = session_of(plan, FCP_FUSE_PASS, what);
+    fcp_packed packed = {0};
+    fcp_shape shape;
+    fcp_error err = {0};
+    char *kept[COUNT];
+    unsigned long waited = 0;
+    x->plan = plan;
+    fcp_plan_shape(plan, &shape);
+    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, &err) == FCP_OK, "%s", err.message);
+    fcp_packed_draw(&shape, ALL, 9, &packed);
+    for (int p = 0; p < FCP_PASSES; p++)
+        cr_assert(fcp_session_run_packed(stages, plan, (fcp_pass)p, &packed, NULL, &err) == FCP_OK, "%s: %s; %s", what,
+                  err.message, x->trouble);
+    for (int t = 0; t < COUNT; t++) {
+        const size_t bytes = tensor_bytes(&shape, (fcp_tensor)(FIRST + t));
+        kept[t] = malloc(bytes + 1);
+        memcpy(kept[t], packed.t[FIRST + t], bytes);
+    }
+    for (int again = 0; again < 2; again++) {
+        for (int t = 0; t < COUNT; t++)
+            memset(packed.t[FIRST + t], 0xff, tensor_bytes(&shape, (fcp_tensor)(FIRST + t)));
+        const unsigned long before = x->kernels_with_flags;
+        cr_assert(fcp_session_run_packed(pass, plan, FCP_BACKWARD, &packed, NULL, &err) == FCP_OK, "%s: %s; %s", what,
+                  err.message, x->trouble);
+        waited += x->kernels_with_flags - before;
+        for (int t = 0; t < COUNT; t++)
+            cr_assert(!memcmp(kept[t], packed.t[FIRST + t], tensor_bytes(&shape, (fcp_tensor)(FIRST + t))),
+                      "%s: %s has other bits", what, fcp_tensor_name((fcp_tensor)(FIRST + t)));
+        x->seed += 1000;
+    }
+    for (int t = 0; t < COUNT; t++) free(kept[t]);
+    fcp_packed_free(&packed);
+    fcp_session_free(stages);
+    fcp_session_free(pass);
+    cr_assert_str_empty(x->trouble, "%s: %s", what, x->trouble);
+    return waited;
+}
+
 /* Devices of its own for each rank; all ranks on one; nodes, whose fabrics have streams of their own. */
 Test(cuda_fuse, passes) {
     static const struct {
@@ -34,16 +91,17 @@ Test(cuda_fuse, passes) {
         x->devices = cases[i].devices;
         x->seed = i;
         stand_run(x, plan, &fused, i ? 1 : 2, cases[i].mask);
+        cr_assert_gt(same_bits(x, plan, cases[i].mask), 0, "no gradients have waited");
         fcp_plan_free(plan);
     }
     cr_assert_gt(x->kernels_with_flags, 0);
     cr_assert_gt(x->during, 0, "no launch has waited for a round");
-    cr_assert_eq(x->graph_launches, 5, "%lu graphs: only backward passes may be some", x->graph_launches);
+    cr_assert_eq(x->graph_launches, 8, "%lu graphs: only passes by stages may be some", x->graph_launches);
 }
 
 #define SMALL(model, lengths, plan)                                                                                    \
     "model { " model "; dtype = bf16 }\ncluster { gpus = 3 }\nbatch { lengths = [" lengths "] }\n"                     \
-    "plan { block = 128; passes = forward; strategy = fcp(coalesce = 1, buffers = 8); " plan " }\n"
+    "plan { block = 128; passes = forward, backward; strategy = fcp(coalesce = 1, buffers = 8); " plan " }\n"
 
 /* The kernels for sm_90a; keys in parts, of which some wait for one round and some for another; heads that see
  * different keys; sinks and scores; results that go back to another layout. */
@@ -59,8 +117,12 @@ Test(cuda_fuse, programs) {
         {SMALL("heads = 4; kv_heads = 2; head_dim = 16", "1:900, 5:400, 130", "mask = causal"), false},
         {"mask by_head = causal and (q - k < 40 or h == 1)\n"
          SMALL("heads = 2; kv_heads = 2; head_dim = 32", "400, 90", "mask = by_head"), false},
+        {SMALL("heads = 4; kv_heads = 1; head_dim = 64", "290, 100", "mask = causal; deterministic = false"), true},
+        {SMALL("heads = 4; kv_heads = 1; head_dim = 32", "290, 100", "mask = full; deterministic = false"), false},
+        {SMALL("heads = 2; kv_heads = 1; head_dim = 64", "400, 90", "mask = causal; wire = bf16; margin = 1"), true},
         {SMALL("heads = 2; kv_heads = 1; head_dim = 32", "400, 90",
                "mask = causal; sink = [0.5, -1.0]; layout = zigzag"), false}};
+    unsigned long waited = 0;
     standin *x = stand();
     x->devices = 3;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -70,8 +132,10 @@ Test(cuda_fuse, programs) {
         x->shared = cases[i].hopper ? HOPPER : 166912;
         x->seed = 3 * i;
         stand_run(x, plan, &fused, 1, cases[i].text);
+        if (plan->problem->deterministic) waited += same_bits(x, plan, cases[i].text);
         fcp_plan_free(plan);
     }
+    cr_assert_gt(waited, 10, "%lu launches of gradients have waited", waited);
     cr_assert_gt(x->kernels_with_maps, 2);
     cr_assert_gt(x->during, 0, "no launch has waited for a round");
 }
@@ -80,7 +144,8 @@ Test(cuda_fuse, programs) {
 Test(cuda_fuse, drawn) {
     const unsigned draws = amount(100, 3000);
     unsigned run = 0;
-    fused_counts all = {0};
+    fused_counts all[FCP_PASSES] = {{0}};
+    unsigned long waited = 0;
     standin *x = stand();
     random_program *p = calloc(1, sizeof *p);
     for (unsigned seed = 1; seed <= draws; seed++) {
@@ -91,16 +156,22 @@ Test(cuda_fuse, drawn) {
         x->devices = (int)(1 + seed % 3);
         x->seed = seed;
         stand_run(x, plan, &fused, 1, p->text);
-        const fused_counts c = fused_count(plan);
-        all.attends += c.attends;
-        all.launches += c.launches;
+        if (plan->problem->deterministic) waited += same_bits(x, plan, p->text);
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const fused_counts c = fused_count(plan, (fcp_pass)pass);
+            all[pass].attends += c.attends;
+            all[pass].launches += c.launches;
+        }
         fcp_plan_free(plan);
         run++;
     }
     free(p);
     cr_assert_gt(run, draws / 20, "only %u of %u programs were run", run, draws);
     cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
-    cr_assert_lt(all.launches, all.attends * 3 / 4, "%u ATTENDs are %u launches", all.attends, all.launches);
+    cr_assert_gt(waited, run, "%lu launches of gradients have waited", waited);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_lt(all[pass].launches, all[pass].attends * 3 / 4, "%s: %u ATTENDs are %u launches",
+                     fcp_pass_names[pass], all[pass].attends, all[pass].launches);
 }
 
 Test(cuda_fuse, examples) {
@@ -126,7 +197,8 @@ Test(cuda_fuse, moved) {
     static const char *const strategies[] = {"cad(buffers = 1)", "cad(buffers = 3)", "dcp(buffers = 2)",
                                              "fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)"};
     standin *x = stand();
-    fused_counts all = {0};
+    fused_counts all[FCP_PASSES] = {{0}};
+    unsigned long waited = 0;
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
         for (int devices = 1; devices <= 4; devices += devices) {
             if (amount(1, 0) && (1 << i % 3) != devices) continue; /* quickly: one of the three */
@@ -136,49 +208,61 @@ Test(cuda_fuse, moved) {
             x->devices = devices;
             x->seed = i + 10 * (uint64_t)devices;
             stand_run(x, plan, &fused, amount(1, 2), strategies[i]);
-            const fused_counts c = fused_count(plan);
-            all.attends += c.attends;
-            all.launches += c.launches;
+            waited += same_bits(x, plan, strategies[i]);
+            for (int pass = 0; pass < FCP_PASSES; pass++) {
+                const fused_counts c = fused_count(plan, (fcp_pass)pass);
+                all[pass].attends += c.attends;
+                all[pass].launches += c.launches;
+            }
             fcp_plan_free(plan);
         }
     cr_assert_gt(x->during, 0, "no launch has waited for a round");
-    cr_assert_lt(all.launches, all.attends * 3 / 4, "%u ATTENDs are %u launches", all.attends, all.launches);
+    cr_assert_gt(waited, 0, "no gradients have waited");
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        cr_assert_lt(all[pass].launches, all[pass].attends * (pass ? 9 : 8) / 10, "%s: %u ATTENDs are %u launches",
+                     fcp_pass_names[pass], all[pass].attends, all[pass].launches);
 }
 
 /* How many launches a pass is, by its buffers: ATTENDs of a rank join until one needs a slot that the run has. */
 Test(cuda_fuse, runs) {
-    uint32_t before = UINT32_MAX;
+    uint32_t before[FCP_PASSES] = {UINT32_MAX, UINT32_MAX};
     for (unsigned buffers = 1; buffers <= 8; buffers *= 2) {
         char more[80];
         snprintf(more, sizeof more, "; strategy = fcp(coalesce = 1, buffers = %u)", buffers);
         fcp_plan *plan = make_plan("full", 4, 1, more);
-        const fused_counts c = fused_count(plan);
-        cr_assert(buffers > 1 || c.launches == c.attends, "%u launches of %u ATTENDs", c.launches, c.attends);
-        cr_assert_lt(c.launches, before, "%u launches with %u buffers", c.launches, buffers);
-        cr_assert(buffers < 8 || c.launches == 4, "%u launches of 4 ranks", c.launches);
-        before = c.launches;
+        for (int pass = 0; pass < FCP_PASSES; pass++) {
+            const fused_counts c = fused_count(plan, (fcp_pass)pass);
+            cr_assert(buffers > 1 || c.launches == c.attends, "%u launches of %u ATTENDs", c.launches, c.attends);
+            cr_assert_lt(c.launches, before[pass], "%s: %u launches with %u buffers", fcp_pass_names[pass], c.launches,
+                         buffers);
+            cr_assert(buffers < 8 || c.launches == 4, "%u launches of 4 ranks", c.launches);
+            before[pass] = c.launches;
+        }
         fcp_plan_free(plan);
     }
 }
 
 /* A plan that nobody has verified: an ATTEND waits for a round that waits for it; rounds are out of order. */
 Test(cuda_fuse, circles) {
-    for (int wrong = 0; wrong < 2; wrong++) {
+    for (int i = 0; i < 2 * FCP_PASSES; i++) {
+        const int wrong = i / FCP_PASSES;
+        const fcp_pass pass = (fcp_pass)(i % FCP_PASSES);
         fcp_plan *plan = make_plan("full", 4, 1, "; strategy = fcp(coalesce = 1, buffers = 1)");
-        const fcp_stream *compute = fcp_stream_of(plan, FCP_FORWARD, 0, FCP_COMPUTE);
-        const fcp_stream *comm = fcp_stream_of(plan, FCP_FORWARD, 0, FCP_COMM);
+        const fcp_stream *compute = fcp_stream_of(plan, pass, 0, FCP_COMPUTE);
+        const fcp_stream *comm = fcp_stream_of(plan, pass, 0, FCP_COMM);
         fcp_instr *instrs = (fcp_instr *)(uintptr_t)plan->instrs;
         fcp_fusion_run *runs;
         uint32_t count;
         fcp_error err = {0};
-        for (uint32_t i = 0; !wrong && i < compute->count; i++)
-            if (instrs[compute->first + i].op == FCP_OP_WAIT) instrs[compute->first + i].a = comm->count;
-        for (uint32_t i = comm->count; wrong && i-- > 0;)
-            if (instrs[comm->first + i].op == FCP_OP_LAUNCH) {
-                instrs[comm->first + i].c = 0;
+        for (uint32_t n = 0; !wrong && n < compute->count; n++)
+            if (instrs[compute->first + n].op == FCP_OP_WAIT) instrs[compute->first + n].a = comm->count;
+        for (uint32_t n = comm->count; wrong && n-- > 0;)
+            if (instrs[comm->first + n].op == FCP_OP_LAUNCH) {
+                instrs[comm->first + n].c = 0;
                 break;
             }
-        cr_assert_eq(fcp_fusion_runs(plan, 0, &runs, &count, &err), FCP_E_BACKEND, "%d", wrong);
+        cr_assert_eq(fcp_fusion_runs(plan, pass, 0, &runs, &count, &err), FCP_E_BACKEND, "%d", wrong);
+        cr_assert(strstr(err.message, fcp_pass_names[pass]), "%s", err.message);
         cr_assert(strstr(err.message, "it waits for itself, or its rounds are out of order"), "%s", err.message);
         cr_assert_null(runs);
         fcp_plan_free(plan);
@@ -197,6 +281,23 @@ Test(cuda_fuse, refused) {
     cr_assert(strstr(err.message, "a margin of at least 1"), "%s", err.message);
     cr_assert_eq(x->live, 0, "%ld objects are left", x->live);
     fcp_plan_free(plan);
+}
+
+/* Two kernels compute the backward pass by stages, and what is asked for says so. */
+Test(cuda_fuse, two_kernels) {
+    standin *x = stand();
+    fcp_plan *plan = plan_named("program", SMALL("heads = 1; kv_heads = 1; head_dim = 256", "290, 100", "mask = full"));
+    x->devices = 3;
+    stand_run(x, plan, &fused, 1, "head_dim 256");
+    cr_assert_eq(same_bits(x, plan, "head_dim 256"), 0, "gradients have waited");
+    for (int joint = 0; joint < 2; joint++) {
+        fcp_plan *other = joint ? make_plan("full", 3, 1, "") : plan;
+        fcp_session *session = session_of(other, FCP_FUSE_PASS, "one kernel or two");
+        cr_assert_eq(fcp_session_fused(session, FCP_FORWARD), FCP_FUSE_PASS);
+        cr_assert_eq(fcp_session_fused(session, FCP_BACKWARD), joint ? FCP_FUSE_PASS : FCP_FUSE_STAGES);
+        fcp_session_free(session);
+        fcp_plan_free(other);
+    }
 }
 
 Test(cuda_fuse, options) {

@@ -19,6 +19,7 @@ struct bench {
     bool fp16, sm90;
     const char *mask;         /* NULL: causal */
     uint64_t scatter;         /* not 0: work is moved, as this number says */
+    bool fused;
 };
 
 static fcp_plan *plan_of_bench(const struct bench *b) {
@@ -104,21 +105,26 @@ static void compare(const struct run *cuda, const struct run *host, const char *
     }
 }
 
-static fcp_session *session_of(const fcp_plan *plan, const char *backend) {
-    const fcp_session_options options = {.size = sizeof options, .backend = backend, .timeout_s = 100};
+static fcp_session *session_as(const fcp_plan *plan, const char *backend, fcp_fuse fuse) {
+    const fcp_session_options options = {.size = sizeof options, .backend = backend, .timeout_s = 100, .fuse = fuse};
     fcp_session *session;
     fcp_error err = {0};
     cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
     return session;
 }
 
-/* From the third run on a pass is a graph; every other run has tables of its own. Blocks begin in another order each
+static fcp_session *session_of(const fcp_plan *plan, const char *backend) {
+    return session_as(plan, backend, FCP_FUSE_STAGES);
+}
+
+/* From the third run on a pass by stages is a graph; every other run has tables of its own. Blocks begin in another order each
  * time, and the bits stay. */
 static void judge(const struct bench *b) {
     fcp_plan *plan = plan_of_bench(b);
     standin *x = stand_for(b, plan);
     struct run *ours = run_open(plan), *theirs = run_open(plan);
-    fcp_session *cuda = session_of(plan, "cuda"), *host = session_of(plan, "host");
+    fcp_session *cuda = session_as(plan, "cuda", b->fused ? FCP_FUSE_PASS : FCP_FUSE_STAGES);
+    fcp_session *host = session_of(plan, "host");
     static float first[2][RANKS_MAX][NUMBERS_MAX];
     for (int time = 0; time < TIMES; time++) {
         const bool own = time % 2 == 0;
@@ -131,6 +137,7 @@ static void judge(const struct bench *b) {
         } else cr_assert(memcmp(first[time % 2], ours->d_table, sizeof ours->d_table) == 0, "the same bits");
     }
     cr_assert(memcmp(first[0], first[1], sizeof ours->d_table) != 0, "a run's own tables matter");
+    cr_assert(b->fused == (x->kernels_with_flags > 0), "%lu kernels with flags", x->kernels_with_flags);
     cr_assert(b->sm90 == (x->kernels_with_maps > 0), "%lu kernels with maps", x->kernels_with_maps);
     fcp_session_free(cuda);
     fcp_session_free(host);
@@ -153,6 +160,15 @@ Test(cuda_tables, heads_apart) { judge(&(struct bench){capped, "", 16, 2, 200, .
 Test(cuda_tables, sm90) { judge(&(struct bench){capped, "", 64, 2, 150, .sm90 = true}); }
 Test(cuda_tables, sm90_of_head_dim_128) {
     judge(&(struct bench){relative, "", 128, 1, 140, .fp16 = true, .sm90 = true});
+}
+
+/* The kernel that makes these gradients waits for nothing, behind one that has waited. */
+Test(cuda_tables, fused) {
+    judge(&(struct bench){capped, "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)", 16, 3, 300, .fused = true});
+}
+Test(cuda_tables, fused_heads_apart) {
+    judge(&(struct bench){relative, "; margin = 1; strategy = cad(buffers = 2)", 64, 3, 300, .mask = "by_head",
+                          .sm90 = true, .fused = true});
 }
 
 /* --- float64 ------------------------------------------------------------------------------------------------------ */

@@ -1,12 +1,11 @@
-/* test_nccl_fuse.c: fused forward passes, where each rank is a process and what comes comes by NCCL, with the
+/* test_nccl_fuse.c: fused passes, where each rank is a process and what comes comes by NCCL, with the
  * stand-ins. While a launch waits for its keys, NCCL gets on, which needs multiprocessors of its own, and no other
  * kernel does. Results are right, and equal those of one process. */
 #include "tests/support/amount.h"
 #include "tests/support/fused_plans.h"
 #include "tests/support/nccl_agree.h"
 
-/* Several processes, on one node or two, whose net has a communicator of its own. The backward pass is by stages,
- * and may be a graph beside it. */
+/* Several processes, on one node or two, whose net has a communicator of its own. */
 Test(nccl_fuse, ranks) {
     static const char *const masks[] = {"causal", "full", "window(w = 200)"};
     unsigned long during = 0;
