@@ -160,16 +160,20 @@ static void reverse_runs(fk_row_run *runs, uint32_t count) {
 }
 
 /* How items are cut into pieces of work. An item with more than 8 * long_part runs is divided into parts of at most
- * about long_part, and any other into parts of about `part`. */
+ * about long_part, and any other into parts of about `part`; or, if `rest`, of just so many and a last one of what is
+ * left. Then parts that come later in their items stand first in the list. Of the same keys the
+ * shorter ones add to dK and dV first then, while the longer ones are still under way. */
 struct cut {
     uint32_t subs; /* query heads of a group that a piece is for; by head, the most that a run is of */
     uint32_t part, long_part;
     bool apart; /* by head: first, an item is divided into one for each set of heads */
+    bool rest;
 };
 enum {
     LEAST = 4,   /* runs of a part, times heads: fewer, and adding to dK and dV would take longer than the products */
     SHARERS = 8, /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
-    FEW = 64     /* cells times heads for each multiprocessor: with so many or fewer, cuts are compared */
+    FEW = 64,    /* cells times heads for each multiprocessor: with so many or fewer, cuts are compared */
+    PARTS = 8    /* lengths of parts that are compared, where the longest item is one of them */
 };
 
 /* How many blocks share the keys of an item: so the kernel for dK and dV alone does it. */
@@ -192,7 +196,7 @@ static uint32_t stretch_of(const fcp_kernel_work *w, const fk_key_item *item, ui
 
 /* Into how many parts a stretch of `runs` runs of an item is divided. */
 static uint32_t divide(const fk_key_item *item, uint32_t runs, const struct cut *cut) {
-    const uint64_t part = part_of(item, cut), parts = (runs + part / 2) / part;
+    const uint64_t part = part_of(item, cut), parts = (runs + (cut->rest ? part - 1 : part / 2)) / part;
     return parts ? (uint32_t)parts : 1;
 }
 
@@ -261,7 +265,7 @@ static bool sort_by_sets(const struct columns *x) {
 
 /* Cuts the items of a list. Cuts are made at the same numbers of runs in every item, so that parts of neighbouring
  * items meet the same rows. What is cut adds to the same dK and dV: until order_items numbers the locks, `lock` is the
- * number that the whole item had. */
+ * number that the whole item had, and `turn` the number of the part. */
 static bool cut_items(struct columns *x, const struct cut *cut) {
     fcp_kernel_work *w = x->w;
     const uint32_t kept = w->key_count, group = x->a->plan->problem->range_sub;
@@ -283,6 +287,7 @@ static bool cut_items(struct columns *x, const struct cut *cut) {
                 next->first = item.first + from + j * part;
                 next->runs = j + 1 < count ? part : runs - j * part;
                 next->lock = parts > 1 || w->subs < group ? i : FK_NONE;
+                next->turn = j;
             }
         }
     }
@@ -311,7 +316,8 @@ static bool order_items(const struct columns *x) {
     if (!open_locks(w, w->key_count, &locks, &turns)) return false;
     for (fk_key_item *item = w->keys; item < w->keys + w->key_count; item++) {
         const uint32_t sum = item->lock;
-        if (sum == FK_NONE) continue;
+        item->turn = 0;
+        if (sum == FK_NONE || x->order == FCP_KEYS_JOINT) continue;
         item->lock = take_lock(w, &locks[sum]);
         item->turn = turns[sum]++;
     }
@@ -350,19 +356,21 @@ static uint64_t item_size(const struct columns *x, const fk_key_item *item) {
     return size;
 }
 
-/* Sorts the items of a list, longest first. */
-static bool sort_keys(const struct columns *x) {
+/* Sorts the items of a list, longest first; `later`: parts that come later in their items before all others. */
+static bool sort_keys(const struct columns *x, bool later) {
     fcp_kernel_work *w = x->w;
     struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, w->key_count, sizeof *sizes);
-    for (uint32_t i = 0; sizes && i < w->key_count; i++)
-        sizes[i] = (struct fcp_list_size){item_size(x, &w->keys[i]), i};
+    for (uint32_t i = 0; sizes && i < w->key_count; i++) {
+        const uint64_t part = later ? w->keys[i].turn : 0;
+        sizes[i] = (struct fcp_list_size){item_size(x, &w->keys[i]) + (part << 48), i};
+    }
     return sizes && fcp_list_sort(w, w->keys, w->key_count, sizeof *w->keys, sizes);
 }
 
 /* Makes the list of whole items the one that blocks work through: cuts it, sorts it, gives out turns. */
 static bool finish_list(struct columns *x, const struct cut *cut) {
     x->w->lock_count = 0;
-    return cut_items(x, cut) && sort_keys(x) && (x->order == FCP_KEYS_JOINT || order_items(x)) &&
+    return cut_items(x, cut) && sort_keys(x, cut->rest) && order_items(x) &&
            (x->order != FCP_KEYS_ORDERED || order_runs(x));
 }
 
@@ -400,14 +408,14 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
     return true;
 }
 
-/* Tries pieces of `subs` query heads: with whole items, the longest item in 2 parts, in 3 and so on. It ends where a
- * device has four pieces for each of its multiprocessors, or pieces are very short. */
+/* Tries pieces of `subs` query heads: with whole items, with parts of seven eighths of the longest item, of six eighths
+ * and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very short. */
 static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t most = 4 * (uint64_t)x->a->plan->cluster->multiprocessors;
-    struct cut cut = {.subs = subs, .long_part = c->best.long_part};
-    for (uint32_t n = 1; n <= longest; n++) {
-        const uint32_t part = (longest + n - 1) / n;
+    struct cut cut = {.subs = subs, .long_part = c->best.long_part, .rest = true};
+    for (uint32_t n = PARTS; n > 0; n--) {
+        const uint32_t part = (uint32_t)(((uint64_t)longest * n + PARTS - 1) / PARTS);
         uint64_t items = 0;
         if (part == cut.part) continue;
         cut.part = part;
@@ -430,8 +438,8 @@ static bool is_little(const struct columns *x, uint64_t cells) {
 
 /* Where there is little work, no rule is right: more pieces share the work better, but those of the same keys add to
  * dK and dV in turn, and which rows they meet decides how long they wait. An example, causal, 16 columns and 8 heads of
- * a group: pieces of one head and all rows take 311 units of the model, of two heads and four rows 342, and of four
- * heads and two rows 240. So if the usual cut leaves more than a tenth of the time unused, others are
+ * a group: pieces of one head and all rows take 311 units of the model, of four heads and two rows 240, and of one head
+ * and ten rows, with what is left before them, 221. So if the usual cut leaves more than a tenth of the time unused, others are
  * compared with it, for all heads of a group, half of them, a quarter and so on. Of equal ones the first is kept. */
 static bool compare_cuts(struct columns *x, struct contest *c) {
     const uint32_t longest = longest_of(x->w);
@@ -562,8 +570,20 @@ static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, 
     return FCP_OK;
 }
 
-/* Makes the list of each KV head; heads with the same sets share runs. Then all items are one list, longest first, in
- * which items of one head keep their order: their turns are counted by it. */
+/* Makes one list of those of the KV heads, which stand one after the other. Items of one head keep their order, for
+ * their turns are counted by it: the longest first, or if `ranks` the first of each head, then the second of each. */
+static bool merge_heads(const struct columns *x, bool ranks) {
+    fcp_kernel_work *w = x->w;
+    struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, w->key_count, sizeof *sizes);
+    if (!sizes || !ranks) return sizes && sort_keys(x, false);
+    for (uint32_t i = 0, first = 0; i < w->key_count; i++) {
+        if (w->keys[i].kv_head != w->keys[first].kv_head) first = i;
+        sizes[i] = (struct fcp_list_size){UINT32_MAX - (i - first), i};
+    }
+    return fcp_list_sort(w, w->keys, w->key_count, sizeof *w->keys, sizes);
+}
+
+/* Makes the list of each KV head; heads with the same sets share runs. Then all items are one list. */
 static fcp_code list_heads(struct columns *x, uint32_t first, uint32_t count, const struct cut *given, fcp_error *err) {
     fcp_kernel_work *w = x->w;
     const fcp_plan *plan = x->a->plan;
@@ -592,7 +612,7 @@ static fcp_code list_heads(struct columns *x, uint32_t first, uint32_t count, co
     free(w->row_runs);
     w->keys = all.keys, w->key_count = all.key_count, w->key_capacity = all.key_capacity;
     w->row_runs = all.runs, w->row_run_count = all.run_count, w->row_run_capacity = all.run_capacity;
-    return code ? code : sort_keys(x) ? FCP_OK : fcp_list_no_memory(err);
+    return code ? code : merge_heads(x, given && given->rest) ? FCP_OK : fcp_list_no_memory(err);
 }
 
 /* By head, cuts are compared as without, but the lists of all KV heads have one. */
@@ -617,15 +637,15 @@ static fcp_code try_heads(struct columns *x, struct heads_contest *c, const stru
     return FCP_OK;
 }
 
-/* Tries runs of at most `subs` heads: with whole items, the longest item in 2 parts, in 3 and so on. */
+/* Tries runs of at most `subs` heads: with whole items, and with parts as try_parts does. */
 static fcp_code try_head_parts(struct columns *x, struct heads_contest *c, uint32_t subs, bool apart, fcp_error *err) {
     const fcp_plan *plan = x->a->plan;
     const uint64_t most = 4 * (uint64_t)plan->cluster->multiprocessors;
-    struct cut cut = {.subs = subs, .part = UINT32_MAX, .apart = apart};
+    struct cut cut = {.subs = subs, .part = UINT32_MAX, .apart = apart, .rest = true};
     fcp_code code = try_heads(x, c, &cut, err);
     const uint32_t longest = longest_of(x->w);
-    for (uint32_t n = 2; !code && n <= longest && x->w->key_count * blocks_of_item(x) <= most; n++) {
-        const uint32_t part = (longest + n - 1) / n;
+    for (uint32_t n = PARTS; n-- > 1 && !code && x->w->key_count * blocks_of_item(x) <= most;) {
+        const uint32_t part = (uint32_t)(((uint64_t)longest * n + PARTS - 1) / PARTS);
         if ((uint64_t)part * subs < LEAST) break;
         if (part == cut.part) continue;
         cut.part = part;

@@ -1,7 +1,8 @@
-/* bench_order.c: work lists of the backward pass. It compares how long an ordered list and one without turns take, and
- * says how much of the multiprocessors' time is used where sequences are short and heads are few. Both are by the model
- * of runtime/kernels/turns.h, which counts in whole numbers and needs no GPU. It also measures how long making a
- * list takes.
+/* bench_order.c: work lists. It compares how long an ordered list of the backward pass and one without turns take, and
+ * says how much of the multiprocessors' time is used where sequences are short and heads are few, also where dK and dV
+ * have a kernel of their own (head_dim 256), and where heads see different pairs. Both are by the model of
+ * runtime/kernels/turns.h, which counts in whole numbers and needs no GPU. The forward pass has a model of its own.
+ * Notes say how much processor time the making and judging of a list took.
  */
 #include <stdio.h>
 #include <string.h>
