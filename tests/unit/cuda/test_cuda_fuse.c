@@ -227,9 +227,11 @@ Test(cuda_fuse, moved) {
 Test(cuda_fuse, runs) {
     uint32_t before[FCP_PASSES] = {UINT32_MAX, UINT32_MAX};
     for (unsigned buffers = 1; buffers <= 8; buffers *= 2) {
-        char more[80];
-        snprintf(more, sizeof more, "; strategy = fcp(coalesce = 1, buffers = %u)", buffers);
-        fcp_plan *plan = make_plan("full", 4, 1, more);
+        char text[300];
+        snprintf(text, sizeof text, "model { heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
+                 "batch { lengths = [560, 130, 60] }\nplan { mask = full; block = 128; passes = forward, backward; "
+                 "strategy = fcp(coalesce = 1, buffers = %u) }\n", buffers);
+        fcp_plan *plan = plan_named("runs.fcp", text);
         for (int pass = 0; pass < FCP_PASSES; pass++) {
             const fused_counts c = fused_count(plan, (fcp_pass)pass);
             cr_assert(buffers > 1 || c.launches == c.attends, "%u launches of %u ATTENDs", c.launches, c.attends);
