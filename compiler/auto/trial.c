@@ -5,10 +5,10 @@
  * Cost: a planning without proof and a prediction for each candidate that its bounds do not rule out.
  *
  * Two candidates have their placements, routes, schedules and predictions made on two threads; one alone has the second
- * thread for halves of its passes. Before that their blocks
- * are cut one after the other, each on both threads, because what the mask answers to one is kept for the next. With
- * answers of its own each would ask for as long as the first. Both are compared with what was the best before either:
- * so nothing depends on which is ready first, nor on there being a second thread.
+ * thread for halves of its passes. Before that their blocks are cut one after the other, each on both threads, because
+ * what the mask answers to one is kept for the next. With answers of its own each would ask for as long as the first.
+ * Both are compared with what was the best before either: so nothing depends on which is ready first, nor on there
+ * being a second thread.
  */
 #include "compiler/auto/auto.h"
 
