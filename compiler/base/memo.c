@@ -28,8 +28,8 @@ const memo_entry *memo_find(const memo *m, const int64_t *key, size_t words, uin
 
 static bool grow(memo *m) {
     size_t size = m->size ? m->size * 2 : FIRST_SIZE;
-    /* Not calloc: its pages are all one until they are written to. Where one has been read before, which is so in a hash
-     * table, it is then exchanged under all threads, and each exchange stops the other processors. */
+    /* Not calloc: its pages are all one until they are written to. Where one has been read before, as happens in a
+     * hash table, it is then exchanged under all threads, and each exchange stops the other processors. */
     memo_slot *slots = aligned_alloc(sizeof *slots * FIRST_SIZE, size * sizeof *slots);
     if (!slots) return false;
     memset(slots, 0, size * sizeof *slots);

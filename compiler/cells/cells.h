@@ -64,8 +64,8 @@ const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp
                                   uint32_t *out_run_count);
 
 /* Gives c a shape that `from` has made, unless c has it: *out becomes c's number of it. If `from` was made for the same
- * mask and asked what comes after all that c was asked, and is joined shape by shape, c has then the shapes that it would
- * have if it had been asked everything. FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
+ * mask and asked what comes after all that c was asked, and is joined shape by shape, c has then the shapes that it
+ * would have if it had been asked everything. FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
 fcp_code cells_join(cells *c, const cells *from, uint32_t shape, uint32_t *out);
 
 /* Counts the cells and pairs of all queries and keys, without making lists. Memory grows with the boundary of the mask
