@@ -5,10 +5,10 @@
 #   make install          [PREFIX=/usr/local] [DESTDIR=]
 #   make setup            install with apt what the build and the tests need and this machine lacks; and PyTorch
 #
-#   make check            set up, build, run every test: about four minutes on two cores
+#   make check            set up, build, run every test: less than three minutes on two cores
 #   make test T='a b'     build and run these tests alone: test_parse, oracle, ...
 #   make check-ptx        compile the GPU kernels with NVRTC and execute their PTX on the CPU
-#   make check-long       the random tests again, with more draws than make check has time for
+#   make check-long       what make check has no time for: more draws of the random tests, what starts PyTorch again, ...
 #   make golden-update    rewrite the golden files; then read the diff
 #   make lint             the compiler's warnings as errors, and the rules between folders
 #   make fuzz             fuzz every target [SECONDS=60] [TARGETS='parse plan']
@@ -26,6 +26,7 @@ B ?= build
 CC = gcc
 OPT ?= -O3 -g1
 TEST_OPT ?= -O1 -g1
+FIBER_OPT ?= -Og -g1
 UNIT_OPT ?= -O0 -g1
 SAN ?=
 JOBS ?= 2
@@ -175,12 +176,15 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@echo '  cc    $<'
 	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -c -o $@ $<
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
+# What reads options, and what writes texts and pictures, takes longer to optimise than it ever runs.
+$(foreach room,cli explain page show trace,$(B)/compiler/$(room)/%.o): OPT := $(OPT:-O3=-O1)
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
 # Unit tests take longer to optimise than to run (UNIT_OPT); those that look at every pair themselves are optimised (TEST_OPT).
-# The machine of fibers runs long, and keeps $(OPT). Its kernels and tests have TEST_OPT: they run as fast with it, since the
-# machine takes the time, and 30 kernels are compiled twice as fast. All have lines for stacks and no more (-g1): '-O0 -g' is for a debugger.
-$(B)/tests/oracle/%.o $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
+# The machine of fibers runs long, and keeps $(OPT). Its kernels have FIBER_OPT: they run as fast with it, since the machine
+# takes the time, and 30 kernels are compiled in half the time. All have lines for stacks and no more (-g1): '-O0 -g' is for a debugger.
+$(B)/tests/oracle/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
+$(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o: CFLAGS += $(FIBER_OPT)
 EVERY_PAIR = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/%)
 $(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(EVERY_PAIR),$@),$(TEST_OPT),$(UNIT_OPT))
 $(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += -g1
@@ -188,7 +192,7 @@ $(B)/tests/machines/fibers/test_%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion -lcrypto $(RT_LIBS)
-fiber_flags = $(TEST_OPT) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
+fiber_flags = $(FIBER_OPT) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
   -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_RANGES=1 -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c
 	@mkdir -p $(@D)
@@ -246,7 +250,7 @@ RUN = B=$(B) JOBS=$(JOBS) SAN=$(SAN) .ci/check.sh
 # PyTorch is installed while the compiler runs, since it waits for disks and the network.
 check:
 	@.ci/setup.sh
-	@$(MAKE) --no-print-directory -j$(JOBS) python-environment lint-clang $(CHECKED)
+	@$(MAKE) --no-print-directory -j$(JOBS) python-environment $(CHECKED)
 	@$(RUN) $(TESTS)
 python-environment:
 	@.ci/python.sh
@@ -255,8 +259,10 @@ check-sanitized:
 	@$(RUN) $(TESTS)
 check-ptx: $(PTX_TESTS)
 	@$(RUN) --only $^
-check-long: $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/programs.h' $(TEST_SRC))) tests/python/run.sh
-	@CHECK_LONG=1 $(RUN) --only $^
+LONG_TESTS = $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/programs.h' $(TEST_SRC)))
+LONG_RUNNERS = $(addsuffix run.sh,$(sort $(dir $(shell grep -l CHECK_LONG tests/*/run.sh tests/*/all.py))))
+check-long: $(LONG_TESTS) all standins
+	@CHECK_LONG=1 $(RUN) --only $(LONG_RUNNERS) $(LONG_TESTS)
 test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS) $(PTX_TESTS))),$(TESTS)) all
 	@$(RUN) --only $(filter $(B)/tests/%,$^)
 GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(shell grep -l GOLDEN_UPDATE tests/*/run.sh)
