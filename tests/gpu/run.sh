@@ -92,15 +92,10 @@ says "the signal is said" "ended by signal 9" "$folder/out"
 run 0 "beginning anew" --again --only conformance
 
 # one process a plan: one that hangs, dies or ends the machine ends itself, and the others are judged
-plan() { # plan WANTED-STATUS INJECTION WHAT-THE-STEP-SAYS
-    run "$1" "a plan: $2" --again --only examples --inject "$2:examples/documents.fcp"
-    says "a plan: $2: $3" "$3" "$folder/out"
-    holds "and the others are right" [ "$(grep -c "^plan	examples/.*	right" "$folder/gpu/state")" = 4 ]
-}
-plan 1 hang "WRONG documents.fcp .*: did not end within .* s, and was ended"
-plan 1 die "WRONG documents.fcp .*: its process was ended by signal 9"
-plan 1 fail "WRONG documents.fcp .*CUDA_ERROR_LAUNCH_FAILED"
-plan 1 stuck "WRONG documents.fcp .*: .* did not end within 1 s"
+# (gpu_run_apart). Examples take a second and tiles none, so all but one way to go wrong are shown by tiles.
+run 1 "a plan that is stuck" --again --only examples --inject stuck:examples/documents.fcp
+says "is ended, and said" "WRONG documents.fcp .*: .* did not end within 1 s" "$folder/out"
+holds "and the others are right" [ "$(grep -c "^plan	examples/.*	right" "$folder/gpu/state")" = 4 ]
 says "margins are in the page" \
     "examples/lambda.fcp: right, 0.[0-9]* of what is allowed, in d*[oqkv]" "$folder/gpu/GPU.md"
 "$check" --folder "$folder/gpu" --seconds $ENOUGH --again --only examples --inject kill:examples/documents.fcp \
@@ -119,8 +114,14 @@ map=$(sed -n '/^unordered, dq/,/^$/p' "$folder/gpu/smoke.txt" | sed 1d | tr -d '
 holds "and its map shows the corner, and nothing else: $map" [ "$(echo "$map" | tr '1-9*n' 'xxxxxxxxxxx')" = \
     "x..............................................................." ]
 says "the other tile is right" "^plan	smoke/head_dim-128	right" "$folder/gpu/state"
-run 1 "a tile that hangs" --again --only smoke --inject hang:smoke/head_dim-128
-says "does not stop the next" "^plan	smoke/unordered	right" "$folder/gpu/state"
+tile() { # tile INJECTION WHAT-THE-STEP-SAYS
+    run 1 "a tile: $1" --again --only smoke --inject "$1:smoke/head_dim-128"
+    says "a tile: $1: $2" "WRONG head_dim-128: $2" "$folder/out"
+    says "a tile: $1: does not stop the next" "^plan	smoke/unordered	right" "$folder/gpu/state"
+}
+tile hang "did not end within .* s, and was ended"
+tile die "its process was ended by signal 9"
+tile fail ".*CUDA_ERROR_LAUNCH_FAILED"
 
 # clock and power; results that are copied out after each step
 run 0 "a row with NVML" --again --only ceilings --out "$folder/copied"
