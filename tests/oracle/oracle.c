@@ -32,8 +32,8 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute)
     free(p);
 }
 
-Test(oracle, plans) { sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(50, 400)), 300000, false); }
-Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(14, 120)), 120000, true); }
+Test(oracle, plans) { sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false); }
+Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(9, 120)), 120000, true); }
 
 /* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
  * gradients; as many of each strategy. */

@@ -1,6 +1,6 @@
 /* prelude.c: judges the prelude's masks. Each is compiled, saved, loaded and run forward and backward, and the result
- * is held against attention under the mask's definition in C. In `make check` only the first case of each mask is run;
- * of the others the plan's pairs are counted. */
+ * is held against attention under the mask's definition in C. In `make check` a third of the masks is run, each by its
+ * first case; of the others the plan's pairs are counted. */
 #include <criterion/criterion.h>
 
 #include "tests/support/known_masks.h"
@@ -38,7 +38,7 @@ Test(oracle_prelude, forward_and_backward) {
     bool seen[KNOWN_MASKS] = {false};
     for (unsigned i = 0; i < KNOWN_CASE_COUNT; i++) {
         bool *mask = &seen[KNOWN_CASES[i].mask];
-        judge_case(p, &KNOWN_CASES[i], i, amount(!*mask, true));
+        judge_case(p, &KNOWN_CASES[i], i, amount(!*mask && KNOWN_CASES[i].mask % 3 == 0, true));
         *mask = true;
     }
     free(p);

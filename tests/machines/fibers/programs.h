@@ -32,7 +32,7 @@ static inline fcp_plan *make_plan(const char *path, const random_program *p, con
 static inline unsigned draws_of(unsigned all) {
     const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
     if (wanted && *wanted) return (unsigned)strtoul(wanted, NULL, 10);
-    return sanitizer && *sanitizer ? all / 6 : amount(all / 6, all);
+    return sanitizer && *sanitizer ? all / 6 : amount(all / 12, all);
 }
 
 /* Whether there are kernels for a drawn program, and it is small enough to run: a piece of a sequence costs as much as

@@ -15,7 +15,7 @@ static void judge(const char *text, const fcp_backend *backend, bool by_head, bo
 /* Windows of four lengths; head 3 sees the diagonal alone, head 5 nothing beyond its sink. */
 #define WINDOWS(dim)                                                                                                   \
     "model { heads = 6; kv_heads = 2; head_dim = " dim "; table w = [300, 90, 300, 1, 4096, 0] }\n"                    \
-    "cluster { gpus = 2 }\nbatch { lengths = [700, 130] }\n"                                                           \
+    "cluster { gpus = 2 }\nbatch { lengths = [520, 130] }\n"                                                           \
     "mask m = causal and (q - k < w[h] or k < 5)\n"                                                                    \
     "plan { mask = m; block = 256; passes = forward, backward }\n"
 
@@ -34,7 +34,7 @@ Test(heads_apart, large_group_split) { judge(GROUP, &fibers_backend, true, false
 
 /* Keys that one head of each group sees from every row: their items are cut. */
 Test(heads_apart, cut_items) {
-    judge("model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 1 }\nbatch { lengths = [4500] }\n"
+    judge("model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 1 }\nbatch { lengths = [2500] }\n"
           "mask m = causal and (q - k < 90 or (k < 20 and h % 2 == 0))\n"
           "plan { mask = m; block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward }\n",
           &fibers_ordered_backend, true, false);

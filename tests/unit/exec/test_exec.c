@@ -70,7 +70,7 @@ Test(exec, layouts) {
 
 Test(exec, strategies) {
     static const char *const strategies[] = {"ring", "zigzag", "fcp"};
-    for (int i = 0; i < 3; i++) run("bf16", 1, 3, "1100, 300, 64", "causal", strategies[i], "contiguous");
+    for (int i = 0; i < 3; i++) run("bf16", 1, 3, "800, 300, 64", "causal", strategies[i], "contiguous");
 }
 
 /* A last, small batch: some ranks own nothing, and wait for nobody. */
@@ -85,7 +85,7 @@ Test(exec, buffers_and_coalescing) {
     static const char *const strategies[] = {"fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)",
                                              "fcp(coalesce = 4, buffers = 1)", "fcp(coalesce = 2, buffers = 8)",
                                              "fcp(coalesce = 64, buffers = 3)"};
-    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "1100, 256", "causal", strategies[i], "contiguous");
+    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "700, 256", "causal", strategies[i], "contiguous");
 }
 
 Test(exec, clusters) {
@@ -97,7 +97,7 @@ Test(exec, clusters) {
 Test(exec, masks) {
     static const char *const all[] = {"window(w = 200)", "lambda(sink = 10, window = 150)", "shared_question",
                                       "global_window(g = 20, w = 60)", "dilated(w = 300, d = 3)"};
-    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "800, 300, 40", all[i], "fcp", "contiguous");
+    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "600, 300, 40", all[i], "fcp", "contiguous");
 }
 
 Test(exec, many_ranks) {

@@ -79,7 +79,7 @@ static void on_every_pair(void (*body)(process *)) {
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "560, 40" : "420, 130, 60",
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "560, 40" : "300, 130, 60",
                  i == WINDOW ? "window(w = 200)" : "causal",
                  i == WINDOW ? "; strategy = dcp(divisions = 4); layout = contiguous; wire = bf16" : "");
         g.plans[i] = plan_named("pair.fcp", text);

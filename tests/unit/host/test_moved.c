@@ -149,7 +149,7 @@ static void try_seed(uint64_t seed, bool repeat) {
 #ifdef PLAIN_TESTS
 enum { QUICK = 10, LONG = 40 };
 #else
-enum { QUICK = 90, LONG = 2000 };
+enum { QUICK = 45, LONG = 2000 };
 #endif
 Test(moved, drawn_plans) {
     const char *from = getenv("MOVED_SEED");
@@ -159,7 +159,7 @@ Test(moved, drawn_plans) {
 
 /* The same blocks, visits and order of tiles: results that come home whole are those that home would have computed. */
 Test(moved, whole_results_have_the_bits_of_home) {
-    for (uint64_t seed = 1; seed < 1 + amount(12, 60); seed++) {
+    for (uint64_t seed = 1; seed < 1 + amount(6, 60); seed++) {
         fcp_packed packed[2] = {{{0}}, {{0}}};
         hand *h[2];
         drawn d;

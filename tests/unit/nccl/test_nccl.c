@@ -70,7 +70,7 @@ Test(nccl, callers_graphs) {
 }
 
 Test(nccl, random_programs) {
-    unsigned run = 0, wanted = amount(3, 8);
+    unsigned run = 0, wanted = amount(2, 8);
     PROCESS_PARENT_BEGINS();
     random_program *p = calloc(1, sizeof *p);
     PROCESS_PARENT_ENDS();

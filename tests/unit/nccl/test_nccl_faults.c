@@ -1,6 +1,7 @@
 /* test_nccl_faults.c: tests what becomes of processes that communicate by NCCL when a call fails, or a rank dies,
  * stops, stays away or has another plan. All other ranks end with an error that says where; none hangs, and
  * nothing is left behind. */
+#include "tests/support/amount.h"
 #include "tests/support/nccl_ranks.h"
 
 typedef struct failing {
@@ -208,14 +209,14 @@ Test(nccl_faults, every_call_fails) {
     task x[4];
     for (unsigned i = 0; i < 4; i++) {
         s[i] = process_shared_make();
-        x[i] = (task){.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 78, .fault = 1 + (int)i,
+        x[i] = (task){.plan = plan, .graph_from = i % 2 ? 1 : UINT32_MAX, .times = 78, .fault = (int)amount(3 + i, 1 + i),
                       .idle = true, .timeout_s = 1};
-        if (i > 1) x[i].driver = true, x[i].times = 650, x[i].fault = i == 2 ? 23 : 29;
+        if (i > 1) x[i].driver = true, x[i].times = 650, x[i].fault = (int)(i == 2 ? amount(31, 23) : amount(37, 29));
         process_begin(s[i], 2, fail_calls, &x[i]);
     }
     for (unsigned i = 0; i < 4; i++) {
         process_end(s[i]);
-        all_calls_failed(s[i], 10);
+        all_calls_failed(s[i], (int)amount(4, 10));
     }
     fcp_plan_free(plan);
 }

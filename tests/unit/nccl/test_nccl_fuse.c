@@ -106,7 +106,7 @@ Test(nccl_fuse, drawn) {
 }
 
 Test(nccl_fuse, examples) {
-    const size_t step = amount(19, 1);
+    const size_t step = amount(31, 1);
     for (size_t i = 0; i < FUSED_EXAMPLES; i += step) {
         PROCESS_PARENT_BEGINS();
         fcp_plan *plan = fused_example(i, (unsigned)(i / step % FUSED_WAYS), false);

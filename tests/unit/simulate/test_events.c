@@ -60,7 +60,7 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
     }
     random_program *p = malloc(sizeof *p);
     unsigned good = 0;
-    for (unsigned seed = 1; good < amount(20, 60); seed++) {
+    for (unsigned seed = 1; good < amount(8, 60); seed++) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u};
         memset(p, 0, sizeof *p);
         draw_program(p, &d, 1 << 18);
@@ -143,7 +143,7 @@ static void bounds_hold(fcp_plan *plan, const char *name) {
     const fcp_cluster *own = plan->cluster;
     for (uint32_t times = 1; times <= 4; times += 3)
         for (int network = 0; network < SIM_NETWORKS; network++)
-            for (size_t c = 0; c < sizeof cases / sizeof *cases; c += amount(times > 1 ? 4 : 2, 1)) {
+            for (size_t c = 0; c < sizeof cases / sizeof *cases; c += amount(4, 1)) {
                 const uint32_t without = cases[c];
                 fcp_cluster narrow = *own;
                 narrow.oversubscription_milli = 1000 * times;
