@@ -261,7 +261,7 @@ check-ptx: $(PTX_TESTS)
 	@$(RUN) --only $^
 LONG_TESTS = $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/programs.h' $(TEST_SRC)))
 LONG_RUNNERS = $(addsuffix run.sh,$(sort $(dir $(shell grep -l CHECK_LONG tests/*/run.sh tests/*/all.py))))
-check-long: $(LONG_TESTS) all standins
+check-long: $(LONG_TESTS) all gpu-binaries
 	@CHECK_LONG=1 $(RUN) --only $(LONG_RUNNERS) $(LONG_TESTS)
 test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS) $(PTX_TESTS))),$(TESTS)) all
 	@$(RUN) --only $(filter $(B)/tests/%,$^)

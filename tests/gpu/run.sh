@@ -228,14 +228,17 @@ holds "a larger one is refused" \
 tar -xzf "$folder/a.tar.gz" -C "$folder/unpacked"
 holds "and runs where it is unpacked" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$folder/unpacked/gpu-check" \
     --folder "$folder/unpacked/gpu" --seconds $ENOUGH --only smoke
-holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \
-    --seconds $ENOUGH
-says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
-says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
-says "kernels of other definitions are among it" "variant: forward, causal, turns alone" "$folder/gpu3/GPU.md"
-says "also those without a part" "variant: backward, full, without adding dQ" "$folder/gpu3/GPU.md"
-says "and those whose blocks are delayed" "| shaken | .* | ok | .* 3 plans, 3 runs each" "$folder/gpu3/GPU.md"
-holds "each with its own cache" [ -d "$folder/gpu3/cache-FK_OVERLAP=0-FK_TURNS=1" ]
+# All steps once more, with those kernels alone: make check-long and the sanitizers do that.
+if [ -n "${CHECK_LONG:-}${SAN:-}" ]; then
+    holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \
+        --seconds $ENOUGH
+    says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"
+    says "and all the rest is as it was" "| examples | .* | ok |" "$folder/gpu3/GPU.md"
+    says "kernels of other definitions are among it" "variant: forward, causal, turns alone" "$folder/gpu3/GPU.md"
+    says "also those without a part" "variant: backward, full, without adding dQ" "$folder/gpu3/GPU.md"
+    says "and those whose blocks are delayed" "| shaken | .* | ok | .* 3 plans, 3 runs each" "$folder/gpu3/GPU.md"
+    holds "each with its own cache" [ -d "$folder/gpu3/cache-FK_OVERLAP=0-FK_TURNS=1" ]
+fi
 rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"
 env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH --again \
     --only short > "$folder/out" 2>&1
