@@ -40,7 +40,7 @@ Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RU
 Test(oracle, all_together) {
     enum { STRATEGIES = FCP_STRATEGY_COUNT };
     random_program *p = zeros(1, sizeof *p);
-    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(3, 8)), done[STRATEGIES] = {0}, all = 0, drawn = 0;
+    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(2, 8)), done[STRATEGIES] = {0}, all = 0, drawn = 0;
     for (unsigned seed = first_seed(200001); all < STRATEGIES * each; seed++) {
         dice d;
         draw_seed(p, &d, seed, 60000);

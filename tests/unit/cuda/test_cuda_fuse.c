@@ -149,9 +149,11 @@ Test(cuda_fuse, moved) {
 Test(cuda_fuse, runs) {
     uint32_t before = UINT32_MAX;
     for (unsigned buffers = 1; buffers <= 8; buffers *= 2) {
-        char more[80];
-        snprintf(more, sizeof more, "; strategy = fcp(coalesce = 1, buffers = %u)", buffers);
-        fcp_plan *plan = make_plan("full", 4, 1, more);
+        char text[300];
+        snprintf(text, sizeof text, "model { heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
+                 "batch { lengths = [560, 130, 60] }\nplan { mask = full; block = 128; passes = forward, backward; "
+                 "strategy = fcp(coalesce = 1, buffers = %u) }\n", buffers);
+        fcp_plan *plan = plan_named("runs.fcp", text);
         const fused_counts c = fused_count(plan);
         cr_assert(buffers > 1 || c.launches == c.attends, "%u launches of %u ATTENDs", c.launches, c.attends);
         cr_assert_lt(c.launches, before, "%u launches with %u buffers", c.launches, buffers);
