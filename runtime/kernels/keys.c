@@ -661,7 +661,7 @@ static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, 
     const fcp_list_user user = user_of(x);
     struct heads_contest c = {.first = first, .count = count};
     fcp_code code = list_heads(x, first, count, NULL, err);
-    if (code) return code;
+    if (code || !user.blocks) return code; /* a processor: items are not cut for it */
     if (!fcp_list_time_of(x->w, &user, &c.time)) return fcp_list_no_memory(err);
     if (!wants_better(&c.time, user.blocks) || !is_little(x, c.time.work / FCP_LIST_STEP / FK_TURNS_OF_RUN / blocks_of_item(x))) return FCP_OK;
     code = try_head_parts(x, &c, p->range_sub, false, err);
