@@ -577,7 +577,7 @@ static bool take_slots(struct late *l, const uint32_t *arrivals, const fcp_arena
     l->sent = malloc(l->count * l->bytes + 1);
     l->arrivals = malloc((l->count + 1) * sizeof *l->arrivals);
     if (!l->sent || !l->arrivals) return false;
-    memcpy(l->arrivals, arrivals, l->count * sizeof *arrivals);
+    if (l->count) memcpy(l->arrivals, arrivals, l->count * sizeof *arrivals);
     for (uint32_t i = comm->first; i < comm->first + comm->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
         for (uint32_t j = x->a; x->op == FCP_OP_LAUNCH && j < x->a + x->b; j++) {
@@ -585,7 +585,7 @@ static bool take_slots(struct late *l, const uint32_t *arrivals, const fcp_arena
             if (t->cls == cls && t->dir == FCP_SEND && t->slot >= a->homes) l->arrivals[t->slot - a->homes] = 0;
         }
     }
-    memcpy(l->sent, l->slots, l->count * l->bytes);
+    if (l->count) memcpy(l->sent, l->slots, l->count * l->bytes);
     for (uint64_t i = 0; i < l->count; i++)
         if (l->arrivals[i]) memset(l->slots + i * l->bytes, 0xff, l->bytes);
     return true;
