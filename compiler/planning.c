@@ -31,14 +31,11 @@ void planning_rest(planning *x) {
 
 void planning_end(planning *x) {
     problem_close_mask(x, &x->cells);
+    planning_rest(x);
     workspace_give(x->program->workspace, WORKSPACE_PLAN, &x->memory);
     workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);
-    workspace_give(x->program->workspace, WORKSPACE_SCRATCH, &x->scratch);
-    if (x->aside) {
-        workspace_give(x->program->workspace, WORKSPACE_ASIDE_WORK, &x->aside->work);
-        workspace_give(x->program->workspace, WORKSPACE_ASIDE_SCRATCH, &x->aside->scratch);
-        free(x->aside);
-    }
+    if (x->aside) workspace_give(x->program->workspace, WORKSPACE_ASIDE_WORK, &x->aside->work);
+    free(x->aside);
     arena_supply_release(x->supply);
 }
 

@@ -37,23 +37,27 @@ typedef struct equal {
     uint32_t *start, *order; /* block b's cuts are cuts[order[start[b]]] to cuts[order[start[b + 1] - 1]] */
 } equal;
 
-/* How many tokens each rank is to hold: those that hold most get the odd ones. */
-static fcp_code find_targets(equal *e, fcp_side side) {
-    const problem *p = e->p;
-    const uint32_t ranks = p->ranks;
-    uint64_t total = 0, *keys = ARENA_NEW(&e->x->scratch, uint64_t, 2 * (size_t)ranks);
+fcp_code place_even_targets(planning *x, const uint64_t *held, uint64_t *out_target) {
+    const uint32_t ranks = x->problem->ranks;
+    uint64_t total = 0, *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)ranks);
     if (!keys) return FCP_E_NO_MEMORY;
-    memset(e->held, 0, ranks * sizeof *e->held);
-    for (uint32_t b = 0; b < p->range_blocks; b++) /* those of other heads are the same tokens */
-        if (problem_holds(p, b, side)) e->held[e->home[b]] += p->blocks[b].tokens;
-    for (uint32_t r = 0; r < ranks; r++) total += e->held[r];
     for (uint32_t r = 0; r < ranks; r++) { /* at most 2^31 tokens are on a rank */
-        uint64_t most = UINT32_MAX, held = e->held[r] < most ? e->held[r] : most;
-        keys[r] = (most - held) << 32 | r;
+        const uint64_t most = UINT32_MAX, some = held[r] < most ? held[r] : most;
+        keys[r] = (most - some) << 32 | r;
+        total += held[r];
     }
     sort_u64(keys, keys + ranks, ranks);
-    for (uint32_t i = 0; i < ranks; i++) e->target[(uint32_t)keys[i]] = total / ranks + (i < total % ranks);
+    for (uint32_t i = 0; i < ranks; i++) out_target[(uint32_t)keys[i]] = total / ranks + (i < total % ranks);
     return FCP_OK;
+}
+
+/* How many tokens each rank holds, and how many it is to hold. */
+static fcp_code find_targets(equal *e, fcp_side side) {
+    const problem *p = e->p;
+    memset(e->held, 0, p->ranks * sizeof *e->held);
+    for (uint32_t b = 0; b < p->range_blocks; b++) /* those of other heads are the same tokens */
+        if (problem_holds(p, b, side)) e->held[e->home[b]] += p->blocks[b].tokens;
+    return place_even_targets(e->x, e->held, e->target);
 }
 
 /* A stretch of a block that leaves its rank. */

@@ -82,6 +82,8 @@ fcp_code place_keys(const problem *p, const place_input *in, arena *scratch, uin
  * per block; exec: per tile, or NULL; both are exchanged where the blocks are. With exec work stays where it is;
  * else it goes with its queries, as far as ranks stay balanced. */
 fcp_code place_equal(planning *x, uint32_t **home, uint32_t **exec);
+/* How many tokens each rank is to hold, if it holds held[r] now: those that hold most get the odd ones. */
+fcp_code place_even_targets(planning *x, const uint64_t *held, uint64_t *out_target);
 /* Homes are given, and tokens = equal is asked: FCP_E_VALUE, reported, if ranks do not have equally many. */
 fcp_code place_check_equal(planning *x, const uint32_t *home);
 

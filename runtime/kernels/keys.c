@@ -349,7 +349,7 @@ static bool order_runs(const struct columns *x) {
 static uint64_t item_size(const struct columns *x, const fk_key_item *item) {
     uint64_t size = 0;
     for (const fk_row_run *r = x->w->row_runs + item->first, *end = r + item->runs; r < end; r++) {
-        const uint32_t set = r->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+        const uint32_t set = fcp_list_heads_of(r);
         const uint32_t heads = set ? (uint32_t)__builtin_popcount(set) : 1;
         size += (uint64_t)(x->order == FCP_KEYS_ORDERED ? 1 : r->count) * heads;
     }
@@ -399,9 +399,7 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
     fcp_list_time time;
     memcpy(w->keys, c->whole, c->count * sizeof *c->whole);
     w->key_count = c->count;
-    if (!finish_list(x, cut) ||
-        !fcp_list_time_of(w, &user, &time))
-        return false;
+    if (!finish_list(x, cut) || !fcp_list_time_of(w, &user, &time)) return false;
     if (time.end >= c->time.end) return true;
     c->time = time;
     c->best = *cut;
@@ -544,23 +542,14 @@ static bool same_group(const fcp_plan *plan, uint32_t range, uint32_t x, uint32_
     return true;
 }
 
-/* Lists that are kept while others are made. */
-struct kept {
-    fk_key_item *keys;
-    fk_row_run *runs;
-    uint32_t key_count, run_count, key_capacity, run_capacity;
-};
-
 /* Keeps the list of the columns for one KV head, or another one with the same sets: with the same runs, if `again`. */
-static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, struct kept *all, fcp_error *err) {
-    const uint64_t runs = all->run_count + (again ? 0 : (uint64_t)w->row_run_count);
-    if (runs > UINT32_MAX || (uint64_t)all->key_count + w->key_count > UINT32_MAX) return fcp_list_too_long(err);
-    if (!fcp_grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs) ||
-        !fcp_grow((void **)&all->keys, &all->key_capacity, all->key_count + w->key_count, sizeof *all->keys))
-        return fcp_list_no_memory(err);
-    if (!again && w->row_run_count)
-        memcpy(all->runs + all->run_count, w->row_runs, w->row_run_count * sizeof *all->runs);
-    all->run_count = (uint32_t)runs;
+static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, struct fcp_list_kept *all,
+                             fcp_error *err) {
+    const uint32_t runs = again ? 0 : w->row_run_count;
+    fcp_code code = fcp_list_reserve(all, w->key_count, runs, err);
+    if (code) return code;
+    if (runs) memcpy(all->runs + all->run_count, w->row_runs, runs * sizeof *all->runs);
+    all->run_count += runs;
     for (uint32_t i = 0; i < w->key_count; i++) {
         fk_key_item *item = &all->keys[all->key_count++];
         *item = w->keys[i];
@@ -589,7 +578,7 @@ static fcp_code list_heads(struct columns *x, uint32_t first, uint32_t count, co
     const fcp_plan *plan = x->a->plan;
     const uint32_t kv_heads = plan->problem->range_kv, group = plan->problem->range_sub;
     struct head_set *sets = malloc(group * sizeof *sets);
-    struct kept all = {0};
+    struct fcp_list_kept all = {0};
     uint32_t locks = 0; /* heads have places of their own in a lock, so KV heads may use the same locks */
     fcp_code code = sets ? FCP_OK : fcp_list_no_memory(err);
     x->given = given;
@@ -608,10 +597,7 @@ static fcp_code list_heads(struct columns *x, uint32_t first, uint32_t count, co
     }
     w->lock_count = locks;
     free(sets);
-    free(w->keys);
-    free(w->row_runs);
-    w->keys = all.keys, w->key_count = all.key_count, w->key_capacity = all.key_capacity;
-    w->row_runs = all.runs, w->row_run_count = all.run_count, w->row_run_capacity = all.run_capacity;
+    fcp_list_put(w, &all);
     return code ? code : merge_heads(x, given && given->rest) ? FCP_OK : fcp_list_no_memory(err);
 }
 

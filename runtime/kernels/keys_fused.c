@@ -19,31 +19,29 @@ _Static_assert(sizeof(((fk_key_fused *)0)->flags) == FCP_FABRICS * sizeof(fk_u32
 
 /* The list of the run so far. */
 struct joined {
-    fk_key_item *keys;
-    fk_key_fused *fused;
-    fk_row_run *runs;
-    uint32_t key_count, run_count, key_capacity, fused_capacity, run_capacity;
+    struct fcp_list_kept list;
+    fk_key_fused *fused; /* per item */
+    uint32_t fused_capacity;
 };
 
 /* Appends the list of an ATTEND: each item as many times as it is pieces. */
 static fcp_code append_list(const fcp_kernel_work *w, uint32_t group, struct joined *all, fcp_error *err) {
     const uint32_t parts = (group + w->subs - 1) / w->subs;
-    const uint64_t keys = all->key_count + (uint64_t)w->key_count * parts;
-    const uint64_t runs = all->run_count + (uint64_t)w->row_run_count;
-    if (keys > UINT32_MAX || runs > UINT32_MAX) return fcp_list_too_long(err);
-    if (!fcp_grow((void **)&all->keys, &all->key_capacity, (uint32_t)keys, sizeof *all->keys) ||
-        !fcp_grow((void **)&all->fused, &all->fused_capacity, (uint32_t)keys, sizeof *all->fused) ||
-        !fcp_grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs))
+    struct fcp_list_kept *list = &all->list;
+    const uint64_t keys = (uint64_t)w->key_count * parts;
+    fcp_code code = fcp_list_reserve(list, keys, w->row_run_count, err);
+    if (code) return code;
+    if (!fcp_grow((void **)&all->fused, &all->fused_capacity, list->key_count + (uint32_t)keys, sizeof *all->fused))
         return fcp_list_no_memory(err);
     for (uint32_t i = 0; i < w->key_count; i++)
         for (uint32_t first = 0; first < group; first += w->subs) {
-            const uint32_t left = group - first, at = all->key_count++;
-            all->keys[at] = w->keys[i];
-            all->keys[at].first += all->run_count;
+            const uint32_t left = group - first, at = list->key_count++;
+            list->keys[at] = w->keys[i];
+            list->keys[at].first += list->run_count;
             all->fused[at] = (fk_key_fused){.first = first, .heads = left < w->subs ? left : w->subs};
         }
-    if (w->row_run_count) memcpy(all->runs + all->run_count, w->row_runs, w->row_run_count * sizeof *w->row_runs);
-    all->run_count = (uint32_t)runs;
+    if (w->row_run_count) memcpy(list->runs + list->run_count, w->row_runs, w->row_run_count * sizeof *w->row_runs);
+    list->run_count += w->row_run_count;
     return FCP_OK;
 }
 
@@ -57,14 +55,15 @@ static void wait_for(fk_key_fused *x, uint32_t flag) {
 
 /* What an item waits for before anything of it is read: its keys, and all its rows. */
 static void list_arrivals(const fcp_kernel_work *w, const fcp_arena *a, const struct joined *all) {
+    const struct fcp_list_kept *list = &all->list;
     const fcp_problem *p = a->plan->problem;
     const fcp_fusion *f = w->fusion;
     const size_t home = fcp_arena_row(a, a->homes);
-    for (uint32_t i = 0; i < all->key_count; i++) {
-        const fk_key_item *item = &all->keys[i];
+    for (uint32_t i = 0; i < list->key_count; i++) {
+        const fk_key_item *item = &list->keys[i];
         if (item->place == FK_MOVED)
             wait_for(&all->fused[i], fcp_fusion_arrival(f, f->kv, a->homes + item->k_row / (2 * p->max_block)));
-        for (const fk_row_run *r = all->runs + item->first, *end = r + item->runs; r < end; r++) {
+        for (const fk_row_run *r = list->runs + item->first, *end = r + item->runs; r < end; r++) {
             const size_t last = (size_t)r->token + r->count - 1;
             if (last < home) continue;
             const size_t from = r->token < home ? 0 : (r->token - home) / p->max_q_block;
@@ -79,7 +78,7 @@ static void list_arrivals(const fcp_kernel_work *w, const fcp_arena *a, const st
 /* Who adds to what. Where lists are not by head, all heads have the same turns, and there is one place for all. */
 struct turns {
     const fcp_arena *a;
-    const struct joined *all;
+    const struct fcp_list_kept *all;
     bool by_head;
     size_t rows, sums;     /* of dQ; and of dK, where sums of home keys come first */
     uint32_t *locks;       /* [rows + sums] */
@@ -129,7 +128,7 @@ static void take_lock(struct turns *t, size_t sum) {
 
 /* Gives a lock to all rows, and to each sum that several items add to. */
 static bool give_locks(struct turns *t) {
-    const struct joined *all = t->all;
+    const struct fcp_list_kept *all = t->all;
     for (uint32_t i = 0; i < all->key_count; i++) t->sharers[sharers_of(t, &all->keys[i])]++;
     for (uint32_t i = 0; i < all->key_count; i++)
         if (t->sharers[sharers_of(t, &all->keys[i])] > 1) take_lock(t, t->rows + sum_of(t, &all->keys[i]));
@@ -146,7 +145,7 @@ static uint32_t next_turn(struct turns *t, uint32_t lock, uint32_t head) {
 static void give_row_turns(struct turns *t, const fk_key_item *item) {
     for (uint32_t i = item->first; i < item->first + item->runs; i++) {
         fk_row_run *r = &t->all->runs[i];
-        const uint32_t set = r->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+        const uint32_t set = fcp_list_heads_of(r);
         uint32_t head = 0;
         if (t->counted[i]++) return; /* those of an item are its own, or all are another's, too */
         if (t->by_head)
@@ -157,7 +156,7 @@ static void give_row_turns(struct turns *t, const fk_key_item *item) {
     }
 }
 
-static bool give_turns(const fcp_arena *a, const struct joined *all, uint32_t *out_locks) {
+static bool give_turns(const fcp_arena *a, const struct fcp_list_kept *all, uint32_t *out_locks) {
     struct turns t = {.a = a, .all = all};
     const bool ok = open_turns(&t) && give_locks(&t);
     for (uint32_t i = 0; ok && i < all->key_count; i++) {
@@ -177,13 +176,12 @@ static bool give_turns(const fcp_arena *a, const struct joined *all, uint32_t *o
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
 /* Puts what a launch needs beside items behind them. */
-static bool put_behind(struct joined *all) {
-    const size_t bytes = all->key_count * sizeof *all->fused;
-    const uint64_t items = all->key_count + (bytes + sizeof *all->keys - 1) / sizeof *all->keys;
-    if (items > UINT32_MAX || !fcp_grow((void **)&all->keys, &all->key_capacity, (uint32_t)items, sizeof *all->keys))
-        return false;
-    if (bytes) memcpy(all->keys + all->key_count, all->fused, bytes);
-    return true;
+static fcp_code put_behind(struct joined *all, fcp_error *err) {
+    struct fcp_list_kept *list = &all->list;
+    const size_t bytes = list->key_count * sizeof *all->fused;
+    fcp_code code = fcp_list_reserve(list, (bytes + sizeof *list->keys - 1) / sizeof *list->keys, 0, err);
+    if (!code && bytes) memcpy(list->keys + list->key_count, all->fused, bytes);
+    return code;
 }
 
 fcp_code fcp_kernel_keys_fused(fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order, fcp_error *err) {
@@ -200,13 +198,10 @@ fcp_code fcp_kernel_keys_fused(fcp_kernel_work *w, const fcp_arena *a, fcp_kerne
         if (!code) code = append_list(w, group, &all, err);
     }
     if (!code) list_arrivals(w, a, &all);
-    if (!code && order == FCP_KEYS_ORDERED && !give_turns(a, &all, &locks)) code = fcp_list_no_memory(err);
-    if (!code && !put_behind(&all)) code = fcp_list_no_memory(err);
+    if (!code && order == FCP_KEYS_ORDERED && !give_turns(a, &all.list, &locks)) code = fcp_list_no_memory(err);
+    if (!code) code = put_behind(&all, err);
     free(all.fused);
-    free(w->keys);
-    free(w->row_runs);
-    w->keys = all.keys, w->key_count = all.key_count, w->key_capacity = all.key_capacity;
-    w->row_runs = all.runs, w->row_run_count = all.run_count, w->row_run_capacity = all.run_capacity;
+    fcp_list_put(w, &all.list);
     w->lock_count = locks;
     w->subs = group;
     return code;

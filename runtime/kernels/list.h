@@ -1,4 +1,4 @@
-/* list.h: what rows.c and keys.c share, which make the work lists of work.h. */
+/* list.h: what rows.c, keys.c and keys_fused.c share, which make the work lists of work.h. */
 #ifndef FCP_KERNELS_LIST_H
 #define FCP_KERNELS_LIST_H
 #include "runtime/kernels/work.h"
@@ -24,6 +24,22 @@ fcp_code fcp_list_too_long(fcp_error *err);
 static inline bool fcp_list_wants(const fcp_kernel_work *w, uint32_t kv) {
     return !w->kv_count || kv - w->kv_first < w->kv_count;
 }
+
+/* By head: the heads that a run is of, a bit each, from the first of its FK_SET_HEADS neighbours on. Else 0. */
+static inline uint32_t fcp_list_heads_of(const fk_row_run *run) {
+    return run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+}
+
+/* A list of keys that is kept while others are made. */
+struct fcp_list_kept {
+    fk_key_item *keys;
+    fk_row_run *runs;
+    uint32_t key_count, run_count, key_capacity, run_capacity;
+};
+/* Makes room in `all` for so many more items and runs. */
+fcp_code fcp_list_reserve(struct fcp_list_kept *all, uint64_t keys, uint64_t runs, fcp_error *err);
+/* Makes `all` the list of w, in place of what w has. */
+void fcp_list_put(fcp_kernel_work *w, const struct fcp_list_kept *all);
 
 /* How many bytes after the beginning of the arena a place is. */
 fk_u64 fcp_list_offset(const fcp_arena *a, const void *place);

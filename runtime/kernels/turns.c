@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "runtime/kernels/list.h"
+
 /* Units of time: of a step (FCP_LIST_STEP); of passing a turn on; of adding dK and dV, 128 KB at 64 bytes a clock, where
  * a step is 2560 clocks of products. */
 enum { PASS = 1, SUMS = 6 };
@@ -22,7 +24,7 @@ static uint64_t take_turn(uint64_t now, uint64_t *passed, uint64_t takes) {
 static uint32_t next_head(const fk_row_run *run, const fcp_list_user *user, uint32_t kv, uint32_t head, uint32_t end) {
     if (!user->by_head) return head;
     const uint32_t base = kv * user->group + (run->cls >> FK_SET_BASE_SHIFT) * FK_SET_HEADS;
-    const uint32_t set = run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
+    const uint32_t set = fcp_list_heads_of(run);
     if (head < base) head = base;
     while (head < end && !(head - base < FK_SET_HEADS && set >> (head - base) & 1)) head++;
     return head;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/grow.h"
 #include "runtime/kernels/list.h"
 
 _Static_assert((int)FK_ROWS == FCP_CELL && (int)FK_KEYS == FCP_CELL, "an item is one row or column of cells");
@@ -23,6 +24,23 @@ fcp_code fcp_list_no_memory(fcp_error *err) {
 
 fcp_code fcp_list_too_long(fcp_error *err) {
     return fcp_fail(err, FCP_E_RUN, "a stage's work list does not fit in 32 bits");
+}
+
+fcp_code fcp_list_reserve(struct fcp_list_kept *all, uint64_t keys, uint64_t runs, fcp_error *err) {
+    if (all->key_count + keys > UINT32_MAX || all->run_count + runs > UINT32_MAX) return fcp_list_too_long(err);
+    keys += all->key_count;
+    runs += all->run_count;
+    return fcp_grow((void **)&all->keys, &all->key_capacity, (uint32_t)keys, sizeof *all->keys) &&
+                   fcp_grow((void **)&all->runs, &all->run_capacity, (uint32_t)runs, sizeof *all->runs)
+               ? FCP_OK
+               : fcp_list_no_memory(err);
+}
+
+void fcp_list_put(fcp_kernel_work *w, const struct fcp_list_kept *all) {
+    free(w->keys);
+    free(w->row_runs);
+    w->keys = all->keys, w->key_count = all->key_count, w->key_capacity = all->key_capacity;
+    w->row_runs = all->runs, w->row_run_count = all->run_count, w->row_run_capacity = all->run_capacity;
 }
 
 void *fcp_list_scratch(fcp_kernel_work *w, int which, size_t count, size_t size) {

@@ -25,18 +25,6 @@ typedef struct evener {
     uint32_t *next;          /* per group, and last of all ranks: no rank before it has room */
 } evener;
 
-/* How many tokens each rank is to hold: those that hold most get the odd ones. */
-static void find_targets(evener *e, uint64_t *keys) {
-    uint64_t total = 0;
-    for (uint32_t r = 0; r < e->ranks; r++) {
-        const uint64_t held = e->held[r] < UINT32_MAX ? e->held[r] : UINT32_MAX;
-        total += e->held[r];
-        keys[r] = (UINT32_MAX - held) << 32 | r;
-    }
-    sort_u64(keys, keys + e->ranks, e->ranks);
-    for (uint32_t i = 0; i < e->ranks; i++) e->target[(uint32_t)keys[i]] = total / e->ranks + (i < total % e->ranks);
-}
-
 /* A rank with room, of the giver's group if there is one. */
 static uint32_t find_room(evener *e, uint32_t giver) {
     const uint32_t groups = e->ranks / e->group, mine = giver / e->group;
@@ -75,7 +63,7 @@ fcp_code heads_even_out(planning *x, uint32_t group, problem_run **runs, uint32_
     const size_t most = n + 2 * (size_t)ranks; /* a cut ends a run, or a giver, or a receiver */
     evener e = {ranks, group, ARENA_ZNEW(&x->scratch, uint64_t, ranks), ARENA_NEW(&x->scratch, uint64_t, ranks),
                 ARENA_NEW(&x->scratch, uint32_t, ranks / group + (size_t)1)};
-    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * most);
+    uint64_t *keys = ARENA_NEW(&x->scratch, uint64_t, 2 * (size_t)n + 1);
     uint32_t *first = ARENA_NEW(&x->scratch, uint32_t, n + (size_t)1);
     uint32_t *cut_count = ARENA_ZNEW(&x->scratch, uint32_t, n + (size_t)1);
     cut *cuts = ARENA_NEW(&x->scratch, cut, most);
@@ -84,8 +72,8 @@ fcp_code heads_even_out(planning *x, uint32_t group, problem_run **runs, uint32_
     for (uint32_t i = 0; i < n; i++) e.held[(*runs)[i].rank] += (*runs)[i].end - (*runs)[i].start;
     for (uint32_t g = 0; g < ranks / group; g++) e.next[g] = g * group;
     e.next[ranks / group] = 0;
-    find_targets(&e, keys);
-    const fcp_code code = find_cuts(&e, x, *runs, n, keys, first, cut_count, cuts);
+    fcp_code code = place_even_targets(x, e.held, e.target);
+    if (!code) code = find_cuts(&e, x, *runs, n, keys, first, cut_count, cuts);
     if (code) return code;
     uint32_t made = 0;
     for (uint32_t i = 0; i < n; i++) {

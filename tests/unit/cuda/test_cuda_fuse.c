@@ -117,6 +117,8 @@ Test(cuda_fuse, programs) {
         {SMALL("heads = 4; kv_heads = 2; head_dim = 16", "1:900, 5:400, 130", "mask = causal"), false},
         {"mask by_head = causal and (q - k < 40 or h == 1)\n"
          SMALL("heads = 2; kv_heads = 2; head_dim = 32", "400, 90", "mask = by_head"), false},
+        {"mask by_head = causal and (q - k < 40 or h == 1)\n"
+         SMALL("heads = 4; kv_heads = 1; head_dim = 64", "400, 90", "mask = by_head"), true},
         {SMALL("heads = 8; kv_heads = 1; head_dim = 32", "400, 90", "mask = full"), false},
         {SMALL("heads = 8; kv_heads = 1; head_dim = 64", "400, 90", "mask = causal"), true},
         {SMALL("heads = 4; kv_heads = 1; head_dim = 64", "290, 100", "mask = causal; deterministic = false"), true},
