@@ -638,6 +638,20 @@ static void check_tokens(sema *s, const sema_keys *k) {
     diag_also(s->d, p->strategy_span, "there are %u of them", p->servers);
 }
 
+/* Whoever asks for fp32 wants results that are right to fp32, and a partial result rounded to bf16 is off by 2^-8. */
+static void check_wire(sema *s, const sema_keys *k) {
+    struct fcpc_program *p = s->out;
+    const char *const wires[] = {fcp_dtype_names[FCP_FP32], fcp_dtype_names[FCP_BF16]};
+    int wire = 0;
+    choice_key(s, k, KEY_WIRE, wires, 2, &wire);
+    p->wire = wire == 1 ? FCP_BF16 : FCP_FP32;
+    if (p->wire == FCP_FP32 || p->dtype != FCP_FP32) return;
+    diag_error(s->d, FCP_E_VALUE, k->at[KEY_WIRE]->value->at,
+               "wire = bf16 would round partial results of tensors in fp32 to 8 bits");
+    diag_also(s->d, k->at[KEY_DTYPE]->value->at, "dtype = fp32");
+    diag_hint(s->d, "leave wire = fp32, or take dtype = bf16 or fp16");
+}
+
 void sema_check_plan(sema *s, const sema_keys *k) {
     struct fcpc_program *p = s->out;
     check_block(s, k);
@@ -658,8 +672,5 @@ void sema_check_plan(sema *s, const sema_keys *k) {
     count_key(s, k, KEY_MARGIN, 0, 1024, FCP_E_VALUE, &p->margin);
     p->deterministic = true;
     flag_key(s, k, KEY_DETERMINISTIC, &p->deterministic);
-    const char *const wires[] = {fcp_dtype_names[FCP_FP32], fcp_dtype_names[FCP_BF16]};
-    int wire = 0;
-    choice_key(s, k, KEY_WIRE, wires, 2, &wire);
-    p->wire = wire == 1 ? FCP_BF16 : FCP_FP32;
+    check_wire(s, k);
 }

@@ -599,7 +599,7 @@ static inline void draw_program(random_program *p, dice *d, uint64_t budget) {
     held |= shares;
     bool even = p->layout != FCP_LAYOUT_ZIGZAG && !p->group;
     p->equal = !p->servers && (!held || even) && !roll(d, 3);
-    p->wire = !roll(d, 3);
+    p->wire = !roll(d, 3) && p->dtype != FCP_FP32;
     p->layers = roll(d, LAYERED) == LAYERED - 1;
     put_word(p, p->layers ? "  layers = [drawn, causal x 3]\n" : "  mask = drawn\n");
     if (p->wire) put_word(p, "  wire = bf16\n");

@@ -24,11 +24,10 @@ typedef struct bench {
 } bench;
 
 /* A program, compiled and run on drawn inputs. */
-static bench run_text(const char *text) {
-    bench b = {.options = {.passes = BOTH, .threads = 2}};
+static bench run_plan(fcp_plan *plan) {
+    bench b = {.options = {.passes = BOTH, .threads = 2}, .plan = plan};
     fcp_session *session = NULL;
     fcp_error err;
-    b.plan = plan_of(text);
     fcp_plan_shape(b.plan, &b.shape);
     cr_assert_eq(fcp_session_create(b.plan, NULL, &session, &err), FCP_OK, "%s", err.message);
     cr_assert_eq(fcp_packed_alloc(&b.shape, ALL, &b.packed, &err), FCP_OK);
@@ -37,6 +36,9 @@ static bench run_text(const char *text) {
         cr_assert_eq(fcp_session_run_packed(session, b.plan, (fcp_pass)pass, &b.packed, NULL, &err), FCP_OK);
     fcp_session_free(session);
     return b;
+}
+static bench run_text(const char *text) {
+    return run_plan(plan_of(text));
 }
 static void judge(bench *b) {
     fcp_error err;
@@ -145,16 +147,19 @@ Test(judge, nothing_finite_is_not_right) {
     end(&b);
 }
 
-/* Partial results that are rounded on the wire, in a plan whose tensors are not: the plain rule calls that wrong, the
- * wire's rule right. A row that lacks the partial of one rank is wrong under both. */
+/* Partial results that are rounded on the wire, in a plan whose tensors are not (the language has no such plans, a file
+ * may): the plain rule calls that wrong, the wire's rule right. A row that lacks the partial of one rank is wrong under
+ * both. */
 Test(judge, rounding_on_the_wire_is_allowed_where_the_plan_has_it) {
     static const fcp_tensor of_partials[] = {FCP_TENSOR_O, FCP_TENSOR_DQ, FCP_TENSOR_DK, FCP_TENSOR_DV};
-    bench b = run_text("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"
-                       "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [900, 300] }\n"
-                       "plan { mask = causal; block = 128; strategy = dcp; layout = contiguous; wire = bf16 }\n");
+    fcp_plan *plan = plan_of("model { heads = 4; kv_heads = 2; head_dim = 16; dtype = fp32 }\n"
+                             "cluster { nodes = 2; gpus = 2 }\nbatch { lengths = [900, 300] }\n"
+                             "plan { mask = causal; block = 128; strategy = dcp; layout = contiguous }\n");
+    fcp_problem *problem = (fcp_problem *)(uintptr_t)plan->problem; /* of a plan in memory */
+    problem->wire = FCP_BF16;
+    bench b = run_plan(plan);
     judge(&b);
     all_right(&b, "wire = bf16");
-    fcp_problem *problem = (fcp_problem *)(uintptr_t)b.plan->problem; /* of a plan in memory */
     problem->wire = FCP_FP32;
     judge(&b);
     for (size_t i = 0; i < sizeof of_partials / sizeof *of_partials; i++)
