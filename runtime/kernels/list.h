@@ -1,4 +1,4 @@
-/* list.h: what rows.c, keys.c and keys_fused.c share, which make the work lists of work.h. */
+/* list.h: what rows.c, deal.c, keys.c and keys_fused.c share, which make the work lists of work.h. */
 #ifndef FCP_KERNELS_LIST_H
 #define FCP_KERNELS_LIST_H
 #include "runtime/kernels/work.h"
@@ -29,6 +29,11 @@ static inline bool fcp_list_wants(const fcp_kernel_work *w, uint32_t kv) {
 static inline uint32_t fcp_list_heads_of(const fk_row_run *run) {
     return run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
 }
+
+/* How many cells of keys an item of rows has. */
+uint32_t fcp_list_cells(const fcp_kernel_work *w, const fk_row_item *item);
+/* Puts a list of rows of the forward pass, longest first, into the order in which blocks end earliest (deal.c). */
+fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err);
 
 /* A list of keys that is kept while others are made. */
 struct fcp_list_kept {
