@@ -144,9 +144,9 @@ typedef struct fk_launch {
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
     /* For the backward pass in one kernel, and for dK and dV alone. locks: if pieces take turns, fk_u32
      * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
-     * of the first head of its group, one for each block that an item is (FK_DKV_PARTS). counter: one fk_u32, from
-     * which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is the address of the flags
-     * of arrivals, one fk_u32 each; backward, fused: splits is. */
+     * of the first head of its group: one for dK and one for dV, or one for each block that an item is (FK_DKV_PARTS).
+     * counter: one fk_u32, from which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is
+     * the address of the flags of arrivals, one fk_u32 each; backward, fused: splits is. */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */

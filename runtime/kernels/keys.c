@@ -173,7 +173,9 @@ enum {
     LEAST = 4,   /* runs of a part, times heads: fewer, and adding to dK and dV would take longer than the products */
     SHARERS = 8, /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
     FEW = 64,    /* cells times heads for each multiprocessor: with so many or fewer, cuts are compared */
-    PARTS = 8    /* lengths of parts that are compared, where the longest item is one of them */
+    /* lengths of parts that are compared, where the longest item is one of them; by head, where lists take longer */
+    PARTS = 16,
+    HEAD_PARTS = 8
 };
 
 /* How many blocks share the keys of an item: so the kernel for dK and dV alone does it. */
@@ -352,8 +354,8 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
     return true;
 }
 
-/* Tries pieces of `subs` query heads: with whole items, with parts of seven eighths of the longest item, of six eighths
- * and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very short. */
+/* Tries pieces of `subs` query heads: with whole items, with parts of fifteen sixteenths of the longest item, of
+ * fourteen and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very short. */
 static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t most = 4 * (uint64_t)x->a->plan->cluster->multiprocessors;
@@ -567,15 +569,15 @@ static fcp_code try_heads(struct columns *x, struct heads_contest *c, const stru
     return FCP_OK;
 }
 
-/* Tries runs of at most `subs` heads: with whole items, and with parts as try_parts does. */
+/* Tries runs of at most `subs` heads: with whole items, and with parts of seven eighths of the longest, and so on. */
 static fcp_code try_head_parts(struct columns *x, struct heads_contest *c, uint32_t subs, bool apart, fcp_error *err) {
     const fcp_plan *plan = x->a->plan;
     const uint64_t most = 4 * (uint64_t)plan->cluster->multiprocessors;
     struct cut cut = {.subs = subs, .part = UINT32_MAX, .apart = apart, .rest = true};
     fcp_code code = try_heads(x, c, &cut, err);
     const uint32_t longest = longest_of(x->w);
-    for (uint32_t n = PARTS; n-- > 1 && !code && x->w->key_count * blocks_of_item(x) <= most;) {
-        const uint32_t part = (uint32_t)(((uint64_t)longest * n + PARTS - 1) / PARTS);
+    for (uint32_t n = HEAD_PARTS; n-- > 1 && !code && x->w->key_count * blocks_of_item(x) <= most;) {
+        const uint32_t part = (uint32_t)(((uint64_t)longest * n + HEAD_PARTS - 1) / HEAD_PARTS);
         if ((uint64_t)part * subs < LEAST) break;
         if (part == cut.part) continue;
         cut.part = part;
