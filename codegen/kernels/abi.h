@@ -13,7 +13,8 @@
  *
  * If the plan tells heads apart (FK_BY_HEAD), they have items and runs of their own: a row item is of one query head, a
  * key item of one KV head, and a run of rows of some query heads of its group. Otherwise an item is done for all heads,
- * and so are its runs.
+ * and so are its runs. But the host may also give the forward pass an item for each query head (fk_launch.subs), to
+ * put them into any order.
  *
  * If the plan has short sequences of queries (FK_PACKED; forward only), a row item is of one query head, or its tile
  * has rows of all heads of a group: row r of the tile is query (skip + r) / pack, head (skip + r) % pack of the group.
@@ -48,7 +49,7 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* By head, and packed: the (first) query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. By head: a run
+/* By head, packed, or with fk_launch.subs 1: the (first) query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. By head: a run
  * of rows has, in cls, the class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it
  * is of; and above these how many times FK_SET_HEADS heads of the group come before the first of these bits. */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
@@ -143,9 +144,9 @@ typedef struct fk_launch {
     fk_u64 sinks;           /* address of a float for each query head of the range, a natural logit; 0: none */
     /* For the backward pass in one kernel, and for dK and dV alone. locks: if pieces take turns, fk_u32
      * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
-     * of the first head of its group, one for each block that an item is (FK_DKV_PARTS). counter: one fk_u32, from
-     * which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is the address of the flags
-     * of arrivals, one fk_u32 each; backward, fused: splits is. */
+     * of the first head of its group: one for dK and one for dV, or one for each block that an item is (FK_DKV_PARTS).
+     * counter: one fk_u32, from which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is
+     * the address of the flags of arrivals, one fk_u32 each; backward, fused: splits is. */
     fk_u64 locks, counter;
     fk_u64 splits;          /* packed: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
@@ -155,8 +156,8 @@ typedef struct fk_launch {
     fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
     fk_u32 model_head, shared;     /* shared: the model's query heads for each KV head */
-    fk_u32 subs, pad; /* backward, but for dQ alone: a piece of work is an item for so many query heads of a group; by head
-                       * the whole group */
+    fk_u32 subs, pad; /* forward: 1 if an item is of one query head, or is packed; else 0. Backward, but for dQ alone: a
+                       * piece of work is an item for so many query heads of a group; by head the whole group */
 } fk_launch;
 
 /* A CUtensorMap, which the driver makes: it describes a tensor to the copy engine of sm_90a. The tensor has the

@@ -296,7 +296,8 @@ FK_DEVICE void fk_b_take_turns(const fk_launch *p, const int ordered) {
         const fk_key_item *item = piece.item;
         if (!item) break;
         if (ordered) n = fk_b_take_row_turns(n);
-        if (ordered && item->lock != FK_NONE) fk_b_take_turn(fk_key_lock(p, &piece), fk_key_turn(&piece));
+        for (fk_u32 sum = 0; ordered && item->lock != FK_NONE && sum < 2; sum++) /* of dK, then of dV */
+            fk_b_take_turn(fk_key_lock(p, &piece) + sum * 4, fk_key_turn(&piece));
         fk_arrive_some(FK_B_KEYS_FREE, FK_B_THREADS);
     }
 }
@@ -487,6 +488,8 @@ FK_DEVICE fk_u32 fk_b_work_piece(const fk_launch *p, const fk_key_piece *piece, 
     if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS);
     fk_add_sums_atomically(p->arena + item->dk + at_key, stride, row, keys, p->scale, FK_CHUNKS,
                            (const float (*)[4])x.k);
+    if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
+    if (turns) fk_sync_some(FK_B_TURN, FK_B_TURNERS + FK_B_WORKERS); /* somebody else may add to dK meanwhile */
     fk_add_sums_atomically(p->arena + item->dv + at_key, stride, row, keys, 1, FK_CHUNKS, (const float (*)[4])x.v);
     if (turns) fk_arrive_some(FK_B_ADDED, FK_B_TURNERS + FK_B_WORKERS);
     return n + 1;

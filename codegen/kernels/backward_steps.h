@@ -141,33 +141,45 @@ FK_DEVICE void fk_dkv_open(const fk_launch *p, const fk_key_item *item, const fk
     fk_dkv_copy(p, runs, 0, head, 0);
 }
 
-/* Adds the finished dK and dV to their sums in memory. */
-FK_DEVICE void fk_dkv_close(const fk_launch *p, const fk_key_item *item, fk_u32 first, fk_u32 kv_head,
-                            const fk_dkv_sums *x, const int atomically) {
-    fk_u32 keys = item->count - first, chunk = fk_warp() / FK_K_BANDS * FK_K_CHUNKS, row = fk_warp() % FK_K_BANDS * 16;
-    fk_u64 at_sum = (first * fk_k_stride(p) + (fk_u64)kv_head * FK_ROW_BYTES) * 2 + chunk * 32;
-    fk_u64 dk = p->arena + item->dk + at_sum, dv = p->arena + item->dv + at_sum, stride = fk_k_stride(p) * 2;
-    if (atomically) {
-        fk_add_sums_atomically(dk, stride, row, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x->k);
-        fk_add_sums_atomically(dv, stride, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
-    } else {
-        fk_add_sums(dk, stride, row, keys, p->scale, FK_K_CHUNKS, (const float (*)[4])x->k);
-        fk_add_sums(dv, stride, row, keys, 1, FK_K_CHUNKS, (const float (*)[4])x->v);
-    }
+/* Waits for a turn at sums, if there are turns; and passes it on when they are written. */
+FK_DEVICE void fk_dkv_take_turn(int turns, fk_u64 lock, fk_u32 turn) {
+    if (turns && fk_thread() == 0) fk_wait_for(lock, turn);
+    if (turns) fk_sync();
+}
+FK_DEVICE void fk_dkv_pass_turn(int turns, fk_u64 lock, fk_u32 turn) {
+    if (turns) fk_sync();
+    if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
+}
+
+/* Adds the finished dK, or dV, from `to` on to its sums in memory. */
+FK_DEVICE void fk_dkv_close(const fk_launch *p, fk_u64 to, fk_u32 keys, float scale, const float (*c)[4],
+                            const int atomically) {
+    fk_u32 row = fk_warp() % FK_K_BANDS * 16;
+    to += fk_warp() / FK_K_BANDS * FK_K_CHUNKS * 32;
+    if (atomically) fk_add_sums_atomically(to, fk_k_stride(p) * 2, row, keys, scale, FK_K_CHUNKS, c);
+    else fk_add_sums(to, fk_k_stride(p) * 2, row, keys, scale, FK_K_CHUNKS, c);
 }
 
 /* Ends a piece of work with part `part` of an item's keys: adds its sums. If others add to the same ones it does so in
- * its turn, as the work list says (`ordered`), or by atomics. Parts have turns of their own. */
+ * its turn, as the work list says (`ordered`), or by atomics. dK and dV have turns of their own, so that another piece
+ * can add to dK while this one adds to dV. Where items are in parts, each part has a turn for both. */
 FK_DEVICE void fk_dkv_end(const fk_launch *p, const fk_key_piece *piece, fk_u32 part, const fk_dkv_sums *x,
                           const int ordered) {
+    const fk_key_item *item = piece->item;
+    const int apart = FK_DKV_PARTS(FK_HEAD_DIM) == 1;
     fk_u64 lock = fk_key_lock(p, piece) + part * 4;
-    fk_u32 turn = fk_key_turn(piece);
-    int turns = ordered && piece->item->lock != FK_NONE;
-    if (turns && fk_thread() == 0) fk_wait_for(lock, turn);
-    if (turns) fk_sync(); /* it is this piece's turn */
-    fk_dkv_close(p, piece->item, part * FK_K_KEYS, piece->kv_head, x, !ordered);
-    if (turns) fk_sync(); /* the piece's sums are written */
-    if (turns && fk_thread() == 0) fk_release(lock, turn + 1);
+    fk_u64 at = (part * FK_K_KEYS * fk_k_stride(p) + (fk_u64)piece->kv_head * FK_ROW_BYTES) * 2;
+    fk_u32 turn = fk_key_turn(piece), keys = item->count - part * FK_K_KEYS;
+    int turns = ordered && item->lock != FK_NONE;
+    fk_dkv_take_turn(turns, lock, turn);
+    fk_dkv_close(p, p->arena + item->dk + at, keys, p->scale, (const float (*)[4])x->k, !ordered);
+    if (apart) {
+        fk_dkv_pass_turn(turns, lock, turn);
+        lock += 4;
+        fk_dkv_take_turn(turns, lock, turn);
+    }
+    fk_dkv_close(p, p->arena + item->dv + at, keys, 1, (const float (*)[4])x->v, !ordered);
+    fk_dkv_pass_turn(turns, lock, turn);
 }
 
 /* The address of a chunk in the tile of dS. The tile has a row of FK_K_STEP numbers for each key, with chunks

@@ -50,9 +50,11 @@ FK_DEVICE fk_u64 fk_forward_packed_row(const fk_launch *p, const fk_row_item *it
 }
 
 /* How many pieces of work an item is, and the (first) query head of piece i. */
-FK_DEVICE fk_u32 fk_forward_each(const fk_launch *p) { return FK_PACKED ? 1 : fk_each(p->head_count * p->group); }
+FK_DEVICE fk_u32 fk_forward_each(const fk_launch *p) {
+    return FK_PACKED || p->subs ? 1 : fk_each(p->head_count * p->group);
+}
 FK_DEVICE fk_u32 fk_forward_first_head(const fk_launch *p, fk_u32 i, fk_u32 heads) {
-    if (FK_PACKED) return ((const fk_row_item *)p->items)[i].flags >> FK_HEAD_SHIFT;
+    if (FK_PACKED || p->subs) return ((const fk_row_item *)p->items)[i].flags >> FK_HEAD_SHIFT;
     return fk_row_head(p, i, heads, 1);
 }
 

@@ -127,6 +127,7 @@ typedef struct cuda_attend {
     uint64_t rows, key_runs, keys, row_runs, merges;
     uint64_t split_bytes; /* where the lists of rows are packed: what their parts take */
     uint32_t row_count, key_count, merge_count, lock_count, subs;
+    bool single; /* as in fcp_kernel_work */
     /* Fused: the last ATTEND of the run; so many instructions of the communication queue must be complete before it
      * begins; so many of them bring all that it reads; and the last round that it waits for by flags, FCP_NONE if there
      * is none. */

@@ -52,6 +52,7 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
         code = lists->fusion ? fcp_kernel_rows_fused(lists, arena, err)
                              : fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
+        a->single = lists->single;
         a->merge_count = lists->merge_count;
         a->split_bytes = lists->split_bytes;
         if (!code && lists->merge_count)
@@ -197,8 +198,8 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
     fk_launch_maps maps;
     rows->splits = rank->locks;
     rows->locks = fcp_cuda_flag_at(rank, 1);
-    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, fcp_kernel_row_pieces(arena, a->row_count, arena->heads),
-                           share, fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
+    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, fcp_kernel_pieces(a->single, a->row_count, arena->heads), share,
+                           fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
     if (code || !a->merge_count) return code;
     fk_launch merge = *rows;
     merge.items = rank->work[FCP_FORWARD].memory + a->merges;
@@ -222,6 +223,7 @@ static void parameters_of(const fcp_cuda_session *s, const cuda_rank *rank, fcp_
     rows->items = base + a->rows;
     rows->runs = base + a->key_runs;
     rows->item_count = a->row_count;
+    rows->subs = a->single;
     keys->items = base + a->keys;
     keys->runs = base + a->row_runs;
     keys->item_count = a->key_count;
@@ -259,7 +261,7 @@ fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, co
     fcp_code code = FCP_OK;
     if (id == CUDA_DKV)
         code = launch(s, rank, FCP_COMPUTE, CUDA_DQ,
-                      fcp_kernel_row_pieces(arena, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, share,
+                      fcp_kernel_pieces(a->single, a->row_count, arena->heads) * d->kernels[CUDA_DQ].parts, share,
                       &rows, err);
     if (!code && a->key_count) code = fill(s, rank, rank->locks, 0, words * 4, err);
     void *parameters = fcp_cuda_with_maps(rank, pass, id, &keys, &maps);

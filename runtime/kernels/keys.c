@@ -4,7 +4,7 @@
  * Gives:    fcp_kernel_keys of work.h.
  * Method:   two passes over the same cells: the first counts how many cells each column has, the second puts them
  *           there. Then columns are cut until there is enough work for all multiprocessors, cells of one class that
- *           stand below each other become one run, and an ordered list gets its locks and turns.
+ *           stand below each other become one run, and pieces get their locks and turns (locks.c).
  * Cost:     linear in the cells, a table over all blocks of the plan, and a sort of the items. Where there is little
  *           work, that many times: several cuts are compared. Memory: the list, and as much again while it is sorted.
  */
@@ -173,7 +173,9 @@ enum {
     LEAST = 4,   /* runs of a part, times heads: fewer, and adding to dK and dV would take longer than the products */
     SHARERS = 8, /* pieces that add to the same dK and dV, one after the other: with more, they mostly wait */
     FEW = 64,    /* cells times heads for each multiprocessor: with so many or fewer, cuts are compared */
-    PARTS = 8    /* lengths of parts that are compared, where the longest item is one of them */
+    /* lengths of parts that are compared, where the longest item is one of them; by head, where lists take longer */
+    PARTS = 16,
+    HEAD_PARTS = 8
 };
 
 /* How many blocks share the keys of an item: so the kernel for dK and dV alone does it. */
@@ -264,8 +266,7 @@ static bool sort_by_sets(const struct columns *x) {
 }
 
 /* Cuts the items of a list. Cuts are made at the same numbers of runs in every item, so that parts of neighbouring
- * items meet the same rows. What is cut adds to the same dK and dV: until order_items numbers the locks, `lock` is the
- * number that the whole item had, and `turn` the number of the part. */
+ * items meet the same rows. Until locks and turns are given out, `turn` is the number of the part. */
 static bool cut_items(struct columns *x, const struct cut *cut) {
     fcp_kernel_work *w = x->w;
     const uint32_t kept = w->key_count, group = x->a->plan->problem->range_sub;
@@ -286,59 +287,7 @@ static bool cut_items(struct columns *x, const struct cut *cut) {
                 *next = item;
                 next->first = item.first + from + j * part;
                 next->runs = j + 1 < count ? part : runs - j * part;
-                next->lock = parts > 1 || w->subs < group ? i : FK_NONE;
                 next->turn = j;
-            }
-        }
-    }
-    return true;
-}
-
-/* Gives out locks and turns in the order of the items: the first who comes to a sum has turn 0, the next has turn 1. A
- * sum of dQ is known by its first row in dq and by the heads, the sums of divided items by the number that cut_items
- * left in `lock`. */
-static uint32_t take_lock(fcp_kernel_work *w, uint32_t *lock) {
-    if (*lock == FCP_NONE) *lock = w->lock_count++;
-    return *lock;
-}
-/* Arrays for `count` sums: of their locks, which nobody has yet, and of their turns. */
-static bool open_locks(fcp_kernel_work *w, size_t count, uint32_t **locks, uint32_t **turns) {
-    *locks = fcp_list_scratch(w, FCP_LIST_LOCKS, count, sizeof **locks);
-    *turns = fcp_list_scratch(w, FCP_LIST_TURNS, count, sizeof **turns);
-    if (!*locks || !*turns) return false;
-    memset(*locks, 0xff, count * sizeof **locks); /* FCP_NONE */
-    memset(*turns, 0, count * sizeof **turns);
-    return true;
-}
-static bool order_items(const struct columns *x) {
-    fcp_kernel_work *w = x->w;
-    uint32_t *locks, *turns;
-    if (!open_locks(w, w->key_count, &locks, &turns)) return false;
-    for (fk_key_item *item = w->keys; item < w->keys + w->key_count; item++) {
-        const uint32_t sum = item->lock;
-        item->turn = 0;
-        if (sum == FK_NONE || x->order == FCP_KEYS_JOINT) continue;
-        item->lock = take_lock(w, &locks[sum]);
-        item->turn = turns[sum]++;
-    }
-    return true;
-}
-/* Rows have one lock for all heads, which has a place for each head. Heads of one set meet the same runs; so they have
- * their turns together, and each set counts its own. */
-static bool order_runs(const struct columns *x) {
-    fcp_kernel_work *w = x->w;
-    const fcp_arena *a = x->a;
-    const size_t tokens = fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]);
-    uint32_t *locks, *turns;
-    if (!open_locks(w, tokens, &locks, &turns)) return false;
-    for (uint32_t s = 0; s < x->set_count; s++) {
-        if (s) memset(turns, 0, tokens * sizeof *turns);
-        for (uint32_t i = 0; i < w->key_count; i++) {
-            const fk_key_item *item = &w->keys[i];
-            for (fk_row_run *r = w->row_runs + item->first, *end = r + item->runs; r < end; r++) {
-                if ((r->cls & ~3u) != x->sets[s].bits) continue;
-                r->lock = take_lock(w, &locks[r->out]);
-                r->turn = turns[r->out]++;
             }
         }
     }
@@ -367,11 +316,10 @@ static bool sort_keys(const struct columns *x, bool later) {
     return sizes && fcp_list_sort(w, w->keys, w->key_count, sizeof *w->keys, sizes);
 }
 
-/* Makes the list of whole items the one that blocks work through: cuts it, sorts it, gives out turns. */
+/* Makes the list of whole items the one that blocks work through: cuts it, sorts it, gives out turns. By head, turns
+ * are given out when the lists of all KV heads are one. */
 static bool finish_list(struct columns *x, const struct cut *cut) {
-    x->w->lock_count = 0;
-    return cut_items(x, cut) && sort_keys(x, cut->rest) && order_items(x) &&
-           (x->order != FCP_KEYS_ORDERED || order_runs(x));
+    return cut_items(x, cut) && sort_keys(x, cut->rest) && (x->by_head || fcp_list_give_turns(x->w, x->a, x->order));
 }
 
 /* Cuts of the same whole items are compared by when the last block ends (turns.h). */
@@ -406,8 +354,8 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
     return true;
 }
 
-/* Tries pieces of `subs` query heads: with whole items, with parts of seven eighths of the longest item, of six eighths
- * and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very short. */
+/* Tries pieces of `subs` query heads: with whole items, with parts of fifteen sixteenths of the longest item, of
+ * fourteen and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very short. */
 static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t most = 4 * (uint64_t)x->a->plan->cluster->multiprocessors;
@@ -559,8 +507,8 @@ static fcp_code keep_columns(const fcp_kernel_work *w, uint32_t kv, bool again, 
     return FCP_OK;
 }
 
-/* Makes one list of those of the KV heads, which stand one after the other. Items of one head keep their order, for
- * their turns are counted by it: the longest first, or if `ranks` the first of each head, then the second of each. */
+/* Makes one list of those of the KV heads, which stand one after the other. Items of one head keep their order: the
+ * longest first, or if `ranks` the first of each head, then the second of each. */
 static bool merge_heads(const struct columns *x, bool ranks) {
     fcp_kernel_work *w = x->w;
     struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, w->key_count, sizeof *sizes);
@@ -579,7 +527,6 @@ static fcp_code list_heads(struct columns *x, uint32_t first, uint32_t count, co
     const uint32_t kv_heads = plan->problem->range_kv, group = plan->problem->range_sub;
     struct head_set *sets = malloc(group * sizeof *sets);
     struct fcp_list_kept all = {0};
-    uint32_t locks = 0; /* heads have places of their own in a lock, so KV heads may use the same locks */
     fcp_code code = sets ? FCP_OK : fcp_list_no_memory(err);
     x->given = given;
     for (uint32_t kv = 0; !code && kv < kv_heads; kv++) {
@@ -588,17 +535,16 @@ static fcp_code list_heads(struct columns *x, uint32_t first, uint32_t count, co
         if (before < kv || !fcp_list_wants(w, kv)) continue; /* it was listed with that one, or is not */
         x->sets = sets;
         x->set_count = find_sets(plan, w->range, kv, given ? given->subs : group, sets);
-        w->lock_count = 0;
         code = list_columns(x, first, count, err);
-        if (w->lock_count > locks) locks = w->lock_count;
         for (uint32_t other = kv; !code && other < kv_heads; other++)
             if (fcp_list_wants(w, other) && same_group(plan, w->range, kv, other))
                 code = keep_columns(w, other, other != kv, &all, err);
     }
-    w->lock_count = locks;
     free(sets);
     fcp_list_put(w, &all);
-    return code ? code : merge_heads(x, given && given->rest) ? FCP_OK : fcp_list_no_memory(err);
+    if (code) return code;
+    const bool good = merge_heads(x, given && given->rest) && fcp_list_give_turns(w, x->a, x->order);
+    return good ? FCP_OK : fcp_list_no_memory(err);
 }
 
 /* By head, cuts are compared as without, but the lists of all KV heads have one. */
@@ -623,15 +569,15 @@ static fcp_code try_heads(struct columns *x, struct heads_contest *c, const stru
     return FCP_OK;
 }
 
-/* Tries runs of at most `subs` heads: with whole items, and with parts as try_parts does. */
+/* Tries runs of at most `subs` heads: with whole items, and with parts of seven eighths of the longest, and so on. */
 static fcp_code try_head_parts(struct columns *x, struct heads_contest *c, uint32_t subs, bool apart, fcp_error *err) {
     const fcp_plan *plan = x->a->plan;
     const uint64_t most = 4 * (uint64_t)plan->cluster->multiprocessors;
     struct cut cut = {.subs = subs, .part = UINT32_MAX, .apart = apart, .rest = true};
     fcp_code code = try_heads(x, c, &cut, err);
     const uint32_t longest = longest_of(x->w);
-    for (uint32_t n = PARTS; n-- > 1 && !code && x->w->key_count * blocks_of_item(x) <= most;) {
-        const uint32_t part = (uint32_t)(((uint64_t)longest * n + PARTS - 1) / PARTS);
+    for (uint32_t n = HEAD_PARTS; n-- > 1 && !code && x->w->key_count * blocks_of_item(x) <= most;) {
+        const uint32_t part = (uint32_t)(((uint64_t)longest * n + HEAD_PARTS - 1) / HEAD_PARTS);
         if ((uint64_t)part * subs < LEAST) break;
         if (part == cut.part) continue;
         cut.part = part;
@@ -663,7 +609,6 @@ fcp_code fcp_kernel_keys(fcp_kernel_work *w, const fcp_arena *a, uint32_t first,
     static const struct head_set everybody = {0, 0};
     struct columns x = {.w = w, .a = a, .by_head = fcp_plan_by_head(a->plan), .order = order, .sets = &everybody,
                         .set_count = 1};
-    w->lock_count = 0;
     w->subs = a->plan->problem->range_sub;
     fcp_code code = x.by_head ? list_by_head(&x, first, count, err) : list_columns(&x, first, count, err);
     free(x.cells);

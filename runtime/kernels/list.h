@@ -1,4 +1,4 @@
-/* list.h: what rows.c, keys.c and keys_fused.c share, which make the work lists of work.h. */
+/* list.h: what rows.c, deal.c, keys.c, locks.c and keys_fused.c share, which make the work lists of work.h. */
 #ifndef FCP_KERNELS_LIST_H
 #define FCP_KERNELS_LIST_H
 #include "runtime/kernels/work.h"
@@ -30,6 +30,11 @@ static inline uint32_t fcp_list_heads_of(const fk_row_run *run) {
     return run->cls >> FK_SET_SHIFT & ((1u << FK_SET_HEADS) - 1);
 }
 
+/* How many cells of keys an item of rows has. */
+uint32_t fcp_list_cells(const fcp_kernel_work *w, const fk_row_item *item);
+/* Puts a list of rows of the forward pass, longest first, into the order in which blocks end earliest (deal.c). */
+fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err);
+
 /* A list of keys that is kept while others are made. */
 struct fcp_list_kept {
     fk_key_item *keys;
@@ -40,6 +45,9 @@ struct fcp_list_kept {
 fcp_code fcp_list_reserve(struct fcp_list_kept *all, uint64_t keys, uint64_t runs, fcp_error *err);
 /* Makes `all` the list of w, in place of what w has. */
 void fcp_list_put(fcp_kernel_work *w, const struct fcp_list_kept *all);
+
+/* Gives the pieces of a list of keys their locks and turns (locks.c). False: out of memory. */
+bool fcp_list_give_turns(fcp_kernel_work *w, const fcp_arena *a, fcp_kernel_order order);
 
 /* How many bytes after the beginning of the arena a place is. */
 fk_u64 fcp_list_offset(const fcp_arena *a, const void *place);

@@ -200,13 +200,6 @@ struct packing {
     uint32_t part; /* so many cells of keys has about each part of an item of a short sequence */
 };
 
-static uint32_t cells_of(const fcp_kernel_work *w, const fk_row_item *item) {
-    uint32_t cells = 0;
-    for (uint32_t i = item->first; i < item->first + item->runs; i++)
-        cells += w->key_runs[i].count / FCP_CELL + (w->key_runs[i].count % FCP_CELL != 0);
-    return cells;
-}
-
 /* Of how many tiles the rows of an item are, if its heads share them. */
 static uint32_t tiles_of(const fk_row_item *item) { return (item->count * item->pack + FK_ROWS - 1) / FK_ROWS; }
 
@@ -237,7 +230,7 @@ static size_t count_whole(const fcp_kernel_work *w, const fcp_plan *plan, struct
         const fk_row_item *item = &w->rows[i];
         const bool cut = fcp_is_short(&plan->sequences[item->sequence]);
         const uint64_t count = cut ? (uint64_t)p->range_kv * tiles_of(item) : fcp_range_heads(p);
-        out[i] = (struct pieces){cells_of(w, item), cut, count};
+        out[i] = (struct pieces){fcp_list_cells(w, item), cut, count};
     }
     qsort(out, w->row_count, sizeof *out, larger);
     for (uint32_t i = 0; i < w->row_count; i++)
@@ -361,7 +354,7 @@ static fcp_code put_parts(struct packing *x, const fk_row_item *tile, const fk_r
 static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error *err) {
     fcp_kernel_work *w = x->w;
     const fcp_problem *p = x->a->plan->problem;
-    const uint64_t cells = cells_of(w, item);
+    const uint64_t cells = fcp_list_cells(w, item);
     const uint32_t parts = parts_of((uint32_t)cells, x->part), rows = item->count * item->pack;
     fk_row_item *runs = fcp_list_scratch(w, FCP_LIST_FIRSTS, parts, sizeof *runs);
     fcp_code code = runs ? FCP_OK : fcp_list_no_memory(err);
@@ -424,14 +417,17 @@ static uint64_t rank_of(const fcp_kernel_work *w, const fk_row_item *item) {
 
 /* When all items are there: packs those of short sequences, and puts them in order. */
 static fcp_code close_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
+    w->single = fcp_plan_by_head(a->plan);
     if (a->pass == FCP_FORWARD && fcp_plan_packed(a->plan)) {
+        w->single = true;
         fcp_code code = pack_rows(w, a, err);
         if (code) return code;
     }
     struct fcp_list_size *sizes = fcp_list_scratch(w, FCP_LIST_SIZES, w->row_count, sizeof *sizes);
     if (!sizes) return fcp_list_no_memory(err);
     for (uint32_t i = 0; i < w->row_count; i++) sizes[i] = (struct fcp_list_size){rank_of(w, &w->rows[i]), i};
-    return fcp_list_sort(w, w->rows, w->row_count, sizeof *w->rows, sizes) ? FCP_OK : fcp_list_no_memory(err);
+    if (!fcp_list_sort(w, w->rows, w->row_count, sizeof *w->rows, sizes)) return fcp_list_no_memory(err);
+    return a->pass == FCP_FORWARD && !w->fusion ? fcp_list_deal(w, a, err) : FCP_OK;
 }
 
 fcp_code fcp_kernel_rows(fcp_kernel_work *w, const fcp_arena *a, uint32_t first, uint32_t count, fcp_error *err) {

@@ -10,8 +10,8 @@
 #include "runtime/kernels/list.h"
 
 /* Units of time: of a step (FCP_LIST_STEP); of passing a turn on; of adding dK and dV, 128 KB at 64 bytes a clock, where
- * a step is 2560 clocks of products. */
-enum { PASS = 1, SUMS = 6 };
+ * a step is 2560 clocks of products. If an item is one block's, dK and dV have turns of their own. */
+enum { PASS = 1, SUMS = 6, APART = 2 };
 
 /* When somebody has added who begins to add at `now` at the earliest, after the one before; `passed`: when that one had
  * added, 0: there is none. */
@@ -54,6 +54,15 @@ static uint64_t do_steps(const fcp_kernel_work *w, const fcp_list_user *user, co
     return now;
 }
 
+/* Adds dK and dV of part `part` of an item's keys in turn. keys: when each turn at them was passed on. */
+static uint64_t add_in_turn(const fcp_list_user *user, const struct piece *x, uint32_t part, uint64_t now,
+                            uint64_t *keys) {
+    uint64_t *passed = keys + ((size_t)x->item->lock * user->kv_heads + x->kv) * APART * user->parts + APART * part;
+    if (user->parts > 1) return take_turn(now, passed, SUMS);
+    for (uint32_t sum = 0; sum < APART; sum++) now = take_turn(now, passed + sum, SUMS / APART);
+    return now;
+}
+
 static uint32_t first_free(const uint64_t *at, uint32_t blocks) {
     uint32_t block = 0;
     for (uint32_t i = 1; i < blocks; i++)
@@ -75,7 +84,7 @@ static struct piece piece_of(const fcp_kernel_work *w, const fcp_list_user *user
 bool fcp_list_time_of(const fcp_kernel_work *w, const fcp_list_user *user, fcp_list_time *out) {
     const size_t locks = fcp_kernel_lock_words(w->lock_count, user->kv_heads * user->group);
     uint64_t *rows = calloc(locks + 1, sizeof *rows), *at = calloc(user->blocks, sizeof *at);
-    uint64_t *keys = calloc((size_t)w->lock_count * user->kv_heads * user->parts + 1, sizeof *keys);
+    uint64_t *keys = calloc((size_t)w->lock_count * user->kv_heads * APART * user->parts + 1, sizeof *keys);
     const bool good = rows && keys && at;
     const uint64_t pieces =
         user->parts * fcp_kernel_key_pieces(user->by_head, w->key_count, w->subs, user->kv_heads, user->group);
@@ -85,8 +94,7 @@ bool fcp_list_time_of(const fcp_kernel_work *w, const fcp_list_user *user, fcp_l
         const uint32_t block = first_free(at, user->blocks), part = (uint32_t)(ticket % user->parts);
         if (part * (FK_KEYS / user->parts) >= x.item->count) continue; /* it has no keys */
         uint64_t now = do_steps(w, user, &x, at[block], user->turns_at_rows ? rows : NULL, out);
-        if (user->turns_at_keys && x.item->lock != FK_NONE)
-            now = take_turn(now, &keys[((size_t)x.item->lock * user->kv_heads + x.kv) * user->parts + part], SUMS);
+        if (user->turns_at_keys && x.item->lock != FK_NONE) now = add_in_turn(user, &x, part, now, keys);
         else now += SUMS;
         at[block] = now;
         if (now > out->end) out->end = now;

@@ -64,9 +64,11 @@ void fcp_kernel_work_free(fcp_kernel_work *work) {
     *work = (fcp_kernel_work){0};
 }
 
-uint64_t fcp_kernel_row_pieces(const fcp_arena *a, uint32_t items, uint32_t heads) {
-    const bool packed = a->pass == FCP_FORWARD && fcp_plan_packed(a->plan);
-    return fcp_kernel_pieces(packed || fcp_plan_by_head(a->plan), items, heads);
+uint32_t fcp_list_cells(const fcp_kernel_work *w, const fk_row_item *item) {
+    uint32_t cells = 0;
+    for (uint32_t i = item->first; i < item->first + item->runs; i++)
+        cells += w->key_runs[i].count / FCP_CELL + (w->key_runs[i].count % FCP_CELL != 0);
+    return cells;
 }
 
 fk_u64 fcp_list_offset(const fcp_arena *a, const void *place) {

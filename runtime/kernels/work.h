@@ -3,7 +3,8 @@
  * The forward pass and dQ want rows of queries, each with the runs of keys that it meets; dK and dV want it the other
  * way round. An item is one row or one column of cells, 128 positions, and one thread block works on it. Items stand
  * in the list longest first, and items of one length in the order of the plan: blocks take items from the front, so
- * the long ones do not start last.
+ * the long ones do not start last. Where each block has few pieces, those of the forward pass may stand in another order
+ * (deal.c), in which the last block ends earlier.
  *
  * The bits of a result do not depend on which block runs when. Either a sum belongs to a single item of the launch,
  * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
@@ -33,6 +34,7 @@ typedef struct fcp_kernel_work {
     fk_row_item *rows;
     fk_key_run *key_runs;
     uint32_t row_count, key_run_count;
+    bool single; /* an item of rows is of one query head, or of those that share its tile; else it is for all heads */
     fk_merge_item *merges; /* of rows whose keys are in parts; split_bytes: of their parts' running states */
     uint32_t merge_count;
     uint64_t split_bytes;
@@ -75,12 +77,11 @@ static inline size_t fcp_kernel_key_bytes(const fcp_kernel_work *work) {
     return work->key_count * (sizeof *work->keys + (work->fusion ? sizeof(fk_key_fused) : 0));
 }
 
-/* How many pieces of work a list of rows is, for `heads` query heads. */
-uint64_t fcp_kernel_row_pieces(const fcp_arena *arena, uint32_t items, uint32_t heads);
-/* How many pieces of work a list is, where its items are done for `heads` heads each, unless it is by head. And a list
- * of keys for a kernel that needs order JOINT or ORDERED, for `kv_heads` KV heads with `group` query heads each. */
-static inline uint64_t fcp_kernel_pieces(bool by_head, uint32_t items, uint32_t heads) {
-    return by_head ? items : (uint64_t)items * heads;
+/* How many pieces of work a list is, where its items are done for `heads` heads each, unless they are of single heads.
+ * And a list of keys for a kernel that needs order JOINT or ORDERED, for `kv_heads` KV heads with `group` query heads
+ * each. */
+static inline uint64_t fcp_kernel_pieces(bool single, uint32_t items, uint32_t heads) {
+    return single ? items : (uint64_t)items * heads;
 }
 static inline uint64_t fcp_kernel_key_pieces(bool by_head, uint32_t items, uint32_t subs, uint32_t kv_heads,
                                              uint32_t group) {

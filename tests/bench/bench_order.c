@@ -79,15 +79,16 @@ static void bench_all_used(void) {
 }
 
 /* The forward pass. `ends`: what beginning and ending a piece takes, where a step takes two. */
-static void bench_forward(uint32_t heads, uint32_t kv_heads, const char *lengths, uint32_t ends, double goal) {
+static void bench_forward(uint32_t heads, uint32_t kv_heads, const char *mask, const char *lengths, uint32_t ends,
+                          double goal) {
     char name[100], wanted[20], note[120], text[400];
     fcp_list_time model;
-    snprintf(name, sizeof name, "forward lists, (%u, %u) heads, %s: model, time used", heads, kv_heads, lengths);
+    snprintf(name, sizeof name, "forward lists, (%u, %u) heads, %s, %s: model, time used", heads, kv_heads, mask, lengths);
     if (!bench_wants(name)) return;
     snprintf(text, sizeof text,
              "model { heads = %u; kv_heads = %u; head_dim = 128; dtype = bf16 }\nbatch { lengths = [%s] }\n"
-             "plan { mask = causal; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
-             heads, kv_heads, lengths);
+             "plan { mask = %s; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
+             heads, kv_heads, lengths, mask);
     fcp_plan *plan = bench_plan_of(text, NULL, 0);
     if (plan && order_model_forward(plan, ALL, ends, &model)) {
         const double used = (double)model.work / (double)model.end / ALL;
@@ -103,11 +104,14 @@ static void bench_all_forward(void) {
     static const struct { uint32_t heads, kv_heads; const char *lengths; } few[] = {
         {64, 8, "1:128K"}, {8, 1, "1:128K"}, {32, 32, "1:128K"}, {64, 8, "64:128K"}, {64, 8, "1:32K x 16"},
         {64, 8, "1:32K x 4, 1:1K x 100"}};
-    static const char *const lengths[] = {"2K", "4K", "8K"};
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) bench_forward(64, 8, lengths[i], 0, 0.98);
-    bench_forward(8, 1, "8K", 0, 0.98);
+    static const uint32_t heads[][2] = {{64, 8}, {8, 1}, {16, 16}};
+    static const char *const masks[] = {"causal", "full"}, *const lengths[] = {"2K", "4K", "8K", "32K"};
+    for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
+        for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
+            for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+                bench_forward(heads[h][0], heads[h][1], masks[m], lengths[i], 0, 0.98);
     for (size_t i = 0; i < sizeof few / sizeof *few; i++)
-        bench_forward(few[i].heads, few[i].kv_heads, few[i].lengths, 1, 0.9);
+        bench_forward(few[i].heads, few[i].kv_heads, "causal", few[i].lengths, 1, 0.9);
 }
 
 void bench_order(void) {

@@ -64,12 +64,12 @@ static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, 
     return true;
 }
 
-static bool judge(gpu *g, const fcp_plan *plan, uint32_t first, uint32_t count, const fcp_packed *packed,
-                  char why[GPU_WHY]) {
+bool gpu_judge(gpu *g, const fcp_plan *plan, uint32_t passes, uint32_t first, uint32_t count, const fcp_packed *packed,
+               char why[GPU_WHY]) {
     fcp_check_report report = FCP_CHECK_START;
     fcp_error err;
     if (fcp_check_run(plan,
-                      &(fcp_check_options){.passes = plan->problem->passes, .first = first, .count = count,
+                      &(fcp_check_options){.passes = passes, .first = first, .count = count,
                       .threads = 0}, packed, &report, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);
         return false;
@@ -133,7 +133,7 @@ bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start
         fcp_session_free(session);
     }
     if (!good && err.message[0]) snprintf(why, GPU_WHY, "%.390s", err.message);
-    if (good) good = judge(g, plan, start ? start->rank : 0, start ? 1 : shape.ranks, out, why);
+    if (good) good = gpu_judge(g, plan, plan->problem->passes, start ? start->rank : 0, start ? 1 : shape.ranks, out, why);
     if (g->control) {
         if (good && g->control->trouble[0]) {
             snprintf(why, GPU_WHY, "%.390s", g->control->trouble);

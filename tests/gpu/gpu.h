@@ -65,6 +65,8 @@ typedef struct gpu {
     const struct gpu_step *steps;
     unsigned step_count;
     uint32_t timeout_s; /* of sessions that judge plans */
+    fcp_fuse fuse;      /* of sessions that are measured or prepared */
+    bool streams;       /* what is measured makes no graphs */
     bool quiet, small, older; /* small: only plans that fibers do in a moment; older: the kernels for mma.sync */
     /* in the process of a step */
     fcp_cuda *cuda;
@@ -163,6 +165,7 @@ gpu_result step_smoke(gpu *g, char why[GPU_WHY]);         /* smoke.c */
 gpu_result step_checker(gpu *g, char why[GPU_WHY]);       /* tools.c */
 gpu_result step_profile(gpu *g, char why[GPU_WHY]);
 gpu_result step_shaken(gpu *g, char why[GPU_WHY]);        /* shaken.c */
+gpu_result step_fused(gpu *g, char why[GPU_WHY]);         /* fused.c */
 gpu_result step_variants(gpu *g, char why[GPU_WHY]);      /* variants.c */
 gpu_result step_nccl(gpu *g, char why[GPU_WHY]);
 gpu_result step_pointers(gpu *g, char why[GPU_WHY]);      /* pointers.c */
@@ -195,6 +198,9 @@ unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *questi
  * gets what the ranks gave, and the caller ends it with fcp_packed_free whatever is returned. */
 bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out,
                     char why[GPU_WHY]);
+/* Compares the outputs of passes (a bit each) with the definition, for `count` ranks from `first` on. */
+bool gpu_judge(gpu *g, const fcp_plan *plan, uint32_t passes, uint32_t first, uint32_t count, const fcp_packed *packed,
+               char why[GPU_WHY]);
 /* Call `each` with every plan on which correctness is judged, until it returns false. */
 bool gpu_correct_examples(gpu *g, bool (*each)(gpu *g, fcp_plan *plan, const char *what, void *context), void *context,
                           char why[GPU_WHY]);
@@ -222,6 +228,9 @@ bool gpu_define(const gpu *g, const char *defines, char why[GPU_WHY]);
 typedef bool gpu_defined_call(gpu *g, const char *defines, const char *text, void *context);
 bool gpu_measured_shaken(gpu *g, gpu_defined_call *each, void *context);
 bool gpu_measured_variants(gpu *g, gpu_defined_call *each, void *context);
+bool gpu_measured_fused(gpu *g, gpu_defined_call *each, void *context); /* with g->fuse as they run */
+/* shaken.c: did a wait of a session's kernels give up? Then `why` says which. */
+bool gpu_gave_up(gpu *g, const fcp_session *session, char why[GPU_WHY]);
 /* For the tools: one tile of smoke.c, and the passes that are profiled (rows_speed.c), in this process. They return its
  * exit status. */
 int gpu_smoke_one(gpu *g, const char *name);

@@ -38,6 +38,7 @@ static const gpu_step steps[] = {
     {"nccl", "NCCL, by several ranks where it lets them", step_nccl, 5, 150, true, false},
     {"pointers", "device pointers and a stream", step_pointers, 4, 40, true, false},
     {"shaken", "the same bits, blocks delayed at random", step_shaken, 10, 60, false, true},
+    {"fused", "a pass as one launch, beside stages", step_fused, 15, 120, false, true},
     {"short", "2K", step_short, 4, 20, false, false},
     {"masks", "five masks", step_masks, 8, 40, false, false},
     {"random", "random programs against float64", step_random, 8, 150, true, true},
@@ -70,8 +71,8 @@ static const char usage[] =
     "  --python    the one that has PyTorch, for peers (python3; a stand-in has peers only if this is given)\n"
     "  --prepare   makes kernels for devices of these capabilities, \"8.0 9.0 10.0\", to be carried along\n"
     "  --small     with --prepare, for tests: of the plans that are run on a stand-in\n"
-    "  --inject    for tests: fail, die, hang, stuck, kill of :STEP or of :STEP/PLAN; spoil of :smoke/NAME; fail,\n"
-    "              die, stop, differ of :rank-N, of the step nccl\n";
+    "  --inject    for tests: fail, die, hang, stuck, kill of :STEP or of :STEP/PLAN; spoil of :smoke/NAME; held of\n"
+    "              :fused/NAME; fail, die, stop, differ of :rank-N, of the step nccl\n";
 
 static bool parse(int argc, char **argv, arguments *a) {
     *a = (arguments){.folder = "build/gpu", .seconds = 360};

@@ -167,7 +167,8 @@ bool measured_open(gpu *g, const char *text, bool tensors, measured *m, char why
         g->control->idle = true; /* no result is looked at */
     }
     fcp_session_options options = {
-        .size = sizeof options, .backend = "cuda", .graph_from = 1, .timeout_s = 60, .mma_sync = g->older};
+        .size = sizeof options, .backend = "cuda", .graph_from = g->streams ? UINT32_MAX : 1, .timeout_s = 60,
+        .mma_sync = g->older, .fuse = g->fuse};
     fcp_error err;
     if (fcp_session_create(m->plan, &options, &m->session, &err)) {
         snprintf(why, GPU_WHY, "%.390s", err.message);

@@ -27,8 +27,8 @@ static void report(count *c, const char *what, const char *why) {
 static bool make(gpu *g, fcp_plan *plan, const char *what, void *context) {
     count *c = context;
     g->control->plan = plan;
-    for (int older = 0; older < (g->machine.major == 9 ? 2 : 1); older++) {
-        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .mma_sync = older};
+    for (int older = 0; older < (g->machine.major == 9 && !g->fuse ? 2 : 1); older++) {
+        fcp_session_options options = {.size = sizeof options, .backend = "cuda", .mma_sync = older, .fuse = g->fuse};
         fcp_session *session = NULL;
         fcp_error err;
         if (fcp_session_create(plan, &options, &session, &err)) report(c, what, err.message);
@@ -108,6 +108,7 @@ int gpu_prepare(gpu *g, const char *capabilities) {
         gpu_measured_ranks(g, make_text, &c);
         gpu_measured_shaken(g, make_defined, &c);
         gpu_measured_variants(g, make_defined, &c);
+        gpu_measured_fused(g, make_defined, &c);
         printf("kernels of %u plans for devices of capability %d.%d: %u failed, %.0f s\n", c.plans, major, minor,
                c.failed, fcp_clock() - begin);
         if (c.failed) status = 1;

@@ -59,6 +59,9 @@ says "a compiler without definitions measures no builds" "7 measured, 12 skipped
 says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" \
     "$folder/gpu/GPU.md"
+says "fused passes are right" "| fused | .* | ok | .* 3 plans right, gradients with the bits by stages" \
+    "$folder/gpu/GPU.md"
+says "and timed" "one launch | .* | by stages | " "$folder/gpu/GPU.md"
 says "what a mark costs is measured" "fill of host memory, in a graph" "$folder/gpu/GPU.md"
 rows=$(grep -c "^row" "$folder/gpu/state")
 holds "there are the rows ($rows)" [ "$rows" -ge 50 ]
@@ -237,7 +240,13 @@ if [ -n "${CHECK_LONG:-}${SAN:-}" ]; then
     says "kernels of other definitions are among it" "variant: forward, causal, turns alone" "$folder/gpu3/GPU.md"
     says "also those without a part" "variant: backward, full, without adding dQ" "$folder/gpu3/GPU.md"
     says "and those whose blocks are delayed" "| shaken | .* | ok | .* 3 plans, 3 runs each" "$folder/gpu3/GPU.md"
+    says "and fused ones" "| fused | .* | ok | .* 3 plans right, gradients" "$folder/gpu3/GPU.md"
     holds "each with its own cache" [ -d "$folder/gpu3/cache-FK_OVERLAP=0-FK_TURNS=1" ]
+    # fused passes: where a round does not end, what waits for it is ended, and the other plans are judged
+    run 1 "a fused pass that is held" --again --only fused --inject "held:fused/one launch"
+    says "is ended, and said" "FAILED.*fused/one launch: fused, forward: .* did not end within 1 s" "$folder/out"
+    says "and the others are right" "^plan	fused/rows moved	right" "$folder/gpu/state"
+    holds "and nothing is timed" sh -c '! grep -q "^row" "$1"' sh "$folder/gpu/state"
 fi
 rm -rf "$folder/gpu3/kernels" "$folder/gpu3/cache"
 env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" --seconds $ENOUGH --again \

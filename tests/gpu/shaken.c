@@ -39,8 +39,7 @@ bool gpu_measured_shaken(gpu *g, gpu_defined_call *each, void *context) {
     return true;
 }
 
-/* Did a wait give up? Then `why` says which. */
-static bool gave_up(gpu *g, const fcp_session *session, char why[GPU_WHY]) {
+bool gpu_gave_up(gpu *g, const fcp_session *session, char why[GPU_WHY]) {
     const fcp_cuda_session *s = (const fcp_cuda_session *)(const void *)session;
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         uint32_t x[6] = {0};
@@ -97,7 +96,7 @@ static bool shake(gpu *g, const fcp_plan *plan, char why[GPU_WHY]) {
         good = run_all(session, plan, run ? &again : &first, why);
         if (good && run) good = same_bits(&shape, &first, &again, run + 1, why);
     }
-    if (session && gave_up(g, session, why)) good = false;
+    if (session && gpu_gave_up(g, session, why)) good = false;
     fcp_session_free(session);
     if (g->control) g->control->plan = NULL;
     fcp_packed_free(&first);

@@ -40,7 +40,7 @@ static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, ui
         if (x->op != FCP_OP_ATTEND) continue;
         good = !fcp_kernel_rows(&w, &a, x->a, x->b, &err);
         memset(at, 0, blocks * sizeof *at);
-        const uint64_t pieces = good ? fcp_kernel_row_pieces(&a, w.row_count, p->heads) : 0;
+        const uint64_t pieces = good ? fcp_kernel_pieces(w.single, w.row_count, p->heads) : 0;
         for (uint64_t k = 0; k < pieces; k++) {
             const fk_row_item *item = &w.rows[k / (pieces / w.row_count)];
             const uint64_t block = k / blocks % 2 ? blocks - 1 - k % blocks : k % blocks;

@@ -371,7 +371,8 @@ static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a,
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
-    const uint64_t pieces = fcp_kernel_row_pieces(a, w->work.row_count, launch->head_count * launch->group);
+    launch->subs = w->work.single;
+    const uint64_t pieces = fcp_kernel_pieces(w->work.single, w->work.row_count, launch->head_count * launch->group);
     fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words, false, false, err);
     if (code || !w->work.merge_count) return code;
     fk_launch merge = *launch;

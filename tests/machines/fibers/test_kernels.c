@@ -4,6 +4,7 @@
 #include "tests/support/hand_plan.h"
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/judge_plan.h"
+#include "tests/support/plan_of.h"
 
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
 static const uint64_t mixed[] = {200, 60, 129, 1, 100, 64};
@@ -22,6 +23,21 @@ Test(kernels, masks) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
         judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], mixed, 6),
                    &fibers_backend, masks[m], amount(m % 2, true));
+}
+
+/* Little work: pieces of the forward pass are dealt out one by one, and a list has an item for each head. */
+Test(kernels, dealt) {
+    static const fcp_backend *const all[] = {&fibers_backend, &fibers_sm90_backend};
+    for (int i = 0; i < 2; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "model { heads = 55; kv_heads = 1; head_dim = %d }\ncluster { gpu = a100 }\n"
+                 "batch { lengths = [200, 100, 60] }\nplan { mask = causal; score = alibi; block = 1K; passes = forward }\n",
+                 i ? 64 : 16);
+        fcp_plan *plan = plan_named("dealt.fcp", text);
+        judge_plan(plan, all[i], 11, i == 0, text);
+        fcp_plan_free(plan);
+    }
 }
 
 /* Blocks that wait for one another: many key items on few rows. */

@@ -487,10 +487,11 @@ static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *la
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
+    launch->subs = w->work.single;
     const char *name = a->pass == FCP_BACKWARD ? "fk_backward_dq" : d->sm90 ? "fk_forward_sm90" : "fk_forward";
     fcp_code code = run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
                                w->work.key_run_count * sizeof *w->work.key_runs,
-                               fcp_kernel_row_pieces(a, w->work.row_count, heads), words, err);
+                               fcp_kernel_pieces(w->work.single, w->work.row_count, heads), words, err);
     if (code || !w->work.merge_count) return code;
     fk_launch merge = *launch;
     merge.items = (uintptr_t)w->work.merges;

@@ -67,6 +67,22 @@ Test(ptx, short_queries) {
     }
 }
 
+/* Little work: a list of the forward pass has an item for each head. */
+Test(ptx, dealt) {
+    char text[TEXT], program[300];
+    if (!compiler()) return;
+    for (unsigned i = 0; i < 2; i++) {
+        snprintf(program, sizeof program,
+                 "model { heads = 55; kv_heads = 1; head_dim = %d }\ncluster { gpu = a100 }\n"
+                 "batch { lengths = [200, 100, 60] }\nplan { mask = causal; block = 1K; passes = forward }\n", i ? 64 : 16);
+        fcp_plan *plan = plan_named("dealt.fcp", program);
+        const fcp_backend *backend = i ? &ptx_sm90_backend : &ptx_backend;
+        judge(plan, backend, i, text);
+        cr_expect(!*text, "%s: %s", backend->name, text);
+        fcp_plan_free(plan);
+    }
+}
+
 /* Plans that compute blocks away from home: rows are read in one place and written to another, states are merged. */
 Test(ptx, scattered_plans) {
     static const fcp_backend *const backends[] = {&ptx_backend, &ptx_ordered_backend, &ptx_unordered_backend,

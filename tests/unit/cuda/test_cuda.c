@@ -107,7 +107,10 @@ Test(cuda, models) {
         /* decoding: keys in parts, which are put together */
         "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
         "batch { lengths = [1:1500, 7:900, 130] }\n"
-        "plan { mask = causal; block = 256; sink = 0.5; passes = forward }\n"};
+        "plan { mask = causal; block = 256; sink = 0.5; passes = forward }\n",
+        /* pieces of the forward pass dealt out one by one */
+        "model { heads = 55; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { gpu = a100 }\n"
+        "batch { lengths = [200, 100, 60] }\nplan { mask = causal; block = 1K; passes = forward }\n"};
     standin *x = stand();
     x->devices = 2;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
