@@ -125,6 +125,9 @@ fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds 
 /* What the cells of each tile take, all heads together, on what the margin leaves of the device. FCP_E_NO_MEMORY. */
 fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time);
 
+/* What it takes to bring the tokens of x to homes that are chosen without a look at the layout, and the results back:
+ * every rank keeps no more than its even part. 0: not known. */
+uint64_t auto_homecoming(const planning *x, const sim_profile *profile);
 /* FCP_E_NO_MEMORY. Cost: O(parts). */
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out);
 /* What no plan can beat that cuts every sequence into `even` chunks a rank. */
