@@ -36,6 +36,8 @@ enum {
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     MANY_BLOCKS = 4096, /* take long to cut */
     HEAVY = 40 << 10,   /* tiles: so many more take as long again to plan */
+    SEARCHED_LEAST = 3,
+    MOVED_LEAST = 2,
     MANY_TILES = 20 << 10, /* take long to cut */
     LONG_RING = 8       /* nodes: planning more takes seconds, because every head's keys pass through all of them */
 };
@@ -196,7 +198,10 @@ static bool takes_long(const auto_job *j, const auto_candidate *c) {
 }
 
 /* How long it takes to plan the best candidate: 1, or more where it has many tiles. */
-static uint32_t weigh(const auto_job *j) { return 1 + j->base->x.problem->tile_count / HEAVY; }
+static uint32_t weigh(const auto_job *j) {
+    const uint32_t weight = 1 + j->base->x.problem->tile_count / HEAVY;
+    return weight < 1 << 10 ? weight : 1 << 10;
+}
 
 /* Of settings in ascending order: was the one before candidate n no better than the one before that? */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
@@ -252,17 +257,23 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* With effort 1 fewer of those that take long. */
-static uint32_t budget(const auto_job *j, uint32_t effort, uint32_t most) {
-    return effort == 1 ? most * 2 / (1 + weigh(j)) : most;
+/* What the search and the moves may try: with effort 1 less where a plan takes long. Moves go first, for they gain less. */
+static uint32_t search_budget(const auto_job *j, uint32_t effort) {
+    const uint32_t part = searched[effort] / (effort == 1 ? weigh(j) : 1);
+    return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
+}
+
+static uint32_t move_budget(const auto_job *j, uint32_t effort) {
+    const uint32_t weight = effort == 1 ? weigh(j) : 1, part = moved[effort] / (weight * weight);
+    return part > MOVED_LEAST ? part : MOVED_LEAST;
 }
 
 static fcp_code try_all(auto_job *j, uint32_t middle) {
     fcp_code code = FCP_OK;
     for (uint32_t effort = 1; effort <= j->program->effort && !code; effort++) {
         if (effort < EFFORTS) code = try_list(j, effort > 1, middle);
-        if (!code && j->best != FCP_NONE) code = auto_search(j, effort, budget(j, effort, searched[effort]));
-        if (!code && j->best != FCP_NONE) code = auto_move(j, budget(j, effort, moved[effort]));
+        if (!code && j->best != FCP_NONE) code = auto_search(j, effort, search_budget(j, effort));
+        if (!code && j->best != FCP_NONE) code = auto_move(j, move_budget(j, effort));
     }
     return code;
 }

@@ -3,7 +3,7 @@
  * Example: a batch in contiguous layout on 64 ranks. fcp would take 58 ms, for its tokens must be brought home. cad
  * takes 30 ms with a tolerance of 0.02 and 28 ms with 0.1. Zigzag is not even planned: all that its ranks would fetch
  * takes 170 ms on the wires. So cad with a tolerance of 0.1 is the best candidate. Its neighbours come next: with
- * coalesce = 8 it takes 27 ms. There rank 12 ends last, and waits for results that return; it computes some rows
+ * coalesce = 32 it takes 27 ms. There rank 12 ends last, and waits for results that return; it computes some rows
  * itself then, and all is done after 26 ms.
  *
  * Candidates are planned by the passes of compiler/compile.c, which stands above this room and lends them.
