@@ -35,7 +35,7 @@ enum {
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     MANY_BLOCKS = 4096, /* take long to cut */
-    HEAVY = 40 << 10,   /* tiles: so many more take as long again to plan */
+    HEAVY = 32 << 10,   /* tiles: so many more take as long again to plan */
     SEARCHED_LEAST = 3,
     MOVED_LEAST = 2,
     MANY_TILES = 20 << 10, /* take long to cut */

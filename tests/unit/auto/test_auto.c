@@ -376,7 +376,7 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
         const bool better = second && second < r.at[0].makespan;
         cr_expect_eq(far, cases[i].large && !better, "%s", source);
         left_out += far;
-        cr_expect_eq(plan->tiles_count > 40960, cases[i].large, "%" PRIu64 " tiles", (uint64_t)plan->tiles_count);
+        cr_expect_eq(plan->tiles_count > 32768, cases[i].large, "%" PRIu64 " tiles", (uint64_t)plan->tiles_count);
         cr_expect(found && found <= (cases[i].large ? 5 : 10), "%" PRIu32, found);
         cr_expect_leq(r.moves.tried, cases[i].large ? 2 : 8);
         fcp_plan_free(plan);
