@@ -5,7 +5,7 @@
  *     tries neighbours of it, and moves (moves.c) what ends last.
  * Cost: a planning without proof and a prediction for each candidate that is not ruled out.
  *
- * A candidate is a strategy, one setting of it, and a size of blocks. Three things rule one out:
+ * A candidate is a strategy, one setting of it, and a size of blocks. Four things rule one out:
  *   1. Its bounds. Once its homes and routes are known, so are the work of each rank and the bytes of each port. If
  *      these alone take longer than the best prediction so far, its schedule is not made. Strategies that cut every
  *      sequence evenly are judged before anything is cut (bounds.c). Neighbours that could gain next to nothing are
@@ -13,10 +13,12 @@
  *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
  *      then takes NEAR times as long as the best gets no further tries, and of the other sizes only those of the best
  *      setting are tried; if the best has no blocks to size, as where ranks share heads, those of a close one that has.
- *      In a large batch no larger size is tried where tokens stay in place and the best's ranks wait: of 27 such
- *      batches for 256 ranks none chose otherwise for that, and to cut them took up to a tenth of the time.
+ *      Tokens of a stated layout are not brought to homes elsewhere if that alone takes as long as the best does.
  *      Larger efforts then try the rest.
- *   3. The planner itself: too little memory, too many blocks.
+ *   3. With effort 1 what takes long is tried less. In a large batch no larger size is tried: of 39 such tries for 256
+ *      ranks 6 gained something, 2.8 % at most. Of three settings in ascending order the last one is left out if the
+ *      second was no better than the first. And the search has a smaller budget where a plan has many tiles.
+ *   4. The planner itself: too little memory, too many blocks.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.
  */
@@ -33,6 +35,10 @@ enum {
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     MANY_BLOCKS = 4096, /* take long to cut */
+    HEAVY = 32 << 10,   /* tiles: so many more take as long again to plan */
+    SEARCHED_LEAST = 3,
+    MOVED_LEAST = 2,
+    MANY_TILES = 20 << 10, /* take long to cut */
     LONG_RING = 8       /* nodes: planning more takes seconds, because every head's keys pass through all of them */
 };
 
@@ -157,6 +163,8 @@ static bool moves_too_much(const auto_job *j, uint32_t n) {
     if (j->best == FCP_NONE) return false;
     if (j->program->layout == FCP_LAYOUT_PLANNED)
         return keeps && !strategy_shares_heads(of) && r->at[j->best].last.what == AUTO_COMPUTING;
+    if (keeps && of != FCP_STRATEGY_GROUPS) return false;
+    if (auto_homecoming(&j->base->x, &j->profile) >= auto_best_time(j)) return true;
     if (keeps) return false;
     for (uint32_t i = 0; i < n; i++) {
         const auto_candidate *c = &r->at[i];
@@ -184,11 +192,27 @@ static uint32_t to_resize(const auto_job *j) {
     return found;
 }
 
-/* Does it leave tokens where the caller holds them, and wait, in a batch that takes long to cut? */
-static bool waits_at_home(const auto_job *j, uint32_t n) {
-    const auto_candidate *c = &j->report->at[n];
-    return j->program->layout != FCP_LAYOUT_PLANNED && keeps_homes(j, c->strategy) &&
-           c->last.what != AUTO_COMPUTING && j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block;
+/* Is it one of a batch that takes long to cut? */
+static bool takes_long(const auto_job *j, const auto_candidate *c) {
+    return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
+}
+
+/* How long it takes to plan the best candidate: 1, or more where it has many tiles. */
+static uint32_t weigh(const auto_job *j) {
+    const uint32_t weight = 1 + j->base->x.problem->tile_count / HEAVY;
+    return weight < 1 << 10 ? weight : 1 << 10;
+}
+
+/* Of settings in ascending order: was the one before candidate n no better than the one before that? */
+static bool goes_too_far(const auto_job *j, uint32_t n) {
+    const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
+    if (!j->base || j->base->x.problem->tile_count < MANY_TILES) return false;
+    for (const auto_candidate *i = j->report->at; i < c; i++)
+        if (i->strategy == c->strategy && i->block == c->block && i->settings == 1 && c->settings == 1 &&
+            i->set[0].param == c->set[0].param)
+            before[0] = before[1], before[1] = i;
+    if (!before[0] || !before[0]->makespan) return false;
+    return before[1]->end == AUTO_FAR || before[1]->end == AUTO_BOUND || before[1]->makespan >= before[0]->makespan;
 }
 
 /* Which candidates are tried in a step. */
@@ -199,20 +223,25 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     if (c->end != AUTO_FAR && (c->end != AUTO_LONG || s != REST)) return false; /* it has been tried, or is too long */
     switch (s) {
     case FIRST: return is_first(j->report, n) && (all || !moves_too_much(j, n));
-    case SETTINGS: return (!c->block || c->block == middle) && (all || (is_near(j, n) && !moves_too_much(j, n)));
+    case SETTINGS:
+        return (!c->block || c->block == middle) &&
+               (all || (is_near(j, n) && !moves_too_much(j, n) && !goes_too_far(j, n)));
     case SIZE: {
         const uint32_t of = to_resize(j);
         if (of == FCP_NONE || !same_setting(c, &j->report->at[of])) return false;
-        return all || c->block < middle || !waits_at_home(j, of);
+        return all || c->block < middle || !takes_long(j, c);
     }
     default: return all || j->best == FCP_NONE;
     }
 }
 
-/* A candidate that is tried together with n: the next one. FCP_NONE: there is none. */
+/* A candidate that is tried together with n: the next one, or another size of the best one so far. FCP_NONE: there is
+ * none. */
 static uint32_t find_partner(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
     for (uint32_t i = n + 1; i < j->report->count; i++)
         if (is_wanted(j, all, s, middle, i)) return i;
+    for (uint32_t i = 0; s == SETTINGS && i < j->report->count; i++)
+        if (i != n && is_wanted(j, all, SIZE, middle, i)) return i;
     return FCP_NONE;
 }
 
@@ -228,12 +257,23 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
+/* What the search and the moves may try: with effort 1 less where a plan takes long. Moves go first, for they gain less. */
+static uint32_t search_budget(const auto_job *j, uint32_t effort) {
+    const uint32_t part = searched[effort] / (effort == 1 ? weigh(j) : 1);
+    return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
+}
+
+static uint32_t move_budget(const auto_job *j, uint32_t effort) {
+    const uint32_t weight = effort == 1 ? weigh(j) : 1, part = moved[effort] / (weight * weight);
+    return part > MOVED_LEAST ? part : MOVED_LEAST;
+}
+
 static fcp_code try_all(auto_job *j, uint32_t middle) {
     fcp_code code = FCP_OK;
     for (uint32_t effort = 1; effort <= j->program->effort && !code; effort++) {
         if (effort < EFFORTS) code = try_list(j, effort > 1, middle);
-        if (!code && j->best != FCP_NONE) code = auto_search(j, effort, searched[effort]);
-        if (!code && j->best != FCP_NONE) code = auto_move(j, moved[effort]);
+        if (!code && j->best != FCP_NONE) code = auto_search(j, effort, search_budget(j, effort));
+        if (!code && j->best != FCP_NONE) code = auto_move(j, move_budget(j, effort));
     }
     return code;
 }

@@ -3,7 +3,7 @@
  * Example: a batch in contiguous layout on 64 ranks. fcp would take 58 ms, for its tokens must be brought home. cad
  * takes 30 ms with a tolerance of 0.02 and 28 ms with 0.1. Zigzag is not even planned: all that its ranks would fetch
  * takes 170 ms on the wires. So cad with a tolerance of 0.1 is the best candidate. Its neighbours come next: with
- * coalesce = 8 it takes 27 ms. There rank 12 ends last, and waits for results that return; it computes some rows
+ * coalesce = 32 it takes 27 ms. There rank 12 ends last, and waits for results that return; it computes some rows
  * itself then, and all is done after 26 ms.
  *
  * Candidates are planned by the passes of compiler/compile.c, which stands above this room and lends them.
@@ -125,6 +125,9 @@ fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds 
 /* What the cells of each tile take, all heads together, on what the margin leaves of the device. FCP_E_NO_MEMORY. */
 fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time);
 
+/* What it takes to bring the tokens of x to homes that are chosen without a look at the layout, and the results back:
+ * every rank keeps no more than its even part. 0: not known. */
+uint64_t auto_homecoming(const planning *x, const sim_profile *profile);
 /* FCP_E_NO_MEMORY. Cost: O(parts). */
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out);
 /* What no plan can beat that cuts every sequence into `even` chunks a rank. */

@@ -160,6 +160,24 @@ fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds 
     return code;
 }
 
+uint64_t auto_homecoming(const planning *x, const sim_profile *profile) {
+    const problem *p = x->problem;
+    const uint64_t gpus = p->program->gpus, near = p->ranks > gpus ? gpus : 1; /* ranks that are no journey away */
+    const fcp_fabric fabric = p->ranks > gpus ? FCP_NET : FCP_LOCAL;
+    fcp_problem facts;
+    uint64_t time = 0;
+    problem_facts(x, &facts);
+    for (int pass = 0; pass < FCP_PASSES && !p->split; pass++) {
+        sim_model m;
+        if (!(facts.passes >> pass & 1)) continue;
+        sim_model_device(&facts, &x->program->cluster, (fcp_pass)pass, profile, &m);
+        const uint64_t bytes = fcp_held_bytes(&facts, FCP_HOLDS_BOTH, FCP_IN, (fcp_pass)pass) +
+                               fcp_held_bytes(&facts, FCP_HOLDS_BOTH, FCP_OUT, (fcp_pass)pass);
+        time += narrow((wide)p->tokens * bytes / p->ranks * (p->ranks - near) / p->ranks * SIM_SECOND / m.rate[fabric]);
+    }
+    return time;
+}
+
 fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out) {
     const problem *p = x->problem;
     if (p->head_count != 1) return FCP_OK; /* pairs of some heads alone; another candidate will tell */
