@@ -157,7 +157,7 @@ static void print_at(const expr *e, int least, text *out) {
     if (parens) text_puts(out, ")");
 }
 
-bool ast_is_call(const expr *e, const char *name) { return e->kind == EXPR_CALL && !strcmp(e->name, name); }
+bool ast_is_call(const expr *e, const char *name) { return e->kind == EXPR_CALL && words_same(e->name, name); }
 
 void ast_print_expr(const expr *e, text *out) { print_at(e, 0, out); }
 
