@@ -284,7 +284,7 @@ lint-clang: $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 # fuzz/README.md says what each of these settings is worth.
 FUZZ_OPT = -O2 -g -fno-sanitize-coverage=trace-cmp -fsanitize-address-use-after-return=never
 FUZZ_ASAN = malloc_context_size=1:max_malloc_fill_size=64:quarantine_size_mb=1:thread_local_quarantine_size_kb=64
-FUZZ_ARGS = -entropic=0 -reduce_inputs=0 -reload=0
+FUZZ_ARGS = -entropic=0 -reduce_inputs=0 -reload=0 -print_funcs=0
 # The rooms whose coverage guides the fuzzer, which reads their counters after each run; of other rooms it reads none.
 MEASURED_parse = compiler/syntax compiler/sema compiler/expr compiler/explain
 MEASURED_expr = compiler/box compiler/cells

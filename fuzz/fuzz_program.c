@@ -17,8 +17,14 @@ extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
     __attribute__((weak)); /* NULL in a replay */
 
 static uint64_t hash_of(const void *bytes, size_t size) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++) hash = (hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+    const uint8_t *at = bytes, *end = at + size;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325), word;
+    for (; (size_t)(end - at) >= sizeof word; at += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        hash = (hash ^ word) * UINT64_C(0xff51afd7ed558ccd);
+        hash ^= hash >> 32;
+    }
+    while (at < end) hash = (hash ^ *at++) * UINT64_C(0x100000001b3);
     return hash ^ hash >> 32;
 }
 

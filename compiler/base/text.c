@@ -37,8 +37,6 @@ void text_add(text *t, const char *bytes, size_t size) {
     t->size += size;
 }
 
-void text_puts(text *t, const char *string) { text_add(t, string, strlen(string)); }
-
 void text_number(text *t, uint64_t value) {
     char digits[20];
     size_t at = sizeof digits;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct text {
     char *at;
@@ -13,7 +14,7 @@ typedef struct text {
 } text;
 
 void text_add(text *t, const char *bytes, size_t size);
-void text_puts(text *t, const char *string);
+static inline void text_puts(text *t, const char *string) { text_add(t, string, strlen(string)); }
 void text_number(text *t, uint64_t value); /* in decimal, ten times as fast as text_printf */
 void text_pad(text *t, char c, size_t count);
 void text_printf(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));

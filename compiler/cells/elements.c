@@ -81,7 +81,8 @@ void elements_free(elements *e) {
     pthread_mutex_destroy(&e->lock);
     pthread_cond_destroy(&e->begin);
     pthread_cond_destroy(&e->end);
-    for (int i = 0; i < THREADS_MAX; i++) free(e->workers[i].scratch);
+    for (int i = 0; i < THREADS_MAX; i++)
+        if (e->workers[i].scratch) free(e->workers[i].scratch); /* nearly always one has any, or none */
     free(e->jobs);
     free(e->nodes);
     free(e);

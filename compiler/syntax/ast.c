@@ -157,7 +157,7 @@ static void print_at(const expr *e, int least, text *out) {
     if (parens) text_puts(out, ")");
 }
 
-bool ast_is_call(const expr *e, const char *name) { return e->kind == EXPR_CALL && !strcmp(e->name, name); }
+bool ast_is_call(const expr *e, const char *name) { return e->kind == EXPR_CALL && words_same(e->name, name); }
 
 void ast_print_expr(const expr *e, text *out) { print_at(e, 0, out); }
 
@@ -176,13 +176,16 @@ static void print_mask(const mask *m, text *out) {
     text_puts(out, m->score ? "score " : "mask ");
     text_puts(out, m->name);
     print_params(m->params, out);
-    text body = {0};
-    ast_print_expr(m->body, &body);
-    bool one_line = !m->definitions && out->size - line + 3 + body.size <= LINE;
-    text_puts(out, one_line ? " = " : " =\n    ");
-    text_add(out, body.at, body.size);
-    if (body.failed) out->failed = true;
-    text_free(&body);
+    text_puts(out, " =");
+    const size_t sign = out->size;
+    text_puts(out, " ");
+    ast_print_expr(m->body, out);
+    if (m->definitions || out->size - line > LINE) { /* the body begins on a line of its own */
+        text_pad(out, ' ', 4);
+        if (out->failed) return;
+        memmove(out->at + sign + 5, out->at + sign + 1, out->size - sign - 5);
+        memcpy(out->at + sign, "\n    ", 5);
+    }
     text_puts(out, "\n");
     if (!m->definitions) return;
     text_puts(out, "    where {\n");

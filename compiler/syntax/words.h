@@ -11,7 +11,10 @@
 #include <string.h>
 
 /* Are two words the same? Nearly always their first bytes tell, and lists of words are searched for every token. */
-static inline bool words_same(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
+static inline bool words_same(const char *a, const char *b) {
+    while (*a == *b && *a) a++, b++;
+    return *a == *b;
+}
 /* The number of `name` among `count` names; -1: it is none of them. */
 int words_find(const char *const *names, int count, const char *name);
 

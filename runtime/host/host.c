@@ -11,6 +11,8 @@
 
 #include "runtime/host/blas.h"
 
+enum { LINE = 64 }; /* bytes; a worker's memory begins on one */
+
 static void host_close(fcp_device *device) {
     fcp_host *host = (fcp_host *)device;
     for (uint32_t i = 0; i < host->base.workers; i++) {
@@ -33,12 +35,10 @@ static bool open_worker(fcp_host_worker *w, const fcp_plan *plan) {
     w->mask = fcp_maskcells_new((mc_code){plan->mask, (uint32_t)plan->mask_count});
     w->arrays = calloc(plan->arrays_count + 1, sizeof *w->arrays);
     w->bands = calloc(plan->slices_count + 1, sizeof *w->bands);
-    void *memory = NULL;
     bool scored = fcp_host_score_open(&w->score, plan, tile);
-    if (!scored || !w->mask || !w->arrays || !w->bands || posix_memalign(&memory, 64, total * sizeof(float)))
-        return false;
-    float *at = w->memory = memory;
-    memset(at, 0, total * sizeof(float));
+    w->memory = calloc(total * sizeof(float) + LINE, 1); /* pages that no tile of a small plan reaches stay untouched */
+    if (!scored || !w->mask || !w->arrays || !w->bands || !w->memory) return false;
+    float *at = (float *)(((uintptr_t)w->memory + LINE - 1) / LINE * LINE);
     w->s = at, at += tile;
     w->dp = at, at += tile;
     w->q = at, at += rows;
@@ -70,7 +70,7 @@ static fcp_code host_open(const fcp_plan *plan, uint32_t workers, fcp_device **o
 
 static fcp_code host_allocate(fcp_device *device, size_t bytes, void **out_memory, fcp_error *err) {
     (void)device;
-    if (posix_memalign(out_memory, 64, bytes ? bytes : 1) == 0) return FCP_OK;
+    if (posix_memalign(out_memory, LINE, bytes ? bytes : 1) == 0) return FCP_OK;
     return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for an arena of %zu bytes", bytes);
 }
 

@@ -17,7 +17,7 @@ typedef struct fcp_host_worker {
     mc_env env; /* what mask and score read of the sequence under way; it points to these: */
     mc_array *arrays;
     mc_bands *bands;
-    float *memory;
+    void *memory;    /* of what follows */
     float *q, *o;    /* [FCP_STRIP][head_dim]; in the backward pass o holds dO */
     float *dq;       /* [FCP_STRIP][head_dim] */
     float *k, *v;    /* [FCP_JOB][head_dim] */

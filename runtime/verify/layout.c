@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/carve.h"
 #include "runtime/verify/parts.h"
 
 enum { CAME_IN = 1, WENT_OUT = 2 };
@@ -34,8 +35,7 @@ static bool grow(void **list, size_t *room, size_t count, size_t size) {
 
 /* Makes room for so many runs of a block. */
 static bool reserve(layout_facts *l, size_t runs) {
-    return grow((void **)&l->met, &l->met_room, l->met_count + runs, sizeof *l->met) &&
-           grow((void **)&l->found, &l->found_room, l->count + runs, sizeof *l->found);
+    return grow((void **)&l->found, &l->found_room, l->count + runs, sizeof *l->found);
 }
 
 /* Adds a run of tokens of a block to its home's bundle with a caller. There is room for it. */
@@ -170,8 +170,15 @@ static int by_start(const void *a, const void *b) {
 
 fcp_code fcp_verify_layout_open(verifier *v) {
     const fcp_plan *plan = v->plan;
-    layout_facts *l = v->layout = calloc(1, sizeof *l);
-    if (!l || !(l->bundles = calloc(2 * (size_t)v->p->ranks, sizeof *l->bundles))) return no_memory(v);
+    layout_facts *l;
+    bundle_facts *bundles;
+    uint32_t *met;
+    const size_t most = 2 * (size_t)v->p->ranks;
+    const fcp_carved tables[] = {{&l, 1, sizeof *l}, {&bundles, most, sizeof *bundles}, {&met, most, sizeof *met}};
+    if (!FCP_CARVE(tables)) return no_memory(v);
+    l->bundles = bundles;
+    l->met = met;
+    v->layout = l;
     if (v->p->layout != FCP_LAYOUT_PLANNED || plan->heads_count < 2) return FCP_OK;
     for (int side = 0; side < (v->split ? FCP_SIDES : 1); side++) {
         first_piece *all = l->first_pieces[side] = malloc((size_t)(plan->pieces_count + 1) * sizeof *all);
@@ -191,12 +198,10 @@ void fcp_verify_layout_close(verifier *v) {
     layout_facts *l = v->layout;
     if (!l) return;
     for (int side = 0; side < FCP_SIDES; side++) free(l->first_pieces[side]);
-    free(l->bundles);
-    free(l->met);
     free(l->found);
     free(l->held);
     free(l->units);
-    free(l);
+    free(l); /* and bundles and met */
 }
 
 /* --- one rank's bundles ------------------------------------------------------------------------------------------- */

@@ -51,7 +51,7 @@ typedef struct layout_facts {
     uint32_t rank, turn;   /* the rank that is looked at; turn: how many have been, in all passes */
     bundle_facts *bundles;
     uint32_t *met;         /* the bundles that there are */
-    size_t met_count, met_room;
+    size_t met_count;
     held_tokens *found;    /* in the order of blocks */
     size_t count, found_room;
     held_in_bundle *held;  /* the same, bundle by bundle */
