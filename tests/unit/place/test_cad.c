@@ -50,9 +50,10 @@ Test(cad, causal_sums_are_those_of_counting) {
         if (work) cr_assert_eq(cad_span(&p, &r), last - k0);
         uint64_t most = draw(&state, 200);
         cad_run part = r;
-        part.x = cad_last_rows(&p, &r, most);
+        part.x = cad_last_rows(&p, &r, most, &work);
         cr_assert(part.x >= x && part.x <= y && (part.x % p.shard == 0 || part.x == x || part.x == y));
         cr_assert_leq(cad_work(&p, &part), most);
+        cr_assert_eq(work, cad_work(&p, &part));
         if (part.x > x) {
             cad_run above = r;
             above.y = part.x;
@@ -60,8 +61,9 @@ Test(cad, causal_sums_are_those_of_counting) {
             cr_assert_gt(cad_work(&p, &part), most, "one shard more would fit");
         }
         part = r;
-        part.k1 = cad_first_keys(&p, &r, 1, k0, k1, most);
+        part.k1 = cad_first_keys(&p, &r, 1, k0, k1, most, &work);
         cr_assert_leq(cad_work(&p, &part), most);
+        cr_assert_eq(work, cad_work(&p, &part));
         if (part.k1 < k1) {
             part.k1 = (part.k1 / p.shard + 1) * p.shard < k1 ? (part.k1 / p.shard + 1) * p.shard : k1;
             cr_assert_gt(cad_work(&p, &part), most, "one shard more would fit");
