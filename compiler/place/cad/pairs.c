@@ -188,25 +188,36 @@ static bool rows_at_once(const question *q, uint64_t most, uint64_t *out_cut, ui
     return true;
 }
 
-/* The answer of cad_first_keys in closed form, where each row sees all of these keys or none. */
+/* The answer of cad_first_keys in closed form, where each row sees all of these keys or none. From one end of a run's
+ * keys to the next, the same rows see each key. */
 static bool keys_at_once(const question *q, uint64_t most, uint64_t *out_cut, uint64_t *out_work) {
-    const uint64_t low = q->at.low;
-    uint64_t until = q->at.high, rows = 0; /* up to there this is so */
+    uint64_t at = q->at.low, before = 0; /* the work of the keys before `at` */
     if (q->at.listed) return false;
-    for (size_t i = 0; i < q->count; i++) {
-        const cad_run *r = &q->runs[i];
-        const int64_t a = first_position(q->pairs, r->sequence) + (int64_t)r->x;
-        if (r->k1 <= low) continue;
-        if (a < 0) return false;
-        uint64_t end = r->k0 > low ? r->k0 : r->k1 <= (uint64_t)a ? r->k1 : (uint64_t)a + 1;
-        if (r->k0 <= low) rows += r->y - r->x;
-        if (end < until) until = end;
+    for (;;) {
+        uint64_t until = q->at.high, rows = 0;
+        for (size_t i = 0; i < q->count; i++) {
+            const cad_run *r = &q->runs[i];
+            const int64_t a = first_position(q->pairs, r->sequence) + (int64_t)r->x; /* the first row sees key a, too */
+            if (r->k1 <= at) continue;
+            if (a < (int64_t)at) return false;
+            uint64_t end = r->k0 > at ? r->k0 : r->k1 <= (uint64_t)a ? r->k1 : (uint64_t)a + 1;
+            if (r->k0 <= at) rows += r->y - r->x;
+            if (end < until) until = end;
+        }
+        if (before + rows * (until - at) > most) {
+            *out_cut = (at + (most - before) / rows) / q->at.shard * q->at.shard;
+            if (*out_cut < at && at > q->at.low) return false; /* the last cut is in an earlier stretch */
+            if (*out_cut < at) *out_cut = at;
+            *out_work = before + rows * (*out_cut - at);
+            return true;
+        }
+        before += rows * (until - at);
+        at = until;
+        if (at < q->at.high) continue;
+        *out_cut = at;
+        *out_work = before;
+        return true;
     }
-    if (until <= low || rows * (until - low) <= most) return false;
-    const uint64_t cut = (low + most / rows) / q->at.shard;
-    *out_cut = cut < q->at.first ? low : cut * q->at.shard;
-    *out_work = rows * (*out_cut - low);
-    return true;
 }
 
 uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most, uint64_t *out_work) {

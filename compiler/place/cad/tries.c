@@ -39,6 +39,7 @@ typedef struct trying {
     cad_shares kept;       /* of those sequences, what these ranks compute of their own rows; `rank` is the bin */
     uint64_t *kept_spans;   /* per share of `kept`: its keys that some row may see */
     size_t *newest;        /* per bin: the last share of it that was counted, + 1 */
+    uint32_t sequence, key_first, key_end; /* the last one that was asked for, and its runs of keys; key_end 0: none */
     uint64_t state;        /* of the draws */
     uint64_t looks;
     made_try *made;
@@ -52,9 +53,8 @@ static uint32_t draw(trying *t, uint32_t below) {
 
 /* --- the price of shares ------------------------------------------------------------------------------------------ */
 
-/* The first run of keys that ends behind key k of a sequence. */
-static uint32_t run_at(const cad_input *in, uint32_t sequence, uint64_t k) {
-    uint32_t low = 0, high = in->key_count;
+/* The first of the runs of keys `low` to `high` - 1 that is of this sequence and ends behind key k, or of a later one. */
+static uint32_t run_at(const cad_input *in, uint32_t low, uint32_t high, uint32_t sequence, uint64_t k) {
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
         const problem_run *h = &in->keys[mid];
@@ -64,13 +64,22 @@ static uint32_t run_at(const cad_input *in, uint32_t sequence, uint64_t k) {
     return low;
 }
 
+/* Looks for the runs of keys of a sequence. Most shares are of the same one as the share before. */
+static void find_keys(trying *t, uint32_t sequence) {
+    if (t->key_end && t->sequence == sequence) return;
+    t->sequence = sequence;
+    t->key_first = run_at(t->in, 0, t->in->key_count, sequence, 0);
+    t->key_end = run_at(t->in, t->key_first, t->in->key_count, sequence, UINT64_MAX);
+}
+
 /* Of the keys k0 to k1 - 1, how many the rank does not hold. */
 static uint64_t missing(trying *t, uint32_t sequence, uint32_t rank, uint64_t k0, uint64_t k1) {
     const cad_input *in = t->in;
     uint64_t count = k1 - k0;
-    for (uint32_t i = run_at(in, sequence, k0); i < in->key_count; i++, t->looks++) {
+    find_keys(t, sequence);
+    for (uint32_t i = run_at(in, t->key_first, t->key_end, sequence, k0); i < t->key_end; i++, t->looks++) {
         const problem_run *h = &in->keys[i];
-        if (h->sequence != sequence || h->start >= k1) break;
+        if (h->start >= k1) break;
         if (h->rank == rank) count -= (h->end < k1 ? h->end : k1) - (h->start > k0 ? h->start : k0);
     }
     return count;
