@@ -49,6 +49,12 @@ bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank) {
 
 uint64_t cad_root(unsigned __int128 v) {
     if (!v) return 0;
+    if (v >> 52 == 0) { /* exact as a double */
+        uint64_t x = (uint64_t)__builtin_sqrt((double)v);
+        while ((unsigned __int128)x * x > v) x--;
+        while ((unsigned __int128)(x + 1) * (x + 1) <= v) x++;
+        return x;
+    }
     uint64_t high = (uint64_t)(v >> 64);
     unsigned bits = high ? 128 - (unsigned)__builtin_clzll(high) : 64 - (unsigned)__builtin_clzll((uint64_t)v);
     unsigned __int128 x = (unsigned __int128)1 << (bits + 1) / 2, y; /* at least the root */
@@ -58,7 +64,8 @@ uint64_t cad_root(unsigned __int128 v) {
 
 /* price * room * parts / keys, without overflow. */
 static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_t keys) {
-    return (uint64_t)((unsigned __int128)price * room * parts / keys);
+    const unsigned __int128 all = (unsigned __int128)price * room * parts;
+    return all >> 64 ? (uint64_t)(all / keys) : (uint64_t)all / keys;
 }
 
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts) {
@@ -378,8 +385,8 @@ static fcp_code sweep_group(sweep *s, const cad_groups *of, size_t group) {
 fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out) {
     cad_run *sorted = ARENA_NEW(a, cad_run, count + 1), *other = ARENA_NEW(a, cad_run, count + 1);
     uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1), most = 0;
-    *out = (cad_groups){.runs = sorted, .work = ARENA_NEW(a, uint64_t, count + 1), .first = ARENA_NEW(a, size_t, count + 2),
-                        .order = ARENA_NEW(a, size_t, count + 1)};
+    *out = (cad_groups){.runs = sorted, .work = ARENA_NEW(a, uint64_t, count + 1),
+                        .first = ARENA_NEW(a, size_t, count + 2), .order = ARENA_NEW(a, size_t, count + 1)};
     if (!sorted || !other || !order || !scratch || !out->work || !out->first || !out->order)
         return FCP_E_NO_MEMORY;
     size_t groups = 0;
