@@ -2,7 +2,7 @@
  *
  * Requires: the rows and keys that each rank holds, every token once; prices; a tolerance.
  * Gives: shares of the work. No rank has more than its cap, unless a single shard does not fit anywhere.
- * Cost: O((pieces + shares) log), and the tries of tries.c: 2 to 3 ms at 256 ranks of 32K tokens, 4 at 1,024.
+ * Cost: O((pieces + shares) log), and the tries of tries.c: 1.5 to 3 ms at 256 ranks of 32K tokens, 3 to 4 at 1,024.
  * Units: pairs, bytes; the tolerance is in millionths.
  * Source: our own. "Core attention disaggregation" (DistCA, 2025) moves work of that kind, with rows alone.
  *
@@ -34,7 +34,7 @@ enum {
     SKIP = 400000, /* millionths of the slack of all ranks: what small rooms that are left empty may add up to */
     RESERVE = 250000, /* millionths of its ranks' tolerance that a node keeps back */
     SENT = 550000, /* millionths of what its wires carry while its ranks compute: a node should send no more */
-    TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 32, /* tries that may fail: of all nodes, and of one */
+    TRIES = 1024, PATIENCE_LEAST = 8, PATIENCE_MOST = 48, /* tries that may fail: of all nodes, and of one */
     NODES = 8 /* fewer take about as long as to wake a thread */
 };
 
@@ -408,12 +408,13 @@ static void give_half(void *given) {
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus, patience = TRIES / nodes;
     if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
     if (patience > PATIENCE_MOST) patience = PATIENCE_MOST;
+    arena now = {0};
     for (uint32_t v = h->first; v < h->end && !h->code; v++) {
         uint32_t first = v * in->gpus, ranks = first + in->gpus > in->ranks ? in->ranks - first : in->gpus;
         cad_shares shares;
         const size_t kept = d->kept[v + 1] - d->kept[v]; /* where no rank keeps anything there is no list */
-        h->code = cad_try(in, d->a, &d->away[v], kept ? d->out->at + d->kept[v] : NULL, kept, d->room + first, first,
-                          ranks, scaled(d->mean, in->tolerance) / 4, patience, &shares);
+        h->code = cad_try(in, d->a, &now, &d->away[v], kept ? d->out->at + d->kept[v] : NULL, kept, d->room + first,
+                          first, ranks, scaled(d->mean, in->tolerance) / 4, patience, &shares);
         for (size_t i = 0; i < shares.count && !h->code; i++) {
             const cad_share *s = &shares.at[i];
             if (s->rank == FCP_NONE ? !cad_add(d->a, &h->left, &s->run)
@@ -421,6 +422,7 @@ static void give_half(void *given) {
                 h->code = FCP_E_NO_MEMORY;
         }
     }
+    arena_free(&now);
 }
 
 static fcp_code give_to_ranks(dividing *d, half of[2]) {

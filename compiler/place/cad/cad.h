@@ -41,9 +41,10 @@ uint64_t cad_work(const cad_pairs *p, const cad_run *r);
 /* Keys of the run that some row of it may see, or a few more where the table is coarse. */
 uint64_t cad_span(const cad_pairs *p, const cad_run *r);
 /* The least cut c from which on the rows c to y - 1 have no more work than `most`; y: not even the last rows fit. */
-uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most);
+uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most, uint64_t *out_work);
 /* The largest cut c up to which the keys k0 to c - 1 of the runs, which are of one sequence, have no more. */
-uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most);
+uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most,
+                        uint64_t *out_work);
 /* The least cut from which on the keys c to k1 - 1 of the run have no more. */
 uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most);
 /* The last cut before row y, no lower than x. */
@@ -133,6 +134,7 @@ fcp_code cad_keep(const cad_input *in, arena *a, const cad_run *runs, const cad_
 /* sweep.c. Runs by sequence: group g has the runs first[g] to first[g + 1] - 1; long rows come first in `order`. */
 typedef struct cad_groups {
     cad_run *runs;
+    uint64_t *work; /* of each run */
     size_t *first, *order, count;
 } cad_groups;
 fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out);
@@ -154,9 +156,10 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
 
 /* tries.c. As cad_sweep, for the ranks from `first` on, but with the best decisions that it finds. kept: what these
- * ranks compute of their own rows. patience: how many tries in a row may fail; half as many before the first success. */
-fcp_code cad_try(const cad_input *in, arena *a, const cad_runs *runs, const cad_share *kept, size_t kept_count,
-                 uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience, cad_shares *out);
+ * ranks compute of their own rows. now: the memory of one try. patience: how many tries in a row may fail; half as many before the first success. */
+fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_share *kept,
+                 size_t kept_count, uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience,
+                 cad_shares *out);
 
 uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
 

@@ -69,12 +69,12 @@ static uint64_t keys_cost(const cad_input *in, const cad_run *r, const cad_own *
 static parting part_low(const cad_input *in, const cad_run *r, const cad_own *own, uint64_t stay, uint64_t room) {
     parting p = {.stays = *r};
     cad_run rest = *r;
-    uint64_t all = cad_work(&in->pairs, r);
-    rest.x = cad_last_rows(&in->pairs, r, all - stay); /* too little leaves, by less than one shard */
+    uint64_t all = cad_work(&in->pairs, r), work;
+    rest.x = cad_last_rows(&in->pairs, r, all - stay, &work); /* too little leaves, by less than one shard */
     if (rest.x > r->x && rest.x < r->y) {
         cad_run more = *r;
         more.y = rest.x;
-        if (cad_work(&in->pairs, &rest) < all - stay) rest.x = cad_row_before(&in->pairs, &more);
+        if (work < all - stay) rest.x = cad_row_before(&in->pairs, &more);
     } else if (rest.x == r->y) rest.x = cad_row_before(&in->pairs, r);
     p.stays.y = rest.x;
     leave(in, &p, &rest, room);
@@ -88,7 +88,8 @@ static parting part_own(const cad_input *in, const cad_run *r, const cad_own *ow
     cad_run before = *r, after = *r, rest = *r;
     p.stays.k0 = r->k0 > own->first ? r->k0 : own->first;
     if (in->pairs.tables && p.stays.k1 > own->end) p.stays.k1 = own->end; /* causal rows see nothing after their own */
-    p.stays.x = rest.y = cad_last_rows(&in->pairs, &p.stays, stay);
+    uint64_t work;
+    p.stays.x = rest.y = cad_last_rows(&in->pairs, &p.stays, stay, &work);
     before.x = after.x = p.stays.x;
     before.k1 = p.stays.k0;
     after.k0 = p.stays.k1;

@@ -2,8 +2,8 @@
  *
  * Requires: a causal mask, or a table of sums for each sequence.
  * Gives: the pairs of a run, and where to cut a run so that a part of it has a given number of pairs.
- * Cost: O(1) for a sum under the causal mask, O(log cuts) from a table; a cut takes O(log cuts) sums at most, usually
- *     4.
+ * Cost: O(1) for a sum under the causal mask, O(log cuts) from a table. A cut takes O(log cuts) sums at most, usually
+ *     4; under the causal mask mostly none.
  *
  * Causal: the row at position q has min(q + 1, k1) - k0 of the keys k0 to k1 - 1, or none. Summed over rows this is a
  * triangle, a rectangle, or a triangle below a rectangle.
@@ -142,9 +142,9 @@ static uint64_t work_at(const question *q, uint32_t i) {
 /* The cut farthest from `in` on the way to `out` at which the work is at most `most`; at `in` it is 0. Work grows about
  * evenly from cut to cut, so the next cut to look at is where `most` would then be: 4 sums in place of 10. Where it does
  * not, the middle is looked at every third time. Which cuts are looked at does not change the answer. */
-static uint64_t farthest(const question *q, uint32_t in, uint32_t out, uint64_t most) {
+static uint64_t farthest(const question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
     uint64_t at_in = 0, at_out = work_at(q, out);
-    if (at_out <= most) return cut_at(&q->at, out);
+    if (at_out <= most) in = out, at_in = at_out;
     for (uint32_t step = 1, gap; (gap = out > in ? out - in : in - out) > 1; step++) {
         uint32_t move = gap / 2;
         if (step < 6 || step % 3) move = (uint32_t)((double)gap * ((double)(most - at_in) / (double)(at_out - at_in)));
@@ -155,24 +155,90 @@ static uint64_t farthest(const question *q, uint32_t in, uint32_t out, uint64_t 
         if (work <= most) in = mid, at_in = work;
         else out = mid, at_out = work;
     }
+    *out_work = at_in;
     return cut_at(&q->at, in);
 }
 
-uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most) {
-    question q = {p, cuts_of(p, r->sequence, true, r->x, r->y), r, 1, ROWS_FROM};
-    return farthest(&q, q.at.last, 0, most);
+/* How many rows from the last one up have at most `most` work, where the last sees `keys` and each one before it a key
+ * less. */
+static uint64_t rows_of_triangle(uint64_t keys, uint64_t most) {
+    const double side = 2.0 * (double)keys + 1, under = side * side - 8.0 * (double)most;
+    uint64_t n = (uint64_t)((side - (under > 0 ? __builtin_sqrt(under) : 0)) / 2);
+    if (n > keys) n = keys;
+    while (n && n * keys - n * (n - 1) / 2 > most) n--;
+    while (n < keys && (n + 1) * keys - (n + 1) * n / 2 <= most) n++;
+    return n;
 }
 
-uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1,
-                        uint64_t most) {
+/* The answer of cad_last_rows in closed form, where the rows are a triangle or a rectangle of a causal mask. */
+static bool rows_at_once(const question *q, uint64_t most, uint64_t *out_cut, uint64_t *out_work) {
+    const cad_run *r = q->runs;
+    const int64_t first = first_position(q->pairs, r->sequence), a = first + (int64_t)r->x, b = first + (int64_t)r->y;
+    if (q->at.listed || r->x >= r->y || r->k0 >= r->k1 || a < (int64_t)r->k0) return false;
+    const bool triangle = b <= (int64_t)r->k1;
+    if (!triangle && a + 1 < (int64_t)r->k1) return false;
+    const uint64_t keys = (triangle ? (uint64_t)b : r->k1) - r->k0, shard = q->at.shard;
+    if (keys > UINT32_MAX / 4) return false; /* squares of it are not exact */
+    uint64_t n = triangle ? rows_of_triangle(keys, most) : most / keys;
+    if (n >= r->y - r->x) n = r->y - r->x; /* else up to the next multiple */
+    else n = r->y - (r->y - n + shard - 1) / shard * shard;
+    if (n > r->y - r->x) n = 0; /* that is behind the last row */
+    *out_cut = r->y - n;
+    *out_work = triangle ? n * keys - n * (n - 1) / 2 : n * keys;
+    return true;
+}
+
+/* The answer of cad_first_keys in closed form, where each row sees all of these keys or none. From one end of a run's
+ * keys to the next, the same rows see each key. */
+static bool keys_at_once(const question *q, uint64_t most, uint64_t *out_cut, uint64_t *out_work) {
+    uint64_t at = q->at.low, before = 0; /* the work of the keys before `at` */
+    if (q->at.listed) return false;
+    for (;;) {
+        uint64_t until = q->at.high, rows = 0;
+        for (size_t i = 0; i < q->count; i++) {
+            const cad_run *r = &q->runs[i];
+            const int64_t a = first_position(q->pairs, r->sequence) + (int64_t)r->x; /* the first row sees key a, too */
+            if (r->k1 <= at) continue;
+            if (a < (int64_t)at) return false;
+            uint64_t end = r->k0 > at ? r->k0 : r->k1 <= (uint64_t)a ? r->k1 : (uint64_t)a + 1;
+            if (r->k0 <= at) rows += r->y - r->x;
+            if (end < until) until = end;
+        }
+        if (before + rows * (until - at) > most) {
+            *out_cut = (at + (most - before) / rows) / q->at.shard * q->at.shard;
+            if (*out_cut < at && at > q->at.low) return false; /* the last cut is in an earlier stretch */
+            if (*out_cut < at) *out_cut = at;
+            *out_work = before + rows * (*out_cut - at);
+            return true;
+        }
+        before += rows * (until - at);
+        at = until;
+        if (at < q->at.high) continue;
+        *out_cut = at;
+        *out_work = before;
+        return true;
+    }
+}
+
+uint64_t cad_last_rows(const cad_pairs *p, const cad_run *r, uint64_t most, uint64_t *out_work) {
+    uint64_t cut;
+    question q = {p, cuts_of(p, r->sequence, true, r->x, r->y), r, 1, ROWS_FROM};
+    return rows_at_once(&q, most, &cut, out_work) ? cut : farthest(&q, q.at.last, 0, most, out_work);
+}
+
+uint64_t cad_first_keys(const cad_pairs *p, const cad_run *runs, size_t count, uint64_t k0, uint64_t k1, uint64_t most,
+                        uint64_t *out_work) {
+    uint64_t cut;
+    *out_work = 0;
     if (!count) return k0;
     question q = {p, cuts_of(p, runs[0].sequence, false, k0, k1), runs, count, KEYS_BEFORE};
-    return farthest(&q, 0, q.at.last, most);
+    return keys_at_once(&q, most, &cut, out_work) ? cut : farthest(&q, 0, q.at.last, most, out_work);
 }
 
 uint64_t cad_last_keys(const cad_pairs *p, const cad_run *r, uint64_t most) {
+    uint64_t work;
     question q = {p, cuts_of(p, r->sequence, false, r->k0, r->k1), r, 1, KEYS_FROM};
-    return farthest(&q, q.at.last, 0, most);
+    return farthest(&q, q.at.last, 0, most, &work);
 }
 
 uint64_t cad_row_before(const cad_pairs *p, const cad_run *r) {

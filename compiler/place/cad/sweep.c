@@ -29,6 +29,8 @@
  */
 #include "compiler/place/cad/cad.h"
 
+#include <string.h>
+
 #include "compiler/base/sort.h"
 
 enum { PARTS_MOST = 64, SMALL_STEPS = 16 };
@@ -47,6 +49,12 @@ bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank) {
 
 uint64_t cad_root(unsigned __int128 v) {
     if (!v) return 0;
+    if (v >> 52 == 0) { /* exact as a double */
+        uint64_t x = (uint64_t)__builtin_sqrt((double)v);
+        while ((unsigned __int128)x * x > v) x--;
+        while ((unsigned __int128)(x + 1) * (x + 1) <= v) x++;
+        return x;
+    }
     uint64_t high = (uint64_t)(v >> 64);
     unsigned bits = high ? 128 - (unsigned)__builtin_clzll(high) : 64 - (unsigned)__builtin_clzll((uint64_t)v);
     unsigned __int128 x = (unsigned __int128)1 << (bits + 1) / 2, y; /* at least the root */
@@ -56,7 +64,8 @@ uint64_t cad_root(unsigned __int128 v) {
 
 /* price * room * parts / keys, without overflow. */
 static uint64_t rows_cost(uint64_t price, uint64_t room, uint64_t parts, uint64_t keys) {
-    return (uint64_t)((unsigned __int128)price * room * parts / keys);
+    const unsigned __int128 all = (unsigned __int128)price * room * parts;
+    return all >> 64 ? (uint64_t)(all / keys) : (uint64_t)all / keys;
 }
 
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts) {
@@ -83,6 +92,12 @@ typedef struct entry {
     uint32_t bin;
 } entry;
 
+typedef struct pile {
+    cad_run *runs;
+    uint64_t *work; /* of each */
+    size_t count, room;
+} pile;
+
 typedef struct sweep {
     const cad_input *in;
     cad_decisions *decisions; /* NULL: all as usual */
@@ -93,12 +108,40 @@ typedef struct sweep {
     entry *bins; /* not taken, by rising room; of equal rooms the lower bin comes last */
     uint32_t count;
     uint64_t crumb;
-    cad_runs stack; /* the runs at hand; the last is taken first */
-    cad_runs saved; /* the stack before a strip was cut */
-    uint64_t rest;  /* their work */
+    pile stack; /* the runs at hand; the last is taken first */
+    pile saved; /* the stack before a strip was cut */
+    uint64_t rest; /* their work */
     uint64_t first_key, last_key; /* of their group */
-    cad_runs strip; /* what is given to the next bins */
+    pile strip; /* what is given to the next bins */
 } sweep;
+
+/* Makes room for so many runs; what the pile has is kept. */
+static bool reach(sweep *s, pile *p, size_t count) {
+    if (count <= p->room) return true;
+    const size_t room = 2 * count + 14;
+    cad_run *runs = ARENA_NEW(s->memory, cad_run, room);
+    uint64_t *work = ARENA_NEW(s->memory, uint64_t, room);
+    if (!runs || !work) return false;
+    if (p->count) memcpy(runs, p->runs, p->count * sizeof *runs), memcpy(work, p->work, p->count * sizeof *work);
+    *p = (pile){runs, work, p->count, room};
+    return true;
+}
+
+static bool push(sweep *s, pile *p, const cad_run *r, uint64_t work) {
+    if (!reach(s, p, p->count + 1)) return false;
+    p->runs[p->count] = *r;
+    p->work[p->count++] = work;
+    return true;
+}
+
+static bool copy(sweep *s, pile *to, const cad_run *runs, const uint64_t *work, size_t count) {
+    to->count = 0;
+    if (!reach(s, to, count)) return false;
+    memcpy(to->runs, runs, count * sizeof *runs);
+    memcpy(to->work, work, count * sizeof *work);
+    to->count = count;
+    return true;
+}
 
 static void put(sweep *s, uint32_t bin) {
     uint64_t room = s->room[bin];
@@ -200,57 +243,53 @@ static bool decide_waits(sweep *s) {
 /* Takes rows from the top of the stack into s->strip until they have `most` work: whole shards, and of the shard that
  * does not fit the first keys that do. Returns their work; UINT64_MAX: no memory. */
 static uint64_t cut_strip(sweep *s, uint64_t most) {
-    uint64_t taken = 0;
+    pile *stack = &s->stack;
+    uint64_t taken = 0, part;
     s->strip.count = 0;
-    while (s->stack.count) {
-        cad_run *top = &s->stack.at[s->stack.count - 1], mine = *top;
-        uint64_t work = cad_work(s->pairs, top);
-        if (work <= most - taken) {
-            s->stack.count--;
-            if (work && !cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
-            taken += work;
+    while (stack->count) {
+        cad_run *top = &stack->runs[stack->count - 1], mine = *top;
+        uint64_t *work = &stack->work[stack->count - 1];
+        if (*work <= most - taken) {
+            stack->count--;
+            if (*work && !push(s, &s->strip, &mine, *work)) return UINT64_MAX;
+            taken += *work;
             continue;
         }
-        top->y = mine.x = cad_last_rows(s->pairs, top, most - taken);
-        work = cad_work(s->pairs, &mine);
-        if (work && !cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
-        taken += work;
+        top->y = mine.x = cad_last_rows(s->pairs, top, most - taken, &part);
+        *work -= part;
+        if (part && !push(s, &s->strip, &mine, part)) return UINT64_MAX;
+        taken += part;
         if (taken && most - taken <= s->crumb) break;
         cad_run next = *top; /* the shard that does not fit */
         next.x = cad_row_before(s->pairs, top);
         mine = next;
-        mine.k1 = next.k0 = cad_first_keys(s->pairs, &next, 1, next.k0, next.k1, most - taken);
-        if (!(work = cad_work(s->pairs, &mine))) break;
-        if (next.x == top->x) *top = next;
-        else {
+        mine.k1 = next.k0 = cad_first_keys(s->pairs, &next, 1, next.k0, next.k1, most - taken, &part);
+        if (!part) break;
+        if (next.x == top->x) {
+            *top = next;
+            *work -= part;
+        } else {
+            const uint64_t rest = cad_work(s->pairs, &next);
             top->y = next.x;
-            if (!cad_add(s->memory, &s->stack, &next)) return UINT64_MAX;
+            *work -= part + rest;
+            if (!push(s, stack, &next, rest)) return UINT64_MAX;
         }
-        if (!cad_add(s->memory, &s->strip, &mine)) return UINT64_MAX;
-        return taken + work;
+        if (!push(s, &s->strip, &mine, part)) return UINT64_MAX;
+        return taken + part;
     }
     return taken;
-}
-
-/* The work of the strip's part against keys k0 to k1 - 1. */
-static uint64_t strip_work(const sweep *s, uint64_t k0, uint64_t k1) {
-    uint64_t work = 0;
-    for (size_t i = 0; i < s->strip.count; i++) {
-        cad_run r = s->strip.at[i];
-        if (r.k0 < k0) r.k0 = k0;
-        if (r.k1 > k1) r.k1 = k1;
-        if (r.k0 < r.k1) work += cad_work(s->pairs, &r);
-    }
-    return work;
 }
 
 /* Gives the strip's part against keys k0 to k1 - 1 to a bin. */
 static bool give(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
     for (size_t i = 0; i < s->strip.count; i++) {
-        cad_run r = s->strip.at[i];
-        if (r.k0 < k0) r.k0 = k0;
-        if (r.k1 > k1) r.k1 = k1;
-        uint64_t work = r.k0 < r.k1 ? cad_work(s->pairs, &r) : 0;
+        cad_run r = s->strip.runs[i];
+        uint64_t work = s->strip.work[i];
+        if (r.k0 < k0 || r.k1 > k1) {
+            if (r.k0 < k0) r.k0 = k0;
+            if (r.k1 > k1) r.k1 = k1;
+            work = r.k0 < r.k1 ? cad_work(s->pairs, &r) : 0;
+        }
         if (!work) continue;
         s->room[bin] -= work;
         s->rest -= work;
@@ -261,7 +300,7 @@ static bool give(sweep *s, uint64_t k0, uint64_t k1, uint32_t bin) {
 
 /* Fills a few bins with the next strip of the stack. */
 static fcp_code fill(sweep *s) {
-    const cad_run *top = &s->stack.at[s->stack.count - 1];
+    const cad_run *top = &s->stack.runs[s->stack.count - 1];
     uint32_t bin[PARTS_MOST], count = 0, parts, beside;
     uint64_t k0 = s->first_key, k1 = s->last_key, all = 0;
     bin[count++] = take_first(s, &beside);
@@ -279,26 +318,19 @@ static fcp_code fill(sweep *s) {
     }
     uint64_t work, over, to[PARTS_MOST];
     uint32_t steps = 0;
-    s->saved.count = 0;
-    for (size_t i = 0; i < s->stack.count; i++)
-        if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
-    do { /* keys are cut too, so a bin gets a little less than its room. If the last one gets more: a smaller strip */
-        cad_runs put_back = s->stack;
+    if (!copy(s, &s->saved, s->stack.runs, s->stack.work, s->stack.count)) return FCP_E_NO_MEMORY;
+    for (;;) { /* keys are cut too, so a bin gets a little less than its room. If the last one gets more: a smaller strip */
         if ((work = cut_strip(s, all)) == UINT64_MAX) return FCP_E_NO_MEMORY;
-        uint64_t from = k0;
-        for (uint32_t i = 0; i + 1 < count; i++)
-            from = to[i] = cad_first_keys(s->pairs, s->strip.at, s->strip.count, from, k1, s->room[bin[i]]);
-        uint64_t last = strip_work(s, from, to[count - 1] = k1);
+        uint64_t from = k0, last = work, part;
+        for (uint32_t i = 0; i + 1 < count; i++, last -= part)
+            from = to[i] = cad_first_keys(s->pairs, s->strip.runs, s->strip.count, from, k1, s->room[bin[i]], &part);
+        to[count - 1] = k1;
         over = last > s->room[bin[count - 1]] ? last - s->room[bin[count - 1]] : 0;
         if (!over) break;
         if (steps++ >= SMALL_STEPS) over += all / 8; /* by a little each time it can take thousands of steps */
         all -= over < all ? over : all;
-        s->stack = s->saved;
-        s->saved = put_back;
-        s->saved.count = 0;
-        for (size_t i = 0; i < s->stack.count; i++)
-            if (!cad_add(s->memory, &s->saved, &s->stack.at[i])) return FCP_E_NO_MEMORY;
-    } while (over);
+        if (!copy(s, &s->stack, s->saved.runs, s->saved.work, s->saved.count)) return FCP_E_NO_MEMORY;
+    }
     for (uint32_t i = 0; i < count; k0 = to[i++])
         if (!give(s, k0, to[i], bin[i])) return FCP_E_NO_MEMORY;
     for (uint32_t i = 0; i < count; i++)
@@ -328,39 +360,42 @@ static void sort_runs(cad_run *runs, cad_run *other, size_t count) {
     }
 }
 
-static fcp_code sweep_group(sweep *s, const cad_run *runs, size_t count) {
-    s->stack.count = 0;
+static fcp_code sweep_group(sweep *s, const cad_groups *of, size_t group) {
+    const size_t first = of->first[group], count = of->first[group + 1] - first;
+    const cad_run *runs = of->runs + first;
     s->rest = 0;
     s->first_key = runs[0].k0;
     s->last_key = runs[0].k1;
     for (size_t i = 0; i < count; i++) {
         if (runs[i].k0 < s->first_key) s->first_key = runs[i].k0;
         if (runs[i].k1 > s->last_key) s->last_key = runs[i].k1;
-        s->rest += cad_work(s->pairs, &runs[i]);
-        if (!cad_add(s->memory, &s->stack, &runs[i])) return FCP_E_NO_MEMORY;
+        s->rest += of->work[first + i];
     }
+    if (!copy(s, &s->stack, runs, of->work + first, count)) return FCP_E_NO_MEMORY;
     while (s->stack.count && s->count) {
         if (fcp_stop_asked(s->in->stop)) return FCP_E_INTERRUPTED;
         fcp_code code = fill(s);
         if (code) return code;
     }
     while (s->stack.count)
-        if (!cad_give(s->memory, s->out, &s->stack.at[--s->stack.count], FCP_NONE)) return FCP_E_NO_MEMORY;
+        if (!cad_give(s->memory, s->out, &s->stack.runs[--s->stack.count], FCP_NONE)) return FCP_E_NO_MEMORY;
     return FCP_OK;
 }
 
 fcp_code cad_group(const cad_input *in, arena *a, const cad_run *runs, size_t count, cad_groups *out) {
     cad_run *sorted = ARENA_NEW(a, cad_run, count + 1), *other = ARENA_NEW(a, cad_run, count + 1);
     uint64_t *order = ARENA_NEW(a, uint64_t, count + 1), *scratch = ARENA_NEW(a, uint64_t, count + 1), most = 0;
-    *out = (cad_groups){.runs = sorted, .first = ARENA_NEW(a, size_t, count + 2),
-                        .order = ARENA_NEW(a, size_t, count + 1)};
-    if (!sorted || !other || !order || !scratch || !out->first || !out->order) return FCP_E_NO_MEMORY;
+    *out = (cad_groups){.runs = sorted, .work = ARENA_NEW(a, uint64_t, count + 1),
+                        .first = ARENA_NEW(a, size_t, count + 2), .order = ARENA_NEW(a, size_t, count + 1)};
+    if (!sorted || !other || !order || !scratch || !out->work || !out->first || !out->order)
+        return FCP_E_NO_MEMORY;
     size_t groups = 0;
     for (size_t i = 0; i < count; i++) sorted[i] = runs[i];
     sort_runs(sorted, other, count);
     for (size_t i = 0; i < count; i++) {
         if (!i || sorted[i].sequence != sorted[i - 1].sequence) out->first[groups++] = i;
         uint64_t keys = cad_span(&in->pairs, &sorted[i]);
+        out->work[i] = cad_work(&in->pairs, &sorted[i]);
         if (out->first[groups - 1] == i || order[groups - 1] < keys) order[groups - 1] = keys;
         if (keys > most) most = keys;
     }
@@ -384,7 +419,7 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_
         size_t next = i < groups->count ? groups->order[i] : g, now = g;
         if (i < groups->count && decide_waits(&s)) now = next; /* this one waits */
         else g = next;
-        fcp_code code = sweep_group(&s, groups->runs + groups->first[now], groups->first[now + 1] - groups->first[now]);
+        fcp_code code = sweep_group(&s, groups, now);
         if (code) return code;
     }
     return FCP_OK;

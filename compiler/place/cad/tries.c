@@ -3,7 +3,7 @@
  * Requires: runs; the room of every rank of the node, and what it keeps; how many tries in a row may fail.
  * Gives: the shares of the cheapest try, and what room is left then. They cost at most what those of cad_sweep cost.
  * Cost: O(tries x (a sweep + the shares of a rank, squared)), at most LOOKS_MOST looks at shares and keys. All nodes of
- *     256 ranks take 2 to 3 ms.
+ *     256 ranks take 1 to 2 ms.
  * Units: bytes of the forward pass, or of both, as the prices are.
  * Source: random restarts, a common way to better a greedy choice.
  *
@@ -14,7 +14,7 @@
  *
  * The first try decides as usual. Each later one takes the decisions of the best so far and draws some of them anew.
  * Draws depend on the node alone, so the same batch is divided alike each time. On the shared lists this saves 2 % of
- * all bytes; 3,000 tries a node would save 3 %.
+ * all bytes; 3,000 tries a node would save 3 %. A cluster with few nodes has time for more tries in each.
  *
  * Where a node decides little, many tries are what an earlier one was. A sweep says which other decisions would have
  * come to the same. A try that is known by this is not made, but it counts as one.
@@ -23,7 +23,8 @@
 
 #include <string.h>
 
-enum { CHANGES_MOST = 24 /* decisions that a try draws anew */, TRIES_MOST = 96, LOOKS_MOST = 1 << 15 };
+enum { CHANGES_MOST = 24 /* decisions that a try draws anew */, LOOKS_MOST = 1 << 15, FOUND = 64 };
+enum { TRIES_LEAST = 96, TRIES_MOST = 144 }; /* of a node, as long as few enough of them fail */
 
 /* A try with few decisions. */
 typedef struct made_try {
@@ -32,6 +33,10 @@ typedef struct made_try {
     uint64_t looks;
 } made_try;
 
+typedef struct found_keys {
+    uint32_t sequence, first, end; /* its runs of keys are in->keys[first] to in->keys[end - 1]; end 0: not known */
+} found_keys;
+
 typedef struct trying {
     const cad_input *in;
     cad_groups groups;
@@ -39,6 +44,7 @@ typedef struct trying {
     cad_shares kept;       /* of those sequences, what these ranks compute of their own rows; `rank` is the bin */
     uint64_t *kept_spans;   /* per share of `kept`: its keys that some row may see */
     size_t *newest;        /* per bin: the last share of it that was counted, + 1 */
+    found_keys found[FOUND]; /* by sequence, modulo FOUND */
     uint64_t state;        /* of the draws */
     uint64_t looks;
     made_try *made;
@@ -52,9 +58,8 @@ static uint32_t draw(trying *t, uint32_t below) {
 
 /* --- the price of shares ------------------------------------------------------------------------------------------ */
 
-/* The first run of keys that ends behind key k of a sequence. */
-static uint32_t run_at(const cad_input *in, uint32_t sequence, uint64_t k) {
-    uint32_t low = 0, high = in->key_count;
+/* The first of the runs of keys `low` to `high` - 1 that is of this sequence and ends behind key k, or of a later one. */
+static uint32_t run_at(const cad_input *in, uint32_t low, uint32_t high, uint32_t sequence, uint64_t k) {
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
         const problem_run *h = &in->keys[mid];
@@ -64,13 +69,24 @@ static uint32_t run_at(const cad_input *in, uint32_t sequence, uint64_t k) {
     return low;
 }
 
+/* The runs of keys of a sequence. They are looked up once, for all tries ask for the same few sequences. */
+static const found_keys *find_keys(trying *t, uint32_t sequence) {
+    found_keys *f = &t->found[sequence % FOUND];
+    if (f->end && f->sequence == sequence) return f;
+    f->sequence = sequence;
+    f->first = run_at(t->in, 0, t->in->key_count, sequence, 0);
+    f->end = run_at(t->in, f->first, t->in->key_count, sequence, UINT64_MAX);
+    return f;
+}
+
 /* Of the keys k0 to k1 - 1, how many the rank does not hold. */
 static uint64_t missing(trying *t, uint32_t sequence, uint32_t rank, uint64_t k0, uint64_t k1) {
     const cad_input *in = t->in;
     uint64_t count = k1 - k0;
-    for (uint32_t i = run_at(in, sequence, k0); i < in->key_count; i++, t->looks++) {
+    const found_keys *f = find_keys(t, sequence);
+    for (uint32_t i = run_at(in, f->first, f->end, sequence, k0); i < f->end; i++, t->looks++) {
         const problem_run *h = &in->keys[i];
-        if (h->sequence != sequence || h->start >= k1) break;
+        if (h->start >= k1) break;
         if (h->rank == rank) count -= (h->end < k1 ? h->end : k1) - (h->start > k0 ? h->start : k0);
     }
     return count;
@@ -183,8 +199,9 @@ static bool remember(arena *a, const cad_shares *now, size_t kept, cad_shares *b
     return true;
 }
 
-fcp_code cad_try(const cad_input *in, arena *a, const cad_runs *runs, const cad_share *kept, size_t kept_count,
-                 uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience, cad_shares *out) {
+fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_share *kept,
+                 size_t kept_count, uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience,
+                 cad_shares *out) {
     made_try made[TRIES_MOST];
     trying t = {.in = in, .first = first, .ranks = ranks, .newest = ARENA_NEW(a, size_t, ranks),
                 .state = first + UINT64_C(1), .made = made};
@@ -195,21 +212,23 @@ fcp_code cad_try(const cad_input *in, arena *a, const cad_runs *runs, const cad_
     if (!code && !find_kept(&t, a, kept, kept_count)) code = FCP_E_NO_MEMORY;
     if (code || !runs->count) return code;
     memcpy(given, room, ranks * sizeof *room);
-    arena now = {0};
-    for (uint32_t i = 0, last = 0; !code && i < TRIES_MOST && i - last <= (last ? patience : patience / 2) && t.looks < LOOKS_MOST; i++) {
+    uint32_t most = patience < TRIES_MOST / 3 ? 3 * patience : TRIES_MOST;
+    if (most < TRIES_LEAST) most = TRIES_LEAST;
+    for (uint32_t i = 0, last = 0; !code && i < most && i - last <= (last ? patience : patience / 2) &&
+                                   t.looks < LOOKS_MOST; i++) {
         cad_decisions decisions = best;
         if (i) change(&t, &decisions);
         const uint64_t looks = t.looks;
         if (made_before(&t, &decisions, &t.looks)) continue;
-        arena_reset(&now);
-        cad_shares shares = {ARENA_NEW(&now, cad_share, 2 * t.kept.count + 32), t.kept.count, 2 * t.kept.count + 32};
+        arena_reset(now);
+        cad_shares shares = {ARENA_NEW(now, cad_share, 2 * t.kept.count + 32), t.kept.count, 2 * t.kept.count + 32};
         if (!shares.at) code = FCP_E_NO_MEMORY;
         else if (t.kept.count) memcpy(shares.at, t.kept.at, t.kept.count * sizeof *shares.at);
         memcpy(room, given, ranks * sizeof *room);
         decisions.asked = 0;
-        if (!code) code = cad_sweep(in, &now, &t.groups, &decisions, room, ranks, crumb, &shares);
-        size_t *before = code ? NULL : ARENA_NEW(&now, size_t, shares.count + 1);
-        uint64_t *spans = code ? NULL : ARENA_NEW(&now, uint64_t, shares.count + 1);
+        if (!code) code = cad_sweep(in, now, &t.groups, &decisions, room, ranks, crumb, &shares);
+        size_t *before = code ? NULL : ARENA_NEW(now, size_t, shares.count + 1);
+        uint64_t *spans = code ? NULL : ARENA_NEW(now, uint64_t, shares.count + 1);
         if (!code && (!before || !spans)) code = FCP_E_NO_MEMORY;
         uint64_t price = code ? UINT64_MAX : price_of(&t, &shares, before, spans);
         note_made(&t, &decisions, t.looks - looks);
@@ -221,6 +240,5 @@ fcp_code cad_try(const cad_input *in, arena *a, const cad_runs *runs, const cad_
         if (!remember(a, &shares, t.kept.count, out)) code = FCP_E_NO_MEMORY;
     }
     memcpy(room, left, ranks * sizeof *room);
-    arena_free(&now);
     return code;
 }

@@ -50,9 +50,10 @@ Test(cad, causal_sums_are_those_of_counting) {
         if (work) cr_assert_eq(cad_span(&p, &r), last - k0);
         uint64_t most = draw(&state, 200);
         cad_run part = r;
-        part.x = cad_last_rows(&p, &r, most);
+        part.x = cad_last_rows(&p, &r, most, &work);
         cr_assert(part.x >= x && part.x <= y && (part.x % p.shard == 0 || part.x == x || part.x == y));
         cr_assert_leq(cad_work(&p, &part), most);
+        cr_assert_eq(work, cad_work(&p, &part));
         if (part.x > x) {
             cad_run above = r;
             above.y = part.x;
@@ -60,8 +61,9 @@ Test(cad, causal_sums_are_those_of_counting) {
             cr_assert_gt(cad_work(&p, &part), most, "one shard more would fit");
         }
         part = r;
-        part.k1 = cad_first_keys(&p, &r, 1, k0, k1, most);
+        part.k1 = cad_first_keys(&p, &r, 1, k0, k1, most, &work);
         cr_assert_leq(cad_work(&p, &part), most);
+        cr_assert_eq(work, cad_work(&p, &part));
         if (part.k1 < k1) {
             part.k1 = (part.k1 / p.shard + 1) * p.shard < k1 ? (part.k1 / p.shard + 1) * p.shard : k1;
             cr_assert_gt(cad_work(&p, &part), most, "one shard more would fit");
@@ -200,7 +202,7 @@ Test(cad, tries_cost_no_more_than_the_first_and_often_less) {
         cad_run r = {0, 0, n / 2, n, 0, n}; /* the second half of the rows */
         for (uint32_t k = 0; k < bins; k++) all += room[k] = 1 + draw(&state, 100);
         for (uint32_t k = 0; k < bins; k++) tried[k] = room[k] = room[k] * (cad_work(&b.in.pairs, &r) + 4 * n) / all;
-        arena memory = {0};
+        arena memory = {0}, trial = {0};
         cad_groups groups;
         cad_shares plain = {0}, best;
         cad_runs runs = {&r, 1, 1};
@@ -208,7 +210,7 @@ Test(cad, tries_cost_no_more_than_the_first_and_often_less) {
         cr_assert_eq(cad_sweep(&b.in, &memory, &groups, NULL, room, bins, 0, &plain), FCP_OK);
         uint64_t given[8];
         memcpy(given, tried, sizeof given);
-        cr_assert_eq(cad_try(&b.in, &memory, &runs, NULL, 0, tried, 1, bins, 0, 32, &best), FCP_OK);
+        cr_assert_eq(cad_try(&b.in, &memory, &trial, &runs, NULL, 0, tried, 1, bins, 0, 32, &best), FCP_OK);
         bool whole = true;
         for (size_t k = 0; k < plain.count; k++) whole = whole && plain.at[k].rank != FCP_NONE;
         for (size_t k = 0; k < best.count; k++) {
@@ -223,6 +225,7 @@ Test(cad, tries_cost_no_more_than_the_first_and_often_less) {
             cr_assert_leq(price, usual_price, "batch %d", i);
             better += price < usual_price;
         }
+        arena_free(&trial);
         arena_free(&memory);
         free(b.runs);
     }
