@@ -25,10 +25,11 @@
 B ?= build
 CC = gcc
 OPT ?= -O3 -g1
-TEST_OPT ?= -O1 -g1
-FIBER_OPT ?= -Og -g1
-UNIT_OPT ?= -O0 -g1
 SAN ?=
+LINES = $(if $(SAN),-g1,-g0)
+TEST_OPT ?= -O1 $(LINES)
+FIBER_OPT ?= -Og $(LINES)
+UNIT_OPT ?= -O0 $(LINES)
 JOBS ?= 2
 SECONDS ?= 60
 TARGETS ?= $(FUZZ_SRC:fuzz/fuzz_%.c=%)
@@ -176,18 +177,20 @@ $(B)/gen/%.o: $(B)/gen/%.c $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 	@echo '  cc    $<'
 	$(Q)$(CC) $(CFLAGS) -Wno-unused-function -Wno-sign-compare -Wno-missing-prototypes -c -o $@ $<
 $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
-# What reads options, and what writes texts and pictures, takes longer to optimise than it ever runs.
-$(foreach room,cli explain page show trace,$(B)/compiler/$(room)/%.o): OPT := $(OPT:-O3=-O1)
+# What reads options and programs, and what writes texts and pictures, takes longer to optimise than it ever runs.
+COLD = $(addprefix compiler/,cli explain page sema show syntax trace) codegen codegen/cost runtime/libraries runtime/rendezvous
+$(foreach room,$(COLD),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))) $(B)/runtime/plan/dump.o $(B)/gen/%.o: OPT := $(OPT:-O3=-O1)
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
 # Unit tests take longer to optimise than to run (UNIT_OPT); those that look at every pair themselves are optimised (TEST_OPT).
 # The machine of fibers runs long, and keeps $(OPT). Its kernels have FIBER_OPT: they run as fast with it, since the machine
-# takes the time, and 30 kernels are compiled in half the time. All have lines for stacks and no more (-g1): '-O0 -g' is for a debugger.
+# takes the time, and 30 kernels are compiled in half the time. Only the stacks of a sanitizer need lines (LINES), which take a fifth
+# of the time: UNIT_OPT='-O0 -g' is for a debugger.
 $(B)/tests/oracle/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o: CFLAGS += $(FIBER_OPT)
 EVERY_PAIR = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/%)
 $(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(EVERY_PAIR),$@),$(TEST_OPT),$(UNIT_OPT))
-$(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += -g1
+$(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += $(LINES)
 $(B)/tests/machines/fibers/test_%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'

@@ -1,7 +1,7 @@
 """all.py: runs the tests of this folder, or those that are named, and prints the closing line.
 
-Without CHECK_LONG it leaves out those of LONG, which `make check-long` runs: loading PyTorch again in other processes, or
-transformers, takes longer than what they test.
+Without CHECK_LONG it leaves out those of LONG, which `make check-long` runs: loading PyTorch again in other processes, its
+compiler or transformers takes longer than what they test.
 """
 import glob
 import os
@@ -15,7 +15,9 @@ LONG = ("test_agent", "test_hf",  # whole files, so that transformers is not eve
         "test_package.Package.test_a_clean_environment",
         "test_plan.Memory.test_many_plans_keep_it",
         "test_session.OnTheStandIn.test_with_torch",
-        "test_torch.Operators.test_compiled_whole_and_once",
+        "test_torch.Operators.test_compiled_whole_and_once",  # these three load PyTorch's compiler
+        "test_torch.Operators.test_opcheck",
+        "test_torch.Operators.test_seen_from_outside",
         "test_trace.Masks.test_gallery")
 
 

@@ -1,16 +1,13 @@
 """test_agent.py: models that train on four ranks, which torchrun's agent has started, and on one. The agent forks them
 from this process, which has loaded PyTorch already."""
-import multiprocessing
-import tempfile
 import unittest
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import titan
+from agent import four_ranks
 from fcpc.torch import Attention
 from test_example import loader
 
@@ -18,24 +15,6 @@ try:
     import test_hf
 except unittest.SkipTest:
     test_hf = None
-
-
-def when_all_are_there(ready, function, *arguments):
-    """The store's thread in this process looks up who connects to it, under a lock of libc. A rank that is forked at that
-    moment finds the lock taken for ever. So no rank connects before the last one has been forked."""
-    ready.wait(timeout=100)
-    return function(*arguments)
-
-
-def four_ranks(function, *arguments):
-    """What the function gives on each of four ranks."""
-    ready = multiprocessing.get_context("fork").Barrier(4)
-    with tempfile.TemporaryDirectory() as folder:
-        config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, rdzv_backend="c10d",
-                              rdzv_endpoint="localhost:0", run_id="test_agent", max_restarts=0, start_method="fork",
-                              monitor_interval=0.05, logs_specs=DefaultLogsSpecs(folder))
-        found = elastic_launch(config, when_all_are_there)(ready, function, *arguments)
-    return [found[rank] for rank in range(4)]
 
 
 def alone(model):

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 
 import fcpc
+from agent import four_ranks
 from fcpc.torch import Attention
-from test_agent import four_ranks
 
 BATCHES = [([300, 200 + i], list(range(500 + i))) for i in range(9)]
 

@@ -347,6 +347,13 @@ static void begin_block(machine *m, block *b, uint32_t number) {
     machine_drop(m, nothing);
 }
 
+/* Lays a page between stacks that cannot be touched, so that a stack overflow faults: before those that a launch uses, and
+ * that no launch has used. For all stacks it would be a thousand system calls in each process. */
+static void guard_stacks(machine *m, block *b) {
+    for (; b->guarded < m->launch->threads; b->guarded++)
+        mprotect(stack_of(&b->threads[b->guarded]) - GUARD, GUARD, PROT_NONE);
+}
+
 static bool reserve_shared(block *b, uint32_t bytes) {
     if (bytes <= b->shared_capacity) return true;
     uint8_t *shared = realloc(b->shared, bytes);
@@ -414,7 +421,9 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
             snprintf(text, MACHINE_TEXT, "out of memory for %u bytes of shared memory", launch->shared);
             return false;
         }
-        if (i < launch->blocks) poison_stacks(m, &m->blocks[i]);
+        if (i >= launch->blocks) continue;
+        guard_stacks(m, &m->blocks[i]);
+        poison_stacks(m, &m->blocks[i]);
     }
 #ifdef HAVE_THREAD_SANITIZER
     m->main_sanitizer = __tsan_get_current_fiber();
@@ -440,7 +449,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
     return !m->failed;
 }
 
-/* Machines that nobody has now. A new one costs thousands of system calls, for the guards between its stacks. */
+/* Machines that nobody has now. A new one costs system calls, for the guards between its stacks. */
 static machine *idle;
 static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -464,7 +473,6 @@ machine *machine_new(void) {
         m->threads[i].machine = m;
         m->threads[i].block = b;
         m->threads[i].index = i % MACHINE_THREADS;
-        mprotect(m->stacks + (size_t)i * (STACK + GUARD), GUARD, PROT_NONE); /* so that a stack overflow faults */
     }
     if (m->threads && m->stacks) return m;
     destroy(m);

@@ -234,6 +234,7 @@ typedef struct block {
     bool live;
     uint32_t number;
     thread *threads; /* MACHINE_THREADS */
+    uint32_t guarded; /* of their stacks */
     warp warps[WARPS];
     group *groups;   /* GROUPS, once there were products */
     holding holdings[GROUPS];

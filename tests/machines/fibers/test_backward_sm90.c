@@ -3,13 +3,14 @@
 #include "tests/support/hand_plan.h"
 #include "tests/machines/fibers/programs.h"
 
-static void judge_hand(hand *h, const fcp_backend *backend, const char *mask) {
+/* Twice: the second time has the same bits. In make check one mask and one head_dim show that. */
+static void judge_hand(hand *h, const fcp_backend *backend, const char *mask, bool twice) {
     char what[120];
     cr_assert_not_null(h);
     snprintf(what, sizeof what, "mask %s, %u ranks, %u / %u heads of %u, %s, %s", mask, h->problem.ranks,
              h->problem.heads, h->problem.kv_heads, h->problem.head_dim, fcp_dtype_name((fcp_dtype)h->problem.dtype),
              backend->name);
-    judge_plan(&h->plan, backend, 5, true, what);
+    judge_plan(&h->plan, backend, 5, twice, what);
     hand_free(h);
 }
 
@@ -17,17 +18,19 @@ static const uint64_t mixed[] = {200, 60, 129, 1, 100, 64};
 
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
 
+/* Whole tiles by the copy engine, ragged ones gathered; visits that are first, last, or neither; rows and keys that
+ * moved. */
 Test(backward_sm90, masks) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
         if (amount(m % 3 == 0, false)) continue; /* those that masks_128 has */
         judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 64, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], mixed, 6),
-                   &fibers_sm90_backend, masks[m]);
+                   &fibers_sm90_backend, masks[m], amount(m == 1, true));
     }
 }
 Test(backward_sm90, masks_128) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m += 3)
         judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 128, m % 2 ? FCP_FP16 : FCP_BF16, 256, masks[m], mixed, 6),
-                   &fibers_sm90_backend, masks[m]);
+                   &fibers_sm90_backend, masks[m], amount(m == 3, true));
 }
 
 /* dQ is added in any order, and is right all the same. */

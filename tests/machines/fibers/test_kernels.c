@@ -9,7 +9,7 @@
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
 static const uint64_t mixed[] = {200, 60, 129, 1, 100, 64};
 
-/* Twice: the second time has the same bits. In make check every other mask shows that. */
+/* Twice: the second time has the same bits. In make check one mask and one head_dim show that. */
 static void judge_hand(hand *h, const fcp_backend *backend, const char *mask, bool twice) {
     char what[120];
     cr_assert_not_null(h);
@@ -22,7 +22,7 @@ static void judge_hand(hand *h, const fcp_backend *backend, const char *mask, bo
 Test(kernels, masks) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
         judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], mixed, 6),
-                   &fibers_backend, masks[m], amount(m % 2, true));
+                   &fibers_backend, masks[m], amount(m == 1, true));
 }
 
 /* Little work: pieces of the forward pass are dealt out one by one, and a list has an item for each head. */
@@ -45,13 +45,13 @@ Test(kernels, ordered) {
     static const uint64_t lengths[] = {450, 150};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
         judge_hand(hand_make(1 + m % 2, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 1024, masks[m], lengths, 2),
-                   &fibers_ordered_backend, masks[m], amount(m % 2, true));
+                   &fibers_ordered_backend, masks[m], amount(m == 1, true));
 }
 
 /* The same, added in any order: right all the same, and not in the same order twice. */
 Test(kernels, unordered) {
     static const uint64_t lengths[] = {450, 150};
-    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
+    for (size_t m = 0; m < sizeof masks / sizeof *masks; m += amount(2, 1)) {
         hand *h = hand_make(1 + m % 2, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 1024, masks[m], lengths, 2);
         cr_assert_not_null(h);
         judge_plan(&h->plan, &fibers_unordered_backend, 5, false, masks[m]);
@@ -94,8 +94,8 @@ Test(kernels, head_dims) {
     for (size_t i = 0; i < 5; i++)
         for (int dtype = FCP_FP16; dtype <= FCP_BF16; dtype++) {
             judge_hand(hand_make(2, 2, 1, dims[i], (fcp_dtype)dtype, 128, "causal", lengths, 3),
-                       dtype == FCP_FP16 ? &fibers_backend : &fibers_ordered_backend, "causal", amount(i % 2, true));
-            if (dims[i] == 256 || dtype == (dims[i] == 32 ? FCP_FP16 : FCP_BF16)) continue;
+                       dtype == FCP_FP16 ? &fibers_backend : &fibers_ordered_backend, "causal", amount(i == 1, true));
+            if (amount(i % 2, false) || dims[i] == 256 || dtype == (dims[i] == 32 ? FCP_FP16 : FCP_BF16)) continue;
             hand *h = hand_make(2, 2, 1, dims[i], (fcp_dtype)dtype, 128, "causal", lengths, 3);
             cr_assert_not_null(h);
             judge_plan(&h->plan, &fibers_unordered_backend, 5, false, "unordered");

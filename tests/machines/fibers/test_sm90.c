@@ -1,5 +1,5 @@
 /* test_sm90.c: the skeletons for sm_90a on fibers: whole plans, forward and backward, compared with the definition of
- * attention. */
+ * attention. Both passes under each mask: test_backward_sm90.c. */
 #include "tests/support/hand_plan.h"
 #include "tests/support/hand_score.h"
 #include "tests/machines/fibers/programs.h"
@@ -11,16 +11,6 @@ static void judge_hand(hand *h, const char *mask) {
              h->problem.kv_heads, h->problem.head_dim, fcp_dtype_name((fcp_dtype)h->problem.dtype));
     judge_plan(&h->plan, &fibers_sm90_backend, 5, false, what);
     hand_free(h);
-}
-
-/* Whole tiles by the copy engine, ragged ones gathered; visits that are first, last, or neither; rows and keys that
- * moved. */
-Test(sm90, masks) {
-    static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
-    static const uint64_t lengths[] = {200, 60, 129, 1, 100, 64};
-    for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
-        judge_hand(hand_make(1 + m % 3, 2, 1 + m % 2, 64, m % 2 ? FCP_BF16 : FCP_FP16, 256, masks[m], lengths, 6),
-                   masks[m]);
 }
 
 Test(sm90, head_dims) {

@@ -34,7 +34,8 @@ static fcp_session *session_of(const fcp_plan *plan, fcp_fuse fuse, const char *
     return session;
 }
 
-/* Gradients of the same forward pass, by stages and fused, with blocks and rounds in two orders: the same bits. Returns
+/* Gradients of the same forward pass, by stages and fused, with blocks and rounds in two orders (in make check one): the
+ * same bits. Returns
  * how many launches have waited for flags. */
 static unsigned long same_bits(standin *x, const fcp_plan *plan, const char *what) {
     enum { ALL = (1 << FCP_TENSORS) - 1, FIRST = FCP_TENSOR_DQ, COUNT = 3 };
@@ -56,7 +57,7 @@ static unsigned long same_bits(standin *x, const fcp_plan *plan, const char *wha
         kept[t] = malloc(bytes + 1);
         memcpy(kept[t], packed.t[FIRST + t], bytes);
     }
-    for (int again = 0; again < 2; again++) {
+    for (int again = 0; again < (int)amount(1, 2); again++) {
         for (int t = 0; t < COUNT; t++)
             memset(packed.t[FIRST + t], 0xff, tensor_bytes(&shape, (fcp_tensor)(FIRST + t)));
         const unsigned long before = x->kernels_with_flags;
@@ -91,12 +92,12 @@ Test(cuda_fuse, passes) {
         x->devices = cases[i].devices;
         x->seed = i;
         stand_run(x, plan, &fused, i ? 1 : 2, cases[i].mask);
-        cr_assert_gt(same_bits(x, plan, cases[i].mask), 0, "no gradients have waited");
+        if (i < amount(2, 4)) cr_assert_gt(same_bits(x, plan, cases[i].mask), 0, "no gradients have waited");
         fcp_plan_free(plan);
     }
     cr_assert_gt(x->kernels_with_flags, 0);
     cr_assert_gt(x->during, 0, "no launch has waited for a round");
-    cr_assert_eq(x->graph_launches, 8, "%lu graphs: only passes by stages may be some", x->graph_launches);
+    cr_assert_eq(x->graph_launches, amount(4, 8), "%lu graphs: only passes by stages may be some", x->graph_launches);
 }
 
 #define SMALL(model, lengths, plan)                                                                                    \
@@ -136,7 +137,7 @@ Test(cuda_fuse, programs) {
         x->shared = cases[i].hopper ? HOPPER : 166912;
         x->seed = 3 * i;
         stand_run(x, plan, &fused, 1, cases[i].text);
-        if (plan->problem->deterministic) waited += same_bits(x, plan, cases[i].text);
+        if (plan->problem->deterministic && i % amount(2, 1) == 0) waited += same_bits(x, plan, cases[i].text);
         fcp_plan_free(plan);
     }
     cr_assert_gt(waited, 10, "%lu launches of gradients have waited", waited);
@@ -172,7 +173,7 @@ Test(cuda_fuse, drawn) {
     free(p);
     cr_assert_gt(run, draws / 20, "only %u of %u programs were run", run, draws);
     cr_assert_gt(x->during, run / 4, "launches have waited for %lu rounds only", x->during);
-    cr_assert_gt(waited, run, "%lu launches of gradients have waited", waited);
+    cr_assert_gt(waited, run / amount(2, 1), "%lu launches of gradients have waited", waited);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         cr_assert_lt(all[pass].launches, all[pass].attends * 3 / 4, "%s: %u ATTENDs are %u launches",
                      fcp_pass_names[pass], all[pass].attends, all[pass].launches);
@@ -212,7 +213,7 @@ Test(cuda_fuse, moved) {
             x->devices = devices;
             x->seed = i + 10 * (uint64_t)devices;
             stand_run(x, plan, &fused, amount(1, 2), strategies[i]);
-            waited += same_bits(x, plan, strategies[i]);
+            if (i % amount(2, 1) == 0) waited += same_bits(x, plan, strategies[i]);
             for (int pass = 0; pass < FCP_PASSES; pass++) {
                 const fused_counts c = fused_count(plan, (fcp_pass)pass);
                 all[pass].attends += c.attends;

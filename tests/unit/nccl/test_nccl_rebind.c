@@ -1,6 +1,7 @@
 /* test_nccl_rebind.c: tests sessions of several processes that go on to another batch: the bits of new sessions,
  * pairs of ranks that did not talk before, ranks that do not agree, calls that fail, and ranks that die on the
  * way. */
+#include "tests/support/amount.h"
 #include "tests/support/nccl_ranks.h"
 
 enum { BATCHES = 4 };
@@ -129,7 +130,7 @@ static void take_turns(process *p) {
         CHECK(p, fcp_session_add(session, j->plans[i], 0, &none, &err) == FCP_E_HOMES && none == 99, "plan %d: %s", i,
               err.message);
     }
-    for (int turn = 0; session && turn < 6 && !p->word->failed[0]; turn++) {
+    for (int turn = 0; session && turn < (int)amount(5, 6) && !p->word->failed[0]; turn++) {
         const int i = turn * 3 % BATCHES;
         p->cuda->plan = j->plans[i];
         CHECK(p, fcp_session_select(session, number[i], &err) == FCP_OK && fcp_session_plan(session) == j->plans[i]);
@@ -140,7 +141,7 @@ static void take_turns(process *p) {
 Test(nccl_rebind, several_plans) {
     static const char *const lengths[BATCHES] = {"200, 130, 60", "450, 65", "140", "300, 20, 20"},
                       *const masks[BATCHES] = {"causal", "full", "causal", "window(w = 200)"};
-    for (unsigned ranks = 2; ranks <= 3; ranks++) {
+    for (unsigned ranks = amount(3, 2); ranks <= 3; ranks++) {
         journey j = journey_of(lengths, masks, ranks);
         process_shared *s = process_shared_make();
         process_run(s, ranks, take_turns, &j);

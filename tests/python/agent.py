@@ -1,0 +1,24 @@
+"""agent.py: a function on four ranks, which torchrun's agent forks from this process, where PyTorch is loaded already."""
+import multiprocessing
+import tempfile
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+
+def when_all_are_there(ready, function, *arguments):
+    """The store's thread in this process looks up who connects to it, under a lock of libc. A rank that is forked at that
+    moment finds the lock taken for ever. So no rank connects before the last one has been forked."""
+    ready.wait(timeout=100)
+    return function(*arguments)
+
+
+def four_ranks(function, *arguments):
+    """What the function gives on each of four ranks."""
+    ready = multiprocessing.get_context("fork").Barrier(4)
+    with tempfile.TemporaryDirectory() as folder:
+        config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, rdzv_backend="c10d",
+                              rdzv_endpoint="localhost:0", run_id="agent", max_restarts=0, start_method="fork",
+                              monitor_interval=0.05, logs_specs=DefaultLogsSpecs(folder))
+        found = elastic_launch(config, when_all_are_there)(ready, function, *arguments)
+    return [found[rank] for rank in range(4)]
