@@ -5,7 +5,7 @@
 # Without --only it also runs the rules (.ci/rules.sh), the shell runners tests/*/run.sh, the replay of every fuzz
 # corpus, and the C examples.
 #
-# Programs: $JOBS + 1 run at a time, since many wait for something most of the time; Criterion's run with -j1, one test
+# Programs: $JOBS + 2 run at a time, since many wait for something most of the time; Criterion's run with -j1, one test
 #           at a time. What takes longest comes first, so that it does not run alone at the end.
 # Logs:     $B/log/NAME.log. The log of a program that fails is printed.
 # $TMPDIR:  each program has its own, which is removed when it ends. A program that leaves something there fails.
@@ -78,7 +78,7 @@ rm -f "$B/log/failed" "$B/log/closing"
             [ -x "$example" ] && echo "$example"
         done
     fi
-} | xargs -P $((JOBS + 1)) -L 1 "$0" --one
+} | xargs -P $((JOBS + 2)) -L 1 "$0" --one
 
 count() { sed -n "s/.*$1: \([0-9]*\).*/\1/p" "$B/log/closing" | awk '{s += $1} END {print s + 0}'; }
 plain=$(sed -n 's/.*[^0-9]\([0-9][0-9]*\) \(passed\|replayed\).*/\1/p; s/^\([0-9][0-9]*\) \(passed\|replayed\).*/\1/p' \

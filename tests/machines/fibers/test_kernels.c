@@ -28,7 +28,7 @@ Test(kernels, masks) {
 /* Little work: pieces of the forward pass are dealt out one by one, and a list has an item for each head. */
 Test(kernels, dealt) {
     static const fcp_backend *const all[] = {&fibers_backend, &fibers_sm90_backend};
-    for (int i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < amount(1, 2); i++) {
         char text[300];
         snprintf(text, sizeof text,
                  "model { heads = 55; kv_heads = 1; head_dim = %d }\ncluster { gpu = a100 }\n"

@@ -281,7 +281,7 @@ Test(cuda, says_where) {
     cr_assert_eq(fcp_session_run_packed(session, plan, FCP_FORWARD, &packed, NULL, &err), FCP_OK, "%s", err.message);
     long calls = x->calls - begin;
     fcp_session_free(session);
-    for (long i = 1; i < calls; i += 7) {
+    for (long i = 1; i < calls; i += amount(11, 7)) {
         cr_assert_eq(fcp_session_create(plan, &options, &session, &err), FCP_OK, "%s", err.message);
         x->fail_at = x->calls + i;
         x->fail_with = 719;

@@ -107,7 +107,7 @@ Test(rebind, on_devices) {
     standin *x = stand();
     setenv("FCP_CACHE", "/dev/null/none", 1); /* what is compiled is compiled */
     x->devices = 2;
-    for (unsigned ranks = 1; ranks <= 3; ranks += 2) {
+    for (unsigned ranks = amount(3, 1); ranks <= 3; ranks += 2) {
         fcp_session_options options = {
             .size = sizeof options, .backend = "cuda", .timeout_s = 60, .graph_from = 2, .stage_bytes = 5000};
         batches(x, &options, ranks);
