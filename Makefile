@@ -5,7 +5,7 @@
 #   make install          [PREFIX=/usr/local] [DESTDIR=]
 #   make setup            install with apt what the build and the tests need and this machine lacks; and PyTorch
 #
-#   make check            set up, build, run every test: some three minutes on two cores
+#   make check            set up, build, run every test: three to four minutes on two cores
 #   make test T='a b'     build and run these tests alone: test_parse, oracle, ...
 #   make check-ptx        compile the GPU kernels with NVRTC and execute their PTX on the CPU
 #   make check-long       what make check has no time for: more draws of the random tests, what starts PyTorch again, ...

@@ -49,9 +49,10 @@ enum { FK_FULL = 1, FK_PARTIAL = 2 };         /* class of a run: does the mask a
 enum { FK_TURN_ROWS = 64, FK_TURNS_OF_RUN = FK_ROWS / FK_TURN_ROWS };
 /* Flags of a row item: it is the Q block's first visit, its last; it has a part of the keys and gives a part. */
 enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
-/* By head, packed, or with fk_launch.subs 1: the (first) query head of a row item is in its flags, from bit FK_HEAD_SHIFT on. By head: a run
- * of rows has, in cls, the class in bits 0 and 1; in FK_SET_HEADS bits from FK_SET_SHIFT on which heads of the group it
- * is of; and above these how many times FK_SET_HEADS heads of the group come before the first of these bits. */
+/* By head, packed, or with fk_launch.subs 1: the (first) query head of a row item is in its flags, from bit
+ * FK_HEAD_SHIFT on. By head: a run of rows has, in cls, the class in bits 0 and 1; in FK_SET_HEADS bits from
+ * FK_SET_SHIFT on which heads of the group it is of; and above these how many times FK_SET_HEADS heads of the group come
+ * before the first of these bits. */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
 

@@ -36,7 +36,7 @@ enum {
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
     MANY_BLOCKS = 4096, /* take long to cut */
     HEAVY = 32 << 10,   /* tiles: so many more take as long again to plan */
-    SEARCHED_LEAST = 3,
+    SEARCHED_LEAST = 3, /* neighbours and moved placements that are tried however many tiles there are */
     MOVED_LEAST = 2,
     MANY_TILES = 20 << 10, /* take long to cut */
     LONG_RING = 8       /* nodes: planning more takes seconds, because every head's keys pass through all of them */
@@ -197,8 +197,9 @@ static bool takes_long(const auto_job *j, const auto_candidate *c) {
     return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
 }
 
-/* How long it takes to plan the best candidate: 1, or more where it has many tiles. */
-static uint32_t weigh(const auto_job *j) {
+/* How long it takes to plan the best candidate: 1, or more where it has many tiles. Larger efforts do not ask. */
+static uint32_t weigh(const auto_job *j, uint32_t effort) {
+    if (effort > 1) return 1;
     const uint32_t weight = 1 + j->base->x.problem->tile_count / HEAVY;
     return weight < 1 << 10 ? weight : 1 << 10;
 }
@@ -257,14 +258,15 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* What the search and the moves may try: with effort 1 less where a plan takes long. Moves go first, for they gain less. */
+/* What may be tried: with effort 1 less where a plan takes long. */
 static uint32_t search_budget(const auto_job *j, uint32_t effort) {
-    const uint32_t part = searched[effort] / (effort == 1 ? weigh(j) : 1);
+    const uint32_t part = searched[effort] / weigh(j, effort);
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
 }
 
+/* The moves' budget shrinks faster than the search's, because moves gain less. */
 static uint32_t move_budget(const auto_job *j, uint32_t effort) {
-    const uint32_t weight = effort == 1 ? weigh(j) : 1, part = moved[effort] / (weight * weight);
+    const uint32_t weight = weigh(j, effort), part = moved[effort] / (weight * weight);
     return part > MOVED_LEAST ? part : MOVED_LEAST;
 }
 

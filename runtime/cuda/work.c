@@ -198,7 +198,8 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
     fk_launch_maps maps;
     rows->splits = rank->locks;
     rows->locks = fcp_cuda_flag_at(rank, 1);
-    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD, fcp_kernel_pieces(a->single, a->row_count, arena->heads), share,
+    fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD,
+                           fcp_kernel_pieces(a->single, a->row_count, arena->heads), share,
                            fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);
     if (code || !a->merge_count) return code;
     fk_launch merge = *rows;

@@ -17,7 +17,7 @@
 
 enum {
     MOST_TURNS = 64, /* pieces for each block: where there are more, the last of them does not matter */
-    ENDS = 1         /* what it takes to begin and end a piece, where a cell takes two */
+    ENDS = 1         /* units of time to begin and end a piece; a cell takes two */
 };
 
 /* How many blocks attention has, as far as the plan knows. */

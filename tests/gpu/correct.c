@@ -23,14 +23,11 @@ typedef bool plan_call(gpu *g, fcp_plan *plan, const char *what, void *context);
 
 /* --- a plan ------------------------------------------------------------------------------------------------------- */
 
-static bool outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a, const fcp_packed *b,
-                         const char **out_name) {
+bool gpu_outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a, const fcp_packed *b,
+                      const char **out_name) {
     for (int t = 0; t < FCP_TENSORS; t++) {
-        uint64_t dims[3];
-        fcp_tensor_shape(shape, (fcp_tensor)t, dims);
         *out_name = fcp_tensor_name((fcp_tensor)t);
-        if ((fcp_pass_outputs(pass) >> t & 1) &&
-            memcmp(a->t[t], b->t[t], dims[0] * fcp_tensor_token_bytes(shape, (fcp_tensor)t)))
+        if ((fcp_pass_outputs(pass) >> t & 1) && memcmp(a->t[t], b->t[t], fcp_packed_bytes(shape, (fcp_tensor)t)))
             return false;
     }
     return true;
@@ -47,16 +44,13 @@ static bool run_pass(fcp_session *session, const fcp_plan *plan, fcp_pass pass, 
     for (int run = 0; run < 2; run++) {
         fcp_packed *to = keep && run == 0 ? first : again;
         if (to == again)
-            for (int t = 0; t < FCP_TENSORS; t++) {
-                uint64_t dims[3];
-                fcp_tensor_shape(&shape, (fcp_tensor)t, dims);
-                memcpy(again->t[t], first->t[t], dims[0] * fcp_tensor_token_bytes(&shape, (fcp_tensor)t));
-            }
+            for (int t = 0; t < FCP_TENSORS; t++)
+                memcpy(again->t[t], first->t[t], fcp_packed_bytes(&shape, (fcp_tensor)t));
         if (fcp_session_run_packed(session, plan, pass, to, NULL, &err)) {
             snprintf(why, GPU_WHY, "%.390s", err.message);
             return false;
         }
-        if (to == again && (same || pass == FCP_FORWARD) && !outputs_same(&shape, pass, first, again, &name)) {
+        if (to == again && (same || pass == FCP_FORWARD) && !gpu_outputs_same(&shape, pass, first, again, &name)) {
             snprintf(why, GPU_WHY, "two runs differ in %s%s", name, keep ? "" : ", one of them a graph");
             return false;
         }

@@ -198,6 +198,9 @@ unsigned conformance_nccl(gpu *g, void (*tell)(void *context, const char *questi
  * gets what the ranks gave, and the caller ends it with fcp_packed_free whatever is returned. */
 bool gpu_check_plan(gpu *g, const fcp_plan *plan, uint64_t seed, const fcp_start *start, fcp_packed *out,
                     char why[GPU_WHY]);
+/* Have the outputs of a pass the same bits? If not, *out_name is the first that differs. */
+bool gpu_outputs_same(const fcp_shape *shape, fcp_pass pass, const fcp_packed *a, const fcp_packed *b,
+                      const char **out_name);
 /* Compares the outputs of passes (a bit each) with the definition, for `count` ranks from `first` on. */
 bool gpu_judge(gpu *g, const fcp_plan *plan, uint32_t passes, uint32_t first, uint32_t count, const fcp_packed *packed,
                char why[GPU_WHY]);

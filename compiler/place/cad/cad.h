@@ -156,7 +156,8 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
 
 /* tries.c. As cad_sweep, for the ranks from `first` on, but with the best decisions that it finds. kept: what these
- * ranks compute of their own rows. now: the memory of one try. patience: how many tries in a row may fail; half as many before the first success. */
+ * ranks compute of their own rows. now: the memory of one try. patience: how many tries in a row may fail; half as many
+ * before the first success. */
 fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_share *kept,
                  size_t kept_count, uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience,
                  cad_shares *out);
