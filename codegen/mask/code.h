@@ -177,10 +177,15 @@ size_t mc_row_scratch(mc_code code);
 void mc_eval_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h, int64_t *scratch,
                  uint8_t *out);
 
-/* Counts the elements that a mask allows in a tile: rows q0 to q0 + rows - 1, and `keys` keys from k0 on, at most
- * MC_ROW. `scratch` as for mc_eval_row. Values that do not depend on q are computed once for all rows. */
-uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
-                       int64_t *scratch);
+/* The elements (q + i, k + j) in head h, for i < rows and j < keys. */
+typedef struct mc_tile {
+    int64_t q, k, h;
+    uint32_t rows, keys;
+} mc_tile;
+
+/* Counts the elements that a mask allows in a tile of at most MC_ROW keys. `scratch` as for mc_eval_row. Values that do
+ * not depend on q are computed once for all rows. */
+uint64_t mc_count_tile(mc_code code, const mc_env *env, const mc_tile *tile, int64_t *scratch);
 
 /* A score at one element, in double. `scratch` has code.count int64. */
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch);
@@ -188,16 +193,16 @@ double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int6
  * mc_eval_row. Every machine gives the same bits. */
 void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
                        const float *s, int64_t *scratch, float *out);
-/* The same for a tile of any size, times `factor`: out[i * ld + j] is for (q0 + i, k0 + j) and s[i * ld + j]. Values
- * that depend on neither q nor s are computed once for all rows. */
-void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys,
-                        int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out);
+/* The same for a tile of any size, times `factor`: out[i * ld + j] is for row i, key j and s[i * ld + j]. Values that
+ * depend on neither q nor s are computed once for all rows. */
+void mc_eval_score_tile(mc_code code, const mc_env *env, const mc_tile *tile, const float *s, size_t ld, float factor,
+                        int64_t *scratch, float *out);
 
 /* What a load reads, over a tile as above: out[i * keys + j] is the place in its array's data of the element that it
- * reads for (q0 + i, k0 + j), or MC_NONE if the array has none. The load is the code's last node, and its array has
+ * reads for row i and key j, or MC_NONE if the array has none. The load is the code's last node, and its array has
  * less than MC_NONE elements. `s` as above. */
-void mc_load_places(mc_code code, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0, uint32_t keys, int64_t h,
-                    const float *s, size_t ld, int64_t *scratch, uint32_t *out);
+void mc_load_places(mc_code code, const mc_env *env, const mc_tile *tile, const float *s, size_t ld, int64_t *scratch,
+                    uint32_t *out);
 
 /* --- evaluation, faulting meaning ------------------------------------------------------------------------------- */
 

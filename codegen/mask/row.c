@@ -479,16 +479,16 @@ static void eval_nodes(const rows *r, enum level from, enum level to) {
     }
 }
 
-/* Goes to the keys of a tile from k0 + first on, as many as a row may have. */
-static void enter_keys(rows *r, int64_t k0, uint32_t first, uint32_t keys) {
-    r->width = keys - first < MC_ROW ? keys - first : MC_ROW;
-    r->at.k = mc_wrap_add(k0, first);
+/* Goes to the keys of a tile from number `first` on, as many as a row may have. */
+static void enter_keys(rows *r, const mc_tile *t, uint32_t first) {
+    r->width = t->keys - first < MC_ROW ? t->keys - first : MC_ROW;
+    r->at.k = mc_wrap_add(t->k, first);
     eval_nodes(r, OF_KEYS, OF_KEYS);
 }
 
-/* Evaluates row q0 + i of these keys. */
-static void enter_row(rows *r, int64_t q0, uint32_t i) {
-    r->at.q = mc_wrap_add(q0, i);
+/* Evaluates row i of these keys. */
+static void enter_row(rows *r, const mc_tile *t, uint32_t i) {
+    r->at.q = mc_wrap_add(t->q, i);
     eval_nodes(r, OF_ROWS, OF_ROWS);
 }
 
@@ -509,15 +509,14 @@ FCP_CLONES static uint64_t count_bytes(const uint8_t *x, uint32_t width) {
     return sum;
 }
 
-uint64_t mc_count_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
-                       int64_t h, int64_t *scratch) {
-    rows r = begin_rows(code, env, h, scratch);
+uint64_t mc_count_tile(mc_code code, const mc_env *env, const mc_tile *tile, int64_t *scratch) {
+    rows r = begin_rows(code, env, tile->h, scratch);
     const uint32_t root = code.count - 1;
     uint64_t sum = 0;
     eval_nodes(&r, OF_TILE, OF_TILE);
-    enter_keys(&r, k0, 0, keys);
-    for (uint32_t i = 0; i < row_count; i++) {
-        enter_row(&r, q0, i);
+    enter_keys(&r, tile, 0);
+    for (uint32_t i = 0; i < tile->rows; i++) {
+        enter_row(&r, tile, i);
         if (r.state[root] == FLAT) sum += r.scratch[root] ? r.width : 0;
         else sum += count_bytes(bool_place(&r, root), r.width);
     }
@@ -528,36 +527,36 @@ FCP_CLONES static void times(const float *x, float factor, uint32_t width, float
     for (uint32_t j = 0; j < width; j++) out[j] = x[j] * factor;
 }
 
-void mc_eval_score_tile(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
-                        int64_t h, const float *s, size_t ld, float factor, int64_t *scratch, float *out) {
-    rows r = begin_rows(code, env, h, scratch);
+void mc_eval_score_tile(mc_code code, const mc_env *env, const mc_tile *tile, const float *s, size_t ld, float factor,
+                        int64_t *scratch, float *out) {
+    rows r = begin_rows(code, env, tile->h, scratch);
     uint32_t root = code.count - 1;
     eval_nodes(&r, OF_TILE, OF_TILE);
-    for (uint32_t c = 0; c < keys; c += MC_ROW) {
-        enter_keys(&r, k0, c, keys);
-        for (uint32_t i = 0; i < row_count; i++) {
+    for (uint32_t c = 0; c < tile->keys; c += MC_ROW) {
+        enter_keys(&r, tile, c);
+        for (uint32_t i = 0; i < tile->rows; i++) {
             r.s = s + i * ld + c;
-            enter_row(&r, q0, i);
+            enter_row(&r, tile, i);
             times(real_vector(&r, root, 0), factor, r.width, out + i * ld + c);
         }
     }
 }
 
-void mc_load_places(mc_code code, const mc_env *env, int64_t q0, uint32_t row_count, int64_t k0, uint32_t keys,
-                    int64_t h, const float *s, size_t ld, int64_t *scratch, uint32_t *out) {
-    rows r = begin_rows(code, env, h, scratch);
+void mc_load_places(mc_code code, const mc_env *env, const mc_tile *tile, const float *s, size_t ld, int64_t *scratch,
+                    uint32_t *out) {
+    rows r = begin_rows(code, env, tile->h, scratch);
     const mc_node *load = &code.nodes[code.count - 1];
     const mc_array *a = &env->arrays[load->imm];
     const bool two = mc_ops[load->op].arity == 2;
     r.code.count--; /* only what the index needs is evaluated */
     eval_nodes(&r, OF_TILE, OF_TILE);
-    for (uint32_t c = 0; c < keys; c += MC_ROW) {
-        enter_keys(&r, k0, c, keys);
-        for (uint32_t i = 0; i < row_count; i++) {
+    for (uint32_t c = 0; c < tile->keys; c += MC_ROW) {
+        enter_keys(&r, tile, c);
+        for (uint32_t i = 0; i < tile->rows; i++) {
             r.s = s + i * ld + c;
-            enter_row(&r, q0, i);
+            enter_row(&r, tile, i);
             const int64_t *x = int_vector(&r, load->a, 0), *y = two ? int_vector(&r, load->b, 1) : NULL;
-            uint32_t *to = out + (size_t)i * keys + c;
+            uint32_t *to = out + (size_t)i * tile->keys + c;
             for (uint32_t j = 0; j < r.width; j++) {
                 uint64_t at;
                 to[j] = mc_place(a, x[j], y ? y[j] : 0, &at) ? (uint32_t)at : MC_NONE;
@@ -569,5 +568,5 @@ void mc_load_places(mc_code code, const mc_env *env, int64_t q0, uint32_t row_co
 void mc_eval_score_row(mc_code code, const mc_env *env, int64_t q, int64_t k0, uint32_t width, int64_t h,
                        const float *s, int64_t *scratch, float *out) {
     if (width > MC_ROW) width = MC_ROW;
-    mc_eval_score_tile(code, env, q, 1, k0, width, h, s, 0, 1, scratch, out);
+    mc_eval_score_tile(code, env, &(mc_tile){q, k0, h, 1, width}, s, 0, 1, scratch, out);
 }

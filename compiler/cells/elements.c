@@ -152,9 +152,10 @@ static bool count_job(const elements *e, worker *w, const mc_env *env, element_j
     }
     const box *b = &job->b;
     const uint64_t heads = (uint64_t)(b->hi[BOX_H] - b->lo[BOX_H]);
-    const uint32_t height = (uint32_t)(b->hi[BOX_Q] - b->lo[BOX_Q]), width = (uint32_t)(b->hi[BOX_K] - b->lo[BOX_K]);
-    job->pairs = heads * mc_count_tile(code, env, b->lo[BOX_Q], height, b->lo[BOX_K], width, b->lo[BOX_H],
-                                       w->scratch);
+    const mc_tile tile = {.q = b->lo[BOX_Q], .k = b->lo[BOX_K], .h = b->lo[BOX_H],
+                          .rows = (uint32_t)(b->hi[BOX_Q] - b->lo[BOX_Q]),
+                          .keys = (uint32_t)(b->hi[BOX_K] - b->lo[BOX_K])};
+    job->pairs = heads * mc_count_tile(code, env, &tile, w->scratch);
     return true;
 }
 

@@ -94,6 +94,10 @@ static void scores(const struct view *x, const fcp_job *job, float scale, const 
                                      .c = s, .stride = FCP_JOB, .scale = scale});
 }
 
+static mc_tile tile_of(const struct view *x, const fcp_job *job) {
+    return (mc_tile){.q = job->q_position, .k = job->k_position, .h = x->head, .rows = job->rows, .keys = job->keys};
+}
+
 /* Puts the softmax's arguments, in log2 units, into w->s. If the plan has a score, it is applied, and its slopes are
  * kept if asked for. */
 static void logits(const struct view *x, const fcp_job *job, const float *q, bool slopes) {
@@ -102,11 +106,9 @@ static void logits(const struct view *x, const fcp_job *job, const float *q, boo
     scores(x, job, scored ? x->scale : x->scale2, q, w->k, w->s);
     if (!scored) return;
     if (slopes && x->arena->d_table) fcp_host_tables_keep(&w->tables, job->rows, job->keys, w->s, FCP_JOB);
-    if (slopes)
-        fcp_host_score_slopes(&w->score, &w->env, job->q_position, job->rows, job->k_position, job->keys, x->head, w->s,
-                              FCP_JOB);
-    fcp_host_score_apply(&w->score, &w->env, job->q_position, job->rows, job->k_position, job->keys, x->head, w->s,
-                         FCP_JOB);
+    const mc_tile tile = tile_of(x, job);
+    if (slopes) fcp_host_score_slopes(&w->score, &w->env, &tile, w->s, FCP_JOB);
+    fcp_host_score_apply(&w->score, &w->env, &tile, w->s, FCP_JOB);
 }
 
 /* out[row] += scale * sum over keys of p[row][key] * values[key]; out and values are dense. */
@@ -253,14 +255,7 @@ static void forward_strip(const struct view *x) {
 
 /* What a job adds to the gradients of tables. P is in w->s, and the derivative by the score in w->dp. */
 static void add_to_tables(const struct view *x, const fcp_job *job) {
-    const fcp_host_pairs pairs = {.env = &x->w->env,
-                                  .q = job->q_position,
-                                  .k = job->k_position,
-                                  .head = x->head,
-                                  .rows = job->rows,
-                                  .keys = job->keys,
-                                  .p = x->w->s,
-                                  .ds = x->w->dp,
+    const fcp_host_pairs pairs = {.env = &x->w->env, .tile = tile_of(x, job), .p = x->w->s, .ds = x->w->dp,
                                   .ld = FCP_JOB};
     fcp_host_tables_add(&x->w->tables, &pairs, x->arena->d_table);
 }

@@ -44,15 +44,14 @@ FCP_CLONES static void chain_row(const float *restrict p, const float *restrict 
     }
 }
 
-void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
-                          uint32_t keys, int64_t h, float *s, size_t ld) {
-    mc_eval_score_tile(score->code, env, q0, rows, k0, keys, h, s, ld, (float)FCP_LOG2E, score->scratch, s);
+void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, float *s, size_t ld) {
+    mc_eval_score_tile(score->code, env, tile, s, ld, (float)FCP_LOG2E, score->scratch, s);
 }
 
-void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
-                           uint32_t keys, int64_t h, const float *s, size_t ld) {
+void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, const float *s,
+                           size_t ld) {
     if (score->slope_is_one) return;
-    mc_eval_score_tile(score->slope, env, q0, rows, k0, keys, h, s, ld, 1, score->scratch, score->slopes);
+    mc_eval_score_tile(score->slope, env, tile, s, ld, 1, score->scratch, score->slopes);
 }
 
 void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t keys, const float *p, float *ds,

@@ -1,8 +1,8 @@
 /* score.h: scores, their slopes and sinks on the host.
  *
  * A score is a function of the logit s = scale * q . k and of the positions: a soft-cap, say, or a bias by distance.
- * Its slope is its derivative by s, which the backward pass needs. A tile has rows of float32, `ld` numbers apart;
- * its row r and column c are query q0 + r and key k0 + c.
+ * Its slope is its derivative by s, which the backward pass needs. Scores of a tile are rows of float32, `ld`
+ * numbers apart.
  */
 #ifndef FCP_HOST_SCORE_H
 #define FCP_HOST_SCORE_H
@@ -24,11 +24,10 @@ bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t til
 void fcp_host_score_close(fcp_host_score *score);
 
 /* s is the logits of a tile, in natural units; it becomes the score, in log2 units. */
-void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
-                          uint32_t keys, int64_t h, float *s, size_t ld);
+void fcp_host_score_apply(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, float *s, size_t ld);
 /* Puts the slopes at the logits s into score->slopes, unless they are one. */
-void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, int64_t q0, uint32_t rows, int64_t k0,
-                           uint32_t keys, int64_t h, const float *s, size_t ld);
+void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, const mc_tile *tile, const float *s,
+                           size_t ld);
 /* The chain rule: ds, the derivative by the score, is multiplied by the slope and becomes the derivative by s. Where
  * p is 0 it becomes 0, even if the slope is not finite. */
 void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t keys, const float *p, float *ds,

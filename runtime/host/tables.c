@@ -62,25 +62,22 @@ void fcp_host_tables_keep(fcp_host_tables *t, uint32_t rows, uint32_t keys, cons
 /* part = the derivative of the loss by what each pair reads; 0 where P is 0, even if the read's derivative is not
  * finite there. */
 static void multiply(const fcp_host_pairs *x, bool one, float *part) {
-    for (uint32_t r = 0; r < x->rows; r++)
-        for (uint32_t c = 0; c < x->keys; c++) {
+    for (uint32_t r = 0; r < x->tile.rows; r++)
+        for (uint32_t c = 0; c < x->tile.keys; c++) {
             const size_t at = r * x->ld + c;
-            float *to = &part[(size_t)r * x->keys + c];
+            float *to = &part[(size_t)r * x->tile.keys + c];
             *to = x->p[at] == 0 ? 0 : one ? x->ds[at] : x->ds[at] * *to;
         }
 }
 
 void fcp_host_tables_add(fcp_host_tables *t, const fcp_host_pairs *x, fcp_sums *sums) {
-    const size_t count = (size_t)x->rows * x->keys;
+    const size_t keys = x->tile.keys, count = x->tile.rows * keys;
     for (uint32_t i = 0; i < t->reads->count; i++) {
         const fcp_table_read *read = &t->reads->reads[i];
         const bool one = fcp_host_score_is_one(read->part); /* for all pairs */
-        if (!one)
-            mc_eval_score_tile(read->part, x->env, x->q, x->rows, x->k, x->keys, x->head, t->s, x->keys, 1,
-                               t->scratch, t->part);
+        if (!one) mc_eval_score_tile(read->part, x->env, &x->tile, t->s, keys, 1, t->scratch, t->part);
         multiply(x, one, t->part);
-        mc_load_places(read->load, x->env, x->q, x->rows, x->k, x->keys, x->head, t->s, x->keys, t->scratch,
-                       t->place);
+        mc_load_places(read->load, x->env, &x->tile, t->s, keys, t->scratch, t->place);
         fcp_sums_enter(sums);
         for (size_t j = 0; j < count; j++)
             if (t->part[j] != 0 && t->place[j] != MC_NONE) fcp_sums_add(sums, read->first + t->place[j], t->part[j]);

@@ -21,12 +21,11 @@ void fcp_host_tables_bind(const fcp_plan *plan, const double *table, mc_array *a
 /* Keeps the logits of a job, in natural units, before the score is applied to them. */
 void fcp_host_tables_keep(fcp_host_tables *tables, uint32_t rows, uint32_t keys, const float *s, size_t ld);
 
-/* The pairs of a job: its first query and key, the head, P, and the derivative of the loss by the score, both of which
- * are 0 where the mask does not allow the pair. Rows are `ld` numbers apart. */
+/* The pairs of a job: their tile, P, and the derivative of the loss by the score, both of which are 0 where the mask
+ * does not allow the pair. Rows are `ld` numbers apart. */
 typedef struct fcp_host_pairs {
     const mc_env *env;
-    int64_t q, k, head;
-    uint32_t rows, keys;
+    mc_tile tile;
     const float *p, *ds;
     size_t ld;
 } fcp_host_pairs;

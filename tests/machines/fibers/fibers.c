@@ -158,7 +158,7 @@ float fibers_part(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, f
 fk_i64 fibers_place(const fk_env *env, fk_u32 read, float s, fk_i64 q, fk_i64 k, fk_i64 h) {
     const fcp_table_read *x = &mask_now->reads->reads[read];
     uint32_t place;
-    mc_load_places(x->load, env_of(env), q, 1, k, 1, h, &s, 1, mask_now->read_scratch, &place);
+    mc_load_places(x->load, env_of(env), &(mc_tile){q, k, h, 1, 1}, &s, 1, mask_now->read_scratch, &place);
     return place == MC_NONE ? -1 : (fk_i64)(x->first + place);
 }
 

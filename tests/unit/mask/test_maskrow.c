@@ -139,11 +139,12 @@ Test(maskrow, rows_of_masks_are_elements) {
             seen[want]++;
         }
         const uint32_t rows = 1 + (uint32_t)(seed % 5);
+        const mc_tile tile = {q, k, h, rows, width};
         uint64_t allowed = 0;
         for (uint32_t i = 0; i < rows; i++)
             for (uint32_t j = 0; j < width; j++)
                 allowed += mc_eval(code, &env, (int64_t)((uint64_t)q + i), (int64_t)((uint64_t)k + j), h, one);
-        cr_assert_eq(mc_count_tile(code, &env, q, rows, k, width, h, scratch), allowed, "seed %d", (int)seed);
+        cr_assert_eq(mc_count_tile(code, &env, &tile, scratch), allowed, "seed %d", (int)seed);
         free(scratch);
     }
     cr_assert(seen[0] > 50000 && seen[1] > 50000);
@@ -274,7 +275,7 @@ Test(maskrow, tiles_are_rows_are_elements) {
         uint32_t keys = 1 + (uint32_t)draw(&c, KEYS);
         for (int i = 0; i < ROWS * LD; i++) s[i] = (float)((double)draw(&c, 2001) - 1000) / 128;
         memcpy(tile, s, sizeof tile);
-        mc_eval_score_tile(code, &env, q, ROWS, k, keys, h, tile, LD, 1, scratch, tile);
+        mc_eval_score_tile(code, &env, &(mc_tile){q, k, h, ROWS, keys}, tile, LD, 1, scratch, tile);
         for (uint32_t i = 0; i < ROWS; i++) {
             for (uint32_t j = keys; j < LD; j++)
                 cr_assert(same_float(tile[i * LD + j], s[i * LD + j]), "beyond the tile");
@@ -290,7 +291,7 @@ Test(maskrow, tiles_are_rows_are_elements) {
                 }
             }
         }
-        mc_eval_score_tile(code, &env, q, 1, k, 1, h, s, LD, 0.5f, scratch, tile);
+        mc_eval_score_tile(code, &env, &(mc_tile){q, k, h, 1, 1}, s, LD, 0.5f, scratch, tile);
         float whole;
         mc_eval_score_row(code, &env, q, k, 1, h, s, scratch, &whole);
         cr_assert(same_float(*tile, whole * 0.5f));
@@ -320,7 +321,7 @@ static void operation(mc_op op, double most, double least_size) {
             else if (i % 2) memcpy(&s[i], &any, sizeof any);
             else s[i] = ((float)(any >> 8) / 8388608.0f - 1.0f) * (i % 4 ? 3.0f : 100.0f);
         }
-        mc_eval_score_tile((mc_code){n, 2}, &env, 0, 1, 0, 4096, 0, s, 0, 1, scratch, out);
+        mc_eval_score_tile((mc_code){n, 2}, &env, &(mc_tile){.rows = 1, .keys = 4096}, s, 0, 1, scratch, out);
         for (int i = 0; i < 4096; i++) {
             double exact = mc_eval_score((mc_code){n, 2}, &env, 0, 0, 0, s[i], one);
             float rounded = (float)exact;
