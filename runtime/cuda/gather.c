@@ -46,22 +46,22 @@ fcp_code fcp_cuda_gather_load(fcp_cuda_session *s, uint32_t rank, fcp_error *err
     return code;
 }
 
-fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, const fcp_transfer *t, uint32_t to,
-                         uint32_t from, const fcp_arena *home, const fcp_tensors *caller, cu_ptr message,
-                         cu_stream stream, fcp_error *err) {
+fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, const cuda_unit_move *move, cu_stream stream,
+                         fcp_error *err) {
     const fcp_problem *p = s->plan->problem;
+    const fcp_transfer *t = move->transfer;
+    cu_ptr message = move->message;
     const cuda_rank *r = &s->ranks[rank];
     const cuda_kernel *k = &r->device->kernels[CUDA_GATHER];
-    const fcp_arena *arena = home ? home : &r->arena[pass];
     fcp_moved tensors[FCP_MOVED];
     const fcp_bundle all = fcp_bundles_of(s->bundles, rank), bundle = fcp_bundle_of(s->bundles, rank, t);
     fk_gather_launch x = {.runs = r->runs_memory + (cu_ptr)(bundle.runs - all.runs) * sizeof(fk_gather_run),
                           .run_count = bundle.count,
                           .first = t->first,
                           .tokens = t->tokens,
-                          .tensors = fcp_moved_tensors(arena, caller, t, tensors),
-                          .to = to,
-                          .from = from};
+                          .tensors = fcp_moved_tensors(move->home, move->caller, t, tensors),
+                          .to = move->to,
+                          .from = move->from};
     fk_u32 shared = p->heads / p->kv_heads;
     for (uint32_t i = 0; i < x.tensors; i++) {
         const fcp_moved *m = &tensors[i];
@@ -69,8 +69,8 @@ fcp_code fcp_cuda_gather(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, cons
         const cu_ptr at[] = {[FK_IN_MESSAGE] = message, [FK_AT_BLOCKS] = (uintptr_t)m->home,
                              [FK_AT_CALLER] = (uintptr_t)m->caller};
         bool whole = m->of_keys || p->range_sub == shared;
-        x.tensor[i] = (fk_gather_tensor){.to = at[to],
-                                         .from = at[from],
+        x.tensor[i] = (fk_gather_tensor){.to = at[move->to],
+                                         .from = at[move->from],
                                          .row = (fk_u32)(m->row / 4),
                                          .full = (fk_u32)(m->full / 4),
                                          .chunk = whole ? (fk_u32)(m->row / 4) : p->range_sub * head,

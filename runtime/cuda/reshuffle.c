@@ -302,8 +302,8 @@ static bool is_one_piece(const fcp_cuda_session *s, uint32_t caller, const fcp_t
 
 /* Moves a unit between tensors in host memory and home blocks: by a message, part by part, each as long as the stage
  * has room for. All of it is in the stage's stream. */
-static fcp_code by_stage(fcp_cuda_session *s, struct way way, fcp_pass pass, const fcp_transfer *t,
-                         const fcp_tensors *tensors, uint32_t most, fcp_error *err) {
+static fcp_code by_stage(fcp_cuda_session *s, struct way way, const fcp_transfer *t, const fcp_tensors *tensors,
+                         uint32_t most, fcp_error *err) {
     cuda_device *d = s->ranks[way.home].device;
     fcp_transfer part = *t;
     fcp_code code = FCP_OK;
@@ -314,10 +314,10 @@ static fcp_code by_stage(fcp_cuda_session *s, struct way way, fcp_pass pass, con
         const fcp_transfer theirs = other_side(&part, way.caller), *of_home = way.home == way.caller ? &part : &theirs;
         if (way.in) code = copy_unit(s, way, &part, tensors, err);
         if (way.in && !code) code = fcp_cuda_stage_push(s, d, err);
-        if (!code)
-            code = fcp_cuda_gather(s, way.home, pass, of_home, way.in ? FK_AT_BLOCKS : FK_IN_MESSAGE,
-                                   way.in ? FK_IN_MESSAGE : FK_AT_BLOCKS, way.arena, tensors, way.message,
-                                   d->stage.stream, err);
+        const cuda_unit_move move = {.transfer = of_home, .home = way.arena, .caller = tensors, .message = way.message,
+                                     .to = way.in ? FK_AT_BLOCKS : FK_IN_MESSAGE,
+                                     .from = way.in ? FK_IN_MESSAGE : FK_AT_BLOCKS};
+        if (!code) code = fcp_cuda_gather(s, way.home, &move, d->stage.stream, err);
         if (!way.in && !code) code = copy_unit(s, way, &part, tensors, err);
         if (!way.in && !code) code = fcp_cuda_stage_push(s, d, err);
     }
@@ -332,22 +332,20 @@ static fcp_code by_message(fcp_cuda_session *s, uint32_t caller, uint32_t home, 
     uint32_t from = in ? caller : home, to = in ? home : caller;
     cuda_rank *sender = &s->ranks[from], *receiver = &s->ranks[to];
     const fcp_transfer theirs = other_side(t, caller);
-    const fcp_arena *arena = &s->ranks[home].arena[pass];
+    cu_ptr landing = receiver->messages + receiver->messages_bytes / 2;
+    cuda_unit_move pack = {.transfer = in ? t : &theirs, .home = &s->ranks[home].arena[pass], .caller = tensors,
+                           .to = FK_IN_MESSAGE, .from = in ? FK_AT_CALLER : FK_AT_BLOCKS, .message = sender->messages};
+    cuda_unit_move unpack = {.transfer = in ? &theirs : t, .home = pack.home, .caller = tensors,
+                             .to = in ? FK_AT_BLOCKS : FK_AT_CALLER, .from = FK_IN_MESSAGE, .message = landing};
     fcp_code code = fcp_net_pace(s->base.net, 3, err);
-    if (!code)
-        code = fcp_cuda_gather(s, from, pass, in ? t : &theirs, FK_IN_MESSAGE, in ? FK_AT_CALLER : FK_AT_BLOCKS, arena,
-                               tensors, sender->messages, sender->streams[FCP_COMM], err);
+    if (!code) code = fcp_cuda_gather(s, from, &pack, sender->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_follow(s, sender->device, sender->streams[FCP_COMM], receiver->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_use(s, receiver->device, err);
-    cu_ptr landing = receiver->messages + receiver->messages_bytes / 2;
     if (!code)
         code = fcp_cuda_copy(s, receiver->device, landing, sender->device, sender->messages,
                              fcp_message_bytes(s->plan, pass, t), receiver->streams[FCP_COMM], err);
     if (!code) code = fcp_cuda_follow(s, receiver->device, receiver->streams[FCP_COMM], sender->streams[FCP_COMM], err);
-    if (!code)
-        code = fcp_cuda_gather(s, to, pass, in ? &theirs : t, in ? FK_AT_BLOCKS : FK_AT_CALLER, FK_IN_MESSAGE, arena,
-                               tensors, landing, receiver->streams[FCP_COMM], err);
-    return code;
+    return code ? code : fcp_cuda_gather(s, to, &unpack, receiver->streams[FCP_COMM], err);
 }
 
 fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, fcp_class cls, const fcp_instr *x,
@@ -367,11 +365,10 @@ fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
         if (code) break;
         if (device == r->device) {
             code = fcp_net_pace(s->base.net, 1, err);
-            if (!code)
-                code = fcp_cuda_gather(s, home, pass, home == rank ? t : &theirs,
-                                       cls == FCP_IN ? FK_AT_BLOCKS : FK_AT_CALLER,
-                                       cls == FCP_IN ? FK_AT_CALLER : FK_AT_BLOCKS, arena, tensors, 0,
-                                       r->streams[FCP_COMM], err);
+            const cuda_unit_move move = {.transfer = home == rank ? t : &theirs, .home = arena, .caller = tensors,
+                                         .to = way.in ? FK_AT_BLOCKS : FK_AT_CALLER,
+                                         .from = way.in ? FK_AT_CALLER : FK_AT_BLOCKS};
+            if (!code) code = fcp_cuda_gather(s, home, &move, r->streams[FCP_COMM], err);
         } else if (device && home != rank && device == s->ranks[rank].device) {
             code = by_message(s, rank, home, pass, t, tensors, err);
         } else {
@@ -381,7 +378,7 @@ fcp_code fcp_cuda_move_units(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, 
             if (!code)
                 code = types >> CU_MEMORY_DEVICE & 1 || direct || !most
                            ? copy_unit(s, way, t, tensors, err)
-                           : by_stage(s, way, pass, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
+                           : by_stage(s, way, t, tensors, most < t->tokens ? (uint32_t)most : t->tokens, err);
         }
     }
     return code;
@@ -395,9 +392,11 @@ static fcp_code do_messages(fcp_cuda_session *s, uint32_t rank, fcp_pass pass, c
         const fcp_transfer *t = &s->plan->transfers[x->a + i];
         uint32_t mine = fcp_at_caller(t) ? FK_AT_CALLER : FK_AT_BLOCKS;
         if (t->dir != dir) continue;
-        code = fcp_cuda_gather(s, rank, pass, t, dir == FCP_SEND ? FK_IN_MESSAGE : mine,
-                               dir == FCP_SEND ? mine : FK_IN_MESSAGE, &s->ranks[rank].arena[pass], tensors,
-                               (uintptr_t)wires->list[i].segment[0].data, s->ranks[rank].streams[FCP_COMM], err);
+        const cuda_unit_move move = {.transfer = t, .home = &s->ranks[rank].arena[pass], .caller = tensors,
+                                     .to = dir == FCP_SEND ? FK_IN_MESSAGE : mine,
+                                     .from = dir == FCP_SEND ? mine : FK_IN_MESSAGE,
+                                     .message = (uintptr_t)wires->list[i].segment[0].data};
+        code = fcp_cuda_gather(s, rank, &move, s->ranks[rank].streams[FCP_COMM], err);
     }
     return code;
 }

@@ -630,7 +630,7 @@ static fcp_code nccl_make_id(const fcp_net *base, void *out_id, fcp_error *err) 
 
 const fcp_transport fcp_transport_nccl = {.name = "nccl",
                                           .processes = true,
-    .make_id = nccl_make_id,
+                                          .make_id = nccl_make_id,
                                           .open = nccl_open,
                                           .connect = nccl_connect,
                                           .close = nccl_close,
