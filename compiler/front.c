@@ -51,8 +51,7 @@ static void check(sema *s, const fcpc_options *options, size_t errors) {
 }
 
 /* The text as a program of one mask, that of a layer. */
-static fcp_code parse_layer(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                            const fcp_plan *plan, uint32_t layer, fcpc_diagnostics *d, fcpc_program **out_program,
+static fcp_code parse_layer(const front_input *in, uint32_t layer, fcpc_diagnostics *d, fcpc_program **out_program,
                             front_use *use, void *context) {
     double start = fcp_clock();
     fcpc_diagnostics *own = d ? NULL : fcpc_diagnostics_new();
@@ -60,16 +59,16 @@ static fcp_code parse_layer(const char *name, const char *bytes, size_t size, co
     fcpc_program *p = program_new();
     arena scratch = {0};
     fcp_code code = FCP_E_NO_MEMORY;
-    const char *slash = strrchr(name, '/');
-    char *folder = strndup(name, slash ? (size_t)(slash - name) + 1 : 0);
+    const char *slash = strrchr(in->name, '/');
+    char *folder = strndup(in->name, slash ? (size_t)(slash - in->name) + 1 : 0);
     size_t errors = d ? diag_errors(d) : 0, kept = d ? fcpc_diagnostics_count(d) : 0;
-    uint32_t source = d && p && folder ? diag_source(d, name, bytes, size, false) : UINT32_MAX;
+    uint32_t source = d && p && folder ? diag_source(d, in->name, in->bytes, in->size, false) : UINT32_MAX;
     if (source != UINT32_MAX) {
-        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = plan,
+        sema s = {.d = d, .scratch = &scratch, .out = p, .main_source = source, .folder = folder, .plan = in->plan,
                   .layer = layer};
         fcpc_options asked;
         fcp_error wrong;
-        if (fcp_sized_read(&asked, sizeof asked, options, "fcpc_options", &wrong) == FCP_OK) {
+        if (fcp_sized_read(&asked, sizeof asked, in->options, "fcpc_options", &wrong) == FCP_OK) {
             s.stop = asked.stop;
             check(&s, &asked, errors);
         } else diag_error(d, wrong.code, SPAN_NONE, "%s", wrong.message);
@@ -90,20 +89,18 @@ static fcp_code parse_layer(const char *name, const char *bytes, size_t size, co
     return code;
 }
 
-fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                     const fcp_plan *plan, uint32_t layer, fcpc_diagnostics *d, fcpc_program **out_program,
-                     front_use *use, void *context) {
+fcp_code front_parse(const front_input *in, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
+                     void *context) {
     fcpc_program *p = NULL;
-    fcp_code code = parse_layer(name, bytes, size, options, plan, 0, d, &p, layer ? NULL : use, context);
+    fcp_code code = parse_layer(in, 0, d, &p, in->layer ? NULL : use, context);
     for (uint32_t i = 1; !code && i < p->layer_count; i++) {
         /* What is said of all layers was said with the first. */
-        front_use *own = i == layer ? use : NULL;
+        front_use *own = i == in->layer ? use : NULL;
         fcpc_diagnostics *unheard = fcpc_diagnostics_new();
-        code = unheard ? parse_layer(name, bytes, size, options, plan, i, unheard, &p->layers[i].program, own, context)
-                       : FCP_E_NO_MEMORY;
+        code = unheard ? parse_layer(in, i, unheard, &p->layers[i].program, own, context) : FCP_E_NO_MEMORY;
         fcpc_diagnostics_free(unheard);
         if (code && code != FCP_E_INTERRUPTED)
-            code = parse_layer(name, bytes, size, options, plan, i, d, &p->layers[i].program, own, context);
+            code = parse_layer(in, i, d, &p->layers[i].program, own, context);
         if (!code) p->parse_seconds += p->layers[i].program->parse_seconds;
     }
     if (!code) *out_program = p;
@@ -113,5 +110,6 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
 
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program) {
-    return front_parse(name, bytes, size, options, NULL, 0, d, out_program, NULL, NULL);
+    const front_input in = {name, bytes, size, options, NULL, 0};
+    return front_parse(&in, d, out_program, NULL, NULL);
 }

@@ -7,10 +7,16 @@
  * that is the result of front_parse. */
 typedef fcp_code front_use(sema *s, void *context);
 
-/* fcpc_parse_text, and then, if all went well and `use` is not NULL, use(s, context) with the trees of the mask that
- * `layer` says, from 0. The arrays of `plan`, unless that is NULL, stand for the fields and tables of the same
- * names. */
-fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcpc_options *options,
-                     const fcp_plan *plan, uint32_t layer, fcpc_diagnostics *d, fcpc_program **out_program,
-                     front_use *use, void *context);
+/* A text, and what it is read with. */
+typedef struct front_input {
+    const char *name, *bytes;
+    size_t size;
+    const fcpc_options *options;
+    const fcp_plan *plan; /* its arrays stand for the fields and tables of the same names; NULL: none do */
+    uint32_t layer;       /* whose mask's trees are used */
+} front_input;
+
+/* fcpc_parse_text, and then, if all went well and `use` is not NULL, use(s, context) with the trees of in->layer. */
+fcp_code front_parse(const front_input *in, fcpc_diagnostics *d, fcpc_program **out_program, front_use *use,
+                     void *context);
 #endif

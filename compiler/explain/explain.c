@@ -679,8 +679,9 @@ static fcp_code explain_whole(sema *s, void *context) {
 
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out) {
+    const front_input in = {name, bytes, size, options, out->plan, out->layer};
     fcpc_program *p = NULL;
-    fcp_code code = front_parse(name, bytes, size, options, out->plan, out->layer, d, &p, explain_whole, out);
+    fcp_code code = front_parse(&in, d, &p, explain_whole, out);
     fcpc_program_free(p);
     return code;
 }
@@ -706,8 +707,9 @@ static fcp_code explain_each(sema *s, void *context) {
 fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                        const fcp_plan *plan, explain_next *next, explain_told *told, diags *d, void *context) {
     many m = {plan, next, told, context};
+    const front_input in = {name, bytes, size, options, plan, 0};
     fcpc_program *p = NULL;
-    fcp_code code = front_parse(name, bytes, size, options, plan, 0, d, &p, explain_each, &m);
+    fcp_code code = front_parse(&in, d, &p, explain_each, &m);
     fcpc_program_free(p);
     return code;
 }

@@ -258,15 +258,24 @@ static uint32_t degrees(const uint32_t *end, const uint32_t *ids, uint32_t count
     return most;
 }
 
-/* Fills x with the right group of every edge, left group by left group (`order` lists the edges by left group,
- * `starts` says where each group's begin). Dummies then give every right group `degree` entries. */
-static void fill(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group, const uint32_t *order,
-                 const uint32_t *starts, uint32_t *room, uint32_t *x) {
+/* A graph whose vertices are merged into n groups on each side, none with more than `degree` edges. */
+typedef struct grouped {
+    const bigraph *g;
+    uint32_t n, degree;
+    uint32_t *right;  /* per right vertex, its group */
+    uint32_t *order;  /* the edges by left group */
+    uint32_t *starts; /* where each left group's edges begin in it; n + 1 */
+} grouped;
+
+/* Fills x with the right group of every edge, left group by left group. Dummies then give every right group `degree`
+ * entries. */
+static void fill(const grouped *m, uint32_t *room, uint32_t *x) {
+    const uint32_t n = m->n, degree = m->degree, *starts = m->starts;
     uint32_t stride = stride_of(degree);
     for (uint32_t v = 0; v < n; v++) room[v] = degree;
     for (uint32_t u = 0; u < n; u++)
         for (uint32_t i = starts[u], at = u * stride; i < starts[u + 1]; i++) {
-            uint32_t v = right_group[g->right[order[i]]];
+            uint32_t v = m->right[m->g->right[m->order[i]]];
             x[at++] = v;
             room[v]--;
         }
@@ -279,21 +288,24 @@ static void fill(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *
         }
 }
 
-/* Gives every edge the colour of an entry of the classes that joins the same two groups. */
-static fcp_code hand_out(const bigraph *g, uint32_t n, uint32_t degree, const uint32_t *right_group,
-                         const uint32_t *order, const uint32_t *starts, const uint32_t *classes, uint32_t first,
-                         uint32_t *head, uint32_t *link, uint32_t *columns, uint32_t *out_colour) {
-    enum { TILE = 16 };
+/* Gives every edge the colour of an entry of the classes that joins the same two groups. The split is done, so
+ * s->taken and s->mate are free for lists of edges. columns: HAND_OUT_TILE * degree numbers. */
+enum { HAND_OUT_TILE = 16 };
+static fcp_code hand_out(const grouped *m, const splitter *s, uint32_t first, uint32_t *columns,
+                         uint32_t *out_colour) {
+    enum { TILE = HAND_OUT_TILE };
+    const uint32_t n = m->n, degree = m->degree, *starts = m->starts, *order = m->order, *classes = s->classes;
+    uint32_t *head = s->taken, *link = s->mate;
     memset(head, 0xff, (size_t)n * sizeof *head);
     for (uint32_t u0 = 0; u0 < n; u0 += TILE) {
         uint32_t width = n - u0 < TILE ? n - u0 : TILE;
-        if (u0 / TILE % 64 == 0 && fcp_stop_asked(g->stop)) return FCP_E_INTERRUPTED;
+        if (u0 / TILE % 64 == 0 && fcp_stop_asked(m->g->stop)) return FCP_E_INTERRUPTED;
         for (uint32_t c = 0; c < degree; c++) /* a tile of the classes, transposed */
             for (uint32_t j = 0; j < width; j++) columns[(size_t)j * degree + c] = classes[(size_t)c * n + u0 + j];
         for (uint32_t j = 0; j < width; j++) {
             const uint32_t *column = columns + (size_t)j * degree;
             for (uint32_t i = starts[u0 + j + 1]; i-- > starts[u0 + j];) {
-                uint32_t v = right_group[g->right[order[i]]];
+                uint32_t v = m->right[m->g->right[order[i]]];
                 link[i] = head[v];
                 head[v] = i;
             }
@@ -328,6 +340,7 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
 
     splitter s = {.n = n, .none = (uint32_t)entries, .seed = 0x9e3779b97f4a7c15u, .stop = g->stop};
     uint32_t *starts = ARENA_ZNEW(scratch, uint32_t, (size_t)n + 1), *order = ARENA_NEW(scratch, uint32_t, count);
+    const grouped merged = {g, n, degree, right_group, order, starts};
     uint32_t *x = ARENA_NEW(scratch, uint32_t, entries),
              *spare = ARENA_NEW(scratch, uint32_t, spare_entries(n, degree));
     uint32_t *groups = ARENA_NEW(scratch, uint32_t, 6 * (size_t)n);
@@ -346,13 +359,12 @@ fcp_code colour_euler(arena *scratch, const colour_work *work, const bigraph *g,
     for (uint32_t u = 0; u < n; u++) starts[u + 1] += starts[u];
     memcpy(s.queue, starts, (size_t)n * sizeof *starts);
     for (uint32_t i = 0; i < count; i++) order[s.queue[left_group[g->left[ids[i]]]]++] = ids[i];
-    fill(g, n, degree, right_group, order, starts, s.taken, x);
+    fill(&merged, s.taken, x);
 
     for (uint32_t v = 0; v < n; v++) s.waiting[v] = s.none;
     if (!is_stopped(&s)) colour_node(&s, x, degree, spare);
     if (is_stopped(&s)) return FCP_E_INTERRUPTED;
-    /* the split's tables are free now: `mate` links edges (count <= entries), x holds transposed tiles when they fit */
-    uint32_t *columns = (uint64_t)16 * degree <= entries ? x : ARENA_NEW(scratch, uint32_t, (size_t)16 * degree);
-    if (!columns) return FCP_E_NO_MEMORY;
-    return hand_out(g, n, degree, right_group, order, starts, s.classes, first, s.taken, s.mate, columns, out_colour);
+    uint64_t room = (uint64_t)HAND_OUT_TILE * degree;
+    uint32_t *columns = room <= entries ? x : ARENA_NEW(scratch, uint32_t, room);
+    return columns ? hand_out(&merged, &s, first, columns, out_colour) : FCP_E_NO_MEMORY;
 }

@@ -20,6 +20,14 @@ struct segment {
     uint8_t partial[FCP_STRIP_CELLS];
 };
 
+/* Two rows of cells of a part, from row `row` of its Q piece on, whose jobs are added to `work`. */
+struct strip {
+    fcp_work *work;
+    const fcp_plan *plan;
+    const fcp_part *part;
+    uint32_t tile, row;
+};
+
 void fcp_work_free(fcp_work *work) {
     free(work->jobs);
     free(work->cursors);
@@ -34,17 +42,19 @@ fcp_code fcp_work_begin(fcp_work *work, const fcp_plan *plan, const fcp_visit *v
 }
 
 /* Appends a segment's jobs, one for each stretch of neighbouring active rows. */
-static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row,
-                 const struct segment *s) {
-    const fcp_piece *q = &plan->pieces[part->q_piece], *k = &plan->pieces[part->k_piece];
+static bool emit(const struct strip *of, const struct segment *s) {
+    const fcp_plan *plan = of->plan;
+    const fcp_piece *q = &plan->pieces[of->part->q_piece], *k = &plan->pieces[of->part->k_piece];
+    const uint64_t first_row = of->row;
+    fcp_work *work = of->work;
     for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) {
         if (!(s->active >> r & 1)) continue;
         uint32_t until = r + 1;
         while (until < FCP_STRIP_CELLS && s->active >> until & 1) until++;
         if (!fcp_grow((void **)&work->jobs, &work->capacity, work->count + 1, sizeof *work->jobs)) return false;
-        uint64_t row_end = (uint64_t)first_row + (uint64_t)until * FCP_CELL, key_end = (uint64_t)s->end * FCP_CELL;
+        uint64_t row_end = first_row + (uint64_t)until * FCP_CELL, key_end = (uint64_t)s->end * FCP_CELL;
         fcp_job *job = &work->jobs[work->count++];
-        *job = (fcp_job){.tile = tile, .row = r * FCP_CELL, .key = k->offset + s->begin * FCP_CELL};
+        *job = (fcp_job){.tile = of->tile, .row = r * FCP_CELL, .key = k->offset + s->begin * FCP_CELL};
         job->rows = (uint32_t)((row_end < q->length ? row_end : q->length) - first_row) - job->row;
         job->keys = (uint32_t)((key_end < k->length ? key_end : k->length) - (uint64_t)s->begin * FCP_CELL);
         job->q_position = plan->sequences[q->sequence].q_first + (int64_t)(q->start + first_row + job->row);
@@ -57,13 +67,13 @@ static bool emit(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_
 
 /* Adds columns [begin, end) to the open segment. Whenever it is full, or the active rows change, closes it and opens
  * another. */
-static bool extend(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t first_row,
-                   struct segment *open, uint32_t begin, uint32_t end, uint32_t active, uint32_t partial) {
+static bool extend(const struct strip *of, struct segment *open, uint32_t begin, uint32_t end, uint32_t active,
+                   uint32_t partial) {
     while (begin < end) {
         bool fits = open->end > open->begin && open->end == begin && open->active == active &&
                     open->end - open->begin < FCP_JOB_CELLS;
         if (!fits) {
-            if (open->end > open->begin && !emit(work, plan, tile, part, first_row, open)) return false;
+            if (open->end > open->begin && !emit(of, open)) return false;
             *open = (struct segment){.begin = begin, .end = begin, .active = active};
         }
         uint32_t room = FCP_JOB_CELLS - (open->end - open->begin), take = end - begin < room ? end - begin : room;
@@ -76,13 +86,13 @@ static bool extend(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fc
     return true;
 }
 
-static bool sweep(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp_part *part, uint32_t cls,
-                  uint32_t first_row) {
-    const fcp_shape_rec *shape = &plan->shapes[part->shape + cls];
-    uint32_t at[FCP_STRIP_CELLS], end[FCP_STRIP_CELLS], column = 0;
-    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) at[r] = fcp_run_of_row(plan, shape, first_row / FCP_CELL + r);
+static bool sweep(const struct strip *of, uint32_t cls) {
+    const fcp_plan *plan = of->plan;
+    const fcp_shape_rec *shape = &plan->shapes[of->part->shape + cls];
+    uint32_t at[FCP_STRIP_CELLS], end[FCP_STRIP_CELLS], column = 0, row = of->row / FCP_CELL;
+    for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++) at[r] = fcp_run_of_row(plan, shape, row + r);
     for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++)
-        end[r] = r + 1 < FCP_STRIP_CELLS ? at[r + 1] : fcp_run_of_row(plan, shape, first_row / FCP_CELL + r + 1);
+        end[r] = r + 1 < FCP_STRIP_CELLS ? at[r + 1] : fcp_run_of_row(plan, shape, row + r + 1);
     struct segment open = {0};
     for (;;) {
         uint32_t begin = UINT32_MAX, until = UINT32_MAX, active = 0, partial = 0;
@@ -102,12 +112,12 @@ static bool sweep(fcp_work *work, const fcp_plan *plan, uint32_t tile, const fcp
             active |= 1u << r;
             if (run->cls == FCP_CELL_PARTIAL) partial |= 1u << r;
         }
-        if (!extend(work, plan, tile, part, first_row, &open, begin, until, active, partial)) return false;
+        if (!extend(of, &open, begin, until, active, partial)) return false;
         column = until;
         for (uint32_t r = 0; r < FCP_STRIP_CELLS; r++)
             while (at[r] < end[r] && plan->runs[at[r]].col + plan->runs[at[r]].count <= column) at[r]++;
     }
-    return open.end == open.begin || emit(work, plan, tile, part, first_row, &open);
+    return open.end == open.begin || emit(of, &open);
 }
 
 fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *visit, uint32_t cls, uint32_t q_piece,
@@ -118,8 +128,10 @@ fcp_code fcp_work_strip(fcp_work *work, const fcp_plan *plan, const fcp_visit *v
         uint32_t end = tile->first_part + tile->parts, at = work->cursors[i];
         while (at < end && plan->parts[at].q_piece < q_piece) at++;
         work->cursors[i] = at;
-        for (; at < end && plan->parts[at].q_piece == q_piece; at++)
-            if (!sweep(work, plan, visit->first_tile + i, &plan->parts[at], cls, row)) return FCP_E_NO_MEMORY;
+        for (; at < end && plan->parts[at].q_piece == q_piece; at++) {
+            const struct strip strip = {work, plan, &plan->parts[at], visit->first_tile + i, row};
+            if (!sweep(&strip, cls)) return FCP_E_NO_MEMORY;
+        }
     }
     return FCP_OK;
 }

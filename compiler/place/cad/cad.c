@@ -413,8 +413,8 @@ static void give_half(void *given) {
         uint32_t first = v * in->gpus, ranks = first + in->gpus > in->ranks ? in->ranks - first : in->gpus;
         cad_shares shares;
         const size_t kept = d->kept[v + 1] - d->kept[v]; /* where no rank keeps anything there is no list */
-        h->code = cad_try(in, d->a, &now, &d->away[v], kept ? d->out->at + d->kept[v] : NULL, kept, d->room + first,
-                          first, ranks, scaled(d->mean, in->tolerance) / 4, patience, &shares);
+        const cad_node node = {first, ranks, d->room + first, kept ? d->out->at + d->kept[v] : NULL, kept};
+        h->code = cad_try(in, d->a, &now, &d->away[v], &node, scaled(d->mean, in->tolerance) / 4, patience, &shares);
         for (size_t i = 0; i < shares.count && !h->code; i++) {
             const cad_share *s = &shares.at[i];
             if (s->rank == FCP_NONE ? !cad_add(d->a, &h->left, &s->run)

@@ -155,12 +155,17 @@ fcp_code cad_sweep(const cad_input *in, arena *a, const cad_groups *groups, cad_
  * how many the keys are best divided. */
 uint64_t cad_cost(const cad_price *p, uint64_t keys, uint64_t room, bool whole, uint32_t *out_parts);
 
-/* tries.c. As cad_sweep, for the ranks from `first` on, but with the best decisions that it finds. kept: what these
- * ranks compute of their own rows. now: the memory of one try. patience: how many tries in a row may fail; half as many
- * before the first success. */
-fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_share *kept,
-                 size_t kept_count, uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience,
-                 cad_shares *out);
+/* The ranks first to first + ranks - 1, as the bins of a sweep. */
+typedef struct cad_node {
+    uint32_t first, ranks;
+    uint64_t *room;        /* per rank, as for cad_sweep */
+    const cad_share *kept; /* what these ranks compute of their own rows */
+    size_t kept_count;
+} cad_node;
+/* tries.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how many tries
+ * in a row may fail; half as many before the first success. */
+fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_node *node, uint64_t crumb,
+                 uint32_t patience, cad_shares *out);
 
 uint64_t cad_root(unsigned __int128 v); /* the square root, rounded down */
 

@@ -199,9 +199,10 @@ static bool remember(arena *a, const cad_shares *now, size_t kept, cad_shares *b
     return true;
 }
 
-fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_share *kept,
-                 size_t kept_count, uint64_t *room, uint32_t first, uint32_t ranks, uint64_t crumb, uint32_t patience,
-                 cad_shares *out) {
+fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_node *node, uint64_t crumb,
+                 uint32_t patience, cad_shares *out) {
+    const uint32_t first = node->first, ranks = node->ranks;
+    uint64_t *room = node->room;
     made_try made[TRIES_MOST];
     trying t = {.in = in, .first = first, .ranks = ranks, .newest = ARENA_NEW(a, size_t, ranks),
                 .state = first + UINT64_C(1), .made = made};
@@ -209,7 +210,7 @@ fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs
     cad_decisions best = {0};
     *out = (cad_shares){0};
     fcp_code code = t.newest && given && left ? cad_group(in, a, runs->at, runs->count, &t.groups) : FCP_E_NO_MEMORY;
-    if (!code && !find_kept(&t, a, kept, kept_count)) code = FCP_E_NO_MEMORY;
+    if (!code && !find_kept(&t, a, node->kept, node->kept_count)) code = FCP_E_NO_MEMORY;
     if (code || !runs->count) return code;
     memcpy(given, room, ranks * sizeof *room);
     uint32_t most = patience < TRIES_MOST / 3 ? 3 * patience : TRIES_MOST;

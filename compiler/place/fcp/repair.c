@@ -103,13 +103,23 @@ int64_t place_price(const place_state *s, const place_lists *l, uint32_t a, uint
 
 /* --- balance ------------------------------------------------------------------------------------------------------ */
 
-/* Block for block (or for nothing). `over`: by how much rank r is over; `room`: what the partner takes. */
-static void try_blocks(const repair *x, uint32_t r, const uint32_t *mine, uint32_t count, int64_t over,
-                       uint32_t partner, int64_t room, swap *best) {
+/* A rank over the limit. */
+typedef struct excess {
+    uint32_t rank, count;
+    int64_t over;                   /* by how much */
+    uint32_t mine[PLACE_MAX_HELD];  /* its blocks, by falling work */
+    const uint64_t *sums;           /* of none, one or two of them: list_sums */
+    uint32_t sum_count;
+} excess;
+
+/* Block for block (or for nothing). `room`: what the partner takes. */
+static void try_blocks(const repair *x, const excess *e, uint32_t partner, int64_t room, swap *best) {
     const place_state *s = x->s;
+    const uint32_t r = e->rank, *mine = e->mine;
+    const int64_t over = e->over;
     const uint32_t *tokens = s->in->tokens;
     uint32_t theirs[PLACE_MAX_HELD], held = place_gather(x->l, partner, theirs), prices = 4, j = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < e->count; i++) {
         uint32_t a = mine[i];
         while (j < held && s->work[a] - s->work[theirs[j]] <= room) j++; /* theirs[j ..] are too light for a */
         while (j > 0 && s->work[a] - s->work[theirs[j - 1]] > room) j--;
@@ -157,22 +167,23 @@ static int64_t sum_tokens(const place_state *s, const uint32_t *blocks, uint64_t
 }
 
 /* Tries up to two blocks for up to two: the first exchange that ends the excess, else the one that relieves most. */
-static void try_pairs(const repair *x, uint32_t r, const uint32_t *mine, const uint64_t *sums, uint32_t sum_count,
-                      int64_t over, uint32_t partner, int64_t room, uint64_t *scratch, swap *best) {
+static void try_pairs(const repair *x, const excess *e, uint32_t partner, int64_t room, uint64_t *scratch,
+                      swap *best) {
     const place_state *s = x->s;
+    const uint64_t *sums = e->sums;
     uint32_t theirs[PLACE_MAX_HELD], held = place_gather(x->l, partner, theirs), from = 0;
     uint64_t *other = scratch, *sort = scratch + MAX_SUMS;
     uint32_t count = list_sums(s, theirs, held, other, sort);
-    for (uint32_t i = 0; i < sum_count && best->relief < over; i++) {
+    for (uint32_t i = 0; i < e->sum_count && best->relief < e->over; i++) {
         int64_t work = (int64_t)(sums[i] >> 20);
         while (from < count && work - (int64_t)(other[from] >> 20) > room) from++;
         for (uint32_t k = from, looks = 4; k < count && looks; k++) {
             int64_t relief = work - (int64_t)(other[k] >> 20);
             if (relief <= best->relief) break;
             swap w = {.partner = partner, .relief = relief};
-            int64_t more = sum_tokens(s, mine, sums[i], w.a) - sum_tokens(s, theirs, other[k], w.b);
+            int64_t more = sum_tokens(s, e->mine, sums[i], w.a) - sum_tokens(s, theirs, other[k], w.b);
             looks--;
-            if (more > s->room[partner] || -more > s->room[r]) continue;
+            if (more > s->room[partner] || -more > s->room[e->rank]) continue;
             *best = w;
             break;
         }
@@ -189,8 +200,10 @@ static void apply(repair *x, uint32_t r, const swap *w) {
 /* Makes one exchange that relieves rank r; false: there is none. */
 static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ranks, uint32_t round, uint64_t *sums) {
     place_state *s = x->s;
-    uint32_t mine[PLACE_MAX_HELD], count = place_gather(x->l, r, mine), tried = 0;
-    int64_t over = -s->left[r];
+    uint32_t tried = 0;
+    const int64_t over = -s->left[r];
+    excess e = {.rank = r, .over = over};
+    e.count = place_gather(x->l, r, e.mine);
     swap best = NO_SWAP;
     for (uint32_t k = 0; k < ranks && tried < (uint32_t)PARTNERS << round && x->looks; k++) {
         uint32_t partner = (uint32_t)by_room[k];
@@ -198,12 +211,13 @@ static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ran
         if (room <= 0 || partner == r) continue;
         tried++;
         x->looks--;
-        try_blocks(x, r, mine, count, over, partner, room, &best);
+        try_blocks(x, &e, partner, room, &best);
         if (best.relief >= over ? best.price <= 0 || tried >= PARTNERS : tried >= PARTNERS && best.relief >= over / 4)
             break;
     }
     if (best.relief < over && round >= PAIR_ROUND) {
-        uint32_t sum_count = list_sums(s, mine, count, sums, sums + MAX_SUMS);
+        e.sums = sums;
+        e.sum_count = list_sums(s, e.mine, e.count, sums, sums + MAX_SUMS);
         tried = 0;
         for (uint32_t k = 0; k < ranks && tried < PAIR_PARTNERS && x->looks && best.relief < over; k++) {
             uint32_t partner = (uint32_t)by_room[k];
@@ -211,7 +225,7 @@ static bool relieve(repair *x, uint32_t r, const uint64_t *by_room, uint32_t ran
             if (room <= 0 || partner == r) continue;
             tried++;
             x->looks -= x->looks < 16 ? x->looks : 16;
-            try_pairs(x, r, mine, sums, sum_count, over, partner, room, sums + MAX_SUMS, &best);
+            try_pairs(x, &e, partner, room, sums + MAX_SUMS, &best);
         }
     }
     if (best.partner == FCP_NONE) return false;

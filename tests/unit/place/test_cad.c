@@ -206,11 +206,12 @@ Test(cad, tries_cost_no_more_than_the_first_and_often_less) {
         cad_groups groups;
         cad_shares plain = {0}, best;
         cad_runs runs = {&r, 1, 1};
+        const cad_node node = {1, bins, tried, NULL, 0};
         cr_assert_eq(cad_group(&b.in, &memory, &r, 1, &groups), FCP_OK);
         cr_assert_eq(cad_sweep(&b.in, &memory, &groups, NULL, room, bins, 0, &plain), FCP_OK);
         uint64_t given[8];
         memcpy(given, tried, sizeof given);
-        cr_assert_eq(cad_try(&b.in, &memory, &trial, &runs, NULL, 0, tried, 1, bins, 0, 32, &best), FCP_OK);
+        cr_assert_eq(cad_try(&b.in, &memory, &trial, &runs, &node, 0, 32, &best), FCP_OK);
         bool whole = true;
         for (size_t k = 0; k < plain.count; k++) whole = whole && plain.at[k].rank != FCP_NONE;
         for (size_t k = 0; k < best.count; k++) {
