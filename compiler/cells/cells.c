@@ -257,7 +257,6 @@ void cells_set_stop(cells *c, const volatile int *stop) {
     c->stop = stop;
     rows_set_stop(c->rows, stop);
 }
-void cells_set_threads(cells *c, unsigned threads) { elements_set_threads(c->elements, threads); }
 void cells_set_done(cells *c, uint64_t *done) { c->done = done; }
 void cells_keep_grids(cells *c) { c->keep_first = true; }
 

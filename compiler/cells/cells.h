@@ -21,9 +21,6 @@ void cells_free(cells *c);
 /* If `stop` is not NULL, calls look at it many times a second and end with FCP_E_INTERRUPTED once it is not 0. */
 void cells_set_stop(cells *c, const volatile int *stop);
 
-/* How many threads may look at pairs one by one, where a mask leaves nothing else: 0, as at first, is as many as there
- * are processors. Answers do not depend on it. */
-void cells_set_threads(cells *c, unsigned threads);
 /* *done (may be NULL) grows by the pairs that were looked at one by one, while a call is under way, by atomic additions
  * (other threads may read it). */
 void cells_set_done(cells *c, uint64_t *done);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "runtime/base/both.h"
 #include "runtime/base/stop.h"
 #include "runtime/base/threads.h"
 
@@ -30,7 +31,7 @@ struct elements {
     size_t job_count, job_room, node_count, node_room;
 
     worker workers[THREADS_MAX]; /* the first is the caller */
-    unsigned threads, started;   /* that may be; workers [1, started) run */
+    unsigned started;            /* workers [1, started) run */
     bool asked;                  /* whether more can start was found out */
 
     /* the queue under way */
@@ -64,20 +65,13 @@ elements *elements_new(void) {
     return NULL;
 }
 
-static void end_threads(elements *e) {
+void elements_free(elements *e) {
+    if (!e) return;
     pthread_mutex_lock(&e->lock);
     e->leave = true;
     pthread_cond_broadcast(&e->begin);
     pthread_mutex_unlock(&e->lock);
     for (unsigned i = 1; i < e->started; i++) pthread_join(e->workers[i].thread, NULL);
-    e->leave = e->asked = false;
-    e->started = 1;
-    e->queue = 0;
-}
-
-void elements_free(elements *e) {
-    if (!e) return;
-    end_threads(e);
     pthread_mutex_destroy(&e->lock);
     pthread_cond_destroy(&e->begin);
     pthread_cond_destroy(&e->end);
@@ -92,11 +86,6 @@ size_t elements_bytes(const elements *e) {
     size_t bytes = sizeof *e + e->job_room * sizeof *e->jobs + e->node_room * sizeof *e->nodes;
     for (int i = 0; i < THREADS_MAX; i++) bytes += e->workers[i].room * sizeof *e->workers[i].scratch;
     return bytes;
-}
-
-void elements_set_threads(elements *e, unsigned threads) {
-    end_threads(e);
-    e->threads = threads < THREADS_MAX ? threads : THREADS_MAX;
 }
 
 /* --- the queue ---------------------------------------------------------------------------------------------------- */
@@ -204,11 +193,11 @@ static void *work(void *worker_) {
     return NULL;
 }
 
-/* Starts threads up to the number allowed. What cannot start is done without. */
+/* Starts a thread for each further processor. What cannot start is done without. */
 static void start_threads(elements *e) {
     if (e->asked) return;
     e->asked = true;
-    const unsigned want = e->threads ? e->threads : fcp_processors(THREADS_MAX);
+    const unsigned want = fcp_both_at_once() ? fcp_processors(THREADS_MAX) : 1;
     while (e->started < want && fcp_thread_start(&e->workers[e->started].thread, work, &e->workers[e->started]))
         e->started++;
 }

@@ -24,8 +24,6 @@ typedef struct element_job {
 elements *elements_new(void); /* NULL: out of memory. Threads begin with the first long queue */
 void elements_free(elements *e);
 size_t elements_bytes(const elements *e);
-/* How many threads may count at a time; 0: as many as there are processors, and at most 64. */
-void elements_set_threads(elements *e, unsigned threads);
 
 /* Queues a box under a program that cannot fault there; a box of several heads, if the program is the same for all of
  * them. `numbers` has p->count words. False: out of memory. */
