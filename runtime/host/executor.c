@@ -164,9 +164,9 @@ static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err
 }
 
 /* Processes join even if one of them has failed already, so that all others learn of it. */
-static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
-                       const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
-                       fcp_error *err) {
+fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
+                             const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
+                             fcp_error *err) {
     const fcp_problem *p = plan->problem;
     const fcp_start *start = options ? options->start : NULL;
     fcp_exec *s = calloc(1, sizeof *s);
@@ -196,14 +196,9 @@ static fcp_code create(const fcp_plan *plan, const fcp_backend *backend, const f
     return FCP_OK;
 }
 
-fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
-                               fcp_session **out_session, fcp_error *err) {
-    return create(plan, backend, &fcp_transport_threads, options, NULL, out_session, err);
-}
-
 static fcp_code exec_create(const fcp_plan *plan, const fcp_session_options *options, const fcp_transport *transport,
                             fcp_session *lender, fcp_session **out_session, fcp_error *err) {
-    return create(plan, &fcp_backend_host, transport, options, lender, out_session, err);
+    return fcp_executor_create(plan, &fcp_backend_host, transport, options, lender, out_session, err);
 }
 
 static void begin_pass(fcp_exec *s, fcp_pass pass, const fcp_tensors *tensors) {

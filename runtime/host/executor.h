@@ -6,8 +6,9 @@
 
 /* The table of the backend "host". */
 extern const fcp_session_kind fcp_session_host;
-/* As fcp_session_create, but on the given backend, and always with the transport "threads". Tests use it (see
- * backend.h). options->size, backend, transport and start are not read; options may be NULL. */
-fcp_code fcp_session_create_on(const fcp_plan *plan, const fcp_backend *backend, const fcp_session_options *options,
-                               fcp_session **out_session, fcp_error *err);
+/* As fcp_session_create, but with this backend and transport. options->size, backend and transport are not read;
+ * options may be NULL. lender: a session whose memory this one uses, or NULL. */
+fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
+                             const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
+                             fcp_error *err);
 #endif

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/host/executor.h"
 #include "tests/support/judge_packed.h"
+#include "tests/support/session_on.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 
@@ -18,7 +18,7 @@ static inline void judge_run(const fcp_plan *plan, const fcp_backend *backend, u
     fcp_error err = {0};
     fcp_session_options options = {.size = sizeof options, .compute_threads = workers, .timeout_s = 100};
     fcp_plan_shape(plan, &shape);
-    cr_assert(fcp_session_create_on(plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
+    cr_assert(session_on(plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
     cr_assert(fcp_packed_alloc(&shape, ALL, packed, &err) == FCP_OK, "%s", err.message);
     fcp_packed_draw(&shape, ALL, seed, packed);
     if (!shape.has_pass[FCP_FORWARD]) memset(packed->t[FCP_TENSOR_LSE], 0, fcp_packed_bytes(&shape, FCP_TENSOR_LSE));

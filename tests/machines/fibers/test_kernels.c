@@ -67,8 +67,7 @@ Test(kernels, unordered) {
     hand *h = hand_make(1, 2, 1, 16, FCP_FP16, 1024, "full", longer, 1);
     cr_assert_not_null(h);
     fcp_plan_shape(&h->plan, &shape);
-    cr_assert(fcp_session_create_on(&h->plan, &fibers_unordered_backend, &options, &session, &err) == FCP_OK, "%s",
-              err.message);
+    cr_assert(session_on(&h->plan, &fibers_unordered_backend, &options, &session, &err) == FCP_OK, "%s", err.message);
     for (int i = 0; i < 2; i++) {
         cr_assert(fcp_packed_alloc(&shape, ALL, &packed[i], &err) == FCP_OK, "%s", err.message);
         fcp_packed_draw(&shape, ALL, 5, &packed[i]);

@@ -15,7 +15,7 @@ static void run_passes(const fcp_plan *plan, fcp_packed *packed) {
     fcp_session *session;
     fcp_error err = {0};
     fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100};
-    cr_assert(fcp_session_create_on(plan, on, &options, &session, &err) == FCP_OK, "%s", err.message);
+    cr_assert(session_on(plan, on, &options, &session, &err) == FCP_OK, "%s", err.message);
     for (int pass = 0; pass < FCP_PASSES; pass++)
         cr_assert(fcp_session_run_packed(session, plan, (fcp_pass)pass, packed, NULL, &err) == FCP_OK, "%s",
                   err.message);

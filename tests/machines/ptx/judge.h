@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/host/executor.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/plain.h"
+#include "tests/support/session_on.h"
 #include "tests/support/skips.h"
 #include "tests/machines/ptx/compile.h"
 #include "tests/machines/ptx/device.h"
@@ -33,7 +33,7 @@ static inline void judge(const fcp_plan *plan, const fcp_backend *backend, uint6
     fcp_packed packed = {0};
     fcp_check_report report = FCP_CHECK_START;
     fcp_plan_shape(plan, &shape);
-    fcp_code code = fcp_session_create_on(plan, backend, &options, &session, &err);
+    fcp_code code = session_on(plan, backend, &options, &session, &err);
     if (!code) code = fcp_packed_alloc(&shape, ALL, &packed, &err);
     if (!code) fcp_packed_draw(&shape, ALL, seed, &packed);
     for (int pass = 0; !code && pass < FCP_PASSES; pass++)

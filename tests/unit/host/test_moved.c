@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/host/executor.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
 #include "tests/support/hand_score.h"
 #include "tests/support/moved_plan.h"
 #include "tests/support/plain.h"
+#include "tests/support/session_on.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
@@ -94,8 +94,7 @@ static void run(const hand *h, const fcp_backend *backend, uint32_t threads, fcp
     fcp_error err = {0};
     fcp_session_options options = {.size = sizeof options, .compute_threads = threads, .timeout_s = 60};
     fcp_plan_shape(&h->plan, &shape);
-    cr_assert(fcp_session_create_on(&h->plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what,
-              err.message);
+    cr_assert(session_on(&h->plan, backend, &options, &session, &err) == FCP_OK, "%s: %s", what, err.message);
     cr_assert(fcp_packed_alloc(&shape, ALL, packed, &err) == FCP_OK, "%s", err.message);
     fcp_packed_draw(&shape, ALL, 11, packed);
     for (int pass = 0; pass < FCP_PASSES; pass++)
