@@ -65,19 +65,11 @@ static fcp_code read_options(const cmd_line *line, fcpc_show_options *out, fcp_e
  * terminal. */
 static fcp_code add_view(json *j, const cmd_line *line, const fcp_plan *plan, const fcpc_show_options *how,
                          fcp_error *err) {
-    zoom_view view = {.sequence = how->choose_sequence ? how->sequence : FCP_NONE,
-                      .one_head = how->choose_head,
-                      .head = how->head,
-                      .row = how->row,
-                      .row_end = how->row_end,
-                      .col = how->col,
-                      .col_end = how->col_end,
-                      .most_rows = ZOOM_SVG_SIDE,
-                      .most_cols = ZOOM_SVG_SIDE};
+    uint32_t down = ZOOM_SVG_SIDE, across = ZOOM_SVG_SIDE;
     arena memory = {0};
     zoom z;
-    if (!line->value[OPT_SVG] && !line->value[OPT_PNG]) zoom_room(how->width, &view.most_rows, &view.most_cols);
-    fcp_code code = zoom_make(plan, &view, &memory, &z, err);
+    if (!line->value[OPT_SVG] && !line->value[OPT_PNG]) zoom_room(how->width, &down, &across);
+    fcp_code code = zoom_part(plan, how, down, across, &memory, &z, err);
     if (code == FCP_OK) {
         json_object(j, "view");
         zoom_json(j, &z);

@@ -510,15 +510,7 @@ value expr_mask_argument(sema *s, expr *e, const arg *param, int64_t v) {
 static value lower_mask(sema *s, expr *e, const frame *f, uint32_t guard) {
     mask *m = (mask *)e->target;
     const value result = {TYPE_BOOL, 0};
-    if (!s->builder) {
-        if (m->state == MASK_BUSY) {
-            diag_error(s->d, FCP_E_RECURSION, e->kind == EXPR_CALL ? e->name_at : e->at,
-                       "mask '%s' is defined by itself", m->name);
-            diag_also(s->d, m->name_at, "defined here");
-            return result;
-        }
-        expr_check_mask(s, m);
-    }
+    if (!s->builder && !expr_check_called(s, e, m)) return result;
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     if (!given) {
         sema_no_memory(s);

@@ -80,6 +80,8 @@ bool expr_has_point(const expr *e);
 
 /* Checks the names and types of a mask or score, once. Errors are reported. */
 void expr_check_mask(sema *s, mask *m);
+/* The same of one that an expression calls. False: it is defined by itself, which was reported. */
+bool expr_check_called(sema *s, const expr *e, mask *m);
 /* Lowers the mask of a plan, whose arguments are constants. Fills in mask, mask_spans, mask_name and mask_span of the
  * program. */
 bool expr_lower_mask(sema *s, mask *m, const arg *args, span call);

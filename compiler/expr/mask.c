@@ -53,6 +53,17 @@ void expr_check_mask(sema *s, mask *m) {
     m->state = diag_errors(s->d) > before ? MASK_BROKEN : MASK_GOOD;
 }
 
+bool expr_check_called(sema *s, const expr *e, mask *m) {
+    if (m->state == MASK_BUSY) {
+        diag_error(s->d, FCP_E_RECURSION, e->kind == EXPR_CALL ? e->name_at : e->at, "%s '%s' is defined by itself",
+                   m->score ? "score" : "mask", m->name);
+        diag_also(s->d, m->name_at, "defined here");
+        return false;
+    }
+    expr_check_mask(s, m);
+    return true;
+}
+
 /* "lambda(sink = 64, window = 8192)" */
 static const char *call_text(sema *s, const mask *m, const int64_t *values) {
     text t = {0};

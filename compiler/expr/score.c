@@ -279,15 +279,7 @@ static bool argument(sema *s, const arg *p, const arg *given, const frame *f, ui
 value score_call(sema *s, expr *e, const frame *f, uint32_t guard) {
     mask *m = (mask *)e->target;
     const value result = {TYPE_REAL, 0};
-    if (!s->builder) {
-        if (m->state == MASK_BUSY) {
-            diag_error(s->d, FCP_E_RECURSION, e->kind == EXPR_CALL ? e->name_at : e->at,
-                       "score '%s' is defined by itself", m->name);
-            diag_also(s->d, m->name_at, "defined here");
-            return result;
-        }
-        expr_check_mask(s, m);
-    }
+    if (!s->builder && !expr_check_called(s, e, m)) return result;
     arg **given = ARENA_NEW(s->scratch, arg *, m->param_count + 1);
     value *args = ARENA_NEW(s->scratch, value, m->param_count + 1);
     if (!given || !args) {

@@ -47,21 +47,6 @@ fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char *
 
 /* --- pictures ----------------------------------------------------------------------------------------------------- */
 
-/* Counts the pairs of the part that is asked for, for a picture of at most this many rows and columns. */
-static fcp_code count_part(const fcp_plan *plan, const fcpc_show_options *o, uint32_t rows, uint32_t cols,
-                           arena *memory, zoom *out, fcp_error *err) {
-    const zoom_view view = {.sequence = o->choose_sequence ? o->sequence : FCP_NONE,
-                            .one_head = o->choose_head,
-                            .head = o->head,
-                            .row = o->row,
-                            .row_end = o->row_end,
-                            .col = o->col,
-                            .col_end = o->col_end,
-                            .most_rows = rows,
-                            .most_cols = cols};
-    return zoom_make(plan, &view, memory, out, err);
-}
-
 fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, char **out_text, fcp_error *err) {
     fcpc_show_options o;
     fcp_code code = fcp_sized_read(&o, sizeof o, options, "fcpc_show_options", err);
@@ -73,7 +58,7 @@ fcp_code fcpc_show_text(const fcp_plan *plan, const fcpc_show_options *options, 
     if (o.part) {
         uint32_t rows, cols;
         zoom_room(how.width, &rows, &cols);
-        code = count_part(plan, &o, rows, cols, &memory, &z, err);
+        code = zoom_part(plan, &o, rows, cols, &memory, &z, err);
         if (code == FCP_OK) code = zoom_text(&z, &how, &t, err);
     } else code = show_text(plan, &how, &t, err);
     arena_free(&memory);
@@ -88,7 +73,7 @@ fcp_code fcpc_show_svg(const fcp_plan *plan, const fcpc_show_options *options, c
     arena memory = {0};
     zoom z;
     if (o.part) {
-        code = count_part(plan, &o, ZOOM_SVG_SIDE, ZOOM_SVG_SIDE, &memory, &z, err);
+        code = zoom_part(plan, &o, ZOOM_SVG_SIDE, ZOOM_SVG_SIDE, &memory, &z, err);
         if (code == FCP_OK) code = zoom_svg(&z, &t, err);
     } else code = show_svg(plan, &t, err);
     arena_free(&memory);
@@ -106,7 +91,7 @@ fcp_code fcpc_show_json(const fcp_plan *plan, const fcpc_show_options *options, 
     zoom z;
     uint32_t rows, cols;
     zoom_room(o.width ? o.width : 80, &rows, &cols);
-    code = count_part(plan, &o, rows, cols, &memory, &z, err);
+    code = zoom_part(plan, &o, rows, cols, &memory, &z, err);
     if (code == FCP_OK) {
         json_object(&j, NULL);
         zoom_json(&j, &z);

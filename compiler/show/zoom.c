@@ -197,6 +197,20 @@ fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, z
     return FCP_OK;
 }
 
+fcp_code zoom_part(const fcp_plan *plan, const fcpc_show_options *asked, uint32_t down, uint32_t across, arena *memory,
+                   zoom *out, fcp_error *err) {
+    const zoom_view view = {.sequence = asked->choose_sequence ? asked->sequence : FCP_NONE,
+                            .one_head = asked->choose_head,
+                            .head = asked->head,
+                            .row = asked->row,
+                            .row_end = asked->row_end,
+                            .col = asked->col,
+                            .col_end = asked->col_end,
+                            .most_rows = down,
+                            .most_cols = across};
+    return zoom_make(plan, &view, memory, out, err);
+}
+
 /* --- in words ----------------------------------------------------------------------------------------------------- */
 
 enum { SENTENCES = 5, SENTENCE = 256 };

@@ -4,6 +4,7 @@
 #include "compiler/base/arena.h"
 #include "compiler/base/json.h"
 #include "compiler/cells/cells.h"
+#include "compiler/fcpc.h"
 #include "compiler/show/terminal.h"
 
 /* What to draw. Ranges are half-open, and rows are counted from the sequence's first query. An end of 0 means up to the
@@ -38,6 +39,9 @@ typedef struct zoom {
 /* Counts the pairs of a part. The lists of *out lie in `memory`. FCP_E_VALUE: the batch has no such sequence, or the
  * sequence no such row or column, or the model no such head; FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
 fcp_code zoom_make(const fcp_plan *plan, const zoom_view *view, arena *memory, zoom *out, fcp_error *err);
+/* The same of the part that is asked for, for a picture of at most this many signs down and across. */
+fcp_code zoom_part(const fcp_plan *plan, const fcpc_show_options *asked, uint32_t down, uint32_t across, arena *memory,
+                   zoom *out, fcp_error *err);
 fcp_code zoom_text(const zoom *z, const show_options *options, text *out, fcp_error *err);
 fcp_code zoom_svg(const zoom *z, text *out, fcp_error *err);
 /* Adds what was counted to the open object. */
