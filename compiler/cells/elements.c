@@ -198,7 +198,7 @@ static void start_threads(elements *e) {
     if (e->asked) return;
     e->asked = true;
     const unsigned want = fcp_both_at_once() ? fcp_processors(THREADS_MAX) : 1;
-    while (e->started < want && fcp_thread_start(&e->workers[e->started].thread, work, &e->workers[e->started]))
+    for (worker *w = &e->workers[e->started]; e->started < want && fcp_thread_start(&w->thread, 0, work, w); w++)
         e->started++;
 }
 

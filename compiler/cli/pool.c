@@ -48,7 +48,7 @@ static void *work(void *given) {
 fcp_code cmd_pool_start(cmd_pool *p, unsigned threads, fcp_error *err) {
     *p = (cmd_pool){.lock = PTHREAD_MUTEX_INITIALIZER, .given = PTHREAD_COND_INITIALIZER};
     p->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    while (p->bell >= 0 && p->count < threads && fcp_thread_start(&p->threads[p->count], work, p)) p->count++;
+    while (p->bell >= 0 && p->count < threads && fcp_thread_start(&p->threads[p->count], 0, work, p)) p->count++;
     return p->count ? FCP_OK : fcp_fail(err, FCP_E_NO_MEMORY, "no thread can be started");
 }
 

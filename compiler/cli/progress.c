@@ -159,7 +159,7 @@ void cmd_doing(const char *what) {
     pthread_mutex_lock(&progress.lock);
     if (!progress.started) {
         pthread_t thread;
-        progress.started = fcp_thread_start(&thread, ticker, NULL);
+        progress.started = fcp_thread_start(&thread, 0, ticker, NULL);
         if (progress.started) pthread_detach(thread);
     }
     progress.what = what;

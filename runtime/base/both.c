@@ -47,7 +47,7 @@ static void *serve(void *given) {
 static bool start_helper(helper *h) {
     if (h->started) return true;
     if (sem_init(&h->given, 0, 0) || sem_init(&h->done, 0, 0)) return false;
-    return h->started = fcp_thread_start(&h->thread, serve, h);
+    return h->started = fcp_thread_start(&h->thread, 0, serve, h);
 }
 
 bool fcp_both_at_once(void) {
@@ -58,7 +58,7 @@ bool fcp_both_at_once(void) {
 /* For a pair within a pair, whose helper is busy, and for who has only one. */
 static void do_once(task first, task second) {
     pthread_t thread;
-    bool started = fcp_thread_start(&thread, run, &second);
+    bool started = fcp_thread_start(&thread, 0, run, &second);
     run(&first);
     if (started) pthread_join(thread, NULL);
     else run(&second);

@@ -32,6 +32,7 @@
 #include <time.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/threads.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/parts.h"
@@ -226,7 +227,7 @@ static bool call_within(nccl_result (*call)(nccl_comm), nccl_comm comm, uint32_t
     e->comm = comm;
     pthread_mutex_init(&e->lock, NULL); /* cannot fail with glibc */
     pthread_mutex_lock(&e->lock);
-    if (pthread_create(&thread, NULL, end_comm, e)) {
+    if (!fcp_thread_start(&thread, 0, end_comm, e)) {
         e->users--;
         call(comm);
         leave(e);
@@ -264,7 +265,7 @@ static void nccl_abort(fcp_net *base) {
     if (!n->session) return;
     fcp_cuda_graphs_destroy(n->session);
     if (n->ended || !n->comm || (n->base.apart && leave_others(n))) return;
-    fcp_mpi_forsake(NULL); /* it may have carried the id */
+    fcp_mpi_forsake(NULL); /* if it carried the id, it would wait at its end for ranks that are gone */
     n->ended = true;
     if (n->over_net) n->stuck = !call_within(n->nccl->call.abort, n->over_net, n->session->base.timeout_s);
     n->stuck |= !call_within(n->nccl->call.abort, n->comm, n->session->base.timeout_s);
@@ -275,7 +276,7 @@ static void nccl_close(fcp_net *base) {
     if (n->comm && !n->ended && !leave_others(n)) nccl_abort(base);
     if (n->session && !n->stuck && !n->session->hung) { /* otherwise freeing memory would wait for what does not end */
         cuda_device *device = &n->session->devices[0];
-        /* whoever closes it may have failed to: no memory is freed without */
+        /* no memory is freed without a current context, and the caller may have failed to set it */
         n->session->cuda->call.context_set(device->context);
         for (int t = 0; t < FCP_TENSORS; t++) fcp_cuda_release(n->session, device, n->staged[t], NULL);
         fcp_cuda_release(n->session, device, n->scratch, NULL);

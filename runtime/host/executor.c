@@ -276,14 +276,6 @@ static fcp_code exec_rebind(fcp_session *session, const fcp_plan *plan, fcp_erro
     return code;
 }
 
-static bool start(pthread_t *thread, size_t stack, void *(*body)(void *), void *argument) {
-    pthread_attr_t attr;
-    if (pthread_attr_init(&attr)) return false;
-    bool ok = pthread_attr_setstacksize(&attr, stack) == 0 && pthread_create(thread, &attr, body, argument) == 0;
-    pthread_attr_destroy(&attr);
-    return ok;
-}
-
 static void no_thread(fcp_exec *s, const fcp_rank *rank) {
     char text[120];
     snprintf(text, sizeof text, "rank %u, %s pass: out of memory: no thread could be started", rank->index,
@@ -300,7 +292,7 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
         uint32_t rank = i / (s->team_size - 1);
         m->team = &s->teams[rank];
         m->worker = rank * s->team_size + 1 + i % (s->team_size - 1);
-        if (start(&m->thread, COMPUTE_STACK, fcp_queue_help, m)) helping++;
+        if (fcp_thread_start(&m->thread, COMPUTE_STACK, fcp_queue_help, m)) helping++;
         else
             fcp_queue_fail(s, FCP_E_NO_MEMORY, fcp_where_rank(s->ranks[rank].index),
                  "out of memory: no thread for a helper could be started");
@@ -308,10 +300,10 @@ static void run_threads(fcp_exec *s, pthread_t *threads) {
     for (uint32_t r = 0; r < ranks && !s->failed; r++) {
         fcp_rank *rank = &s->ranks[r];
         const bool moves = fcp_stream_of(s->plan, s->pass, rank->index, FCP_COMM)->count != 0;
-        if (moves && start(&threads[started], COMM_STACK, fcp_queue_comm, rank)) started++;
+        if (moves && fcp_thread_start(&threads[started], COMM_STACK, fcp_queue_comm, rank)) started++;
         else if (moves) no_thread(s, rank);
         if (r + 1 == ranks || s->failed) break;
-        if (start(&threads[started], COMPUTE_STACK, fcp_queue_compute, rank)) started++;
+        if (fcp_thread_start(&threads[started], COMPUTE_STACK, fcp_queue_compute, rank)) started++;
         else no_thread(s, rank);
     }
     if (!s->failed) fcp_queue_compute(&s->ranks[ranks - 1]);

@@ -467,7 +467,7 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
     }
     qsort(lengths, sequences, sizeof *lengths, by_length);
     for (uint32_t i = 0; i < sequences; i++) run->order[i] = lengths[i].sequence;
-    while (count + 1 < threads && pthread_create(&started[count], NULL, run_tasks, run) == 0) count++;
+    while (count + 1 < threads && fcp_thread_start(&started[count], 0, run_tasks, run)) count++;
     run_tasks(run);
     for (unsigned i = 0; i < count; i++) pthread_join(started[i], NULL);
     pthread_mutex_destroy(&run->lock);

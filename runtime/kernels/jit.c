@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "runtime/base/sha256.h"
+#include "runtime/base/threads.h"
 #include "runtime/base/whole_file.h"
 
 enum { CACHE_VERSION = 2, HASH = FCP_SHA256_BYTES, ENTRY_MAX = 1 << 28 };
@@ -383,7 +384,7 @@ static fcp_code tasks_compile(fcp_jit *j, task *tasks, uint32_t count, fcp_error
     for (uint32_t i = 0; i < count; i++) {
         task *t = &tasks[i];
         t->nvrtc = j->nvrtc;
-        if (!t->part->cached && missing++) t->started = pthread_create(&t->thread, NULL, task_compile, t) == 0;
+        if (!t->part->cached && missing++) t->started = fcp_thread_start(&t->thread, 0, task_compile, t);
     }
     for (uint32_t i = 0; i < count; i++)
         if (!tasks[i].part->cached && !tasks[i].started) task_compile(&tasks[i]);

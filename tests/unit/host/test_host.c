@@ -3,6 +3,9 @@
  * against differences. */
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +16,7 @@
 #include "tests/support/hand_plan.h"
 #include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
+#include "tests/support/session_on.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
@@ -142,6 +146,54 @@ Test(host, two_runs_and_any_number_of_threads_give_the_same_bits) {
         }
         free(first);
     }
+}
+
+/* --- signals ------------------------------------------------------------------------------------------------------ */
+
+static fcp_backend watching; /* the host's, which notes where it is asked to attend */
+static pthread_t caller;
+static atomic_int elsewhere, with_signals;
+
+static fcp_code open_watching(const fcp_plan *plan, uint32_t workers, fcp_device **out_device, fcp_error *err) {
+    fcp_code code = fcp_backend_host.open(plan, workers, out_device, err);
+    if (!code) (*out_device)->backend = &watching;
+    return code;
+}
+
+static fcp_code attend_watching(fcp_device *device, uint32_t worker, const fcp_arena *arena, uint32_t first,
+                                uint32_t count, uint32_t head, uint32_t heads, fcp_error *err) {
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
+    if (!pthread_equal(pthread_self(), caller)) {
+        elsewhere++;
+        with_signals += !sigismember(&blocked, SIGINT);
+    }
+    return fcp_backend_host.attend(device, worker, arena, first, count, head, heads, err);
+}
+
+/* A signal's handler runs in a thread of the caller, never in one that the session has started. */
+Test(host, its_threads_get_no_signals) {
+    hand *h = hand_make(2, 4, 2, 32, FCP_FP32, 256, "causal", mixed, 6);
+    fcp_shape shape;
+    fcp_packed packed = {0};
+    fcp_session *session;
+    fcp_error err = {0};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 4, .timeout_s = 60};
+    watching = fcp_backend_host;
+    watching.open = open_watching;
+    watching.attend = attend_watching;
+    caller = pthread_self();
+    cr_assert_not_null(h);
+    fcp_plan_shape(&h->plan, &shape);
+    cr_assert(session_on(&h->plan, &watching, &options, &session, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_packed_alloc(&shape, ALL, &packed, NULL) == FCP_OK);
+    fcp_packed_draw(&shape, ALL, 3, &packed);
+    cr_assert(fcp_session_run_packed(session, &h->plan, FCP_FORWARD, &packed, NULL, &err) == FCP_OK, "%s", err.message);
+    cr_expect(elsewhere > 0);
+    cr_expect_eq(with_signals, 0);
+    fcp_session_free(session);
+    fcp_packed_free(&packed);
+    hand_free(h);
 }
 
 Test(host, openblas_keeps_its_setting) {
