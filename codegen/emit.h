@@ -6,14 +6,14 @@
  *   fk_part(e, i, s, q, k, h)   its derivative by what read i reads
  *   fk_place(e, i, s, q, k, h)  which number of all tables that is; -1: none, since it is beyond its table
  *   fk_keys(e, q, k, limit, h)      which of the keys k, k + 1, k + 8, k + 9, ... before k + limit does q see? Bit
- *                                   2 j + e is for k + 8 j + e
+ *                                   2 j is for k + 8 j, and bit 2 j + 1 for the key after that
  *   fk_queries(e, q, k, limit, h)   which of the queries q, q + 1, q + 8, q + 9, ... before q + limit see k?
- *   fk_below32(x)             the bits of columns below x, of columns 0, 1, 8, 9, ... (fk_below64: of 64 bits)
+ *   fk_below32(x)             the bits, numbered in the same way, of the columns 0, 1, 8, 9, ... that are below x
+ *                             (fk_below64: x has 64 bits)
  *
- * fk_keys is there if FK_KEY_SPANS is defined as 1, which it is if a query sees one or two intervals (spans.h);
- * fk_queries if FK_QUERY_SPANS is. The text calls fk_exp2, fk_fma and fk_reciprocal where there is a score.
- *
- * fk_part and fk_place are there if the program has reads, and FK_READS is then how many.
+ * fk_score and fk_slope are printed if there is a score. The text then calls fk_exp2, fk_fma and fk_reciprocal. fk_part
+ * and fk_place are printed if the program has reads, and FK_READS is how many. fk_keys is printed if a query sees one
+ * or two intervals (spans.h), and FK_KEY_SPANS is then 1; fk_queries and FK_QUERY_SPANS likewise.
  *
  * They all have the total meaning of mask/code.h, with reals as float. The text is both C11 and CUDA C++; abi.h must
  * stand before it, and FK_DEVICE must be defined. A plan contributes numbers to it and no text, and code that mc_check
@@ -55,8 +55,7 @@ typedef struct emit_program {
 int64_t emit_positions(uint64_t n);
 
 typedef void emit_text(void *context, const char *text, size_t size);
-/* Prints fk_allow, fk_score and fk_slope if there is a score, and FK_READS, fk_part and fk_place if there are reads.
- * Returns NULL when done. Else nothing was printed, and it returns a static text that says what is wrong with the code,
- * *node being the place; or "out of memory". */
+/* Prints the functions. Returns NULL when done. Else nothing was printed, and it returns a static text that says what
+ * is wrong with the code, *node being the place; or "out of memory". */
 const char *emit_functions(const emit_program *program, emit_text *out, void *context, uint32_t *node);
 #endif

@@ -81,7 +81,7 @@ static uint32_t half(uint32_t block) {
 fcp_code blocks_warn_heavy(planning *x) {
     const problem *p = x->problem;
     if (strategy_shares_blocks(x)) return FCP_OK;
-    if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* of too few blocks blocks_warn_idle warns */
+    if (!is_too_heavy(x, p) || p->block_count < p->ranks) return FCP_OK; /* blocks_warn_idle warns of too few */
     bool heavy = true;
     uint32_t size = p->block;
     for (uint32_t next = half(size); heavy && next; next = half(next)) {

@@ -61,7 +61,7 @@ static void find_marks(const char *source, marks *out) {
         char name[48];
         if (sscanf(at, "#line %9u \"%47[^\"]\"", &number, name) == 2) {
             memcpy(file, name, sizeof file);
-            line = number - 1; /* of the line after this one, which the loop counts up to */
+            line = number - 1; /* the next line has this number: the loop adds 1 */
         } else if (said && said < at + length && out->count < MARKS && bits_of(said + 9)) {
             mark *m = &out->all[out->count++];
             memcpy(m->file, file, sizeof file);
@@ -223,7 +223,8 @@ static bool add_label(reader *r, const char *name, size_t length) {
 
 static int by_name(const void *a, const void *b) { return strcmp(((const label *)a)->name, ((const label *)b)->name); }
 
-/* A kernel's end: looks up where its branches go. What does not end with a jump or an end was cut off. */
+/* Ends a kernel: looks up where its branches go. If its last instruction is neither a jump nor an exit, the listing was
+ * cut off. */
 static bool end_kernel(reader *r) {
     if (!r->inside) return true;
     r->inside = false;

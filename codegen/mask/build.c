@@ -159,8 +159,8 @@ static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
 
 static wide wide_max(wide a, wide b) { return a > b ? a : b; }
 
-/* The range of an operation that can fault, and whether an operand pair in the ranges of x and y could make it. When it
- * could, the range is everything. */
+/* Puts the range of an operation that can fault into *out_lo and *out_hi. True: operands in the ranges of x and y could
+ * make it fault, and its range is everything. */
 static bool range_of(mc_op op, const fact *x, const fact *y, int64_t *out_lo, int64_t *out_hi) {
     wide lo = 0, hi = 0;
     bool risky = false;
@@ -221,7 +221,7 @@ static bool is_value(const mc_builder *b, uint32_t i, int64_t value) {
     return is_const(b, i) && b->nodes[i].imm == value;
 }
 
-/* What x op y is the same as; MC_NONE when no identity applies. An operand that may fault never disappears. */
+/* A node that always equals x op y; MC_NONE if no identity applies. An operand that may fault never disappears. */
 static uint32_t simplify_int(mc_builder *b, mc_op op, uint32_t x, uint32_t y, uint32_t place) {
     bool same = x == y, drop = !b->facts[x].loose;
     switch (op) {
@@ -314,7 +314,7 @@ static uint32_t simplify_if(mc_builder *b, mc_op op, uint32_t p, uint32_t x, uin
     return MC_NONE;
 }
 
-/* Both operands constant and nothing faults: the value. */
+/* The value, if the operands are constants and nothing faults. */
 static bool fold_ints(const mc_node *x, const mc_builder *b, int64_t *out) {
     if (x->a == MC_NONE || !is_const(b, x->a)) return false;
     if (x->b != MC_NONE && !is_const(b, x->b)) return false;

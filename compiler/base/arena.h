@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory that several arenas cut chunks from while it lasts, so that a huge page which one fills half serves the others,
- * too. Two threads may use it at the same time, each with arenas of its own. */
+/* Memory from which several arenas cut their chunks, so that they share a huge page that one alone would leave half
+ * empty. Two threads may use it at the same time, each with arenas of its own. */
 typedef struct arena_supply arena_supply;
 
 typedef struct arena {
@@ -19,7 +19,7 @@ typedef struct arena {
 /* An arena is zero-initialised: `arena a = {0};` */
 void *arena_alloc(arena *a, size_t count, size_t size, size_t align); /* not zeroed; NULL: no memory, or overflow */
 void *arena_zalloc(arena *a, size_t count, size_t size, size_t align);
-/* Of an allocation of `size` bytes, keeps the first `bytes`. Only if it is the newest, the rest is given back. */
+/* Gives back all but the first `bytes` of an allocation of `size` bytes, if it is the newest one. */
 void arena_trim(arena *a, const void *p, size_t size, size_t bytes);
 char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated copy */
 void arena_reset(arena *a);                                  /* frees its contents, keeps the memory for new ones */
@@ -29,7 +29,8 @@ void arena_free(arena *a);                                   /* everything; the 
  * new place with twice the room. Returns where the array is then; NULL: no memory, and the array is where it was. */
 void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size);
 
-/* Held by the caller and by every chunk that is cut from it. NULL: there is none, and arenas do without. */
+/* It lasts until the caller and every chunk that was cut from it have let it go. NULL: none could be made, and arenas
+ * work without. */
 arena_supply *arena_supply_new(void);
 void arena_supply_release(arena_supply *s); /* gives up the caller's hold; NULL is accepted */
 

@@ -5,7 +5,7 @@ typedef unsigned __int128 wide;
 
 bool decimal_parse(const char *digits, uint64_t *mantissa, int *exponent) {
     uint64_t m = 0;
-    int e = 0, zeros = 0; /* zeros: trailing ones not yet multiplied in */
+    int e = 0, zeros = 0; /* zeros: how many were read last, by which m is not multiplied yet */
     bool point = false, good = true;
     const char *c = digits;
     for (; (*c >= '0' && *c <= '9') || *c == '.'; c++) {

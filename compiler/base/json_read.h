@@ -23,8 +23,9 @@ typedef struct json_reader {
 bool json_enter(json_reader *r, char bracket);
 /* Is there another member or element? If so, reads the comma before it; else the bracket `close`. */
 bool json_more(json_reader *r, char close);
-/* Read a string into *out, in place of what it had, with a NUL behind it: of a member of an object its name and the
- * colon. Escapes are resolved. Neither may hold a NUL, which no name or path of C can. */
+/* Read a string into *out, in place of what it held, and end it with a NUL. json_key reads the name of a member, and
+ * the colon after it. Escapes are resolved. A NUL inside the string is a fault, because no name or path of C can hold
+ * one. */
 bool json_key(json_reader *r, text *out);
 bool json_read_string(json_reader *r, text *out);
 /* Read a whole number: no point, no exponent. */

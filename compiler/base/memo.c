@@ -28,8 +28,9 @@ const memo_entry *memo_find(const memo *m, const int64_t *key, size_t words, uin
 
 static bool grow(memo *m) {
     size_t size = m->size ? m->size * 2 : FIRST_SIZE;
-    /* Not calloc: its pages are all one until they are written to. Where one has been read before, as happens in a
-     * hash table, it is then exchanged under all threads, and each exchange stops the other processors. */
+    /* Not calloc: its pages are mapped to one page of zeros until they are written. A hash table reads most pages
+     * before it writes them. Then the kernel has to change the mapping, and interrupts every processor that runs a
+     * thread of this process. */
     memo_slot *slots = aligned_alloc(sizeof *slots * FIRST_SIZE, size * sizeof *slots);
     if (!slots) return false;
     memset(slots, 0, size * sizeof *slots);

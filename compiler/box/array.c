@@ -104,8 +104,7 @@ static bool next_element(learner *l, uint64_t at, int64_t x) {
     if (fits && (l->length == 1 || step == l->s)) {
         l->s = step;
         l->length++;
-    } else if (fits && l->length == 2 &&
-               l->s != 0) { /* a run of two unlike elements: the second may begin a longer one */
+    } else if (fits && l->length == 2 && l->s != 0) { /* of two unlike elements the second may begin a longer run */
         l->length = 1;
         if (!end_run(l)) return false;
         l->start = at - 1;

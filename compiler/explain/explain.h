@@ -38,14 +38,21 @@ typedef struct explain_step {
 } explain_step;
 
 typedef struct explanation {
-    arena arena; /* owns the rest */
-    const char *mask; /* "lambda(sink = 64, window = 8192)" */
-    int64_t q, k, n, h;
-    uint32_t layer;     /* which mask of the program, from 0: less than it has */
-    bool asked;         /* `sequence` is asked for; else the longest that has q and k, or the first of n, is taken */
-    uint64_t sequence;
-    bool by_field;      /* the mask reads fields, so the answer depends on the sequence */
+    /* what is asked */
     const fcp_plan *plan; /* lengths and fields are those of this plan; NULL: of the program */
+    int64_t q, k, h;
+    double s;           /* the logit */
+    uint32_t layer;     /* which mask of the program, from 0: less than it has */
+    /* The length of the sequence, and its number if it was `asked` for. If not, the answer says which was taken: the
+     * first with n tokens; n 0: the longest that has q and k. */
+    int64_t n;
+    uint64_t sequence;
+    bool asked;
+
+    /* the answer */
+    arena arena;        /* owns what follows */
+    const char *mask;   /* "lambda(sink = 64, window = 8192)" */
+    bool by_field;      /* the mask reads fields, so the answer depends on the sequence */
     bool by_head;       /* the mask names h */
     explain_kind kind;  /* of the mask: CONDITION or FAULT */
     bool allowed;
@@ -53,19 +60,17 @@ typedef struct explanation {
     unsigned reasons;
     explain_step *steps; /* those of the mask; from score_first on, those of the score */
     size_t count, left_out; /* at most EXPLAIN_STEPS are kept; the others are counted in left_out */
-    /* the score; NULL if the plan has none or the mask does not allow the pair */
-    const char *score;  /* "softcap(c = 50.0)" */
-    double s, scored;   /* the logit that was asked about, and what the score makes of it */
+    const char *score;  /* "softcap(c = 50.0)"; NULL: the plan has none, or the mask does not allow the pair */
+    double scored;      /* what the score makes of s */
     bool score_faults;
     size_t score_first;
     const struct explain_computed *computed; /* by whom; NULL: `plan` is NULL, or the pair is not allowed */
 } explanation;
 enum { EXPLAIN_STEPS = 4096 };
 
-/* Explains the mask and score of the program in `bytes`. *out says what is asked: the pair (q, k, h), the logit (s),
- * the length of its sequence (n; 0: that of the batch's longest sequence that has both positions, or without a batch
- * the least that has), and which sequence (sequence, asked). Errors are in `d`; a pair outside the sequence is one
- * (FCP_E_VALUE). Of a program with layers `layer` says which mask. The caller frees out->arena, also after an error. */
+/* Explains the mask and score of the program in `bytes`. *out says what is asked; without a batch n 0 means the least
+ * length that has q and k. Errors are in `d`; a pair outside the sequence is one (FCP_E_VALUE). The caller frees
+ * out->arena, also after an error. */
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
 

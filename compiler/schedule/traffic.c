@@ -46,7 +46,7 @@ typedef struct state {
     uint64_t *seen;      /* a bit per rank, all 0 between uses */
     leg *legs;           /* of the block at hand */
     routes *relayed;     /* NULL: ways are found block by block */
-    uint32_t want;       /* the next of them */
+    uint32_t want;       /* the block of `relayed` whose ways are taken next */
 } state;
 
 /* The ways of a block that crosses to each node once. */
@@ -146,7 +146,8 @@ static uint32_t next_route(state *s, leg *legs) {
     return count;
 }
 
-/* The ranks that need a block, other than its home, ascending; s->work[r] of each is not 0 until the caller says so. */
+/* Finds the ranks other than its home that need a block, in ascending order. Their s->work is then not 0, and the
+ * caller clears it. */
 static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint32_t first, uint32_t count) {
     uint32_t readers = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -159,7 +160,7 @@ static uint32_t find_readers(state *s, uint32_t home, const uint32_t *tile, uint
     return readers;
 }
 
-/* Of how many hops of the block at hand, hops[first] on, `parent` is the parent; *out_child: the last of them. */
+/* Counts the children of hop `parent` among the hops from number `first` on; *out_child is the last of them. */
 static uint32_t count_children(const traffic *t, uint32_t first, uint32_t parent, uint32_t *out_child) {
     uint32_t count = 0;
     for (uint32_t h = first; h < t->count; h++)
@@ -215,8 +216,8 @@ static fcp_code route_block(state *s, uint32_t block, fcp_class cls, const uint3
     return FCP_OK;
 }
 
-/* Finds out what becomes of each Q block's results; which of the partial ones are joined on their way is found when
- * that way is. */
+/* Finds out what becomes of each Q block's results. Which of the partial ones are joined on their way is not known
+ * until the way is: choose_maker. */
 static fcp_code sort_results(state *s) {
     const problem *p = s->p;
     const uint32_t *exec = s->where->exec;
@@ -321,8 +322,8 @@ fcp_code traffic_build(planning *x) {
             if (bytes > s.bytes[cls]) s.bytes[cls] = bytes;
         }
 
-    /* at most one hop per tile that is not at its KV block's home, and on rails one more for each of their nodes; ways
-     * of the placement's own, and those of Q, may need more */
+    /* At most one hop for each tile that is not at its KV block's home; on rails, one more for each node. A placement's
+     * own ways and those of Q may need more, and add_hops makes room for them. */
     for (uint32_t t = 0; t < tiles; t++) s.room += placement_exec(where, t) != where->home[p->tile_k[t]];
     if (p->program->topology == FCP_RAIL) s.room *= 2;
     out->hops = ARENA_NEW(&x->work, hop, s.room + 1);

@@ -25,15 +25,15 @@ const char *fcp_jit_warning(const fcp_jit *jit);
 
 /* Gives the cubin of `source`: from the disk, and then *out_cached is true and the log empty, or from NVRTC. The other
  * parameters are those of fcp_nvrtc_compile. NVRTC is loaded only when something is compiled, or when the cache does
- * not yet know the hash of NVRTC's file. Errors: FCP_E_BACKEND, FCP_E_ARCH, FCP_E_COMPILE, FCP_E_NO_MEMORY. After any
- * of them too the caller ends *out with fcp_cubin_free. */
+ * not yet know the hash of NVRTC's file. Errors: FCP_E_BACKEND, FCP_E_ARCH, FCP_E_COMPILE, FCP_E_NO_MEMORY. The caller
+ * frees *out with fcp_cubin_free, also after an error. */
 fcp_code fcp_jit_compile(fcp_jit *jit, const char *name, const char *source, const char *arch,
                          const char *const *options, fcp_cubin *out, bool *out_cached, fcp_error *err);
 
 /* One of several sources, and the cubin that comes of it. */
 typedef struct fcp_jit_part {
     const char *source;
-    fcp_cubin cubin; /* the caller ends it with fcp_cubin_free, after an error too */
+    fcp_cubin cubin; /* the caller frees it with fcp_cubin_free, also after an error */
     bool cached;
 } fcp_jit_part;
 /* As fcp_jit_compile, for `count` sources at once. Those that the cache does not have are compiled side by side, a

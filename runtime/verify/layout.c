@@ -56,7 +56,7 @@ static inline void hold(layout_facts *l, uint32_t caller, fcp_side side, uint32_
     l->found[l->count++] = (held_tokens){key, block, (uint32_t)tokens};
 }
 
-/* Of n tokens, cut in `parts` equal parts, [at, end) are in a block: adds what each part's rank holds of them. */
+/* A block holds tokens [at, end) of n, which are cut into `parts` equal parts: adds what each part's rank holds. */
 static bool hold_parts(const verifier *v, uint64_t n, uint64_t parts, uint64_t at, uint64_t end, uint32_t first_rank,
                        fcp_side side, uint32_t block) {
     layout_facts *l = v->layout;

@@ -5,8 +5,8 @@
  *          - What a rank receives it adds to another slot, once, before that travels on; and additions into one slot
  *            are in order of (round of the last unit, sender).
  *          - At its home a block's dKV and dQ are added to its home slot.
- * So no partial needs to be counted: each goes to one place, another slot of its block, or is found left over; and time
- * moves forward, so all end where the result is made: at the home or, of a block that is WHOLE, at one other rank.
+ * So no partial needs to be counted: each goes to one other slot of its block, or is found left over. Because time
+ * moves forward, all of them end where the result is made: at the home or, of a block that is WHOLE, at one other rank.
  *
  * Transfers and tiles are many, so what they go through is inline. Private to runtime/verify.
  */
@@ -83,21 +83,18 @@ static inline fcp_code fcp_verify_receive_partial(run *r, const fcp_transfer *t,
     if (t->slot < r->first[cls])
         return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
                     "transfer %u receives %s of block %u into slot %u, the accumulator of block %u", id,
-                    fcp_class_texts[cls], t->block,
-                    t->slot, r->blocks[t->slot]);
+                    fcp_class_texts[cls], t->block, t->slot, r->blocks[t->slot]);
     partial_slot *s = fcp_verify_transient(r, cls, t->slot);
     if (!s)
         return fail(r, FCP_E_VERIFY_MEMORY, FCP_COMM,
                     "transfer %u receives %s of block %u into slot %u, more than it can have any use for", id,
-                    fcp_class_texts[cls],
-                    t->block, t->slot);
+                    fcp_class_texts[cls], t->block, t->slot);
     fcp_verify_use(r, cls, t->slot);
     if (s->kind == EMPTY) {
         if (s->touched[FCP_COMPUTE] > r->known[FCP_COMM] || s->touched[FCP_COMM] == now)
             return fail(r, FCP_E_VERIFY_SLOT, FCP_COMM,
                         "transfer %u overwrites slot %u, where %s of block %u may still be read", id, t->slot,
-                        fcp_class_texts[cls],
-                        s->block);
+                        fcp_class_texts[cls], s->block);
         s->kind = ARRIVING;
         s->block = t->block;
         s->tokens = 0;
@@ -105,8 +102,7 @@ static inline fcp_code fcp_verify_receive_partial(run *r, const fcp_transfer *t,
     } else if (s->kind != ARRIVING || (s->block != t->block && t->first == 0)) {
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,
                     "transfer %u receives %s of block %u into slot %u, which holds that of block %u and %s", id,
-                    fcp_class_texts[cls],
-                    t->block, t->slot, s->block, fcp_verify_kinds[s->kind]);
+                    fcp_class_texts[cls], t->block, t->slot, s->block, fcp_verify_kinds[s->kind]);
     }
     if (s->block != t->block || s->peer != t->peer || s->tokens != t->first)
         return fail(r, FCP_E_VERIFY_RETURN, FCP_COMM,

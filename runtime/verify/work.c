@@ -5,11 +5,11 @@
  *          - The visits and MERGEs of a Q block at a rank form one chain of state. FIRST begins it. It ends in LAST,
  *            in a send, or in FINISH. LAST is where all tiles of the block have been computed. A result is made at
  *            home or, of a block that is WHOLE, elsewhere.
- *          - Results of a block go out once they are there: made by LAST or FINISH at home, or all of them received;
- *            backward, once nothing is added any more. They are made, or come home, once.
+ *          - The results of a block are made once, by LAST or FINISH at home, or come home once. They go out after
+ *            that; backward, after the last addition to them.
  *          - Tokens are brought in before use.
- * Method:  Tiles are computed once in all (verify.c). So a rank that has computed as many tiles of a block as there are
- *          has computed all, and nobody else has.
+ * Method:  verify.c proves that each tile is computed once. So if a rank has computed as many tiles of a block as the
+ *          block has, it has computed all of them, and no other rank computes any.
  */
 #include "runtime/base/saturate.h"
 #include "runtime/verify/held.h"
@@ -41,8 +41,7 @@ __attribute__((cold)) static fcp_code wrong_flags(const run *r, uint32_t id, con
                     id, w->q_block, q->tiles, total, away ? ", not at its home" : "");
     return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE,
                 "visit %u is number %u here to Q block %u (with it %u of %u tiles, %s) and flagged %s%s%s", id,
-                q->visits,
-                w->q_block, q->tiles, total, q->chain ? "a state before it" : "no state yet",
+                q->visits, w->q_block, q->tiles, total, q->chain ? "a state before it" : "no state yet",
                 w->flags & FCP_VISIT_FIRST ? "first" : "",
                 w->flags == (FCP_VISIT_FIRST | FCP_VISIT_LAST) ? ", " : w->flags ? "" : "neither", last ? "last" : "");
 }
@@ -110,7 +109,7 @@ static fcp_code visit_state(run *r, uint32_t id, const fcp_visit *w, const fcp_b
     return FCP_OK;
 }
 
-/* A visit runs where it runs in the forward pass. */
+/* Backward, a visit runs at the rank at which it ran forward. */
 static inline fcp_code check_place(run *r, uint32_t id, const fcp_visit *w, uint32_t away) {
     const verifier *v = r->v;
     if (v->pass == FCP_FORWARD || !v->visits_away || v->visit_away[id] == away) return FCP_OK;
@@ -132,8 +131,7 @@ static inline fcp_code visit_q(run *r, uint32_t id, const fcp_visit *w, const fc
                         id, w->q_block);
         if (r->v->pass == FCP_BACKWARD && !q->delta)
             return fail(r, FCP_E_VERIFY_ORDER, FCP_COMPUTE,
-                        "visit %u computes gradients of Q block %u before its delta",
-                        id, w->q_block);
+                        "visit %u computes gradients of Q block %u before its delta", id, w->q_block);
         if (k->flags & FCP_BLOCK_WHOLE)
             return fail(r, FCP_E_VERIFY_RESULT, FCP_COMPUTE,
                         "visit %u is to Q block %u at its home, and its results come home whole", id, w->q_block);
@@ -146,7 +144,7 @@ static inline fcp_code visit_q(run *r, uint32_t id, const fcp_visit *w, const fc
     return check_place(r, id, w, r->rank + 1);
 }
 
-/* dQ of a visit. What is added to a home slot needs no note of its own: it is known when the last visit was. */
+/* dQ of a visit. An addition to a home slot needs no note of its own, because q_state knows the block's last visit. */
 static inline fcp_code visit_dq(run *r, uint32_t id, const fcp_visit *w, const fcp_block *k) {
     if (k->home != r->rank) return fcp_verify_contribute(r, FCP_DQ, "visit", id, w->q_block, w->dq_slot, FCP_NONE);
     if (w->dq_slot == k->home_slot) return FCP_OK;
