@@ -38,6 +38,19 @@ static uint32_t longest_queue(const sim_model *m) {
     return longest;
 }
 
+/* Adds what a launch of a rank sends to its round. */
+static void add_sends(const sim_model *m, uint32_t rank, const fcp_instr *x, bool shares_uplink, sim_rounds *out) {
+    for (uint32_t n = x->a; n < x->a + x->b; n++) {
+        const fcp_transfer *t = &m->plan->transfers[n];
+        if (t->dir != FCP_SEND) continue;
+        const uint64_t bytes = sim_model_bytes(m, t), takes = sim_model_transfer(m, n, m->rate[t->fabric]);
+        out->sends[out->send_start[x->c + 1]++] = (sim_send){rank, t->peer, n, t->fabric, bytes, takes};
+        const bool uplink = shares_uplink && t->fabric == FCP_NET;
+        out->total += 4 * (unsigned __int128)(
+            uplink ? sim_model_transfer(m, n, m->uplink / m->plan->problem->gpus) : takes);
+    }
+}
+
 fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
     const fcp_plan *plan = m->plan;
     const uint32_t count = plan->round_starts[m->pass + 1] - plan->round_starts[m->pass], ranks = plan->problem->ranks;
@@ -55,23 +68,15 @@ fcp_code sim_rounds_new(const sim_model *m, arena *memory, sim_rounds *out) {
                 const fcp_instr *x = &plan->instrs[i];
                 const uint32_t *waits = after[i - s->first];
                 if (x->op != FCP_OP_LAUNCH) continue;
-                if (fill)
+                if (fill) {
                     out->at[out->start[x->c + 1]++] = (sim_launch){r, i, {[FCP_NET] = waits[FCP_NET],
                                                                           [FCP_LOCAL] = waits[FCP_LOCAL]}};
-                else out->start[x->c + 2]++;
-                for (uint32_t n = x->a; n < x->a + x->b; n++) {
-                    const fcp_transfer *t = &plan->transfers[n];
-                    if (t->dir != FCP_SEND) continue;
-                    if (!fill) {
-                        out->send_start[x->c + 2]++;
-                        continue;
-                    }
-                    const uint64_t bytes = sim_model_bytes(m, t), takes = sim_model_transfer(m, n, m->rate[t->fabric]);
-                    out->sends[out->send_start[x->c + 1]++] = (sim_send){r, t->peer, n, t->fabric, bytes, takes};
-                    const bool uplink = shared && t->fabric == FCP_NET;
-                    out->total += 4 * (unsigned __int128)(
-                        uplink ? sim_model_transfer(m, n, m->uplink / plan->problem->gpus) : takes);
+                    add_sends(m, r, x, shared, out);
+                    continue;
                 }
+                out->start[x->c + 2]++;
+                for (uint32_t n = x->a; n < x->a + x->b; n++)
+                    out->send_start[x->c + 2] += plan->transfers[n].dir == FCP_SEND;
             }
         }
         if (fill) break;

@@ -211,7 +211,25 @@ static uint32_t keys_of(const maker *m, const stretch *s, size_t out_keys[ENDS])
     return n;
 }
 
-/* Puts the stretches of all sides into bundles, and joins those that lie next to each other at both ends. */
+/* Adds a stretch to the bundle whose runs are runs[first] to runs[*end - 1]: to its last run, if it lies next to that at
+ * both ends. */
+static void add_stretch(const maker *m, const stretch *s, uint64_t first, uint64_t *end) {
+    const fcp_piece *p = &m->plan->pieces[s->piece];
+    const uint32_t offset = p->offset + s->from;
+    fcp_bundle_run *runs = m->out->runs, run = {0, s->tokens, s->place, p->block, offset};
+    if (*end != first) {
+        fcp_bundle_run *last = &runs[*end - 1];
+        run.at = last->at + last->tokens;
+        if (last->block == p->block && last->first + last->tokens == offset &&
+            last->place + last->tokens == s->place) {
+            last->tokens += s->tokens;
+            return;
+        }
+    }
+    runs[(*end)++] = run;
+}
+
+/* Puts the stretches of all sides into bundles. */
 static bool hand_out(maker *m, stretch *const sorted[FCP_SIDES], const size_t counts[FCP_SIDES], size_t keys) {
     fcp_bundles *b = m->out;
     uint64_t *starts = b->starts, total = 0;
@@ -232,24 +250,9 @@ static bool hand_out(maker *m, stretch *const sorted[FCP_SIDES], const size_t co
     memcpy(at, starts, (keys + 1) * sizeof *at);
     for (int side = 0; side < FCP_SIDES; side++) {
         m->side = (fcp_side)side;
-        for (size_t i = 0; i < counts[side]; i++) {
-            const stretch *s = &sorted[side][i];
-            const fcp_piece *p = &m->plan->pieces[s->piece];
-            uint32_t offset = p->offset + s->from;
-            for (uint32_t n = keys_of(m, s, k); n--;) {
-                fcp_bundle_run *last = &b->runs[at[k[n]]], run = {0, s->tokens, s->place, p->block, offset};
-                if (at[k[n]] != starts[k[n]]) {
-                    last--;
-                    run.at = last->at + last->tokens;
-                    if (last->block == p->block && last->first + last->tokens == offset &&
-                        last->place + last->tokens == s->place) {
-                        last->tokens += s->tokens;
-                        continue;
-                    }
-                }
-                b->runs[at[k[n]]++] = run;
-            }
-        }
+        for (size_t i = 0; i < counts[side]; i++)
+            for (uint32_t n = keys_of(m, &sorted[side][i], k); n--;)
+                add_stretch(m, &sorted[side][i], starts[k[n]], &at[k[n]]);
     }
     /* Joined runs leave room free: close it. */
     uint64_t to = 0;

@@ -101,6 +101,15 @@ static void join(uint32_t *parent, uint32_t a, uint32_t b) {
     else parent[a] = b;
 }
 
+/* The run of neighbours with which a list of reads begins; *read goes to what is behind it. */
+static inline place_run next_run(const uint32_t **read, const uint32_t *end) {
+    const uint32_t *at = *read, first = *at;
+    if (end[-1] - first == end - at - 1) at = end;
+    else for (at++; at < end && *at == at[-1] + 1; at++) {}
+    *read = at;
+    return (place_run){first, at[-1] + 1};
+}
+
 /* Finds the runs of reads, and the clusters. A run joins its reader with the run's first block, and each block of it
  * with the next. `linked` remembers which neighbours are joined already, so that the cost does not grow with the
  * length of runs. */
@@ -118,23 +127,15 @@ static fcp_code find_clusters(packing *p, arena *scratch) {
             const uint32_t *read = in->reads + in->reads_start[b], *end = in->reads + in->reads_start[b + 1];
             if (!pass && end - read > p->s.most_reads) p->s.most_reads = (uint32_t)(end - read);
             if (pass) p->s.run_start[b] = runs;
-            while (read < end) {
-                uint32_t first = *read;
-                if (end[-1] - first == end - read - 1) {
-                    read = end;
-                } else {
-                    for (read++; read < end && *read == read[-1] + 1; read++) {}
+            for (; read < end; runs++) {
+                const place_run run = next_run(&read, end);
+                if (!pass) continue;
+                p->s.runs[runs] = run;
+                join(parent, b, run.first);
+                for (uint32_t j = find(linked, run.first); j + 1 < run.end; j = find(linked, j)) {
+                    join(parent, j, j + 1);
+                    linked[j] = j + 1;
                 }
-                uint32_t last = read[-1];
-                if (pass) {
-                    p->s.runs[runs] = (place_run){first, last + 1};
-                    join(parent, b, first);
-                    for (uint32_t j = find(linked, first); j < last; j = find(linked, j)) {
-                        join(parent, j, j + 1);
-                        linked[j] = j + 1;
-                    }
-                }
-                runs++;
             }
         }
         if (!pass && !(p->s.runs = ARENA_NEW(scratch, place_run, runs + (size_t)1))) return FCP_E_NO_MEMORY;
