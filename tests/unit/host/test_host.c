@@ -17,6 +17,7 @@
 #include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
 #include "tests/support/session_on.h"
+#include "tests/support/small_case.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 static const char *const masks[] = {"full", "causal", "none", "window", "odd", "head", "tail", "gap"};
@@ -305,38 +306,8 @@ Test(host, large_scores_do_not_overflow) {
 
 /* --- the reference ------------------------------------------------------------------------------------------------ */
 
-struct small {
-    hand *h;
-    fcp_shape shape;
-    fcp_packed in;
-    fcp_reference out;
-};
-
 static struct small small_open(const char *mask) {
-    static const uint64_t lengths[] = {37, 5, 140};
-    struct small s = {.h = hand_make(1, 4, 2, 6, FCP_FP32, 256, mask, lengths, 3)};
-    cr_assert_not_null(s.h);
-    fcp_plan_shape(&s.h->plan, &s.shape);
-    cr_assert(fcp_packed_alloc(&s.shape, ALL, &s.in, NULL) == FCP_OK);
-    fcp_packed_draw(&s.shape, ALL, 5, &s.in);
-    size_t rows = s.shape.tokens * 4;
-    s.out =
-        (fcp_reference){malloc(rows * 48), malloc(rows * 8), malloc(rows * 48), malloc(rows * 24), malloc(rows * 24)};
-    return s;
-}
-
-static void small_close(struct small *s) {
-    free(s->out.o);
-    free(s->out.lse);
-    free(s->out.dq);
-    free(s->out.dk);
-    free(s->out.dv);
-    fcp_packed_free(&s->in);
-    hand_free(s->h);
-}
-
-static void small_run(struct small *s) {
-    cr_assert(fcp_reference_compute(&s->h->plan, &s->in, 2, NULL, &s->out, NULL) == FCP_OK);
+    return small_of(hand_make(1, 4, 2, 6, FCP_FP32, 256, mask, small_lengths, 3));
 }
 
 Test(reference, is_the_formula) {
@@ -370,18 +341,6 @@ Test(reference, is_the_formula) {
     }
 }
 
-/* sum of O * dO */
-static double loss(struct small *s) {
-    fcp_reference all = s->out;
-    const float *d_o = s->in.t[FCP_TENSOR_DO];
-    double sum = 0;
-    s->out.dq = s->out.dk = s->out.dv = NULL;
-    small_run(s);
-    s->out = all;
-    for (size_t i = 0; i < s->shape.tokens * 4 * 6; i++) sum += all.o[i] * d_o[i];
-    return sum;
-}
-
 Test(reference, gradients_are_slopes) {
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
         struct small s = small_open(masks[m]);
@@ -393,9 +352,9 @@ Test(reference, gradients_are_slopes) {
                 float *x = (float *)s.in.t[all[i].t] + at, kept = *x;
                 double given = all[i].gradient[at];
                 *x = kept + 0x1p-10f;
-                double after = loss(&s), h = (double)*x - kept;
+                double after = small_loss(&s), h = (double)*x - kept;
                 *x = kept - 0x1p-10f;
-                double before = loss(&s);
+                double before = small_loss(&s);
                 h += (double)kept - *x;
                 *x = kept;
                 cr_assert(fabs((after - before) / h - given) < 1e-5, "%s %s[%zu]: slope %g, gradient %g", masks[m],

@@ -11,6 +11,7 @@
 #include "tests/support/hand_score.h"
 #include "tests/support/judge_packed.h"
 #include "tests/support/plain.h"
+#include "tests/support/small_case.h"
 
 enum { ALL = (1 << FCP_TENSORS) - 1 };
 static const uint64_t mixed[] = {300, 60, 129, 1, 140, 64};
@@ -38,44 +39,16 @@ static double stated(const char *name, double s, int64_t q, int64_t k, int64_t n
 
 enum { HEADS = 4, KV_HEADS = 2, DIM = 6 };
 
-struct small {
-    hand *h;
-    hand_score *store;
-    fcp_shape shape;
-    fcp_packed in;
-    fcp_reference out;
-};
+static hand_score store; /* of the plan of small_open */
 
 static struct small small_open(const char *mask, const char *score, bool sinks) {
-    static const uint64_t lengths[] = {37, 5, 140};
-    struct small s = {.h = hand_make(1, HEADS, KV_HEADS, DIM, FCP_FP32, 256, mask, lengths, 3)};
-    s.store = calloc(1, sizeof *s.store);
-    cr_assert(s.h && s.store);
-    s.h->problem.scale = 0.7;
-    hand_score_put(s.h, s.store, score, sinks);
-    cr_assert(fcp_plan_index(&s.h->plan, NULL) == FCP_OK);
-    fcp_plan_shape(&s.h->plan, &s.shape);
-    cr_assert(fcp_packed_alloc(&s.shape, ALL, &s.in, NULL) == FCP_OK);
-    fcp_packed_draw(&s.shape, ALL, 5, &s.in);
-    size_t rows = s.shape.tokens * HEADS;
-    s.out =
-        (fcp_reference){malloc(rows * 48), malloc(rows * 8), malloc(rows * 48), malloc(rows * 24), malloc(rows * 24)};
-    return s;
-}
-
-static void small_close(struct small *s) {
-    free(s->out.o);
-    free(s->out.lse);
-    free(s->out.dq);
-    free(s->out.dk);
-    free(s->out.dv);
-    fcp_packed_free(&s->in);
-    hand_free(s->h);
-    free(s->store);
-}
-
-static void small_run(struct small *s) {
-    cr_assert(fcp_reference_compute(&s->h->plan, &s->in, 2, NULL, &s->out, NULL) == FCP_OK);
+    hand *h = hand_make(1, HEADS, KV_HEADS, DIM, FCP_FP32, 256, mask, small_lengths, 3);
+    cr_assert_not_null(h);
+    store = (hand_score){0};
+    h->problem.scale = 0.7;
+    hand_score_put(h, &store, score, sinks);
+    cr_assert(fcp_plan_index(&h->plan, NULL) == FCP_OK);
+    return small_of(h);
 }
 
 static void is_the_formula(const char *mask, const char *score, bool sinks) {
@@ -88,7 +61,7 @@ static void is_the_formula(const char *mask, const char *score, bool sinks) {
         int64_t n = (int64_t)s.h->sequences[seq].keys;
         for (int64_t i = 0; i < n; i++)
             for (uint32_t h = 0; h < HEADS; h++) {
-                double sum = sinks ? exp(s.store->sink[h]) : 0, o[DIM] = {0};
+                double sum = sinks ? exp(store.sink[h]) : 0, o[DIM] = {0};
                 size_t row = (at + (uint64_t)i) * HEADS + h;
                 for (int64_t j = 0; j < n; j++) {
                     if (!mc_eval(code, MC_LENGTH(n), i, j, h, scratch)) continue;
@@ -120,18 +93,6 @@ Test(score, reference_is_the_formula) {
     is_the_formula("full", NULL, true);
 }
 
-/* sum of O * dO */
-static double loss(struct small *s) {
-    fcp_reference all = s->out;
-    const float *d_o = s->in.t[FCP_TENSOR_DO];
-    double sum = 0;
-    s->out.dq = s->out.dk = s->out.dv = NULL;
-    small_run(s);
-    s->out = all;
-    for (size_t i = 0; i < s->shape.tokens * HEADS * DIM; i++) sum += all.o[i] * d_o[i];
-    return sum;
-}
-
 static void gradients_are_slopes(const char *mask, const char *score, bool sinks) {
     struct small s = small_open(mask, score, sinks);
     small_run(&s);
@@ -142,9 +103,9 @@ static void gradients_are_slopes(const char *mask, const char *score, bool sinks
             float *x = (float *)s.in.t[all[i].t] + at, kept = *x;
             double given = all[i].gradient[at];
             *x = kept + 0x1p-12f;
-            double after = loss(&s), h = (double)*x - kept;
+            double after = small_loss(&s), h = (double)*x - kept;
             *x = kept - 0x1p-12f;
-            double before = loss(&s);
+            double before = small_loss(&s);
             h += (double)kept - *x;
             *x = kept;
             cr_assert(fabs((after - before) / h - given) < 1e-5, "%s %s %s[%zu]: slope %.9g, gradient %.9g", mask,
@@ -153,18 +114,18 @@ static void gradients_are_slopes(const char *mask, const char *score, bool sinks
     /* of the sinks: -sum of exp(z - lse) delta */
     const float *d_o = s.in.t[FCP_TENSOR_DO];
     for (uint32_t h = 0; sinks && h < HEADS; h++) {
-        double given = 0, z = s.store->sink[h];
+        double given = 0, z = store.sink[h];
         small_run(&s);
         for (size_t row = h; row < s.shape.tokens * HEADS; row += HEADS) {
             double delta = 0;
             for (int d = 0; d < DIM; d++) delta += s.out.o[row * DIM + (size_t)d] * d_o[row * DIM + (size_t)d];
             given -= exp(z - s.out.lse[row]) * delta;
         }
-        s.store->sink[h] = z + 1e-4;
-        double after = loss(&s);
-        s.store->sink[h] = z - 1e-4;
-        double before = loss(&s);
-        s.store->sink[h] = z;
+        store.sink[h] = z + 1e-4;
+        double after = small_loss(&s);
+        store.sink[h] = z - 1e-4;
+        double before = small_loss(&s);
+        store.sink[h] = z;
         cr_assert(fabs((after - before) / 2e-4 - given) < 1e-5, "%s sink %u: slope %.9g, formula %.9g", mask, h,
                   (after - before) / 2e-4, given);
     }
