@@ -321,11 +321,14 @@ static void hint_params(sema *s, const mask *m) {
 bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
-    for (const arg *a = args; a; a = a->next) {
+    const arg *place = m->params; /* the parameter in the place of the argument */
+    for (const arg *a = args; a; a = a->next, place = place ? place->next : NULL) {
         if (!a->name) {
             diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments",
                        m->score ? "scores" : "masks");
-            if (m->params) diag_hint(s->d, "write %s(%s = ...)", m->name, m->params->name);
+            if (place) diag_hint(s->d, "write %s(%s = ...)", m->name, place->name);
+            else if (m->params) hint_params(s, m);
+            else diag_hint(s->d, "'%s' has no parameters: write %s, without parentheses", m->name, m->name);
             good = false;
             continue;
         }
