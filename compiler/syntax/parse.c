@@ -379,7 +379,8 @@ static void hint(parse *p, const char *here, uint32_t length, uint32_t left, con
             diag_also(p->tree.d, p->joined, "a line that ends like this goes on in the next");
             return;
         }
-        if (operators && statements && is_among(expected, ','))
+        if (operators && p->lone_value) say = "an override sets one thing; give another -D for the next";
+        else if (operators && statements && is_among(expected, ','))
             say = "keys are separated by ';' or a new line; equality is written '=='";
         else if (operators) say = "equality is written '=='";
         else if (is_among(expected, '{'))
