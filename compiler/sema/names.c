@@ -204,9 +204,8 @@ const char *sema_nearest_name(sema *s, const char *name, const mask *m, const de
     static const struct { const char *theirs, *ours; } python[] = { /* those of FlexAttention and Python */
         {"q_idx", "q"}, {"kv_idx", "k"}, {"k_idx", "k"}, {"head", "h"}, {"True", "true"}, {"False", "false"},
         {"and_masks", "and"}, {"or_masks", "or"}, {"score", "s"}};
-    const bool logit = m->score; /* has it an s? */
     for (size_t i = 0; i < sizeof python / sizeof *python; i++)
-        if (!strcmp(name, python[i].theirs) && (logit || strcmp(python[i].ours, words_variables[VARIABLE_S])))
+        if (!strcmp(name, python[i].theirs) && (m->score || strcmp(python[i].ours, words_variables[VARIABLE_S])))
             return python[i].ours;
     names n = {0};
     if (def)
