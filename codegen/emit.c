@@ -115,7 +115,7 @@ static range range_of(const printer *p, const mc_node *x) {
     case MC_IF_I: return (range){b.lo < c.lo ? b.lo : c.lo, b.hi > c.hi ? b.hi : c.hi, true};
     case MC_LOAD:
     case MC_LOAD2: return values_of(&p->program->arrays[x->imm]);
-    default: return none;
+    default: return mc_op_type(x->op) == 'i' ? everything : none;
     }
 }
 

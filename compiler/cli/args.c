@@ -315,10 +315,8 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
         return fcp_fail(err, FCP_E_USAGE, "there is no command '%.100s'; fcpc --help lists them", line->help_topic);
     printf("fcpc %s: a compiler for context-parallel attention\n\nusage:\n", FCPC_VERSION);
     for (int c = 0; c < CMD_COUNT; c++) {
-        char left[96];
-        snprintf(left, sizeof left, "fcpc %s%s%s", c == CMD_COMPILE ? "" : cmd_commands[c].name,
-                 c == CMD_COMPILE ? "" : " ", cmd_commands[c].synopsis);
-        printf("  %s\n        %s\n", left, cmd_commands[c].help);
+        printf("  fcpc %s%s%s\n        %s\n", c == CMD_COMPILE ? "" : cmd_commands[c].name,
+               c == CMD_COMPILE ? "" : " ", cmd_commands[c].synopsis, cmd_commands[c].help);
     }
     printf(
         "  fcpc help COMMAND\n        print all options of a command\n"

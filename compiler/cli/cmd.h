@@ -106,7 +106,8 @@ typedef enum cmd_kind {
       "give the plan's score this scaled logit; default 0")                                                            \
     X(PNG, "png", 0, CMD_WRITE, "FILE", CMD_BIT(SHOW), "draw into this PNG file; this needs librsvg")                  \
     X(ROWS, "rows", 0, CMD_WORD, "A..B", CMD_BIT(SHOW),                                                                \
-      "draw only these queries, as in 0..4K; `A..` goes to the end")                                                   \
+      "draw only these queries, as in 0..4K; `A..` goes to the end. The sequence's first query is row 0, at whatever " \
+      "position")                                                                                                      \
     X(COLS, "cols", 0, CMD_WORD, "A..B", CMD_BIT(SHOW), "draw only these keys")                                        \
     X(SEQ, "seq", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                                  \
       "choose this sequence of the batch, counted from 0; the default is the longest")                                 \

@@ -293,6 +293,9 @@ static int resolve(sema *s, expr *e, const frame *f) {
         diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "unknown name '%s'", name);
         const char *nearest = sema_nearest_name(s, name, f->m, f->def);
         if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+        else if (e->kind == EXPR_NAME && !s->in_index && !f->m->builtin)
+            diag_hint(s->d, "a parameter stands behind the name of its %s: %s(%s = 1)", f->m->score ? "score" : "mask",
+                      f->m->name, name);
     }
     return e->ref = REF_WRONG;
 }
@@ -344,6 +347,8 @@ static value lower_index(sema *s, expr *e, const frame *f, uint32_t guard) {
     s->in_index--;
     mc_op op = MC_LOAD;
     bool good = needs(s, a, TYPE_ARRAY, e->a, "[...]");
+    if (!good && first && e->a->ref == REF_PARAM)
+        diag_hint(s->d, "say that it is one where it is declared: %s(field %s)", f->m->name, e->a->name);
     good = needs(s, i, TYPE_INT, e->b, "an index") && good;
     good = (!e->c || needs(s, j, TYPE_INT, e->c, "an index")) && good;
     if (good && a.type == TYPE_ARRAY) good = sema_index_array(s, a.node, e, f->m->score, &op);
@@ -545,6 +550,8 @@ static value lower_name(sema *s, expr *e, const frame *f, uint32_t guard) {
     bool call = e->kind == EXPR_CALL;
     if (call && (ref == REF_VAR || ref == REF_MODEL || ref == REF_PARAM || ref == REF_DEF_PARAM)) {
         diag_error(s->d, FCP_E_TYPE, e->name_at, "'%s' is not a function", e->name);
+        if (ref == REF_PARAM && f->args[e->index].type == TYPE_ARRAY)
+            diag_hint(s->d, "its elements are read with brackets: %s[k]", e->name);
         return poison;
     }
     if (call && ref == REF_ARRAY) {

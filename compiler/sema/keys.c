@@ -64,6 +64,12 @@ static void unknown_key(sema *s, section_id id, const entry *e) {
             diag_hint(s->d, "'%s' is a key of %s", e->key, words_sections[words_keys[k].section]);
             return;
         }
+    bool data = e->value->kind == EXPR_LIST || ast_is_call(e->value, words_sources[SOURCE_FILE]);
+    if (data && (id == SECTION_BATCH || id == SECTION_MODEL)) {
+        const char *as = id == SECTION_BATCH ? "field" : "table";
+        diag_hint(s->d, "a %s is declared so: %s %s = ...", as, as, e->key);
+        return;
+    }
     text list = {0};
     for (size_t i = 0; i < count; i++) text_printf(&list, "%s%s", i ? ", " : "", names[i]);
     char *line = text_take(&list);

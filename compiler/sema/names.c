@@ -202,9 +202,11 @@ const char *sema_nearest_mask(const sema *s, const char *name, mask_kind kind) {
 
 const char *sema_nearest_name(sema *s, const char *name, const mask *m, const definition *def) {
     static const struct { const char *theirs, *ours; } python[] = { /* those of FlexAttention and Python */
-        {"q_idx", "q"}, {"kv_idx", "k"}, {"k_idx", "k"}, {"head", "h"}, {"True", "true"}, {"False", "false"}};
+        {"q_idx", "q"}, {"kv_idx", "k"}, {"k_idx", "k"}, {"head", "h"}, {"True", "true"}, {"False", "false"},
+        {"and_masks", "and"}, {"or_masks", "or"}, {"score", "s"}};
     for (size_t i = 0; i < sizeof python / sizeof *python; i++)
-        if (!strcmp(name, python[i].theirs)) return python[i].ours;
+        if (!strcmp(name, python[i].theirs) && (m->score || strcmp(python[i].ours, words_variables[VARIABLE_S])))
+            return python[i].ours;
     names n = {0};
     if (def)
         for (const arg *a = def->params; a; a = a->next) offer(s, &n, a->name);
@@ -321,11 +323,14 @@ static void hint_params(sema *s, const mask *m) {
 bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
-    for (const arg *a = args; a; a = a->next) {
+    const arg *place = m->params; /* the parameter in the place of the argument */
+    for (const arg *a = args; a; a = a->next, place = place ? place->next : NULL) {
         if (!a->name) {
             diag_error(s->d, FCP_E_ARGUMENT, a->value->at, "%s are called with named arguments",
                        m->score ? "scores" : "masks");
-            if (m->params) diag_hint(s->d, "write %s(%s = ...)", m->name, m->params->name);
+            if (place) diag_hint(s->d, "write %s(%s = ...)", m->name, place->name);
+            else if (m->params) hint_params(s, m);
+            else diag_hint(s->d, "'%s' has no parameters: write %s, without parentheses", m->name, m->name);
             good = false;
             continue;
         }

@@ -19,7 +19,7 @@
 #include "compiler/syntax/parse.h"
 #include "grammar/prelude.h"
 
-enum { PARTS = 4, CANDIDATES = 64 };
+enum { PARTS = 4, CANDIDATES = 64, LISTED = 16 }; /* LISTED: more names than that are no help in a hint */
 
 /* A path, cut into the names between its points. */
 typedef struct path {
@@ -176,6 +176,12 @@ static void unknown(sema *s, span at, const char *what, const char *name, const 
     diag_error(s->d, FCP_E_UNKNOWN_NAME, at, "%s '%s'", what, name);
     const char *nearest = diag_nearest(name, strlen(name), names, count);
     if (nearest) diag_hint(s->d, "did you mean '%s'?", nearest);
+    if (nearest || !count || count > LISTED) return;
+    text list = {0};
+    for (size_t i = 0; i < count; i++) text_printf(&list, "%s%s", i ? ", " : "", names[i]);
+    char *line = text_take(&list);
+    if (line) diag_hint(s->d, "the names are: %s", line);
+    free(line);
 }
 
 /* The declaration of a field or table in section `where` (SECTION_COUNT: in any); NULL: none. */

@@ -351,6 +351,82 @@ static bool is_percent(const char *begin, const char *here) {
     return here - begin >= 2 && here[-1] == '%' && here[-2] >= '0' && here[-2] <= '9';
 }
 
+/* Is the token before the last one this word? */
+static bool comes_after(const parse *p, const char *word) {
+    size_t size = strlen(word);
+    const span at = p->before_at;
+    return at.source == p->scan.source && at.end - at.begin == size && at.begin >= p->scan.shift &&
+           !memcmp(p->scan.text + (at.begin - p->scan.shift), word, size);
+}
+
+/* Adds what a writer of this error may have meant. `here`: the token that was not expected, of `length` bytes, with
+ * `left` to the end of the text. */
+static void hint(parse *p, const char *here, uint32_t length, uint32_t left, const parse_expected *expected) {
+    const char open = p->inner.open;
+    const bool operators = is_among(expected, '*'), name = words_names(p->last), key = is_among(expected, '=');
+    const bool statements = open == '{' && is_among(expected, T_SEP);
+    const char *say = NULL;
+    switch (p->last) {
+    case ':':
+        if (key) say = open ? "a key is set with '='" : "a mask is written: mask name = condition";
+        else if (is_among(expected, '{')) say = "a section is written: model { key = value }";
+        else if (is_among(expected, T_THEN) || is_among(expected, T_ELSE)) say = "write: if c then a else b";
+        else if (open == '[' || open == '{')
+            say = "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]";
+        break;
+    case '=':
+        if (operators && p->joined.source != UINT32_MAX) {
+            diag_also(p->tree.d, p->joined, "a line that ends like this goes on in the next");
+            return;
+        }
+        if (operators && p->lone_value) say = "an override sets one thing; give another -D for the next";
+        else if (operators && statements && is_among(expected, ','))
+            say = "keys are separated by ';' or a new line; equality is written '=='";
+        else if (operators) say = "equality is written '=='";
+        else if (is_among(expected, '{'))
+            say = "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'";
+        break;
+    case ',':
+        if (operators && statements) say = "definitions are separated by ';' or a new line";
+        else if (open == '(' && is_among(expected, ')')) say = "a list stands in [ ]";
+        break;
+    case ')': case ']': case '}':
+        if (is_among(expected, T_INT) && comes_after(p, ",")) say = "there is no comma after the last";
+        break;
+    case '{':
+        if (key && !open) say = "a mask is written: mask name = condition";
+        break;
+    case '-':
+        if (key) say = "names consist of letters, digits and '_'";
+        break;
+    case T_IF:
+        if (operators) say = "write: if c then a else b";
+        break;
+    case T_ON: say = "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32"; break;
+    case T_REPEAT: say = "'x' repeats between two values of a list: [8192 x 32]"; break;
+    default: break;
+    }
+    if (!say && is_percent(p->scan.text, here)) say = "'%' is the remainder of a division: 5 percent is 0.05";
+    if (!say && is_comparison(p->last) && !operators) say = "a comparison stands between two expressions";
+    if (!say && name && is_among(expected, '{'))
+        say = comes_after(p, "where") ? "definitions stand in braces: where { name = expression }"
+                                      : "a program consists of model, cluster, batch and plan { ... }, and of definitions "
+                                        "that begin with 'mask' or 'score'";
+    if (!say && p->last == T_NAME && operators && is_among(expected, T_UNIT)) {
+        while (length < left && (here[length] == '/' || (here[length] >= 'a' && here[length] <= 'z'))) length++;
+        const char *nearest = words_nearest_unit(here, length);
+        if (words_counts_bits(here, length)) say = "bandwidths count bytes: 400 Gb/s are 50 GB/s";
+        else if (nearest) {
+            diag_hint(p->tree.d, "the nearest unit is '%s'", nearest);
+            return;
+        }
+    }
+    if (!say && name && operators && peek(p, 0)->kind == '=')
+        say = is_among(expected, ',') ? "keys are separated by ';' or a new line"
+                                      : "definitions are separated by ';' or a new line";
+    if (say) diag_hint(p->tree.d, "%s", say);
+}
+
 void parse_syntax_error(parse *p, span at, int got, const parse_expected *expected) {
     p->recovering = true;
     if (p->closing || p->stopped || p->bad) return;
@@ -391,33 +467,7 @@ void parse_syntax_error(parse *p, span at, int got, const parse_expected *expect
         if ((open != '{' || misfit) && is_among(expected, closer_of(open)))
             diag_also(p->tree.d, p->inner.at, "to close this '%c'", open);
     }
-    if (length == 1 && left && *here == ':') {
-        if (is_among(expected, '=')) diag_hint(p->tree.d, "a key is set with '='");
-        else diag_hint(p->tree.d, "QUERIES:KEYS is one value of a list of lengths: [100:4096, 1:8192 x 64]");
-        return;
-    }
-    bool operators = is_among(expected, '*');
-    if (p->last == '=' && operators && p->joined.source != UINT32_MAX)
-        diag_also(p->tree.d, p->joined, "a line that ends like this goes on in the next");
-    else if (p->last == '=' && operators && open == '{' && is_among(expected, ','))
-        diag_hint(p->tree.d, "keys are separated by ';' or a new line; equality is written '=='");
-    else if (p->last == '=' && operators) diag_hint(p->tree.d, "equality is written '=='");
-    else if (is_percent(p->scan.text, here))
-        diag_hint(p->tree.d, "'%%' is the remainder of a division: 5 percent is 0.05");
-    else if (p->last == '=' && is_among(expected, '{'))
-        diag_hint(p->tree.d,
-                  "keys stand in a section: model, cluster, batch or plan { key = value }; a mask begins with 'mask'");
-    else if (p->last == T_ON)
-        diag_hint(p->tree.d, "'on' gives lengths their ranks: lengths = file(\"a.lengths\") on 0..32");
-    else if (p->last == T_REPEAT) diag_hint(p->tree.d, "'x' repeats between two values of a list: [8192 x 32]");
-    else if (is_comparison(p->last) && !operators) diag_hint(p->tree.d, "a comparison stands between two expressions");
-    else if (p->last == T_NAME && operators && is_among(expected, T_UNIT)) {
-        while (length < left && (here[length] == '/' || (here[length] >= 'a' && here[length] <= 'z'))) length++;
-        const char *nearest = words_nearest_unit(here, length);
-        if (words_counts_bits(here, length)) diag_hint(p->tree.d, "bandwidths count bytes: 400 Gb/s are 50 GB/s");
-        else if (nearest) diag_hint(p->tree.d, "the nearest unit is '%s'", nearest);
-        else if (peek(p, 0)->kind == '=') diag_hint(p->tree.d, "keys are separated by ';' or a new line");
-    }
+    hint(p, here, length, left, expected);
 }
 
 void parse_exhausted(parse *p) {

@@ -77,6 +77,17 @@ bool words_counts_bits(const char *word, size_t size) {
     return false;
 }
 
+const char *words_for_character(const char *bytes) {
+    static const struct { const char *theirs, *ours; } known[] = {
+        {"\u2264", "'<='"}, {"\u2265", "'>='"}, {"\u2260", "'!='"}, {"\u2227", "'and'"}, {"\u2228", "'or'"},
+        {"\u00ac", "'not'"}, {"\u00b7", "'*'"}, {"\u00d7", "'*', or 'x' in a list"}, {"\u2212", "'-'"}, {"\u2013", "'-'"},
+        {"\u2014", "'-'"}, {"\u201c", "'\"'"}, {"\u201d", "'\"'"}, {"\u00b5", "us"}, {"\u03bc", "us"},
+        {"\u00a0", "an ordinary space: this one does not break lines"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strncmp(bytes, known[i].theirs, strlen(known[i].theirs))) return known[i].ours;
+    return NULL;
+}
+
 const char *const words_sections[SECTION_COUNT] = {
 #define X(id, name) [SECTION_##id] = name,
     SECTIONS(X)

@@ -85,6 +85,8 @@ extern const unit words_units[UNIT_COUNT];
 int words_find_unit(const char *word, size_t size); /* index into words_units, -1 for none */
 const char *words_nearest_unit(const char *word, size_t size);
 bool words_counts_bits(const char *word, size_t size); /* as Gb/s does: of eight of these the nearest unit is one */
+/* What to write instead of the character, beyond ASCII, with which these bytes begin. NULL: nothing comes near. */
+const char *words_for_character(const char *bytes);
 
 /* --- sections and keys -------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,10 @@
 /* test_prelude.c: tests the prelude's masks against their definitions in C: every pair, every count, every cell's
  * class. Also what they refuse, and that planning the largest of them costs in proportion to their boundary. */
+#include "tests/support/known_fields.h"
 #include "tests/support/known_masks.h"
 #include "compiler/cells/cells.h"
 #include "compiler/sema/program.h"
+#include "grammar/prelude.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -177,6 +179,22 @@ Test(prelude, long_sequences) {
         cr_assert_gt(sampled, 0);
         cells_free(c);
         fcpc_program_free(p);
+    }
+}
+
+/* --- completeness ------------------------------------------------------------------------------------------------- */
+
+/* A mask that nobody defined in C, or that has no case, would be compared with nothing. */
+Test(prelude, every_mask_is_compared) {
+    for (unsigned i = 0; i < prelude_item_count; i++) {
+        const char *name = prelude_items[i].name;
+        bool found = prelude_items[i].score;
+        for (unsigned j = 0; j < KNOWN_CASE_COUNT; j++) found |= !strcmp(KNOWN[KNOWN_CASES[j].mask].name, name);
+        for (unsigned j = 0; j < KNOWN_FIELD_MASK_COUNT; j++) {
+            const char *call = KNOWN_FIELD_MASKS[j].call;
+            found |= !strncmp(call, name, strlen(name)) && call[strlen(name)] == '(';
+        }
+        cr_expect(found, "no case of '%s' in known_masks.h or known_fields.h", name);
     }
 }
 
