@@ -113,5 +113,5 @@ fcp_code front_parse(const char *name, const char *bytes, size_t size, const fcp
 
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program) {
-    return front_parse(name, bytes, size, options, NULL, 0, d, out_program, NULL, NULL);
+    return front_parse(name ? name : "", bytes, size, options, NULL, 0, d, out_program, NULL, NULL);
 }
