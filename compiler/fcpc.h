@@ -84,7 +84,7 @@ typedef struct fcpc_options {
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 
 /* Parses and checks a program: a file, or `size` bytes of text. `name` stands for the text in messages, and paths in
- * the text are relative to the name's folder. `options` may be NULL, which changes nothing. If the program has errors,
+ * the text are relative to the name's folder; it may be NULL. `options` may be NULL, which changes nothing. If the program has errors,
  * `d` holds all of them, and the result is the code of the first. `d` may be NULL. */
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
                          fcpc_program **out_program);
@@ -182,8 +182,8 @@ fcp_code fcpc_plan_layers(const fcpc_program *program, const fcpc_batch *batch, 
  * NULL. All of them may fail with FCP_E_NO_MEMORY, and those with options with FCP_E_ARGUMENT. */
 
 /* The five lines that compiling prints: the problem, its work, traffic, memory, and the plan with the time it took.
- * README.md explains them word by word. The first line begins with the last part of the path `name`. `written` is the
- * path of the plan file, or NULL if there is none. `times` NULL: all its members are 0. */
+ * README.md explains them word by word. The first line begins with the last part of the path `name`, or with "plan" if
+ * it is NULL. `written` is the path of the plan file, or NULL if there is none. `times` NULL: all its members are 0. */
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err);
 /* The same figures and more as a JSON object. */
@@ -242,14 +242,15 @@ typedef struct fcpc_question {
     uint32_t head;        /* the query head, for a mask that names h */
     double logit;         /* the scaled logit that the plan's score is given */
     const fcp_plan *plan; /* explain the program of this plan, with the plan's lengths and fields; NULL: the text */
-    uint32_t width;       /* columns of text; 0: 80 */
+    uint32_t width;       /* columns of text, at most 1000; 0: 80 */
     bool colour;          /* text contains ANSI escapes */
 } fcpc_question;
 #define FCPC_QUESTION_INIT {sizeof(fcpc_question)}
 
 /* Explains why the query sees the key, or does not, by the value of every sub-expression of the mask; and, if it does,
  * what the score makes of the logit. `name`, `text`, `size`, `options` and `d` are those of fcpc_parse_text; `text` is
- * not read if the question has a plan. FCP_E_VALUE: the sequence does not have these positions. */
+ * not read if the question has a plan. FCP_E_VALUE: the sequence does not have these positions. FCP_E_ARGUMENT: the
+ * question is not one. */
 fcp_code fcpc_explain_text(const char *name, const char *text, size_t size, const fcpc_options *options,
                            const fcpc_question *question, fcpc_diagnostics *d, char **out_text);
 fcp_code fcpc_explain_json(const char *name, const char *text, size_t size, const fcpc_options *options,

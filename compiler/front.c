@@ -110,6 +110,6 @@ fcp_code front_parse(const front_input *in, fcpc_diagnostics *d, fcpc_program **
 
 fcp_code fcpc_parse_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
                          fcpc_diagnostics *d, fcpc_program **out_program) {
-    const front_input in = {name, bytes, size, options, NULL, 0};
+    const front_input in = {name ? name : "", bytes, size, options, NULL, 0};
     return front_parse(&in, d, out_program, NULL, NULL);
 }

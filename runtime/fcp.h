@@ -10,7 +10,8 @@
  *     fcp_plan_free(plan);
  *
  * Conventions. A function that can fail returns an fcp_code; FCP_OK is 0. If `err` is not NULL, it is filled on
- * failure. Functions write `out_` parameters only on success. The caller owns what *_create and *_load make and ends
+ * failure. Functions write `out_` parameters only on success. No other pointer is NULL unless it is said that it may
+ * be. The caller owns what *_create and *_load make and ends
  * it with *_free, which accepts NULL. Nothing prints, exits or keeps global state, except for what the host backend
  * needs of OpenBLAS (see fcp_session_create).
  *
@@ -222,7 +223,7 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * passes no gradient on. Sums are kept as whole numbers and rounded once. So they have the same bits whatever the
  * number of threads, and on "cuda" whatever the order of blocks, even with `deterministic = false`.
  *
- * The caller owns the memory. With the backend "host" it is host memory. With "cuda" each tensor is either in host
+ * The caller owns the memory. No output overlaps another tensor of the run. With the backend "host" it is host memory. With "cuda" each tensor is either in host
  * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 4 bytes.
  */
 typedef struct fcp_tensors {

@@ -170,6 +170,8 @@ void explain_json(const explanation *o, json *j) {
 
 /* --- the public functions ----------------------------------------------------------------------------------------- */
 
+enum { WIDTH_MOST = 1000 }; /* each line is filled up to the width, so a text can need steps times as much memory */
+
 static fcp_code tell(diags *d, fcp_code code, const char *message) {
     if (d) diag_error(d, code, SPAN_NONE, "%s", message);
     return code;
@@ -184,10 +186,11 @@ static fcp_code answer(const char *name, const char *bytes, size_t size, const f
     if (code != FCP_OK) return tell(d, code, err.message);
     *out = (explanation){.q = asked->q, .k = asked->k, .n = (int64_t)asked->length, .h = asked->head, .s = asked->logit,
                          .sequence = asked->sequence, .asked = asked->choose_sequence, .plan = asked->plan};
+    if (asked->width > WIDTH_MOST) return tell(d, FCP_E_ARGUMENT, "fcpc_question.width is larger than 1000");
     if (asked->length > INT64_MAX || asked->k < 0)
         return tell(d, FCP_E_VALUE, "a key's position is 0 or more, and a length is less than 2^63");
     if (asked->plan) bytes = asked->plan->source, size = asked->plan->source_count;
-    return explain_pair(name, bytes, size, options, d, out);
+    return explain_pair(name ? name : "", bytes, size, options, d, out);
 }
 
 fcp_code fcpc_explain_text(const char *name, const char *bytes, size_t size, const fcpc_options *options,
@@ -197,7 +200,7 @@ fcp_code fcpc_explain_text(const char *name, const char *bytes, size_t size, con
     text out = {0};
     fcp_code code = answer(name, bytes, size, options, question, d, &asked, &e);
     if (code == FCP_OK) {
-        explain_text(&e, name, asked.width ? asked.width : 80, asked.colour, &out);
+        explain_text(&e, name ? name : "", asked.width ? asked.width : 80, asked.colour, &out);
         char *made = out.failed ? NULL : text_take(&out);
         if (made) *out_text = made;
         else code = tell(d, FCP_E_NO_MEMORY, "out of memory");

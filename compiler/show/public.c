@@ -33,7 +33,7 @@ static const fcpc_times no_times;
 fcp_code fcpc_summary_text(const fcp_plan *plan, const fcpc_times *times, const char *name, const char *written,
                            char **out_text, fcp_error *err) {
     text t = {0};
-    summary_text(&t, plan, times ? times : &no_times, name, written);
+    summary_text(&t, plan, times ? times : &no_times, name ? name : "plan", written);
     return hand_over(&t, FCP_OK, out_text, err);
 }
 

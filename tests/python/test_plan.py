@@ -1,5 +1,7 @@
 """test_plan.py: programs, plans, and plans ahead, from Python."""
+import copy
 import ctypes
+import gc
 import os
 import pickle
 import tempfile
@@ -83,6 +85,20 @@ class Plans(unittest.TestCase):
             parts[0].restore(parts[0].take(DOCUMENTS))
         self.assertEqual(raised.exception.code, "E203")
 
+    def test_copies(self):
+        """A copy has no object of C of its own: both would free it. A pickle would be an address in another process."""
+        prog = fcpc.program(mask="causal", cluster=fcpc.detect(), block=64)
+        plan = prog.plan([200])
+        for x in (prog, plan):
+            self.assertIs(copy.copy(x), x)
+            self.assertIs(copy.deepcopy({"x": x})["x"], x)
+            with self.assertRaisesRegex(TypeError, "not pickled: a plan goes to another process by Plan.save"):
+                pickle.dumps(x)
+        digest, other = plan.digest, copy.copy(plan)
+        del other
+        gc.collect()
+        self.assertEqual(plan.digest, digest)
+
     def test_more_keys_than_queries(self):
         plan = fcpc.program("causal", heads=2, head_dim=16, cluster=fcpc.detect(ranks=2), block=64).plan(
             [200, 100], queries=[50, 100])
@@ -117,6 +133,17 @@ class Plans(unittest.TestCase):
         self.assertEqual(len(set(digests)), 1)
         for other in (DOCUMENTS, DOCUMENTS.astype("int16"), DOCUMENTS.repeat(2)[::2]):
             self.assertEqual(prog.plan(numpy.array([300, 200]), {"doc": other}).digest, digests[0])
+
+    def test_paths(self):
+        plan = fcpc.program(mask="causal", block=64).plan([100])
+        with tempfile.TemporaryDirectory() as folder:
+            for name in (os.path.join(folder, "a.plan"), os.fsencode(folder) + b"/\xff.plan"):
+                plan.save(name)
+                self.assertTrue(os.path.exists(name))
+                self.assertEqual(fcpc.load(name).digest, plan.digest)
+            for call in (plan.save, fcpc.load):
+                with self.assertRaisesRegex(ValueError, "null byte"):
+                    call(os.path.join(folder, "a.plan\0b"))
 
     def test_save_and_load(self):
         plan = a_program().plan([300, 200], {"doc": DOCUMENTS})
@@ -159,6 +186,19 @@ class Errors(Expecting):
         self.expect("E202", lambda: fcpc.program("causal", sink=object()))
         again = pickle.loads(pickle.dumps(e))
         self.assertEqual((again.code, str(again), again.line), (e.code, str(e), e.line))
+
+    def test_of_the_caller(self):
+        prog = a_program()
+        batch = [300, 200], {"doc": DOCUMENTS}
+        for here in (range(3, 9), range(-1, 2), range(4, 5), range(0, 4, 2), range(0), [0]):
+            self.expect("E203", lambda: prog.plan(*batch, here=here), "among ranks 0 to 3 is expected")
+        self.expect("E320", lambda: prog.plan([5], {"doc": None}), "no values")
+        self.expect("E202", lambda: fcpc.parse(prog.source, defines="cluster.nodes=4"), "in a list")
+        plan = prog.plan(*batch)
+        for shift in (1 << 64, 1 << 63, -(1 << 64)):  # as numbers of 64 bits these would be 0 and less than 0
+            self.assertEqual(set(plan.rows(shift)), {-1})
+        self.expect("E203", lambda: fcpc.Session(plan, threads=-1), "threads is -1")
+        self.expect("E203", lambda: plan.explain(5, 3, width=-1), "width is larger than 1000")
 
     def test_of_the_batch(self):
         prog = a_program()

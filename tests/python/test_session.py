@@ -1,10 +1,13 @@
 """test_session.py: runs plans on tensors of any library: by DLPack on the processor; and on the driver, NVRTC and NCCL
 that stand in for those of a GPU (on_cuda.py)."""
+import copy
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import numpy
@@ -71,6 +74,31 @@ class OnTheHost(Expecting):
         self.expect("E702", lambda: fcpc.Session(plan, backend="tpu"), "host and cuda")
         self.expect("E702", lambda: Attention(a_program(), device="meta"), "no backend for meta")
         self.expect("E706", lambda: fcpc.Session(plan, group="ring"), "ring")
+
+    def test_of_one_thread_and_one_process(self):
+        plan = a_program().plan([128])
+        session, (q, k, v, _) = fcpc.Session(plan), draw(plan)
+        o, lse = numpy.empty_like(q), numpy.empty((128, HEADS), numpy.float32)
+        self.assertIs(copy.deepcopy([session])[0], session)
+        with self.assertRaisesRegex(TypeError, "a Session belongs to its process"):
+            pickle.dumps(session)
+        with session._alone:
+            said = []
+            thread = threading.Thread(target=lambda: said.append(
+                self.expect("E203", lambda: session.forward(q, k, v, o, lse), "another thread")))
+            thread.start()
+            thread.join()
+        self.assertEqual(len(said), 1)
+        child = os.fork()
+        if child == 0:
+            try:
+                session.forward(q, k, v, o, lse)
+            except fcpc.Error as error:
+                del session
+                os._exit(7 if error.code == "E203" and "another process" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        session.forward(q, k, v, o, lse)
 
     def test_strides_that_do_not_matter(self):
         plan = a_program(heads=1, kv_heads=1).plan([128])

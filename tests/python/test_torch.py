@@ -1,4 +1,5 @@
 """test_torch.py: attention as an operator of PyTorch, against scaled_dot_product_attention, on the CPU."""
+import copy
 import gc
 import os
 import threading
@@ -212,7 +213,7 @@ class Plans(Compared):
         self.assertFalse([b for b in fcpc.torch._bound.values() if b.attention is attn])
 
 
-class Operators(Compared):
+class Operators(Compared, Expecting):
     def test_opcheck(self):
         prog = a_program(sink=0.0, score="s + t[h]", tables={"t": [0.5] * HEADS})
         plan = prog.plan([128])
@@ -242,6 +243,27 @@ class Operators(Compared):
             attention(q.detach(), k, v)
         self.assertEqual([x for x in seen if x.startswith("fcpc::")],
                          ["fcpc::attention", "fcpc::attention_backward", "fcpc::attention"])
+
+    def test_no_forward_mode(self):
+        """Torch would take a tangent that nobody computes for zero."""
+        prog = a_program()
+        bound, (q, k, v, _) = Attention(prog).bind(prog.plan([128])), draw(128)
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(k, k)
+            self.expect("E702", lambda: bound(q, dual, v), "forward mode")
+            bound(q, k, v)
+
+    def test_deep_copies(self):
+        """A copy of a model goes on with the attention that the model holds."""
+        prog = a_program()
+        attn, (q, k, v, _) = Attention(prog), draw(128)
+        bound = attn.bind(prog.plan([128]))
+        want = bound(q, k, v)
+        again = copy.deepcopy({"attention": attn, "bound": bound})
+        self.assertIs(again["attention"], attn)
+        del bound, attn
+        gc.collect()
+        self.assertTrue(torch.equal(again["bound"](q, k, v), want))
 
     def test_no_second_derivative(self):
         """A gradient of a gradient is refused: it would leave attention out."""

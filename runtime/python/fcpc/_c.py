@@ -211,6 +211,30 @@ _free = ctypes.CDLL(None).free
 _free.argtypes, _free.restype = [_pointer], None
 
 
+class Owner:
+    """Has an object of C, and frees it. A copy that had the same address would free it again, so copies are the object
+    itself: a deep copy of a model goes on with the attention of the model. In another process the address means
+    nothing, so there is no pickle."""
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f"a {type(self).__name__} belongs to its process and is not pickled: a plan goes to another "
+                        "process by Plan.save and fcpc.load")
+
+
+def path_bytes(path):
+    """A path (str, bytes or os.PathLike) as C takes it."""
+    name = os.fsencode(path)
+    if b"\0" in name:
+        raise ValueError("embedded null byte")  # as open() says it
+    return name
+
+
 def take_text(pointer):
     """The text at a char * that C has made for its caller, which is freed."""
     if not pointer:

@@ -3,15 +3,15 @@ import ctypes
 import html
 import json
 
-from ._c import (C, call_text, check, fcp_error, fcp_shape, fcp_table, fcpc_question, fcpc_show_options, fcpc_times,
-                 take_text)
+from ._c import (C, Owner, call_text, check, fcp_error, fcp_shape, fcp_table, fcpc_question, fcpc_show_options, fcpc_times,
+                 path_bytes, take_text)
 from .errors import Diagnostics, Error
 
 DTYPES = ("fp32", "fp16", "bf16")  # in the order of fcp_dtype
 LAYOUTS = ("planned", "contiguous", "zigzag")  # of fcp_layout
 
 
-class Plan:
+class Plan(Owner):
     """The plan of one batch. `Program.plan` and `Program.ahead` make it; `fcpc.load` reads it from a file.
 
     The *packed batch* has all sequences end to end. The *plan's order* has the tokens of this process as the plan
@@ -21,7 +21,7 @@ class Plan:
     ranks, heads, kv_heads, head_dim, dtype, layout, scale   as the program says
     global_tokens   queries of the whole batch
     sequences       how many there are
-    here            the ranks of this process, a range
+    here            the ranks of this process, a range of neighbours
     tokens          queries that this process holds: the rows of its tensors
     table_numbers   how many numbers the tables of reals have that the score reads
     program         the Program that made it; None if it comes from a file
@@ -29,7 +29,8 @@ class Plan:
     seconds         how long planning took, all layers together; 0 if another process has planned it
     warnings        what the compiler said, line by line
 
-    A plan does not change, and any number of threads may use it.
+    A plan does not change, and any number of threads may use it. A copy of it is the plan itself. It is not pickled: for
+    another process, `save` it there and `fcpc.load` it.
     """
 
     def __init__(self, handle, here=None, times=None, warnings=(), program=None):
@@ -44,6 +45,9 @@ class Plan:
         self.passes = tuple(name for name, has in zip(("forward", "backward"), shape.has_pass) if has)
         self.global_tokens, self.global_key_tokens = shape.tokens, shape.key_tokens
         self.here = range(self.ranks) if here is None else here
+        if not (isinstance(self.here, range) and self.here.step == 1
+                and 0 <= self.here.start < self.here.stop <= self.ranks):
+            raise Error("E203", f"here is {here!r}: a range of neighbours among ranks 0 to {self.ranks - 1} is expected")
         numbers = ctypes.c_uint64 * len(self.here)
         queries, keys = numbers(), numbers()
         C["fcp_plan_ranks_tokens"](handle, self.here.start, len(self.here), queries, keys)
@@ -89,6 +93,7 @@ class Plan:
         With a shift, the row of the token so many places behind in the same sequence; -1 where there is none. With
         `keys`, of keys; that differs only where sequences have not as many keys as queries.
         """
+        shift = max(-1 << 62, min(shift, 1 << 62))  # no sequence is as long
         if (shift, keys) not in self._rows:
             self._rows[shift, keys] = self._list(
                 lambda rank, keys, at: C["fcp_plan_rows"](self._handle, rank, keys, shift, at), keys)
@@ -152,7 +157,7 @@ class Plan:
     def save(self, path):
         """Writes the plan to a file, which `fcpc run`, `fcpc show` and `fcpc.load` read."""
         err = fcp_error()
-        check(C["fcp_plan_save"](self._handle, str(path).encode(), ctypes.byref(err)), err)
+        check(C["fcp_plan_save"](self._handle, path_bytes(path), ctypes.byref(err)), err)
 
     def summary(self):
         """The figures of the plan, as a dict; README.md explains them. Units: bytes, seconds, FLOP."""
@@ -269,7 +274,7 @@ def load(path, here=None, program=None):
     """Reads a plan from a file, and proves it right. `here`: the ranks of this process; None: all. `program`: the one
     that has made it, if it is known."""
     handle, err = ctypes.c_void_p(), fcp_error()
-    check(C["fcp_plan_load"](str(path).encode(), ctypes.byref(handle), ctypes.byref(err)), err)
+    check(C["fcp_plan_load"](path_bytes(path), ctypes.byref(handle), ctypes.byref(err)), err)
     return Plan(handle.value, here, program=program)
 
 

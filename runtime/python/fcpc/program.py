@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from ._c import (C, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text)
+from ._c import (C, Owner, fcpc_batch, fcpc_field, fcpc_options, fcpc_question, fcpc_times, take_text)
 from .errors import Diagnostics, Error
 from .plan import Plan, load, together
 from .ranks import gather_hosts, mpi_place
@@ -53,7 +53,7 @@ def detect(group=None, ranks=4):
     return Cluster(len(starts), gpus, profile, range(rank, rank + 1))
 
 
-class Program:
+class Program(Owner):
     """A parsed program. It does not change: any number of threads may plan from it at the same time.
 
     source     the text it was parsed from
@@ -68,6 +68,8 @@ class Program:
                  node=1):
         self.source, self.name, self.fields, self.here, self.node = text, name, tuple(fields), here, node
         self._values = dict(values or {})  # of fields that a mask function has captured
+        if isinstance(defines, str):
+            raise Error("E202", f"defines: settings in a list are expected, this is {defines!r}")
         settings = (ctypes.c_char_p * len(defines))(*(d.encode() for d in defines))
         self._options = fcpc_options(ctypes.sizeof(fcpc_options), ctypes.addressof(settings), len(defines))
         self._settings = settings  # the options point to it
@@ -124,6 +126,8 @@ class Program:
         values = {**self._values, **(fields or {})}
         listed = (fcpc_field * len(values))()
         for slot, (name, given) in zip(listed, values.items()):
+            if given is None:
+                raise Error("E320", f"field '{name}' has no values: they are None")
             held.append(_whole(given, "q", f"field '{name}'"))
             slot.name, slot.values, slot.count = name.encode(), held[-1][0], held[-1][1]
         batch = fcpc_batch(ctypes.sizeof(fcpc_batch), held[0] and held[0][0], held[1] and held[1][0],

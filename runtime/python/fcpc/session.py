@@ -7,8 +7,10 @@ fcpc.torch does the same for torch alone, with gradients; it shares what is belo
 """
 import ctypes
 import itertools
+import os
+import threading
 
-from ._c import ALLOCATE, RELEASE, C, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start, fcp_tensors
+from ._c import ALLOCATE, RELEASE, C, Owner, check, fcp_allocator, fcp_error, fcp_session_options, fcp_start, fcp_tensors
 from .errors import Error
 from .ranks import connection_id
 
@@ -18,6 +20,25 @@ _NAMES = [name for name, _ in fcp_tensors._fields_]
 _SIZES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _TYPES = {(2, 32): "fp32", (2, 16): "fp16", (4, 16): "bf16"}  # of DLPack: code and bits
 _CPU, _CUDA, _PINNED, _MANAGED = 1, 2, 3, 13                  # its devices
+
+
+class Alone:
+    """A lock for one call. Two threads, or a process that was forked, get an error instead of a wrong result."""
+
+    def __init__(self, what):
+        self.what, self.process, self.lock = what, os.getpid(), threading.Lock()
+
+    def here(self):
+        return os.getpid() == self.process
+
+    def __enter__(self):
+        if not self.here():
+            raise Error("E203", f"this {self.what} belongs to another process: its threads were not forked with it")
+        if not self.lock.acquire(blocking=False):
+            raise Error("E203", f"this {self.what} is in use by another thread: each thread needs one of its own")
+
+    def __exit__(self, *_):
+        self.lock.release()
 
 
 class Places:
@@ -98,6 +119,9 @@ class DeviceMemory:
 def session_options(group, cuda=False, device=0, threads=0, timeout=0, allocator=None):
     """The options of a session of a group; they hold what they point to, and live as long as the session. device: of
     this process, with cuda. allocator: where device memory comes from, or None."""
+    for name, number in ("threads", threads), ("timeout", timeout):
+        if not 0 <= number < 1 << 32:
+            raise Error("E203", f"{name} is {number}: it is a number from 0 on, of at most 32 bits")
     transport = None if group is None else b"nccl" if cuda else b"mpi" if group == "mpi" else b"tcp"
     options = fcp_session_options(ctypes.sizeof(fcp_session_options), b"cuda" if cuda else b"host", transport,
                                   compute_threads=threads, timeout_s=timeout)
@@ -163,7 +187,7 @@ def _dense(t, shape):
     return True
 
 
-class Session:
+class Session(Owner):
     """Runs a plan on tensors of any library that has DLPack (numpy, CuPy, JAX, torch), without gradients of its own.
 
     plan      an fcpc.Plan
@@ -192,6 +216,9 @@ class Session:
     is being captured, the run becomes a part of that graph, and each launch of the graph is a run; tensors then lie in
     device memory, and the graph ends before the session.
 
+    No output overlaps another tensor of the run. A session belongs to one process and is used by one thread at a time;
+    otherwise E203.
+
     Errors: E701 (shape, dtype, strides or device), E702 (no GPU), E703, E203; E012 (no memory), whose __cause__ is what
     the allocator raised.
     """
@@ -200,6 +227,7 @@ class Session:
         if backend not in ("host", "cuda"):
             raise Error("E702", f'there is no backend "{backend}": there are host and cuda')
         self.plan, self._cuda, self._places, self._error = plan, backend == "cuda", Places(plan), fcp_error()
+        self._alone = Alone("Session")
         self._options = session_options(group, self._cuda, device, threads, timeout, allocator)
         made = ctypes.c_void_p()
         self._options.check(C["fcp_session_create"](plan._handle, ctypes.byref(self._options), ctypes.byref(made),
@@ -207,7 +235,7 @@ class Session:
         self._session = made.value
 
     def __del__(self):
-        if getattr(self, "_session", None) and C:
+        if getattr(self, "_session", None) and C and self._alone.here():
             C["fcp_session_free"](self._session)
 
     def forward(self, q, k, v, o, lse, stream=None, **more):
@@ -219,7 +247,8 @@ class Session:
 
     def wait(self):
         """Waits for everything that runs have put into streams."""
-        check(C["fcp_session_wait"](self._session, ctypes.byref(self._error)), self._error)
+        with self._alone:
+            check(C["fcp_session_wait"](self._session, ctypes.byref(self._error)), self._error)
 
     def _run(self, which, tensors, stream):
         if stream is not None:
@@ -228,11 +257,12 @@ class Session:
         for name, x in tensors.items():
             if x is not None:
                 held.append(self._put(array, name, x, stream))
-        if stream is None:
-            code = C["fcp_session_run"](self._session, which, array, ctypes.byref(self._error))
-        else:
-            code = C["fcp_session_run_on"](self._session, which, array, stream, ctypes.byref(self._error))
-        self._options.check(code, self._error)
+        with self._alone:
+            if stream is None:
+                code = C["fcp_session_run"](self._session, which, array, ctypes.byref(self._error))
+            else:
+                code = C["fcp_session_run_on"](self._session, which, array, stream, ctypes.byref(self._error))
+            self._options.check(code, self._error)
 
     def _put(self, array, name, x, stream):
         """Puts a tensor into the array, if it fits; returns what keeps it."""

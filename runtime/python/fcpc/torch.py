@@ -12,16 +12,15 @@ forward pass, whatever was bound since: under activation checkpointing, and with
 """
 import ctypes
 import itertools
-import os
-import threading
 import weakref
 
 import torch
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
-from ._c import C, check, fcp_error
+from ._c import C, Owner, check, fcp_error
 from .errors import Error
-from .session import BACKWARD, FORWARD, Places, session_options, words
+from .session import BACKWARD, FORWARD, Alone, Places, session_options, words
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _OWN_BATCH = 0xFFFFFFFF     # FCP_OWN_BATCH
@@ -33,7 +32,7 @@ _bound = {}  # number -> _Binding, as long as the tensor lives that holds the nu
 _numbers = itertools.count(1)
 
 
-class Attention:
+class Attention(Owner):
     """Runs the plans of a program. It holds the session: threads, memory, connections and plans.
 
     prog      an fcpc.Program; its plans are what `bind` takes
@@ -56,7 +55,7 @@ class Attention:
     """
 
     def __init__(self, prog, group=None, device="cpu", threads=0, timeout=0):
-        self._prog, self._alone, self._error = prog, _Alone(), fcp_error()
+        self._prog, self._alone, self._error = prog, Alone("Attention"), fcp_error()
         self.device = torch.device(device)
         if self.device.type not in ("cpu", "cuda"):
             raise Error("E702", f"attention: there is no backend for {self.device}: there are cpu and cuda")
@@ -68,7 +67,7 @@ class Attention:
         self._selected = 0  # the number of the plan that the session would run
 
     def __del__(self):
-        if getattr(self, "_session", None) and C and os.getpid() == self._alone.process:
+        if getattr(self, "_session", None) and C and self._alone.here():
             C["fcp_session_free"](self._session)
 
     def bind(self, plan, layer=0):
@@ -143,23 +142,7 @@ class Attention:
         return None
 
 
-class _Alone:
-    """A lock for one call. Two threads, or a process that was forked, get an error instead of a wrong result."""
-
-    def __init__(self):
-        self.process, self.lock = os.getpid(), threading.Lock()
-
-    def __enter__(self):
-        if os.getpid() != self.process:
-            raise Error("E203", "this Attention belongs to another process: its threads were not forked with it")
-        if not self.lock.acquire(blocking=False):
-            raise Error("E203", "this Attention is in use by another thread: each thread needs one of its own")
-
-    def __exit__(self, *_):
-        self.lock.release()
-
-
-class BoundAttention:
+class BoundAttention(Owner):
     """What `Attention.bind` gives: attention(q, k, v, sink=None, tables=None) -> o, for one plan."""
 
     def __init__(self, binding):
@@ -352,6 +335,9 @@ def _below_autograd(keys, q, k, v, sink, table, plan):
 
 def _autograd(keys, q, k, v, sink, table, plan):
     """What the operator does first. torch.library.register_autograd would do the same, with more work in each call."""
+    if forward_ad._current_level >= 0 and any(x is not None and forward_ad.unpack_dual(x).tangent is not None
+                                              for x in (q, k, v, sink, table)):
+        raise Error("E702", "attention: there are no derivatives in forward mode (torch.func.jvp, forward_ad)")
     if torch.is_grad_enabled() and torch._C._any_requires_grad(q, k, v, sink, table):
         return _Differentiable.apply(keys, q, k, v, sink, table, plan)
     return _below_autograd(keys, q, k, v, sink, table, plan)

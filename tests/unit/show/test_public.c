@@ -137,13 +137,37 @@ Test(public, explanations) {
     cr_expect_eq(fcpc_explain_json("a.plan", NULL, 0, NULL, &question, d, &object), FCP_E_VALUE);
     question.size = 0;
     cr_expect_eq(fcpc_explain_json("a.plan", NULL, 0, NULL, &question, d, &object), FCP_E_ARGUMENT);
+    question.size = sizeof question;
+    question.width = UINT32_MAX; /* each line would have four GB */
+    cr_expect_eq(fcpc_explain_text("a.plan", NULL, 0, NULL, &question, d, &object), FCP_E_ARGUMENT);
     cr_expect(!object);
     fcpc_diagnostic said;
-    cr_assert_eq(fcpc_diagnostics_count(d), 2);
+    cr_assert_eq(fcpc_diagnostics_count(d), 3);
     fcpc_diagnostics_get(d, 1, &said);
     cr_expect_str_eq(said.message, "fcpc_question.size is 0: set it to sizeof(fcpc_question)");
     fcpc_diagnostics_free(d);
     fcp_plan_free(plan);
+}
+
+/* Texts and plans in memory need no name. */
+Test(public, no_name) {
+    fcpc_program *program = NULL;
+    fcp_plan *plan = NULL;
+    char *text = NULL;
+    cr_assert_eq(fcpc_parse_text(NULL, source, sizeof source - 1, NULL, NULL, &program), FCP_OK);
+    cr_assert_eq(fcpc_plan(program, NULL, 0, NULL, NULL, NULL, &plan), FCP_OK);
+    cr_assert_eq(fcpc_summary_text(plan, NULL, NULL, NULL, &text, NULL), FCP_OK);
+    cr_expect_eq(strncmp(text, "plan: 4 ranks", 13), 0, "%s", text);
+    free(text);
+    fcpc_question question = FCPC_QUESTION_INIT;
+    question.q = 300;
+    cr_assert_eq(fcpc_explain_text(NULL, source, sizeof source - 1, NULL, &question, NULL, &text), FCP_OK);
+    free(text);
+    question.plan = plan;
+    cr_assert_eq(fcpc_explain_text(NULL, NULL, 0, NULL, &question, NULL, &text), FCP_OK);
+    free(text);
+    fcp_plan_free(plan);
+    fcpc_program_free(program);
 }
 
 /* A caller that was compiled against another header. */
