@@ -6,9 +6,10 @@
  *
  * Two candidates are placed, routed, scheduled and predicted at the same time, each on a thread. Before that their
  * blocks are cut one after the other, each on both threads. The reason is that what the mask answers for one is kept
- * for the next; side by side, both would have to ask. Both are compared with the candidate that was best before
- * either. So nothing depends on which is ready first, or on whether there is a second thread. A candidate that is
- * tried alone has the second thread for halves of its passes.
+ * for the next; side by side, both would have to ask. With equal tokens the placement asks, too, and so candidates are
+ * also placed one after the other. Both are compared with the candidate that was best before either. So nothing
+ * depends on which is ready first, or on whether there is a second thread. A candidate that is tried alone has the
+ * second thread for halves of its passes.
  */
 #include "compiler/auto/auto.h"
 
@@ -195,7 +196,12 @@ static void share_routes(const auto_job *j, auto_trial *t) {
     t->routed = true;
 }
 
-/* Up to blocks and tiles. */
+/* Does its placement cut blocks, and ask the mask about the new ones? */
+static bool asks_again(const struct fcpc_program *settings) {
+    return settings->equal && !strategy_keeps_homes(settings);
+}
+
+/* Up to blocks and tiles; up to the placement, where that asks the mask, too. */
 static void cut(auto_job *j, auto_trial *t) {
     if (!auto_apply(j->program, t->made, &t->settings)) {
         t->made->end = AUTO_REFUSED;
@@ -218,6 +224,10 @@ static void cut(auto_job *j, auto_trial *t) {
     if (!start(j, t)) return;
     t->x.alone = true;
     t->code = j->passes->run(&t->x, AUTO_CUT);
+    if (!t->code && asks_again(&t->settings)) {
+        t->code = j->passes->run(&t->x, AUTO_PLACE);
+        t->placed = !t->code;
+    }
     t->x.alone = false;
     t->ready = !t->code;
 }

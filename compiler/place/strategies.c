@@ -32,7 +32,7 @@ static fcp_code reached_tolerance(planning *x, uint32_t *out) {
         const uint32_t r = placement_exec(x->placement, t);
         if ((load[r] += p->tile_pairs[t]) > most) most = load[r];
     }
-    const uint64_t mean = p->pairs / p->ranks + !p->pairs;
+    const uint64_t mean = p->pairs < p->ranks ? 1 : p->pairs / p->ranks;
     const unsigned __int128 over = most > mean ? ((unsigned __int128)(most - mean) * 1000000 + mean - 1) / mean : 0;
     *out = over > UINT32_MAX ? UINT32_MAX : over > x->program->tolerance ? (uint32_t)over : x->program->tolerance;
     return FCP_OK;

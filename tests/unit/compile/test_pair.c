@@ -43,6 +43,28 @@ Test(pair, the_same_bytes_in_every_order) {
     }
 }
 
+/* Of candidates two are tried at a time. With equal tokens their placements ask the mask about new blocks, and what it
+ * answers is kept for both. */
+Test(pair, candidates_that_ask_the_mask_again) {
+    static const char source[] =
+        "model { heads = 2; head_dim = 16 }\nbatch { lengths = [2059, 1 x 28, 147] }\ncluster { nodes = 2 }\n"
+        "mask near = causal and q - k < 64 * (h % 2 + 1)\n"
+        "plan { mask = near; strategy = auto(among = [fcp, dcp]); tokens = equal }";
+    uint8_t digest[ORDERS][FCP_DIGEST_BYTES];
+    for (order = 0; order < ORDERS; order++) {
+        fcp_plan *plan;
+        fcp_error err = {0};
+        char *said;
+        asked = 0;
+        fcp_code code = plan_try("test.fcp", source, NULL, 0, &plan, &said);
+        cr_assert(code == FCP_OK && asked > 0, "%s", said);
+        cr_assert(fcp_plan_digest(plan, digest[order], &err) == FCP_OK, "%s", err.message);
+        cr_assert(!memcmp(digest[order], digest[0], FCP_DIGEST_BYTES), "order %d", (int)order);
+        fcp_plan_free(plan);
+        free(said);
+    }
+}
+
 /* The mask faults in sequences that either thread is asked about. */
 Test(pair, the_first_fault_is_reported) {
     static const char source[] =

@@ -489,6 +489,25 @@ Test(dcp, bytes_are_not_below_their_bound) {
     }
 }
 
+/* So it is of a batch with fewer pairs than there are ranks. */
+Test(dcp, bytes_of_few_pairs_are_not_below_their_bound) {
+    static const char *const plans[] = {"dcp", "dcp; layout = zigzag", "groups; layout = contiguous",
+                                        "ulysses; layout = contiguous", "cad", "fcp"};
+    for (size_t i = 0; i < 2 * sizeof plans / sizeof *plans; i++) {
+        char text[300];
+        snprintf(text, sizeof text, "cluster { nodes = 2; gpus = 4 }\nbatch { lengths = [1 x %d] }\n"
+                 "plan { mask = causal; strategy = %s }\n", i % 2 ? 5 : 1, plans[i / 2]);
+        fcpc_program *program = parse_text(text, NULL);
+        const fcpc_batch own = {.size = sizeof own, .bound = true};
+        fcpc_times times;
+        fcp_plan *plan = NULL;
+        cr_assert_eq(fcpc_plan_batch(program, &own, NULL, NULL, &times, &plan), FCP_OK, "%s", text);
+        cr_expect_leq(times.bytes_lower_bound, plan->summary->bytes_total, "%s", text);
+        fcp_plan_free(plan);
+        fcpc_program_free(program);
+    }
+}
+
 /* Blocks that are too large for epsilon_memory are an error, which names a size that would do. With that size the batch
  * is planned. */
 Test(dcp, blocks_too_large_for_epsilon_memory_are_an_error) {
