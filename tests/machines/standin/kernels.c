@@ -134,6 +134,8 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
             range_add(&n->writes, p->splits + x->state, (uint64_t)x->count * (d + 2) * 4);
         } else {
             state_ranges(n, p, x, d);
+            if (x->parts > 1) range_add(&n->writes, p->splits + x->cut * FK_PART_BYTES(d), x->parts * FK_PART_BYTES(d));
+            if (x->parts > 1) range_add(&n->writes, p->counter + x->cut * FK_PART_COUNTERS * 4, FK_PART_COUNTERS * 4);
         }
         for (uint32_t j = 0; j < x->runs; j++) {
             const fk_u32 arrival = back ? 0 : runs[j].arrival;
@@ -320,6 +322,7 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
         add_memory(list, &count, p->arena, context);
         add_memory(list, &count, p->locks, context);
         add_memory(list, &count, p->splits, context);
+        add_memory(list, &count, p->counter, context);
         add_memory(list, &count, p->sinks, context);
         add_memory(list, &count, p->mark, context);
         if (n->function->parameters == sizeof(fk_launch_tables))
