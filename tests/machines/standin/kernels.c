@@ -287,8 +287,11 @@ static void add_memory(machine_range *list, uint32_t *count, uint64_t address, c
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
 }
 
-/* Do the blocks of a kernel wait for each other, or add to the same sums? */
-static bool takes_turns(const char *name) { return strstr(name, "ordered") || !strcmp(name, "fk_backward_dkv"); }
+/* Do the blocks of a kernel wait for each other, add to the same sums, or join what others left? */
+static bool takes_turns(const char *name, const fk_launch *p) {
+    return strstr(name, "ordered") || !strcmp(name, "fk_backward_dkv") ||
+           (!strncmp(name, "fk_forward", strlen("fk_forward")) && p->counter);
+}
 
 static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outside) {
     const fcp_plan *plan = plan_now();
@@ -343,7 +346,7 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
                           .ranges = list,
                           .range_count = count,
                           .seed = control.seed,
-                          .resident = takes_turns(n->function->name) || n->awaited_count ? MACHINE_RESIDENT : 1,
+                          .resident = takes_turns(n->function->name, p) || n->awaited_count ? MACHINE_RESIDENT : 1,
                           .outside = n->awaited_count ? outside : NULL,
                           .outside_context = context_of_outside};
     fibers_mask_use(&mask);
