@@ -22,6 +22,12 @@
  * is where in `splits` it leaves its running state: O as [count][head_dim], then m and l as [count]. A merge item has
  * the rows of such parts, and fk_combine puts them together.
  *
+ * Without FK_PACKED and FK_FUSED, the keys of a row item for one query head may be cut, too, where there are few items. An
+ * item with `parts` above 1 is one of so many with the same rows. Each leaves its running state in `splits`, where every
+ * part has FK_PART_BYTES: O as [FK_ROWS][head_dim], then m and l as [FK_ROWS]. No part waits for another. The one that
+ * comes last, which a counter tells it, joins the states in the order of their keys and goes on as if it had met all of
+ * them. Warps do so on their own: each row of 16 rows has a counter. Only part 0 may lack the flag FIRST.
+ *
  * If stages are one launch (FK_FUSED), the kernel begins before all that it reads has arrived, and waits for flags. A
  * flag is a word that is 0 when the pass begins, and becomes 1 when what it is for is there; flags are counted from 1.
  * Forward, a row item has the runs of all stages, in the order in which their keys arrive. A run's `arrival` is a flag;
@@ -55,6 +61,9 @@ enum { FK_FIRST = 1, FK_LAST = 2, FK_SPLIT = 4 };
  * before the first of these bits. */
 enum { FK_HEAD_SHIFT = 3, FK_SET_SHIFT = 2, FK_SET_HEADS = 16, FK_SET_BASE_SHIFT = FK_SET_SHIFT + FK_SET_HEADS };
 #define FK_NONE 0xffffffffu
+/* What a part of rows whose keys are cut leaves, and how many counters it has. */
+#define FK_PART_BYTES(d) (FK_ROWS * ((d) + 2) * 4)
+enum { FK_PART_COUNTERS = FK_ROWS / 16 };
 
 /* A sequence. Its keys are at positions [0, n), its queries at [q_first, q_first + queries). key_first and
  * query_first say where its tokens begin in a field over keys and in one over queries. */
@@ -88,7 +97,8 @@ typedef struct fk_row_item {
     fk_u32 count, flags, sequence;
     fk_u32 first, runs;     /* its first key run, and how many it has */
     fk_u32 pack, skip;      /* packed: how many heads share the tile, or 1; how many rows are in tiles before */
-    fk_u32 arrival, pad;    /* fused: the flag to wait for before q is read; 0: the rows are there */
+    fk_u32 arrival;         /* fused: the flag to wait for before q is read; 0: the rows are there */
+    fk_u32 part, parts, cut; /* cut: its number among the parts of its rows, how many they are, the number of the first */
 } fk_row_item;
 /* Packed: rows whose keys are in `parts` parts, the first of which begins `first` bytes after fk_launch.splits. */
 typedef struct fk_merge_item {
@@ -147,9 +157,11 @@ typedef struct fk_launch {
      * [locks][heads][FK_TURNS_OF_RUN]: a run's rows take turns FK_TURN_ROWS at a time; a lock of keys uses the entries
      * of the first head of its group: one for dK and one for dV, or one for each block that an item is (FK_DKV_PARTS).
      * counter: one fk_u32, from which blocks take their work. All are 0 when the kernel begins. Forward, fused: locks is
-     * the address of the flags of arrivals, one fk_u32 each; backward, fused: splits is. */
+     * the address of the flags of arrivals, one fk_u32 each; backward, fused: splits is. Forward, cut: counter is the
+     * address of FK_PART_COUNTERS of fk_u32 for each part, of which only those of a row's part 0 count. They are 0 when
+     * the kernel begins, and again when it ends. */
     fk_u64 locks, counter;
-    fk_u64 splits;          /* packed: address of the parts' running states */
+    fk_u64 splits;          /* packed or cut: address of the parts' running states */
     fk_u64 mark;            /* where the kernel writes mark_value when it begins; 0: nowhere */
     fk_u32 item_count;
     fk_u32 heads, kv_heads, group; /* heads = kv_heads * group */
@@ -157,7 +169,7 @@ typedef struct fk_launch {
     fk_u32 max_block, mark_value;
     float scale, scale_log2;       /* scale_log2 = scale * log2 e */
     fk_u32 model_head, shared;     /* shared: the model's query heads for each KV head */
-    fk_u32 subs, pad; /* forward: 1 if an item is of one query head, or is packed; else 0. Backward, but for dQ alone: a
+    fk_u32 subs, pad; /* forward: 1 if an item is of one query head, as all of a cut list are, or is packed; else 0. Backward, but for dQ alone: a
                        * piece of work is an item for so many query heads of a group; by head the whole group */
 } fk_launch;
 

@@ -92,12 +92,79 @@ FK_DEVICE void fk_forward_open(const fk_launch *p, const fk_row_item *item, fk_u
         }
 }
 
-/* Writes the running state, or on the last visit O and LSE. */
+/* Where a part of rows whose keys are cut leaves its running state. */
+FK_DEVICE fk_u64 fk_forward_part(const fk_launch *p, const fk_row_item *item, fk_u32 part) {
+    return p->splits + (fk_u64)(item->cut + part) * FK_PART_BYTES(FK_HEAD_DIM);
+}
+
+/* Leaves the running state of the warp's rows there. Is it the last of the parts? Then it has to join them. */
+FK_DEVICE fk_u32 fk_forward_leave_part(const fk_launch *p, const fk_row_item *item, const fk_forward_rows *x) {
+    fk_u64 o = fk_forward_part(p, item, item->part), m = o + FK_ROWS * FK_HEAD_DIM * 4, l = m + FK_ROWS * 4;
+    fk_u32 t = fk_lane() % 4 * 2;
+    FK_UNROLL
+    for (fk_u32 b = 0; b < FK_F_BANDS; b++)
+        FK_UNROLL
+        for (fk_u32 half = 0; half < 2; half++) {
+            fk_u32 row = fk_forward_row(b) + half * 8;
+            float sum = x->l[b][half];
+            sum += fk_exchange(sum, 1);
+            sum += fk_exchange(sum, 2);
+            if (row >= item->count) continue;
+            if (t == 0) fk_store(m + row * 4, x->m[b][half]);
+            if (t == 0) fk_store(l + row * 4, sum);
+            FK_UNROLL
+            for (fk_u32 j = 0; j < FK_CHUNKS; j++)
+                fk_store2(o + (row * FK_HEAD_DIM + j * 8 + t) * 4, x->o[b][j][half * 2], x->o[b][j][half * 2 + 1]);
+        }
+    fk_u32 warp = fk_warp() - FK_F_WARP;
+    return fk_comes_last(p->counter + ((fk_u64)item->cut * FK_PART_COUNTERS + warp) * 4, item->parts);
+}
+
+/* Joins the parts of one row of the lane, in their order: its own, which is in `most`, `sum` and the first two columns of
+ * o, and those that others left. The result is in their place, and does not depend on which part is its own. */
+FK_DEVICE void fk_forward_join(const fk_launch *p, const fk_row_item *item, fk_u32 row, float *most, float *sum,
+                               float (*o)[4]) {
+    enum { SOME = FK_CHUNKS < 16 ? FK_CHUNKS : 16 }; /* so many chunks at a time: all would take too many registers */
+    float m = 0, l = 0, all[SOME][2];
+    fk_u32 t = fk_lane() % 4 * 2;
+    FK_UNROLL
+    for (fk_u32 chunk = 0; chunk < FK_CHUNKS; chunk += SOME) {
+        m = -fk_infinity();
+        l = 0;
+        FK_UNROLL
+        for (fk_u32 j = 0; j < SOME; j++) all[j][0] = all[j][1] = 0;
+        FK_ROLL
+        for (fk_u32 part = 0; part < item->parts; part++) {
+            fk_u64 o_at = fk_forward_part(p, item, part), m_at = o_at + FK_ROWS * FK_HEAD_DIM * 4 + row * 4;
+            int own = part == item->part;
+            float with = own ? *most : fk_load(m_at), adds = own ? *sum : fk_load(m_at + FK_ROWS * 4);
+            float next = fk_max(m, with), base = next == -fk_infinity() ? 0 : next; /* no key yet: all factors 0 */
+            float before = fk_exp2(m - base), factor = fk_exp2(with - base);
+            m = next;
+            l = fk_fma(adds, factor, l * before);
+            FK_UNROLL
+            for (fk_u32 j = 0; j < SOME; j++) {
+                float pair[2] = {o[chunk + j][0], o[chunk + j][1]};
+                if (!own) fk_load2(pair, o_at + (row * FK_HEAD_DIM + (chunk + j) * 8 + t) * 4);
+                all[j][0] = fk_fma(pair[0], factor, all[j][0] * before);
+                all[j][1] = fk_fma(pair[1], factor, all[j][1] * before);
+            }
+        }
+        FK_UNROLL
+        for (fk_u32 j = 0; j < SOME; j++) o[chunk + j][0] = all[j][0], o[chunk + j][1] = all[j][1];
+    }
+    *most = m;
+    *sum = l;
+}
+
+/* Writes the running state, or on the last visit O and LSE. If the rows' keys are cut, only the last part does. */
 FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_u32 head, fk_forward_rows *x) {
     fk_u64 o = p->arena + item->state, m = o + (fk_u64)p->max_block * p->heads * FK_HEAD_DIM * 4;
     fk_u64 l = m + (fk_u64)p->max_block * p->heads * 4;
     fk_u32 t = fk_lane() % 4 * 2;
     float sink = fk_sink(p->sinks, head);
+    int cut = !FK_PACKED && !FK_FUSED && item->parts > 1;
+    if (cut && !fk_forward_leave_part(p, item, x)) return;
     FK_F_EACH /* row of the lane: write the first, then move the others up, so that registers have constant numbers */
     for (fk_u32 i = 0; i < FK_F_BANDS * 2; i++) {
         fk_u32 row = fk_forward_row(0) + i * 8;
@@ -105,6 +172,7 @@ FK_DEVICE void fk_forward_close(const fk_launch *p, const fk_row_item *item, fk_
         sum += fk_exchange(sum, 1);
         sum += fk_exchange(sum, 2);
         fk_u32 row_head = fk_forward_head(item, row, head);
+        if (cut && row < item->count) fk_forward_join(p, item, row, &most, &sum, x->o[0]);
         if (row < item->count && !(item->flags & FK_LAST)) {
             fk_u64 token = (fk_u64)item->block_token + fk_forward_query(item, row);
             fk_u64 o_at = fk_row(p, o, token, row_head, FK_HEAD_DIM * 4), m_at = fk_row(p, m, token, row_head, 4);

@@ -54,6 +54,9 @@ FK_PRIMITIVE(void, fk_add_global_long, (fk_u64 to, fk_i64 x))
 
 /* Adds 1 to the number at `counter`, atomically, and returns what it was before. */
 FK_PRIMITIVE(fk_u32, fk_take, (fk_u64 counter))
+/* Warp. Of `count` warps that come to `counter`, each once, the last one gets 1 and the others 0. Then the number there
+ * is 0 again, as it was before the first. What any of them wrote before it came, the last one can read. */
+FK_PRIMITIVE(fk_u32, fk_comes_last, (fk_u64 counter, fk_u32 count))
 /* fk_wait_for waits until the number at `lock` is x; fk_release makes it x. What was written before the release can
  * be read after the wait. Each speaks for its whole block if an fk_sync stands after the wait and before the
  * release. */

@@ -139,6 +139,19 @@ FK_DEVICE fk_u32 fk_take(fk_u64 counter) {
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(x) : "l"(counter) : "memory");
     return x;
 }
+/* `inc` makes 0 of the number that it is given, and adds 1 to any other. */
+FK_DEVICE fk_u32 fk_comes_last(fk_u64 counter, fk_u32 count) {
+    fk_u32 before = 0;
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+    if (threadIdx.x % 32 == 0)
+        asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                     : "=r"(before)
+                     : "l"(counter), "r"(count - 1)
+                     : "memory");
+    asm volatile("shfl.sync.idx.b32 %0, %0, 0, 0x1f, 0xffffffff;" : "+r"(before)::"memory");
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); /* what one lane may read now, all may */
+    return before == count - 1;
+}
 FK_DEVICE void fk_wait_for(fk_u64 lock, fk_u32 x) {
     fk_u32 is;
     FK_BEGUN;

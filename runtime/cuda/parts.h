@@ -124,10 +124,11 @@ typedef struct cuda_device {
 typedef struct cuda_attend {
     uint32_t instr; /* its number in the compute queue */
     uint32_t range; /* of heads: an ATTEND whose visits are of several has as many of these, one after another */
-    uint64_t rows, key_runs, keys, row_runs, merges;
-    uint64_t split_bytes; /* where the lists of rows are packed: what their parts take */
+    uint64_t rows, key_runs, keys, row_runs, merges, counters;
+    uint64_t split_bytes; /* where the lists of rows are packed or cut: what their parts take */
     uint32_t row_count, key_count, merge_count, lock_count, subs;
     bool single; /* as in fcp_kernel_work */
+    bool cut;    /* the keys of some rows are */
     /* Fused: the last ATTEND of the run; so many instructions of the communication queue must be complete before it
      * begins; so many of them bring all that it reads; and the last round that it waits for by flags, FCP_NONE if there
      * is none. */

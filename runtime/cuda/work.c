@@ -38,6 +38,16 @@ static fcp_code append(cuda_work *w, const void *records, size_t bytes, uint64_t
     return FCP_OK;
 }
 
+/* The counters of rows whose keys are cut, all 0. A kernel leaves them so, and nothing else writes there. */
+static fcp_code append_counters(cuda_work *w, const fcp_kernel_work *lists, uint64_t *out_at, fcp_error *err) {
+    const size_t count = fcp_kernel_part_counters(lists);
+    fk_u32 *zeros = calloc(count, sizeof *zeros);
+    fcp_code code = zeros ? append(w, zeros, count * sizeof *zeros, out_at, err)
+                          : fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for %zu counters", count);
+    free(zeros);
+    return code;
+}
+
 /* The lists of an ATTEND for a range of heads; or of several ATTENDs, as lists->fusion says. */
 static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, uint32_t instr, uint32_t range,
                            fcp_kernel_work *lists, fcp_error *err) {
@@ -53,10 +63,12 @@ static fcp_code add_attend(cuda_rank *rank, fcp_pass pass, const fcp_instr *x, u
                              : fcp_kernel_rows(lists, arena, x->a, x->b, err);
         a->row_count = lists->row_count;
         a->single = lists->single;
+        a->cut = lists->cut_parts != 0;
         a->merge_count = lists->merge_count;
         a->split_bytes = lists->split_bytes;
         if (!code && lists->merge_count)
             code = append(w, lists->merges, lists->merge_count * sizeof *lists->merges, &a->merges, err);
+        if (!code && a->cut) code = append_counters(w, lists, &a->counters, err);
         if (!code) code = append(w, lists->rows, lists->row_count * sizeof *lists->rows, &a->rows, err);
         if (!code) code = append(w, lists->key_runs, lists->key_run_count * sizeof *lists->key_runs, &a->key_runs, err);
     }
@@ -198,6 +210,7 @@ static fcp_code attend_forward(fcp_cuda_session *s, cuda_rank *rank, const cuda_
     fk_launch_maps maps;
     rows->splits = rank->locks;
     rows->locks = fcp_cuda_flag_at(rank, 1);
+    if (a->cut) rows->counter = rank->work[FCP_FORWARD].memory + a->counters;
     fcp_code code = launch(s, rank, FCP_COMPUTE, CUDA_FORWARD,
                            fcp_kernel_pieces(a->single, a->row_count, arena->heads), share,
                            fcp_cuda_with_maps(rank, FCP_FORWARD, CUDA_FORWARD, rows, &maps), err);

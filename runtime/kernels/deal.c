@@ -1,13 +1,17 @@
-/* deal.c: puts a list of rows of the forward pass into an order in which blocks end earlier, where there is one.
+/* deal.c: puts a list of rows of the forward pass into an order in which blocks end earlier, where there is one, and
+ * cuts the keys of rows where blocks end earlier still.
  *
  * Requires: a list of rows, longest first.
  * Gives:    fcp_list_deal of list.h.
  * Method:   blocks take pieces of work as fk_piece says: one each in their order, then one each in the reverse order.
  *           That is fair if pieces become shorter evenly. Another way is to give each block one of the longest pieces,
  *           then one each of the longest that are left, the longest of them to the block that has least to do so far,
- *           and so on. Both are counted, and the second is taken if its last block ends a hundredth earlier. Then
- *           the list has an item for each piece, in the order in which blocks find theirs.
- * Cost:     a sort of the blocks for each turn, and only where blocks have few pieces each.
+ *           and so on. Both are counted. If time is still left unused, pieces are cut into parts of their keys and dealt
+ *           out in the second way: all long ones, where there are few; or those that are left when each block has got
+ *           as many as any other. Several lengths of parts are compared. Of equal ones the first is kept.
+ *           If the last block ends a hundredth earlier, the list has an item for each piece, in the order in which
+ *           blocks find theirs. The times are a model's, which counts in whole numbers: the same plan has the same list.
+ * Cost:     for each length of parts a sort of the blocks for each turn, and only where blocks have few pieces each.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +21,17 @@
 
 enum {
     MOST_TURNS = 64, /* pieces for each block: where there are more, the last of them does not matter */
-    ENDS = 1         /* units of time to begin and end a piece; a cell takes two */
+    FEW_TURNS = 4,   /* with so many or fewer, all long pieces may be cut */
+    MOST_PARTS = 8,  /* of a piece */
+    LEAST_CELLS = 2, /* of a part */
+    LENGTHS = 16,    /* lengths of parts that are compared, where the longest piece is one of them */
+    /* Units of time. A cell takes two; to begin and end a piece takes one. To leave the running state of a part takes
+     * three, and the last part of a row takes three more for each of the others. With head_dim 128 a state is 64 KB. If all
+     * multiprocessors move theirs at once, each moves about 24 bytes a clock, and the products of a cell are 2048 clocks. */
+    CELL = 2,
+    ENDS = 1,
+    LEAVE = 3,
+    JOIN = 3
 };
 
 /* How many blocks attention has, as far as the plan knows. */
@@ -27,23 +41,78 @@ static uint64_t blocks_of(const fcp_arena *a) {
     return fcp_stream_of(plan, a->pass, a->rank, FCP_COMM)->count && margin < all ? all - margin : all;
 }
 
-/* The pieces of a list: piece i is item i / heads. */
-struct pieces {
-    uint64_t count, blocks;
-    uint32_t heads;
-    struct fcp_list_size *sizes; /* of each block: what it has to do, and its number */
-    uint32_t *owners;            /* of each piece: the number of its block */
-    uint64_t *units;             /* of each item */
+/* A piece of work: a row of the list before it was cut, which is an item for one query head; or a part of its keys. */
+struct piece {
+    uint32_t row, part, parts;
+    uint64_t units;
+};
+/* Of a row whose keys are cut: when its last part ends, and in which block; once it is in the list, its number there. */
+struct join {
+    uint64_t end;
+    uint32_t block, cut;
 };
 
+struct dealing {
+    fcp_kernel_work *w;
+    const fcp_arena *a;
+    uint64_t blocks;
+    uint32_t heads, rows; /* row i is item i / heads */
+    uint32_t *cells;      /* of each item */
+    struct piece *pieces;
+    uint64_t count;
+    struct join *joins;          /* of each row */
+    struct fcp_list_size *sizes; /* of each block: what it has to do, and its number */
+    uint64_t *loads;             /* the same, by number */
+    uint32_t *owners;            /* of each piece: the number of its block */
+};
+
+/* How the rows from `from` on are cut: into parts of at most `part` cells. */
+struct dealt {
+    uint32_t from, part;
+    uint64_t end; /* of the last block */
+};
+
+static uint32_t parts_of(const struct dealing *x, uint32_t row, const struct dealt *cut) {
+    const uint32_t cells = x->cells[row / x->heads];
+    if (row < cut->from || cells <= cut->part) return 1;
+    const uint32_t parts = cells / cut->part + (cells % cut->part != 0);
+    return parts < MOST_PARTS ? parts : MOST_PARTS;
+}
+
+/* The first cell of a part. */
+static uint32_t first_cell(uint32_t cells, uint32_t part, uint32_t parts) {
+    return (uint32_t)((uint64_t)cells * part / parts);
+}
+
+static int longer(const void *a, const void *b) {
+    const struct piece *x = a, *y = b;
+    if (x->units != y->units) return x->units > y->units ? -1 : 1;
+    if (x->row != y->row) return x->row < y->row ? -1 : 1;
+    return x->part < y->part ? -1 : x->part > y->part;
+}
+
+/* Makes the pieces of a cut: first the rows that are not cut, in their order; then the others' parts, longest first. */
+static void make_pieces(struct dealing *x, const struct dealt *cut) {
+    uint64_t n = 0;
+    for (uint32_t row = 0; row < x->rows; row++) {
+        const uint32_t parts = parts_of(x, row, cut), cells = x->cells[row / x->heads];
+        for (uint32_t part = 0; part < parts; part++) {
+            const uint64_t own = first_cell(cells, part + 1, parts) - first_cell(cells, part, parts);
+            x->pieces[n++] = (struct piece){row, part, parts, CELL * own + ENDS + (parts > 1 ? LEAVE : 0)};
+        }
+    }
+    x->count = n;
+    if (cut->from < x->rows) qsort(x->pieces + cut->from, n - cut->from, sizeof *x->pieces, longer);
+}
+
 /* When the last block ends that takes pieces from the list as it is. */
-static uint64_t end_as_listed(const struct pieces *x) {
+static uint64_t end_as_listed(const struct dealing *x) {
     uint64_t end = 0;
     for (uint64_t block = 0; block < x->blocks; block++) {
         uint64_t units = 0;
         for (uint64_t turn = 0, i; turn * x->blocks < x->count; turn++)
             if ((i = turn * x->blocks + (turn % 2 ? x->blocks - 1 - block : block)) < x->count)
-                units += x->units[i / x->heads];
+                units += x->pieces[i].units;
         if (units > end) end = units;
     }
     return end;
@@ -56,55 +125,151 @@ static int less_to_do(const void *a, const void *b) {
 }
 
 /* Deals the pieces out in the other way; returns when the last block ends. */
-static uint64_t deal(struct pieces *x) {
+static uint64_t deal(struct dealing *x) {
     uint64_t end = 0;
-    for (uint32_t b = 0; b < x->blocks; b++) x->sizes[b] = (struct fcp_list_size){0, b};
+    memset(x->joins, 0, x->rows * sizeof *x->joins);
+    memset(x->loads, 0, x->blocks * sizeof *x->loads);
+    for (uint32_t b = 0; b < x->blocks; b++) x->sizes[b].index = b;
     for (uint64_t i = 0; i < x->count; i++) {
+        const struct piece *piece = &x->pieces[i];
         const uint64_t at = i % x->blocks;
+        for (uint32_t b = 0; !at && b < x->blocks; b++) x->sizes[b].size = x->loads[x->sizes[b].index];
         if (!at) qsort(x->sizes, x->blocks, sizeof *x->sizes, less_to_do);
-        x->owners[i] = x->sizes[at].index;
-        x->sizes[at].size += x->units[i / x->heads];
-        if (x->sizes[at].size > end) end = x->sizes[at].size;
+        const uint32_t block = x->owners[i] = x->sizes[at].index;
+        x->loads[block] += piece->units;
+        struct join *join = &x->joins[piece->row];
+        if (piece->parts > 1 && x->loads[block] >= join->end) *join = (struct join){x->loads[block], block, 0};
     }
+    for (uint64_t i = 0; i < x->count; i++)
+        if (x->pieces[i].part) x->loads[x->joins[x->pieces[i].row].block] += JOIN;
+    for (uint64_t b = 0; b < x->blocks; b++)
+        if (x->loads[b] > end) end = x->loads[b];
     return end;
 }
 
 /* Where piece i stands in the list, so that its owner finds it. In the last turn the pieces stand as they were dealt;
  * which block is which follows from that. */
-static uint64_t place_of(const struct pieces *x, const uint32_t *ranks, uint64_t i) {
+static uint64_t place_of(const struct dealing *x, const uint32_t *ranks, uint64_t i) {
     const uint64_t turn = i / x->blocks, last = (x->count - 1) / x->blocks;
     const uint64_t rank = ranks[x->owners[i]];
     return turn * x->blocks + ((last - turn) % 2 ? x->blocks - 1 - rank : rank);
 }
 
+/* The runs of the parts of an item. */
+struct slices {
+    uint32_t first[MOST_PARTS], runs[MOST_PARTS];
+    bool made;
+};
+
+/* Makes an item a part of its rows. The heads of an item share runs. */
+static fcp_code cut_item(struct dealing *x, const struct piece *piece, struct slices *slices, fk_row_item *out,
+                         fcp_error *err) {
+    fcp_kernel_work *w = x->w;
+    const uint32_t cells = x->cells[piece->row / x->heads];
+    struct join *join = &x->joins[piece->row];
+    for (uint32_t i = 0; !slices->made && i < piece->parts; i++) {
+        fk_row_item part = *out;
+        fcp_code code = fcp_list_copy_runs(w, x->a, &part, first_cell(cells, i, piece->parts),
+                                           first_cell(cells, i + 1, piece->parts), err);
+        if (code) return code;
+        slices->first[i] = part.first;
+        slices->runs[i] = part.runs;
+    }
+    slices->made = true;
+    if (!join->cut) {
+        join->cut = w->cut_parts + 1;
+        w->cut_parts += piece->parts;
+    }
+    out->first = slices->first[piece->part];
+    out->runs = slices->runs[piece->part];
+    out->part = piece->part;
+    out->parts = piece->parts;
+    out->cut = join->cut - 1;
+    if (piece->part) out->flags |= FK_FIRST; /* only the first part goes on from the state of earlier visits */
+    return FCP_OK;
+}
+
 /* Makes an item of each piece, and puts them into the order in which they were dealt. */
-static fcp_code put_in_order(fcp_kernel_work *w, const struct pieces *x, uint32_t first_head, fcp_error *err) {
+static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *err) {
+    fcp_kernel_work *w = x->w;
     uint32_t *ranks = fcp_list_scratch(w, FCP_LIST_TURNS, x->blocks, sizeof *ranks);
     fk_row_item *out = fcp_list_scratch(w, FCP_LIST_PERMUTED, x->count, sizeof *out);
-    if (!ranks || !out || !fcp_grow((void **)&w->rows, &w->row_capacity, (uint32_t)x->count, sizeof *w->rows))
+    struct slices *slices = fcp_list_scratch(w, FCP_LIST_SLICES, w->row_count, sizeof *slices);
+    if (!ranks || !out || !slices ||
+        !fcp_grow((void **)&w->rows, &w->row_capacity, (uint32_t)x->count, sizeof *w->rows))
         return fcp_list_no_memory(err);
+    memset(slices, 0, w->row_count * sizeof *slices);
+    for (uint32_t r = 0; r < x->rows; r++) x->joins[r].cut = 0;
     for (uint32_t b = 0; b < x->blocks; b++) ranks[x->sizes[b].index] = b;
     for (uint64_t i = 0; i < x->count; i++) {
+        const struct piece *piece = &x->pieces[i];
         fk_row_item *item = &out[place_of(x, ranks, i)];
-        *item = w->rows[i / x->heads];
-        if (!w->single) item->flags |= (first_head + (uint32_t)(i % x->heads)) << FK_HEAD_SHIFT;
+        *item = w->rows[piece->row / x->heads];
+        if (!w->single) item->flags |= (first_head + piece->row % x->heads) << FK_HEAD_SHIFT;
+        fcp_code code = piece->parts > 1 ? cut_item(x, piece, &slices[piece->row / x->heads], item, err) : FCP_OK;
+        if (code) return code;
     }
     memcpy(w->rows, out, x->count * sizeof *out);
     w->row_count = (uint32_t)x->count;
     w->single = true;
+    w->split_bytes += (uint64_t)w->cut_parts * FK_PART_BYTES(x->a->plan->problem->head_dim);
     return FCP_OK;
+}
+
+/* Deals a cut out, and keeps it if it is the best so far. */
+static void try_cut(struct dealing *x, uint32_t from, uint32_t part, struct dealt *best) {
+    struct dealt cut = {from, part, 0};
+    make_pieces(x, &cut);
+    cut.end = deal(x);
+    if (cut.end < best->end) *best = cut;
+}
+
+/* Tries cuts of the rows from `from` on, the first of which has `cells` cells. */
+static void try_cuts(struct dealing *x, uint32_t from, uint32_t cells, struct dealt *best) {
+    for (uint32_t n = LENGTHS - 1, before = 0; n > 1; n--) {
+        const uint32_t part = (uint32_t)(((uint64_t)cells * n + LENGTHS - 1) / LENGTHS);
+        if (part == before || part < LEAST_CELLS) continue;
+        before = part;
+        try_cut(x, from, part, best);
+    }
+}
+
+/* Room for the pieces of any cut. */
+static bool open_dealing(struct dealing *x) {
+    fcp_kernel_work *w = x->w;
+    const uint64_t most = (uint64_t)x->rows * (x->rows <= FEW_TURNS * x->blocks ? MOST_PARTS : 1) + x->blocks * MOST_PARTS;
+    x->cells = fcp_list_scratch(w, FCP_LIST_FIRSTS, w->row_count, sizeof *x->cells);
+    x->pieces = fcp_list_scratch(w, FCP_LIST_PIECES, most, sizeof *x->pieces);
+    x->joins = fcp_list_scratch(w, FCP_LIST_JOINS, x->rows, sizeof *x->joins);
+    x->sizes = fcp_list_scratch(w, FCP_LIST_SIZES, x->blocks, sizeof *x->sizes);
+    x->loads = fcp_list_scratch(w, FCP_LIST_CURSORS, x->blocks, sizeof *x->loads);
+    x->owners = fcp_list_scratch(w, FCP_LIST_LOCKS, most, sizeof *x->owners);
+    return x->cells && x->pieces && x->joins && x->sizes && x->loads && x->owners;
 }
 
 fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
     const uint32_t kv_heads = w->kv_count ? w->kv_count : p->range_kv, kv_first = w->kv_count ? w->kv_first : 0;
-    struct pieces x = {.heads = w->single ? 1 : kv_heads * p->range_sub, .blocks = blocks_of(a)};
-    x.count = (uint64_t)w->row_count * x.heads;
-    if (x.count <= x.blocks || x.count > MOST_TURNS * x.blocks) return FCP_OK;
-    x.units = fcp_list_scratch(w, FCP_LIST_FIRSTS, w->row_count, sizeof *x.units);
-    x.sizes = fcp_list_scratch(w, FCP_LIST_SIZES, x.blocks, sizeof *x.sizes);
-    x.owners = fcp_list_scratch(w, FCP_LIST_LOCKS, x.count, sizeof *x.owners);
-    if (!x.units || !x.sizes || !x.owners) return fcp_list_no_memory(err);
-    for (uint32_t i = 0; i < w->row_count; i++) x.units[i] = 2 * (uint64_t)fcp_list_cells(w, &w->rows[i]) + ENDS;
-    return 100 * deal(&x) < 99 * end_as_listed(&x) ? put_in_order(w, &x, kv_first * p->range_sub, err) : FCP_OK;
+    struct dealing x = {.w = w, .a = a, .heads = w->single ? 1 : kv_heads * p->range_sub, .blocks = blocks_of(a)};
+    const uint64_t rows = (uint64_t)w->row_count * x.heads, rest = x.blocks ? rows % x.blocks : 0;
+    uint64_t work = 0;
+    if (!rows || rows > MOST_TURNS * x.blocks) return FCP_OK;
+    x.rows = (uint32_t)rows;
+    if (!open_dealing(&x)) return fcp_list_no_memory(err);
+    for (uint32_t i = 0; i < w->row_count; i++) work += x.heads * CELL * (uint64_t)(x.cells[i] = fcp_list_cells(w, &w->rows[i]));
+    struct dealt best = {x.rows, UINT32_MAX, 0};
+    make_pieces(&x, &best);
+    const uint64_t listed = end_as_listed(&x);
+    best.end = listed;
+    if (rows > x.blocks) try_cut(&x, x.rows, UINT32_MAX, &best);
+    if (!fcp_plan_packed(a->plan) && 100 * work < 98 * best.end * x.blocks) {
+        struct dealt cut = best;
+        if (rows <= FEW_TURNS * x.blocks) try_cuts(&x, 0, x.cells[0], &cut);
+        if (rest && rows > x.blocks) try_cuts(&x, x.rows - (uint32_t)rest, x.cells[(rows - rest) / x.heads], &cut);
+        if (100 * cut.end < 99 * best.end) best = cut;
+    }
+    if (100 * best.end >= 99 * listed) return FCP_OK;
+    make_pieces(&x, &best);
+    deal(&x);
+    return put_in_order(&x, kv_first * p->range_sub, err);
 }

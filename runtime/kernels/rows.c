@@ -298,9 +298,8 @@ static fcp_code part_cells(fcp_kernel_work *w, const fcp_plan *plan, uint32_t *o
     return FCP_OK;
 }
 
-/* Lists the keys of cells [from, to) of an item again, as runs of their own. */
-static fcp_code copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
-                          fcp_error *err) {
+fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
+                            fcp_error *err) {
     const fcp_problem *p = a->plan->problem;
     const uint64_t stride = (uint64_t)a->kv_heads * p->head_dim * fcp_dtype_size((fcp_dtype)p->dtype);
     const uint32_t first = w->key_run_count, end = item->first + item->runs;
@@ -360,7 +359,8 @@ static fcp_code pack_item(struct packing *x, const fk_row_item *item, fcp_error 
     fcp_code code = runs ? FCP_OK : fcp_list_no_memory(err);
     for (uint32_t i = 0; !code && parts > 1 && i < parts; i++) {
         runs[i] = *item;
-        code = copy_runs(w, x->a, &runs[i], (uint32_t)(cells * i / parts), (uint32_t)(cells * (i + 1) / parts), err);
+        code = fcp_list_copy_runs(w, x->a, &runs[i], (uint32_t)(cells * i / parts),
+                                  (uint32_t)(cells * (i + 1) / parts), err);
     }
     for (uint32_t kv = 0; kv < p->range_kv; kv++)
         for (uint32_t skip = 0; !code && fcp_list_wants(w, kv) && skip < rows; skip += FK_ROWS) {
@@ -399,7 +399,7 @@ static fcp_code pack_rows(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err
 }
 
 static void clear_rows(fcp_kernel_work *w) {
-    w->row_count = w->key_run_count = w->merge_count = 0;
+    w->row_count = w->key_run_count = w->merge_count = w->cut_parts = 0;
     w->split_bytes = 0;
 }
 

@@ -12,7 +12,8 @@
  *
  * Where a sequence has at most FCP_SHORT_QUERIES queries and more keys, the query heads of a group share the rows of a
  * tile, and keys are cut into one to six parts for each multiprocessor that the plan is made for: as many as make the
- * last one end first. A list of merges says what is put together afterwards, in the order of the keys.
+ * last one end first. A list of merges says what is put together afterwards, in the order of the keys. Keys of other
+ * rows are cut, too, where the last block ends earlier then (deal.c); the kernel itself joins these parts.
  *
  * If a plan's heads are of several classes (runtime/plan/plan.h), lists are by head: each item is of one head, and
  * meets what this head sees. Items of all heads are one list, longest first.
@@ -38,6 +39,7 @@ typedef struct fcp_kernel_work {
     fk_merge_item *merges; /* of rows whose keys are in parts; split_bytes: of their parts' running states */
     uint32_t merge_count;
     uint64_t split_bytes;
+    uint32_t cut_parts; /* of rows whose keys are cut, without FK_PACKED; their running states are split_bytes, too */
     /* what fcp_kernel_keys makes */
     fk_key_item *keys;
     fk_row_run *row_runs;
@@ -46,8 +48,8 @@ typedef struct fcp_kernel_work {
                     * those that its fk_key_fused says, which stand behind the items */
     /* private: memory that the next call uses again */
     uint32_t row_capacity, key_run_capacity, merge_capacity, key_capacity, row_run_capacity;
-    void *scratch[6];
-    size_t scratch_bytes[6];
+    void *scratch[9];
+    size_t scratch_bytes[9];
 } fcp_kernel_work;
 
 void fcp_kernel_work_free(fcp_kernel_work *work);
@@ -86,6 +88,10 @@ static inline uint64_t fcp_kernel_pieces(bool single, uint32_t items, uint32_t h
 static inline uint64_t fcp_kernel_key_pieces(bool by_head, uint32_t items, uint32_t subs, uint32_t kv_heads,
                                              uint32_t group) {
     return fcp_kernel_pieces(by_head, items, kv_heads * ((group + subs - 1) / subs));
+}
+/* How many counters of 4 bytes the parts of a list of rows have, all 0 when the kernel begins and when it ends. */
+static inline size_t fcp_kernel_part_counters(const fcp_kernel_work *work) {
+    return (size_t)work->cut_parts * FK_PART_COUNTERS;
 }
 /* How many words of 4 bytes the locks of an ordered list are, for `heads` query heads. */
 static inline size_t fcp_kernel_lock_words(uint32_t locks, uint32_t heads) {

@@ -23,35 +23,61 @@ static inline uint64_t *order_model_arena(const fcp_plan *plan, uint32_t rank, f
     return first;
 }
 
-/* How much of the time of `blocks` multiprocessors the forward pass of rank 0 uses: cells of keys are two units, and
- * beginning and ending a piece is `ends`. Blocks take pieces as fk_piece says. False: out of memory. */
+/* What an item of the forward pass takes: a cell of keys two units, to begin and end it `ends`, and to leave the running
+ * state of a part three. *out_cells: what its cells alone take. */
+static inline uint64_t order_model_item(const fcp_kernel_work *w, const fk_row_item *item, uint32_t ends,
+                                        uint64_t *out_cells) {
+    *out_cells = 0;
+    for (uint32_t r = item->first; r < item->first + item->runs; r++)
+        *out_cells += 2 * ((w->key_runs[r].count + FK_KEYS - 1) / FK_KEYS);
+    return *out_cells + ends + (item->parts > 1 ? 3 : 0);
+}
+
+/* When the last block has done its pieces, each of which has `each` to an item. Blocks take pieces as fk_piece says. The
+ * last part of a row takes three more for each of the others. at, next: room for a number for each block; came: for each
+ * part. */
+static inline uint64_t order_model_run(const fcp_kernel_work *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
+                                       uint64_t *at, uint64_t *next, uint32_t *came, uint64_t *out_work) {
+    const uint64_t each = w->row_count ? pieces / w->row_count : 1;
+    uint64_t end = 0;
+    for (uint32_t b = 0; b < blocks; b++) at[b] = 0, next[b] = 0;
+    for (uint64_t done = 0; done < pieces; done++) {
+        uint64_t first = UINT64_MAX, cells = 0, own = 0;
+        uint32_t block = 0;
+        const fk_row_item *item = NULL;
+        for (uint32_t b = 0; b < blocks; b++) { /* which block ends its piece first? */
+            const uint64_t k = next[b] * blocks + (next[b] % 2 ? blocks - 1 - b : b);
+            if (k >= pieces) continue;
+            const uint64_t takes = order_model_item(w, &w->rows[k / each], ends, &cells);
+            if (at[b] + takes < first) first = at[b] + takes, block = b, item = &w->rows[k / each], own = cells;
+        }
+        at[block] = first;
+        next[block]++;
+        *out_work += own;
+        if (item->parts > 1 && ++came[item->cut] == item->parts) at[block] += 3 * (item->parts - 1);
+        if (at[block] > end) end = at[block];
+    }
+    return end;
+}
+
+/* How much of the time of `blocks` multiprocessors the forward pass of rank 0 uses. False: out of memory. */
 static inline bool order_model_forward(const fcp_plan *plan, uint32_t blocks, uint32_t ends, fcp_list_time *out) {
     const fcp_problem *p = plan->problem;
     fcp_kernel_work w = {0};
     fcp_arena a;
     fcp_error err;
-    uint64_t *first = order_model_arena(plan, 0, FCP_FORWARD, &a), *at = calloc(blocks, sizeof *at);
+    uint64_t *first = order_model_arena(plan, 0, FCP_FORWARD, &a), *at = calloc(2 * (size_t)blocks, sizeof *at);
     const fcp_stream *stream = fcp_stream_of(plan, FCP_FORWARD, 0, FCP_COMPUTE);
     bool good = first && at;
     *out = (fcp_list_time){0, 0};
     for (uint32_t i = stream->first; good && i < stream->first + stream->count; i++) {
         const fcp_instr *x = &plan->instrs[i];
-        uint64_t end = 0;
         if (x->op != FCP_OP_ATTEND) continue;
-        good = !fcp_kernel_rows(&w, &a, x->a, x->b, &err);
-        memset(at, 0, blocks * sizeof *at);
+        uint32_t *came = NULL;
+        good = !fcp_kernel_rows(&w, &a, x->a, x->b, &err) && (came = calloc(w.cut_parts + 1, sizeof *came));
         const uint64_t pieces = good ? fcp_kernel_pieces(w.single, w.row_count, p->heads) : 0;
-        for (uint64_t k = 0; k < pieces; k++) {
-            const fk_row_item *item = &w.rows[k / (pieces / w.row_count)];
-            const uint64_t block = k / blocks % 2 ? blocks - 1 - k % blocks : k % blocks;
-            uint64_t units = 0;
-            for (uint32_t r = item->first; r < item->first + item->runs; r++)
-                units += 2 * ((w.key_runs[r].count + FK_KEYS - 1) / FK_KEYS);
-            out->work += units;
-            at[block] += units + ends;
-            if (at[block] > end) end = at[block];
-        }
-        out->end += end;
+        out->end += order_model_run(&w, pieces, blocks, ends, at, at + blocks, came, &out->work);
+        free(came);
     }
     fcp_kernel_work_free(&w);
     free(first);

@@ -42,6 +42,7 @@ struct worker {
     size_t owner_words;
     machine_room locks;
     uint64_t launches;
+    uint32_t part_words; /* of a launch of rows whose keys are cut: what parts leave, at the beginning of `locks` */
 };
 
 struct fibers {
@@ -297,7 +298,8 @@ static uint32_t add_range(machine_range *ranges, uint32_t count, struct worker *
     return count;
 }
 
-/* Adds the arena, with the sums to which several blocks add in turn: dQ, and if `keys` also dK and dV. */
+/* Adds the arena, with the sums to which several blocks add in turn: dQ, and if `keys` also dK and dV. And with the
+ * running states, where one part of a row reads them and another writes. */
 static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_launch *launch, bool rows, bool keys,
                              machine_range *ranges) {
     const fcp_problem *p = a->plan->problem;
@@ -307,7 +309,9 @@ static uint32_t arena_ranges(struct worker *w, const fcp_arena *a, const fk_laun
         {"dQ", a->dq, rows ? fcp_arena_row(a, a->homes + (uint32_t)a->slots.count[FCP_DQ]) * query : 0},
         {"dK", a->dk, keys ? home_keys : 0},
         {"dV", a->dv, keys ? home_keys : 0},
-        {"dK and dV of slots", a->dkv, keys ? a->slots.count[FCP_DKV] * 2 * p->max_block * key : 0}};
+        {"dK and dV of slots", a->dkv, keys ? a->slots.count[FCP_DKV] * 2 * p->max_block * key : 0},
+        {"running states", a->state,
+         w->part_words ? a->slots.count[FCP_STATE] * p->max_q_block * (query + (uint64_t)a->heads * 2 * 4) : 0}};
     uint32_t count = 0;
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) { /* they stand in the arena in this order */
         uint64_t begin = (uintptr_t)sums[i].begin;
@@ -325,21 +329,25 @@ static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_ke
                            const fk_launch *launch, uint64_t pieces, uint32_t locks, bool rows, bool keys,
                            fcp_error *err) {
     if (!pieces) return FCP_OK;
-    if (w->owner_words < a->bytes / 4) {
+    if (w->owner_words < a->bytes / 4 + w->part_words) {
         free(w->owners);
-        w->owner_words = a->bytes / 4;
+        w->owner_words = a->bytes / 4 + w->part_words;
         w->owners = malloc(w->owner_words * sizeof *w->owners);
         if (!w->owners) w->owner_words = 0;
         if (!w->owners) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
     }
-    memset(w->owners, 0, a->bytes);
+    memset(w->owners, 0, a->bytes + w->part_words * sizeof *w->owners);
     machine_range ranges[MACHINE_RANGES];
     uint32_t range_count = arena_ranges(w, a, launch, rows, keys, ranges);
     ranges[range_count++] = (machine_range){
         "the sinks", launch->sinks, launch->sinks ? launch->sinks + a->heads * sizeof(float) : 0, false, NULL};
     uintptr_t first_lock = (uintptr_t)w->locks.at; /* 0 where a launch has no locks */
+    const uintptr_t first_counter = first_lock + w->part_words * sizeof *w->locks.at;
+    if (w->part_words)
+        ranges[range_count++] =
+            (machine_range){"the parts", first_lock, first_counter, true, w->owners + a->bytes / 4, true};
     ranges[range_count++] =
-        (machine_range){"the locks", first_lock, first_lock + locks * sizeof *w->locks.at, true, NULL};
+        (machine_range){"the locks", first_counter, first_lock + locks * sizeof *w->locks.at, true, NULL};
     uint64_t seed = ++w->launches * 2654435761u + a->rank;
     uint64_t blocks = seed % 3 && pieces > 2 ? 1 + pieces / 2 : pieces;
     fk_launch_maps maps;
@@ -364,16 +372,23 @@ static fcp_code run_kernel(struct worker *w, const fcp_arena *a, const fibers_ke
 /* Runs attention, or dQ, of the rows that are listed; then puts together rows whose keys are in parts. */
 static fcp_code run_rows(struct fibers *f, struct worker *w, const fcp_arena *a, const fibers_kernel *rows,
                          fk_launch *launch, fcp_error *err) {
-    const uint32_t words = (uint32_t)(w->work.split_bytes / 4);
+    const uint32_t counters = (uint32_t)fcp_kernel_part_counters(&w->work);
+    const uint32_t states = (uint32_t)(w->work.split_bytes / 4), words = states + counters;
     if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (words) memset(w->locks.at, 0xff, words * sizeof *w->locks.at); /* NaN */
+    if (states) memset(w->locks.at, 0xff, states * sizeof *w->locks.at); /* NaN */
+    if (counters) memset(w->locks.at + states, 0, counters * sizeof *w->locks.at);
     launch->splits = (uintptr_t)w->locks.at;
+    launch->counter = counters ? (uintptr_t)(w->locks.at + states) : 0;
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
     launch->subs = w->work.single;
     const uint64_t pieces = fcp_kernel_pieces(w->work.single, w->work.row_count, launch->head_count * launch->group);
+    w->part_words = counters ? states : 0;
     fcp_code code = run_kernel(w, a, rows, launch, pieces * rows->parts, words, false, false, err);
+    w->part_words = 0;
+    for (uint32_t i = states; !code && i < words; i++)
+        if (w->locks.at[i]) code = fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - states);
     if (code || !w->work.merge_count) return code;
     fk_launch merge = *launch;
     merge.items = (uintptr_t)w->work.merges;

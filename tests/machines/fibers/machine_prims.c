@@ -121,6 +121,24 @@ void machine_met(thread *t) {
     t->state = READY;
 }
 
+/* A warp comes to a counter: it hands on what its block did, and if it is the last it knows what all did. */
+static void come(thread *lanes) {
+    operands *first = lanes->operands;
+    const fk_u64 counter = first->in[0] | (fk_u64)first->in[1] << 32;
+    uint32_t *at = machine_global(lanes, counter, 4, 4, WRITE);
+    const bool last = *at + 1 == first->in[2];
+    for (uint32_t i = 0; i < WARP; i++) {
+        operands *x = lanes[i].operands;
+        if (x->in[0] != first->in[0] || x->in[1] != first->in[1] || x->in[2] != first->in[2])
+            machine_fail(&lanes[i], "divergence: the lanes of a warp come to different counters");
+        x->out[0] = last;
+    }
+    if (*at >= first->in[2]) machine_fail(lanes, "counter: %u came before, of %u", *at, first->in[2]);
+    *at = last ? 0 : *at + 1;
+    machine_turns_acquire(lanes, counter);
+    machine_turns_release(lanes, counter);
+}
+
 /* What a warp came together for, done for all its lanes. Apart from meet, whose frame every lane pays for. */
 __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
     if (kind == MEET_MATRICES || kind == MEET_TRANSPOSED) matrices(kind == MEET_TRANSPOSED, lanes);
@@ -137,6 +155,7 @@ __attribute__((noinline)) static void do_for_all(meeting kind, thread *lanes) {
                 machine_fail(&lanes[i], "divergence: a number that lanes must have alike is %u in one and %u in lane 0",
                              x->in[0], x->out[0]);
         }
+    else if (kind == MEET_LAST) come(lanes);
     else if (kind == MEET_MULTIPLY_BF16) multiply_bf16(lanes);
     else multiply_fp16(lanes);
 }
@@ -174,6 +193,12 @@ float fk_exchange_host(float value, fk_u32 mask) {
     operands x = {.in = {fcp_float_bits(value), mask}};
     meet(MEET_EXCHANGE, &x);
     return fcp_bits_float(x.out[0]);
+}
+
+fk_u32 fk_comes_last_host(fk_u64 counter, fk_u32 count) {
+    operands x = {.in = {(fk_u32)counter, (fk_u32)(counter >> 32), count}};
+    meet(MEET_LAST, &x);
+    return x.out[0];
 }
 
 fk_u32 fk_uniform_host(fk_u32 value) {

@@ -37,6 +37,7 @@ void machine_note(const char *file, int line);
 #define fk_add_global2 FK_NOTED(fk_add_global2)
 #define fk_add_global_long FK_NOTED(fk_add_global_long)
 #define fk_take FK_NOTED(fk_take)
+#define fk_comes_last FK_NOTED(fk_comes_last)
 #define fk_wait_for FK_NOTED(fk_wait_for)
 #define fk_wait_arrival FK_NOTED(fk_wait_arrival)
 #define fk_release FK_NOTED(fk_release)

@@ -480,10 +480,13 @@ static fcp_code run_kernel(device *d, worker *w, const fcp_arena *a, const char 
 
 /* Attention, or dQ, of the rows that are listed; then rows whose keys are in parts are put together. */
 static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *launch, uint32_t heads, fcp_error *err) {
-    const uint32_t words = (uint32_t)(w->work.split_bytes / 4);
+    const uint32_t counters = (uint32_t)fcp_kernel_part_counters(&w->work);
+    const uint32_t states = (uint32_t)(w->work.split_bytes / 4), words = states + counters;
     if (words && !room_for(&w->locks, words)) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-    if (words) memset(w->locks.at, 0xff, words * sizeof *w->locks.at); /* NaN */
+    if (states) memset(w->locks.at, 0xff, states * sizeof *w->locks.at); /* NaN */
+    if (counters) memset(w->locks.at + states, 0, counters * sizeof *w->locks.at);
     launch->splits = (uintptr_t)w->locks.at;
+    launch->counter = counters ? (uintptr_t)(w->locks.at + states) : 0;
     launch->items = (uintptr_t)w->work.rows;
     launch->runs = (uintptr_t)w->work.key_runs;
     launch->item_count = w->work.row_count;
@@ -492,6 +495,8 @@ static fcp_code run_rows(device *d, worker *w, const fcp_arena *a, fk_launch *la
     fcp_code code = run_kernel(d, w, a, name, launch, w->work.row_count * sizeof *w->work.rows,
                                w->work.key_run_count * sizeof *w->work.key_runs,
                                fcp_kernel_pieces(w->work.single, w->work.row_count, heads), words, err);
+    for (uint32_t i = states; !code && i < words; i++)
+        if (w->locks.at[i]) code = fcp_fail(err, FCP_E_INTERNAL, "counter %u of parts is not 0 again", i - states);
     if (code || !w->work.merge_count) return code;
     fk_launch merge = *launch;
     merge.items = (uintptr_t)w->work.merges;

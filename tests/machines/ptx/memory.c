@@ -391,6 +391,31 @@ static ptx_next atom_add_u32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     return PTX_YIELD;
 }
 
+/* If it acquires and releases, who comes later knows what all did who came before. */
+static ptx_next atom_inc_u32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
+    const ptx_operand *base = &i->operands[1];
+    if (!ptx_must_know(w, base, mask, "an address") || !ptx_must_know(w, &i->operands[2], mask, "the greatest number"))
+        return PTX_FAIL;
+    for (unsigned l = 0; l < PTX_LANES; l++) {
+        uint32_t old, next;
+        if (!(mask >> l & 1)) continue;
+        const uint64_t address = ptx_value(w, base, l) + (uint64_t)base->value;
+        uint8_t *at = ptx_global(w, l, address, 4, PTX_ATOMIC);
+        ptx_location *x = at ? location(w->machine, address, true) : NULL;
+        if (!at) return PTX_FAIL;
+        if (!x) return ptx_fail(w, l, "out of memory");
+        memcpy(&old, at, 4);
+        next = old >= (uint32_t)ptx_value(w, &i->operands[2], l) ? 0 : old + 1;
+        memcpy(at, &next, 4);
+        if (i->form->data & ACQUIRE) ptx_acquire(w, x->clock);
+        if (i->form->data & RELEASE) ptx_release(w, x->clock);
+        ptx_set(w, &i->operands[0], l, old);
+        ptx_define(w, &i->operands[0], 1u << l, PTX_ALL);
+        ptx_moved(w->machine);
+    }
+    return PTX_YIELD;
+}
+
 /* Lanes add in an order of their own, the numbers of a vector one by one. Subnormal results are kept. */
 static ptx_next red_add_f32(ptx_warp *w, const ptx_insn *i, uint32_t mask) {
     const ptx_operand *base = &i->operands[0];
@@ -552,6 +577,8 @@ const ptx_form ptx_memory_forms[] = {
     {"st.release.gpu.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | RELEASE},
     {"st.relaxed.sys.global.u32", "<ar", st, DATA(4, 1, 0, GLOBAL) | STRONG},
     {"atom.relaxed.gpu.global.add.u32", "r<ar", atom_add_u32},
+    {"atom.acq_rel.gpu.global.inc.u32", "r<ar", atom_inc_u32, ACQUIRE | RELEASE},
+    {"atom.relaxed.gpu.global.inc.u32", "r<ar", atom_inc_u32},
     {"red.relaxed.gpu.global.add.u64", "<ad", red_add_u64}, {"red.relaxed.gpu.global.add.f32", "<ar", red_add_f32, 1},
     {"red.relaxed.gpu.global.add.v2.f32", "<a{2r}", red_add_f32, 2}, {"cp.async.cg.shared.global", "<aacr", cp_async},
     {"cp.async.cg.shared.global", "<aac", cp_async}, {"cp.async.wait_all", "", cp_wait_all},

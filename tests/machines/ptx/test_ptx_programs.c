@@ -67,6 +67,52 @@ Test(ptx, short_queries) {
     }
 }
 
+/* Fewer rows than multiprocessors: their keys are cut, and the part that comes last joins all. */
+Test(ptx, cut_rows) {
+    static const fcp_backend *const backends[] = {&ptx_backend, &ptx_sm90_backend, &ptx_backend, &ptx_sm90_backend};
+    static const char *const models[] = {"heads = 2; kv_heads = 1; head_dim = 16",
+                                         "heads = 1; kv_heads = 1; head_dim = 64; dtype = fp16",
+                                         "heads = 1; kv_heads = 1; head_dim = 128",
+                                         "heads = 1; kv_heads = 1; head_dim = 256"};
+    static const char *const plans[] = {"mask = causal; sink = 0.25", "mask = causal; score = alibi",
+                                        "mask = full", "mask = causal"};
+    if (!compiler()) return;
+    for (unsigned i = 0; i < 4; i++) {
+        char text[TEXT], program[400];
+        snprintf(program, sizeof program,
+                 "model { %s }\ncluster { gpu = h100 }\nbatch { lengths = [%s] }\n"
+                 "plan { %s; block = 512; strategy = fcp(coalesce = 8); passes = forward }\n",
+                 models[i], i == 2 ? "130:1500" : "1500, 100", plans[i]);
+        fcp_plan *plan = plan_named("cut.fcp", program);
+        judge(plan, backends[i], i, text);
+        cr_expect(!*text, "%s%s: %s", program, backends[i]->name, text);
+        fcp_plan_free(plan);
+    }
+}
+
+/* What a part leaves is read where nothing orders that. */
+Test(ptx, cut_rows_flaws) {
+    static const ptx_change flaws[] = {
+        {"fk_forward", "atom.acq_rel.gpu.global.inc", "atom.relaxed.gpu.global.inc", -1, NULL},
+        {"fk_forward_sm90", "atom.acq_rel.gpu.global.inc", "atom.relaxed.gpu.global.inc", -1, NULL}};
+    if (!compiler()) return;
+    fcp_plan *plan = plan_named("cut.fcp", "model { heads = 1; kv_heads = 1; head_dim = 64 }\ncluster { gpu = h100 }\n"
+                                "batch { lengths = [130:1500] }\nplan { mask = full; block = 2K; "
+                                "strategy = fcp(coalesce = 8); passes = forward }\n");
+    for (unsigned i = 0; i < 2; i++) {
+        char text[TEXT] = "";
+        for (uint64_t seed = 0; !*text && seed < 8; seed++) { /* where parts run side by side */
+            ptx_device_seed(seed);
+            ptx_device_change(&flaws[i]);
+            judge(plan, i ? &ptx_sm90_backend : &ptx_backend, 1, text);
+            cr_expect(ptx_device_change(NULL) > 0, "nothing was changed");
+        }
+        cr_expect(strstr(text, "race") || strstr(text, "order"), "%s: %s", flaws[i].kernel, text);
+    }
+    ptx_device_seed(0);
+    fcp_plan_free(plan);
+}
+
 /* Little work: a list of the forward pass has an item for each head. */
 Test(ptx, dealt) {
     char text[TEXT], program[300];

@@ -134,6 +134,8 @@ static void forward_ranges(node *n, uint32_t d, bool back) {
             range_add(&n->writes, p->splits + x->state, (uint64_t)x->count * (d + 2) * 4);
         } else {
             state_ranges(n, p, x, d);
+            if (x->parts > 1) range_add(&n->writes, p->splits + x->cut * FK_PART_BYTES(d), x->parts * FK_PART_BYTES(d));
+            if (x->parts > 1) range_add(&n->writes, p->counter + x->cut * FK_PART_COUNTERS * 4, FK_PART_COUNTERS * 4);
         }
         for (uint32_t j = 0; j < x->runs; j++) {
             const fk_u32 arrival = back ? 0 : runs[j].arrival;
@@ -285,8 +287,11 @@ static void add_memory(machine_range *list, uint32_t *count, uint64_t address, c
     list[(*count)++] = (machine_range){"device memory", a->begin, a->end, true, NULL};
 }
 
-/* Do the blocks of a kernel wait for each other, or add to the same sums? */
-static bool takes_turns(const char *name) { return strstr(name, "ordered") || !strcmp(name, "fk_backward_dkv"); }
+/* Do the blocks of a kernel wait for each other, add to the same sums, or join what others left? */
+static bool takes_turns(const char *name, const fk_launch *p) {
+    return strstr(name, "ordered") || !strcmp(name, "fk_backward_dkv") ||
+           (!strncmp(name, "fk_forward", strlen("fk_forward")) && p->counter);
+}
 
 static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outside) {
     const fcp_plan *plan = plan_now();
@@ -320,6 +325,7 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
         add_memory(list, &count, p->arena, context);
         add_memory(list, &count, p->locks, context);
         add_memory(list, &count, p->splits, context);
+        add_memory(list, &count, p->counter, context);
         add_memory(list, &count, p->sinks, context);
         add_memory(list, &count, p->mark, context);
         if (n->function->parameters == sizeof(fk_launch_tables))
@@ -340,7 +346,7 @@ static bool run_kernel(node *n, bool (*outside)(void *), void *context_of_outsid
                           .ranges = list,
                           .range_count = count,
                           .seed = control.seed,
-                          .resident = takes_turns(n->function->name) || n->awaited_count ? MACHINE_RESIDENT : 1,
+                          .resident = takes_turns(n->function->name, p) || n->awaited_count ? MACHINE_RESIDENT : 1,
                           .outside = n->awaited_count ? outside : NULL,
                           .outside_context = context_of_outside};
     fibers_mask_use(&mask);

@@ -67,6 +67,22 @@ Test(kernels, tables) {
     fcp_plan_free(plan);
 }
 
+/* Rows whose keys are cut, run after run: a launch leaves its counters as it found them. */
+Test(kernels, cut_rows) {
+    standin *x = stand();
+    for (unsigned i = 0; i < 2; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "model { heads = 1; kv_heads = 1; head_dim = %u; dtype = bf16 }\ncluster { gpus = %u; gpu = h100 }\n"
+                 "batch { lengths = [1300, 200] }\nplan { mask = causal; block = %u; passes = forward }\n", i ? 64 : 16,
+                 i ? 1 : 2, i ? 2048 : 512);
+        fcp_plan *plan = plan_named("cut", text);
+        x->seed = i;
+        cr_assert(stand_judge(x, plan, text, 3).ok);
+        fcp_plan_free(plan);
+    }
+}
+
 /* A kernel that takes more than its budget is an error. Spilled registers are a warning. */
 Test(kernels, what_they_take) {
     standin *x = stand();

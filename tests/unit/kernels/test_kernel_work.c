@@ -200,10 +200,35 @@ static void check_merges(const fcp_kernel_work *w, uint32_t head_dim) {
     cr_assert(at == w->split_bytes && parts == split && parts);
 }
 
+/* The parts of rows whose keys are cut: items of the same rows and head, each of which has a number of its own, and only
+ * the first of which may go on from an earlier state. */
+static void check_parts(const fcp_kernel_work *w, uint32_t head_dim) {
+    uint64_t parts = 0;
+    cr_assert_eq(w->split_bytes, (uint64_t)w->cut_parts * FK_PART_BYTES(head_dim));
+    for (uint32_t i = 0; i < w->row_count; i++) {
+        const fk_row_item *x = &w->rows[i];
+        uint32_t of = 0, same = 0;
+        if (x->parts < 2) continue;
+        cr_assert(w->single && x->runs && x->part < x->parts && x->cut + x->parts <= w->cut_parts);
+        cr_assert(!x->part || x->flags & FK_FIRST);
+        for (uint32_t j = 0; j < w->row_count; j++) {
+            const fk_row_item *y = &w->rows[j];
+            if (y->parts < 2 || y->cut + y->parts <= x->cut || x->cut + x->parts <= y->cut) continue;
+            cr_assert(y->cut == x->cut && y->parts == x->parts && y->token == x->token && y->count == x->count &&
+                      y->out == x->out && y->flags >> FK_HEAD_SHIFT == x->flags >> FK_HEAD_SHIFT);
+            of++;
+            same += y->part == x->part;
+        }
+        cr_assert(of == x->parts && same == 1);
+        parts++;
+    }
+    cr_assert_eq(parts, w->cut_parts);
+}
+
 /* Items of the forward pass that are of single heads, and together have the pairs of those for all heads. */
-static void check_single(const char *text, bool packed) {
+static void check_single(const char *text, bool packed, bool wants_cut) {
     fcp_plan *plan = plan_named("single.fcp", text);
-    uint64_t first[MOST + 1], sums[2] = {0, 0};
+    uint64_t first[MOST + 1], sums[2] = {0, 0}, cut = 0;
     fcp_kernel_work w = {0};
     fcp_error err;
     for (uint32_t i = 0; i <= MOST; i++) first[i] = (uint64_t)i * APART;
@@ -219,13 +244,15 @@ static void check_single(const char *text, bool packed) {
                 const fcp_instr *x = &plan->instrs[i];
                 if (x->op != FCP_OP_ATTEND) continue;
                 cr_assert_eq(fcp_kernel_rows(&w, &a, x->a, x->b, &err), FCP_OK);
-                cr_assert_eq(w.single, pass == FCP_FORWARD);
+                if (!wants_cut) cr_assert_eq(w.single, pass == FCP_FORWARD);
                 sums[pass] += pairs_of_heads(&w, &a);
                 if (pass == FCP_FORWARD && w.merge_count) check_merges(&w, plan->problem->head_dim);
-                else cr_assert_eq(w.split_bytes, 0);
+                else check_parts(&w, plan->problem->head_dim);
+                cut += w.cut_parts;
             }
         }
     cr_assert_eq(sums[FCP_FORWARD], sums[FCP_BACKWARD]);
+    cr_assert_eq(cut != 0, wants_cut);
     fcp_kernel_work_free(&w);
     fcp_plan_free(plan);
 }
@@ -234,13 +261,24 @@ static void check_single(const char *text, bool packed) {
 Test(kernel_work, short_rows_have_the_same_pairs) {
     check_single("model { heads = 6; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 2 }\n"
                  "batch { lengths = [1:9000, 50:3000, 64:65, 300, 7:700] }\n"
-                 "plan { mask = causal; block = 512; strategy = fcp(coalesce = 4) }\n", true);
+                 "plan { mask = causal; block = 512; strategy = fcp(coalesce = 4) }\n", true, false);
+}
+
+/* Fewer rows than multiprocessors, or some left over at the end: keys are cut. */
+Test(kernel_work, cut_rows_have_the_same_pairs) {
+    check_single("model { heads = 6; kv_heads = 2; head_dim = 16 }\ncluster { gpu = h100 }\n"
+                 "batch { lengths = [2000, 300] }\nplan { mask = causal; block = 1K }\n", false, true);
+    check_single("model { heads = 3; kv_heads = 1; head_dim = 64 }\ncluster { gpu = h100 }\n"
+                 "batch { lengths = [700:20K] }\nplan { mask = full; block = 2K; strategy = fcp(coalesce = 64) }\n",
+                 false, true);
+    check_single("model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpu = h100 }\nbatch { lengths = [3000] }\n"
+                 "mask m = causal and (h % 2 == 0 or q - k < 300)\nplan { mask = m; block = 1K }\n", false, true);
 }
 
 /* Little work: pieces are dealt out one by one. */
 Test(kernel_work, dealt_rows_have_the_same_pairs) {
     check_single("model { heads = 55; kv_heads = 1; head_dim = 16 }\ncluster { gpu = a100 }\n"
-                 "batch { lengths = [200, 100, 60] }\nplan { mask = causal; block = 1K }\n", false);
+                 "batch { lengths = [200, 100, 60] }\nplan { mask = causal; block = 1K }\n", false, false);
 }
 
 /* Of the time of a GPU's multiprocessors so many hundredths are used, by cells alone. Beside: longest first. */
@@ -263,6 +301,14 @@ Test(kernel_work, rows_are_dealt_out_evenly) {
     check_dealt("heads = 40; kv_heads = 8", "h100", 132, "2K", 98);   /* 95 */
     check_dealt("heads = 16; kv_heads = 16", "h100", 132, "4K", 100); /* the other order has 98 */
     check_dealt("heads = 40; kv_heads = 8", "b200", 148, "1K", 97);   /* 88 */
+}
+
+/* Beside: not cut. */
+Test(kernel_work, keys_of_rows_are_cut_where_there_are_few_rows) {
+    check_dealt("heads = 8; kv_heads = 1", "h100", 132, "2K", 74);  /* 51 */
+    check_dealt("heads = 8; kv_heads = 1", "h100", 132, "1K", 31);  /* 27 */
+    check_dealt("heads = 1; kv_heads = 1", "h100", 132, "8K", 64);  /* 24 */
+    check_dealt("heads = 8; kv_heads = 1", "h100", 132, "4K", 100); /* 100: as it was */
 }
 
 /* Lays out rank 0 of a plan, which is not there. */
