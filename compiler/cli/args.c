@@ -307,8 +307,7 @@ fcp_code cmd_help(const cmd_line *line, fcp_error *err) {
         if (c == CMD_RUN)
             printf(
                 "\nTensors are .npy files over the packed batch: float32 for a plan of fp32, float16 for fp16, and "
-                "with\n--bf16 uint16 for bf16. Keys and values have kv_heads heads. A program may stand for the "
-                "plan.\n");
+                "with\n--bf16 uint16 for bf16. Keys and values have kv_heads heads.\n");
         return cmd_flush(err);
     }
     if (line->help_topic)

@@ -23,13 +23,13 @@
       "compile a program to a plan (the default command)")                                                             \
     X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",    \
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
-    X(VERIFY, "verify", cmd_verify, "PLAN", "prove a plan right and say what was proven")                              \
-    X(RUN, "run", cmd_run, "PLAN [--q F --k F --v F] [--out F] ...",                                                   \
+    X(VERIFY, "verify", cmd_verify, "FILE.fcp|PLAN", "prove a plan right and say what was proven")                     \
+    X(RUN, "run", cmd_run, "FILE.fcp|PLAN [--q F --k F --v F] [--out F] ...",                                          \
       "execute a plan; without input files, draw random inputs and check the result")                                  \
     X(EMIT, "emit", cmd_emit_kernels,                                                                                  \
-      "PLAN [--arch sm_90a [--cost]] [-o F] [--pass forward|backward] [--backward KERNELS]",                           \
+      "FILE.fcp|PLAN [--arch sm_90a [--cost]] [-o F] [--pass forward|backward] [--backward KERNELS]",                  \
       "print the CUDA source of a plan's kernels; with --arch, compile it to a cubin, or count what its steps cost")   \
-    X(DUMP, "dump", cmd_dump, "PLAN", "print all of a plan as text")                                                   \
+    X(DUMP, "dump", cmd_dump, "FILE.fcp|PLAN", "print all of a plan as text")                                          \
     X(SIM, "sim", cmd_sim,                                                                                             \
       "FILE.fcp|PLAN [--strategy a,b|all] [--sweep NAME=v,v,..] [--csv F] [--html F] [--trace F]",                     \
       "predict how long a plan takes, beside the bounds that no plan can beat; several strategies or settings "        \

@@ -320,6 +320,15 @@ static void hint_params(sema *s, const mask *m) {
     text_free(&t);
 }
 
+/* Adds the hint "write window(w = ...)", with all parameters that have no default. */
+static void hint_call(sema *s, const mask *m) {
+    text t = {0};
+    for (const arg *p = m->params; p; p = p->next)
+        if (!p->value) text_printf(&t, "%s%s = ...", t.size ? ", " : "", p->name);
+    if (!t.failed) diag_hint(s->d, "write %s(%s)", m->name, t.at);
+    text_free(&t);
+}
+
 bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **out) {
     bool good = true;
     for (uint32_t i = 0; i <= m->param_count; i++) out[i] = NULL;
@@ -359,6 +368,7 @@ bool sema_bind_args(sema *s, const mask *m, const arg *args, span call, arg **ou
         diag_error(s->d, FCP_E_ARGUMENT, call, "%s '%s' needs its parameter '%s'", m->score ? "score" : "mask", m->name,
                    p->name);
         diag_also(s->d, p->name_at, "it has no default");
+        hint_call(s, m);
         good = false;
     }
     return good;

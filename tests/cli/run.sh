@@ -727,7 +727,7 @@ fi
 
 # --- help -------------------------------------------------------------------------------------------------------------
 ok "--help" "$fcpc" --help
-holds "help lists commands" grep -q "fcpc verify PLAN" stdout
+holds "help lists commands" grep -q "fcpc verify FILE.fcp|PLAN" stdout
 holds "help prints whole lines" grep -q -- "fcpc sim .*\[--trace F\]$" stdout
 ok "help COMMAND" "$fcpc" help run
 holds "help lists options" grep -q -- "--lse" stdout
