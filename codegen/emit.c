@@ -260,8 +260,7 @@ static void say_load(printer *p, const mc_node *x) {
 
 /* Prints a double as the float that it rounds to, with hexadecimal digits, which are exact. */
 static void say_real(printer *p, int64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof value);
+    const double value = mc_real(bits);
     float small = (float)value;
     if (small > 3.4028234e38f || small < -3.4028234e38f) small = value > 0 ? 3.4028234e38f : -3.4028234e38f;
     uint32_t word;
@@ -274,13 +273,13 @@ static void say_real(printer *p, int64_t bits) {
 /* A quotient of reals. By a constant it is a product, which has an error of an ulp more and a tenth of the cost. */
 static void say_quotient(printer *p, const mc_node *x) {
     const mc_node *by = &p->code.nodes[x->b];
-    double value = by->op == MC_CONST_F ? real(by->imm) : 0, size = fabs(value);
+    double value = by->op == MC_CONST_F ? mc_real(by->imm) : 0, size = fabs(value);
     if (size < 1e-30 || size > 1e30) {
         say(p, "%s / %s", p->operand[0], p->operand[1]);
         return;
     }
     say(p, "%s * ", p->operand[0]);
-    say_real(p, bits_of(1 / value));
+    say_real(p, mc_real_bits(1 / value));
 }
 
 static void say_node(printer *p, uint32_t i) {

@@ -21,7 +21,8 @@ static memory_peak peak_of(const planning *x, uint64_t *out_partial) {
     return most;
 }
 
-/* The passes from a change of the tolerance on; from one of `relay`, and from one of `coalesce`. */
+/* The passes that run again: all if the tolerance has changed, from the traffic on if `relay` has, and from the
+ * schedule on if `coalesce` has. */
 static fcp_code (*const steps[])(planning *x) = {problem_open,  strategy_cut,    problem_tiles,  strategy_place,
                                                  traffic_build, reshuffle_build, schedule_build, slots_build};
 enum { STEPS = sizeof steps / sizeof *steps, FROM_CUT = 0, FROM_TRAFFIC = 4, FROM_SCHEDULE = 6 };

@@ -142,15 +142,11 @@ static uint32_t emit_constant(mc_builder *b, bool is_bool, int64_t value, uint32
     return intern_node(b, &x, &f);
 }
 
-static double real_of(const mc_builder *b, uint32_t i) {
-    double x;
-    memcpy(&x, &b->nodes[i].imm, sizeof x);
-    return x;
-}
+static double real_of(const mc_builder *b, uint32_t i) { return mc_real(b->nodes[i].imm); }
 
 static uint32_t real_constant(mc_builder *b, double value, uint32_t place) {
-    mc_node x = {.op = MC_CONST_F, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
-    memcpy(&x.imm, &value, sizeof value);
+    mc_node x = {.op = MC_CONST_F, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE,
+                 .imm = mc_real_bits(value)};
     fact f = {.lo = INT64_MIN, .hi = INT64_MAX, .place = place, .real = true};
     return intern_node(b, &x, &f);
 }
@@ -326,7 +322,7 @@ static bool fold_ints(const mc_node *x, const mc_builder *b, int64_t *out) {
 
 static bool is_real_const(const mc_builder *b, uint32_t i) { return b->nodes[i].op == MC_CONST_F; }
 static bool is_real_value(const mc_builder *b, uint32_t i, double value) { /* -0.0 is not 0.0 */
-    return is_real_const(b, i) && memcmp(&b->nodes[i].imm, &value, sizeof value) == 0;
+    return is_real_const(b, i) && b->nodes[i].imm == mc_real_bits(value);
 }
 
 /* The value of a function at x where it is exact; false elsewhere. */

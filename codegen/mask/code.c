@@ -32,7 +32,7 @@ const mc_band_rows *mc_band_row(const mc_bands *bands, int64_t q) {
 bool mc_in_bands(const mc_bands *bands, int64_t q, int64_t k) {
     const mc_band_rows *row = mc_band_row(bands, q);
     if (!row || !row->count) return false;
-    const mc_band *b = band_after(bands, row, q, k);
+    const mc_band *b = mc_band_after(bands, row, q, k);
     return b < bands->bands + row->first + row->count && k >= mc_wrap_add(b->lo, b->lo_slope ? q : 0);
 }
 
@@ -81,14 +81,14 @@ static inline int64_t node_value(const mc_node *node, const mc_env *env, const m
     case MC_K: return at->k;
     case MC_N: return env->n;
     case MC_H: return at->h;
-    case MC_S: return bits_of(at->s);
+    case MC_S: return mc_real_bits(at->s);
     case MC_IF_I:
     case MC_IF_B:
     case MC_IF_F: return v[node->a] ? v[node->b] : v[node->c];
     case MC_LOAD: return mc_load(&env->arrays[node->imm], v[node->a], 0);
     case MC_LOAD2: return mc_load(&env->arrays[node->imm], v[node->a], v[node->b]);
-    case MC_LOAD_F: return bits_of(mc_load_real(&env->arrays[node->imm], v[node->a], 0));
-    case MC_LOAD2_F: return bits_of(mc_load_real(&env->arrays[node->imm], v[node->a], v[node->b]));
+    case MC_LOAD_F: return mc_real_bits(mc_load_real(&env->arrays[node->imm], v[node->a], 0));
+    case MC_LOAD2_F: return mc_real_bits(mc_load_real(&env->arrays[node->imm], v[node->a], v[node->b]));
     case MC_BANDS: return mc_in_bands(&env->bands[node->imm], v[node->a], v[node->b]);
 #define VALUE(id, value)                                                                                               \
     case MC_##id: {                                                                                                    \
@@ -100,26 +100,26 @@ static inline int64_t node_value(const mc_node *node, const mc_env *env, const m
     MC_TEST_VALUES(VALUE)
     MC_BOOL_VALUES(VALUE)
 #undef VALUE
-    case MC_LT_F: return real(v[node->a]) < real(v[node->b]);
-    case MC_LE_F: return real(v[node->a]) <= real(v[node->b]);
-    case MC_EQ_F: return real(v[node->a]) == real(v[node->b]);
-    case MC_NE_F: return real(v[node->a]) != real(v[node->b]);
-    case MC_TO_F: return bits_of((double)v[node->a]);
-    case MC_ADD_F: return bits_of(real(v[node->a]) + real(v[node->b]));
-    case MC_SUB_F: return bits_of(real(v[node->a]) - real(v[node->b]));
-    case MC_MUL_F: return bits_of(real(v[node->a]) * real(v[node->b]));
-    case MC_DIV_F: return bits_of(real(v[node->a]) / real(v[node->b]));
-    case MC_NEG_F: return bits_of(-real(v[node->a]));
-    case MC_ABS_F: return bits_of(fabs(real(v[node->a])));
-    case MC_MIN_F: return real(v[node->b]) < real(v[node->a]) ? v[node->b] : v[node->a];
-    case MC_MAX_F: return real(v[node->b]) > real(v[node->a]) ? v[node->b] : v[node->a];
-    case MC_FLOOR_F: return bits_of(floor(real(v[node->a])));
-    case MC_SQRT_F: return bits_of(sqrt(real(v[node->a])));
-    case MC_EXP_F: return bits_of(exp(real(v[node->a])));
-    case MC_EXP2_F: return bits_of(exp2(real(v[node->a])));
-    case MC_LOG_F: return bits_of(log(real(v[node->a])));
-    case MC_LOG2_F: return bits_of(log2(real(v[node->a])));
-    case MC_TANH_F: return bits_of(tanh(real(v[node->a])));
+    case MC_LT_F: return mc_real(v[node->a]) < mc_real(v[node->b]);
+    case MC_LE_F: return mc_real(v[node->a]) <= mc_real(v[node->b]);
+    case MC_EQ_F: return mc_real(v[node->a]) == mc_real(v[node->b]);
+    case MC_NE_F: return mc_real(v[node->a]) != mc_real(v[node->b]);
+    case MC_TO_F: return mc_real_bits((double)v[node->a]);
+    case MC_ADD_F: return mc_real_bits(mc_real(v[node->a]) + mc_real(v[node->b]));
+    case MC_SUB_F: return mc_real_bits(mc_real(v[node->a]) - mc_real(v[node->b]));
+    case MC_MUL_F: return mc_real_bits(mc_real(v[node->a]) * mc_real(v[node->b]));
+    case MC_DIV_F: return mc_real_bits(mc_real(v[node->a]) / mc_real(v[node->b]));
+    case MC_NEG_F: return mc_real_bits(-mc_real(v[node->a]));
+    case MC_ABS_F: return mc_real_bits(fabs(mc_real(v[node->a])));
+    case MC_MIN_F: return mc_real(v[node->b]) < mc_real(v[node->a]) ? v[node->b] : v[node->a];
+    case MC_MAX_F: return mc_real(v[node->b]) > mc_real(v[node->a]) ? v[node->b] : v[node->a];
+    case MC_FLOOR_F: return mc_real_bits(floor(mc_real(v[node->a])));
+    case MC_SQRT_F: return mc_real_bits(sqrt(mc_real(v[node->a])));
+    case MC_EXP_F: return mc_real_bits(exp(mc_real(v[node->a])));
+    case MC_EXP2_F: return mc_real_bits(exp2(mc_real(v[node->a])));
+    case MC_LOG_F: return mc_real_bits(log(mc_real(v[node->a])));
+    case MC_LOG2_F: return mc_real_bits(log2(mc_real(v[node->a])));
+    case MC_TANH_F: return mc_real_bits(tanh(mc_real(v[node->a])));
     case MC_OP_COUNT: break;
     }
     return 0;
@@ -181,7 +181,7 @@ static const char *check_constant(const mc_node *x, const mc_decls *decls) {
     switch ((mc_op)x->op) {
     case MC_CONST_I: return NULL;
     case MC_CONST_B: return imm > 1 ? "a bool constant that is neither 0 nor 1" : NULL;
-    case MC_CONST_F: return isfinite(real(x->imm)) ? NULL : "a real constant that is not finite";
+    case MC_CONST_F: return isfinite(mc_real(x->imm)) ? NULL : "a real constant that is not finite";
     case MC_BANDS: return !decls || imm >= decls->band_count ? "bands that are not there" : NULL;
     case MC_LOAD: case MC_LOAD2: case MC_LOAD_F: case MC_LOAD2_F: {
         if (!decls || imm >= decls->array_count) return "an array that is not there";
@@ -239,7 +239,7 @@ bool mc_eval(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, i
 double mc_eval_score(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, double s, int64_t *scratch) {
     const mc_point at = {q, k, h, s};
     for (uint32_t i = 0; i < code.count; i++) scratch[i] = node_value(&code.nodes[i], env, &at, scratch);
-    return real(scratch[code.count - 1]);
+    return mc_real(scratch[code.count - 1]);
 }
 
 mc_fault mc_eval_checked(mc_code code, const mc_env *env, int64_t q, int64_t k, int64_t h, int64_t *scratch, bool *out,

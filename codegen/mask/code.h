@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define MC_NONE UINT32_MAX
 #define MC_MAX_NODES 65536u
@@ -100,6 +101,18 @@ typedef struct mc_node {
     uint32_t pad;   /* 0 */
     int64_t imm;
 } mc_node;
+
+/* The real that imm of MC_CONST_F and the scratch of an evaluation hold by its bits; and the bits of a real. */
+static inline double mc_real(int64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline int64_t mc_real_bits(double x) {
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
 
 typedef struct mc_code {
     const mc_node *nodes;

@@ -40,10 +40,8 @@ static uint32_t emit(deriving *d, mc_op op, uint32_t a, uint32_t b, uint32_t c) 
 }
 
 static uint32_t constant(deriving *d, double x) {
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
     if (d->failed) return 0;
-    uint32_t node = mc_emit(d->b, MC_CONST_F, MC_NONE, MC_NONE, MC_NONE, bits, MC_NONE, 0);
+    uint32_t node = mc_emit(d->b, MC_CONST_F, MC_NONE, MC_NONE, MC_NONE, mc_real_bits(x), MC_NONE, 0);
     d->failed = node == MC_NONE;
     return d->failed ? 0 : node;
 }

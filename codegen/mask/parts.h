@@ -31,19 +31,8 @@ static inline void mc_hull4(const __int128 v[4], __int128 *out_lo, __int128 *out
     }
 }
 
-static inline double real(int64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-static inline int64_t bits_of(double x) {
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* The first band of row q that ends after key k; the end of the row's bands if there is none. */
-static inline const mc_band *band_after(const mc_bands *bands, const mc_band_rows *row, int64_t q, int64_t k) {
+static inline const mc_band *mc_band_after(const mc_bands *bands, const mc_band_rows *row, int64_t q, int64_t k) {
     const mc_band *first = bands->bands + row->first;
     uint32_t lo = 0, hi = row->count;
     while (lo < hi) {

@@ -119,7 +119,7 @@ static const uint8_t *bool_vector(const rows *r, uint32_t i, int which) {
 static const float *real_vector(const rows *r, uint32_t i, int which) {
     if (r->code.nodes[i].op == MC_S) return r->s;
     if (r->state[i] != FLAT) return real_place(r, i);
-    float *to = (float *)spare_vector(r, which), value = (float)real(r->scratch[i]);
+    float *to = (float *)spare_vector(r, which), value = (float)mc_real(r->scratch[i]);
     for (uint32_t j = 0; j < r->width; j++) to[j] = value;
     return to;
 }
@@ -354,7 +354,7 @@ static void bands_row(const mc_bands *bands, int64_t q, int64_t k0, uint32_t wid
     memset(to, 0, width);
     const mc_band_rows *row = mc_band_row(bands, q);
     if (!row || !row->count) return;
-    const mc_band *b = band_after(bands, row, q, k0), *end = bands->bands + row->first + row->count;
+    const mc_band *b = mc_band_after(bands, row, q, k0), *end = bands->bands + row->first + row->count;
     for (uint64_t done = 0; b < end && done < width; b++) {
         int64_t lo = mc_wrap_add(b->lo, b->lo_slope ? q : 0), hi = mc_wrap_add(b->hi, b->hi_slope ? q : 0);
         uint64_t first = lo > k0 ? (uint64_t)lo - (uint64_t)k0 : 0, last = hi > k0 ? (uint64_t)hi - (uint64_t)k0 : 0;

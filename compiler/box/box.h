@@ -16,8 +16,8 @@
 #include "compiler/box/array.h"
 #include "compiler/box/form.h"
 
-/* The operations of a program are those of mask code, but that forms stand for Q, K, N, H and CONST_I. LOAD and LOAD2
- * read array number f.c. */
+/* The operations of a program are those of mask code, except that forms stand for Q, K, N, H and CONST_I. LOAD and
+ * LOAD2 read array number f.c. */
 enum box_op {
     BOX_LINEAR = MC_OP_COUNT, /* int: the form */
     BOX_GE,                   /* bool: form >= 0 */

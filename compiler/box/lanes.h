@@ -11,7 +11,8 @@ lanes *lanes_new(void); /* NULL: out of memory */
 void lanes_free(lanes *l);
 size_t lanes_bytes(const lanes *l);
 
-/* Prepares to evaluate node `root` of a program, which must stay until then. False when out of memory. */
+/* Prepares to evaluate node `root` of a program, which must live as long as lanes_run is called. False when out of
+ * memory. */
 bool lanes_plan(lanes *l, const box_program *program, uint32_t root);
 /* The node's values at positions [from, from + count) of dimension d, and at[] in the other dimensions, in the total
  * meaning. count <= LANES. NULL: the program has an operation that is not known here. */

@@ -25,7 +25,7 @@ void cells_set_stop(cells *c, const volatile int *stop);
  * (other threads may read it). */
 void cells_set_done(cells *c, uint64_t *done);
 
-/* The same grids will be asked for again: each is kept the first time, and not only when it is asked for twice. */
+/* Says that grids will be asked for again: each is kept when it is asked for first, and not only the second time. */
 void cells_keep_grids(cells *c);
 
 /* About how many pairs of a sequence will have to be looked at one by one: found from a few of its cells, so that a
@@ -60,9 +60,9 @@ fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_
 const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs,
                                   uint32_t *out_run_count);
 
-/* Gives c a shape that `from` has made, unless c has it: *out becomes c's number of it. If `from` was made for the same
- * mask and asked what comes after all that c was asked, and is joined shape by shape, c has then the shapes that it
- * would have if it had been asked everything. FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
+/* Gives c a shape that `from` has made, unless c has it: *out becomes c's number of it. Say that both are of one mask,
+ * c was asked about the first sequences and `from` about the others. Once all shapes of `from` are joined in their
+ * order, c has the shapes that it would have if it had been asked about all. FCP_E_NO_MEMORY, FCP_E_PLAN_SIZE. */
 fcp_code cells_join(cells *c, const cells *from, uint32_t shape, uint32_t *out);
 
 /* Counts the cells and pairs of all queries and keys, without making lists. Memory grows with the boundary of the mask

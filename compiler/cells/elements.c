@@ -76,7 +76,7 @@ void elements_free(elements *e) {
     pthread_cond_destroy(&e->begin);
     pthread_cond_destroy(&e->end);
     for (int i = 0; i < THREADS_MAX; i++)
-        if (e->workers[i].scratch) free(e->workers[i].scratch); /* nearly always one has any, or none */
+        if (e->workers[i].scratch) free(e->workers[i].scratch); /* most have none, and need no call */
     free(e->jobs);
     free(e->nodes);
     free(e);

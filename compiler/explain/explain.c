@@ -107,10 +107,8 @@ static known end_step(explaining *x, size_t step, known v, text *with) {
 }
 
 static void print_known(const explaining *x, text *t, known v) {
-    double shown;
-    memcpy(&shown, &v.value, sizeof shown);
     if (v.kind == EXPLAIN_ARRAY) text_puts(t, x->s->arrays[v.value]->name);
-    else if (v.kind == EXPLAIN_REAL) real_print_short(shown, t);
+    else if (v.kind == EXPLAIN_REAL) real_print_short(mc_real(v.value), t);
     else if (v.kind == EXPLAIN_NUMBER) text_printf(t, "%" PRId64, v.value);
     else if (v.kind == EXPLAIN_CONDITION) text_puts(t, v.value ? "true" : "false");
     else text_puts(t, "?");
@@ -119,16 +117,8 @@ static void print_known(const explaining *x, text *t, known v) {
 static known fault(void) { return (known){EXPLAIN_FAULT, 0}; }
 static known array(uint32_t a) { return (known){EXPLAIN_ARRAY, a}; }
 static known number(int64_t v) { return (known){EXPLAIN_NUMBER, v}; }
-static known real(double v) {
-    known k = {EXPLAIN_REAL, 0};
-    memcpy(&k.value, &v, sizeof v);
-    return k;
-}
-static double real_of(known v) {
-    double x;
-    memcpy(&x, &v.value, sizeof x);
-    return v.kind == EXPLAIN_REAL ? x : (double)v.value;
-}
+static known real(double v) { return (known){EXPLAIN_REAL, mc_real_bits(v)}; }
+static double real_of(known v) { return v.kind == EXPLAIN_REAL ? mc_real(v.value) : (double)v.value; }
 static known condition(bool v) { return (known){EXPLAIN_CONDITION, v}; }
 
 /* --- operators ---------------------------------------------------------------------------------------------------- */

@@ -39,9 +39,7 @@ static uint32_t joined(value a, value b) {
 }
 
 static uint32_t constant(sema *s, expr *e, double x) {
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return expr_emit(s, e, MC_CONST_F, MC_NONE, MC_NONE, MC_NONE, bits, MC_NONE);
+    return expr_emit(s, e, MC_CONST_F, MC_NONE, MC_NONE, MC_NONE, mc_real_bits(x), MC_NONE);
 }
 
 value score_literal(sema *s, expr *e) {

@@ -65,7 +65,7 @@ static value parameter(sema *s, const arg *p, expr *e, const figure *n) {
     int64_t bits = n->integer;
     if (p->as) return (value){TYPE_ARRAY, (uint32_t)bits};
     value_type type = score_param_type(p) == TYPE_BOOL ? TYPE_BOOL : n->real ? TYPE_REAL : TYPE_INT;
-    if (type == TYPE_REAL) memcpy(&bits, &n->value, sizeof bits);
+    if (type == TYPE_REAL) bits = mc_real_bits(n->value);
     mc_op op = type == TYPE_BOOL ? MC_CONST_B : type == TYPE_REAL ? MC_CONST_F : MC_CONST_I;
     return (value){type, expr_emit(s, e, op, MC_NONE, MC_NONE, MC_NONE, bits, MC_NONE)};
 }
@@ -139,11 +139,7 @@ static uint32_t copy_plain(sema *s, const mc_builder *from, uint32_t root, mc_bu
     return made;
 }
 
-static bool is_zero(const mc_node *x) {
-    double constant;
-    memcpy(&constant, &x->imm, sizeof constant);
-    return x->op == MC_CONST_F && constant == 0;
-}
+static bool is_zero(const mc_node *x) { return x->op == MC_CONST_F && mc_real(x->imm) == 0; }
 
 /* The root without an addition of 0.0. That only turns -0.0 into 0.0, which softmax does not see. */
 static uint32_t without_zero(const mc_builder *b, uint32_t root) {
@@ -159,8 +155,7 @@ static uint32_t without_zero(const mc_builder *b, uint32_t root) {
 /* Kernels compute in float: a constant must fit one. */
 static bool check_constants(sema *s, mc_code code, const span *spans, span at) {
     for (uint32_t i = 0; i < code.count; i++) {
-        double x;
-        memcpy(&x, &code.nodes[i].imm, sizeof x);
+        const double x = mc_real(code.nodes[i].imm);
         if (code.nodes[i].op != MC_CONST_F || isfinite((float)x)) continue;
         text t = {0};
         real_print(x, &t);

@@ -11,11 +11,9 @@
 #include "runtime/base/numeric.h"
 
 bool fcp_host_score_is_one(mc_code code) {
-    double value = 0;
     if (code.count == 0) return true;
     const mc_node *x = &code.nodes[code.count - 1];
-    if (x->op == MC_CONST_F) memcpy(&value, &x->imm, sizeof value);
-    return value == 1;
+    return x->op == MC_CONST_F && mc_real(x->imm) == 1;
 }
 
 bool fcp_host_score_open(fcp_host_score *score, const fcp_plan *plan, size_t tile) {

@@ -39,7 +39,7 @@
 #include "runtime/host/group.h"
 #include "runtime/rendezvous/rendezvous.h"
 
-enum { SLICE = 20, SECRET = 32, HOST = 64 }; /* SLICE: milliseconds between two looks at what is no socket */
+enum { SLICE = 20, SECRET = 32, HOST = 64 }; /* SLICE: milliseconds between two looks at the clock and at `aborted` */
 enum { FRAME_WIRE = 0x66637001, FRAME_TOLD };
 
 /* What a frame begins with. */
@@ -72,7 +72,7 @@ typedef struct tcp_net {
     fcp_place place;
     uint32_t timeout_s;
     char host[HOST];       /* of rank 0, as the id has it */
-    int listens;           /* -1: no more */
+    int listens;           /* the socket that others connect to; -1: there is none */
     peer *peers;
     struct pollfd *polled; /* room for all peers */
     uint32_t *polled_peer;
@@ -190,8 +190,7 @@ static fcp_code reach(const tcp_net *n, const struct sockaddr_in *at, uint32_t r
         if (fcp_patience_ends(patience) || failed == EINPROGRESS)
             return fcp_fail_at(err, FCP_E_START, fcp_where_rank(rank),
                                "rank %u is not reached at %s:%u within %u s: %s", rank, host, ntohs(at->sin_port),
-                               n->timeout_s,
-                               strerror(failed == EINPROGRESS ? ETIMEDOUT : failed));
+                               n->timeout_s, strerror(failed == EINPROGRESS ? ETIMEDOUT : failed));
     }
 }
 
@@ -410,6 +409,8 @@ static fcp_code match(const tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_e
                     rank, (unsigned long long)f->bytes, f->pass, f->round, f->fabric, n->round);
 }
 
+static bool try_again(void) { return errno == EAGAIN || errno == EINTR; }
+
 /* Reads what has come from a rank, as far as the group waits for it. False: the connection is closed. */
 static bool receive_from(tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_error *err) {
     peer *p = &n->peers[rank];
@@ -422,8 +423,11 @@ static bool receive_from(tcp_net *n, uint32_t rank, uint32_t *out_wire, fcp_erro
             bytes = fcp_group_bytes(&n->group, *out_wire) - n->done[*out_wire];
         }
         ssize_t got = bytes ? recv(p->socket, to, bytes, 0) : 0;
-        if (got < 0) return errno == EAGAIN || errno == EINTR || gone(FCP_E_RUN, rank, err) == FCP_OK;
-        if (!got && bytes) return gone(FCP_E_RUN, rank, err) == FCP_OK;
+        if (got < 0 && try_again()) return true;
+        if (got < 0 || (!got && bytes)) {
+            gone(FCP_E_RUN, rank, err);
+            return false;
+        }
         if (p->read < sizeof p->next) p->read += (size_t)got;
         else n->done[*out_wire] += (size_t)got;
         if (p->read == sizeof p->next && !match(n, rank, out_wire, err) &&
@@ -440,7 +444,11 @@ static bool send_to(tcp_net *n, uint32_t rank, fcp_error *err) {
     for (uint32_t i; (i = first_open(n, rank, FCP_SEND)) != FCP_NONE;) {
         const size_t bytes = fcp_group_bytes(&n->group, i);
         ssize_t sent = send(n->peers[rank].socket, n->group.message[i] + n->done[i], bytes - n->done[i], MSG_NOSIGNAL);
-        if (sent < 0) return errno == EAGAIN || errno == EINTR || gone(FCP_E_RUN, rank, err) == FCP_OK;
+        if (sent < 0 && try_again()) return true;
+        if (sent < 0) {
+            gone(FCP_E_RUN, rank, err);
+            return false;
+        }
         n->done[i] += (size_t)sent;
         if (n->done[i] == bytes) fcp_group_complete(&n->group, i);
     }

@@ -490,10 +490,8 @@ static void put_instrs(out *o, const fcp_plan *plan) {
 }
 
 static void put_real(out *o, const char *name, int64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof value);
     begin_value(o, name);
-    put_double(o, value);
+    put_double(o, mc_real(bits));
 }
 
 static void put_sink(out *o, const fcp_plan *plan) {

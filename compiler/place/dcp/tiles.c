@@ -35,7 +35,7 @@ static uint64_t weight(const dcp_input *in, uint32_t from, uint32_t to) {
     return from / in->gpus == to / in->gpus ? 1 : in->net;
 }
 
-/* The bytes of Q and results of a row, once rank `to`, the one at hand, computes some of it, less those of today. */
+/* How many bytes of Q and results a row adds if rank `to`, the one at hand, computes some of it, too. */
 static uint64_t open_bytes(const relieving *x, uint32_t q, uint32_t to) {
     const dcp_input *in = x->in;
     const uint32_t home = x->p->home[q], first = x->p->exec[in->tile_start[q]];

@@ -369,7 +369,7 @@ Test(plan, section_table, .fini = remove_folder) {
     free(bytes);
 }
 
-/* The fuzzer's seeds are of today's format: each is sound, or has the error after which it is named. */
+/* The fuzzer's seeds are of this format: each is sound, or has the error after which it is named. */
 Test(plan, seeds_are_what_they_say) {
     static const char name[] = "fuzz/corpus/plan";
     DIR *d = opendir(name);

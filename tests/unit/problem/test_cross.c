@@ -106,7 +106,7 @@ Test(cross, batches_in_process) {
     cr_assert_eq(plan_batch(program, NULL, NULL, 0, &own), FCP_OK);
     cr_assert_eq(plan_batch(program, keys, queries, 3, &given), FCP_OK);
     cr_expect(fcp_plan_split(own) && same_tables(own, given));
-    /* as many queries as keys, said or not: the plan of today */
+    /* as many queries as keys, said or not: the same plan */
     cr_assert_eq(plan_batch(program, keys, keys, 3, &square), FCP_OK);
     cr_assert_eq(fcpc_plan(program, keys, 3, NULL, NULL, NULL, &plain), FCP_OK);
     cr_expect(!fcp_plan_split(square) && same_tables(square, plain));
