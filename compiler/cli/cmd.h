@@ -278,8 +278,8 @@ fcp_code cmd_plan_layers(const fcpc_program *program, const fcpc_batch *batch, c
                          struct compile_watch *watch, uint32_t chosen, cmd_input *input);
 /* A program with layers makes several files of -o: none of them may be one that is read. */
 fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, fcp_error *err);
-/* Of a program with layers, adds how far its homes are balanced to the open object. */
-fcp_code cmd_balance_json(const cmd_input *input, json *j, fcp_error *err);
+/* Of a program with layers, adds how far work is balanced under its masks to the open object. */
+void cmd_balance_json(const cmd_input *input, json *j);
 /* Writes all plans of input; each is complete before the first gets its name. */
 fcp_code cmd_write_plans(const cmd_input *input, const char *path, fcp_error *err);
 /* Which mask of the program --layer says: its number from 1, or 0: all. */

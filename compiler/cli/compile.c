@@ -40,42 +40,32 @@ static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1
     return code;
 }
 
-/* How far homes are balanced under the masks: the busiest home's work over the mean, under the mask where that is most,
- * and with all layers together, each as long as its busiest home takes. */
-typedef struct homes_balance {
+/* How far work is balanced under the masks: the busiest rank's over the mean, under the mask where that is most, and with
+ * all layers together, each as long as its busiest rank takes. */
+typedef struct layers_balance {
     double most, layers;
-} homes_balance;
+} layers_balance;
 
-static fcp_code balance_of(const cmd_input *input, homes_balance *out, fcp_error *err) {
+static layers_balance balance_of(const cmd_input *input) {
+    layers_balance out = {0};
     double busiest = 0, means = 0;
-    *out = (homes_balance){.most = 0};
     for (uint32_t i = 0; i < input->layer_count; i++) {
         const fcp_plan *plan = cmd_plan(input, i);
-        const uint32_t ranks = plan->problem->ranks;
-        uint64_t most = 0, all = 0, *load = calloc(ranks, sizeof *load);
-        if (!load) return fcp_fail(err, FCP_E_NO_MEMORY, "out of memory");
-        for (uint64_t t = 0; t < plan->tiles_count; t++) {
-            const uint32_t home = plan->blocks[plan->tiles[t].q_block].home;
-            all += plan->tiles[t].pairs;
-            if ((load[home] += plan->tiles[t].pairs) > most) most = load[home];
-        }
-        free(load);
-        if (all && (double)most * ranks / (double)all > out->most) out->most = (double)most * ranks / (double)all;
-        busiest += (double)input->layers[i].times * (double)most;
-        means += (double)input->layers[i].times * (double)all / ranks;
+        const double most = (double)plan->summary->pairs_max_rank, times = (double)input->layers[i].times,
+                     mean = (double)plan->summary->pairs / plan->problem->ranks;
+        if (mean > 0 && most / mean > out.most) out.most = most / mean;
+        busiest += times * most;
+        means += times * mean;
     }
-    out->layers = means > 0 ? busiest / means : 0;
-    return FCP_OK;
+    if (means > 0) out.layers = busiest / means;
+    return out;
 }
 
-fcp_code cmd_balance_json(const cmd_input *input, json *j, fcp_error *err) {
-    homes_balance balance;
-    if (!input->layer_count) return FCP_OK;
-    fcp_code code = balance_of(input, &balance, err);
-    if (code) return code;
-    json_double(j, "homes_max_over_mean", balance.most);
-    json_double(j, "homes_max_over_mean_layers", balance.layers);
-    return FCP_OK;
+void cmd_balance_json(const cmd_input *input, json *j) {
+    if (!input->layer_count) return;
+    const layers_balance balance = balance_of(input);
+    json_double(j, "compute_max_over_mean_any", balance.most);
+    json_double(j, "compute_max_over_mean_layers", balance.layers);
 }
 
 static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const char *path, text *out, fcp_error *err) {
@@ -91,9 +81,8 @@ static fcp_code add_summary(const cmd_line *line, const cmd_input *input, const 
         text_puts(out, "\n");
     }
     if (code || !input->layer_count) return code;
-    homes_balance balance;
+    const layers_balance balance = balance_of(input);
     code = homes_of(input->plan, homes, err);
-    if (!code) code = balance_of(input, &balance, err);
     if (!code)
         text_printf(out, "  homes   %s, of all masks; work max/mean %.4f under any, %.4f over all layers; %.2f ms\n",
                     homes, balance.most, balance.layers, 1e3 * input->times.total);
@@ -108,7 +97,7 @@ static fcp_code print_json(const cmd_input *input, const char *path, fcp_error *
     json_string(&j, "plan", path);
     fcp_code code = homes_of(input->plan, homes, err);
     if (!code) json_string(&j, "homes", homes);
-    if (!code) code = cmd_balance_json(input, &j, err);
+    cmd_balance_json(input, &j);
     if (input->layer_count) json_array(&j, "layers");
     for (uint32_t i = 0; i < input->layer_count && !code; i++) {
         char *written = path ? cmd_layer_path(path, i) : NULL;

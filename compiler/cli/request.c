@@ -214,7 +214,7 @@ static fcp_code describe_plan(const fcp_plan *plan, const fcpc_times *times, con
 /* The first plan, and, of a program with layers, each. */
 static fcp_code describe(const request *q, const cmd_input *made, json *j, fcp_error *err) {
     fcp_code code = describe_plan(made->plan, &made->times, q->plan, j, err);
-    if (!code) code = cmd_balance_json(made, j, err);
+    cmd_balance_json(made, j);
     if (!made->layer_count) return code;
     json_array(j, "layers");
     for (uint32_t i = 0; i < made->layer_count && !code; i++) {

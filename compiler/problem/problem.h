@@ -146,8 +146,8 @@ fcp_code problem_pack(planning *x, problem_part *parts, size_t count, uint32_t *
  * do not divide into groups. */
 fcp_code problem_deal(planning *x, problem *p);
 /* All runs of the tokens of a side that the caller holds at one rank, by sequence and start, in x->work, for work to
- * move from. With layout `planned` they are contiguous, and so are short sequences in zigzag, which would be cut into
- * crumbs. FCP_E_PLAN_SIZE: more than 2^30. */
+ * move from. With layout `planned` they are contiguous. So are sequences in zigzag that would be cut into crumbs, or
+ * whose keys would travel longer than pays. FCP_E_PLAN_SIZE: more than 2^30. */
 fcp_code problem_held(planning *x, fcp_side side, problem_run **out, uint32_t *out_count);
 
 /* tiles.c. Classifies the mask over all blocks: tiles, parts, shapes, work. Makes x->cells, whose shapes the problem

@@ -195,6 +195,9 @@ holds "with the files and equal homes" json '. as $o | [.layers[].plan] == ["n.p
     ([.layers[].homes] | unique | length == 1) and .homes == .layers[0].homes and [.layers[].layers] == [3, 1] and
     ([.layers[].seconds.total] | min > 0 and add <= 1.01 * $o.seconds.total)'
 holds "the same bytes twice" sh -c 'cmp -s m.plan n.plan && cmp -s m.2.plan n.2.plan'
+ok "layers of work that moves" "$fcpc" --json -q -D plan.strategy=cad -D plan.layout=contiguous layers.fcp -o n.plan
+holds "with the balance of what ranks compute, not of what they hold" json '
+    ([.layers[].compute_max_over_mean] | max) - .compute_max_over_mean_any | fabs < 1e-5'
 cp layers.fcp o.2.plan; cp o.2.plan kept.fcp
 bad "layers onto their own program" 1 E011 o.2.plan -o o.plan
 holds "nothing is half written" sh -c 'cmp -s o.2.plan kept.fcp && [ ! -e o.plan ]'

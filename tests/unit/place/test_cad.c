@@ -503,6 +503,27 @@ Test(cad, bases_servers_and_parts_of_a_batch) {
     cr_expect_leq(s.over, 1.021);
 }
 
+/* In zigzag a sequence stays in place if it is long enough for its keys to travel to all nodes behind the computing;
+ * where heads are shared each key goes to few ranks anyway, and on one node keys do not travel over net. */
+Test(cad, zigzag_stays_where_keys_are_hidden) {
+    static const struct { const char *cluster, *batch, *by; bool stays; } cases[] = {
+        {"nodes = 8; gpus = 2", "48000", "cad", true},    {"nodes = 8; gpus = 2", "36000", "cad", false},
+        {"nodes = 8; gpus = 2", "48000", "dcp", true},    {"nodes = 8; gpus = 2", "36000", "dcp", false},
+        {"nodes = 8; gpus = 2", "36000", "ulysses", true}, {"nodes = 1; gpus = 16", "36000", "cad", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "model { heads = 64; kv_heads = 8 }\ncluster { %s; gpu = h200 }\n"
+                 "batch { lengths = [%s] }\nplan { mask = causal; passes = forward; layout = zigzag; strategy = %s }\n",
+                 cases[i].cluster, cases[i].batch, cases[i].by);
+        fcpc_program *program = parse_text(text, NULL);
+        fcp_plan *plan = NULL;
+        cr_assert_eq(fcpc_plan_batch(program, NULL, NULL, NULL, NULL, &plan), FCP_OK, "%s", text);
+        cr_expect_eq(!plan->summary->bytes_reshuffle, cases[i].stays, "%s", text);
+        fcp_plan_free(plan);
+        fcpc_program_free(program);
+    }
+}
+
 /* Zigzag cuts each sequence into 16 pieces of 15 tokens. Pieces with the same number go to the same ranks, and so they
  * share blocks. The blocks of zigzag itself are made of the same pieces; nothing travels here that zigzag would not
  * send. */
