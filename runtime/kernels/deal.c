@@ -63,6 +63,7 @@ struct dealing {
     struct join *joins;          /* of each row */
     struct fcp_list_size *sizes; /* of each block: what it has to do, and its number */
     uint64_t *loads;             /* the same, by number */
+    uint64_t *before;            /* the same, when each block has got as many whole rows as any other */
     uint32_t *owners;            /* of each piece: the number of its block */
 };
 
@@ -91,10 +92,11 @@ static int longer(const void *a, const void *b) {
     return x->part < y->part ? -1 : x->part > y->part;
 }
 
-/* Makes the pieces of a cut: first the rows that are not cut, in their order; then the others' parts, longest first. */
-static void make_pieces(struct dealing *x, const struct dealt *cut) {
-    uint64_t n = 0;
-    for (uint32_t row = 0; row < x->rows; row++) {
+/* Makes the pieces of a cut: first the rows that are not cut, in their order, of which those before `begin` are there;
+ * then the others' parts, longest first. */
+static void make_pieces(struct dealing *x, const struct dealt *cut, uint32_t begin) {
+    uint64_t n = begin;
+    for (uint32_t row = begin; row < x->rows; row++) {
         const uint32_t parts = parts_of(x, row, cut), cells = x->cells[row / x->heads];
         for (uint32_t part = 0; part < parts; part++) {
             const uint64_t own = first_cell(cells, part + 1, parts) - first_cell(cells, part, parts);
@@ -124,15 +126,19 @@ static int less_to_do(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Deals the pieces out in the other way; returns when the last block ends. */
-static uint64_t deal(struct dealing *x) {
+/* Deals the pieces out in the other way; returns when the last block ends. Those before `begin`, where a turn begins,
+ * have been dealt out: by all rows that are whole, which leave what blocks had in `before`. */
+static uint64_t deal(struct dealing *x, uint32_t begin) {
     uint64_t end = 0;
-    memset(x->joins, 0, x->rows * sizeof *x->joins);
-    memset(x->loads, 0, x->blocks * sizeof *x->loads);
+    memset(x->joins + begin, 0, (x->rows - begin) * sizeof *x->joins);
+    if (begin) memcpy(x->loads, x->before, x->blocks * sizeof *x->loads);
+    else memset(x->loads, 0, x->blocks * sizeof *x->loads);
     for (uint32_t b = 0; b < x->blocks; b++) x->sizes[b].index = b;
-    for (uint64_t i = 0; i < x->count; i++) {
+    for (uint64_t i = begin; i < x->count; i++) {
         const struct piece *piece = &x->pieces[i];
         const uint64_t at = i % x->blocks;
+        if (x->count == x->rows && i == x->rows / x->blocks * x->blocks)
+            memcpy(x->before, x->loads, x->blocks * sizeof *x->loads);
         for (uint32_t b = 0; !at && b < x->blocks; b++) x->sizes[b].size = x->loads[x->sizes[b].index];
         if (!at) qsort(x->sizes, x->blocks, sizeof *x->sizes, less_to_do);
         const uint32_t block = x->owners[i] = x->sizes[at].index;
@@ -140,7 +146,7 @@ static uint64_t deal(struct dealing *x) {
         struct join *join = &x->joins[piece->row];
         if (piece->parts > 1 && x->loads[block] >= join->end) *join = (struct join){x->loads[block], block, 0};
     }
-    for (uint64_t i = 0; i < x->count; i++)
+    for (uint64_t i = begin; i < x->count; i++)
         if (x->pieces[i].part) x->loads[x->joins[x->pieces[i].row].block] += JOIN;
     for (uint64_t b = 0; b < x->blocks; b++)
         if (x->loads[b] > end) end = x->loads[b];
@@ -218,9 +224,10 @@ static fcp_code put_in_order(struct dealing *x, uint32_t first_head, fcp_error *
 
 /* Deals a cut out, and keeps it if it is the best so far. */
 static void try_cut(struct dealing *x, uint32_t from, uint32_t part, struct dealt *best) {
+    const uint32_t begin = from < x->rows ? from : 0;
     struct dealt cut = {from, part, 0};
-    make_pieces(x, &cut);
-    cut.end = deal(x);
+    make_pieces(x, &cut, begin);
+    cut.end = deal(x, begin);
     if (cut.end < best->end) *best = cut;
 }
 
@@ -242,7 +249,8 @@ static bool open_dealing(struct dealing *x) {
     x->pieces = fcp_list_scratch(w, FCP_LIST_PIECES, most, sizeof *x->pieces);
     x->joins = fcp_list_scratch(w, FCP_LIST_JOINS, x->rows, sizeof *x->joins);
     x->sizes = fcp_list_scratch(w, FCP_LIST_SIZES, x->blocks, sizeof *x->sizes);
-    x->loads = fcp_list_scratch(w, FCP_LIST_CURSORS, x->blocks, sizeof *x->loads);
+    x->loads = fcp_list_scratch(w, FCP_LIST_CURSORS, 2 * x->blocks, sizeof *x->loads);
+    x->before = x->loads ? x->loads + x->blocks : NULL;
     x->owners = fcp_list_scratch(w, FCP_LIST_LOCKS, most, sizeof *x->owners);
     return x->cells && x->pieces && x->joins && x->sizes && x->loads && x->owners;
 }
@@ -258,18 +266,18 @@ fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
     if (!open_dealing(&x)) return fcp_list_no_memory(err);
     for (uint32_t i = 0; i < w->row_count; i++) work += x.heads * CELL * (uint64_t)(x.cells[i] = fcp_list_cells(w, &w->rows[i]));
     struct dealt best = {x.rows, UINT32_MAX, 0};
-    make_pieces(&x, &best);
+    make_pieces(&x, &best, 0);
     const uint64_t listed = end_as_listed(&x);
     best.end = listed;
     if (rows > x.blocks) try_cut(&x, x.rows, UINT32_MAX, &best);
     if (!fcp_plan_packed(a->plan) && 100 * work < 98 * best.end * x.blocks) {
         struct dealt cut = best;
-        if (rows <= FEW_TURNS * x.blocks) try_cuts(&x, 0, x.cells[0], &cut);
         if (rest && rows > x.blocks) try_cuts(&x, x.rows - (uint32_t)rest, x.cells[(rows - rest) / x.heads], &cut);
+        if (rows <= FEW_TURNS * x.blocks) try_cuts(&x, 0, x.cells[0], &cut);
         if (100 * cut.end < 99 * best.end) best = cut;
     }
     if (100 * best.end >= 99 * listed) return FCP_OK;
-    make_pieces(&x, &best);
-    deal(&x);
+    make_pieces(&x, &best, 0);
+    deal(&x, 0);
     return put_in_order(&x, kv_first * p->range_sub, err);
 }
