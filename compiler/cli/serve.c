@@ -172,6 +172,7 @@ static bool receive(client *c) {
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     c->last |= got == 0;
     text_add(&c->in, chunk, (size_t)got);
+    if (c->last && c->in.size) text_puts(&c->in, "\n"); /* the end of what is sent ends its last line, too */
     return !c->in.failed;
 }
 

@@ -88,6 +88,8 @@ def plans(server):
           and (first["layers"], second["layers"]) == (1, 3) and first["homes"] == second["homes"]
           and both["compute_max_over_mean_any"] >= both["compute_max_over_mean_layers"] >= 1
           and first["digest"] == both["digest"] != second["digest"], both)
+    answers = server.ask({**GOOD, "id": 1}, json.dumps({**GOOD, "id": 2}).encode())
+    check("a last line without an end", [a.get("id") for a in answers] == [1, 2] and "digest" in answers[-1], answers)
     check("the socket is its user's alone", os.stat(server.path).st_mode & 0o777 == 0o600)
 
 
@@ -95,6 +97,7 @@ def errors(server):
     server.refuses("no JSON", b"hello\n", "E110", 1)
     server.refuses("an empty line", b"\n", "E110", 1)
     server.refuses("half an object", b'{"program": "x"\n', "E110", 16)
+    server.refuses("half an object, and no end", b'{"program": "x"', "E110", 16)
     server.refuses("two objects", b"{} {}\n", "E110", 4)
     server.refuses("a comma too many", b'{"lengths": [1,]}\n', "E110", 16)
     server.refuses("a number with a point", b'{"lengths": [1.5]}\n', "E110", 15)

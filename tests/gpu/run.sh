@@ -241,6 +241,16 @@ holds "a larger one is refused" \
 tar -xzf "$folder/a.tar.gz" -C "$folder/unpacked"
 holds "and runs where it is unpacked" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$folder/unpacked/gpu-check" \
     --folder "$folder/unpacked/gpu" --seconds $ENOUGH --only smoke
+# The commands of the page, word by word but for the time, where nothing but the sources and the archive was carried
+mkdir -p "$folder/lease/build" "$folder/came back"
+cp "$folder/a.tar.gz" "$folder/lease/build/gpu-pack.tar.gz"
+ln -s "$PWD/examples" "$folder/lease/examples"
+sed -n 's/^\(tar .*\) --seconds [0-9]*$/\1 --seconds 100000 --only smoke || exit 1/p' tests/gpu/LEASE.md \
+    > "$folder/lease/commands"
+holds "the page has three commands" [ "$(wc -l < "$folder/lease/commands")" = 3 ]
+holds "they run as they stand" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so OUT="$folder/came back" \
+    sh -c 'cd "$1" && . ./commands' sh "$folder/lease"
+holds "and results come back" [ -s "$folder/came back/state" ]
 # All steps once more, with those kernels alone
 if [ -n "$everything" ]; then
     holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \
