@@ -133,4 +133,8 @@ fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out);
 /* What no plan can beat that cuts every sequence into `even` chunks a rank. */
 void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs, uint32_t even,
                      auto_bounds *out);
+/* What no plan can beat of the strategy groups with the program's settings. Zeros: the groups cannot be made.
+ * FCP_E_NO_MEMORY. Cost: sorting the sequences. */
+fcp_code auto_bound_groups(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs,
+                           auto_bounds *out);
 #endif

@@ -1,6 +1,7 @@
 /* bounds.c: times that no plan of a candidate can beat, found before its schedule.
  *
- * Requires: a placement with its routes; or, for candidates that cut sequences evenly, only what the mask allows.
+ * Requires: a placement with its routes; or, for candidates that cut sequences evenly and for groups, only what the mask
+ *     allows.
  * Gives: for each pass the busiest rank's computing, the busiest port of each fabric, in one direction, and their
  *     largest. The simulator's kernels and wires are used, so it can predict no less: every cell that is attended to
  *     takes its time, and every transfer its port.
@@ -12,10 +13,16 @@
  *     W / c^2 cells.
  *   - A node holds a rows and b keys of a sequence. Its own rows and keys make a b pairs at most, and each key that it
  *     fetches makes a more. So N nodes fetch (W - N a b) / a keys at least.
+ *
+ * Groups of sequences have a bound of their own, too, because to cut them the mask is asked about pieces that no other
+ * strategy has. Lengths alone say which sequences share ranks. A group with W pairs needs W / t ranks, rounded up, if
+ * none of them is to compute more than t pairs. For example, 30, 20 and 20 pairs on four ranks: with t = 18 they would
+ * need two ranks each. With t = 20 there are enough.
  */
 #include <string.h>
 
 #include "compiler/auto/auto.h"
+#include "compiler/place/groups/groups.h"
 #include "compiler/problem/problem.h"
 #include "compiler/schedule/reshuffle.h"
 #include "compiler/schedule/traffic.h"
@@ -194,10 +201,26 @@ fcp_code auto_count_pairs(const planning *x, arena *memory, auto_pairs *out) {
 
 static uint64_t at_most(uint64_t v, uint64_t most) { return v < most ? v : most; }
 
+/* What the time of a plan's kernels and wires depends on, before there is a problem. */
+static fcp_problem early_facts(const struct fcpc_program *g) {
+    return (fcp_problem){.ranks = g->nodes * g->gpus, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads,
+                         .kv_heads = g->kv_heads, .head_dim = g->head_dim, .range_kv = g->kv_heads,
+                         .range_sub = g->heads / g->kv_heads, .dtype = (uint16_t)g->dtype,
+                         .wire = (uint16_t)g->wire, .margin = g->margin};
+}
+
+/* What a cell of the kind that takes less takes, of one head. */
+static uint64_t least_cell(const sim_model *m) {
+    return m->kernel.at[m->kernel.at[SIM_FULL] < m->kernel.at[SIM_PARTIAL] ? SIM_FULL : SIM_PARTIAL];
+}
+
+/* Pairs are summed over this many heads. */
+static uint64_t pairs_weight(const struct fcpc_program *g) { return mc_uses(g->mask) & MC_USES_H ? g->heads : 1; }
+
 void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs, uint32_t even,
                      auto_bounds *out) {
     const uint64_t ranks = (uint64_t)g->nodes * g->gpus, parts = ranks * even;
-    const uint64_t weight = mc_uses(g->mask) & MC_USES_H ? g->heads : 1; /* then pairs are summed over heads */
+    const uint64_t weight = pairs_weight(g);
     wide pieces = 0, keys = 0;
     for (uint32_t s = 0; s < pairs->sequences; s++) {
         const uint64_t rows = (pairs->queries[s] + parts - 1) / parts, columns = (pairs->keys[s] + parts - 1) / parts;
@@ -207,20 +230,72 @@ void auto_bound_even(const struct fcpc_program *g, const sim_profile *profile, c
         if (pairs->of[s] > own) keys += (pairs->of[s] - own) / a;
     }
     *out = (auto_bounds){.all = 0};
-    fcp_problem facts = {.ranks = (uint32_t)ranks, .nodes = g->nodes, .gpus = g->gpus, .heads = g->heads,
-                         .kv_heads = g->kv_heads, .head_dim = g->head_dim, .range_kv = g->kv_heads,
-                         .range_sub = g->heads / g->kv_heads, .dtype = (uint16_t)g->dtype,
-                         .wire = (uint16_t)g->wire, .margin = g->margin};
+    const fcp_problem facts = early_facts(g);
     for (int pass = 0; pass < FCP_PASSES; pass++) {
         uint64_t of[AUTO_BOUNDS] = {0};
         sim_model m;
         if (!g->passes[pass]) continue;
         sim_model_device(&facts, &g->cluster, (fcp_pass)pass, profile, &m);
-        const uint64_t cell = m.kernel.at[m.kernel.at[SIM_FULL] < m.kernel.at[SIM_PARTIAL] ? SIM_FULL : SIM_PARTIAL];
         uint64_t bytes = fcp_class_bytes(&facts, FCP_KV, (fcp_pass)pass);
         if (pass == FCP_BACKWARD) bytes += fcp_class_bytes(&facts, FCP_DKV, FCP_BACKWARD); /* and back to their homes */
-        of[AUTO_COMPUTE] = narrow(pieces * cell * g->heads / ranks * m.sms / (m.sms - m.margin));
+        of[AUTO_COMPUTE] = narrow(pieces * least_cell(&m) * g->heads / ranks * m.sms / (m.sms - m.margin));
         of[AUTO_NET] = narrow(keys * bytes / ranks * SIM_SECOND / m.rate[FCP_NET]);
         add_pass(of, out);
     }
+}
+
+/* Are there enough ranks, if none computes more than `most` pairs? */
+static bool are_enough(const groups_group *groups, const wide *pairs, uint32_t count, uint32_t ranks, wide most) {
+    wide sum = 0;
+    for (uint32_t i = 0; i < count && sum <= ranks; i++) {
+        const wide degree = (pairs[i] + most - 1) / most;
+        sum += degree > groups[i].least ? degree : groups[i].least;
+    }
+    return sum <= ranks;
+}
+
+/* The fewest pairs that the busiest rank of groups can have; 0: the groups cannot be made. */
+static fcp_code busiest_of_groups(const struct fcpc_program *g, const auto_pairs *pairs, arena *scratch, wide *out) {
+    const uint32_t ranks = g->nodes * g->gpus;
+    uint64_t *size = ARENA_NEW(scratch, uint64_t, pairs->sequences);
+    uint32_t *of = ARENA_NEW(scratch, uint32_t, pairs->sequences), count = 0;
+    groups_group *groups = ARENA_NEW(scratch, groups_group, pairs->sequences);
+    wide *sum = arena_zalloc(scratch, pairs->sequences, sizeof *sum, _Alignof(wide)), low = 1, high = 1;
+    *out = 0;
+    if (!size || !of || !groups || !sum) return FCP_E_NO_MEMORY;
+    for (uint32_t s = 0; s < pairs->sequences; s++)
+        size[s] = pairs->queries[s] > pairs->keys[s] ? pairs->queries[s] : pairs->keys[s];
+    const fcp_code code = groups_pack(size, pairs->sequences, g->tokens, ranks, scratch, of, groups, &count);
+    if (code) return code == FCP_E_VALUE ? FCP_OK : code;
+    for (uint32_t s = 0; s < pairs->sequences; s++) sum[of[s]] += pairs->of[s];
+    for (uint32_t i = 0; i < count; i++)
+        if (sum[i] > high) high = sum[i];
+    if (!are_enough(groups, sum, count, ranks, high)) return FCP_OK;
+    while (low < high) {
+        const wide middle = low + (high - low) / 2;
+        if (are_enough(groups, sum, count, ranks, middle)) high = middle;
+        else low = middle + 1;
+    }
+    *out = low;
+    return FCP_OK;
+}
+
+fcp_code auto_bound_groups(const struct fcpc_program *g, const sim_profile *profile, const auto_pairs *pairs,
+                           auto_bounds *out) {
+    const fcp_problem facts = early_facts(g);
+    const wide area = (wide)FCP_CELL * FCP_CELL * pairs_weight(g);
+    arena scratch = {0};
+    wide most;
+    fcp_code code = busiest_of_groups(g, pairs, &scratch, &most);
+    arena_free(&scratch);
+    *out = (auto_bounds){.all = 0};
+    for (int pass = 0; pass < FCP_PASSES && !code; pass++) {
+        uint64_t of[AUTO_BOUNDS] = {0};
+        sim_model m;
+        if (!g->passes[pass]) continue;
+        sim_model_device(&facts, &g->cluster, (fcp_pass)pass, profile, &m);
+        of[AUTO_COMPUTE] = narrow(on_share(&m, narrow(most * least_cell(&m) * g->heads / area)));
+        add_pass(of, out);
+    }
+    return code;
 }

@@ -201,6 +201,15 @@ static bool asks_again(const struct fcpc_program *settings) {
     return settings->equal && !strategy_keeps_homes(settings);
 }
 
+/* Of strategies that are judged by what the mask allows in each sequence: may it take less than what is to be beaten? */
+static bool may_win(const auto_job *j, auto_trial *t) {
+    auto_candidate *made = t->made;
+    if (made->even) auto_bound_even(&t->settings, &j->profile, &j->pairs, made->even, &made->bound);
+    else if (made->strategy != FCP_STRATEGY_GROUPS) return true;
+    else t->code = auto_bound_groups(&t->settings, &j->profile, &j->pairs, &made->bound);
+    return !t->code && is_below(t);
+}
+
 /* Up to blocks and tiles; up to the placement, where that asks the mask, too. */
 static void cut(auto_job *j, auto_trial *t) {
     if (!auto_apply(j->program, t->made, &t->settings)) {
@@ -209,11 +218,7 @@ static void cut(auto_job *j, auto_trial *t) {
                  t->settings.inside);
         return;
     }
-    if (t->made->even && j->pairs.of) {
-        auto_bound_even(&t->settings, &j->profile, &j->pairs, t->made->even, &t->made->bound);
-        t->made->end = AUTO_BOUND;
-        if (t->made->bound.all >= t->limit) return;
-    }
+    if (j->pairs.of && !may_win(j, t)) return;
     if (is_placed(j, t)) {
         auto_derive(j, t);
         t->derived = true;

@@ -323,7 +323,7 @@ void box_bands_evaluate(const box_program *program, const box_node *x, const box
     if (end < s->row_count && s->rows[end].q < w.r1) end = record_after(s, w.r1 - 1);
     v->lo = 0;
     v->hi = 1;
-    v->linear = false;
+    v->linear = v->step = false;
     verdict found = {.any = false, .all = true};
     if (first) first--;
     else found.all = false; /* rows before the first record */

@@ -114,6 +114,16 @@ static bool form_reduce(const form *f, int64_t m, const box *b, form *quotient, 
     return any && form_range_checked(rest, b, lo, hi);
 }
 
+/* v is x / m, which has more than one value on the box. If it has two, x reaches a multiple of m there: q / 64 is 5 and
+ * then 6 in the box of q in [350, 400), and what tells is q - 384. */
+static void note_step(box_value *v, const box_value *x, int64_t m) {
+    const wide at = (wide)v->hi * m, lo = x->lo - at, c = x->f.c - at;
+    if (m < 0 || !x->linear || (wide)v->hi - v->lo != 1 || !fits_int64(lo, x->hi - at) || !fits_int64(c, c)) return;
+    v->step = true;
+    v->f = x->f;
+    v->f.c = (int64_t)c;
+}
+
 /* x / m and x % m, for a constant m that is neither 0 nor -1. */
 static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, const box *b) {
     int64_t first = mc_div(x->lo, m), last = mc_div(x->hi, m), start;
@@ -140,6 +150,7 @@ static void divide_by(box_value *v, const box_value *x, int64_t m, bool modulo, 
     }
     if (!modulo) {
         set_range(v, first < last ? first : last, first < last ? last : first);
+        note_step(v, x, m);
         return;
     }
     uint64_t g = common_divisor(value_stride(x, b), magnitude(m));
@@ -221,8 +232,29 @@ static void test_form(box_value *v, unsigned op, const form *f, const box *b) {
     if (lo > 0 || hi < 0 || ((g = form_stride(f, b)) > 1 && magnitude(lo) % g != 0)) set_bool(v, op == BOX_NE);
 }
 
+static bool compare_numbers(unsigned op, int64_t x, int64_t y) {
+    return op == MC_EQ ? x == y : op == MC_NE ? x != y : op == MC_LT ? x < y : x <= y;
+}
+
+/* A comparison of a step with a constant. With the step of the example, q / 64 == 5 is 383 - q >= 0. False: it is not
+ * known. */
+static bool compare_step(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
+    const box_value *s = x->step ? x : y, *with = x->step ? y : x;
+    if (!s->step || s->linear || with->lo != with->hi) return false;
+    const bool before = compare_numbers(op, x->lo, y->lo), after = compare_numbers(op, x->hi, y->hi);
+    form f = s->f;
+    if (before == after) set_bool(v, before);
+    if (before == after) return true;
+    if (before && (!form_scale(&f, -1, &f) || __builtin_sub_overflow(f.c, (int64_t)1, &f.c))) return false;
+    v->linear = v->step = true;
+    v->f = f;
+    test_form(v, BOX_GE, &f, b);
+    return true;
+}
+
 /* A comparison of two integers. If both are linear, so is the result: its form and operation are kept. */
 static void compare_ints(box_value *v, unsigned op, const box_value *x, const box_value *y, const box *b) {
+    if (compare_step(v, op, x, y, b)) return;
     if (x->linear && y->linear) {
         form d;
         bool ok = form_sub(&y->f, &x->f, &d);
@@ -348,7 +380,7 @@ static void evaluate_bool(box_value *v, const box_node *x, const box_program *pr
                           const box *b) {
     v->lo = 0;
     v->hi = 1;
-    v->linear = false;
+    v->linear = v->step = false;
     switch (x->op) {
     case MC_CONST_B: set_bool(v, x->f.c != 0); break;
     case BOX_GE:
@@ -413,7 +445,7 @@ static bool evaluate_int(box_value *v, const box_node *x, const box_program *pro
     v->lo = INT64_MIN;
     v->hi = INT64_MAX;
     v->stride = 1;
-    v->linear = false;
+    v->linear = v->step = false;
     v->set = UINT64_MAX;
     switch (x->op) {
     case MC_LOAD: return evaluate_load(v, &program->arrays[x->f.c], &values[x->a], NULL, b);
@@ -480,6 +512,7 @@ box_class box_evaluate(const box_program *program, const box *b, box_value *valu
         }
         if (x->op == BOX_LINEAR) {
             v->stride = 1;
+            v->step = false;
             set_form(v, &x->f, b);
             continue;
         }
@@ -596,7 +629,7 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         if (!loose && is_leaf(x, v)) {
             if (box_is_bool(x->op)) {
                 bool decided = v->lo == v->hi;
-                y->op = decided ? MC_CONST_B : (uint8_t)form_op(x->op);
+                y->op = decided ? MC_CONST_B : (uint8_t)(x->op < BOX_GE && v->step ? BOX_GE : form_op(x->op));
                 y->f = decided ? (form){.c = v->lo} : x->op >= BOX_GE ? x->f : v->f;
                 if (!decided) note_form(out, &y->f);
             } else {

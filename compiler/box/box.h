@@ -55,10 +55,13 @@ typedef struct box_program {
 typedef struct box_value {
     int64_t lo, hi; /* the range; of a bool, the ends are 0 or 1 */
     int64_t stride; /* every value is lo plus a multiple of this (at least 1) */
-    form f;         /* if `linear`: the node's form */
+    form f;         /* if `linear`: the node's form; if `step`: the form that tells */
     uint32_t same;  /* an earlier node with the same value everywhere on the box, or the node itself */
     uint8_t flags;  /* BOX_SAFE, BOX_QUIET */
     bool linear;
+    /* Of an int: it is lo where the form is negative, and hi elsewhere. Of a bool that is linear: it says whether the
+     * form is 0 or more, whatever the node's operation is. */
+    bool step;
     uint64_t set;   /* for ints that are not linear: bit x mod 64 is set for every value x */
 } box_value;
 

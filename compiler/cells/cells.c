@@ -246,6 +246,8 @@ void cells_free(cells *c) {
     free(c->diagonals);
     free(c->found);
     free(c->entries);
+    free(c->sums);
+    free(c->pairs);
     free(c->row_runs);
     free(c->shapes);
     free(c->runs);
@@ -260,12 +262,39 @@ void cells_set_stop(cells *c, const volatile int *stop) {
 void cells_set_done(cells *c, uint64_t *done) { c->done = done; }
 void cells_keep_grids(cells *c) { c->keep_first = true; }
 
+/* Is a piece too long for a shape? */
+static bool is_too_long(const uint64_t *cuts, uint32_t pieces) {
+    for (uint32_t i = 0; i < pieces; i++)
+        if (cuts[i + 1] - cuts[i] > UINT32_MAX) return true;
+    return false;
+}
+
+fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                     uint32_t k_pieces, const cell_entry **out_entries, const uint64_t **out_pairs, size_t *out_count,
+                     cells_fault *fault) {
+    if (is_too_long(q_cuts, q_pieces) || is_too_long(k_cuts, k_pieces)) return FCP_E_PLAN_SIZE;
+    fcp_code code = cells_set_sequence(c, env);
+    if (code != FCP_OK) return code;
+    c->entry_count = c->sum_count = 0;
+    c->pairs_only = true;
+    code = cells_walk_pieces(c, q_cuts, q_pieces, k_cuts, k_pieces);
+    c->pairs_only = false;
+    if (fault && is_fault(code)) *fault = c->fault;
+    if (code != FCP_OK) return code;
+    if (!RESERVE(c->pairs, c->pairs_room, 0, c->entry_count)) return FCP_E_NO_MEMORY;
+    for (size_t i = 0; i < c->entry_count; i++) {
+        const uint32_t shape = c->entries[i].shape;
+        c->pairs[i] = shape < SHAPE_NONE ? c->shapes[shape].pairs : c->sums[shape - SHAPE_NONE];
+    }
+    *out_entries = c->entries;
+    *out_pairs = c->pairs;
+    *out_count = c->entry_count;
+    return FCP_OK;
+}
+
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault) {
-    for (uint32_t i = 0; i < q_pieces; i++)
-        if (q_cuts[i + 1] - q_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
-    for (uint32_t i = 0; i < k_pieces; i++)
-        if (k_cuts[i + 1] - k_cuts[i] > UINT32_MAX) return FCP_E_PLAN_SIZE;
+    if (is_too_long(q_cuts, q_pieces) || is_too_long(k_cuts, k_pieces)) return FCP_E_PLAN_SIZE;
     size_t words;
     fcp_code code = cells_set_sequence(c, env);
     if (code == FCP_OK) code = grid_words(c, q_cuts, q_pieces, k_cuts, k_pieces, &words);

@@ -55,6 +55,12 @@ typedef struct cell_entry {
 fcp_code cells_grid(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
                     uint32_t k_pieces, const cell_entry **out_entries, size_t *out_count, cells_fault *fault);
 
+/* The same for who asks for pairs alone: (*out_pairs)[i] are those of entry i, whose shape means nothing. That is less
+ * work, because most piece pairs then need no cells; and nothing of it is kept as a grid. */
+fcp_code cells_pairs(cells *c, const mc_env *env, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                     uint32_t k_pieces, const cell_entry **out_entries, const uint64_t **out_pairs, size_t *out_count,
+                     cells_fault *fault);
+
 /* The shapes made so far, and their runs, which fcp_shape_rec.first_run indexes. Pieces of equal lengths with equal
  * cells and pairs have one shape. Valid until the next cells_grid. */
 const fcp_shape_rec *cells_shapes(const cells *c, uint32_t *out_count, const fcp_run **out_runs,

@@ -38,6 +38,7 @@ typedef struct units {
 /* What the words of a key ask for, and what its answer holds. */
 typedef enum answer_kind {
     ANSWER_CELLS,      /* a rectangle of cells, or one cell: full cells, partial cells, pairs */
+    ANSWER_PAIRS,      /* a piece pair: its pairs, and whether they are known without a shape */
     ANSWER_SHAPE,      /* a piece pair: the number of its shape */
     ANSWER_FULL_SHAPE, /* a FULL piece pair of these lengths: the number of its shape */
     ANSWER_GRID,       /* a sequence with these cuts: its place in `grids` */
@@ -46,6 +47,7 @@ typedef enum answer_kind {
 } answer_kind;
 
 enum { GRIDS_SEEN = 1024, OUTLOOKS = 64 };
+#define SHAPE_NONE (UINT32_C(1) << 31) /* more than there are shapes */
 typedef struct kept_grid {
     const cell_entry *entries;
     size_t count;
@@ -127,6 +129,11 @@ struct cells {
 
     cell_entry *entries;
     size_t entry_count, entry_room;
+    bool pairs_only;   /* nobody asks for shapes: an entry's may be SHAPE_NONE plus a place in `sums` */
+    uint64_t *sums;    /* pairs */
+    size_t sum_count, sum_room;
+    uint64_t *pairs;   /* per entry */
+    size_t pairs_room;
     fcp_run *row_runs; /* the shape under way */
     size_t row_run_count, row_run_room;
     size_t row_run_open; /* runs from here on may stand for open cells */
@@ -193,7 +200,7 @@ uint64_t cells_split(const box *b, const box_program *p, int d);
 /* Adds to out[] the FULL cells, PARTIAL cells and pairs of a MIXED rectangle of cells, if its program is of a kind that
  * can be counted without splitting the rectangle; *out_known says whether it is. */
 fcp_code cells_count_whole(cells *c, const box *b, const box_program *p, uint64_t out[3], bool *out_known);
-/* The pairs of a box, if its program is a single bound on q - k; else false. */
+/* The pairs of a box, if its program is a single bound on q - k, on q, or on k; else false. */
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out);
 
 /* --- walk.c: a grid, in order ----------------------------------------------------------------------------- */
@@ -208,6 +215,11 @@ fcp_code cells_walk_cells(cells *c, const box *b, const box_program *p);
 fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
 /* Adds `count` entries of one shape, from column col on. */
 fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
+
+/* --- pairs.c: pairs without cells ------------------------------------------------------------------------- */
+
+/* The pairs of a MIXED piece pair, if its mask falls into few boxes with one bound each; *out_known says whether. */
+fcp_code cells_box_pairs(cells *c, const box *b, const box_program *p, uint64_t *out, bool *out_known);
 
 /* --- diagonal.c: stretches that depend on q - k ----------------------------------------------------------- */
 

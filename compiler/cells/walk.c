@@ -146,13 +146,28 @@ fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count,
     return FCP_OK;
 }
 
+/* A piece pair whose pairs are known without a shape. */
+static fcp_code emit_sum(walk *w, uint32_t row, const span *s, const box *b, bool *out_counted) {
+    cells *c = w->c;
+    uint64_t pairs;
+    fcp_code code = cells_box_pairs(c, b, s->program, &pairs, out_counted);
+    if (code != FCP_OK || !*out_counted || !pairs) return code;
+    if (c->sum_count >= SHAPE_NONE) return FCP_E_PLAN_SIZE;
+    if (!RESERVE(c->sums, c->sum_room, c->sum_count, 1)) return FCP_E_NO_MEMORY;
+    c->sums[c->sum_count] = pairs;
+    return cells_add_entries(c, row, s->first, 1, SHAPE_NONE + (uint32_t)c->sum_count++);
+}
+
 static fcp_code emit_pieces(walk *w, uint32_t row, const span *s) {
     cells *c = w->c;
     const uint64_t *cuts = w->cols.cuts;
     uint32_t q_length = (uint32_t)(w->rows.cuts[row + 1] - w->rows.cuts[row]), shape = FCP_NONE;
     if (s->kind == SPAN_OPEN) {
         box b = units_box(w, row, row + 1, s->first, s->end);
-        fcp_code code = cells_pair_shape(c, &b, s->program, &shape);
+        bool counted = false;
+        fcp_code code = c->pairs_only ? emit_sum(w, row, s, &b, &counted) : FCP_OK;
+        if (code != FCP_OK || counted) return code;
+        code = cells_pair_shape(c, &b, s->program, &shape);
         return code != FCP_OK || shape == FCP_NONE ? code : cells_add_entries(c, row, s->first, 1, shape);
     }
     for (uint32_t i = s->first, end; i < s->end; i = end) { /* pieces of one length have one shape */

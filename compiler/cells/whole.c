@@ -329,8 +329,22 @@ static wide_count clamped_sum(int64_t first, int64_t end, int64_t most) {
     return sum;
 }
 
+/* A bound on q alone or on k alone: the first positions of that side are allowed, or the last ones. */
+static bool side_pairs(const box *b, const box_node *x, uint64_t *out) {
+    const int d = x->f.x[BOX_Q] ? BOX_Q : BOX_K;
+    const int64_t step = x->f.x[d], first = form_at(&x->f, b->lo[BOX_Q], b->lo[BOX_K], 0);
+    const uint64_t side = box_side(b, d);
+    if (x->op != BOX_GE || x->f.x[BOX_H] || x->f.x[BOX_K - d] || (step != 1 && step != -1)) return false;
+    uint64_t allowed = first < 0 ? 0 : (uint64_t)first + 1; /* the first ones, as long as the form falls to 0 */
+    if (step > 0) allowed = first >= 0 ? side : side - (magnitude(first) < side ? magnitude(first) : side);
+    if (allowed > side) allowed = side;
+    return !__builtin_mul_overflow(allowed, box_side(b, BOX_K - d), out) &&
+           !__builtin_mul_overflow(*out, box_side(b, BOX_H), out);
+}
+
 bool cells_line_pairs(const box *b, const box_program *p, uint64_t *out) {
-    if (p->count != 1 || !is_diagonal_bound(p->nodes)) return false;
+    if (p->count != 1) return false;
+    if (!is_diagonal_bound(p->nodes)) return side_pairs(b, p->nodes, out);
     const form *f = &p->nodes->f;
     const int64_t width = (int64_t)box_side(b, BOX_K), limit = (int64_t)1 << 60;
     /* row q sees its first f + 1 keys, or all but its first -f */

@@ -189,6 +189,12 @@ typedef struct tabling {
 
 static uint64_t table_work(const cad_table *t) { return t->sum[(size_t)t->row_cuts * t->key_cuts - 1]; }
 
+/* Is the sequence a single piece, also when tiles are made? Then its cells are needed anyway, and are kept. */
+static bool is_block(const planning *x, uint32_t s, const cad_table *t) {
+    const problem *p = x->problem;
+    return x->kept && t->row_cuts == 2 && t->key_cuts == 2 && p->queries[s] <= x->block && p->lengths[s] <= x->block;
+}
+
 /* The sums of one sequence, of rows cut at multiples of the step and keys at four times that. */
 static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     const problem *p = x->problem;
@@ -207,13 +213,18 @@ static fcp_code make_table(planning *x, tabling *g, uint32_t s) {
     if (g->step && (!row_at || !key_at)) return FCP_E_NO_MEMORY;
     uint64_t *sum = rows && keys ? ARENA_ZNEW(a, uint64_t, (size_t)t->row_cuts * t->key_cuts) : NULL;
     if (!sum) return FCP_E_NO_MEMORY;
-    fcp_code code = cells_grid(g->of, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &count, &g->fault);
+    const uint64_t *pairs = NULL;
+    fcp_code code = is_block(x, s, t)
+                        ? cells_grid(g->of, &env, rows, 1, keys, 1, &entries, &count, &g->fault)
+                        : cells_pairs(g->of, &env, rows, t->row_cuts - 1, keys, t->key_cuts - 1, &entries, &pairs,
+                                      &count, &g->fault);
     if (code) return code;
     uint32_t shape_count, run_count;
     const fcp_run *runs;
     const fcp_shape_rec *shapes = cells_shapes(g->of, &shape_count, &runs, &run_count);
     for (size_t i = 0; i < count; i++)
-        sum[(size_t)(entries[i].q_piece + 1) * t->key_cuts + entries[i].k_piece + 1] = shapes[entries[i].shape].pairs;
+        sum[(size_t)(entries[i].q_piece + 1) * t->key_cuts + entries[i].k_piece + 1] =
+            pairs ? pairs[i] : shapes[entries[i].shape].pairs;
     for (uint32_t i = 1; i < t->row_cuts; i++)
         for (uint32_t j = 1; j < t->key_cuts; j++) {
             uint64_t *here = sum + (size_t)i * t->key_cuts + j;

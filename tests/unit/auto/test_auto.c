@@ -268,6 +268,34 @@ static uint32_t given(const auto_report *r, uint32_t n, const char *param) {
     return strategy_params[of].usual;
 }
 
+/* Lengths alone rule groups out whose busiest rank has too many pairs: nobody asks the mask about their pieces, nor
+ * looks for what they send. Of eight ranks the sequences of 60,000 tokens get two each at most, and the one of 90,000
+ * needs two. Where there are as many ranks as sequences of one length, groups are planned. */
+Test(auto, groups_by_their_lengths) {
+    static const struct {
+        const char *ranks, *lengths;
+        bool early;
+    } cases[] = {{"nodes = 2; gpus = 4", "60000 x 4, 90000", true}, {"gpus = 4", "60000 x 4", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char source[1024];
+        auto_report r = {.count = 0};
+        fcp_plan *plan = NULL;
+        snprintf(source, sizeof source, MODEL "cluster { %s; gpu = h200 }\nbatch { lengths = [%s] }\n"
+                 "plan { mask = causal; layout = planned; strategy = auto(among = [fcp, dcp, groups]) }\n",
+                 cases[i].ranks, cases[i].lengths);
+        cr_assert_eq(plan_it(source, &r, &plan), FCP_OK, "%s", source);
+        fcp_plan_free(plan);
+        uint32_t n = 0;
+        while (n < r.count && r.at[n].strategy != FCP_STRATEGY_GROUPS) n++;
+        cr_assert_lt(n, r.count, "%s", source);
+        const auto_candidate *c = &r.at[n];
+        cr_expect_gt(c->bound.of[AUTO_COMPUTE], 0, "%s", source);
+        cr_expect_eq(c->end == AUTO_BOUND, cases[i].early, "%s: %s", source, auto_end_names[c->end]);
+        if (cases[i].early) cr_expect_eq(c->bound.of[AUTO_LOCAL], 0, "%s", source);
+        auto_report_free(&r);
+    }
+}
+
 /* Effort 1 tries half of the smallest blocks of the list where ranks wait and the bound is far, and nowhere else: in two
  * halves, and with twice as many units in a stage, unless the program says how many. */
 Test(auto, finer_blocks) {

@@ -246,6 +246,33 @@ Test(box, decides_at_corners_and_by_congruence) {
     }
 }
 
+/* A quotient that has two values on a box changes at one place. So comparing it with a constant leaves one bound there:
+ * of min(q / 100, 9) == k / 100 in the box of q in [130, 180) and k in [150, 250), only k < 200 is left. */
+Test(box, one_bound_is_left_of_a_quotient) {
+    exprs e = {.count = 0};
+    const int q = ex2(&e, MC_DIV, ex0(&e, MC_Q), num(&e, 100)), k = ex2(&e, MC_DIV, ex0(&e, MC_K), num(&e, 100));
+    const int part = ex2(&e, MC_MIN, q, num(&e, 9));
+    const struct left { int mask; int64_t c, x; } left[] = {
+        {ex2(&e, MC_EQ, part, k), 199, -1}, {ex2(&e, MC_NE, part, k), -200, 1}, {ex2(&e, MC_LT, part, k), -200, 1},
+        {ex2(&e, MC_LE, k, part), 199, -1}};
+    const box b = {{130, 150, 0}, {180, 250, 1}};
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        bench t = bench_new(&e, left[i].mask, 1000);
+        bool simpler;
+        cr_assert_eq(box_evaluate(t.base, &b, t.values, &simpler), BOX_MIXED, "mask %zu", i);
+        cr_assert(simpler);
+        uint32_t *numbers = malloc(t.base->count * sizeof *numbers);
+        box_program *p = malloc(box_program_size(t.base->count));
+        box_specialise(t.base, t.values, numbers, p);
+        cr_assert_eq(p->count, 1, "mask %zu: %u nodes", i, p->count);
+        cr_expect(p->nodes[0].op == BOX_GE && p->nodes[0].f.c == left[i].c && p->nodes[0].f.x[BOX_K] == left[i].x &&
+                  !p->nodes[0].f.x[BOX_Q], "mask %zu", i);
+        free(numbers);
+        free(p);
+        bench_free(&t);
+    }
+}
+
 /* Equal keys mean equal cells. A shift along a direction that the mask does not depend on gives an equal key. */
 Test(box, keys) {
     static exprs e;

@@ -163,6 +163,29 @@ static void check_grid(cells *c, const table *t, const uint64_t *q_cuts, uint32_
                       "seed %d: shape twice", seed);
 }
 
+/* The pairs alone. */
+static void check_pairs(cells *c, const table *t, const uint64_t *q_cuts, uint32_t q_pieces, const uint64_t *k_cuts,
+                        uint32_t k_pieces, int seed) {
+    const cell_entry *entries;
+    const uint64_t *pairs;
+    size_t count, at = 0;
+    cells_fault fault = {0};
+    fcp_code code = cells_pairs(c, &t->env, q_cuts, q_pieces, k_cuts, k_pieces, &entries, &pairs, &count, &fault);
+    if (sum(t, q_cuts[0], q_cuts[q_pieces], k_cuts[0], k_cuts[k_pieces]).faults) {
+        check_witness(t, code, &fault, q_cuts[0], q_cuts[q_pieces], k_cuts[0], k_cuts[k_pieces], seed);
+        return;
+    }
+    cr_assert_eq(code, FCP_OK, "seed %d: %s", seed, fcp_code_name(code));
+    for (uint32_t i = 0; i < q_pieces; i++)
+        for (uint32_t j = 0; j < k_pieces; j++) {
+            const uint64_t want = sum(t, q_cuts[i], q_cuts[i + 1], k_cuts[j], k_cuts[j + 1]).pairs;
+            const bool here = at < count && entries[at].q_piece == i && entries[at].k_piece == j;
+            cr_assert_eq(here, want > 0, "seed %d: entry (%u, %u)", seed, i, j);
+            if (here) cr_assert_eq(pairs[at++], want, "seed %d: pairs of (%u, %u)", seed, i, j);
+        }
+    cr_assert_eq(at, count, "seed %d: entries to spare", seed);
+}
+
 static uint32_t random_cuts(exprs *e, uint64_t n, uint64_t cuts[CUTS_MAX]) {
     uint32_t count = 0;
     cuts[0] = draw(e, 3) ? 0 : draw(e, n);
@@ -202,7 +225,9 @@ static bool check_env(const exprs *e, int root, const mc_env *env, uint32_t head
         uint32_t q_pieces = i == 0 ? even_cuts(queries, block, q_cuts) : random_cuts(&dice, queries, q_cuts), k_pieces;
         if (itself) memcpy(k_cuts, q_cuts, sizeof q_cuts), k_pieces = q_pieces;
         else k_pieces = i == 0 ? even_cuts(n, block, k_cuts) : random_cuts(&dice, n, k_cuts);
+        if (i < 2) check_pairs(c, &t, q_cuts, q_pieces, k_cuts, k_pieces, seed);
         check_grid(c, &t, q_cuts, q_pieces, k_cuts, k_pieces, seed);
+        if (i == 2) check_pairs(c, &t, q_cuts, q_pieces, k_cuts, k_pieces, seed);
         if (i % 2) check_grid(c, &t, q_cuts, q_pieces, k_cuts, k_pieces, seed); /* now from memory */
     }
     if (!shared) cells_free(c);
@@ -375,6 +400,31 @@ Test(cells, prelude) {
         cells_free(c);
         free(nodes);
     }
+}
+
+/* A question and its answers are few boxes, however long they are: their pairs need no cells. */
+Test(cells, pairs_without_cells) {
+    static exprs e;
+    const int root = sample_mask(&e, SAMPLE_SHARED_QUESTION, 20, 4);
+    const uint64_t n = 1000000, whole[2] = {0, n}, question = n / 5, answer = n / 5;
+    mc_node *nodes;
+    mc_code code = lower_mask(&e, root, &nodes);
+    cells *c = cells_new(code, 1);
+    const cell_entry *entries;
+    const uint64_t *pairs;
+    size_t count;
+    uint32_t shapes, runs;
+    const fcp_run *run;
+    cr_assert_eq(cells_pairs(c, MC_LENGTH((int64_t)n), whole, 1, whole, 1, &entries, &pairs, &count, NULL), FCP_OK);
+    cr_assert_eq(count, 1);
+    cr_expect_eq(pairs[0], question * (question + 1) / 2 + 4 * (answer * question + answer * (answer + 1) / 2));
+    cells_stats stats;
+    cells_get_stats(c, &stats);
+    cr_expect_lt(stats.boxes, 200, "%d boxes", (int)stats.boxes);
+    cells_shapes(c, &shapes, &run, &runs);
+    cr_expect_eq(shapes, 0);
+    cells_free(c);
+    free(nodes);
 }
 
 /* Heads with windows of their own, as ALiBi-like sparsity has them. */
