@@ -127,9 +127,10 @@ $(B)/install/%.a:
 	$(Q)objcopy -w $(foreach s,$(if $(filter libfcp,$*),fcp_ mc_,fcpc_),--keep-global-symbol='$s*') $(@:.a=.o)
 	$(Q)$(AR) rcs $@ $(@:.a=.o)
 
+# There are 500 of these: without mkdir and echo each takes two processes less.
 $(B)/%.o: %.c
-	@mkdir -p $(@D)
-	@echo '  cc    $<'
+	$(if $(wildcard $(@D)/.),,@mkdir -p $(@D))
+	$(info $()  cc    $<)
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # --- grammar: flex and bison, and the prelude as an array ---------------------------------------------------------------

@@ -15,6 +15,10 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 B=${B:-build} JOBS=${JOBS:-2} SAN=${SAN:-}
 export B SAN
+# Memory that a program frees stays with it, since sessions on the stand-ins free and fill megabytes thousands of times,
+# and the kernel would clear each page anew. Sanitizers bring their own malloc.
+GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824}
+export GLIBC_TUNABLES
 [ -n "$SAN" ] && export LSAN_OPTIONS="suppressions=$PWD/tests/lsan.supp:print_suppressions=0"
 
 if [ "${1:-}" = --one ]; then # one runner: program [argument...]

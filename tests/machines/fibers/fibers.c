@@ -55,7 +55,7 @@ struct fibers {
 
 /* --- masks -------------------------------------------------------------------------------------------------------- */
 
-static _Thread_local fibers_mask *mask_now;
+static _Thread_local fibers_mask *mask_now __attribute__((tls_model("initial-exec"))); /* kernels ask for each pair */
 
 /* A score that is too large for gradients of its tables has no reads. */
 static bool open_reads(fibers_mask *mask) {

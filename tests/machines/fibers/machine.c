@@ -191,10 +191,9 @@ static void fail_at(thread *t, const thread *where, const char *format, ...) {
     end_launch(t);
 }
 
-static bool can_go_on(const thread *t) {
+/* Of a thread that waits for anything but its warp. */
+__attribute__((noinline)) static bool has_waited(const thread *t) {
     switch (t->state) {
-    case READY: return true;
-    case MEETS_WARP: return t->block->warps[t->index / WARP].generation != t->seen;
     case MEETS_BLOCK: return t->block->generation != t->seen;
     case MEETS_VALUE: return *t->value == t->seen;
     case MEETS_BARRIER: return machine_phase_over(t);
@@ -203,6 +202,13 @@ static bool can_go_on(const thread *t) {
     case MEETS_REGISTERS: return machine_registers_over(t);
     default: return false;
     }
+}
+
+/* Nearly all threads asked about are ready or wait for their warp: two branches are guessed better than a table. */
+static inline bool can_go_on(const thread *t) {
+    if (t->state == READY) return true;
+    if (t->state == MEETS_WARP) return t->block->warps[t->index / WARP].generation != t->seen;
+    return has_waited(t);
 }
 
 /* Finds a thread that can run, of a warp drawn at random. NULL: nobody can. */
