@@ -4,11 +4,10 @@
 #define SMALL_CASE_H
 #include <stdlib.h>
 
-#include <criterion/criterion.h>
-
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/hand_plan.h"
+#include "tests/support/plain.h"
 
 struct small {
     hand *h;
