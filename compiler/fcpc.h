@@ -84,8 +84,8 @@ typedef struct fcpc_options {
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 
 /* Parses and checks a program: a file, or `size` bytes of text. `name` stands for the text in messages, and paths in
- * the text are relative to the name's folder; it may be NULL. `options` may be NULL, which changes nothing. If the program has errors,
- * `d` holds all of them, and the result is the code of the first. `d` may be NULL. */
+ * the text are relative to the name's folder; it may be NULL. `options` may be NULL, which changes nothing. If the
+ * program has errors, `d` holds all of them, and the result is the code of the first. `d` may be NULL. */
 fcp_code fcpc_parse_file(const char *path, const fcpc_options *options, fcpc_diagnostics *d,
                          fcpc_program **out_program);
 fcp_code fcpc_parse_text(const char *name, const char *text, size_t size, const fcpc_options *options,

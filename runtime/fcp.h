@@ -223,8 +223,9 @@ int64_t fcp_plan_query_position(const fcp_plan *plan, uint32_t sequence);
  * passes no gradient on. Sums are kept as whole numbers and rounded once. So they have the same bits whatever the
  * number of threads, and on "cuda" whatever the order of blocks, even with `deterministic = false`.
  *
- * The caller owns the memory. No output overlaps another tensor of the run. With the backend "host" it is host memory. With "cuda" each tensor is either in host
- * memory (faster if pinned) or in memory of a device that the session uses, there beginning at a multiple of 4 bytes.
+ * The caller owns the memory. No output overlaps another tensor of the run. With the backend "host" it is host memory.
+ * With "cuda" each tensor is either in host memory (faster if pinned) or in memory of a device that the session uses,
+ * there beginning at a multiple of 4 bytes.
  */
 typedef struct fcp_tensors {
     const void *q, *k, *v;

@@ -8,8 +8,8 @@
  * A candidate is a strategy, one setting of it, and a size of blocks. Four things rule one out:
  *   1. Its bounds. Once its homes and routes are known, so are the work of each rank and the bytes of each port. If
  *      these alone take longer than the best prediction so far, its schedule is not made. Strategies that cut every
- *      sequence evenly, and groups, are judged before anything is cut (bounds.c). Neighbours that could gain next to nothing are
- *      ruled out as well.
+ *      sequence evenly, and groups, are judged before anything is cut (bounds.c). Neighbours that could gain next to
+ *      nothing are ruled out as well.
  *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
  *      then takes NEAR times as long as the best gets no further tries, and of the other sizes only those of the best
  *      setting are tried; if the best has no blocks to size, as where ranks share heads, those of a close one that has.

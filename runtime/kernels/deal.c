@@ -264,7 +264,10 @@ fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err) {
     if (!rows || rows > MOST_TURNS * x.blocks) return FCP_OK;
     x.rows = (uint32_t)rows;
     if (!open_dealing(&x)) return fcp_list_no_memory(err);
-    for (uint32_t i = 0; i < w->row_count; i++) work += x.heads * CELL * (uint64_t)(x.cells[i] = fcp_list_cells(w, &w->rows[i]));
+    for (uint32_t i = 0; i < w->row_count; i++) {
+        x.cells[i] = fcp_list_cells(w, &w->rows[i]);
+        work += (uint64_t)x.heads * CELL * x.cells[i];
+    }
     struct dealt best = {x.rows, UINT32_MAX, 0};
     make_pieces(&x, &best, 0);
     const uint64_t listed = end_as_listed(&x);
