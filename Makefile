@@ -342,7 +342,7 @@ fuzz-seeds: $(B)/fuzz/make_seeds
 fuzz-build: $(FUZZ_SRC:%.c=$(B)/%)
 fuzz:
 	@$(MAKE) --no-print-directory -j$(JOBS) B=$(B)-fuzz CC=clang OPT='$(FUZZ_OPT)' SAN=address,undefined,fuzzer-no-link fuzz-build
-	@grep -ohE '[a-z_]{2,}|[<>=!]=' grammar/prelude.fcp examples/*.fcp examples/*/*.fcp | sort -u | sed 's/.*/"&"/' > $(B)-fuzz/fcp.dict
+	@grep -ohE '[a-z_]{2,}|[<>=!]=' grammar/prelude.fcp examples/*.fcp examples/*/*.fcp | sort -u | sed 's/.*/"&"/' > $(B)-fuzz/fcp.dict.$$$$ && mv $(B)-fuzz/fcp.dict.$$$$ $(B)-fuzz/fcp.dict
 	@set -e; if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi; \
 	 for f in $(TARGETS); do mkdir -p $(B)-fuzz/corpus/$$f; echo "fuzz $$f for $(SECONDS) s"; \
 	 ASAN_OPTIONS=$(FUZZ_ASAN) $(B)-fuzz/fuzz/fuzz_$$f -max_total_time=$(SECONDS) $(FUZZ_ARGS) $$(cat fuzz/fuzz_$$f.options 2> /dev/null) \

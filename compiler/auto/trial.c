@@ -214,8 +214,8 @@ static bool may_win(const auto_job *j, auto_trial *t) {
 static void cut(auto_job *j, auto_trial *t) {
     if (!auto_apply(j->program, t->made, &t->settings)) {
         t->made->end = AUTO_REFUSED;
-        snprintf(t->made->why, sizeof t->made->why, "%u heads do not divide among %u ranks", t->settings.heads,
-                 t->settings.inside);
+        snprintf(t->made->why, sizeof t->made->why, "%u head%s not divide among %u ranks", t->settings.heads,
+                 t->settings.heads == 1 ? " does" : "s do", t->settings.inside);
         return;
     }
     if (j->pairs.of && !may_win(j, t)) return;

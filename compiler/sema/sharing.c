@@ -62,7 +62,8 @@ static void refuse_ranks(sema *s, span at) {
     uint32_t below = sharing - 1, above = sharing + 1;
     while (below && heads % below) below--;
     while (above <= heads && heads % above) above++;
-    diag_error(s->d, FCP_E_HEADS, at, "%u heads do not divide among %u ranks", p->heads, sharing);
+    diag_error(s->d, FCP_E_HEADS, at, "%u head%s not divide among %u ranks", p->heads,
+               p->heads == 1 ? " does" : "s do", sharing);
     if (p->ring) {
         diag_hint(s->d, "%s(inside = %u) + ring would do", name_of(s), fits);
         return;
