@@ -11,9 +11,8 @@
  *
  * Conventions. A function that can fail returns an fcp_code; FCP_OK is 0. If `err` is not NULL, it is filled on
  * failure. Functions write `out_` parameters only on success. No other pointer is NULL unless it is said that it may
- * be. The caller owns what *_create and *_load make and ends
- * it with *_free, which accepts NULL. Nothing prints, exits or keeps global state, except for what the host backend
- * needs of OpenBLAS (see fcp_session_create).
+ * be. The caller owns what *_create and *_load make and ends it with *_free, which accepts NULL. Nothing prints, exits
+ * or keeps global state, except for what the host backend needs of OpenBLAS (see fcp_session_create).
  *
  * Threads. A plan does not change once it is made, so any number of threads may use it. A session is for one thread
  * at a time. Different sessions may run in different threads at the same time, except those with the transport "nccl":
@@ -355,7 +354,7 @@ typedef struct fcp_session_options {
  * before. At most 32 threads are inside OpenBLAS at once, over all sessions of the process.
  *
  * "cuda" with "local" runs all ranks in this process on its devices: rank r on device r modulo their number. Plans
- * must be bf16 or fp16, and their blocks of all heads.
+ * must be bf16 or fp16.
  *
  * "cuda" with "nccl" runs one rank, on one device, and "host" with "mpi" or "tcp" one rank on the processors; each
  * other rank is another process, here or on another machine. "mpi" needs mpirun or srun. It loads MPI, and begins it
