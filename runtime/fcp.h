@@ -282,11 +282,11 @@ typedef struct fcp_start {
  * one. FCP_E_BACKEND: there is no NCCL. */
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 
-/* FCP_FUSE_STAGES: each stage of a pass is a launch. FCP_FUSE_PASS: several stages of a rank are one launch, which waits
- * within for what it reads. Two stages stay apart if a round waits for the first of them and the second waits for that
- * round. So if rows are computed at home, and there are as many `buffers` as stages, the whole forward pass is one
- * launch. A backward pass that is two kernels is done by stages. A fused pass is never a graph. Where its transfers need
- * multiprocessors, attention must leave some to them; otherwise FCP_E_BACKEND says so. */
+/* FCP_FUSE_STAGES: each stage of a pass is a launch. FCP_FUSE_PASS: several stages of a rank are one launch, which
+ * waits within for what it reads. Two stages stay apart if a round waits for the first of them and the second waits for
+ * that round. So if rows are computed at home, and there are as many `buffers` as stages, the whole forward pass is one
+ * launch. A backward pass that is two kernels is done by stages. A fused pass is never a graph. Where its transfers
+ * need multiprocessors, attention must leave some to them; otherwise FCP_E_BACKEND says so. */
 typedef enum fcp_fuse { FCP_FUSE_STAGES, FCP_FUSE_PASS } fcp_fuse;
 
 /* Where a CUDA session takes its device memory from. Zeros: from the driver (cuMemAlloc). A program with its own pool

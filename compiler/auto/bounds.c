@@ -11,8 +11,8 @@
  * find their tiles takes minutes, and what comes out is slow. Two facts rule it out at once:
  *   - A cell of 128 x 128 pairs costs the same when it holds 4 x 4. So W pairs in chunks of c tokens take
  *     W / c^2 cells.
- *   - A node holds a rows and b keys of a sequence. Its own rows and keys make a b pairs at most, and each key that it
- *     fetches makes a more. So N nodes fetch (W - N a b) / a keys at least.
+ *   - A node holds x rows and y keys of a sequence. Its own rows and keys make x y pairs at most, and each key that it
+ *     fetches makes x more. So N nodes fetch (W - N x y) / x keys at least.
  *
  * Groups of sequences have a bound of their own, too, because to cut them the mask is asked about pieces that no other
  * strategy has. Lengths alone say which sequences share ranks. A group with W pairs needs W / t ranks, rounded up, if
@@ -80,7 +80,7 @@ static uint64_t *time_shapes(const problem *p, const sim_model *m, arena *scratc
     return time;
 }
 
-/* What a tile's cells take that take `time` on the whole device. */
+/* The time of a tile's cells on the multiprocessors that the margin leaves, if it is `time` on the whole device. */
 static wide on_share(const sim_model *m, uint64_t time) { return (wide)time * m->sms / (m->sms - m->margin); }
 
 static uint64_t tile_time(const problem *p, const uint64_t *shape, uint32_t t) {
@@ -169,7 +169,7 @@ fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds 
 
 uint64_t auto_homecoming(const planning *x, const sim_profile *profile) {
     const problem *p = x->problem;
-    const uint64_t gpus = p->program->gpus, near = p->ranks > gpus ? gpus : 1; /* ranks that are no journey away */
+    const uint64_t gpus = p->program->gpus, near = p->ranks > gpus ? gpus : 1; /* ranks nearer than `fabric` */
     const fcp_fabric fabric = p->ranks > gpus ? FCP_NET : FCP_LOCAL;
     fcp_problem facts;
     uint64_t time = 0;
@@ -209,7 +209,7 @@ static fcp_problem early_facts(const struct fcpc_program *g) {
                          .wire = (uint16_t)g->wire, .margin = g->margin};
 }
 
-/* What a cell of the kind that takes less takes, of one head. */
+/* The time of a cell of one head, FULL or PARTIAL, whichever takes less. */
 static uint64_t least_cell(const sim_model *m) {
     return m->kernel.at[m->kernel.at[SIM_FULL] < m->kernel.at[SIM_PARTIAL] ? SIM_FULL : SIM_PARTIAL];
 }

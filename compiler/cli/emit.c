@@ -21,7 +21,7 @@ typedef struct emission {
     bool compiled;    /* a cubin is asked for, not the source */
     bool costs;       /* what its steps cost, not the cubin itself */
     bool fused;       /* ATTENDs are one launch where they can be */
-    fcp_fusion_totals totals[FCP_PASSES]; /* what that comes to, if costs are asked for */
+    fcp_fusion_totals totals[FCP_PASSES]; /* launches and state of fused passes, if costs are asked for */
     fcp_jit *jit;
     fcp_cubin cubin;
     cost_report report;
@@ -66,12 +66,12 @@ static fcp_code wanted_backward(const cmd_line *line, unsigned *out, fcp_error *
     return *out ? FCP_OK : fcp_fail(err, FCP_E_USAGE, "--backward is ordered, unordered or split, not '%.100s'", typed);
 }
 
-/* The passes that --fuse is about: not a backward pass of two kernels. */
+/* The passes that --fuse pass can fuse: a backward pass of two kernels is not one of them. */
 static unsigned fused_passes(const emission *e) {
     return e->fused ? e->passes & ~(e->backward & EMIT_JOINT ? 0u : 1u << FCP_BACKWARD) : 0;
 }
 
-/* Is there what --fuse is about? */
+/* An error if --fuse pass is given and there is no pass that it can fuse. */
 static fcp_code check_fused(const emission *e, fcp_error *err) {
     if (!e->fused || fused_passes(e)) return FCP_OK;
     return fcp_fail(err, FCP_E_USAGE,

@@ -22,8 +22,10 @@ typedef struct explain_computed {
     explain_way queries, keys;
     uint32_t parts; /* how many ranks compute with this block of queries */
     uint32_t maker; /* the rank that makes the block's result: its home, or one from which it comes home finished */
-    /* pairs over all ranks; those that this rank, and the queries' home, compute; those of all queries at home there */
-    uint64_t pairs, ranks, pairs_here, pairs_at_home, pairs_of_home;
+    uint64_t pairs, ranks;  /* of the plan */
+    uint64_t pairs_here;    /* that this rank computes */
+    uint64_t pairs_at_home; /* that the home of the queries computes */
+    uint64_t pairs_of_home; /* of all queries that are at home there, wherever they are computed */
 } explain_computed;
 
 /* Finds where a pair of query and key positions of a sequence is computed, for query head h. The plan has passed

@@ -11,8 +11,9 @@
  * Under a window all tokens are alike, and that rank has half of what others have. The first blocks of long sequences
  * are little work under the causal mask: when some of them go there, both masks are balanced.
  *
- * The rank that is furthest over its caps comes first. It gives a block to another, or exchanges it for one of theirs,
- * as takes most of the excess of both. Partners are the ranks with least work under the mask that is exceeded most.
+ * The rank that is furthest over its caps comes first. It gives a block to a partner, or exchanges it for one of the
+ * partner's, whichever takes away most of the excess of the two. Partners are the ranks with least work under the mask
+ * that is exceeded most.
  */
 #include <string.h>
 

@@ -55,8 +55,8 @@ static inline uint32_t placement_exec(const placement *p, uint32_t tile) {
 /* Block b has tokens[b] and, as a Q block, work[b] pairs; it reads the KV of blocks reads[reads_start[b]] to
  * reads[reads_start[b + 1] - 1], ascending, perhaps its own. KV block j moves to every rank other than home[j] that
  * has a block which reads j: one transfer of tokens[j] each. (Between nodes it moves once per node, then on inside;
- * the number of transfers is the same.) In a split plan a block that holds KV alone has no work and reads itself: it
- * then costs nothing where some other block reads it, and one transfer more elsewhere, which is what it does cost.
+ * the number of transfers is the same.) In a split plan a block that holds KV alone has no work, and reads itself. So
+ * it counts as one transfer less at a rank where another block reads it than elsewhere, as it should.
  * Tokens count by the bytes they keep at home (sides.c makes such an input of a problem). */
 typedef struct place_input {
     uint32_t ranks, gpus;      /* rank r is in node r / gpus */

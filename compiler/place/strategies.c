@@ -49,7 +49,7 @@ fcp_code strategy_bound(planning *x, uint64_t *out_bytes) {
     }
     if (!x->division && !x->block_home) return FCP_OK;
     if (x->division) in = x->division->in;
-    else { /* homes are given: which strategy moves the work from them is all the same */
+    else { /* homes are given: the bound holds for whichever strategy moves the work */
         code = cad_input_of(x, &in);
         if (!code) code = reached_tolerance(x, &in.tolerance);
     }

@@ -413,11 +413,11 @@ typedef struct fcp_stream {
 /* One side of a transfer, as the rank sees it whose stream names it: `peer` is the other rank, `dir` says whether this
  * one sends. All but IN and OUT move tokens [first, first + tokens) of a block, and name a slot of their class;
  * received O and DQW name the home slot at home, and a transient one at a rank that only passes them on. They travel in
- * units: a transfer begins at a multiple of fcp_unit_tokens of its class and fabric, and has as many tokens or ends the block. The
- * units of a block arrive in a slot in order.
- * IN and OUT move a unit of a bundle, tokens [first, first + tokens) of it: `block` is FCP_NONE, and `side` says which
- * of the two bundles of a split plan it is; else it is 0. At the caller's end (fcp_at_caller) an IN is sent and an OUT
- * is received. A COPY has only one end in the table: the caller's. */
+ * units: a transfer begins at a multiple of fcp_unit_tokens of its class and fabric, and has as many tokens or ends the
+ * block. The units of a block arrive in a slot in order. IN and OUT move a unit of a bundle, tokens [first, first +
+ * tokens) of it: `block` is FCP_NONE, and `side` says which of the two bundles of a split plan it is; else it is 0. At
+ * the caller's end (fcp_at_caller) an IN is sent and an OUT is received. A COPY has only one end in the table: the
+ * caller's. */
 typedef struct fcp_transfer {
     uint32_t peer : 24, cls : 4, fabric : 2, dir : 2;
     uint32_t block, first, tokens;
