@@ -108,9 +108,8 @@ static inline uint64_t auto_time(const sim_result *r) {
 static inline const sim_pass *auto_longer(const sim_result *r) {
     return &r->pass[r->pass[FCP_BACKWARD].makespan > r->pass[FCP_FORWARD].makespan ? FCP_BACKWARD : FCP_FORWARD];
 }
-/* What keeps a rank of that pass; and of the one that ends last. */
+/* What keeps a rank of that pass. */
 auto_resource auto_keeps(const sim_rank *r);
-auto_last auto_ends_last(const sim_pass *pass, uint32_t ranks);
 
 /* search.c. Tries neighbours of the best candidate, no more than `budget`. */
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget);

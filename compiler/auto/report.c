@@ -8,9 +8,9 @@
 const char *const auto_end_names[AUTO_END_COUNT] = {AUTO_ENDS(X)};
 #undef X
 #define X(id, name) name,
-const char *const auto_resource_names[AUTO_RESOURCE_COUNT] = {AUTO_RESOURCES(X)};
+static const char *const resource_names[AUTO_RESOURCE_COUNT] = {AUTO_RESOURCES(X)};
 #undef X
-const char *const auto_bound_names[AUTO_BOUNDS] = {"compute", "net", "local"};
+static const char *const bound_names[AUTO_BOUNDS] = {"compute", "net", "local"};
 
 static double ms(uint64_t picoseconds) { return (double)picoseconds * 1e-9; }
 
@@ -52,7 +52,7 @@ static void print_why(const auto_report *r, const auto_candidate *c, text *out) 
     else {
         text_puts(out, auto_end_names[c->end]);
         if (c->makespan)
-            text_printf(out, "; rank %u ends last and %s", c->last.rank, auto_resource_names[c->last.what]);
+            text_printf(out, "; rank %u ends last and %s", c->last.rank, resource_names[c->last.what]);
     }
 }
 
@@ -86,7 +86,7 @@ void auto_print(const auto_report *r, text *out) {
         if (c->bound.all) snprintf(bound, sizeof bound, "%.4f", ms(c->bound.all));
         if (c->makespan) snprintf(makespan, sizeof makespan, "%.4f", ms(c->makespan));
         text_printf(out, "%-*.*s %6s %12s %-8s %12s  ", width, (int)name.size, name.size ? name.at : "", block, bound,
-                    c->bound.all ? auto_bound_names[largest(&c->bound)] : "-", makespan);
+                    c->bound.all ? bound_names[largest(&c->bound)] : "-", makespan);
         print_why(r, c, out);
         text_puts(out, "\n");
         out->failed |= name.failed;
@@ -110,14 +110,14 @@ void auto_json(const auto_report *r, json *j, const char *key) {
         if (c->bound.all) {
             json_double(j, "bound_s", 1e-3 * ms(c->bound.all));
             json_object(j, "bounds");
-            for (int b = 0; b < AUTO_BOUNDS; b++) json_double(j, auto_bound_names[b], 1e-3 * ms(c->bound.of[b]));
+            for (int b = 0; b < AUTO_BOUNDS; b++) json_double(j, bound_names[b], 1e-3 * ms(c->bound.of[b]));
             json_end(j);
         }
         if (c->found) json_bool(j, "found", true);
         if (c->makespan) {
             json_double(j, "makespan_s", 1e-3 * ms(c->makespan));
             json_u64(j, "last_rank", c->last.rank);
-            json_string(j, "last_rank_does", auto_resource_names[c->last.what]);
+            json_string(j, "last_rank_does", resource_names[c->last.what]);
         }
         if (c->end == AUTO_REFUSED) json_string(j, "why", c->why);
         json_end(j);

@@ -9,7 +9,6 @@
 /* No plan with a candidate's placement is faster; kinds of bounds: the busiest rank's computing, the busiest network
  * port, the busiest port inside a node. */
 typedef enum auto_bound { AUTO_COMPUTE, AUTO_NET, AUTO_LOCAL, AUTO_BOUNDS } auto_bound;
-extern const char *const auto_bound_names[AUTO_BOUNDS]; /* "compute", "net", "local" */
 
 typedef struct auto_bounds {
     uint64_t of[AUTO_BOUNDS];
@@ -30,7 +29,6 @@ typedef enum auto_resource {
 #undef X
     AUTO_RESOURCE_COUNT
 } auto_resource;
-extern const char *const auto_resource_names[AUTO_RESOURCE_COUNT];
 
 typedef struct auto_last {
     uint32_t rank;

@@ -76,7 +76,8 @@ auto_resource auto_keeps(const sim_rank *r) {
     return found;
 }
 
-auto_last auto_ends_last(const sim_pass *pass, uint32_t ranks) {
+/* The rank that ends last, and what keeps it. */
+static auto_last ends_last(const sim_pass *pass, uint32_t ranks) {
     auto_last last = {.rank = 0};
     for (uint32_t r = 1; r < ranks; r++)
         if (pass->ranks[r].end > pass->ranks[last.rank].end) last.rank = r;
@@ -119,7 +120,7 @@ static void predict(void *context) {
     if (!t->code) t->code = simulate(t->x.plan, &t->job->profile, &options, &t->memory, &t->result, &err);
     if (t->code) return;
     t->made->makespan = auto_time(&t->result);
-    t->made->last = auto_ends_last(auto_longer(&t->result), t->x.problem->ranks);
+    t->made->last = ends_last(auto_longer(&t->result), t->x.problem->ranks);
     t->made->end = AUTO_SLOWER;
 }
 

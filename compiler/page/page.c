@@ -38,14 +38,6 @@ enum {
 
 /* --- lists of numbers --------------------------------------------------------------------------------------------- */
 
-void page_number(text *t, uint64_t value) {
-    char digits[20];
-    size_t at = sizeof digits;
-    do digits[--at] = (char)('0' + value % 10);
-    while (value /= 10);
-    text_add(t, digits + at, sizeof digits - at);
-}
-
 static void list_begin(json *j, const char *key) { json_array(j, key); }
 static void list_add(json *j, uint64_t value) { json_u64(j, NULL, value); }
 

@@ -15,13 +15,13 @@ typedef struct list {
 static void add(list *l, uint64_t value) {
     if (l->any) text_puts(l->t, ",");
     l->any = true;
-    page_number(l->t, value);
+    text_number(l->t, value);
 }
 static void add_signed(list *l, uint64_t value, bool negative) {
     if (l->any) text_puts(l->t, ",");
     l->any = true;
     if (negative) text_puts(l->t, "-");
-    page_number(l->t, value);
+    text_number(l->t, value);
 }
 static void add_or_none(list *l, uint32_t value) { add_signed(l, value == FCP_NONE ? 1 : value, value == FCP_NONE); }
 

@@ -4,8 +4,6 @@
 #include "compiler/page/page.h"
 #include "compiler/trace/timeline.h"
 
-void page_number(text *t, uint64_t value);
-
 /* Adds "tick", about a PAGE_TICKS-th of the makespan in picoseconds, and "lanes": for each rank drawn its intervals in
  * the pass, as lists of numbers:
  *   compute      begin, length, instruction kind, stage, a, b

@@ -408,23 +408,19 @@ static fcp_code tell_outlook(planning *x) {
     return FCP_OK;
 }
 
-fcp_code problem_open_mask(planning *x, cells **out) {
-    const struct fcpc_program *g = x->program;
-    *out = x->kept && x->kept->whole ? x->kept->whole : cells_new(g->mask, g->heads);
+/* Asks the mask by an object that was kept from an earlier candidate, or by a new one. kept: where it is kept; NULL:
+ * nowhere. */
+static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
+    *out = kept && *kept ? *kept : cells_new(x->program->mask, x->program->heads);
     if (!*out) return FCP_E_NO_MEMORY;
-    if (x->kept) cells_keep_grids(x->kept->whole = *out);
+    if (kept) cells_keep_grids(*kept = *out);
     cells_set_stop(*out, x->stop);
     return FCP_OK;
 }
 
-fcp_code problem_open_second(planning *x, cells **out) {
-    const struct fcpc_program *g = x->program;
-    *out = x->kept && x->kept->later ? x->kept->later : cells_new(g->mask, g->heads);
-    if (!*out) return FCP_E_NO_MEMORY;
-    if (x->kept) cells_keep_grids(x->kept->later = *out);
-    cells_set_stop(*out, x->stop);
-    return FCP_OK;
-}
+fcp_code problem_open_mask(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->whole : NULL, out); }
+
+fcp_code problem_open_second(planning *x, cells **out) { return open_kept(x, x->kept ? &x->kept->later : NULL, out); }
 
 uint32_t problem_second(const problem *p) {
     enum { FEW = 1 << 18, PIECE = 1 << 11, ROW = 4 }; /* keys: fewer take about as long as to start a thread */
