@@ -11,10 +11,10 @@
  *      sequence evenly, and groups, are judged before anything is cut (bounds.c). Neighbours that could gain next to
  *      nothing are ruled out as well.
  *   2. Every effort begins with what effort 1 does: each strategy with one setting at the middle size. A strategy that
- *      then takes NEAR times as long as the best gets no further tries, and of the other sizes only those of the best
- *      setting are tried; if the best has no blocks to size, as where ranks share heads, those of a close one that has.
- *      Tokens of a stated layout are not brought to homes elsewhere if that alone takes as long as the best does.
- *      Larger efforts then try the rest.
+ *      then takes NEAR times as long as the best gets no further tries. Other sizes are tried of the best setting only.
+ *      If its blocks have no size, as where ranks share heads, they are tried of a setting that is close to it and has
+ *      sizes. Tokens of a stated layout are not brought to homes elsewhere if that alone takes as long as the best
+ *      does. Larger efforts then try the rest.
  *   3. With effort 1 what takes long is tried less. In a large batch no larger size is tried: of 39 such tries for 256
  *      ranks 6 gained something, 2.8 % at most. Of three settings in ascending order the last one is left out if the
  *      second was no better than the first. And the search has a smaller budget where a plan has many tiles.

@@ -19,8 +19,8 @@
  * Finer blocks take long to plan. So effort 1 tries none but a quarter of the usual size, and that only where the best
  * takes half as long again as its bound and the batch is small. There one long sequence is at home on few ranks: all of
  * its queries leave by their ports, and all results come back by them. A row comes back when its last keys have been
- * computed, so fine rows come back sooner. That alone gains nothing, because a stage of fine units is short and stages
- * are the price of a relay. With stages as long as before and in two halves it takes up to 10 % off.
+ * computed, so fine rows come back sooner. Fine blocks alone gain nothing, because stages of fine units are short, and
+ * each relay costs a stage. With stages as long as before, and in two halves, the plan takes up to 10 % less time.
  */
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* shape.c: the shapes of piece pairs: which cells are FULL or PARTIAL, and how many pairs there are.
  *
  * Requires, units: as in cells.c.
- * Gives: the number of a piece pair's shape. Pairs with the same cells share one number: all pieces on the diagonal of
- * causal. Joins the shapes of two objects. Cost: a pair that was met before O(nodes); a new one as walk.c says; to
- * number a shape O(its runs).
+ * Gives: the number of a piece pair's shape. Pairs with the same cells share one number, as all pieces on the diagonal
+ *      of causal do. Joins the shapes of two objects.
+ * Cost: a pair that was met before O(nodes); a new one as walk.c says; to number a shape O(its runs).
  */
 #include "compiler/cells/parts.h"
 

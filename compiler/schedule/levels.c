@@ -6,15 +6,16 @@
  * Cost: linear in units and in the stages that they pass over; three bytes for each line and stage.
  * Units: sizes are in tokens of KV.
  *
- * Why levels: most units are dependent there. If each left as soon as it could, every stage would have another rank
- * that is busy, and rounds would add up to far more than the busiest rank's units.
+ * Why levels: most units are dependent there. If each left as soon as it could, another rank would be the busiest in
+ * every stage, and rounds would add up to far more than the units of any one rank.
  *
  * Why small stages: what a rank passes on leaves a stage after it came, so stages are the price of a relay. And what
  * must come back should be on its way early.
  *
- * Why bytes, too: rounds are as many as the busiest line has units, but they last as long as their bytes. Over net
- * each line has in a stage what the line with most bytes must have to need as many stages as the one with most units,
- * and half as much again, since no line can be busy in every stage. Inside a node bytes are cheap.
+ * Why bytes, too: there are as many rounds as the busiest line has units, but a round lasts as long as its bytes. So
+ * over net each line has a share of bytes for a stage. With that share the line with most bytes needs as many stages as
+ * the line with most units. It is then raised by a half, because no line can be busy in every stage. Inside a node
+ * bytes are cheap.
  *
  * With two halves (halves.h) all hops of the first choose first, and the second begins in the stage after the last of
  * them.

@@ -19,7 +19,7 @@
  * by S = sum of caps - W. That saves most where B falls steepest below its value at the cap: per rank, the steepest
  * chord is found, and S is given to the steepest first (a fractional knapsack). B is neither convex nor concave. The
  * chord to a w between two looked-at points is bounded by what is known at both, and near the cap by the derivative at
- * the smaller point: whole / (keys that come), for of more work more keys come.
+ * the smaller point: whole / (keys that come), because more work brings more keys.
  */
 #include "compiler/place/cad/cad.h"
 

@@ -7,9 +7,8 @@
  *     and placed once more before.
  *
  * A block ends at multiples of the block size, where another rank's tokens begin, and where a share begins or ends. So
- * every tile lies in one share. Pieces shorter than a block are packed together if they have the same home, one rank
- * computes all that they see, the same of each, and the same ranks read their keys: then nothing travels that is not
- * needed. Ring and zigzag as bases cut short sequences into a few tokens for each rank; of those, pieces with the same
+ * every tile lies in one share. Pieces shorter than a block share one if they have the same home, if the same rank
+ * computes all rows of each, and if the same ranks read their keys. Then nothing travels that is not needed. Ring and zigzag as bases cut short sequences into a few tokens for each rank; of those, pieces with the same
  * number go to the same ranks, and are packed.
  */
 

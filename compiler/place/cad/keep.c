@@ -5,7 +5,7 @@
  * Cost: O(runs log runs), and O(log cuts) sums for the run that is cut.
  * Units: pairs, bytes.
  *
- * Rows leave that have most pairs each: then fewest rows travel. The run at which enough has left is cut. There are
+ * The rows with most pairs leave, because then fewest rows travel. The run at which enough has left is cut. There are
  * three ways to cut it, and each has its price:
  *
  *   low    The first rows stay, with all their keys. Their keys must come from where the sequence begins, but no row is

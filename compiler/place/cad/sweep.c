@@ -5,9 +5,9 @@
  * Cost: O((runs + shares) (log bins + bins moved in a list)), and O(log cuts) sums a share.
  * Units: pairs, bytes.
  *
- * What shape is good. A bin that takes W pairs needs a rows and b keys, a b >= W, at `part` bytes a row and `kv` a key.
- * The sum is least at b = sqrt(W part / kv). So rows that see few more keys than that are taken whole, and rows that
- * see many more are divided between several bins, each with a segment of the keys. The more room, the larger b: so long
+ * What shape is good. A bin that takes W pairs needs x rows and y keys, x y >= W. A row costs `part` bytes, a key `kv`.
+ * The sum is least at y = sqrt(W part / kv). So rows that see few more keys than that are taken whole, and rows that
+ * see many more are divided between several bins, each with a segment of the keys. The more room, the larger y: so long
  * rows go to the bins with most room.
  *
  * How bins are filled. The rows of a sequence are taken from the last one down. In each turn a few bins are chosen

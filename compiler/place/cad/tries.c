@@ -16,8 +16,8 @@
  * Draws depend on the node alone, so the same batch is divided alike each time. On the shared lists this saves 2 % of
  * all bytes; 3,000 tries a node would save 3 %. A cluster with few nodes has time for more tries in each.
  *
- * Where a node decides little, many tries are what an earlier one was. A sweep says which other decisions would have
- * come to the same. A try that is known by this is not made, but it counts as one.
+ * Where a node has little to decide, many tries would repeat an earlier one. A sweep says which other decisions would
+ * have led to the same shares. A try that is known to repeat one in this way is left out, but counts as made.
  */
 #include "compiler/place/cad/cad.h"
 

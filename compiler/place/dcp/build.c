@@ -9,8 +9,8 @@
  * lies on one rank moves nothing.
  *
  *   1. Strips. A component that fits on no rank gives rows away, a rank at a time: first its last row, then always the
- *      row that adds least to the cut around the strip: the keys that it brings, less those that all other users of
- *      have come in before. So the rows of a window mask leave as runs, and of a causal mask the last ones leave
+ *      row that adds least to the cut around the strip: the keys that it brings, less those whose other users have all
+ *      come in before. So the rows of a window mask leave as runs, and of a causal mask the last ones leave
  *      first. What is left at the end are rows that see few keys, and cost nothing.
  *   2. A strip for several ranks. Rows that see very many keys are given to s ranks at once, each of which takes a
  *      segment of the keys. That costs s - 1 copies of Q and results, and saves copies of the keys. Of s = 1, 2, ...
