@@ -27,6 +27,8 @@
     "fk_u32 queries_%lu(PARAMETERS) { return fk_queries(e, q, k, limit, h); }\n#endif\n"                              \
     "#undef PARAMETERS\n#undef FK_KEY_SPANS\n#undef FK_QUERY_SPANS\n#undef fk_keys\n#undef fk_queries\n"
 
+typedef int emitted_allow(const fk_env *e, fk_i64 q, fk_i64 k, int h);
+typedef float emitted_score(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h);
 typedef fk_u32 emitted_spans(const fk_env *e, fk_i64 q, fk_i64 k, fk_i32 limit, int h);
 
 /* Compiles what `write` writes as C, with `warnings` (options of the compiler), and loads it. No file of it stays. */
@@ -51,6 +53,19 @@ static inline void *emitted_library(const char *warnings, void (*write)(FILE *f,
     rmdir(folder);
     cr_assert(library != NULL, "what is emitted does not compile, or not load");
     return library;
+}
+
+/* The function NAME_NUMBER of a library; NULL: the program has none. */
+static inline void *emitted_find(void *library, const char *name, size_t number) {
+    char symbol[64];
+    snprintf(symbol, sizeof symbol, "%s_%zu", name, number);
+    return dlsym(library, symbol);
+}
+/* The same of a function that every program has. */
+static inline void *emitted_function(void *library, const char *name, size_t number) {
+    void *f = emitted_find(library, name, number);
+    cr_assert(f != NULL, "%s_%zu", name, number);
+    return f;
 }
 
 /* The position, from the first, that bit i of a word stands for. */

@@ -72,15 +72,6 @@ static void add_program(sheet *s, const emit_program *g, unsigned number) {
     write_text(s, "#undef fk_allow\n#undef fk_score\n#undef fk_slope\n");
 }
 
-/* The function that gives the pairs of a row at once; NULL: the program has none. */
-static emitted_spans *spans_function(void *library, const char *name, unsigned number) {
-    char symbol[64];
-    emitted_spans *f;
-    snprintf(symbol, sizeof symbol, "%s_%u", name, number);
-    *(void **)&f = dlsym(library, symbol);
-    return f;
-}
-
 /* Compares all pairs of such a row with the interpreter. */
 static void judge_spans(emitted_spans *f, bool keys, mc_code code, const fk_env *env, int64_t q, int64_t k,
                         fk_i32 limit, int h, int64_t *scratch) {
@@ -93,17 +84,6 @@ static void judge_spans(emitted_spans *f, bool keys, mc_code code, const fk_env 
     }
     cr_assert_eq(got, want, "%s from q %lld, k %lld, limit %d, h %d: %08x, not %08x", keys ? "keys" : "queries",
                  (long long)q, (long long)k, limit, h, got, want);
-}
-
-typedef int allow_function(const fk_env *e, fk_i64 q, fk_i64 k, int h);
-typedef float score_function(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h);
-
-static void *function(void *library, const char *name, unsigned number) {
-    char symbol[64];
-    snprintf(symbol, sizeof symbol, "%s_%u", name, number);
-    void *f = dlsym(library, symbol);
-    cr_assert_not_null(f, "%s", symbol);
-    return f;
 }
 
 enum { PROGRAMS = 400 };
@@ -123,10 +103,12 @@ Test(emit, random_masks) {
     void *library = compile(&s);
     unsigned with_spans = 0;
     for (unsigned i = 0; i < PROGRAMS; i++) {
-        allow_function *allow;
-        emitted_spans *keys = spans_function(library, "keys", i), *queries = spans_function(library, "queries", i);
+        emitted_allow *allow;
+        emitted_spans *keys, *queries;
+        *(void **)&keys = emitted_find(library, "keys", i);
+        *(void **)&queries = emitted_find(library, "queries", i);
         with_spans += (keys != NULL) + (queries != NULL);
-        *(void **)&allow = function(library, "allow", i);
+        *(void **)&allow = emitted_function(library, "allow", i);
         int64_t *scratch = malloc(codes[i].count * sizeof *scratch);
         for (int j = 0; j < 300; j++) {
             int64_t n = 1 + (int64_t)draw(&e, j % 4 ? 300 : (uint64_t)bounds[i]), first = (int64_t)draw(&e, 3) - 1;
@@ -194,8 +176,8 @@ Test(emit, arrays_and_bands) {
                             .negative = true, .heads = 1};
     add_program(&s, &g, 0);
     void *library = compile(&s);
-    allow_function *allow;
-    *(void **)&allow = function(library, "allow", 0);
+    emitted_allow *allow;
+    *(void **)&allow = emitted_function(library, "allow", 0);
     const fk_u64 data[4] = {(fk_u64)(uintptr_t)bytes, (fk_u64)(uintptr_t)shorts, (fk_u64)(uintptr_t)longs,
                             (fk_u64)(uintptr_t)reals_loaded};
     const fk_bands device_bands = {(fk_u64)(uintptr_t)band_rows, (fk_u64)(uintptr_t)band_list, 3, 3};
@@ -256,9 +238,9 @@ Test(emit, scores) {
     const mc_env want = {.n = 8, .queries = 8, .arrays = arrays};
     const fk_env env = {.sequence = {.n = 8, .queries = 8}, .arrays = data};
     for (uint32_t i = 0; i < count; i++) {
-        score_function *score[2];
-        *(void **)&score[0] = function(library, "score", i);
-        *(void **)&score[1] = function(library, "slope", i);
+        emitted_score *score[2];
+        *(void **)&score[0] = emitted_function(library, "score", i);
+        *(void **)&score[1] = emitted_function(library, "slope", i);
         int64_t scratch[1024];
         const bool reads_table = i >= sizeof unary / sizeof *unary && i < (sizeof unary + sizeof binary) / sizeof *unary;
         for (int64_t at = 0; at < 8; at++)
@@ -335,8 +317,8 @@ Test(emit, every_operation) {
     static const int64_t at[] = {-6000000000, -5000000000, -7, -1, 0, 1, 2, 7, 5000000000, 6000000000};
     for (unsigned op = 0; op < MC_OP_COUNT; op++) {
         if (!here[op] || all[op].score.count) continue;
-        allow_function *allow;
-        *(void **)&allow = function(library, "allow", op);
+        emitted_allow *allow;
+        *(void **)&allow = emitted_function(library, "allow", op);
         const fk_env env = {.sequence = {.n = bound, .queries = bound}};
         int64_t scratch[12];
         for (size_t i = 0; i < sizeof at / sizeof *at; i++)
@@ -372,8 +354,8 @@ Test(emit, tanh) {
         write_text(&s, text);
         add_program(&s, &g, 0);
         void *library = compile(&s);
-        score_function *f;
-        *(void **)&f = function(library, "score", 0);
+        emitted_score *f;
+        *(void **)&f = emitted_function(library, "score", 0);
         const fk_env env = {.sequence = {.n = 1, .queries = 1}};
         for (int i = -400000; i <= 400000; i++) {
             float at = (float)i * (i % 2 ? 3e-5f : 3e-3f);

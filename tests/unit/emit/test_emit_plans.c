@@ -15,9 +15,6 @@
 
 enum { PLANS = 100, POINTS = 300, SEQUENCES = 5 };
 
-typedef int allow_function(const fk_env *e, fk_i64 q, fk_i64 k, int h);
-typedef float score_function(const fk_env *e, float s, fk_i64 q, fk_i64 k, int h);
-
 static uint64_t draw(uint64_t *state, uint64_t below) {
     *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
     return (*state >> 20) % below;
@@ -61,14 +58,6 @@ static void *compile(fcp_plan *const *plans, size_t count) {
     return emitted_library("-w", write_listed, &(struct listed){plans, count});
 }
 
-static void *function(void *library, const char *name, size_t number) {
-    char symbol[40];
-    snprintf(symbol, sizeof symbol, "%s_%zu", name, number);
-    void *f = dlsym(library, symbol);
-    cr_assert_not_null(f, "%s", symbol);
-    return f;
-}
-
 static bool near(double got, double want) {
     return got == want || (isnan(got) && isnan(want)) || fabs(got - want) <= 2e-5 * (1 + fabs(want));
 }
@@ -87,17 +76,14 @@ static void compare_spans(emitted_spans *f, bool keys, mc_code mask, const mc_en
 
 /* Counts the pairs that are allowed. */
 static uint64_t compare(const fcp_plan *plan, void *library, size_t number, const char *what) {
-    allow_function *allow;
-    score_function *score = NULL, *slope = NULL;
+    emitted_allow *allow;
+    emitted_score *score = NULL, *slope = NULL;
     emitted_spans *keys, *queries;
-    char symbol[40];
-    snprintf(symbol, sizeof symbol, "keys_%zu", number);
-    *(void **)&keys = dlsym(library, symbol);
-    snprintf(symbol, sizeof symbol, "queries_%zu", number);
-    *(void **)&queries = dlsym(library, symbol);
-    *(void **)&allow = function(library, "allow", number);
-    if (plan->score_count) *(void **)&score = function(library, "score", number);
-    if (plan->score_count) *(void **)&slope = function(library, "slope", number);
+    *(void **)&keys = emitted_find(library, "keys", number);
+    *(void **)&queries = emitted_find(library, "queries", number);
+    *(void **)&allow = emitted_function(library, "allow", number);
+    if (plan->score_count) *(void **)&score = emitted_function(library, "score", number);
+    if (plan->score_count) *(void **)&slope = emitted_function(library, "slope", number);
     fk_sequence *sequences = calloc(plan->sequences_count + 1, sizeof *sequences);
     fk_u64 *addresses = calloc(plan->arrays_count + 1, sizeof *addresses);
     fk_bands *device_bands = calloc(plan->slices_count + 1, sizeof *device_bands);
