@@ -191,8 +191,9 @@ fcp_code fcpc_summary_json(const fcp_plan *plan, const fcpc_times *times, char *
 
 /* How long the plan would take on its cluster, as a JSON object: for each pass the members of `fcpc sim --json`
  * (makespan_s, makespan_lower_bound_s, mfu, bounds, exposed, bytes, per_rank), in `forward` and `backward`; and
- * `profile`, whose figures kernels have. `profile`: a name such as "h200", or a file; NULL: that of the plan's gpu.
- * compiler/simulate/README.md says what is predicted. FCP_E_PROFILE, FCP_E_READ: there is no such profile. */
+ * `profile`, the name of the profile that says how fast kernels are. The argument `profile` is a name such as "h200",
+ * or a file; NULL: that of the plan's gpu. compiler/simulate/README.md says what is predicted. FCP_E_PROFILE,
+ * FCP_E_READ: there is no such profile. */
 fcp_code fcpc_simulate_json(const fcp_plan *plan, const char *profile, char **out_text, fcp_error *err);
 
 /* What a picture shows, and how. Zeros show the whole plan, in ASCII and 80 columns wide. */

@@ -90,8 +90,9 @@ class Plan(Owner):
     def rows(self, shift=0, keys=False):
         """Where the tokens of this process stand in the packed batch, in the plan's order: an int64 array of `tokens`.
 
-        With a shift, the row of the token so many places behind in the same sequence; -1 where there is none. With
-        `keys`, of keys; that differs only where sequences have not as many keys as queries.
+        With a shift it gives, for each of them, the row of the token so many places behind in the same sequence; -1
+        where there is none. With `keys` it is about keys, which differs only if a sequence has not as many keys as
+        queries.
         """
         shift = max(-1 << 62, min(shift, 1 << 62))  # no sequence is as long
         if (shift, keys) not in self._rows:
@@ -166,7 +167,7 @@ class Plan(Owner):
     def simulate(self, profile=None):
         """How long the plan would take on its cluster: a Simulation.
 
-        profile   whose figures kernels have: a name, such as "h200", or a file; None: that of the cluster's gpu.
+        profile   says how fast kernels are: a name, such as "h200", or a file; None: that of the cluster's gpu.
                   compiler/simulate/README.md says what is predicted. Errors: E340, E010 (there is no such profile)
         """
         return Simulation(json.loads(call_text("fcpc_simulate_json", self._handle, profile and profile.encode())))
@@ -177,7 +178,7 @@ class Plan(Owner):
         return call_text("fcpc_show_text", self._handle, ctypes.byref(options))
 
     def svg(self):
-        """The same as an SVG image."""
+        """The picture that `text` draws, as an SVG image."""
         return call_text("fcpc_show_svg", self._handle, None)
 
     def html(self):
