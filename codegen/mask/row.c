@@ -246,9 +246,9 @@ FCP_CLONES static void div_row(const int64_t *restrict x, int64_t b, uint32_t wi
         for (uint32_t j = 0; j < width; j++) out[j] = mc_div(x[j], b);
 }
 
-/* The same of a line that nowhere wraps, b > 0: LANES neighbours at a time, each a fixed step from the LANES before, so
- * that there is nothing to divide: the rests move by one number less than b, and where they pass b, quotients by one
- * more. For b up to DIVISOR_MAX. */
+/* The same of a line that nowhere wraps, b > 0, without dividing. LANES neighbours are computed at a time, from the
+ * LANES before them. All rests grow by one number, which is less than b. A rest that passes b is lowered by b, and its
+ * quotient grows by one more than the others. For b up to DIVISOR_MAX. */
 enum { LANES = 8 };
 #define DIVISOR_MAX (INT64_MAX / 2)
 typedef int64_t lane_vector __attribute__((vector_size(LANES * sizeof(int64_t))));

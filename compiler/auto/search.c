@@ -113,9 +113,10 @@ static bool add(auto_job *j, const auto_candidate *c, uint32_t *out) {
     return true;
 }
 
-/* The list has tried one size of blocks that is smaller than the usual one. Half of that is for a candidate that is far
- * from its bound, if the batch is small enough: with twice as many units in a stage, because each has fewer bytes, and
- * in two halves, so that results of the first travel beside queries of the second. False: it is not worth a try. */
+/* The list has tried one size of blocks that is smaller than the usual one. This is half of that size, for a candidate
+ * that is far from its bound, if the batch is small enough. A stage then has twice as many units, because each has
+ * fewer bytes. The work is in two halves, so that results of the first travel beside queries of the second. False: it
+ * is not worth a try. */
 static bool finer(const auto_job *j, uint32_t centre, auto_candidate *next) {
     const auto_candidate *c = &j->report->at[centre];
     auto_candidate more;

@@ -28,9 +28,9 @@ void cells_set_done(cells *c, uint64_t *done);
 /* Says that grids will be asked for again: each is kept when it is asked for first, and not only the second time. */
 void cells_keep_grids(cells *c);
 
-/* About how many pairs of a sequence will have to be looked at one by one: found from a few of its cells, so that a
- * long wait can be announced. 0 for a sequence that takes less than a second anyway, and for one like a sequence asked
- * about before. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
+/* About how many pairs of a sequence will have to be looked at one by one, so that a long wait can be announced. It is
+ * an estimate from a few of the sequence's cells. 0 for a sequence that takes less than a second anyway, and for one
+ * that is like a sequence asked about before. FCP_E_NO_MEMORY, FCP_E_INTERRUPTED. */
 fcp_code cells_outlook(cells *c, const mc_env *env, uint64_t *out_elements);
 
 /* A fault: which node, and the n, q, k and h of one pair that reaches it. */

@@ -74,9 +74,9 @@ enum { EXPLAIN_STEPS = 4096 };
 fcp_code explain_pair(const char *name, const char *bytes, size_t size, const fcpc_options *options, diags *d,
                       explanation *out);
 
-/* Explains many pairs of one program, which is parsed once. next fills in the next question (of an explanation that is
- * empty but for `plan`), or returns false; told gets the answer, which lives until it returns; it does not say by whom
- * the pair is computed. Errors are in `d`. */
+/* Explains many pairs of one program, which is parsed once. next gets an explanation that is empty but for `plan`, and
+ * fills in the next question; false: there is none. told gets the answer, which lives until told returns. The answer
+ * does not say by whom the pair is computed. Errors are in `d`. */
 typedef bool explain_next(void *context, explanation *o);
 typedef void explain_told(void *context, const explanation *o);
 fcp_code explain_pairs(const char *name, const char *bytes, size_t size, const fcpc_options *options,

@@ -5,13 +5,14 @@
  * Cost: linear in moves and instructions.
  *
  * Before the launches of stage s the communication queue waits for two things. The computing of stages <= s - buffers
- * must be over, because only then are its slots free again; of a launch that sends results also that of the stage in
- * which these may be complete (schedule.after). And the rank's own tokens must have been copied in. Before the work of
- * stage s the computing queue waits for the last launch of a stage <= s that receives something (where tiles run
- * anywhere, tiles do not wait for results that come back), and for the last launch of a stage < s (with phases: <= s)
- * that sends a result, because its slot may be used again. Backward, a launch that sends Q from home waits until delta
- * of the blocks that leave is computed, which comes first. Results that come home whole are waited for before the
- * copies out. There are no other waits, and every rank launches its rounds in the same order.
+ * must be over, because only then are its slots free again. And the rank's own tokens must have been copied in. A
+ * launch that sends results also waits for the computing of the stage in which these may be complete (schedule.after).
+ * Backward, a launch that sends Q from home waits until delta of the blocks that leave is computed, which comes first.
+ *
+ * Before the work of stage s the compute queue waits for the last launch of a stage <= s that receives something.
+ * (Where tiles run anywhere, tiles do not wait for results that come back.) It also waits for the last launch of a
+ * stage < s (with phases: <= s) that sends a result, because its slot may be used again. Results that come home whole
+ * are waited for before the copies out. There are no other waits, and every rank launches its rounds in the same order.
  *
  * A stage's computing is its visits; then what came back, in order of round and sender; then FINISH or ROUND of the
  * blocks that are then complete.

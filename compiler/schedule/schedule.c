@@ -37,11 +37,11 @@
  *
  * Where all tiles run at home but ranks are far apart, tiles wait for later stages: see pace.c.
  *
- * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round: a
- * rank that has much of its work in one stage delays all. So each tile goes to the first stage, from the one in which
- * its Q and KV are there, that has less than the rank's mean: those of other ranks' blocks first, since their results
- * are waited for, and of them first what is merged with others', since that makes two ways; and local ones last, tile
- * by tile. Twice `buffers` stages follow the last arrival and hide returns.
+ * Where tiles run anywhere, each rank has its arrivals in other stages, and ranks wait for each other in every round.
+ * So a rank that has much of its work in one stage delays all. Each tile therefore goes to the first stage with less
+ * than the rank's mean, from the stage on in which its Q and KV are there. Tiles of other ranks' blocks choose first,
+ * since their results are waited for; of them, those whose results are merged with others', since these go two ways.
+ * Local tiles choose last, one by one. Twice `buffers` stages follow the last arrival and hide returns.
  *
  * Phases. Where heads are computed in phases, all that a phase needs arrives in one stage, or, where blocks are
  * passed on, in one for each leg of the ways. The next phase follows. So each rank computes its heads of a phase in

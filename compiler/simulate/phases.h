@@ -35,8 +35,8 @@ typedef struct sim_fractions {
 } sim_fractions;
 /* Of `group` query heads to a KV head in `phases` phases; 1: all heads at once, which is Ulysses with what it keeps of
  * other layers moved away. The paper counts K and V of a phase as 2 / (group * phases), though a rank needs a whole KV
- * head for any of its query heads: with the query heads to a KV head that a rank computes in one phase as `group`, this
- * is what a plan holds. */
+ * head for any of its query heads. What a plan holds follows if `group` is how many query heads of a KV head a rank
+ * computes in one phase. */
 sim_fractions sim_phase_fractions(fcp_pass pass, uint32_t group, uint32_t phases);
 /* Of `group` and `phases`, over all heads at once with `group_of_all`: what the intermediate tensors of a phase take,
  * as a part of what they take of all. Forward: Q, K, V and O. */

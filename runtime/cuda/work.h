@@ -5,10 +5,10 @@
 
 /* Makes the work lists of all ATTENDs of a rank's pass. The arena need not have its final address. */
 fcp_code fcp_cuda_work_make(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);
-/* Each of these puts one thing into the rank's compute stream: an ATTEND, or a fused run of them; behind it, gradients
- * of tables by the same lists; what a pass begins with (outputs set to
- * what rows without keys get, gradients set to 0); delta; a REDUCE, REDUCE_Q or MERGE; a FINISH or ROUND; and zeros
- * into those transient slots of dKV and dQ of an ATTEND that hold no sum yet. */
+/* Each of these puts one thing into the rank's compute stream. In order: an ATTEND, or a fused run of them; behind it,
+ * gradients of tables by the same lists; what a pass begins with (outputs set to what rows without keys get, gradients
+ * set to 0); delta; a REDUCE, REDUCE_Q or MERGE; a FINISH or ROUND; zeros for those transient slots of dKV and dQ of an
+ * ATTEND that hold no sum yet. */
 fcp_code fcp_cuda_attend(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, const cuda_attend *work, fcp_error *err);
 fcp_code fcp_cuda_attend_tables(fcp_cuda_session *s, cuda_rank *rank, const cuda_attend *work, fcp_error *err);
 fcp_code fcp_cuda_prepare(fcp_cuda_session *s, cuda_rank *rank, fcp_pass pass, fcp_error *err);

@@ -51,9 +51,9 @@ typedef struct fcp_times {
     bool ran[FCP_PASSES], collected;
 } fcp_times;
 
-/* The plans of a session. Each has a session of its own kind, with work lists, streams and connections of its own; the
- * first one's is the session that callers have, and lends its arenas to the others: one plan runs at a time, and each
- * run puts into arenas all that it reads there. runtime/session.c alone knows of the list. */
+/* The plans of a session. Each has a session of the same kind, with work lists, streams and connections of its own.
+ * That of the first plan is the session that callers have. It lends its arenas to the others, because one plan runs at
+ * a time, and each run puts into arenas all that it reads there. runtime/session.c alone knows of the list. */
 typedef struct fcp_session_plans {
     fcp_session **parts;
     uint32_t count, now; /* now: the part that runs */

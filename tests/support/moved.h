@@ -1,9 +1,9 @@
 /* moved.h: what a placement moves, counted from its blocks and tiles by itself: for tests and benchmarks of placement.
  *
  * K and V of a block go to every rank, other than its home, with a tile that reads it. Q of a block goes to every rank,
- * other than its home, that computes a tile of it; its result comes back whole if its home has none of its tiles, else
- * in parts; and if several ranks have them, all but one of them send parts to that one. By which ways is what
- * routes_find says: over net once to a node, results the same way back. */
+ * other than its home, that computes a tile of it. If the home has some of its tiles, results come back in parts. If it
+ * has none, one result comes back whole: if several ranks have tiles, all but one of them send parts to that one.
+ * routes_find says by which ways: over net once to a node, results the same way back. */
 #ifndef MOVED_H
 #define MOVED_H
 #include <stdlib.h>

@@ -121,7 +121,7 @@ typedef struct cad_runs {
 bool cad_add(arena *a, cad_runs *list, const cad_run *r);
 bool cad_give(arena *a, cad_shares *list, const cad_run *r, uint32_t rank);
 
-/* keep.c. Of the runs of a bin that has too much work, chooses those that it keeps, `cap` in all; the rest is added to
+/* keep.c. Chooses the runs that a bin with too much work keeps, `cap` in all; the rest is added to
  * *away. own: per run, the keys of its sequence that the bin holds. room: the work that a typical receiver takes, or
  * CAD_WHOLE_RUNS: no run is cut, and one that does not fit leaves. */
 #define CAD_WHOLE_RUNS UINT64_MAX
