@@ -40,7 +40,8 @@ enum {
 static uint64_t blocks_of(const fcp_arena *a) {
     const fcp_plan *plan = a->plan;
     const uint64_t all = plan->cluster->multiprocessors, margin = plan->problem->margin;
-    return fcp_stream_of(plan, a->pass, a->rank, FCP_COMM)->count && margin < all ? all - margin : all;
+    if (!all || !fcp_stream_of(plan, a->pass, a->rank, FCP_COMM)->count) return all;
+    return margin < all ? all - margin : 1; /* as runtime/cuda/partition.c gives them */
 }
 
 /* A piece of work: a row of the list before it was cut, which is an item for one query head; or a part of its keys,

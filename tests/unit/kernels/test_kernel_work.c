@@ -320,6 +320,17 @@ Test(kernel_work, rows_that_are_left_are_cut_in_chains) {
     check_dealt_mask("heads = 13; kv_heads = 1", "h100", 132, "2K", "full", 82);   /* 78 */
 }
 
+/* If communication asks for more multiprocessors than there are, attention keeps one, and nothing is cut for others. */
+Test(kernel_work, rows_for_one_multiprocessor_are_not_cut) {
+    fcp_plan *plan = plan_named("one.fcp", "model { heads = 5; kv_heads = 1; head_dim = 16 }\n"
+                                           "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [256:4K] }\n"
+                                           "plan { mask = full; block = 1K; strategy = ring; margin = 200 }\n");
+    fcp_list_time used;
+    cr_assert(order_model_forward(plan, 1, 0, &used));
+    cr_expect_eq(used.end, used.work, "%" PRIu64 " instead of %" PRIu64, used.end, used.work);
+    fcp_plan_free(plan);
+}
+
 /* Lays out rank 0 of a plan, which is not there. */
 static fcp_arena arena_of(const fcp_plan *plan, uint64_t first[MOST + 1]) {
     const uint32_t homes = (uint32_t)plan->blocks_count;
