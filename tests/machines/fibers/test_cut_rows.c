@@ -85,3 +85,9 @@ Test(cut_rows, stages) {
 Test(cut_rows, stages_sm90) {
     judge_stages("heads = 2; kv_heads = 1; head_dim = 64", FOUR, &fibers_sm90_backend, true, true);
 }
+
+/* Two rows that are left for three multiprocessors: parts of different lengths. */
+#define CHAIN "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [256:4K] }\nplan { mask = full; block = 1K; " \
+              "strategy = ring; margin = 129; passes = forward }\n"
+Test(cut_rows, chains) { judge("heads = 5; kv_heads = 1; head_dim = 16", CHAIN, &fibers_backend, true); }
+Test(cut_rows, chains_sm90) { judge("heads = 5; kv_heads = 1; head_dim = 64", CHAIN, &fibers_sm90_backend, false); }

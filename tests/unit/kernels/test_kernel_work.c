@@ -273,27 +273,29 @@ Test(kernel_work, cut_rows_have_the_same_pairs) {
                  false, true);
     check_single("model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpu = h100 }\nbatch { lengths = [3000] }\n"
                  "mask m = causal and (h % 2 == 0 or q - k < 300)\nplan { mask = m; block = 1K }\n", false, true);
-}
-
-/* Little work: pieces are dealt out one by one. */
-Test(kernel_work, dealt_rows_have_the_same_pairs) {
-    check_single("model { heads = 55; kv_heads = 1; head_dim = 16 }\ncluster { gpu = a100 }\n"
-                 "batch { lengths = [200, 100, 60] }\nplan { mask = causal; block = 1K }\n", false, false);
+    check_single("model { heads = 5; kv_heads = 1; head_dim = 16 }\ncluster { gpus = 2; gpu = h100 }\n" /* in chains */
+                 "batch { lengths = [256:4K] }\nplan { mask = full; block = 1K; strategy = ring; margin = 129 }\n", false,
+                 true);
 }
 
 /* Of the time of a GPU's multiprocessors so many hundredths are used, by cells alone. Beside: longest first. */
-static void check_dealt(const char *model, const char *gpu, uint32_t blocks, const char *lengths, uint64_t least) {
+static void check_dealt_mask(const char *model, const char *gpu, uint32_t blocks, const char *lengths, const char *mask,
+                             uint64_t least) {
     char text[400];
     snprintf(text, sizeof text,
              "model { %s; head_dim = 128 }\ncluster { gpu = %s }\nbatch { lengths = [%s] }\n"
-             "plan { mask = causal; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
-             model, gpu, lengths);
+             "plan { mask = %s; block = 4K; strategy = fcp(coalesce = 64); passes = forward }\n",
+             model, gpu, lengths, mask);
     fcp_plan *plan = plan_named("dealt.fcp", text);
     fcp_list_time used;
     cr_assert(order_model_forward(plan, blocks, 0, &used));
     cr_expect_eq(100 * used.work / (used.end * blocks), least, "%s, %s: %" PRIu64, model, lengths,
                  100 * used.work / (used.end * blocks));
     fcp_plan_free(plan);
+}
+
+static void check_dealt(const char *model, const char *gpu, uint32_t blocks, const char *lengths, uint64_t least) {
+    check_dealt_mask(model, gpu, blocks, lengths, "causal", least);
 }
 
 Test(kernel_work, rows_are_dealt_out_evenly) {
@@ -309,6 +311,24 @@ Test(kernel_work, keys_of_rows_are_cut_where_there_are_few_rows) {
     check_dealt("heads = 8; kv_heads = 1", "h100", 132, "1K", 31);  /* 27 */
     check_dealt("heads = 1; kv_heads = 1", "h100", 132, "8K", 64);  /* 24 */
     check_dealt("heads = 8; kv_heads = 1", "h100", 132, "4K", 100); /* 100: as it was */
+}
+
+/* Chains, where rows of equal length are left for more than half of the multiprocessors. Beside: whole rows. */
+Test(kernel_work, rows_that_are_left_are_cut_in_chains) {
+    check_dealt_mask("heads = 64; kv_heads = 8", "h100", 132, "4K", "full", 98);   /* 96 */
+    check_dealt_mask("heads = 16; kv_heads = 16", "h100", 132, "8K", "full", 98);  /* 96 */
+    check_dealt_mask("heads = 13; kv_heads = 1", "h100", 132, "2K", "full", 82);   /* 78 */
+}
+
+/* If communication asks for more multiprocessors than there are, attention keeps one, and nothing is cut for others. */
+Test(kernel_work, rows_for_one_multiprocessor_are_not_cut) {
+    fcp_plan *plan = plan_named("one.fcp", "model { heads = 5; kv_heads = 1; head_dim = 16 }\n"
+                                           "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [256:4K] }\n"
+                                           "plan { mask = full; block = 1K; strategy = ring; margin = 200 }\n");
+    fcp_list_time used;
+    cr_assert(order_model_forward(plan, 1, 0, &used));
+    cr_expect_eq(used.end, used.work, "%" PRIu64 " instead of %" PRIu64, used.end, used.work);
+    fcp_plan_free(plan);
 }
 
 /* Lays out rank 0 of a plan, which is not there. */
