@@ -267,7 +267,7 @@ LONG_TESTS = $(patsubst %.c,$(B)/%,$(shell grep -l 'support/amount.h\|fibers/pro
 LONG_RUNNERS = $(addsuffix run.sh,$(sort $(dir $(shell grep -l CHECK_LONG tests/*/run.sh tests/*/all.py))))
 check-long: $(LONG_TESTS) all gpu-binaries
 	@CHECK_LONG=1 $(RUN) --only $(LONG_RUNNERS) $(LONG_TESTS)
-test: $(if $(T),$(foreach t,$(T),$(filter %/$t,$(TESTS) $(PTX_TESTS))),$(TESTS)) all
+test: $(if $(T),$(foreach t,$(T),$(or $(filter %/$t,$(TESTS) $(PTX_TESTS)),$(error there is no test $t in C))),$(TESTS)) all
 	@$(RUN) --only $(filter $(B)/tests/%,$^)
 GOLDEN = $(patsubst %.c,$(B)/%,$(shell grep -l GOLDEN_UPDATE $(TEST_SRC))) $(shell grep -l GOLDEN_UPDATE tests/*/run.sh)
 golden-update: all tests
