@@ -51,6 +51,7 @@ enum {
 };
 
 _Thread_local thread *machine_self;
+_Thread_local machine_place *machine_here;
 
 /* --- fibers ------------------------------------------------------------------------------------------------------- */
 
@@ -106,6 +107,7 @@ static void hand_over(machine *m, thread *from, thread *to) {
     void **save = from ? &from->stack_pointer : &m->main_stack_pointer;
     void *restore = to ? to->stack_pointer : m->main_stack_pointer;
     machine_self = to;
+    machine_here = to ? &to->at : NULL;
 #ifdef HAVE_THREAD_SANITIZER
     __tsan_switch_to_fiber(to ? to->sanitizer : m->main_sanitizer, 0);
     switch_stacks(save, restore);
@@ -280,7 +282,8 @@ static _Noreturn void fail_stuck(thread *t) {
 
 void machine_pause(thread *t) {
     while (!can_go_on(t)) {
-        thread *next = next_after(t);
+        const bool last = t->index % WARP == WARP - 1; /* nearly always the next lane can go on */
+        thread *next = !last && can_go_on(t + 1) ? t + 1 : next_after(t);
         if (next) hand_over(t->machine, t, next);
         else if (!gets_on(t->machine)) fail_stuck(t);
         machine_look(t);
@@ -354,10 +357,12 @@ static void begin_block(machine *m, block *b, uint32_t number) {
 }
 
 /* Lays a page between stacks that cannot be touched, so that a stack overflow faults: before those that a launch uses, and
- * that no launch has used. For all stacks it would be a thousand system calls in each process. */
-static void guard_stacks(machine *m, block *b) {
+ * that no launch has used. For all stacks it would be a thousand system calls in each process. False: there are none. */
+static bool guard_stacks(machine *m, block *b) {
+    const bool any = b->guarded < m->launch->threads;
     for (; b->guarded < m->launch->threads; b->guarded++)
         mprotect(stack_of(&b->threads[b->guarded]) - GUARD, GUARD, PROT_NONE);
+    return any;
 }
 
 static bool reserve_shared(block *b, uint32_t bytes) {
@@ -373,7 +378,7 @@ static bool reserve_shared(block *b, uint32_t bytes) {
     return true;
 }
 
-/* Fills a fiber's stack with what it holds before it is used. */
+/* Fills the fibers' stacks with what they hold before they are used. These are megabytes, and many launches are short. */
 static void poison_stacks(machine *m, block *b) {
     for (uint32_t i = 0; i < m->launch->threads; i++) {
         const thread *t = &b->threads[i];
@@ -420,6 +425,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
     }
     m->eager = (uint32_t)machine_roll(m, 4) * 2;
     machine_forget(m);
+    const bool poisoned = machine_roll(m, 4) == 0;
     uint32_t resident = launch->resident ? launch->resident : 1;
     for (uint32_t i = 0; i < MACHINE_RESIDENT; i++) m->blocks[i].live = false;
     for (uint32_t i = 0; i < resident && i < MACHINE_RESIDENT; i++) {
@@ -428,8 +434,7 @@ bool machine_run(machine *m, const machine_launch *launch, char text[MACHINE_TEX
             return false;
         }
         if (i >= launch->blocks) continue;
-        guard_stacks(m, &m->blocks[i]);
-        poison_stacks(m, &m->blocks[i]);
+        if (guard_stacks(m, &m->blocks[i]) || poisoned) poison_stacks(m, &m->blocks[i]);
     }
 #ifdef HAVE_THREAD_SANITIZER
     m->main_sanitizer = __tsan_get_current_fiber();

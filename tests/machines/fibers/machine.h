@@ -4,7 +4,8 @@
  *
  * Each thread of a block is a fiber. Where a real GPU leaves something open, this machine chooses by a seed, and so
  * as to do harm:
- *   - Shared memory and the threads' stacks hold NaN patterns before they are written.
+ *   - Shared memory holds NaN patterns before it is written. So do the threads' stacks in one launch of four; in others
+ *     they hold what the launch before has left.
  *   - The bytes of a copy are not there before somebody waits for them. They come in any order, those of a tensor
  *     copy row by row.
  *   - A product reads its operands at any time until it is waited for. Meanwhile its accumulators hold signalling
@@ -99,6 +100,16 @@ typedef struct machine_map {
 } machine_map;
 /* Makes a map. False: a driver would make none, because something is misaligned, empty or too large. */
 bool machine_map_encode(struct fk_map *out, const machine_map *map);
+
+/* Where a kernel uses a primitive, for messages: that of the thread that runs is at machine_here. */
+typedef struct machine_place {
+    const char *file;
+    int line;
+} machine_place;
+extern _Thread_local machine_place *machine_here __attribute__((tls_model("initial-exec")));
+__attribute__((always_inline)) static inline void machine_note(const char *file, int line) {
+    *machine_here = (machine_place){file, line};
+}
 
 typedef struct machine machine;
 machine *machine_new(void); /* NULL when out of memory */

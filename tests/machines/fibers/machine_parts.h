@@ -107,10 +107,7 @@ typedef struct addition {
     uint32_t thread, time;
 } addition;
 
-typedef struct place {
-    const char *file;
-    int line;
-} place;
+typedef machine_place place;
 
 typedef struct thread {
     void *stack_pointer; /* while it does not run */
@@ -120,9 +117,9 @@ typedef struct thread {
     thread_state state;
     uint32_t seen; /* generation of what it waits for; the value; a barrier's parity; products */
     uint32_t waits; /* for which barrier, of either kind */
-    const uint32_t *value; /* where it waits for a value */
     place at;      /* of the primitive under way, or the last */
-    operands *operands;
+    operands *operands; /* up to here, what a meeting of the warp reads, in one line of the cache */
+    const uint32_t *value; /* where it waits for a value */
     copy *copies; /* COPIES, once there were some */
     uint32_t copy_count;
     known *order;

@@ -18,10 +18,6 @@
 #include "codegen/kernels/prim.h"
 #include "codegen/kernels/prim_sm90.h"
 #undef FK_PRIMITIVE
-void machine_note(const char *file, int line);
-
-void machine_note(const char *file, int line) { machine_self->at = (place){file, line}; }
-
 fk_u32 fk_thread_host(void) { return machine_self->index; }
 fk_u32 fk_block_host(void) { return machine_self->block->number; }
 fk_u32 fk_blocks_host(void) { return machine_self->machine->launch->blocks; }
@@ -52,19 +48,21 @@ void fk_sync_host(void) {
 
 typedef float row8 __attribute__((vector_size(32)));
 
-/* in: a[4], b[2]; c */
+/* in: a[4], b[2]; c. The numbers are put together as they are, and become floats by rows. */
 __attribute__((always_inline)) static inline void multiply(float (*number)(uint16_t), thread *lanes) {
+    uint16_t halves_a[16][16], halves_b[16][8];
     float a[16][16], b[16][8], c[16][8];
     for (uint32_t i = 0; i < WARP; i++) {
         const operands *x = lanes[i].operands;
         uint32_t g = i / 4, t = i % 4 * 2;
-        for (uint32_t e = 0; e < 2; e++) {
-            for (uint32_t r = 0; r < 4; r++)
-                a[g + r % 2 * 8][t + r / 2 * 8 + e] = number((uint16_t)(x->in[r] >> 16 * e));
-            for (uint32_t r = 0; r < 2; r++) b[t + r * 8 + e][g] = number((uint16_t)(x->in[4 + r] >> 16 * e));
-            c[g][t + e] = x->c[e];
-            c[g + 8][t + e] = x->c[2 + e];
-        }
+        for (uint32_t r = 0; r < 4; r++) memcpy(&halves_a[g + r % 2 * 8][t + r / 2 * 8], &x->in[r], sizeof x->in[r]);
+        for (uint32_t r = 0; r < 2; r++)
+            for (uint32_t e = 0; e < 2; e++) halves_b[t + r * 8 + e][g] = (uint16_t)(x->in[4 + r] >> 16 * e);
+        for (uint32_t r = 0; r < 2; r++) memcpy(&c[g + r * 8][t], &x->c[2 * r], 2 * sizeof x->c[0]);
+    }
+    for (uint32_t i = 0; i < 16; i++) {
+        for (uint32_t k = 0; k < 16; k++) a[i][k] = number(halves_a[i][k]);
+        for (uint32_t k = 0; k < 8; k++) b[i][k] = number(halves_b[i][k]);
     }
     row8 depth[16];
     memcpy(depth, b, sizeof b);
@@ -74,14 +72,9 @@ __attribute__((always_inline)) static inline void multiply(float (*number)(uint1
         for (uint32_t k = 0; k < 16; k++) sum += a[i][k] * depth[k];
         memcpy(c[i], &sum, sizeof sum);
     }
-    for (uint32_t i = 0; i < WARP; i++) {
-        operands *x = lanes[i].operands;
-        uint32_t g = i / 4, t = i % 4 * 2;
-        for (uint32_t e = 0; e < 2; e++) {
-            x->c[e] = c[g][t + e];
-            x->c[2 + e] = c[g + 8][t + e];
-        }
-    }
+    for (uint32_t i = 0; i < WARP; i++)
+        for (uint32_t r = 0; r < 2; r++)
+            memcpy(&lanes[i].operands->c[2 * r], &c[i / 4 + r * 8][i % 4 * 2], 2 * sizeof c[0][0]);
 }
 
 FCP_CLONES static void multiply_bf16(thread *lanes) { multiply(fcp_bf16_float, lanes); }

@@ -108,11 +108,10 @@ typedef union matrix {
     float x[DEPTH][MOST_COLUMNS];
     row8 rows[DEPTH][MOST_COLUMNS / 8];
 } matrix;
-
-static inline float number_of(bool bf16, uint16_t x) { return bf16 ? fcp_bf16_float(x) : fcp_fp16_float(x); }
+typedef uint16_t halves[DEPTH][MOST_COLUMNS];
 
 /* out[depth][line] */
-static void take_operand(const block *b, const product *p, uint64_t d, bool by_columns, uint32_t lines, matrix *out) {
+static void take_operand(const block *b, uint64_t d, bool by_columns, uint32_t lines, halves out) {
     static const uint8_t wide[4] = {1, 8, 4, 2};
     operand x = {(uint32_t)(d & 0x3fff) << 4, (uint32_t)(d >> 16 & 0x3fff) << 4, (uint32_t)(d >> 32 & 0x3fff) << 4,
                  wide[d >> 62], (uint32_t)(d >> 62), by_columns};
@@ -121,17 +120,24 @@ static void take_operand(const block *b, const product *p, uint64_t d, bool by_c
         for (uint32_t c = 0; c < chunks; c++) {
             uint16_t numbers[NUMBERS];
             memcpy(numbers, b->shared + (address_of(&x, r, c) - MACHINE_SHARED_BASE), 16);
-            for (uint32_t i = 0; i < NUMBERS; i++)
-                *(by_columns ? &out->x[r][c * NUMBERS + i] : &out->x[c * NUMBERS + i][r]) =
-                    number_of(p->bf16, numbers[i]);
+            if (by_columns) memcpy(&out[r][c * NUMBERS], numbers, 16);
+            else
+                for (uint32_t i = 0; i < NUMBERS; i++) out[c * NUMBERS + i][r] = numbers[i];
         }
 }
-static void take_registers(const product *p, matrix *out) {
+static void take_registers(const product *p, halves out) {
     for (uint32_t i = 0; i < GROUP; i++) {
         uint32_t g = i / WARP * 16 + i % WARP / 4, k = i % 4 * 2;
         for (uint32_t r = 0; r < 4; r++)
             for (uint32_t e = 0; e < 2; e++)
-                out->x[k + r / 2 * 8 + e][g + r % 2 * 8] = number_of(p->bf16, (uint16_t)(p->a_values[i][r] >> 16 * e));
+                out[k + r / 2 * 8 + e][g + r % 2 * 8] = (uint16_t)(p->a_values[i][r] >> 16 * e);
+    }
+}
+
+FCP_CLONES static void widen(bool bf16, halves from, uint32_t lines, matrix *restrict to) {
+    for (uint32_t k = 0; k < DEPTH; k++) {
+        for (uint32_t i = 0; bf16 && i < lines; i++) to->x[k][i] = fcp_bf16_float(from[k][i]);
+        for (uint32_t i = 0; !bf16 && i < lines; i++) to->x[k][i] = fcp_fp16_float(from[k][i]);
     }
 }
 
@@ -155,10 +161,13 @@ FCP_CLONES static void multiply(float (*restrict sums)[MOST_COLUMNS], const matr
 
 static void compute(const block *b, group *g, const product *p) {
     matrix a, columns;
+    halves half;
     float(*sums)[MOST_COLUMNS] = g->tiles[p->tile].sums;
-    if (p->kind == FROM_REGISTERS) take_registers(p, &a);
-    else take_operand(b, p, p->a, p->kind == TURNED, ROWS, &a);
-    take_operand(b, p, p->b, p->kind != BY_ROWS, p->columns, &columns);
+    if (p->kind == FROM_REGISTERS) take_registers(p, half);
+    else take_operand(b, p->a, p->kind == TURNED, ROWS, half);
+    widen(p->bf16, half, ROWS, &a);
+    take_operand(b, p->b, p->kind != BY_ROWS, p->columns, half);
+    widen(p->bf16, half, p->columns, &columns);
     for (uint32_t i = 0; i < ROWS && !p->add; i++) memset(sums[i], 0, p->columns * sizeof **sums);
     multiply(sums, &a, &columns, p->columns);
 }

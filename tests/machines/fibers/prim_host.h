@@ -4,6 +4,7 @@
 #ifndef PRIM_HOST_H
 #define PRIM_HOST_H
 #include "codegen/kernels/abi.h"
+#include "tests/machines/fibers/machine.h"
 
 #define FK_PRIMITIVE(type, name, parameters) type name##_host parameters;
 #include "codegen/kernels/prim.h"
@@ -11,7 +12,6 @@
 #undef FK_PRIMITIVE
 void fk_registers_up_host(fk_u32 n);
 void fk_registers_down_host(fk_u32 n);
-void machine_note(const char *file, int line);
 
 #define FK_DEVICE static inline __attribute__((unused))
 #define FK_KERNEL(name, threads, blocks) static void name
