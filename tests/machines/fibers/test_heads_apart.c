@@ -1,8 +1,8 @@
 /* test_heads_apart.c: masks that differ by head, on all kernels: lists are then by head. Of a group some heads see the
  * same and some do not; groups have more heads than a set names; items are cut; heads are divided among ranks. */
-#include "runtime/kernels/work.h"
 #include "tests/machines/fibers/fibers.h"
 #include "tests/support/amount.h"
+#include "tests/support/cut_items.h"
 #include "tests/support/judge_plan.h"
 #include "tests/support/plan_of.h"
 
@@ -13,10 +13,17 @@ static void judge(const char *text, const fcp_backend *backend, bool by_head, bo
     fcp_plan_free(plan);
 }
 
+static void judge_cut(const char *text, const fcp_backend *backend) {
+    fcp_plan *plan = plan_named("apart.fcp", text);
+    cr_assert(fcp_plan_by_head(plan) && cut_items_of(plan, FCP_BACKWARD, FCP_KEYS_ORDERED).shared, "no item is cut");
+    judge_plan(plan, backend, 5, false, text);
+    fcp_plan_free(plan);
+}
+
 /* Windows of four lengths; head 3 sees the diagonal alone, head 5 nothing beyond its sink. */
 #define WINDOWS(dim)                                                                                                   \
-    "model { heads = 6; kv_heads = 2; head_dim = " dim "; table w = [300, 90, 300, 1, 4096, 0] }\n"                    \
-    "cluster { gpus = 2 }\nbatch { lengths = [520, 130] }\n"                                                           \
+    "model { heads = 6; kv_heads = 2; head_dim = " dim "; table w = [200, 90, 200, 1, 4096, 0] }\n"                    \
+    "cluster { gpus = 2 }\nbatch { lengths = [390, 130] }\n"                                                           \
     "mask m = causal and (q - k < w[h] or k < 5)\n"                                                                    \
     "plan { mask = m; block = 256; passes = forward, backward }\n"
 
@@ -40,10 +47,10 @@ Test(heads_apart, large_group_split) { judge(GROUP, &fibers_backend, true, false
 
 /* Keys that one head of each group sees from every row: their items are cut. */
 Test(heads_apart, cut_items) {
-    judge("model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 1 }\nbatch { lengths = [2500] }\n"
-          "mask m = causal and (q - k < 90 or (k < 20 and h % 2 == 0))\n"
-          "plan { mask = m; block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward }\n",
-          &fibers_ordered_backend, true, false);
+    judge_cut("model { heads = 4; kv_heads = 2; head_dim = 16 }\ncluster { gpus = 1 }\nbatch { lengths = [1300] }\n"
+              "mask m = causal and (q - k < 90 or (k < 20 and h % 2 == 0))\n"
+              "plan { mask = m; block = 1K; strategy = fcp(coalesce = 8); passes = forward, backward }\n",
+              &fibers_ordered_backend);
 }
 
 /* Each rank has heads of both classes; then each has heads of one class alone, and its list is not by head. */
