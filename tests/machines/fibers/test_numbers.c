@@ -87,8 +87,8 @@ Test(numbers, poisoned_neighbour) {
 }
 Test(numbers, sm90_poisoned_neighbour) {
     on = &fibers_sm90_backend;
-    poisoned_neighbour(64, FCP_BF16, "odd");
-    poisoned_neighbour(128, FCP_FP16, "causal");
+    poisoned_neighbour(64, FCP_FP16, "odd");
+    if (amount(false, true)) poisoned_neighbour(128, FCP_FP16, "causal"); /* kernels like those of 64 */
     poisoned_neighbour(256, FCP_BF16, "full");
 }
 
@@ -253,7 +253,7 @@ Test(numbers, large_logits) {
 Test(numbers, sm90) {
     on = &fibers_sm90_backend;
     score_and_sink(64, FCP_BF16, "odd", true, true, 0.125);
-    score_and_sink(128, FCP_FP16, "causal", true, false, 0.1);
+    if (amount(false, true)) score_and_sink(128, FCP_FP16, "causal", true, false, 0.1);
     score_and_sink(256, FCP_FP16, "head", false, true, 0.0625);
     if (amount(false, true)) score_and_sink(64, FCP_FP16, "causal", false, false, -4);
 }

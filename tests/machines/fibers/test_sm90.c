@@ -17,9 +17,11 @@ Test(sm90, head_dims) {
     static const uint64_t lengths[] = {200, 128, 20};
     static const uint32_t dims[] = {64, 128, 256};
     for (size_t i = 0; i < 3; i++)
-        for (int dtype = FCP_FP16; dtype <= FCP_BF16; dtype++)
+        for (int dtype = FCP_FP16; dtype <= FCP_BF16; dtype++) {
+            if (i && amount(dtype == (i == 1 ? FCP_BF16 : FCP_FP16), false)) continue; /* both are of 64 */
             judge_hand(hand_make(2, 2, 1, dims[i], (fcp_dtype)dtype, 128, i == 1 ? "full" : "causal", lengths, 3),
                        i == 1 ? "full" : "causal");
+        }
 }
 
 /* Items without keys before, between and after items with some, in one block: what counts numbers of Q must pass over
