@@ -34,7 +34,7 @@ static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nod
     snprintf(text, sizeof text,
              "model { heads = 2; kv_heads = %u; head_dim = 16; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
              "batch { lengths = [%u, 130, 60] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n",
-             ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, 200 + 60 * ranks, mask, more);
+             ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, 120 + 60 * ranks, mask, more);
     return plan_named(mask, text);
 }
 

@@ -51,6 +51,7 @@ Test(cuda, ranks_and_devices) {
     standin *x = stand();
     for (unsigned ranks = 1; ranks <= 8; ranks++) {
         char what[80];
+        if (amount(ranks == 4 || ranks == 6 || ranks == 7, false)) continue; /* others have their masks and devices */
         x->devices = 1 + (int)ranks % 3;
         x->seed = ranks;
         x->most_peers = ranks == 5; /* of the two that each of three devices has */
@@ -89,9 +90,9 @@ Test(cuda, models) {
         "batch { lengths = [100:300, 150:40, 1:200] }\n"
         "plan { mask = causal; block = 128; passes = forward, backward }\n",
         "model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [200, 70] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
+        "batch { lengths = [150, 30] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 32; dtype = fp16 }\ncluster { nodes = 2; gpus = 2 }\n"
-        "batch { lengths = [520] }\n"
+        "batch { lengths = [300] }\n"
         "plan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
         "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n",
@@ -566,7 +567,7 @@ static void in_graphs_of(int device, bool own_sinks) {
     clear_outputs(&c, 3);
     for (int r = 0; own_sinks && r < 3; r++) c.tensors[r].sink = (const float *)(uintptr_t)sinks;
     cu_graph_exec exec = capture_both(&c, session, stream);
-    for (int i = 0; i < 3; i++) { /* nothing but the session's order keeps these apart */
+    for (int i = 0; i < (int)amount(2, 3); i++) { /* nothing but the session's order keeps these apart */
         cr_assert_eq(call->graph_launch(exec, stream), 0);
         for (int r = 0; r < 3; r++) c.tensors[r].sink = NULL;
         for (int pass = 0; pass < FCP_PASSES; pass++)

@@ -127,7 +127,8 @@ static void judge(const struct bench *b) {
     fcp_session *cuda = session_as(plan, "cuda", b->fused ? FCP_FUSE_PASS : FCP_FUSE_STAGES);
     fcp_session *host = session_of(plan, "host");
     static float first[2][RANKS_MAX][NUMBERS_MAX];
-    for (int time = 0; time < (int)amount(b->ranks == 3 ? TIMES - 1 : 2, TIMES); time++) {
+    const bool thrice = b->ranks == 3 && !b->fused && !b->scatter; /* in make check one plan shows that */
+    for (int time = 0; time < (int)amount(thrice ? TIMES - 1 : 2, TIMES); time++) {
         const bool own = time % 2 == 0;
         x->seed = (uint64_t)time + 1;
         passes(ours, cuda, own);
@@ -165,10 +166,11 @@ Test(cuda_tables, sm90_of_head_dim_128) {
 
 /* The kernel that makes these gradients waits for nothing, behind one that has waited. */
 Test(cuda_tables, fused) {
-    judge(&(struct bench){capped, "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)", 16, 3, 300, .fused = true});
+    judge(&(struct bench){capped, "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)", 16, 3, 200,
+                          .fused = true});
 }
 Test(cuda_tables, fused_heads_apart) {
-    judge(&(struct bench){relative, "; margin = 1; strategy = cad(buffers = 2)", 64, 3, 300, .mask = "by_head",
+    judge(&(struct bench){relative, "; margin = 1; strategy = cad(buffers = 2)", 64, 3, 200, .mask = "by_head",
                           .sm90 = true, .fused = true});
 }
 
