@@ -85,13 +85,15 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
     static const uint8_t receives[FCP_CLASSES] = {
         [FCP_KV] = SIDE_RECEIVES, [FCP_Q] = SIDE_RECEIVES,  [FCP_STATE] = SIDE_PARTIAL,   [FCP_DKV] = SIDE_PARTIAL,
         [FCP_DQ] = SIDE_PARTIAL,  [FCP_O] = SIDE_COMES_HOME, [FCP_DQW] = SIDE_COMES_HOME, [FCP_IN] = SIDE_RECEIVES};
-    transfers[send] = (fcp_transfer){.peer = m->dst, .cls = m->cls, .fabric = m->fabric, .dir = FCP_SEND,
-                                     .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->from};
-    transfers[receive] = (fcp_transfer){.peer = m->src, .cls = m->cls, .fabric = m->fabric, .dir = FCP_RECV,
-                                        .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->to};
-    side_of[send] = m->round * SIDE_ROUND + sends[m->cls];
-    if (m->cls == FCP_Q && m->src == home[m->block]) side_of[send] += SIDE_SENDS_Q;
-    side_of[receive] = m->round * SIDE_ROUND + receives[m->cls];
+    const uint32_t cls = m->cls, fabric = m->fabric, round = m->round * SIDE_ROUND;
+    const uint32_t block = m->block, first = m->first, tokens = m->tokens;
+    transfers[send] = (fcp_transfer){.peer = m->dst, .cls = cls, .fabric = fabric, .dir = FCP_SEND, .block = block,
+                                     .first = first, .tokens = tokens, .slot = m->from};
+    transfers[receive] = (fcp_transfer){.peer = m->src, .cls = cls, .fabric = fabric, .dir = FCP_RECV, .block = block,
+                                        .first = first, .tokens = tokens, .slot = m->to};
+    side_of[send] = round + sends[cls];
+    if (cls == FCP_Q && m->src == home[block]) side_of[send] += SIDE_SENDS_Q;
+    side_of[receive] = round + receives[cls];
 }
 
 /* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
