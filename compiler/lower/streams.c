@@ -85,13 +85,15 @@ static inline void put_sides(fcp_transfer *transfers, uint32_t *side_of, uint32_
     static const uint8_t receives[FCP_CLASSES] = {
         [FCP_KV] = SIDE_RECEIVES, [FCP_Q] = SIDE_RECEIVES,  [FCP_STATE] = SIDE_PARTIAL,   [FCP_DKV] = SIDE_PARTIAL,
         [FCP_DQ] = SIDE_PARTIAL,  [FCP_O] = SIDE_COMES_HOME, [FCP_DQW] = SIDE_COMES_HOME, [FCP_IN] = SIDE_RECEIVES};
-    transfers[send] = (fcp_transfer){.peer = m->dst, .cls = m->cls, .fabric = m->fabric, .dir = FCP_SEND,
-                                     .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->from};
-    transfers[receive] = (fcp_transfer){.peer = m->src, .cls = m->cls, .fabric = m->fabric, .dir = FCP_RECV,
-                                        .block = m->block, .first = m->first, .tokens = m->tokens, .slot = m->to};
-    side_of[send] = m->round * SIDE_ROUND + sends[m->cls];
-    if (m->cls == FCP_Q && m->src == home[m->block]) side_of[send] += SIDE_SENDS_Q;
-    side_of[receive] = m->round * SIDE_ROUND + receives[m->cls];
+    const uint32_t cls = m->cls, fabric = m->fabric, round = m->round * SIDE_ROUND;
+    const uint32_t block = m->block, first = m->first, tokens = m->tokens;
+    transfers[send] = (fcp_transfer){.peer = m->dst, .cls = cls, .fabric = fabric, .dir = FCP_SEND, .block = block,
+                                     .first = first, .tokens = tokens, .slot = m->from};
+    transfers[receive] = (fcp_transfer){.peer = m->src, .cls = cls, .fabric = fabric, .dir = FCP_RECV, .block = block,
+                                        .first = first, .tokens = tokens, .slot = m->to};
+    side_of[send] = round + sends[cls];
+    if (cls == FCP_Q && m->src == home[block]) side_of[send] += SIDE_SENDS_Q;
+    side_of[receive] = round + receives[cls];
 }
 
 /* Lists the transfers of a pass: per rank its copies in, then its sends and receives in launch order, then its copies
@@ -233,30 +235,32 @@ typedef struct rank_emitter {
     uint32_t *computed;             /* per stage: instructions of the computing queue after it */
 } rank_emitter;
 
-/* Launches this rank's share of the rounds of a stage: of those that are of kind OUT, or of the others. */
-/* The newest launch of a kind is this one, if it is of that kind. What a round brings is random: no jump decides. */
-static inline void note_launch(uint32_t *newest, uint32_t is, uint32_t launch) {
-    *newest ^= (*newest ^ launch) & -(uint32_t)(is != 0);
-}
-
-/* wait: for how many instructions of the computing queue all wait; made: those that send results. */
+/* Launches this rank's share of the rounds of a stage: of those that are of kind OUT, or of the others.
+ * wait: for how many instructions of the computing queue all wait; made: those that send results. */
 static void launch_stage(rank_emitter *x, uint32_t stage, bool out, uint32_t wait, uint32_t made) {
     const uint32_t *side_of = x->e->side_of, end = x->side_end;
+    const fcp_round *rounds = x->ps->rounds;
+    /* the newest launch of each kind; what a round brings is random, so no jump decides: these lie in registers */
+    uint32_t received = x->received, partials = x->partials, sent_result = x->sent_result, came_home = x->came_home;
     uint32_t at = x->side;
     while (at < end) {
-        uint32_t round = side_of[at] / SIDE_ROUND, first = at, is = 0;
-        const fcp_round *r = &x->ps->rounds[round];
-        if (r->stage != stage || (r->kind == FCP_ROUND_OUT) != out) break;
-        for (; at < end && side_of[at] / SIDE_ROUND == round; at++) is |= side_of[at];
+        uint32_t is = side_of[at], first = at, round = is / SIDE_ROUND, next = SIDE_ROUND * (round + 1);
+        if (rounds[round].stage != stage || (rounds[round].kind == FCP_ROUND_OUT) != out) break;
+        while (++at < end && side_of[at] < next) is |= side_of[at]; /* they are in order of rounds */
         uint32_t most = is & SIDE_RESULT && made > wait ? made : wait;
         wait_for(&x->comm, stage, is & SIDE_SENDS_Q && x->delta > most ? x->delta : most);
         push(&x->comm, (fcp_instr){.op = FCP_OP_LAUNCH, .stage = stage, .a = first, .b = at - first, .c = round});
-        note_launch(&x->received, is & SIDE_RECEIVES, x->comm.count);
-        note_launch(&x->partials, is & SIDE_PARTIAL, x->comm.count);
-        note_launch(&x->sent_result, is & SIDE_RESULT, x->comm.count);
-        note_launch(&x->came_home, is & SIDE_COMES_HOME, x->comm.count);
+        const uint32_t launch = x->comm.count;
+        received = is & SIDE_RECEIVES ? launch : received;
+        partials = is & SIDE_PARTIAL ? launch : partials;
+        sent_result = is & SIDE_RESULT ? launch : sent_result;
+        came_home = is & SIDE_COMES_HOME ? launch : came_home;
     }
     x->side = at;
+    x->received = received;
+    x->partials = partials;
+    x->sent_result = sent_result;
+    x->came_home = came_home;
 }
 
 static void attend(rank_emitter *x, uint32_t stage, bool early) {

@@ -169,13 +169,12 @@ static inline move move_of(const builder *b, uint32_t f, fcp_class cls) {
                   .from = places->back[b->pass].from[f], .to = places->back[b->pass].to[f]};
 }
 
-/* Puts unit u of such a move at moves[at]. */
-static inline void put_unit(const builder *b, uint32_t at, const move *of, uint32_t u) {
-    move *m = &b->moves[at];
-    uint32_t unit = b->p->unit_of[of->fabric][of->cls], left = b->p->blocks[of->block].tokens - u * unit;
-    *m = *of;
-    m->first = u * unit;
-    m->tokens = left < unit ? left : unit;
+/* Puts the next unit of such a move, of which `left` tokens are left, at moves[at]. */
+static inline void put_unit(const builder *b, uint32_t at, move *of, uint32_t unit, uint32_t *left) {
+    of->tokens = *left < unit ? *left : unit;
+    b->moves[at] = *of;
+    of->first += unit;
+    *left -= of->tokens;
 }
 
 /* What travels along a hop in stages of its own: its block if that is dependent, or what goes back. */
@@ -225,8 +224,10 @@ static fcp_code put_dependents(builder *b) {
             if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
             if (!back && hop_is_independent(&t->hops[f])) continue;
             const trip of = trip_of(b, f, back);
-            const move m = move_of(b, f, of.cls);
-            for (uint32_t u = 0; u < of.units; u++) put_unit(b, at[of.stages ? of.stages[u] : of.stage]++, &m, u);
+            move m = move_of(b, f, of.cls);
+            const uint32_t unit = b->p->unit_of[m.fabric][m.cls];
+            for (uint32_t u = 0, left = b->p->blocks[m.block].tokens; u < of.units; u++)
+                put_unit(b, at[of.stages ? of.stages[u] : of.stage]++, &m, unit, &left);
         }
     return FCP_OK;
 }
@@ -250,11 +251,12 @@ static fcp_code number_stages(builder *b) {
         const hop *x = &b->t->hops[f];
         if (!(f & 0xffff) && planning_stopped(b->x)) return FCP_E_INTERRUPTED;
         if (!hop_is_independent(x)) continue;
-        const move m = move_of(b, f, (fcp_class)x->cls);
-        for (uint32_t u = 0; u < x->units; u++) {
-            put_unit(b, out->move_count, &m, u);
+        move m = move_of(b, f, (fcp_class)x->cls);
+        const uint32_t unit = b->p->unit_of[m.fabric][m.cls];
+        for (uint32_t u = 0, tokens = b->p->blocks[m.block].tokens; u < x->units; u++) {
             uint32_t slot = b->s->unit_round[b->s->unit_start[f] + u];
-            b->moves[out->move_count++].round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
+            m.round = b->stage_base[1 + slot / b->coalesce] + slot % b->coalesce;
+            put_unit(b, out->move_count++, &m, unit, &tokens);
         }
     }
     return FCP_OK;

@@ -462,20 +462,16 @@ typedef struct cursor {
 /* Adds the rank's tiles, sorted by key, to the order of execution, and its visits: runs of one Q block and key. */
 static void add_visits(const builder *b, const keyed *sorted, uint32_t n, cursor *at) {
     schedule *out = b->out;
-    const uint32_t first = at->visit;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0, next; i < n; i = next) {
         const keyed *x = &sorted[i];
-        uint32_t stage = x->key ? x->key - 1 : 0, v = at->visit;
-        bool fresh = v == first || out->visits[v - 1].q_block != x->q || sorted[i - 1].key != x->key;
-        if (fresh) {
-            out->visit_stage[v] = stage;
-            out->visit_early[v] = !x->key;
-            if (b->t->tile_q) out->visit_hop[v] = b->t->tile_q[x->tile];
-            out->visits[at->visit++] = (fcp_visit){.q_block = x->q, .first_tile = at->tile, .state_slot = FCP_NONE};
-            if (stage > out->block_last[x->q]) out->block_last[x->q] = stage;
-        }
-        out->visits[at->visit - 1].tiles++;
-        out->order[at->tile++] = x->tile;
+        const uint32_t stage = x->key ? x->key - 1 : 0, v = at->visit++, first = at->tile;
+        for (next = i; next < n && sorted[next].q == x->q && sorted[next].key == x->key; next++)
+            out->order[at->tile++] = sorted[next].tile;
+        out->visit_stage[v] = stage;
+        out->visit_early[v] = !x->key;
+        if (b->t->tile_q) out->visit_hop[v] = b->t->tile_q[x->tile];
+        out->visits[v] = (fcp_visit){.q_block = x->q, .first_tile = first, .tiles = next - i, .state_slot = FCP_NONE};
+        if (stage > out->block_last[x->q]) out->block_last[x->q] = stage;
     }
 }
 

@@ -380,21 +380,21 @@ static fcp_code check_shapes(const fcp_plan *plan, fcp_error *err) {
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu shares runs with others", (ull)i);
         uint64_t rows = ((uint64_t)s->q_length + FCP_CELL - 1) / FCP_CELL;
         uint64_t cols = ((uint64_t)s->k_length + FCP_CELL - 1) / FCP_CELL;
-        uint64_t row = 0, col = 0;             /* the first cell that may come next */
+        uint64_t next = 0;                     /* the first cell that may come next: row << 32 | column */
         unsigned __int128 least = 0, most = 0; /* how many pairs its runs can have */
         for (uint32_t j = s->first_run; j < s->first_run + s->runs; j++) {
             const fcp_run *r = &plan->runs[j];
-            if (!((r->cls == FCP_CELL_FULL || r->cls == FCP_CELL_PARTIAL) && r->row < rows && r->count > 0 &&
-                  (uint64_t)r->col + r->count <= cols && (r->row > row || (r->row == row && r->col >= col))))
+            const uint64_t count = r->count, full = r->cls == FCP_CELL_FULL, row = (uint64_t)r->row << 32;
+            if (!((full || r->cls == FCP_CELL_PARTIAL) && r->row < rows && count > 0 && r->col + count <= cols &&
+                  (row | r->col) >= next))
                 return fcp_fail(err, FCP_E_PLAN_FORMAT,
                                 "shape %llu, run %u: %u cells of class %u from row %u, column %u", (ull)i, j, r->count,
                                 r->cls, r->row, r->col);
-            row = r->row;
-            col = (uint64_t)r->col + r->count;
+            next = row + r->col + count; /* at most `cols`, which fits below the row */
             unsigned __int128 area =
-                (unsigned __int128)extent(s->q_length, r->row, 1) * extent(s->k_length, r->col, r->count);
-            least += r->cls == FCP_CELL_FULL ? area : r->count;
-            most += r->cls == FCP_CELL_FULL ? area : area - r->count;
+                (unsigned __int128)extent(s->q_length, r->row, 1) * extent(s->k_length, r->col, count);
+            least += full ? area : count;
+            most += full ? area : area - count;
         }
         if (!(s->pairs >= least && s->pairs <= most))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "shape %llu has %llu pairs, which its runs cannot hold", (ull)i,
@@ -463,16 +463,17 @@ static fcp_code check_shared_shapes(const fcp_plan *plan, fcp_error *err) {
 
 static fcp_code check_tiles(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     enum { AHEAD = 8, FAR = 32 }; /* tiles lie in the order in which they are read, their parts do not */
-    bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
+    const bool backward = plan->problem->passes & 1u << FCP_BACKWARD;
+    const uint32_t blocks = (uint32_t)plan->blocks_count, parts = (uint32_t)plan->parts_count;
     uint64_t total = 0;
     for (uint64_t i = 0; i < plan->tiles_count; i++) {
         const fcp_tile *t = &plan->tiles[i];
         if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         __builtin_prefetch(t + FAR);
-        if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < plan->parts_count)
+        if (i + AHEAD < plan->tiles_count && t[AHEAD].first_part < parts)
             __builtin_prefetch(&plan->parts[t[AHEAD].first_part]);
-        if (!(t->q_block < plan->blocks_count && t->k_block < plan->blocks_count && t->parts > 0 &&
-              t->first_part <= plan->parts_count && t->parts <= plan->parts_count - t->first_part))
+        if (!(t->q_block < blocks && t->k_block < blocks && t->parts > 0 && t->first_part <= parts &&
+              t->parts <= parts - t->first_part))
             return fcp_fail(err, FCP_E_PLAN_FORMAT, "tile %llu: Q block %u, KV block %u, parts from %u on, %u of them",
                             (ull)i, t->q_block, t->k_block, t->first_part, t->parts);
         if (!(t->kv_slot != FCP_NONE && (t->dkv_slot != FCP_NONE) == backward))
@@ -562,6 +563,7 @@ static fcp_code check_rounds(const fcp_plan *plan, fcp_error *err) {
 
 static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
     enum { FAR = 64 };
+    const uint64_t all = plan->transfers_count;
     uint64_t next = 0, transfers = 0;
     for (uint64_t s = 0; s < plan->streams_count; s++) {
         const fcp_stream *stream = &plan->streams[s];
@@ -580,8 +582,7 @@ static fcp_code check_streams(const fcp_plan *plan, fcp_error *err) {
             bool good = x->stage <= FCP_MAX_STAGES;
             if (op == FCP_OP_LAUNCH || op == FCP_OP_COPY) {
                 transfers += b;
-                good = good && b && a + b <= plan->transfers_count && transfers <= plan->transfers_count &&
-                       (op == FCP_OP_LAUNCH ? x->c < rounds : x->c == 0);
+                good &= (b != 0) & (a + b <= all) & (transfers <= all) & (x->c < (op == FCP_OP_LAUNCH ? rounds : 1));
             } else if (op == FCP_OP_WAIT) {
                 good = good && !x->b && !x->c;
             } else if (op == FCP_OP_ATTEND) {
@@ -634,26 +635,30 @@ static fcp_code check_transfer(const fcp_plan *plan, const fcp_transfer *t, fcp_
 
 /* Does `check_transfer` find nothing wrong with what is no bundle? Most transfers take this way. */
 static inline bool is_sound(const fcp_transfer *t, uint32_t ranks, uint32_t blocks, const fcp_block *block) {
-    static const uint8_t needs[16] = {[FCP_KV] = FCP_HOLDS_KV,   [FCP_DKV] = FCP_HOLDS_KV, [FCP_Q] = FCP_HOLDS_Q,
-                                      [FCP_STATE] = FCP_HOLDS_Q, [FCP_O] = FCP_HOLDS_Q,    [FCP_DQ] = FCP_HOLDS_Q,
-                                      [FCP_DQW] = FCP_HOLDS_Q}; /* of others: nothing is enough */
-    _Static_assert(FCP_FABRICS == 2 && FCP_DIRECTION_COUNT == 2 && FCP_CLASSES <= 16, "used here");
-    if (t->block >= blocks || t->peer >= ranks || (t->fabric | t->dir) > 1 || t->slot == FCP_NONE) return false;
-    const fcp_block *k = &block[t->block];
-    return k->holds & needs[t->cls] && t->tokens && (uint64_t)t->first + t->tokens <= k->tokens;
+#define NEEDS(way) [FCP_KV | (way)] = FCP_HOLDS_KV, [FCP_DKV | (way)] = FCP_HOLDS_KV, [FCP_Q | (way)] = FCP_HOLDS_Q,   \
+                   [FCP_STATE | (way)] = FCP_HOLDS_Q, [FCP_O | (way)] = FCP_HOLDS_Q, [FCP_DQ | (way)] = FCP_HOLDS_Q,   \
+                   [FCP_DQW | (way)] = FCP_HOLDS_Q
+    static const uint8_t needs[256] = { /* by fcp_way_of; of all other ways: nothing is enough */
+        NEEDS(0), NEEDS(FCP_LOCAL << 4), NEEDS(FCP_RECV << 6), NEEDS(FCP_LOCAL << 4 | FCP_RECV << 6)};
+#undef NEEDS
+    _Static_assert(FCP_FABRICS == 2 && FCP_DIRECTION_COUNT == 2, "all of them stand here");
+    const uint32_t tokens = t->tokens;
+    if (t->block >= blocks || t->peer >= ranks || t->slot == FCP_NONE) return false;
+    const fcp_block *k = &block[t->block]; /* it has tokens: check_blocks */
+    return k->holds & needs[fcp_way_of(t)] && tokens - 1 < k->tokens && t->first <= k->tokens - tokens;
 }
 
 static fcp_code check_transfers(const fcp_plan *plan, const volatile int *stop, fcp_error *err) {
     /* transfers lie in the order in which they are read, the blocks that they name do not */
     enum { AHEAD = 12, FAR = 64 };
-    uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
-    for (uint64_t i = 0; i < plan->transfers_count; i++) {
-        const fcp_transfer *t = &plan->transfers[i];
+    const uint32_t ranks = plan->problem->ranks, blocks = (uint32_t)plan->blocks_count;
+    const fcp_block *block = plan->blocks;
+    const fcp_transfer *t = plan->transfers, *end = t + plan->transfers_count;
+    for (uint32_t i = 0; t < end; i++, t++) {
         if (i % 65536 == 0 && fcp_stop_asked(stop)) return fcp_fail(err, FCP_E_INTERRUPTED, "interrupted");
         __builtin_prefetch(t + FAR);
-        if (i + AHEAD < plan->transfers_count && t[AHEAD].block < blocks)
-            __builtin_prefetch(&plan->blocks[t[AHEAD].block]);
-        if (is_sound(t, ranks, blocks, plan->blocks)) continue;
+        if (t + AHEAD < end && t[AHEAD].block < blocks) __builtin_prefetch(&block[t[AHEAD].block]);
+        if (is_sound(t, ranks, blocks, block)) continue;
         fcp_code code = check_transfer(plan, t, err);
         if (code) return code;
     }

@@ -427,6 +427,10 @@ typedef struct fcp_transfer {
     };
 } fcp_transfer;
 enum { FCP_MAX_RANKS = 1 << 24 };
+/* Class, fabric and direction of a transfer in one number: cls | fabric << 4 | dir << 6, of sound ones below FCP_WAYS.
+ * It is a byte of the record (file.h: little-endian), so loops over all transfers look up what differs by all three. */
+enum { FCP_WAYS = 96 };
+static inline uint32_t fcp_way_of(const fcp_transfer *t) { return ((const uint8_t *)t)[3]; }
 static inline bool fcp_at_caller(const fcp_transfer *t) {
     return t->cls == FCP_IN ? t->dir == FCP_SEND : t->cls == FCP_OUT && t->dir == FCP_RECV;
 }

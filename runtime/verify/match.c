@@ -22,11 +22,11 @@
 #include "runtime/base/carve.h"
 #include "runtime/verify/parts.h"
 
-/* A send or a receive. */
-typedef struct side {
-    uint32_t transfer; /* in the plan's table */
-    uint32_t key;      /* round * FCP_FABRICS + fabric; rounds are few enough for this: check.c */
-} side;
+/* A send or a receive: its transfer, as an index in the plan's table, and above it, from bit 32 on, its key. That is
+ * round * FCP_FABRICS + fabric; rounds are few enough for it: check.c. */
+typedef uint64_t side;
+static inline uint32_t transfer_of(side s) { return (uint32_t)s; }
+static inline uint32_t key_of(side s) { return (uint32_t)(s >> 32); }
 /* A send, in its receiver's inbox. */
 typedef struct delivery {
     uint32_t transfer, key, sender;
@@ -55,7 +55,12 @@ typedef struct match {
     size_t *send_first, *recv_first; /* per rank, + 1: how many sends, receives come before */
     uint32_t *inbox;        /* ranks + 1, into delivered */
     delivery *delivered;    /* sends, by receiver */
-    uint32_t unit[FCP_FABRICS][FCP_CLASSES]; /* tokens */
+    struct way_rules {
+        uint32_t unit;           /* tokens */
+        uint8_t kinds;           /* of rounds, as bits */
+        uint8_t lane;            /* fabric * 2 + dir */
+        bool fetched;            /* it is KV or Q */
+    } rules[FCP_WAYS];           /* by fcp_way_of */
     uint64_t bytes[FCP_CLASSES]; /* of a token */
     uint32_t *receive;      /* by key: this rank's receive (index in sides), MET, or NONE */
     uint32_t *met;          /* per rank: the last rank that talked to it, + 1 */
@@ -116,7 +121,7 @@ static fcp_code check_transfer(const match *m, uint32_t rank, uint32_t index, co
                                const fcp_transfer *t) {
     verifier *v = m->v;
     uint32_t kind = m->rounds[x->c].kind, id = (uint32_t)(t - v->plan->transfers);
-    uint32_t unit = m->unit[t->fabric][t->cls];
+    uint32_t unit = m->rules[fcp_way_of(t)].unit;
     const char *what = fcp_class_texts[t->cls];
     if (t->peer == rank) return fcp_verify_fail(v, FCP_E_VERIFY_MATCH, rank, FCP_COMM, index,
                                                 "transfer %u names the rank itself", id);
@@ -171,59 +176,67 @@ static void finish_degrees(match *m) {
 typedef struct scene {
     const fcp_block *blocks;
     const uint32_t *node;
-    const uint8_t *kinds; /* of this pass */
     uint32_t rank, my_node, homes;
-    uint32_t unit[FCP_FABRICS][FCP_CLASSES];
 } scene;
 
 /* The conditions of check_transfer. Those that always hold in a plan that is right are jumps, which are foreseen; but
  * sends and receives come in random order, so what differs between them is decided without. */
-static inline bool acceptable(const scene *c, uint32_t kind, const fcp_transfer *t) {
+static inline bool acceptable(const scene *c, const struct way_rules *is, uint32_t kind, const fcp_transfer *t) {
     _Static_assert(FCP_NET == 0 && FCP_LOCAL == 1 && FCP_SEND == 0 && FCP_RECV == 1, "used here");
-    _Static_assert(FCP_ROUND_INDEPENDENT == 1 && FCP_ROUND_DEPENDENT == 2, "used here");
-    uint32_t unit = c->unit[t->fabric][t->cls], receive = t->dir;
-    bool near = c->node[t->peer] == c->my_node;
-    if (t->peer == c->rank || t->fabric != near || t->tokens > unit || !(c->kinds[t->cls] >> kind & 1)) return false;
-    if (t->cls == FCP_IN || t->cls == FCP_OUT) return true;
+    const uint32_t unit = is->unit, tokens = t->tokens, near = c->node[t->peer] == c->my_node;
+    if (t->peer == c->rank || is->lane >> 1 != near || tokens > unit || !(is->kinds >> kind & 1)) return false;
+    if (is->kinds & (1u << FCP_ROUND_IN | 1u << FCP_ROUND_OUT)) return true; /* it is IN or OUT */
     const fcp_block *k = &c->blocks[t->block];
-    if ((t->tokens != unit) & (t->first + t->tokens != k->tokens)) return false;
+    if ((tokens != unit) & (t->first + tokens != k->tokens)) return false;
     if (t->first && t->first % unit) return false;
-    uint32_t here = k->home == c->rank, passed_on = t->slot >= c->homes;
-    uint32_t wrong = (-receive & here) | ((receive - 1) & passed_on & (kind ^ FCP_ROUND_DEPENDENT)); /* of KV and Q */
-    return !(wrong & -(uint32_t)is_fetched(t->cls));
+    const uint32_t here = k->home == c->rank, passed_on = (t->slot >= c->homes) & (kind != FCP_ROUND_DEPENDENT);
+    const uint32_t wrong = passed_on ^ ((passed_on ^ here) & -(uint32_t)(is->lane & 1)); /* receives: here */
+    return !(wrong & is->fetched);
 }
 
-/* Adds what a rank moved to the facts: [class][fabric * 2 + dir] of tokens and transfers. IN and OUT of blocks that
- * hold KV alone are counted as if they were two classes more. */
-enum { IN_ALONE = FCP_CLASSES, COUNTED = FCP_CLASSES + 2, LANES = FCP_FABRICS * FCP_DIRECTION_COUNT };
-static void count_moves(match *m, uint32_t rank, uint64_t (*tokens)[LANES], uint32_t (*count)[LANES]) {
+/* What a rank moved one way. IN and OUT of blocks that hold KV alone count as if they were two classes more. */
+typedef struct moved {
+    uint64_t tokens;
+    uint32_t count;
+} moved;
+enum { IN_ALONE = FCP_CLASSES, LANES = FCP_FABRICS * FCP_DIRECTION_COUNT };
+_Static_assert(FCP_OUT == FCP_IN + 1 && FCP_CLASSES + 2 <= 16, "so are those of KV alone");
+
+static inline const moved *moved_of(const moved *by_way, int cls, int fabric, int dir) {
+    return &by_way[cls | fabric << 4 | dir << 6];
+}
+
+/* Adds what a rank moved to the facts. */
+static void count_moves(match *m, uint32_t rank, const moved *by_way) {
     verifier *v = m->v;
     pass_facts *facts = &v->facts;
-    _Static_assert(FCP_OUT == FCP_IN + 1, "so are those of KV alone");
     for (int lane = 0; lane < LANES; lane++) {
         uint64_t units = 0;
-        for (int cls = 0; cls < FCP_IN; cls++) units += count[cls][lane];
+        for (int cls = 0; cls < FCP_IN; cls++) units += moved_of(by_way, cls, lane >> 1, lane & 1)->count;
         if (units > facts->units_max) facts->units_max = units;
     }
     for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++) {
         uint64_t *most = dir == FCP_SEND ? &facts->send_max : &facts->recv_max, sum = 0;
         for (int cls = 0; cls < FCP_CLASSES; cls++) {
-            uint32_t n = count[cls][dir] + count[cls][2 + dir];
+            const moved *net = moved_of(by_way, cls, FCP_NET, dir), *local = moved_of(by_way, cls, FCP_LOCAL, dir);
+            uint32_t n = net->count + local->count;
             if (!n) continue; /* as of most classes in most plans */
             v->moves[rank].count[cls][dir] = n;
             facts->moves[cls] += n;
             if (cls == FCP_IN || cls == FCP_OUT) continue;
-            sum = fcp_plus(sum, fcp_times(tokens[cls][dir] + tokens[cls][2 + dir], m->bytes[cls]));
-            for (int fabric = 0; fabric < FCP_FABRICS && dir == FCP_SEND; fabric++)
-                facts->tokens[cls][fabric] += tokens[cls][fabric * 2];
+            sum = fcp_plus(sum, fcp_times(net->tokens + local->tokens, m->bytes[cls]));
+            if (dir != FCP_SEND) continue;
+            facts->tokens[cls][FCP_NET] += net->tokens;
+            facts->tokens[cls][FCP_LOCAL] += local->tokens;
         }
         if (sum > *most) *most = sum;
     }
-    for (int i = 0; i < FCP_SIDES; i++) { /* blocks that hold both count with queries */
-        uint64_t(*moved)[LANES] = tokens + (i == FCP_KEYS ? IN_ALONE : FCP_IN);
-        facts->in_tokens[i] += moved[0][0] + moved[0][2];
-        facts->out_tokens[i] += moved[1][0] + moved[1][2];
-    }
+    for (int i = 0; i < FCP_SIDES; i++) /* blocks that hold both count with queries */
+        for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
+            const int in = i == FCP_KEYS ? IN_ALONE : FCP_IN;
+            facts->in_tokens[i] += moved_of(by_way, in, fabric, FCP_SEND)->tokens;
+            facts->out_tokens[i] += moved_of(by_way, in + 1, fabric, FCP_SEND)->tokens;
+        }
 }
 
 /* One rank's communication queue: its order, and at most one send and one receive a round and fabric. Counts units and
@@ -234,10 +247,8 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     const fcp_stream *stream = fcp_stream_of(plan, v->pass, rank, FCP_COMM);
     const fcp_instr *instrs = plan->instrs + stream->first;
     const fcp_transfer *transfers = plan->transfers;
-    scene c = {plan->blocks, v->node, class_kinds[v->pass], rank, v->node[rank], v->homes[rank], {{0}}};
-    memcpy(c.unit, m->unit, sizeof c.unit);
-    uint64_t tokens[COUNTED][LANES] = {{0}};
-    uint32_t count[COUNTED][LANES] = {{0}};
+    const scene c = {plan->blocks, v->node, rank, v->node[rank], v->homes[rank]};
+    moved by_way[FCP_WAYS] = {{0}};
     uint32_t next_round = 0, stage = 0, *inbox = m->inbox;
     side *sends = m->sides + m->send_count, *recvs = m->sides + m->side_count - m->recv_count;
     uint32_t *met = m->met, *peers = v->peers + v->peer_first[rank];
@@ -264,20 +275,18 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
         unsigned busy = 0;
         for (const fcp_transfer *t = transfers + x->a, *end = t + x->b; t < end; t++) {
             prefetch_block(plan, t);
-            if (!acceptable(&c, kind, t)) return check_transfer(m, rank, i, x, t);
-            unsigned dir = t->dir, lane = t->fabric * 2 + dir, bit = 1u << lane;
+            const uint32_t way = fcp_way_of(t), lane = m->rules[way].lane, dir = lane & 1, bit = 1u << lane;
+            if (!acceptable(&c, &m->rules[way], kind, t)) return check_transfer(m, rank, i, x, t);
             if (busy & bit)
                 return fcp_verify_fail(v, FCP_E_VERIFY_ROUND, rank, FCP_COMM, i, "%s twice on %s in round %u",
                                        dir == FCP_SEND ? "sends" : "receives", fcp_fabric_names[t->fabric], round);
             busy |= bit;
             degree[lane]++;
-            unsigned cls = t->cls, bundle = cls >= FCP_IN, alone = bundle & t->side;
-            tokens[cls + 2 * alone][lane] += t->tokens;
-            count[cls + 2 * alone][lane]++;
-            /* written to both lists, only the one whose end moves keeps it; number by number, since a copy of the
-             * record would wait until its two halves are stored */
-            sends->transfer = recvs[-1].transfer = (uint32_t)(t - transfers);
-            sends->key = recvs[-1].key = round * FCP_FABRICS + t->fabric;
+            moved *here = &by_way[way + (t->block == FCP_NONE ? 2 * t->side : 0)]; /* a bundle names a side */
+            here->tokens += t->tokens;
+            here->count++;
+            /* written to both lists, only the one whose end moves keeps it */
+            *sends = recvs[-1] = (side)(round * FCP_FABRICS + (lane >> 1)) << 32 | (uint32_t)(t - transfers);
             sends += dir ^ 1;
             recvs -= dir;
             inbox[t->peer + 1] += dir ^ 1;
@@ -291,7 +300,7 @@ static fcp_code scan_rank(match *m, uint32_t rank) {
     m->recv_first[rank + 1] = m->recv_count = (size_t)(m->sides + m->side_count - recvs);
     finish_degrees(m);
 
-    count_moves(m, rank, tokens, count);
+    count_moves(m, rank, by_way);
     return FCP_OK;
 }
 
@@ -302,7 +311,7 @@ static void deliver(match *m) {
     for (uint32_t r = 0; r < ranks; r++) m->inbox[r + 1] += m->inbox[r];
     for (uint32_t rank = 0; rank < ranks; rank++)
         for (const side *s = m->sides + m->send_first[rank], *end = m->sides + m->send_first[rank + 1]; s < end; s++)
-            m->delivered[m->inbox[transfers[s->transfer].peer]++] = (delivery){s->transfer, s->key, rank};
+            m->delivered[m->inbox[transfers[transfer_of(*s)].peer]++] = (delivery){transfer_of(*s), key_of(*s), rank};
     memmove(m->inbox + 1, m->inbox, ranks * sizeof *m->inbox); /* the end of one is the beginning of the next */
     m->inbox[0] = 0;
 }
@@ -328,8 +337,8 @@ static void word_side(const fcp_transfer *t, char text[100]) {
 static fcp_code mismatch(const match *m, uint32_t rank, const delivery *sent, const side *received) {
     const delivery *s = sent;
     const side *r = received;
-    const fcp_transfer *transfers = m->v->plan->transfers, *t = r ? &transfers[r->transfer] : NULL;
-    uint32_t key = s ? s->key : r->key, round = key / FCP_FABRICS, from = s ? s->sender : t->peer;
+    const fcp_transfer *transfers = m->v->plan->transfers, *t = r ? &transfers[transfer_of(*r)] : NULL;
+    uint32_t key = s ? s->key : key_of(*r), round = key / FCP_FABRICS, from = s ? s->sender : t->peer;
     const char *fabric = fcp_fabric_names[key % FCP_FABRICS];
     char out[100] = "", in[100] = "";
     if (s) word_side(&transfers[s->transfer], out);
@@ -359,20 +368,20 @@ static fcp_code meet(match *m, uint32_t rank) {
     const fcp_transfer *transfers = m->v->plan->transfers;
     size_t begin = m->side_count - m->recv_first[rank + 1], end = m->side_count - m->recv_first[rank];
     uint32_t *receive = m->receive;
-    for (size_t i = begin; i < end; i++) receive[m->sides[i].key] = (uint32_t)i;
+    for (size_t i = begin; i < end; i++) receive[key_of(m->sides[i])] = (uint32_t)i;
     for (uint32_t j = m->inbox[rank], last = m->inbox[rank + 1]; j < last; j++) {
         const delivery *s = &m->delivered[j];
         if (j + AHEAD < last) __builtin_prefetch(&transfers[s[AHEAD].transfer]);
         size_t i = receive[s->key];
         if (i - begin >= end - begin) return mismatch(m, rank, s, NULL); /* NONE, or left from an earlier rank */
-        const fcp_transfer *t = &transfers[m->sides[i].transfer];
+        const fcp_transfer *t = &transfers[transfer_of(m->sides[i])];
         if (!is_same(&transfers[s->transfer], t) | (t->peer != s->sender))
             return mismatch(m, rank, s, &m->sides[i]);
         receive[s->key] = MET;
     }
     if (m->inbox[rank + 1] - m->inbox[rank] == end - begin) return FCP_OK;
     for (size_t i = end; i-- > begin;) /* they are listed backwards: this is the order of the queue */
-        if (receive[m->sides[i].key] == i) return mismatch(m, rank, NULL, &m->sides[i]);
+        if (receive[key_of(m->sides[i])] == i) return mismatch(m, rank, NULL, &m->sides[i]);
     return FCP_OK; /* not reached: if fewer sends than receives came, a receive has not met one */
 }
 
@@ -414,12 +423,13 @@ static size_t launched(const verifier *v) {
 fcp_code fcp_verify_match_open(verifier of[FCP_PASSES], void **out_room) {
     const size_t size = sizeof(side) + sizeof(delivery);
     const size_t ahead = launched(&of[FCP_FORWARD]), all = (size_t)of[FCP_FORWARD].plan->transfers_count;
-    char *room = *out_room = malloc((all + 2) * size);
+    const size_t even = (ahead + 2) / 2 * 2; /* at least one more, which is never used; so what follows is aligned */
+    char *room = *out_room = malloc((all + 3) * size);
     if (!room)
         return fcp_fail(of[FCP_FORWARD].err, FCP_E_NO_MEMORY, "out of memory to verify a plan with %zu transfers", all);
     of[FCP_FORWARD].sides = room;
-    of[FCP_FORWARD].side_count = ahead + 1; /* one is never used */
-    of[FCP_BACKWARD].sides = room + (ahead + 1) * size;
+    of[FCP_FORWARD].side_count = even;
+    of[FCP_BACKWARD].sides = room + even * size;
     of[FCP_BACKWARD].side_count = all - ahead + 1;
     return FCP_OK;
 }
@@ -429,9 +439,14 @@ fcp_code fcp_verify_match(verifier *v) {
     uint32_t ranks = v->p->ranks, begin = plan->round_starts[v->pass];
     match m = {.v = v, .rounds = plan->rounds + begin, .round_count = plan->round_starts[v->pass + 1] - begin};
     for (int cls = 0; cls < FCP_CLASSES; cls++) {
-        for (int fabric = 0; fabric < FCP_FABRICS; fabric++)
-            m.unit[fabric][cls] = fcp_unit_tokens(v->p, (fcp_class)cls, (fcp_fabric)fabric);
         m.bytes[cls] = fcp_class_bytes(v->p, (fcp_class)cls, v->pass);
+        for (int fabric = 0; fabric < FCP_FABRICS; fabric++) {
+            const uint32_t unit = fcp_unit_tokens(v->p, (fcp_class)cls, (fcp_fabric)fabric);
+            for (int dir = 0; dir < FCP_DIRECTION_COUNT; dir++)
+                m.rules[cls | fabric << 4 | dir << 6] =
+                    (struct way_rules){.unit = unit, .kinds = class_kinds[v->pass][cls],
+                                       .lane = (uint8_t)(fabric * 2 + dir), .fetched = is_fetched((uint32_t)cls)};
+        }
     }
     size_t groups = (size_t)m.round_count + 2;
     const fcp_carved tables[] = {

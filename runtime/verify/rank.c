@@ -62,11 +62,13 @@ static fcp_code copy(run *r, const fcp_instr *x) {
 /* A launch of stage t waits for every ATTEND of stage t - buffers or earlier. Stages do not decrease on either queue,
  * so one pointer, which only moves on, finds the last of them. */
 static inline fcp_code check_buffers(run *r, const fcp_instr *x) {
+    if (x->stage == r->buffered) return FCP_OK; /* since the first launch of the stage the queue knows no less */
     const fcp_instr *compute = r->instr[FCP_COMPUTE];
     uint64_t buffers = r->v->p->buffers;
     for (; r->compute_scan < r->count[FCP_COMPUTE] && compute[r->compute_scan].stage + buffers <= x->stage;
          r->compute_scan++)
         if (compute[r->compute_scan].op == FCP_OP_ATTEND) r->computed = r->compute_scan + 1;
+    r->buffered = x->stage;
     if (r->computed <= r->known[FCP_COMM]) return FCP_OK;
     return fail(r, FCP_E_VERIFY_ORDER, FCP_COMM,
                 "with %u buffers it must wait for compute instruction %u (stage %u), and waits for %u",
@@ -117,13 +119,14 @@ static fcp_code compute_step(run *r, const fcp_instr *x) {
 /* Runs one queue as far as it goes. */
 static fcp_code advance(run *r, fcp_queue q) {
     enum { AHEAD = 64 };
-    fcp_queue other = q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
-    for (; r->done[q] < r->count[q]; r->done[q]++) {
-        const fcp_instr *x = &r->instr[q][r->done[q]];
+    const fcp_queue other = q == FCP_COMPUTE ? FCP_COMM : FCP_COMPUTE;
+    const fcp_instr *x = r->instr[q] + r->done[q], *end = r->instr[q] + r->count[q];
+    for (; x < end; x++, r->done[q]++) {
         fcp_code code = FCP_OK;
         __builtin_prefetch(x + AHEAD);
-        if (x->stage < r->stage[q]) return fail(r, FCP_E_VERIFY_ORDER, q, "comes after one of stage %u", r->stage[q]);
-        r->stage[q] = x->stage;
+        const uint32_t stage = x->stage;
+        if (stage < r->stage[q]) return fail(r, FCP_E_VERIFY_ORDER, q, "comes after one of stage %u", r->stage[q]);
+        r->stage[q] = stage;
         if (x->op == FCP_OP_WAIT) {
             if (x->a > r->count[other])
                 return fail(r, FCP_E_VERIFY_DEADLOCK, q, "waits for %u instructions of a queue that has %u", x->a,
@@ -187,10 +190,11 @@ static void start(run *r) {
         if (!kind[cls]) continue;
         r->room[cls] = slot_room(r->v, r->rank, (fcp_class)cls);
         r->used[cls] = r->first[cls] = cls == FCP_STATE ? 0 : r->homes;
-        for (uint32_t s = r->first[cls]; s < r->room[cls]; s++) {
-            if (kind[cls] == IS_HELD) b->held[cls][s] = (held_slot){.block = FCP_NONE, .left = 1};
-            else b->partial[cls][s] = (partial_slot){.block = FCP_NONE};
-        }
+        const uint32_t first = r->first[cls], end = r->room[cls];
+        held_slot *held = b->held[cls];
+        partial_slot *partial = b->partial[cls];
+        for (uint32_t s = first; held && s < end; s++) held[s] = (held_slot){.block = FCP_NONE, .left = 1};
+        for (uint32_t s = first; partial && s < end; s++) partial[s] = (partial_slot){.block = FCP_NONE};
     }
 }
 
@@ -259,7 +263,8 @@ fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank) {
              .rank = rank,
              .homes = v->homes[rank],
              .blocks = v->home_blocks + v->home_first[rank],
-             .rounds = v->plan->rounds + v->plan->round_starts[v->pass]};
+             .rounds = v->plan->rounds + v->plan->round_starts[v->pass],
+             .buffered = FCP_NONE};
     for (int q = 0; q < FCP_QUEUES; q++) {
         const fcp_stream *s = fcp_stream_of(v->plan, v->pass, rank, (fcp_queue)q);
         r.instr[q] = v->plan->instrs + s->first;

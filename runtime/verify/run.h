@@ -69,7 +69,7 @@ typedef struct run {
     uint32_t room[FCP_CLASSES];        /* how many slots this rank can have any use for, home slots included */
     uint32_t used[FCP_CLASSES];        /* the largest slot named, + 1; at least `first` */
     uint32_t stage[FCP_QUEUES];        /* of the newest instruction */
-    uint32_t computed, compute_scan;   /* see check_buffers */
+    uint32_t computed, compute_scan, buffered; /* see check_buffers */
 } run;
 
 /* An error at the instruction where queue q stands. */

@@ -168,19 +168,21 @@ static fcp_code visit(run *r, uint32_t id) {
     q->tiles += w->tiles;
     bool backward = r->v->pass == FCP_BACKWARD;
     if ((code = backward ? visit_dq(r, id, w, k) : visit_state(r, id, w, k, q))) return code;
-    for (uint32_t i = w->first_tile; i < w->first_tile + w->tiles; i++) {
-        const fcp_tile *t = &plan->tiles[i];
+    held_slot *held = r->b->held[FCP_KV];
+    const uint32_t q_block = w->q_block, room = r->room[FCP_KV], homes = r->homes;
+    for (const fcp_tile *t = plan->tiles + w->first_tile, *end = t + w->tiles; t < end; t++) {
+        const uint32_t slot = t->kv_slot, k_block = t->k_block, i = (uint32_t)(t - plan->tiles);
         __builtin_prefetch(t + 32);
-        if (t->q_block != w->q_block)
+        if (t->q_block != q_block)
             return fail(r, FCP_E_VERIFY_TILE, FCP_COMPUTE, "visit %u to Q block %u holds tile %u, of Q block %u", id,
-                        w->q_block, i, t->q_block);
-        held_slot *s = t->kv_slot < r->room[FCP_KV] ? &r->b->held[FCP_KV][t->kv_slot] : NULL;
-        if (!s || s->block != t->k_block || s->left || s->wrote[FCP_COMM] > known)
-            return fcp_verify_absent(r, FCP_COMPUTE, "tile", i, FCP_KV, t->k_block, t->kv_slot);
+                        q_block, i, t->q_block);
+        held_slot *s = &held[slot < room ? slot : 0];
+        if (slot >= room || s->block != k_block || s->left || s->wrote[FCP_COMM] > known)
+            return fcp_verify_absent(r, FCP_COMPUTE, "tile", i, FCP_KV, k_block, slot);
         s->read[FCP_COMPUTE] = now;
         if (!backward) continue;
-        uint32_t home = t->kv_slot < r->homes ? t->kv_slot : FCP_NONE;
-        if ((code = fcp_verify_contribute(r, FCP_DKV, "tile", i, t->k_block, t->dkv_slot, home))) return code;
+        code = fcp_verify_contribute(r, FCP_DKV, "tile", i, k_block, t->dkv_slot, slot < homes ? slot : FCP_NONE);
+        if (code) return code;
     }
     return FCP_OK;
 }
