@@ -230,8 +230,8 @@ static uint32_t share_of(const planned *x) {
 }
 
 /* Each hop's block moves once in the pass, unit by unit, in the stages that the schedule says. Its result moves back
- * once. A dependent unit travels in the first stage in which it may. In levelled plans every unit that is no result does
- * so, except that it passes over stages in which its sender or its receiver has no room. Results may travel later
+ * once. A dependent unit travels in the first stage in which it may. In levelled plans every unit that is no result
+ * does so, except that it passes over stages in which its sender or its receiver has no room. Results may travel later
  * there, if that makes fewer rounds (squeeze.c). */
 static void check_units(const planned *x, fcp_pass pass) {
     const pass_schedule *ps = &x->s.pass[pass];
