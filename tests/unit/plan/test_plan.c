@@ -128,12 +128,12 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_unit_tokens(&p, FCP_O, FCP_NET), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ, FCP_NET), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW, FCP_NET), 1024);
-    /* inside a node twice as many, of results four times as many, and at most a block of 4096 */
+    /* inside a node twice as many, of partial results four times as many, and at most a block of 4096 */
     cr_expect_eq(fcp_unit_tokens(&p, FCP_KV, FCP_LOCAL), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV, FCP_LOCAL), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_Q, FCP_LOCAL), 1024);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_LOCAL), 1024);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW, FCP_LOCAL), 4096);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW, FCP_LOCAL), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_IN, FCP_LOCAL), 2048);
     p.wire = FCP_BF16;
     cr_expect_eq(fcp_class_bytes(&p, FCP_STATE, FCP_FORWARD), 64 * (128 * 2 + 8), "m and l stay in fp32");
