@@ -23,17 +23,14 @@
  * Order. Units that bring what most work needs choose first; of equals the lower hop. Results choose in the order in
  * which they are ready. A forward is ready one stage after the hop that it passes on; a result schedule.after stages
  * after the last tile that adds to it or the last partial that is merged into it; and a whole result that is passed on,
- * one stage after it came.
+ * one stage after it came. At last results are moved to other stages where that makes fewer rounds (squeeze.c).
  */
 #include "compiler/schedule/levels.h"
 
 #include <string.h>
 
 #include "compiler/base/sort.h"
-
-static uint32_t line_of(uint32_t rank, fcp_direction dir, uint32_t fabric) {
-    return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
-}
+#include "compiler/schedule/squeeze.h"
 
 /* --- room --------------------------------------------------------------------------------------------------------- */
 
@@ -70,16 +67,10 @@ static fcp_code copy(levels *l, const levels *of, arena *scratch) {
     return FCP_OK;
 }
 
-static inline bool has_room(const levels *l, uint32_t line, uint32_t stage, uint32_t size) {
-    uint32_t units = l->units[(size_t)line * l->width + stage];
-    if (!units || line % FCP_FABRICS != FCP_NET) return units < l->units_most;
-    return units < l->units_most && l->size[(size_t)(line / FCP_FABRICS) * l->width + stage] + size <= l->size_most;
-}
-
 static void take(levels *l, uint32_t line, uint32_t stage, uint32_t size) {
-    l->units[(size_t)line * l->width + stage]++;
-    if (line % FCP_FABRICS == FCP_NET) l->size[(size_t)(line / FCP_FABRICS) * l->width + stage] += size;
-    while (l->full[line] < l->width && !has_room(l, line, l->full[line], 1)) l->full[line]++;
+    ++*levels_units(l, line, stage);
+    if (line % FCP_FABRICS == FCP_NET) *levels_size(l, line, stage) += size;
+    while (l->full[line] < l->width && !levels_has_room(l, line, l->full[line], 1)) l->full[line]++;
 }
 
 /* Finds stages for all units of a block, in order, that go from src to dst as class cls. FCP_E_PLAN_SIZE: too many
@@ -87,14 +78,16 @@ static void take(levels *l, uint32_t line, uint32_t stage, uint32_t size) {
 static fcp_code place_units(levels *l, const problem *p, const hop *x, fcp_class cls, uint32_t release, uint32_t units,
                             uint32_t *out_stage) {
     const bool back = cls != x->cls;
-    const uint32_t send = line_of(back ? x->dst : x->src, FCP_SEND, x->fabric);
-    const uint32_t receive = line_of(back ? x->src : x->dst, FCP_RECV, x->fabric);
+    const uint32_t send = levels_line(back ? x->dst : x->src, FCP_SEND, x->fabric);
+    const uint32_t receive = levels_line(back ? x->src : x->dst, FCP_RECV, x->fabric);
     uint32_t stage = release;
     for (uint32_t u = 0; u < units; u++) {
         uint32_t size = unit_size(p, cls, unit_tokens(p, x, cls, u));
         if (l->full[send] > stage) stage = l->full[send];
         if (l->full[receive] > stage) stage = l->full[receive];
-        while (stage < l->width && !(has_room(l, send, stage, size) && has_room(l, receive, stage, size))) stage++;
+        while (stage < l->width &&
+               !(levels_has_room(l, send, stage, size) && levels_has_room(l, receive, stage, size)))
+            stage++;
         if (stage > FCP_MAX_STAGES / 4) return FCP_E_PLAN_SIZE;
         fcp_code code = reach(l, stage);
         if (code) return code;
@@ -113,8 +106,8 @@ typedef struct line_sum {
 
 static void add_units(const problem *p, line_sum *sums, const hop *x, fcp_class cls, uint32_t units) {
     const bool back = cls != x->cls;
-    line_sum *send = &sums[line_of(back ? x->dst : x->src, FCP_SEND, x->fabric)];
-    line_sum *receive = &sums[line_of(back ? x->src : x->dst, FCP_RECV, x->fabric)];
+    line_sum *send = &sums[levels_line(back ? x->dst : x->src, FCP_SEND, x->fabric)];
+    line_sum *receive = &sums[levels_line(back ? x->src : x->dst, FCP_RECV, x->fabric)];
     uint64_t size = 0;
     for (uint32_t u = 0; u < units; u++) size += unit_size(p, cls, unit_tokens(p, x, cls, u));
     send->units += units, send->size += size;
@@ -175,7 +168,7 @@ fcp_code levels_busiest(planning *x, uint32_t *out_units) {
     for (uint32_t f = 0; f < t->count; f++) {
         const hop *h = &t->hops[f];
         if (h->parent != FCP_NONE) continue;
-        const uint32_t ends[] = {line_of(h->src, FCP_SEND, h->fabric), line_of(h->dst, FCP_RECV, h->fabric)};
+        const uint32_t ends[] = {levels_line(h->src, FCP_SEND, h->fabric), levels_line(h->dst, FCP_RECV, h->fabric)};
         for (int i = 0; i < 2; i++)
             if ((sums[ends[i]].units += h->units) > *out_units) *out_units = (uint32_t)sums[ends[i]].units;
     }
@@ -261,10 +254,11 @@ fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_p
     ready r = {.next = ARENA_NEW(&x->scratch, uint32_t, t->count + (size_t)1),
                .waits = ARENA_ZNEW(&x->scratch, uint32_t, t->count + (size_t)1), .scratch = &x->scratch};
     levels own;
-    uint32_t units = 0, placed = 0;
+    uint32_t units = 0, placed = 0, *own_ready = ARENA_ZNEW(&x->scratch, uint32_t, t->count + (size_t)1);
     fcp_code code = copy(&own, l, &x->scratch); /* what arrives is the same in both passes */
-    if (code || !r.next || !r.waits) return FCP_E_NO_MEMORY;
+    if (code || !r.next || !r.waits || !own_ready) return FCP_E_NO_MEMORY;
     for (uint32_t f = first; f < t->count; f++) {
+        if (back->last[f]) own_ready[f] = back->last[f] + out->after;
         if (t->hops[f].parent != FCP_NONE) r.waits[t->hops[f].parent]++;
         back->start[f] = units;
         units += return_units(x->problem, &t->hops[f], traffic_return(&t->hops[f], pass));
@@ -276,5 +270,5 @@ fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_p
             if (planning_stopped_at(x, placed++)) return FCP_E_INTERRUPTED;
             code = place_return(x, out, &own, pass, f, stage, back, &r);
         }
-    return code;
+    return code ? code : squeeze_returns(x, out, &own, pass, first, own_ready, back);
 }

@@ -19,6 +19,23 @@ typedef struct levels {
     arena *scratch;
 } levels;
 
+static inline uint32_t levels_line(uint32_t rank, fcp_direction dir, uint32_t fabric) {
+    return (rank * FCP_DIRECTION_COUNT + dir) * FCP_FABRICS + fabric;
+}
+/* The units of a line in a stage. */
+static inline uint8_t *levels_units(const levels *l, uint32_t line, uint32_t stage) {
+    return &l->units[(size_t)line * l->width + stage];
+}
+/* The size of them, of a line over net. */
+static inline uint32_t *levels_size(const levels *l, uint32_t line, uint32_t stage) {
+    return &l->size[(size_t)(line / FCP_FABRICS) * l->width + stage];
+}
+static inline bool levels_has_room(const levels *l, uint32_t line, uint32_t stage, uint32_t size) {
+    const uint32_t units = *levels_units(l, line, stage);
+    if (!units || line % FCP_FABRICS != FCP_NET) return units < l->units_most;
+    return units < l->units_most && *levels_size(l, line, stage) + size <= l->size_most;
+}
+
 /* A stage has room for the LEVELS_PARTth part of `coalesce` units of a wire. */
 enum { LEVELS_PART = 3 };
 

@@ -682,12 +682,13 @@ static inline bool fcp_is_rounded(const fcp_plan *p, const fcp_transfer *t) {
 /* Tokens of a unit of a class: the same in both passes, so that both have the same rounds. KV and DKV: `unit`. Of the
  * others a unit has no more bytes than one of KV (backward: of DKV, if that has more), where LSE, delta, m and l do not
  * count: as many tokens as that leaves, a multiple of 8 if there are 8, at least 1 and at most max_q_block. IN and OUT:
- * `unit`. Inside a node it is FCP_UNIT_NEAR times as many bytes: the fabric there is several times as fast, so that a
- * round lasts no longer, and a row and its result take half of the rounds. Bytes are those of a slot: `wire` makes
- * units smaller, and changes no round. *Example*: with 64 heads, 8 of K and V, a block of 2048 tokens is over net 4
- * units of Q, 8 of STATE and 4 of O, inside a node 2, 4 and 2. If LSE counted, it would be 5, 9 and 5 over net, and the
- * last one nearly empty. */
-enum { FCP_UNIT_NEAR = 2 };
+ * `unit`. Inside a node it is FCP_UNIT_NEAR times as many bytes, of partial results FCP_UNIT_NEAR_PART times: the
+ * fabric there is several times as fast, so that a round lasts no longer, and there are fewer rounds. Tiles wait for
+ * rows and not for partial results, so rows come in smaller units. Bytes are those of a slot: `wire` makes units
+ * smaller, and changes no round. *Example*: with 64 heads, 8 of K and V, a block of 2048 tokens is over net 4 units of
+ * Q, 8 of STATE and 4 of O, inside a node 2, 2 and 2. If LSE counted, it would be 5, 9 and 5 over net, and the last one
+ * nearly empty. */
+enum { FCP_UNIT_NEAR = 2, FCP_UNIT_NEAR_PART = 4 };
 uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric);
 /* The same of a block that holds `holds`. Of IN and OUT it is the part that belongs to Q (Q, O, LSE, dO, dQ), the part
  * that belongs to KV (K, V, dK, dV), or both. */

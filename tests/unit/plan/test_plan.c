@@ -128,11 +128,11 @@ Test(plan, class_bytes) {
     cr_expect_eq(fcp_unit_tokens(&p, FCP_O, FCP_NET), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQ, FCP_NET), 512);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW, FCP_NET), 1024);
-    /* inside a node twice as many, and at most a block of 4096 */
+    /* inside a node twice as many, of partial results four times as many, and at most a block of 4096 */
     cr_expect_eq(fcp_unit_tokens(&p, FCP_KV, FCP_LOCAL), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DKV, FCP_LOCAL), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_Q, FCP_LOCAL), 1024);
-    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_LOCAL), 512);
+    cr_expect_eq(fcp_unit_tokens(&p, FCP_STATE, FCP_LOCAL), 1024);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_DQW, FCP_LOCAL), 2048);
     cr_expect_eq(fcp_unit_tokens(&p, FCP_IN, FCP_LOCAL), 2048);
     p.wire = FCP_BF16;
