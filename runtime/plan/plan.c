@@ -275,7 +275,7 @@ uint32_t fcp_unit_tokens(const fcp_problem *p, fcp_class cls, fcp_fabric fabric)
         if (pass == FCP_FORWARD ? only_backward : only_forward) continue;
         uint64_t most = bulk_bytes(p, FCP_KV, (fcp_pass)pass), other = bulk_bytes(p, FCP_DKV, (fcp_pass)pass);
         if (pass == FCP_BACKWARD && other > most) most = other;
-        if (fabric == FCP_LOCAL) most = fcp_times(most, cls == FCP_STATE || cls == FCP_DQ ? FCP_UNIT_NEAR_PART : FCP_UNIT_NEAR);
+        if (fabric == FCP_LOCAL) most = fcp_times(most, fcp_is_partial(cls) ? FCP_UNIT_NEAR_PART : FCP_UNIT_NEAR);
         uint64_t fit = fcp_times(p->unit, most) / bulk_bytes(p, cls, (fcp_pass)pass);
         if (fit < tokens) tokens = fit;
     }
