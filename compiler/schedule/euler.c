@@ -68,8 +68,7 @@ static void split(splitter *s, uint32_t *x, uint32_t d, uint32_t *a, uint32_t *b
         uint32_t v = x[i], other = waiting[v];
         mate[i] = other;
         mate[other] = i; /* to mate[none], which nobody reads, when none waits */
-        const uint32_t waited = (uint32_t)(((uint64_t)other - none) >> 32); /* all ones: other is less than none */
-        waiting[v] = i ^ ((i ^ none) & waited); /* none or i: a ?: becomes a jump at -O3 */
+        waiting[v] = none ^ ((i ^ none) & -(uint32_t)(other == none)); /* i or none: a ?: becomes a jump at -O3 */
     }
     memset(choice, 2, m / 2);
     if (is_stopped(s)) return;

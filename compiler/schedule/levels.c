@@ -245,7 +245,7 @@ static fcp_code place_return(planning *x, const schedule *out, levels *l, fcp_pa
     if (up == FCP_NONE) return FCP_OK;
     if (back->last[f] > back->last[up]) back->last[up] = back->last[f];
     if (--r->waits[up]) return FCP_OK;
-    return add_ready(r, up, back->last[up] + (h->whole ? 1 : out->after)); /* a result is passed on as it is */
+    return add_ready(r, up, back->last[up] + levels_after(out, h));
 }
 
 fcp_code levels_returns(planning *x, const schedule *out, const levels *l, fcp_pass pass, uint32_t first,

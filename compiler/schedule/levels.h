@@ -36,6 +36,9 @@ static inline bool levels_has_room(const levels *l, uint32_t line, uint32_t stag
     return units < l->units_most && *levels_size(l, line, stage) + size <= l->size_most;
 }
 
+/* How many stages after a hop's results came what is made of them may leave: a whole result is passed on as it is. */
+static inline uint32_t levels_after(const schedule *out, const hop *h) { return h->whole ? 1 : out->after; }
+
 /* A stage has room for the LEVELS_PARTth part of `coalesce` units of a wire. */
 enum { LEVELS_PART = 3 };
 

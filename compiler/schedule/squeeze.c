@@ -31,7 +31,7 @@ typedef struct squeeze {
     const schedule *out;
     levels *l;
     fcp_pass pass;
-    uint32_t first, end;     /* end: the last stage in which any result travels */
+    uint32_t end;            /* the last stage in which any result travels */
     const uint32_t *ready;
     returns *back;
     uint32_t *hop_of;        /* per unit of `back` */
@@ -55,18 +55,15 @@ static way way_of(const squeeze *s, uint32_t f) {
                  return_units(s->x->problem, h, cls), s->back->unit_stage + s->back->start[f]};
 }
 
-/* From the stage in which results of a hop came to that in which what is made of them may leave. */
-static uint32_t wait_after(const squeeze *s, const hop *h) { return h->whole ? 1 : s->out->after; }
-
 /* The stages in which the results of a hop may travel: *from to *to. */
 static void find_window(const squeeze *s, uint32_t f, uint32_t *from, uint32_t *to) {
     const traffic *t = s->x->traffic;
     const hop *h = &t->hops[f];
     *from = s->ready[f];
-    *to = h->parent == FCP_NONE ? s->end : s->back->first[h->parent] - wait_after(s, h);
+    *to = h->parent == FCP_NONE ? s->end : s->back->first[h->parent] - levels_after(s->out, h);
     for (uint32_t c = f + 1; c < t->count && t->hops[c].block == h->block && t->hops[c].cls == h->cls; c++) {
         if (t->hops[c].parent != f) continue;
-        const uint32_t made = s->back->last[c] + wait_after(s, &t->hops[c]);
+        const uint32_t made = s->back->last[c] + levels_after(s->out, &t->hops[c]);
         if (made > *from) *from = made;
     }
 }
@@ -155,7 +152,7 @@ static bool move_unit(squeeze *s, uint32_t f, uint32_t stage, uint32_t least, ui
             if (at > s->end || !is_free(s, &w, at, size)) continue;
             if (at > to) {
                 const way up = way_of(s, h->parent);
-                const uint32_t needed = at + wait_after(s, h);
+                const uint32_t needed = at + levels_after(s->out, h);
                 while (up.stage[0] < needed && move_unit(s, h->parent, up.stage[0], needed, deep - 1)) continue;
                 if (up.stage[0] < needed || !is_free(s, &w, at, size)) continue;
             }
@@ -203,7 +200,7 @@ fcp_code squeeze_returns(planning *x, const schedule *out, levels *l, fcp_pass p
                          const uint32_t *ready, returns *back) {
     const traffic *t = x->traffic;
     arena *scratch = &x->scratch;
-    squeeze s = {.x = x, .out = out, .l = l, .pass = pass, .first = first, .ready = ready, .back = back};
+    squeeze s = {.x = x, .out = out, .l = l, .pass = pass, .ready = ready, .back = back};
     uint32_t units = 0;
     for (uint32_t f = first; f < t->count; f++) {
         units += return_units(x->problem, &t->hops[f], traffic_return(&t->hops[f], pass));
