@@ -23,6 +23,7 @@ void bench_slices(void);
 void bench_place(void);
 void bench_groups(void);
 void bench_move(void);
+void bench_drawn(void);
 void bench_dcp(void);
 void bench_auto(void);
 void bench_colour(void);

@@ -26,10 +26,10 @@
 #include "compiler/compile.h"
 #include "compiler/simulate/simulate.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_move.h"
 #include "tests/bench/workload.h"
-#include "tests/support/moved.h"
 
-enum { GPUS = 8, TOKENS = 32768, RUNS = 15 };
+enum { RUNS = 15 };
 
 typedef struct figures {
     const char *list;
@@ -50,18 +50,9 @@ static const figures table[] = {
 };
 static const char *const tolerances[3] = {"0.005", "0.02", "0.1"}; /* the last: as DistCA is run */
 
-typedef struct seen {
-    const figures *f;
-    int which;
-    moved relayed, direct;
-    uint64_t bound;
-    double place; /* seconds of processor time */
-    bool good;
-} seen;
-
 /* Looks at what the passes made; what they make of it later does not matter here. */
 static void look(void *context, const planning *x) {
-    seen *s = context;
+    bench_moved *s = context;
     double times[RUNS];
     if (!x->placement || !x->division) return;
     arena keep = {0};
@@ -83,15 +74,65 @@ static void look(void *context, const planning *x) {
     s->good = !code && moved_of(x, true, &s->relayed) && moved_of(x, false, &s->direct);
 }
 
-static void print_rows(const seen *s) {
-    const figures *f = s->f;
+fcp_plan *bench_cad(const uint64_t *lengths, size_t count, uint32_t ranks, uint32_t heads, const char *tolerance,
+                    bench_moved *out) {
+    char source[512];
+    snprintf(source, sizeof source,
+             "model { heads = %u; kv_heads = 8; head_dim = 128 }\n"
+             "cluster { nodes = %u; gpus = %d; gpu = h200; memory = 100 TB }\n"
+             "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) "
+             "}\n",
+             heads, ranks / BENCH_GPUS, BENCH_GPUS, tolerance);
+    fcpc_diagnostics *d = fcpc_diagnostics_new();
+    fcpc_program *program = NULL;
+    const compile_watch watch = {look, out};
+    fcp_plan *plan = NULL;
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
+    *out = (bench_moved){0};
+    if (d && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, d, &program))
+        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
+    if (!out->good || !plan) {
+        char *text = fcpc_diagnostics_render(d, false);
+        fputs(text ? text : "no memory\n", stderr);
+        free(text);
+        fcp_plan_free(plan);
+        plan = NULL;
+    }
+    fcpc_program_free(program);
+    fcpc_diagnostics_free(d);
+    return plan;
+}
+
+double bench_sent(const bench_moved *s, uint32_t ranks, uint32_t heads, double *out_compute) {
+    /* 4 head_dim flops a pair and head at 600 TFLOP/s; 50 GB/s */
+    *out_compute = (double)s->relayed.work / ranks * 4 * 128 * heads / 600e12;
+    return (double)s->relayed.net_sent / 50e9 / *out_compute;
+}
+
+double bench_kv_sent(const moved *m) {
+    uint64_t wire = m->kv_received > m->kv_copy ? m->kv_received : m->kv_copy;
+    return (double)m->kv_sent / (double)wire;
+}
+
+fcp_code bench_forward(const fcp_plan *plan, sim_pass *out, fcp_error *err) {
+    sim_profile profile;
+    sim_result r;
+    arena memory = {0};
+    fcp_code code = sim_profile_find("h200", &profile, err);
+    if (!code) code = simulate(plan, &profile, NULL, &memory, &r, err);
+    if (!code) *out = r.pass[FCP_FORWARD];
+    arena_free(&memory);
+    return code;
+}
+
+static void print_rows(const figures *f, int which, const bench_moved *s) {
     const moved *m = &s->relayed;
     char row[128], note[240], goal[48], of[64];
-    double bytes = (m->kv + m->rows) / 1e9, least = (double)s->bound / 1e9, found = f->found[s->which],
+    double bytes = (m->kv + m->rows) / 1e9, least = (double)s->bound / 1e9, found = f->found[which],
            most = found * 1.03;
     double times_bound = f->heads == 64 ? 1.4 : 1.6, over = (double)m->work_max * f->ranks / (double)m->work;
     if (times_bound * least < most) most = times_bound * least;
-    snprintf(of, sizeof of, "%s-%u, %u:8 at 1%s", f->list, f->ranks, f->heads, tolerances[s->which] + 1);
+    snprintf(of, sizeof of, "%s-%u, %u:8 at 1%s", f->list, f->ranks, f->heads, tolerances[which] + 1);
     snprintf(row, sizeof row, "move: GB %s", of);
     if (found != 0) snprintf(goal, sizeof goal, "<= %.1f", most);
     else *goal = 0;
@@ -99,13 +140,13 @@ static void print_rows(const seen *s) {
              bytes / least, m->kv / 1e9, (unsigned long long)m->blocks, (unsigned long long)m->tiles);
     bench_row(row, bytes, "GB", goal, bytes <= most, note);
     snprintf(row, sizeof row, "move: balance %s", of);
-    snprintf(goal, sizeof goal, "<= 1%s", tolerances[s->which] + 1);
-    bench_row(row, over, "x", goal, over <= 1 + atof(tolerances[s->which]) + 1e-6, "");
+    snprintf(goal, sizeof goal, "<= 1%s", tolerances[which] + 1);
+    bench_row(row, over, "x", goal, over <= 1 + atof(tolerances[which]) + 1e-6, "");
     snprintf(row, sizeof row, "move: place %s", of);
     double most_ms = f->ranks > 256 ? 8 : 3;
     snprintf(goal, sizeof goal, "<= %.0f ms", most_ms);
     bench_row(row, 1e3 * s->place, "ms", goal, 1e3 * s->place <= most_ms, "");
-    if (f->today != 0 && s->which < 2) {
+    if (f->today != 0 && which < 2) {
         snprintf(row, sizeof row, "move: GB / today's, %s", of);
         snprintf(goal, sizeof goal, "<= %.2f", f->part);
         bench_row(row, bytes / f->today, "x", goal, bytes / f->today <= f->part, "");
@@ -114,8 +155,7 @@ static void print_rows(const seen *s) {
         bench_row(row, m->net / 1e9 / f->today, "x", goal, m->net / 1e9 / f->today <= f->net, "");
     }
     if (f->heads != 64 || f->ranks == 64) return;
-    /* 4 head_dim flops a pair and head at 600 TFLOP/s; 50 GB/s */
-    double compute = (double)m->work / f->ranks * 4 * 128 * f->heads / 600e12, limit = f->ranks > 256 ? 0.9 : 0.6;
+    double compute, sent = bench_sent(s, f->ranks, f->heads, &compute), limit = f->ranks > 256 ? 0.9 : 0.6;
     snprintf(row, sizeof row, "move: busiest net sender / mean compute, %s", of);
     snprintf(goal, sizeof goal, "<= %.1f", limit);
     snprintf(note, sizeof note,
@@ -123,69 +163,42 @@ static void print_rows(const seen *s) {
              "%.1f GB on all wires",
              (double)m->net_sent / 50e6, compute * 1e3, (double)m->net_node / 50e6, (double)m->net_received / 50e6,
              (double)s->direct.net_sent / 50e6, m->depth, m->sent / 1e9);
-    bench_row(row, (double)m->net_sent / 50e9 / compute, "x", goal, (double)m->net_sent / 50e9 / compute <= limit,
-              note);
-    uint64_t wire = m->kv_received > m->kv_copy ? m->kv_received : m->kv_copy;
+    bench_row(row, sent, "x", goal, sent <= limit, note);
     snprintf(row, sizeof row, "move: KV's busiest net sender / max(receiver, copy), %s", of);
     snprintf(note, sizeof note, "%.2f, %.2f, %.2f GB; without relays %.2f", (double)m->kv_sent / 1e9,
              (double)m->kv_received / 1e9, (double)m->kv_copy / 1e9, (double)s->direct.kv_sent / 1e9);
-    bench_row(row, (double)m->kv_sent / (double)wire, "x", "<= 1.3", (double)m->kv_sent <= 1.3 * (double)wire, note);
+    bench_row(row, bench_kv_sent(m), "x", "<= 1.3", bench_kv_sent(m) <= 1.3, note);
 }
 
 static void plan_rows(const figures *f, int which, const fcp_plan *plan, const moved *m) {
     char row[128], note[240], of[64];
-    sim_profile profile;
-    sim_result r;
+    sim_pass pass = {0};
     fcp_error err = {0};
-    arena memory = {0};
-    fcp_code code = sim_profile_find("h200", &profile, &err);
-    if (!code) code = simulate(plan, &profile, NULL, &memory, &r, &err);
+    const fcp_code code = bench_forward(plan, &pass, &err);
     snprintf(of, sizeof of, "%s-%u, %u:8 at 1%s", f->list, f->ranks, f->heads, tolerances[which] + 1);
     const fcp_summary *s = plan->summary;
     double rounds = (double)(s->rounds + s->rounds_dependent), bound = (double)s->rounds_bound;
     snprintf(row, sizeof row, "move: rounds / bound, %s", of);
     snprintf(note, sizeof note, "%.0f, bound %.0f, in %llu stages", rounds, bound, (unsigned long long)s->stages);
     bench_row(row, rounds / bound, "x", "<= 1.25", rounds <= 1.25 * bound, note);
-    const sim_pass *pass = &r.pass[FCP_FORWARD];
-    double time = code ? 0 : 1e-9 * (double)pass->makespan, least = code ? 1 : 1e-9 * (double)sim_largest_bound(pass);
+    double time = 1e-9 * (double)pass.makespan, least = code ? 1 : 1e-9 * (double)sim_largest_bound(&pass);
     snprintf(row, sizeof row, "move: simulated time / largest bound, %s", of);
     if (code) snprintf(note, sizeof note, "%.200s", err.message);
     else
         snprintf(note, sizeof note,
                  "%.1f ms; compute %.1f, at most %.1f; path %.1f; busiest wire sends %.1f, receives %.1f ms", time,
-                 1e-9 * (double)pass->bound[SIM_BOUND_MEAN], 1e-9 * (double)pass->bound[SIM_BOUND_COMPUTE],
-                 1e-9 * (double)pass->bound[SIM_BOUND_PATH], (double)m->net_sent / 50e6,
+                 1e-9 * (double)pass.bound[SIM_BOUND_MEAN], 1e-9 * (double)pass.bound[SIM_BOUND_COMPUTE],
+                 1e-9 * (double)pass.bound[SIM_BOUND_PATH], (double)m->net_sent / 50e6,
                  (double)m->net_received / 50e6);
     bench_row(row, time / least, "x", "<= 1.3", !code && time <= 1.3 * least, note);
-    arena_free(&memory);
 }
 
 static void batch_rows(const figures *f, int which, const uint64_t *lengths, size_t count) {
-    char source[512];
-    snprintf(source, sizeof source,
-             "model { heads = %u; kv_heads = 8; head_dim = 128 }\n"
-             "cluster { nodes = %u; gpus = %d; gpu = h200; memory = 100 TB }\n"
-             "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) "
-             "}\n",
-             f->heads, f->ranks / GPUS, GPUS, tolerances[which]);
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    seen s = {.f = f, .which = which};
-    const compile_watch watch = {look, &s};
-    fcp_plan *plan = NULL;
-    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
-    if (d && !fcpc_parse_text("bench_move.fcp", source, strlen(source), NULL, d, &program))
-        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
-    if (s.good) print_rows(&s);
-    if (s.good && plan && f->ranks == 256 && f->heads == 64 && !which) plan_rows(f, which, plan, &s.relayed);
-    if (!s.good) {
-        char *text = fcpc_diagnostics_render(d, false);
-        fputs(text ? text : "move: no memory", stderr);
-        free(text);
-    }
+    bench_moved s;
+    fcp_plan *plan = bench_cad(lengths, count, f->ranks, f->heads, tolerances[which], &s);
+    if (plan) print_rows(f, which, &s);
+    if (plan && f->ranks == 256 && f->heads == 64 && !which) plan_rows(f, which, plan, &s.relayed);
     fcp_plan_free(plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
 }
 
 static void look_at_split(void *context, const planning *x) {
@@ -204,7 +217,7 @@ static void split_row(const char *list) {
     size_t count;
     bool drawn;
     snprintf(name, sizeof name, "%s-1024x32k", list);
-    uint64_t *lengths = workload_lengths(name, 1024 * (uint64_t)TOKENS, &count, &drawn);
+    uint64_t *lengths = workload_lengths(name, 1024 * (uint64_t)BENCH_TOKENS, &count, &drawn);
     static const char source[] = "model { heads = 64; kv_heads = 8; head_dim = 128 }\n"
                                  "cluster { nodes = 128; gpus = 8; gpu = h200; memory = 100 TB }\n"
                                  "plan { mask = causal; block = 2K; passes = forward; strategy = fcp }\n";
@@ -232,7 +245,7 @@ void bench_move(void) {
         size_t count;
         bool drawn;
         snprintf(name, sizeof name, "%s-%ux32k", table[i].list, table[i].ranks);
-        uint64_t *lengths = workload_lengths(name, (uint64_t)table[i].ranks * TOKENS, &count, &drawn);
+        uint64_t *lengths = workload_lengths(name, (uint64_t)table[i].ranks * BENCH_TOKENS, &count, &drawn);
         int tried = table[i].today != 0 ? 3 : 2;
         for (int which = 0; which < tried && lengths; which++) batch_rows(&table[i], which, lengths, count);
         free(lengths);

@@ -1,0 +1,110 @@
+/* bench_drawn.c: the goals of group `move` on batches that nobody chose.
+ *
+ * A batch is drawn from the list that the shared batches of that name are from, sequence by sequence, each as likely as
+ * any other and as often as it comes, until its ranks have 32,768 tokens each; the last sequence is cut. There are ten
+ * batches for each list and number of ranks (three for 1,024 ranks), the same ones everywhere. A row shows the worst of
+ * them, and its note says which miss the goal.
+ *
+ * The shared batches meet all of these goals. Drawn ones miss some, for two reasons:
+ *
+ *   bytes   If no sequence is longer than a few ranks' tokens, most ranks lack a little work and some have too much. A
+ *           rank that gets work of a second sequence needs that one's keys as well. The bound knows nothing of this: it
+ *           brings each rank all that it lacks from one sequence, which is as long as the longest.
+ *   wires   A sequence that fills a whole node has far more work than that node. So Q of nearly all its rows leaves the
+ *           node, at least once, and no placement in place can help.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/bench.h"
+#include "tests/bench/bench_move.h"
+#include "tests/bench/workload.h"
+#include "tests/support/splitmix.h"
+
+enum { BATCHES = 10, FEW = 3 /* of many ranks */ };
+
+/* Of some batches: the worst, their mean, and which of them miss the goal. */
+typedef struct tally {
+    const char *name;
+    double goal, worst, sum;
+    int count, missed;
+    char which[64]; /* the numbers of those that miss it */
+} tally;
+
+static void add(tally *t, int batch, double value) {
+    if (!t->count++ || value > t->worst) t->worst = value;
+    t->sum += value;
+    if (value <= t->goal) return;
+    const size_t at = strlen(t->which);
+    snprintf(t->which + at, sizeof t->which - at, "%s%d", t->missed++ ? ", " : "", batch);
+}
+
+static void print(const tally *t, const char *of) {
+    char row[128], goal[32], note[160];
+    if (!t->count) return;
+    snprintf(row, sizeof row, "drawn: %s, %s", t->name, of);
+    snprintf(goal, sizeof goal, "<= %.4g", t->goal);
+    snprintf(note, sizeof note, "worst of %d, mean %.3f%s%s", t->count, t->sum / t->count,
+             t->missed ? "; missed by batch " : "", t->which);
+    bench_row(row, t->worst, "x", goal, !t->missed, note);
+}
+
+/* malloc'd; NULL: no memory. */
+static uint64_t *draw(const uint64_t *pool, size_t pool_count, uint64_t tokens, uint64_t seed, size_t *out_count) {
+    uint64_t state = seed, total = 0;
+    size_t count = 0;
+    for (uint64_t s = seed; total < tokens; count++) total += pool[splitmix(&s) % pool_count];
+    uint64_t *lengths = malloc((count + 1) * sizeof *lengths);
+    for (size_t i = 0; lengths && i < count; i++) lengths[i] = pool[splitmix(&state) % pool_count];
+    if (lengths) lengths[count - 1] -= total - tokens;
+    *out_count = count;
+    return lengths;
+}
+
+static void list_rows(const char *list, uint32_t ranks, uint32_t heads) {
+    size_t pool_count;
+    bool synthetic;
+    const uint64_t tokens = (uint64_t)ranks * BENCH_TOKENS;
+    const bool wires = ranks > 64 && heads == 64;
+    tally bytes = {"bytes / bound", heads == 64 ? 1.4 : 1.6}, rounds = {"rounds / bound", 1.25};
+    tally sent = {"busiest net sender / mean compute", ranks > 256 ? 0.9 : 0.6};
+    tally kv = {"KV's busiest net sender / max(receiver, copy)", 1.3}, time = {"simulated time / largest bound", 1.3};
+    char of[64];
+    uint64_t *pool = workload_lengths(list, tokens, &pool_count, &synthetic);
+    for (int i = 1; pool && i <= (ranks > 256 ? FEW : BATCHES); i++) {
+        size_t count;
+        bench_moved s;
+        sim_pass pass;
+        fcp_error err;
+        uint64_t *lengths = draw(pool, pool_count, tokens, (uint64_t)i, &count);
+        fcp_plan *plan = lengths ? bench_cad(lengths, count, ranks, heads, "0.005", &s) : NULL;
+        free(lengths);
+        if (!plan) continue; /* said on stderr */
+        double compute;
+        add(&bytes, i, (s.relayed.kv + s.relayed.rows) / (double)s.bound);
+        if (wires) {
+            const fcp_summary *y = plan->summary;
+            add(&sent, i, bench_sent(&s, ranks, heads, &compute));
+            add(&kv, i, bench_kv_sent(&s.relayed));
+            add(&rounds, i, (double)(y->rounds + y->rounds_dependent) / (double)y->rounds_bound);
+            if (!bench_forward(plan, &pass, &err))
+                add(&time, i, (double)pass.makespan / (double)sim_largest_bound(&pass));
+        }
+        fcp_plan_free(plan);
+    }
+    free(pool);
+    snprintf(of, sizeof of, "%s-%u, %u:8 at 1.005", list, ranks, heads);
+    print(&bytes, of);
+    print(&sent, of);
+    print(&kv, of);
+    print(&rounds, of);
+    print(&time, of);
+}
+
+void bench_drawn(void) {
+    static const char *const lists[] = {"wlbllm", "prolong", "wikipedia"};
+    static const struct { uint32_t ranks, heads; } sizes[] = {{64, 64}, {256, 64}, {1024, 64}, {64, 32}, {256, 32}};
+    for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++)
+        for (size_t l = 0; l < sizeof lists / sizeof *lists; l++) list_rows(lists[l], sizes[z].ranks, sizes[z].heads);
+}

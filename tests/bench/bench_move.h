@@ -1,0 +1,27 @@
+/* bench_move.h: batches that cad places, in place, over a contiguous layout; the groups `move` and `drawn` share it. */
+#ifndef FCPC_BENCH_MOVE_H
+#define FCPC_BENCH_MOVE_H
+#include "compiler/simulate/simulate.h"
+#include "tests/support/moved.h"
+
+enum { BENCH_GPUS = 8 /* of a node */, BENCH_TOKENS = 32768 /* of a rank */ };
+
+typedef struct bench_moved {
+    moved relayed, direct; /* with relays, and without */
+    uint64_t bound;        /* bytes that any placement moves at least */
+    double place;          /* seconds of processor time */
+    bool good;
+} bench_moved;
+
+/* Plans the forward pass of a causal batch with blocks of 2K; heads: of Q, beside 8 of K and V. The caller frees the
+ * plan. NULL: what is wrong is on stderr. */
+fcp_plan *bench_cad(const uint64_t *lengths, size_t count, uint32_t ranks, uint32_t heads, const char *tolerance,
+                    bench_moved *out);
+/* How long the rank that sends most over net sends, over how long the mean rank computes (*out_compute, seconds). */
+double bench_sent(const bench_moved *s, uint32_t ranks, uint32_t heads, double *out_compute);
+/* K and V over net: what the busiest sender sends, over the larger of what the busiest receiver gets and one copy of
+ * what a home has to send. */
+double bench_kv_sent(const moved *m);
+/* What the simulator says of the plan's forward pass. */
+fcp_code bench_forward(const fcp_plan *plan, sim_pass *out, fcp_error *err);
+#endif
