@@ -34,6 +34,8 @@ enum {
     ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
+    EQUAL_PERCENT = 105, /* ... with smaller ones */
+    LONG_SEQUENCE = 20, /* times the mean rank's pairs: what computes it in place is far from home */
     MANY_BLOCKS = 4096, /* take long to cut */
     HEAVY = 32 << 10,   /* tiles: so many more take as long again to plan */
     SEARCHED_LEAST = 3, /* neighbours and moved placements that are tried however many tiles there are */
@@ -153,17 +155,36 @@ static bool is_near(const auto_job *j, uint32_t n) {
     return (unsigned __int128)best * 100 <= (unsigned __int128)auto_best_time(j) * NEAR_PERCENT;
 }
 
+/* Is it one of a batch that takes long to cut? */
+static bool takes_long(const auto_job *j, const auto_candidate *c) {
+    return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
+}
+
+/* Has a sequence so many pairs that a node cannot compute it? */
+static bool is_long(const auto_pairs *pairs, uint32_t ranks) {
+    uint64_t most = 0, all = 0;
+    for (uint32_t s = 0; pairs->of && s < pairs->sequences; s++) {
+        all += pairs->of[s];
+        if (pairs->of[s] > most) most = pairs->of[s];
+    }
+    return most / LONG_SEQUENCE > all / ranks;
+}
+
 /* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
  * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
- * homes. If of the best plan no rank waits, that can gain nothing. */
+ * homes. Of 29 batches whose best plan was no farther than twice from its bound, cad was 13 % slower at least. Where
+ * tokens stay and a sequence is long, dcp saves bytes on the way to neighbours, and the work must go farther: of 110
+ * batches it was near cad in none. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
     const bool keeps = keeps_homes(j, of);
     if (j->best == FCP_NONE) return false;
     if (j->program->layout == FCP_LAYOUT_PLANNED)
-        return keeps && !strategy_shares_heads(of) && r->at[j->best].last.what == AUTO_COMPUTING;
-    if (keeps && of != FCP_STRATEGY_GROUPS) return false;
+        return keeps && !strategy_shares_heads(of) &&
+               (r->at[j->best].last.what == AUTO_COMPUTING || r->at[j->best].makespan / 2 <= r->at[j->best].bound.all);
+    if (keeps && of != FCP_STRATEGY_GROUPS)
+        return of == FCP_STRATEGY_DCP && takes_long(j, &r->at[n]) && is_long(&j->pairs, j->base->x.problem->ranks);
     if (auto_homecoming(&j->base->x, &j->profile) >= auto_best_time(j)) return true;
     if (keeps) return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -192,9 +213,18 @@ static uint32_t to_resize(const auto_job *j) {
     return found;
 }
 
-/* Is it one of a batch that takes long to cut? */
-static bool takes_long(const auto_job *j, const auto_candidate *c) {
-    return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
+/* Does its setting take nearly as little time as the best one with blocks of the middle size? With smaller ones it may
+ * be the best, whatever its strategy. But another strategy's small blocks are not tried where there are many tiles. */
+static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle) {
+    const auto_report *r = j->report;
+    uint64_t own = 0, least = UINT64_MAX;
+    if (c->strategy != r->at[j->best].strategy && j->base->x.problem->tile_count >= MANY_TILES) return false;
+    for (const auto_candidate *i = r->at; i < r->at + r->count; i++) {
+        if (i->block != middle || i->found || !i->makespan) continue;
+        if (i->makespan < least) least = i->makespan;
+        if (same_setting(i, c)) own = i->makespan;
+    }
+    return own && own / EQUAL_PERCENT * 100 <= least;
 }
 
 /* How long it takes to plan the best candidate: 1, or more where it has many tiles. Larger efforts do not ask. */
@@ -229,19 +259,30 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
                (all || (is_near(j, n) && !moves_too_much(j, n) && !goes_too_far(j, n)));
     case SIZE: {
         const uint32_t of = to_resize(j);
-        if (of == FCP_NONE || !same_setting(c, &j->report->at[of])) return false;
+        if (of == FCP_NONE) return false;
+        if (!same_setting(c, &j->report->at[of])) return c->block < middle && is_close(j, c, middle);
         return all || c->block < middle || !takes_long(j, c);
     }
     default: return all || j->best == FCP_NONE;
     }
 }
 
-/* A candidate that is tried together with n: the next one, or another size of the best one so far. FCP_NONE: there is
- * none. */
+/* A candidate that is tried together with n. Two that are planned to the end make good use of two threads. So where
+ * tokens stay, the first one of all comes with its next setting: of cad the second is better in every other batch. dcp
+ * comes with the third, if that is tried. Else it is the next one of this step, or another size of the best one so far.
+ * FCP_NONE: there is none. */
 static uint32_t find_partner(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
-    for (uint32_t i = n + 1; i < j->report->count; i++)
+    const auto_report *r = j->report;
+    const bool placed = !r->at[n].even && r->at[n].strategy != FCP_STRATEGY_GROUPS &&
+                        !strategy_shares_heads(r->at[n].strategy);
+    if (s == FIRST && placed && keeps_homes(j, r->at[n].strategy))
+        for (uint32_t i = 0; i < r->count; i++) {
+            const bool next = j->best != FCP_NONE || r->at[i].strategy == r->at[n].strategy;
+            if (next && i != n && r->at[i].block && is_wanted(j, all, SETTINGS, middle, i)) return i;
+        }
+    for (uint32_t i = n + 1; i < r->count; i++)
         if (is_wanted(j, all, s, middle, i)) return i;
-    for (uint32_t i = 0; s == SETTINGS && i < j->report->count; i++)
+    for (uint32_t i = 0; s == SETTINGS && i < r->count; i++)
         if (i != n && is_wanted(j, all, SIZE, middle, i)) return i;
     return FCP_NONE;
 }

@@ -59,6 +59,7 @@ typedef struct auto_job {
     uint32_t best;       /* FCP_NONE: none has been predicted */
     sim_room room[2];
     auto_trial *base;    /* a planning with the best candidate's placement; NULL: none */
+    auto_trial *rival;   /* another strategy's planning, if it is nearly as fast; NULL: none */
     arena memory;        /* of result */
     sim_result result;   /* the best candidate's */
 } auto_job;
@@ -73,7 +74,8 @@ struct auto_trial {
     planning x;
     problem problem;     /* x.problem and x.placement of one that is derived */
     placement placement;
-    bool derived, placed; /* derived: from the best; placed: it has its placement */
+    auto_trial *of;       /* it is derived from it; NULL: it is not derived */
+    bool placed;          /* it has its placement */
     bool routed;          /* it has its routes, and its bounds */
     bool ready;                  /* its placement, if it has none, routes, schedule and prediction are to come */
     fcp_code code;
@@ -82,7 +84,10 @@ struct auto_trial {
     sim_result result; /* if it was predicted */
 };
 
-enum { AUTO_BLOCK_LEAST = 128 }; /* tokens; smaller ones are not tried */
+enum {
+    AUTO_BLOCK_LEAST = 128,  /* tokens; smaller ones are not tried */
+    AUTO_RIVAL_PERCENT = 105 /* of the best time: so close is another strategy whose neighbours may be better */
+};
 
 /* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);
@@ -90,11 +95,13 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
 const strategy *auto_strategy(fcp_strategy of);
 uint64_t auto_best_time(const auto_job *j);
+/* Is it another strategy's than the best one's, and nearly as fast as that? */
+bool auto_is_rival(const auto_job *j, const auto_candidate *c);
 /* Plans and predicts candidates n[0] to n[count - 1], at most two, unless their bounds rule them out; both are compared
  * with the best one before them, and may run at the same time. */
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count);
-/* Begins a planning with t->settings and the placement of j->base, and the same blocks and tiles. Errors: t->code. */
-void auto_derive(auto_job *j, auto_trial *t);
+/* Begins a planning with t->settings and the placement of `of`, and the same blocks and tiles. Errors: t->code. */
+void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of);
 /* Of trials that are placed, at most two: routes, schedule and prediction, at the same time if there is a thread to be
  * had. made learns what becomes of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);

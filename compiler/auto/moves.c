@@ -295,7 +295,7 @@ static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candi
         t[i] = (auto_trial){.job = j, .made = &made[i], .limit = m->best, .room = &j->room[i]};
         auto_apply(j->program, &made[i], &t[i].settings);
         if (!a[i].moved) continue;
-        auto_derive(j, &t[i]);
+        auto_derive(j, &t[i], j->base);
         t[i].placement.home = a[i].home;
         t[i].placement.exec = is_away(m->p, &a[i]) ? a[i].exec : NULL;
         code = t[i].code;
