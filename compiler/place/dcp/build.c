@@ -335,21 +335,23 @@ static uint64_t least_of(uint64_t share, uint64_t cap) {
     return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
 }
 
-/* The rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind. What beats the best one
- * so far is said in pairs and in tokens, because to divide for every rank takes most of the time of a placement. */
+/* The rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind. A better one than the best
+ * so far has no more than so many pairs and tokens, which is said without dividing for every rank. */
 static uint32_t choose_loosely(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
     const dcp_input *in = b->in;
-    uint64_t pairs_least = 0, tokens_least = 0;
+    const uint64_t *load = b->out->load, *held = b->out->held;
     uint32_t best = FCP_NONE;
+    if (work > in->pair_cap || tokens > in->token_cap) return best;
+    uint64_t load_most = in->pair_cap - work, held_most = in->token_cap - tokens;
+    const uint64_t pair_room = load_most, token_room = held_most;
     for (uint32_t r = first; r < end; r++) {
-        if (!fits(b, r, work, tokens)) continue;
-        const uint64_t pairs_left = in->pair_cap - b->out->load[r] - work,
-                       tokens_left = in->token_cap - b->out->held[r] - tokens;
-        if (pairs_left < pairs_least || tokens_left < tokens_least) continue;
-        const uint64_t x = dcp_share(pairs_left, in->pair_cap), y = dcp_share(tokens_left, in->token_cap),
-                       more = (x < y ? x : y) + 1;
-        pairs_least = least_of(more, in->pair_cap), tokens_least = least_of(more, in->token_cap);
+        if (load[r] > load_most || held[r] > held_most) continue;
+        const uint64_t x = dcp_share(pair_room - load[r], in->pair_cap),
+                       y = dcp_share(token_room - held[r], in->token_cap), more = (x < y ? x : y) + 1;
+        const uint64_t pairs = least_of(more, in->pair_cap), kept = least_of(more, in->token_cap);
         best = r;
+        if (pairs > pair_room || kept > token_room) break;
+        load_most = pair_room - pairs, held_most = token_room - kept;
     }
     return best;
 }
