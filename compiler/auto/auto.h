@@ -80,6 +80,7 @@ struct auto_trial {
     bool ready;                  /* its placement, if it has none, routes, schedule and prediction are to come */
     fcp_code code;
     sim_room *room;    /* its thread's */
+    sim_counts own, *counts; /* of the problem's shapes: its own, or of the one that it is derived from */
     arena memory;      /* of result */
     sim_result result; /* if it was predicted */
 };
@@ -126,10 +127,10 @@ fcp_code auto_move(auto_job *j, uint32_t budget);
 
 /* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
  * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
-fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds *out, uint64_t *out_memory,
-                           uint32_t *out_rank);
+fcp_code auto_bound_routes(planning *x, const sim_profile *profile, sim_counts *counts, auto_bounds *out,
+                           uint64_t *out_memory, uint32_t *out_rank);
 /* What the cells of each tile take, all heads together, on what the margin leaves of the device. FCP_E_NO_MEMORY. */
-fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time);
+fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *counts, arena *scratch, uint64_t *time);
 
 /* What it takes to bring the tokens of x to homes that are chosen without a look at the layout, and the results back:
  * every rank keeps no more than its even part. 0: not known. */

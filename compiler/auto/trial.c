@@ -98,7 +98,7 @@ static bool is_worth(auto_trial *t) {
     auto_candidate *made = t->made;
     uint64_t memory;
     uint32_t rank;
-    t->code = auto_bound_routes(&t->x, &t->job->profile, &made->bound, &memory, &rank);
+    t->code = auto_bound_routes(&t->x, &t->job->profile, t->counts, &made->bound, &memory, &rank);
     if (t->code) return false;
     if (memory > t->settings.memory_cap) {
         made->end = AUTO_REFUSED;
@@ -111,7 +111,7 @@ static bool is_worth(auto_trial *t) {
 
 static void predict(void *context) {
     auto_trial *t = context;
-    const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room};
+    const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room, .counts = t->counts};
     fcp_error err = {0};
     if (!t->placed) t->code = t->job->passes->run(&t->x, AUTO_PLACE);
     if (!t->code) t->made->whole = !t->x.placement->exec;
@@ -142,6 +142,7 @@ static bool start(auto_job *j, auto_trial *t) {
     j->passes->begin(&t->x, &t->settings, j->batch, j->stop, t->d);
     t->x.trial = true;
     t->x.kept = &j->kept;
+    t->counts = &t->own;
     return true;
 }
 
@@ -151,6 +152,7 @@ void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of) {
     const planning own = t->x;
     planning *x = &t->x;
     *x = *from;
+    t->counts = of->counts;
     x->program = own.program, x->d = own.d, x->times = own.times, x->coalesce = own.coalesce;
     x->memory = own.memory, x->work = own.work, x->scratch = own.scratch, x->aside = own.aside, x->supply = own.supply;
     x->cells = NULL; /* that planning has them; and what it made after its placement is not this one's */
@@ -272,6 +274,7 @@ void auto_finish(const auto_job *j, auto_trial *t) {
     if (t->d) j->passes->end(&t->x);
     if (t->d) fcpc_diagnostics_free(t->d);
     arena_free(&t->memory);
+    arena_free(&t->own.memory);
     t->d = NULL;
 }
 
@@ -296,6 +299,8 @@ static fcp_code keep(auto_job *j, auto_trial *t, auto_trial **out) {
     if (!kept) return FCP_E_NO_MEMORY;
     *kept = *t;
     kept->memory = (arena){0};
+    kept->counts = &kept->own;
+    t->own = (sim_counts){0};
     kept->x.program = &kept->settings;
     kept->x.problem->program = &kept->settings;
     j->passes->rest(&kept->x);
