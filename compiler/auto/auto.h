@@ -119,11 +119,12 @@ static inline const sim_pass *auto_longer(const sim_result *r) {
 /* What keeps a rank of that pass. */
 auto_resource auto_keeps(const sim_rank *r);
 
-/* search.c. Tries neighbours of the best candidate, no more than `budget`. */
-fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget);
+/* search.c. Tries neighbours of the best candidate, no more than `budget`; up to `most` as long as they gain much. */
+fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most);
 
-/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried. */
-fcp_code auto_move(auto_job *j, uint32_t budget);
+/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to `most`
+ * as long as they gain. */
+fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most);
 
 /* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
  * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */

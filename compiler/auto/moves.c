@@ -385,7 +385,7 @@ static fcp_code begin(mover *m, const attempt *best, arena *memory) {
     return code;
 }
 
-fcp_code auto_move(auto_job *j, uint32_t budget) {
+fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most) {
     auto_moves *known = &j->report->moves, made = {.of = j->best};
     mover m = {.job = j, .made = &made, .best = UINT64_MAX};
     arena memory = {0};
@@ -400,8 +400,8 @@ fcp_code auto_move(auto_job *j, uint32_t budget) {
     }
     fcp_code code = begin(&m, &best, &memory);
     uint32_t width = m.p->ranks / 4 < WIDEST ? (m.p->ranks + 3) / 4 : WIDEST;
-    while (!code && made.tried + 2 <= budget) {
-        bool better = false;
+    bool better = false;
+    while (!code && made.tried + 2 <= (better ? most : budget)) {
         const uint32_t tried = made.tried;
         code = take_two(&m, width, &best, &better);
         if (made.tried == tried) break; /* nothing is left to be moved */

@@ -54,6 +54,7 @@ enum {
     FAR_PERCENT = 150,  /* of its bound: who takes longer may gain much from finer blocks */
     FINE_BLOCKS = 4096, /* more than a quarter of the usual size makes take long to plan */
     NEAR_PERCENT = 110, /* of the best time: whose neighbours are tried */
+    MUCH_PART = 250,    /* of the best time: a gain after which more is tried */
     PLACED = 2 /* of the budget, for a neighbour with another placement; one with the best one's is less to plan: 1 */
 };
 
@@ -192,13 +193,14 @@ static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
     return count ? auto_try(j, pair, count) : FCP_OK;
 }
 
-fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget) {
-    uint32_t centre;
+fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most) {
+    uint32_t centre, more = most - budget;
     axis lead = AXES;
     fcp_code code = try_rival(j, effort, &budget);
     while (budget && !code && (centre = next_centre(j->report, j->best)) != FCP_NONE) {
         auto_report *r = j->report;
-        const uint32_t best = j->best;
+        const uint32_t best = j->best, had = budget;
+        const uint64_t before = auto_best_time(j);
         uint32_t pair[2], count;
         axis on[2];
         r->at[centre].spread = true;
@@ -208,6 +210,10 @@ fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget) {
                 r->at[pair[i]].spread |= r->at[pair[i]].makespan == r->at[centre].makespan;
             for (uint32_t i = 0; i < count; i++)
                 if (j->best == pair[i]) lead = on[i];
+        }
+        if (auto_best_time(j) <= before - before / MUCH_PART) { /* such a pair costs nothing, as long as there is more */
+            const uint32_t back = had - budget < more ? had - budget : more;
+            budget += back, more -= back;
         }
         if (j->best == best) lead = AXES;
         else r->at[centre].spread = false; /* a better one comes first; then it may be this one's turn again */
