@@ -17,7 +17,9 @@
  *      does. Larger efforts then try the rest.
  *   3. With effort 1 what takes long is tried less. In a large batch no larger size is tried: of 39 such tries for 256
  *      ranks 6 gained something, 2.8 % at most. Of three settings in ascending order the last one is left out if the
- *      second was no better than the first. And the search has a smaller budget where a plan has many tiles.
+ *      second was no better than the first, or if ranks wait little. And the search has a smaller budget where a plan
+ *      has many tiles. It gets the rest of it step by step, as long as its steps gain: so the time is spent on batches
+ *      where much is left to be gained.
  *   4. The planner itself: too little memory, too many blocks.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.
@@ -34,9 +36,12 @@ enum {
     ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
+    EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy */
+    WAITS_PERCENT = 165, /* of its bound: who takes longer may win with half again the work at one rank */
+    LONG_SEQUENCE = 20, /* times the mean rank's pairs: what computes it in place is far from home */
     MANY_BLOCKS = 4096, /* take long to cut */
-    HEAVY = 32 << 10,   /* tiles: so many more take as long again to plan */
-    SEARCHED_LEAST = 3, /* neighbours and moved placements that are tried however many tiles there are */
+    HEAVY = 8 << 10,    /* tiles: with so many more, as much less is tried where nothing gains */
+    SEARCHED_LEAST = 4, /* neighbours and moved placements that are tried however many tiles there are */
     MOVED_LEAST = 2,
     MANY_TILES = 20 << 10, /* take long to cut */
     LONG_RING = 8       /* nodes: planning more takes seconds, because every head's keys pass through all of them */
@@ -153,17 +158,36 @@ static bool is_near(const auto_job *j, uint32_t n) {
     return (unsigned __int128)best * 100 <= (unsigned __int128)auto_best_time(j) * NEAR_PERCENT;
 }
 
+/* Is it one of a batch that takes long to cut? */
+static bool takes_long(const auto_job *j, const auto_candidate *c) {
+    return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
+}
+
+/* Has a sequence so many pairs that a node cannot compute it? */
+static bool is_long(const auto_pairs *pairs, uint32_t ranks) {
+    uint64_t most = 0, all = 0;
+    for (uint32_t s = 0; pairs->of && s < pairs->sequences; s++) {
+        all += pairs->of[s];
+        if (pairs->of[s] > most) most = pairs->of[s];
+    }
+    return most / LONG_SEQUENCE > all / ranks;
+}
+
 /* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
  * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
- * homes. If of the best plan no rank waits, that can gain nothing. */
+ * homes. Of 29 batches whose best plan was no farther than twice from its bound, cad was 13 % slower at least. Where
+ * tokens stay and a sequence is long, dcp saves bytes on the way to neighbours, and the work must go farther: in 70
+ * batches it was 12 % slower than cad at least. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
     const bool keeps = keeps_homes(j, of);
     if (j->best == FCP_NONE) return false;
     if (j->program->layout == FCP_LAYOUT_PLANNED)
-        return keeps && !strategy_shares_heads(of) && r->at[j->best].last.what == AUTO_COMPUTING;
-    if (keeps && of != FCP_STRATEGY_GROUPS) return false;
+        return keeps && !strategy_shares_heads(of) &&
+               (r->at[j->best].last.what == AUTO_COMPUTING || r->at[j->best].makespan / 2 <= r->at[j->best].bound.all);
+    if (keeps && of != FCP_STRATEGY_GROUPS)
+        return of == FCP_STRATEGY_DCP && takes_long(j, &r->at[n]) && is_long(&j->pairs, j->base->x.problem->ranks);
     if (auto_homecoming(&j->base->x, &j->profile) >= auto_best_time(j)) return true;
     if (keeps) return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -192,27 +216,43 @@ static uint32_t to_resize(const auto_job *j) {
     return found;
 }
 
-/* Is it one of a batch that takes long to cut? */
-static bool takes_long(const auto_job *j, const auto_candidate *c) {
-    return j->base && j->base->x.problem->tokens / MANY_BLOCKS >= c->block / 2;
+/* Does its setting take nearly as little time as the best one with blocks of the middle size? With smaller ones it may
+ * be the best, whatever its strategy. But another strategy's small blocks are not tried where there are many tiles. */
+static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle) {
+    const auto_report *r = j->report;
+    uint64_t own = 0, least = UINT64_MAX;
+    if (c->strategy != r->at[j->best].strategy && j->base->x.problem->tile_count >= MANY_TILES) return false;
+    for (const auto_candidate *i = r->at; i < r->at + r->count; i++) {
+        if (i->block != middle || i->found || !i->makespan) continue;
+        if (i->makespan < least) least = i->makespan;
+        if (same_setting(i, c)) own = i->makespan;
+    }
+    const uint32_t percent = c->strategy == r->at[j->best].strategy ? EQUAL_PERCENT : AUTO_RIVAL_PERCENT;
+    return own && own / percent * 100 <= least;
 }
 
-/* How long it takes to plan the best candidate: 1, or more where it has many tiles. Larger efforts do not ask. */
+/* By how much less is tried where the best candidate has many tiles, and so takes long to plan; 1: by nothing. Larger
+ * efforts do not ask. */
 static uint32_t weigh(const auto_job *j, uint32_t effort) {
     if (effort > 1) return 1;
     const uint32_t weight = 1 + j->base->x.problem->tile_count / HEAVY;
     return weight < 1 << 10 ? weight : 1 << 10;
 }
 
-/* Of settings in ascending order: was the one before candidate n no better than the one before that? */
+/* Of settings in ascending order, is the one of candidate n too large? In a large batch it is if the one before it was
+ * no better than the one before that. In every batch it is if ranks wait little: of 106 tries of cad with a tolerance of
+ * 0.5, 13 were better, in batches that took 1.69 times their bound at least. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
-    if (!j->base || j->base->x.problem->tile_count < MANY_TILES) return false;
     for (const auto_candidate *i = j->report->at; i < c; i++)
         if (i->strategy == c->strategy && i->block == c->block && i->settings == 1 && c->settings == 1 &&
             i->set[0].param == c->set[0].param)
             before[0] = before[1], before[1] = i;
-    if (!before[0] || !before[0]->makespan) return false;
+    if (!j->base || !before[0] || !before[0]->makespan) return false;
+    const uint64_t first = before[0]->makespan, second = before[1]->makespan,
+                   less = second && second < first ? second : first;
+    if (less / WAITS_PERCENT * 100 <= before[0]->bound.all) return true;
+    if (j->base->x.problem->tile_count < MANY_TILES) return false;
     return before[1]->end == AUTO_FAR || before[1]->end == AUTO_BOUND || before[1]->makespan >= before[0]->makespan;
 }
 
@@ -229,19 +269,30 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
                (all || (is_near(j, n) && !moves_too_much(j, n) && !goes_too_far(j, n)));
     case SIZE: {
         const uint32_t of = to_resize(j);
-        if (of == FCP_NONE || !same_setting(c, &j->report->at[of])) return false;
+        if (of == FCP_NONE) return false;
+        if (!same_setting(c, &j->report->at[of])) return c->block < middle && is_close(j, c, middle);
         return all || c->block < middle || !takes_long(j, c);
     }
     default: return all || j->best == FCP_NONE;
     }
 }
 
-/* A candidate that is tried together with n: the next one, or another size of the best one so far. FCP_NONE: there is
- * none. */
+/* A candidate that is tried together with n. Two that are planned to the end make good use of two threads. So where
+ * tokens stay, the first one of all comes with its next setting: of cad the second is better in every other batch. dcp
+ * comes with the third, if that is tried. Else it is the next one of this step, or another size of the best one so far.
+ * FCP_NONE: there is none. */
 static uint32_t find_partner(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
-    for (uint32_t i = n + 1; i < j->report->count; i++)
+    const auto_report *r = j->report;
+    const bool placed = !r->at[n].even && r->at[n].strategy != FCP_STRATEGY_GROUPS &&
+                        !strategy_shares_heads(r->at[n].strategy);
+    if (s == FIRST && placed && keeps_homes(j, r->at[n].strategy))
+        for (uint32_t i = 0; i < r->count; i++) {
+            const bool next = j->best != FCP_NONE || r->at[i].strategy == r->at[n].strategy;
+            if (next && i != n && r->at[i].block && is_wanted(j, all, SETTINGS, middle, i)) return i;
+        }
+    for (uint32_t i = n + 1; i < r->count; i++)
         if (is_wanted(j, all, s, middle, i)) return i;
-    for (uint32_t i = 0; s == SETTINGS && i < j->report->count; i++)
+    for (uint32_t i = 0; s == SETTINGS && i < r->count; i++)
         if (i != n && is_wanted(j, all, SIZE, middle, i)) return i;
     return FCP_NONE;
 }
@@ -258,7 +309,7 @@ static fcp_code try_list(auto_job *j, bool all, uint32_t middle) {
     return code;
 }
 
-/* What may be tried: with effort 1 less where a plan takes long. */
+/* What may be tried without a gain: with effort 1 less where a plan takes long. */
 static uint32_t search_budget(const auto_job *j, uint32_t effort) {
     const uint32_t part = searched[effort] / weigh(j, effort);
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
@@ -274,8 +325,8 @@ static fcp_code try_all(auto_job *j, uint32_t middle) {
     fcp_code code = FCP_OK;
     for (uint32_t effort = 1; effort <= j->program->effort && !code; effort++) {
         if (effort < EFFORTS) code = try_list(j, effort > 1, middle);
-        if (!code && j->best != FCP_NONE) code = auto_search(j, effort, search_budget(j, effort));
-        if (!code && j->best != FCP_NONE) code = auto_move(j, move_budget(j, effort));
+        if (!code && j->best != FCP_NONE) code = auto_search(j, effort, search_budget(j, effort), searched[effort]);
+        if (!code && j->best != FCP_NONE) code = auto_move(j, move_budget(j, effort), moved[effort]);
     }
     return code;
 }

@@ -59,6 +59,7 @@ typedef struct auto_job {
     uint32_t best;       /* FCP_NONE: none has been predicted */
     sim_room room[2];
     auto_trial *base;    /* a planning with the best candidate's placement; NULL: none */
+    auto_trial *rival;   /* another strategy's planning, if it is nearly as fast; NULL: none */
     arena memory;        /* of result */
     sim_result result;   /* the best candidate's */
 } auto_job;
@@ -73,16 +74,21 @@ struct auto_trial {
     planning x;
     problem problem;     /* x.problem and x.placement of one that is derived */
     placement placement;
-    bool derived, placed; /* derived: from the best; placed: it has its placement */
+    auto_trial *of;       /* it is derived from it; NULL: it is not derived */
+    bool placed;          /* it has its placement */
     bool routed;          /* it has its routes, and its bounds */
     bool ready;                  /* its placement, if it has none, routes, schedule and prediction are to come */
     fcp_code code;
     sim_room *room;    /* its thread's */
+    sim_counts own, *counts; /* of the problem's shapes: its own, or of the one that it is derived from */
     arena memory;      /* of result */
     sim_result result; /* if it was predicted */
 };
 
-enum { AUTO_BLOCK_LEAST = 128 }; /* tokens; smaller ones are not tried */
+enum {
+    AUTO_BLOCK_LEAST = 128,  /* tokens; smaller ones are not tried */
+    AUTO_RIVAL_PERCENT = 105 /* of the best time: so close is another strategy whose neighbours may be better */
+};
 
 /* trial.c. The program with a candidate's settings. False: its heads do not divide among the ranks. */
 bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fcpc_program *out);
@@ -90,11 +96,13 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
 const strategy *auto_strategy(fcp_strategy of);
 uint64_t auto_best_time(const auto_job *j);
+/* Is it another strategy's than the best one's, and nearly as fast as that? */
+bool auto_is_rival(const auto_job *j, const auto_candidate *c);
 /* Plans and predicts candidates n[0] to n[count - 1], at most two, unless their bounds rule them out; both are compared
  * with the best one before them, and may run at the same time. */
 fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count);
-/* Begins a planning with t->settings and the placement of j->base, and the same blocks and tiles. Errors: t->code. */
-void auto_derive(auto_job *j, auto_trial *t);
+/* Begins a planning with t->settings and the placement of `of`, and the same blocks and tiles. Errors: t->code. */
+void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of);
 /* Of trials that are placed, at most two: routes, schedule and prediction, at the same time if there is a thread to be
  * had. made learns what becomes of each. Errors: t->code. */
 void auto_predict(auto_trial *t, uint32_t count);
@@ -111,18 +119,19 @@ static inline const sim_pass *auto_longer(const sim_result *r) {
 /* What keeps a rank of that pass. */
 auto_resource auto_keeps(const sim_rank *r);
 
-/* search.c. Tries neighbours of the best candidate, no more than `budget`. */
-fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget);
+/* search.c. Tries neighbours of the best candidate, no more than `budget`; up to `most` as long as they gain much. */
+fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most);
 
-/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried. */
-fcp_code auto_move(auto_job *j, uint32_t budget);
+/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to `most`
+ * as long as they gain. */
+fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most);
 
 /* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank
  * needs at least, *out_rank. FCP_E_NO_MEMORY. Cost: O(parts + hops + bundles + ranks). */
-fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds *out, uint64_t *out_memory,
-                           uint32_t *out_rank);
+fcp_code auto_bound_routes(planning *x, const sim_profile *profile, sim_counts *counts, auto_bounds *out,
+                           uint64_t *out_memory, uint32_t *out_rank);
 /* What the cells of each tile take, all heads together, on what the margin leaves of the device. FCP_E_NO_MEMORY. */
-fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time);
+fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *counts, arena *scratch, uint64_t *time);
 
 /* What it takes to bring the tokens of x to homes that are chosen without a look at the layout, and the results back:
  * every rank keeps no more than its even part. 0: not known. */

@@ -67,13 +67,14 @@ static void load_ports(const planning *x, const fcp_problem *facts, fcp_pass pas
 }
 
 /* The time of the cells of a part with each shape, over the heads of a range, on the whole device. */
-static uint64_t *time_shapes(const problem *p, const sim_model *m, arena *scratch) {
+static uint64_t *time_shapes(const problem *p, const sim_model *m, sim_counts *counts, arena *scratch) {
     const uint64_t heads = (uint64_t)p->range_kv * p->range_sub;
     uint64_t *time = ARENA_ZNEW(scratch, uint64_t, p->shape_count + (size_t)1);
+    if (!sim_count_shapes(counts, p->shapes, p->shape_count, p->runs)) return NULL;
     for (uint32_t s = 0; time && s < p->shape_count; s++) {
-        for (uint32_t r = p->shapes[s].first_run; r < p->shapes[s].first_run + p->shapes[s].runs; r++)
-            time[s] += p->runs[r].count * m->kernel.at[p->runs[r].cls == FCP_CELL_FULL ? SIM_FULL : SIM_PARTIAL];
-        time[s] *= p->sets ? p->sets[s].heads : heads;
+        const sim_cells *c = &counts->of[s];
+        time[s] = (c->full * m->kernel.at[SIM_FULL] + c->partial * m->kernel.at[SIM_PARTIAL]) *
+                  (p->sets ? p->sets[s].heads : heads);
     }
     for (uint32_t s = 0; time && p->sets && s < p->shape_count; s += p->sets[s].set)
         for (uint32_t c = 1; c < p->sets[s].set; c++) time[s] += time[s + c];
@@ -89,16 +90,17 @@ static uint64_t tile_time(const problem *p, const uint64_t *shape, uint32_t t) {
     return time;
 }
 
-fcp_code auto_tile_times(const problem *p, const sim_model *m, arena *scratch, uint64_t *time) {
-    const uint64_t *shape = time_shapes(p, m, scratch);
+fcp_code auto_tile_times(const problem *p, const sim_model *m, sim_counts *counts, arena *scratch, uint64_t *time) {
+    const uint64_t *shape = time_shapes(p, m, counts, scratch);
     if (!shape) return FCP_E_NO_MEMORY;
     for (uint32_t t = 0; t < p->tile_count; t++) time[t] = narrow(on_share(m, tile_time(p, shape, t)));
     return FCP_OK;
 }
 
-static fcp_code bound_pass(planning *x, const fcp_problem *facts, const sim_model *m, uint64_t of[AUTO_BOUNDS]) {
+static fcp_code bound_pass(planning *x, const fcp_problem *facts, const sim_model *m, sim_counts *counts,
+                           uint64_t of[AUTO_BOUNDS]) {
     const problem *p = x->problem;
-    uint64_t *shape = time_shapes(p, m, &x->scratch), *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
+    uint64_t *shape = time_shapes(p, m, counts, &x->scratch), *work = ARENA_ZNEW(&x->scratch, uint64_t, p->ranks);
     port *ports = ARENA_ZNEW(&x->scratch, port, p->ranks);
     if (!shape || !work || !ports) return FCP_E_NO_MEMORY;
     for (uint32_t t = 0; t < p->tile_count; t++) {
@@ -149,8 +151,8 @@ static fcp_code least_memory(planning *x, const fcp_problem *facts, uint64_t *ou
     return FCP_OK;
 }
 
-fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds *out, uint64_t *out_memory,
-                           uint32_t *out_rank) {
+fcp_code auto_bound_routes(planning *x, const sim_profile *profile, sim_counts *counts, auto_bounds *out,
+                           uint64_t *out_memory, uint32_t *out_rank) {
     fcp_problem facts;
     problem_facts(x, &facts);
     *out = (auto_bounds){.all = 0};
@@ -160,7 +162,7 @@ fcp_code auto_bound_routes(planning *x, const sim_profile *profile, auto_bounds 
         uint64_t of[AUTO_BOUNDS] = {0};
         if (!(facts.passes >> pass & 1)) continue;
         sim_model_device(&facts, &x->program->cluster, (fcp_pass)pass, profile, &m);
-        code = bound_pass(x, &facts, &m, of);
+        code = bound_pass(x, &facts, &m, counts, of);
         if (!code) add_pass(of, out);
     }
     arena_reset(&x->scratch);

@@ -81,7 +81,7 @@ static fcp_code measure(mover *m, const auto_trial *base, const sim_result *resu
     const fcp_pass pass = auto_longer(result) == &result->pass[FCP_BACKWARD] ? FCP_BACKWARD : FCP_FORWARD;
     problem_facts(&base->x, &facts);
     sim_model_device(&facts, &base->settings.cluster, pass, &m->job->profile, &model);
-    fcp_code code = auto_tile_times(p, &model, memory, m->time);
+    fcp_code code = auto_tile_times(p, &model, base->counts, memory, m->time);
     for (uint32_t i = 0; i < p->tile_count; i++) m->block[p->tile_q[i]] += m->time[i];
     return code;
 }
@@ -295,7 +295,7 @@ static fcp_code predict_attempts(mover *m, attempt *a, auto_trial *t, auto_candi
         t[i] = (auto_trial){.job = j, .made = &made[i], .limit = m->best, .room = &j->room[i]};
         auto_apply(j->program, &made[i], &t[i].settings);
         if (!a[i].moved) continue;
-        auto_derive(j, &t[i]);
+        auto_derive(j, &t[i], j->base);
         t[i].placement.home = a[i].home;
         t[i].placement.exec = is_away(m->p, &a[i]) ? a[i].exec : NULL;
         code = t[i].code;
@@ -385,7 +385,7 @@ static fcp_code begin(mover *m, const attempt *best, arena *memory) {
     return code;
 }
 
-fcp_code auto_move(auto_job *j, uint32_t budget) {
+fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most) {
     auto_moves *known = &j->report->moves, made = {.of = j->best};
     mover m = {.job = j, .made = &made, .best = UINT64_MAX};
     arena memory = {0};
@@ -400,8 +400,8 @@ fcp_code auto_move(auto_job *j, uint32_t budget) {
     }
     fcp_code code = begin(&m, &best, &memory);
     uint32_t width = m.p->ranks / 4 < WIDEST ? (m.p->ranks + 3) / 4 : WIDEST;
-    while (!code && made.tried + 2 <= budget) {
-        bool better = false;
+    bool better = false;
+    while (!code && made.tried + 2 <= (better ? most : budget)) {
         const uint32_t tried = made.tried;
         code = take_two(&m, width, &best, &better);
         if (made.tried == tried) break; /* nothing is left to be moved */

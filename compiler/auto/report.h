@@ -66,6 +66,7 @@ typedef struct auto_candidate {
     bool spread;            /* its neighbours have been tried */
     uint32_t even;          /* it cuts every sequence into so many chunks a rank; 0: it does not */
     bool ring;              /* ... + ring */
+    bool whole;             /* of one that was placed: every tile runs at the home of its queries */
     uint32_t block;         /* 0: it does not look at the size of blocks */
     auto_end end;
     auto_bounds bound;      /* zeros: not known */

@@ -98,7 +98,7 @@ static bool is_worth(auto_trial *t) {
     auto_candidate *made = t->made;
     uint64_t memory;
     uint32_t rank;
-    t->code = auto_bound_routes(&t->x, &t->job->profile, &made->bound, &memory, &rank);
+    t->code = auto_bound_routes(&t->x, &t->job->profile, t->counts, &made->bound, &memory, &rank);
     if (t->code) return false;
     if (memory > t->settings.memory_cap) {
         made->end = AUTO_REFUSED;
@@ -111,9 +111,10 @@ static bool is_worth(auto_trial *t) {
 
 static void predict(void *context) {
     auto_trial *t = context;
-    const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room};
+    const sim_options options = {.stop = t->job->stop, .brief = true, .room = t->room, .counts = t->counts};
     fcp_error err = {0};
     if (!t->placed) t->code = t->job->passes->run(&t->x, AUTO_PLACE);
+    if (!t->code) t->made->whole = !t->x.placement->exec;
     if (!t->code && !t->routed) t->code = t->job->passes->run(&t->x, AUTO_ROUTE);
     if (t->code || !(t->routed ? is_below(t) : is_worth(t))) return;
     t->code = t->job->passes->run(&t->x, AUTO_PLAN);
@@ -141,15 +142,17 @@ static bool start(auto_job *j, auto_trial *t) {
     j->passes->begin(&t->x, &t->settings, j->batch, j->stop, t->d);
     t->x.trial = true;
     t->x.kept = &j->kept;
+    t->counts = &t->own;
     return true;
 }
 
-void auto_derive(auto_job *j, auto_trial *t) {
-    const planning *from = &j->base->x;
+void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of) {
+    const planning *from = &of->x;
     if (!start(j, t)) return;
     const planning own = t->x;
     planning *x = &t->x;
     *x = *from;
+    t->counts = of->counts;
     x->program = own.program, x->d = own.d, x->times = own.times, x->coalesce = own.coalesce;
     x->memory = own.memory, x->work = own.work, x->scratch = own.scratch, x->aside = own.aside, x->supply = own.supply;
     x->cells = NULL; /* that planning has them; and what it made after its placement is not this one's */
@@ -169,11 +172,11 @@ void auto_derive(auto_job *j, auto_trial *t) {
     t->placed = true;
 }
 
-/* Does the placement of the best candidate follow from these settings, too? */
-static bool is_placed(const auto_job *j, auto_trial *t) {
+/* Does the placement of `of` follow from these settings, too? */
+static bool has_placement(auto_trial *of, auto_trial *t) {
     static const char *const later[] = {"coalesce", "buffers", "divisions", "pingpong"}; /* read by schedule/ alone */
     enum { LATER = sizeof later / sizeof *later };
-    struct fcpc_program *a = &t->settings, *b = j->base ? &j->base->settings : NULL;
+    struct fcpc_program *a = &t->settings, *b = of ? &of->settings : NULL;
     if (!b || a->strategy != b->strategy || a->block != b->block || a->ring != b->ring || (a->relay && !b->relay))
         return false;
     for (uint32_t i = 0; i < STRATEGY_PARAMS; i++) {
@@ -188,12 +191,12 @@ static bool is_placed(const auto_job *j, auto_trial *t) {
 
 /* The same placement has the same routes, and so the same bounds. Half batches change the routes of one without moved
  * work: then each has routes of its own. */
-static void share_routes(const auto_job *j, auto_trial *t) {
-    const struct fcpc_program *a = &t->settings, *b = &j->base->settings;
+static void share_routes(const auto_trial *of, auto_trial *t) {
+    const struct fcpc_program *a = &t->settings, *b = &of->settings;
     if (a->relay != b->relay || (!t->placement.exec && (a->pingpong || b->pingpong))) return;
-    t->x.traffic = j->base->x.traffic;
-    t->x.reshuffle = j->base->x.reshuffle;
-    t->made->bound = j->report->at[j->best].bound;
+    t->x.traffic = of->x.traffic;
+    t->x.reshuffle = of->x.reshuffle;
+    t->made->bound = of->made->bound;
     t->routed = true;
 }
 
@@ -211,8 +214,22 @@ static bool may_win(const auto_job *j, auto_trial *t) {
     return !t->code && is_below(t);
 }
 
+/* fcp that may split blocks, and has not, makes the plan of fcp that may not. If that has been tried, it is known what
+ * becomes of this. */
+static bool is_known(const auto_report *r, auto_candidate *made) {
+    const auto_setting off = {strategy_find_param(FCP_STRATEGY_FCP, "split"), 0};
+    if (made->settings != 1 || memcmp(&made->set[0], &off, sizeof off)) return false;
+    for (const auto_candidate *c = r->at; c < r->at + r->count; c++)
+        if (c->strategy == made->strategy && !c->settings && c->block == made->block && c->whole && c->bound.all) {
+            made->end = c->end, made->bound = c->bound, made->makespan = c->makespan, made->last = c->last;
+            return made->spread = true;
+        }
+    return false;
+}
+
 /* Up to blocks and tiles; up to the placement, where that asks the mask, too. */
 static void cut(auto_job *j, auto_trial *t) {
+    if (is_known(j->report, t->made)) return;
     if (!auto_apply(j->program, t->made, &t->settings)) {
         t->made->end = AUTO_REFUSED;
         snprintf(t->made->why, sizeof t->made->why, "%u head%s not divide among %u ranks", t->settings.heads,
@@ -220,11 +237,12 @@ static void cut(auto_job *j, auto_trial *t) {
         return;
     }
     if (j->pairs.of && !may_win(j, t)) return;
-    if (is_placed(j, t)) {
-        auto_derive(j, t);
-        t->derived = true;
+    auto_trial *of = has_placement(j->base, t) ? j->base : has_placement(j->rival, t) ? j->rival : NULL;
+    if (of) {
+        auto_derive(j, t, of);
+        t->of = of;
         t->ready = t->placed;
-        if (t->ready) share_routes(j, t);
+        if (t->ready) share_routes(of, t);
         return;
     }
     if (!start(j, t)) return;
@@ -256,35 +274,76 @@ void auto_finish(const auto_job *j, auto_trial *t) {
     if (t->d) j->passes->end(&t->x);
     if (t->d) fcpc_diagnostics_free(t->d);
     arena_free(&t->memory);
+    arena_free(&t->own.memory);
     t->d = NULL;
 }
 
-static void forget_base(auto_job *j) {
-    if (j->base) auto_finish(j, j->base);
-    free(j->base);
-    j->base = NULL;
+static void forget(const auto_job *j, auto_trial **t) {
+    if (*t) auto_finish(j, *t);
+    free(*t);
+    *t = NULL;
 }
 
 void auto_forget(auto_job *j, problem_kept *out_kept) {
-    forget_base(j);
+    forget(j, &j->base);
+    forget(j, &j->rival);
     arena_free(&j->memory);
     *out_kept = j->kept;
     j->kept = (problem_kept){0};
     for (int i = 0; i < 2; i++) sim_room_free(&j->room[i]);
 }
 
-/* The best candidate's planning stays, so that others can have its placement. */
-static fcp_code keep(auto_job *j, auto_trial *t) {
-    auto_trial *base = malloc(sizeof *base);
-    if (!base) return FCP_E_NO_MEMORY;
-    *base = *t;
-    base->x.program = &base->settings;
-    base->x.problem->program = &base->settings;
-    j->passes->rest(&base->x);
+/* A planning stays, so that others can have its placement. */
+static fcp_code keep(auto_job *j, auto_trial *t, auto_trial **out) {
+    auto_trial *kept = malloc(sizeof *kept);
+    if (!kept) return FCP_E_NO_MEMORY;
+    *kept = *t;
+    kept->memory = (arena){0};
+    kept->counts = &kept->own;
+    t->own = (sim_counts){0};
+    kept->x.program = &kept->settings;
+    kept->x.problem->program = &kept->settings;
+    j->passes->rest(&kept->x);
     t->d = NULL;
-    forget_base(j);
-    j->base = base;
+    forget(j, out);
+    *out = kept;
     return FCP_OK;
+}
+
+bool auto_is_rival(const auto_job *j, const auto_candidate *c) {
+    return c->makespan && c->strategy != j->report->at[j->best].strategy &&
+           c->makespan / AUTO_RIVAL_PERCENT * 100 <= auto_best_time(j);
+}
+
+/* Candidate n of trial t is the best now; its planning, or that which it has its placement from, is the base. The base
+ * so far may stay as a rival. */
+static fcp_code take_best(auto_job *j, auto_trial *t, uint32_t n) {
+    j->best = n;
+    arena_free(&j->memory);
+    j->memory = t->memory;
+    j->result = t->result;
+    t->memory = (arena){0};
+    if (t->of == j->base && j->base) return FCP_OK;
+    auto_trial *before = j->base;
+    if (t->of) {
+        j->base = j->rival;
+        j->rival = before;
+        return FCP_OK;
+    }
+    if (before && auto_is_rival(j, before->made)) {
+        forget(j, &j->rival);
+        j->rival = before;
+        j->base = NULL;
+    }
+    return keep(j, t, &j->base);
+}
+
+/* Those that are not the best, and not derived. */
+static fcp_code keep_rival(auto_job *j, auto_trial *t) {
+    if (j->best == FCP_NONE || t->of || !auto_is_rival(j, t->made)) return FCP_OK;
+    const auto_candidate *known = j->rival ? j->rival->made : NULL;
+    if (known && auto_is_rival(j, known) && known->makespan <= t->made->makespan) return FCP_OK;
+    return keep(j, t, &j->rival);
 }
 
 static void predict_if_ready(void *context) {
@@ -320,14 +379,9 @@ fcp_code auto_try(auto_job *j, const uint32_t *n, uint32_t count) {
         if (!code && t[i].made->makespan && t[i].made->makespan < (best == FCP_NONE ? before : t[best].made->makespan))
             best = i;
     }
-    if (!code && best != FCP_NONE) {
-        j->best = n[best];
-        arena_free(&j->memory);
-        j->memory = t[best].memory;
-        j->result = t[best].result;
-        t[best].memory = (arena){0};
-        if (!t[best].derived) code = keep(j, &t[best]);
-    }
+    if (!code && best != FCP_NONE) code = take_best(j, &t[best], n[best]);
+    for (uint32_t i = 0; i < count && !code; i++)
+        if (i != best) code = keep_rival(j, &t[i]);
     for (uint32_t i = 0; i < count; i++) auto_finish(j, &t[i]);
     return code;
 }

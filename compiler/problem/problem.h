@@ -166,7 +166,8 @@ typedef struct problem_kept {
     /* cad: the sums of the mask's pairs between the caller's tokens, which no candidate changes; NULL: not asked yet */
     const struct cad_table *tables;
     uint32_t tables_shard; /* rows and keys are cut at its multiples */
-    arena memory;        /* of_class, the code of those masks, the tables */
+    const struct division *divisions; /* cad: those found so far, the newest first */
+    arena memory;        /* of_class, the code of those masks, the tables, the divisions */
     arena memory_second; /* what a second thread makes of the tables */
 } problem_kept;
 void problem_kept_free(problem_kept *k);

@@ -43,7 +43,7 @@ static uint64_t noisy(const sim_model *m, uint64_t time, uint64_t number) {
     return time + (uint64_t)((unsigned __int128)time * m->noise * sim_model_drawn(m->seed, number) / 1000 >> 32);
 }
 
-/* Cells of each class in each shape, over its runs. */
+/* What a launch has. */
 typedef struct cell_counts {
     uint64_t full, partial, rows; /* rows: row items */
 } cell_counts;
@@ -66,16 +66,21 @@ static uint64_t launched(const sim_model *m, uint64_t time, uint64_t items, uint
     return at_most((unsigned __int128)m->kernel.at[SIM_LAUNCH] + (time > moved ? time : moved));
 }
 
-static cell_counts *count_shapes(const fcp_plan *plan, arena *scratch) {
-    cell_counts *counts = ARENA_ZNEW(scratch, cell_counts, plan->shapes_count);
-    for (uint64_t s = 0; counts && s < plan->shapes_count; s++)
-        for (uint32_t r = plan->shapes[s].first_run; r < plan->shapes[s].first_run + plan->shapes[s].runs; r++)
-            *(plan->runs[r].cls == FCP_CELL_FULL ? &counts[s].full : &counts[s].partial) += plan->runs[r].count;
-    return counts;
+bool sim_count_shapes(sim_counts *c, const fcp_shape_rec *shapes, uint64_t count, const fcp_run *runs) {
+    if (c->of) return true;
+    c->of = ARENA_ZNEW(&c->memory, sim_cells, count + 1);
+    for (uint64_t s = 0; c->of && s < count; s++)
+        for (const fcp_run *r = runs + shapes[s].first_run; r < runs + shapes[s].first_run + shapes[s].runs; r++)
+            *(r->cls == FCP_CELL_FULL ? &c->of[s].full : &c->of[s].partial) += r->count;
+    return c->of;
+}
+
+static const sim_cells *count_shapes(const fcp_plan *plan, sim_counts *c) {
+    return sim_count_shapes(c, plan->shapes, plan->shapes_count, plan->runs) ? c->of : NULL;
 }
 
 /* Adds the cells of a part, over the heads of its range. */
-static void add_cells(const fcp_plan *plan, const cell_counts *shapes, const fcp_part *part, uint32_t range,
+static void add_cells(const fcp_plan *plan, const sim_cells *shapes, const fcp_part *part, uint32_t range,
                       cell_counts *sum) {
     for (uint32_t c = 0; c < fcp_class_count(plan, range); c++) {
         const uint64_t heads = fcp_class_size(plan, range, c);
@@ -86,7 +91,7 @@ static void add_cells(const fcp_plan *plan, const cell_counts *shapes, const fcp
 
 /* What tiles [first, end) have, all query heads of their blocks together. They are one launch: each row of cells counts
  * once. `seen` has for each piece the number of the launch that counted its rows last; this is launch `number`. */
-static cell_counts count_tiles(const fcp_plan *plan, const cell_counts *shapes, uint32_t first, uint32_t end,
+static cell_counts count_tiles(const fcp_plan *plan, const sim_cells *shapes, uint32_t first, uint32_t end,
                                uint64_t *seen, uint64_t number) {
     const uint64_t heads = (uint64_t)plan->problem->range_kv * plan->problem->range_sub;
     cell_counts sum = {0};
@@ -162,7 +167,9 @@ static fcp_code price_visits(const fcp_plan *plan, fcp_pass pass, const sim_prof
     out->noise = options ? options->noise : 0;
     out->seed = options ? options->seed : 0;
     out->single = options && options->without & SIM_WITHOUT_FUSION;
-    cell_counts *shapes = count_shapes(plan, memory);
+    sim_counts own = {.memory = *memory}, *counts = options && options->counts ? options->counts : &own;
+    const sim_cells *shapes = count_shapes(plan, counts);
+    if (counts == &own) *memory = own.memory;
     sim_visit *visits = ARENA_ZNEW(memory, sim_visit, plan->visits_count);
     uint64_t *tokens = ARENA_ZNEW(memory, uint64_t, plan->blocks_count + p->ranks);
     uint32_t *first = ARENA_ZNEW(memory, uint32_t, (size_t)p->ranks + 1);
@@ -276,7 +283,8 @@ fcp_code sim_model_new(const fcp_plan *plan, fcp_pass pass, const sim_profile *p
 
 fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uint64_t out[SIM_CONSTANT_COUNT]) {
     arena scratch = {0};
-    cell_counts *shapes = count_shapes(plan, &scratch);
+    sim_counts counts = {0};
+    const sim_cells *shapes = count_shapes(plan, &counts);
     uint64_t *seen = ARENA_ZNEW(&scratch, uint64_t, plan->pieces_count), visit = 0;
     const fcp_stream *s = fcp_stream_of(plan, pass, rank, FCP_COMPUTE);
     const fcp_code code = shapes && seen ? FCP_OK : FCP_E_NO_MEMORY;
@@ -293,5 +301,6 @@ fcp_code sim_model_count(const fcp_plan *plan, fcp_pass pass, uint32_t rank, uin
         }
     }
     arena_free(&scratch);
+    arena_free(&counts.memory);
     return code;
 }

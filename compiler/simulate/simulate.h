@@ -115,6 +115,17 @@ typedef struct sim_room {
 } sim_room;
 void sim_room_free(sim_room *room);
 
+/* The cells of each shape, FULL and PARTIAL. Plans of one problem have the same shapes, and share them. */
+typedef struct sim_cells {
+    uint64_t full, partial;
+} sim_cells;
+typedef struct sim_counts {
+    sim_cells *of; /* NULL: not counted yet */
+    arena memory;
+} sim_counts;
+/* Counts, unless that has been done; false: no memory. */
+bool sim_count_shapes(sim_counts *c, const fcp_shape_rec *shapes, uint64_t count, const fcp_run *runs);
+
 typedef struct sim_options {
     uint32_t noise;       /* per mille: each kernel and transfer takes up to this much longer; 0: none */
     uint64_t seed;        /* of noise and of the order of pulls; the same seed draws the same */
@@ -124,6 +135,7 @@ typedef struct sim_options {
     void *context;        /* for watch */
     bool brief;           /* the makespan is enough: `path` is 0, and what wires are bounded by */
     sim_room *room;       /* of one thread; NULL: nothing is kept */
+    sim_counts *counts;   /* of the plan's shapes; NULL: they are counted for this call */
     const volatile int *stop; /* asked once in some rounds (runtime/base/stop.h); NULL: nobody stops it */
 } sim_options;
 

@@ -104,6 +104,7 @@ typedef struct division {
     cad_share *shares; /* by sequence */
     uint32_t *first;   /* of each sequence; sequences + 1 */
     uint32_t *home;    /* per block */
+    const struct division *next; /* of those that several plannings keep */
 } division;
 
 /* Bytes a token for the forward pass, and for the backward pass too. */

@@ -430,10 +430,10 @@ static fcp_code cut_sequence(cutter *c, uint32_t s, uint32_t holds, const proble
 }
 
 /* Shares by sequence; of one sequence in the order in which they were found. */
-static fcp_code sort_shares(planning *x, const cad_shares *found, division *d) {
+static fcp_code sort_shares(arena *memory, const cad_shares *found, division *d) {
     uint32_t sequences = d->in.pairs.sequences;
-    d->first = ARENA_ZNEW(&x->work, uint32_t, sequences + (size_t)2);
-    d->shares = ARENA_NEW(&x->work, cad_share, found->count + 1);
+    d->first = ARENA_ZNEW(memory, uint32_t, sequences + (size_t)2);
+    d->shares = ARENA_NEW(memory, cad_share, found->count + 1);
     if (!d->first || !d->shares) return FCP_E_NO_MEMORY;
     for (size_t i = 0; i < found->count; i++) d->first[found->at[i].run.sequence + 2]++;
     for (uint32_t s = 0; s < sequences; s++) d->first[s + 2] += d->first[s + 1];
@@ -441,9 +441,36 @@ static fcp_code sort_shares(planning *x, const cad_shares *found, division *d) {
     return FCP_OK;
 }
 
+/* Fills shares and `first` of d. How the work is divided does not depend on the size of blocks, nor on what is scheduled
+ * later. So plannings of one batch that keep answers divide it once for each tolerance. */
+static fcp_code divide(planning *x, division *d) {
+    problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
+    cad_shares found;
+    for (const division *k = kept ? kept->divisions : NULL; k; k = k->next)
+        if (k->in.tolerance == d->in.tolerance && k->in.servers == d->in.servers &&
+            k->in.pairs.shard == d->in.pairs.shard) {
+            d->shares = k->shares, d->first = k->first;
+            return FCP_OK;
+        }
+    if (x->aside && (!x->trial || x->alone)) { /* else another candidate is tried at this time */
+        arena_reset(&x->aside->scratch);
+        d->in.second = &x->aside->scratch;
+    }
+    fcp_code code = cad_divide(&d->in, &x->scratch, &x->scratch, &found);
+    d->in.second = NULL;
+    if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE
+                                                    : sort_shares(kept ? &kept->memory : &x->work, &found, d);
+    division *made = kept && !code ? ARENA_NEW(&kept->memory, division, 1) : NULL;
+    if (made) {
+        *made = *d;
+        made->next = kept->divisions;
+        kept->divisions = made;
+    }
+    return code;
+}
+
 fcp_code cad_cut(planning *x) {
     problem *p = x->problem;
-    cad_shares found;
     cutter c = {.x = x, .p = p, .d = ARENA_ZNEW(&x->work, division, 1),
                 .place = ARENA_NEW(&x->scratch, int64_t, p->ranks + (size_t)1),
                 .read_by = ARENA_ZNEW(&x->scratch, uint32_t, p->ranks),
@@ -451,13 +478,7 @@ fcp_code cad_cut(planning *x) {
     if (!c.d || !c.place || !c.read_by || !c.ranks[0] || !c.ranks[1]) return FCP_E_NO_MEMORY;
     fcp_code code = problem_check_blocks(x);
     if (!code) code = cad_input_of(x, &c.d->in);
-    if (x->aside && (!x->trial || x->alone)) { /* else another candidate is tried at this time */
-        arena_reset(&x->aside->scratch);
-        c.d->in.second = &x->aside->scratch;
-    }
-    if (!code) code = cad_divide(&c.d->in, &x->scratch, &x->scratch, &found);
-    c.d->in.second = NULL;
-    if (!code) code = found.count > UINT32_MAX / 8 ? FCP_E_PLAN_SIZE : sort_shares(x, &found, c.d);
+    if (!code) code = divide(x, c.d);
     for (int side = 0; side < (p->split ? FCP_SIDES : 1) && !code; side++) {
         const problem_run *runs = side ? c.d->in.keys : c.d->in.rows;
         uint32_t total = side ? c.d->in.key_count : c.d->in.row_count, from = 0;

@@ -330,17 +330,44 @@ static uint32_t choose_empty(building *b, uint32_t s) {
     return count;
 }
 
+/* The least of a cap that has this share. */
+static uint64_t least_of(uint64_t share, uint64_t cap) {
+    return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
+}
+
+/* The rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind. A better one than the best
+ * so far has no more than so many pairs and tokens, which is said without dividing for every rank. */
+static uint32_t choose_loosely(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
+    const dcp_input *in = b->in;
+    const uint64_t *load = b->out->load, *held = b->out->held;
+    uint32_t best = FCP_NONE;
+    if (work > in->pair_cap || tokens > in->token_cap) return best;
+    uint64_t load_most = in->pair_cap - work, held_most = in->token_cap - tokens;
+    const uint64_t pair_room = load_most, token_room = held_most;
+    for (uint32_t r = first; r < end; r++) {
+        if (load[r] > load_most || held[r] > held_most) continue;
+        const uint64_t x = dcp_share(pair_room - load[r], in->pair_cap),
+                       y = dcp_share(token_room - held[r], in->token_cap), more = (x < y ? x : y) + 1;
+        const uint64_t pairs = least_of(more, in->pair_cap), kept = least_of(more, in->token_cap);
+        best = r;
+        if (pairs > pair_room || kept > token_room) break;
+        load_most = pair_room - pairs, held_most = token_room - kept;
+    }
+    return best;
+}
+
 /* The rank where this fits and leaves least room, or, if `loose`, most: in a node, or anywhere (FCP_NONE). */
 static uint32_t choose(const building *b, uint64_t work, uint64_t tokens, uint32_t node, bool loose) {
     const dcp_input *in = b->in;
     uint32_t best = FCP_NONE, first = node == FCP_NONE ? 0 : node * in->gpus;
-    uint32_t end = node == FCP_NONE ? in->ranks : first + in->gpus;
+    uint32_t end = node == FCP_NONE || first + in->gpus > in->ranks ? in->ranks : first + in->gpus;
     uint64_t best_rest = 0;
-    for (uint32_t r = first; r < end && r < in->ranks; r++) {
+    if (loose) return choose_loosely(b, work, tokens, first, end);
+    for (uint32_t r = first; r < end; r++) {
         if (!fits(b, r, work, tokens)) continue;
         uint64_t x = dcp_share(in->pair_cap - b->out->load[r] - work, in->pair_cap);
         uint64_t y = dcp_share(in->token_cap - b->out->held[r] - tokens, in->token_cap);
-        uint64_t rest = loose ? UINT64_MAX - (x < y ? x : y) : x * x + y * y;
+        uint64_t rest = x * x + y * y;
         if (best == FCP_NONE || rest < best_rest) best_rest = rest, best = r;
     }
     return best;

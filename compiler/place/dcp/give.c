@@ -121,7 +121,7 @@ static offer find_offer(const giving *g, uint32_t to, uint32_t node, uint64_t ro
         offer all = {q, false, 0, whole ? g->left[q] : least_of(room, g->excess[from])};
         offer some = {q, true, in->part[q] * far, least_of(g->there[q], all.pairs)};
         all.bytes = (whole ? in->whole[q] : in->part[q]) * far +
-                    (uint64_t)((unsigned __int128)g->missing[q] * all.pairs / g->left[q]);
+                    (whole ? g->missing[q] : (uint64_t)((unsigned __int128)g->missing[q] * all.pairs / g->left[q]));
         if (all.pairs && is_better(&all, &best)) best = all;
         if (some.pairs && some.pairs < all.pairs && is_better(&some, &best)) best = some;
     }
