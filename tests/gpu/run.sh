@@ -43,11 +43,17 @@ run() { # run WANTED-STATUS WHAT ARGUMENT...
 }
 says() { holds "$1" grep -q -- "$2" "$3"; }
 
-# nothing begun, a run that is killed, and the rest of it
+# nothing begun, runs that are killed amid the examples and behind them, and the rest of it
 run 4 "a run without time" --seconds 0
 says "it says what is left" "run it again for conformance smoke examples speed ceilings" "$folder/out"
 says "GPU.md says that steps were not run" "not run yet" "$folder/gpu/GPU.md"
+"$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:examples/documents.fcp > "$folder/out" 2>&1
+last=$(tail -n 1 "$folder/gpu/state" | cut -f 1,2)
+holds "what began is written first" [ "$last" = "$(printf 'begin\texamples/documents.fcp')" ]
 "$check" --folder "$folder/gpu" --seconds $ENOUGH --inject kill:short > "$folder/out" 2>&1
+holds "the plan that ran when the machine went away is the last" \
+    sh -c 'grep "^begin	examples" "$1" | tail -n 1 | grep -q documents' sh "$folder/gpu/state"
+holds "and what was right does not run again" [ "$(grep -c "^begin	examples/lambda" "$folder/gpu/state")" = 1 ]
 holds "a killed run leaves what it had" grep -q "^row	ceiling: copies" "$folder/gpu/state"
 holds "and nothing after it" sh -c '! grep -q "^end	short" "$1"' sh "$folder/gpu/state"
 printf 'row\tcut off' >> "$folder/gpu/state" # as a machine that went away leaves it
@@ -102,14 +108,6 @@ says "is ended, and said" "WRONG documents.fcp .*: .* did not end within 1 s" "$
 holds "and the others are right" [ "$(grep -c "^plan	examples/.*	right" "$folder/gpu/state")" = 4 ]
 says "margins are in the page" \
     "examples/lambda.fcp: right, 0.[0-9]* of what is allowed, in d*[oqkv]" "$folder/gpu/GPU.md"
-"$check" --folder "$folder/gpu" --seconds $ENOUGH --again --only examples --inject kill:examples/documents.fcp \
-    > "$folder/out" 2>&1
-last=$(tail -n 1 "$folder/gpu/state" | cut -f 1,2)
-holds "what began is written first" [ "$last" = "$(printf 'begin\texamples/documents.fcp')" ]
-run 0 "after a machine that went away" --only examples
-holds "the plan that ran then is the last" \
-    sh -c 'grep "^begin" "$1" | tail -n 1 | grep -q documents' sh "$folder/gpu/state"
-holds "and what was right does not run again" [ "$(grep -c "^begin	examples/lambda" "$folder/gpu/state")" = 1 ]
 
 # one tile a kernel, and a map of what is wrong in it
 run 1 "a tile that is wrong" --again --only smoke --inject spoil:smoke/unordered
@@ -251,8 +249,8 @@ holds "the page has three commands" [ "$(wc -l < "$folder/lease/commands")" = 3 
 holds "they run as they stand" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so OUT="$folder/came back" \
     sh -c 'cd "$1" && . ./commands' sh "$folder/lease"
 holds "and results come back" [ -s "$folder/came back/state" ]
-# All steps once more, with those kernels alone
-if [ -n "$everything" ]; then
+# All steps once more, with those kernels alone: the first run has shown what they do to a sanitizer
+if [ -n "${CHECK_LONG:-}" ]; then
     holds "and carried along" env -u FCP_NVRTC GPU_NVRTC=/nowhere/libnvrtc.so "$check" --folder "$folder/gpu3" \
         --seconds $ENOUGH
     says "without NVRTC there is nothing to time" "| jit | .* | skipped | .*no NVRTC" "$folder/gpu3/GPU.md"

@@ -7,6 +7,11 @@
 # M failed; skipped: ...".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+if [ -n "${SAN:-}" ]; then
+    echo "skipped: vendors' headers: compilers read them, and no sanitizer is there"
+    echo "headers: 0 passed, 0 failed"
+    exit 0
+fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/fcpc-headers.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0 skipped=

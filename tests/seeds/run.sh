@@ -4,7 +4,7 @@
 #
 # `row NAME SETTINGS` takes examples/seeds/NAME.fcp. It must have a plan that the verifier proves, a predicted time for
 # each of its passes, and, with the settings, which make it small, a run whose results are right. make check runs every
-# third row, and all if CHECK_LONG or SAN is set. Then come claims:
+# third row, and all if CHECK_LONG is set. Then come claims:
 #   plans WORDS CONDITION [OPTIONS]...     CONDITION (jq) of an array: the summary with each of these options
 #   predicts WORDS CONDITION [OPTIONS]...  the same of what `fcpc sim` prints
 #   counts WORDS PASSES PROGRAM [OPTIONS]  PROGRAM (awk) reads the dump of these passes, and exits with 0
@@ -73,7 +73,7 @@ ends='END { if (!NR) wrong("no dump"); exit bad }'
 rows=
 count=0
 quick=yes
-[ -n "${CHECK_LONG:-}${SAN:-}" ] && quick=
+[ -n "${CHECK_LONG:-}" ] && quick=
 
 . tests/seeds/fcp.sh
 . tests/seeds/dcp.sh
