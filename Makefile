@@ -70,7 +70,7 @@ TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/fi
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c tests/support/no_certificates.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -198,9 +198,9 @@ EVERY_PAIR = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/%)
 $(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(EVERY_PAIR),$@),$(TEST_OPT),$(UNIT_OPT))
 $(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += $(LINES)
 $(B)/tests/machines/fibers/test_%.o: CFLAGS += $(TEST_OPT)
-$(B)/tests/%: $(B)/tests/%.o $(B)/libfcpc.a $(B)/libfcp.a
+$(B)/tests/%: $(B)/tests/%.o $(B)/tests/support/no_certificates.o $(B)/libfcpc.a $(B)/libfcp.a
 	@echo '  link  $@'
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcriterion -lcrypto $(RT_LIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -Wl,--export-dynamic-symbol=mbedtls_x509_crt_parse_file -lcriterion -lcrypto $(RT_LIBS)
 fiber_flags = $(FIBER_OPT) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
   -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_RANGES=1 -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c
