@@ -205,12 +205,6 @@ static double typical(const double *x, size_t d, double *out_most) {
     return sqrt(sum / (double)d);
 }
 
-/* How many ulps P of row i and key j is off: as many as its exponent. */
-static double ulps_of_p(const struct task *t, uint32_t i, size_t j, double q) {
-    const struct strip *s = &t->strip;
-    return 1 + fabs(t->exact.lse[i]) + s->scale * sqrt((double)s->d) * q * t->k_typical[j];
-}
-
 /* Adds up the absolute values that make up each result: what is off by a few ulps of them is off by rounding alone.
  * Called between the passes of the exact computation, when p holds P, and after the backward pass, when ds holds dS:
  * the error of dS is P times that of dP - delta, and dS times that of P. A product of two vectors is off by ulps of the
@@ -225,11 +219,13 @@ static void add_floors(struct task *t, bool after_backward) {
         double q_most, o_most, g_most = 0;
         const double q = typical(b->q + i * s->d, s->d, &q_most), o = typical(b->o + i * s->d, s->d, &o_most);
         const double g = t->run->backward ? typical(b->d_o + i * s->d, s->d, &g_most) : 0;
+        /* P is off by as many ulps as its exponent: see reference.h */
+        const double ulps_of_row = 1 + fabs(b->lse[i]), ulps_of_key = s->scale * root * q;
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
                 const size_t at = i * s->n + j;
                 if ((after_backward ? b->ds[at] : b->p[at]) == 0) continue;
-                const double ulps = ulps_of_p(t, i, j, q), slope = b->slope ? fabs(b->slope[at]) : 1;
+                const double ulps = ulps_of_row + ulps_of_key * t->k_typical[j], slope = b->slope ? fabs(b->slope[at]) : 1;
                 double ds = fabs(b->ds[at]);
                 if (!after_backward) {
                     add_value(&t->floor_o[i], b->p[at] * t->v_most[j], ulps);

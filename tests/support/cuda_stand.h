@@ -29,13 +29,21 @@ static inline standin *stand_of(const char *driver) {
 }
 static inline standin *stand(void) { return stand_of("libcuda.so"); }
 
-static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nodes, const char *more) {
+static inline fcp_plan *make_plan_of(unsigned longest, const char *mask, unsigned ranks, unsigned nodes,
+                                     const char *more) {
     char text[600];
     snprintf(text, sizeof text,
              "model { heads = 2; kv_heads = %u; head_dim = 16; dtype = %s }\ncluster { nodes = %u; gpus = %u }\n"
              "batch { lengths = [%u, 130, 60] }\nplan { mask = %s; block = 128; passes = forward, backward%s }\n",
-             ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, 120 + 60 * ranks, mask, more);
+             ranks % 2 ? 1 : 2, ranks % 3 ? "bf16" : "fp16", nodes, ranks / nodes, longest, mask, more);
     return plan_named(mask, text);
+}
+static inline fcp_plan *make_plan(const char *mask, unsigned ranks, unsigned nodes, const char *more) {
+    return make_plan_of(80 + 50 * ranks, mask, ranks, nodes, more);
+}
+/* With more blocks for each rank, and so more transfers. */
+static inline fcp_plan *make_longer_plan(const char *mask, unsigned ranks, unsigned nodes, const char *more) {
+    return make_plan_of(120 + 60 * ranks, mask, ranks, nodes, more);
 }
 
 /* Runs the plan's passes `times` times in a session with these options, each time on other inputs: what the run before

@@ -50,8 +50,9 @@ enum {
     COLOUR = 128
 };
 
-_Thread_local thread *machine_self;
-_Thread_local machine_place *machine_here;
+/* Said again, since a definition does not take over the model of its declaration. */
+_Thread_local thread *machine_self __attribute__((tls_model("initial-exec")));
+_Thread_local machine_place *machine_here __attribute__((tls_model("initial-exec")));
 
 /* --- fibers ------------------------------------------------------------------------------------------------------- */
 

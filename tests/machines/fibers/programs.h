@@ -28,11 +28,10 @@ static inline fcp_plan *make_plan(const char *path, const random_program *p, con
     return code ? NULL : plan;
 }
 
-/* How many programs to draw, where a test wants `all` of them when there is time. Sanitizers are slow. */
+/* How many programs to draw, where a test wants `all` of them when there is time. */
 static inline unsigned draws_of(unsigned all) {
-    const char *wanted = getenv("FIBER_RUNS"), *sanitizer = getenv("SAN");
-    if (wanted && *wanted) return (unsigned)strtoul(wanted, NULL, 10);
-    return sanitizer && *sanitizer ? all / 6 : amount(all / 20, all);
+    const char *wanted = getenv("FIBER_RUNS");
+    return wanted && *wanted ? (unsigned)strtoul(wanted, NULL, 10) : amount(all / 20, all);
 }
 
 /* Whether there are kernels for a drawn program, and it is small enough to run: a piece of a sequence costs as much as

@@ -23,10 +23,10 @@ static void judge(const char *model, const char *rest, const fcp_backend *backen
     judge_stages(model, rest, backend, false, twice);
 }
 
-#define ONE(mask, more) "cluster { gpu = h100 }\nbatch { lengths = [900, 150] }\nplan { mask = " mask \
+#define ONE(mask, more) "cluster { gpu = h100 }\nbatch { lengths = [256:960, 70] }\nplan { mask = " mask \
                         "; block = 1K; strategy = fcp(coalesce = 8); passes = forward" more " }\n"
 /* Stages, of which the later ones go on from the running states of those before. */
-#define FOUR "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [2000, 500] }\nplan { mask = causal; block = 512; " \
+#define FOUR "cluster { gpus = 2; gpu = h100 }\nbatch { lengths = [1500, 300] }\nplan { mask = causal; block = 512; " \
              "passes = forward }\n"
 Test(cut_rows, causal) { judge("heads = 2; kv_heads = 1; head_dim = 16", ONE("causal", ""), &fibers_backend, true); }
 Test(cut_rows, causal_sm90) {

@@ -42,7 +42,7 @@ Test(kernels, dealt) {
 
 /* Blocks that wait for one another: many key items on few rows. */
 Test(kernels, ordered) {
-    static const uint64_t lengths[] = {390, 140};
+    static const uint64_t lengths[] = {300, 140};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++)
         judge_hand(hand_make(1 + m % 2, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 1024, masks[m], lengths, 2),
                    &fibers_ordered_backend, masks[m], amount(m == 1, true));
@@ -50,7 +50,7 @@ Test(kernels, ordered) {
 
 /* The same, added in any order: right all the same, and not in the same order twice. */
 Test(kernels, unordered) {
-    static const uint64_t lengths[] = {390, 140};
+    static const uint64_t lengths[] = {300, 140};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m += amount(2, 1)) {
         hand *h = hand_make(1 + m % 2, 2, 1 + m % 2, 16, m % 2 ? FCP_BF16 : FCP_FP16, 1024, masks[m], lengths, 2);
         cr_assert_not_null(h);
@@ -88,7 +88,7 @@ Test(kernels, unordered) {
 }
 
 Test(kernels, head_dims) {
-    static const uint64_t lengths[] = {150, 70, 20};
+    static const uint64_t lengths[] = {140, 60, 20};
     static const uint32_t dims[] = {16, 32, 64, 128, 256};
     for (size_t i = 0; i < 5; i++)
         for (int dtype = FCP_FP16; dtype <= FCP_BF16; dtype++) {

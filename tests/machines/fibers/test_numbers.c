@@ -48,7 +48,7 @@ static double *numbers_of(const fcp_shape *shape, const fcp_packed *packed, fcp_
 
 /* Sequences that share blocks, items and slots with one that is all NaN have the bits they have without it. */
 static void poisoned_neighbour(uint32_t head_dim, fcp_dtype dtype, const char *mask) {
-    static const uint64_t lengths[] = {70, 50, 40, 100, 130};
+    static const uint64_t lengths[] = {70, 50, 40, 100, 30};
     hand *h = hand_make(2, 2, 1, head_dim, dtype, 128, mask, lengths, 5);
     cr_assert_not_null(h);
     fcp_shape shape;
@@ -194,9 +194,10 @@ static void define(const hand *h, const fcp_shape *shape, const fcp_packed *in, 
 }
 
 static void score_and_sink(uint32_t head_dim, fcp_dtype dtype, const char *mask, bool score, bool sink, double scale) {
-    static const uint64_t lengths[] = {170, 40};
+    static const uint64_t lengths[] = {140, 30};
     static const double sinks[] = {1.5, -2, 40, 0};
-    hand *h = hand_make(2, 4, 2, head_dim, dtype, 128, mask, lengths, 2);
+    const uint32_t heads = head_dim < 128 ? 4 : 2;
+    hand *h = hand_make(2, heads, heads / 2, head_dim, dtype, 128, mask, lengths, 2);
     mc_node nodes[2][32];
     cr_assert_not_null(h);
     h->problem.scale = scale;
@@ -204,7 +205,7 @@ static void score_and_sink(uint32_t head_dim, fcp_dtype dtype, const char *mask,
         h->plan.score = nodes[0], h->plan.score_count = make_score(nodes[0], false);
         h->plan.slope = nodes[1], h->plan.slope_count = make_score(nodes[1], true);
     }
-    if (sink) h->plan.sink = sinks, h->plan.sink_count = 4;
+    if (sink) h->plan.sink = sinks, h->plan.sink_count = heads;
     fcp_shape shape;
     fcp_packed packed = {0};
     struct definition x;

@@ -11,6 +11,7 @@
 #include "compiler/auto/auto.h"
 #include "compiler/compile.h"
 #include "runtime/base/both.h"
+#include "tests/support/amount.h"
 
 #define MODEL "model { heads = 8; kv_heads = 2; head_dim = 128 }\n"
 
@@ -160,24 +161,27 @@ Test(auto, more_effort_is_never_worse) {
             snprintf(how, sizeof how, "auto(effort = %d, among = [fcp, cad])", effort);
             write_program(&cases[i], how, 0, source);
             cr_assert_eq(plan_it(source, &r, &plan), FCP_OK);
-            cr_assert_eq(plan_it(source, &again, &other), FCP_OK);
+            const bool twice = amount(effort == 3 - i % 2, true);
+            if (twice) cr_assert_eq(plan_it(source, &again, &other), FCP_OK);
             cr_expect_eq(predicted(plan), auto_makespan(&r), "%s", source);
             cr_expect_leq(auto_makespan(&r), before, "%s", source);
             better[effort] += auto_makespan(&r) < before;
             before = auto_makespan(&r);
             kept += r.moves.kept;
             cr_expect_leq(r.moves.kept, r.moves.tried);
-            cr_assert_eq(r.count, again.count);
-            cr_expect_eq(r.moves.kept, again.moves.kept);
-            for (uint32_t n = 0; n < r.count; n++) {
-                cr_expect_eq(r.at[n].makespan, again.at[n].makespan);
-                cr_expect_eq(r.at[n].end, again.at[n].end);
-                found += r.at[n].found;
+            for (uint32_t n = 0; n < r.count; n++) found += r.at[n].found;
+            if (twice) {
+                cr_assert_eq(r.count, again.count);
+                cr_expect_eq(r.moves.kept, again.moves.kept);
+                for (uint32_t n = 0; n < r.count; n++) {
+                    cr_expect_eq(r.at[n].makespan, again.at[n].makespan);
+                    cr_expect_eq(r.at[n].end, again.at[n].end);
+                }
+                fcp_plan_free(other);
+                auto_report_free(&again);
             }
             fcp_plan_free(plan);
-            fcp_plan_free(other);
             auto_report_free(&r);
-            auto_report_free(&again);
         }
     }
     cr_expect(better[2] && better[3], "2 is better than 1 of %" PRIu32 " cases, 3 than 2 of %" PRIu32, better[2],

@@ -84,10 +84,10 @@ Test(cuda, models) {
     static const char *const programs[] = {
         /* a score, in fp16, cross attention, fields; two kernels where head_dim is 256 */
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 3 }\n"
-        "batch { lengths = [300, 140] }\n"
+        "batch { lengths = [200, 70] }\n"
         "plan { mask = causal; block = 128; score = softcap; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 2; head_dim = 16; dtype = fp16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [100:300, 150:40, 1:200] }\n"
+        "batch { lengths = [100:200, 150:40, 1:200] }\n"
         "plan { mask = causal; block = 128; passes = forward, backward }\n",
         "model { heads = 1; kv_heads = 1; head_dim = 256; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
         "batch { lengths = [150, 30] }\nplan { mask = causal; block = 128; passes = forward, backward }\n",
@@ -95,7 +95,7 @@ Test(cuda, models) {
         "batch { lengths = [300] }\n"
         "plan { mask = full; block = 128; layout = zigzag; strategy = zigzag; passes = forward, backward }\n",
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [300, 200] }\nplan { mask = causal; block = 128; passes = forward }\n",
+        "batch { lengths = [200, 140] }\nplan { mask = causal; block = 128; passes = forward }\n",
         /* ranks without tokens */
         "model { heads = 2; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 4 }\n"
         "batch { lengths = [80] }\nplan { mask = causal; layout = contiguous }\n",
@@ -109,7 +109,7 @@ Test(cuda, models) {
         "batch { lengths = [260, 3, 90] }\nplan { mask = full; block = 128; layout = contiguous(group = 2) }\n",
         /* decoding: keys in parts, which are put together */
         "model { heads = 4; kv_heads = 2; head_dim = 16; dtype = bf16 }\ncluster { nodes = 1; gpus = 2 }\n"
-        "batch { lengths = [1:1500, 7:900, 130] }\n"
+        "batch { lengths = [1:1100, 7:700, 130] }\n"
         "plan { mask = causal; block = 256; sink = 0.5; passes = forward }\n",
         /* pieces of the forward pass dealt out one by one */
         "model { heads = 55; kv_heads = 1; head_dim = 16; dtype = bf16 }\ncluster { gpu = a100 }\n"
@@ -128,7 +128,7 @@ Test(cuda, models) {
         char text[400];
         snprintf(text, sizeof text,
                  "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = %s }\ncluster { nodes = 1; gpus = 2 }\n"
-                 "batch { lengths = [300, 140] }\n"
+                 "batch { lengths = [200, 70] }\n"
                  "plan { mask = causal; block = 128; deterministic = false; passes = forward, "
                  "backward }\n", i ? 256 : 32, i ? "bf16" : "fp16");
         fcp_plan *plan = plan_named("unordered", text);

@@ -112,21 +112,21 @@ Test(cuda_fuse, programs) {
         const char *text;
         bool hopper;
     } cases[] = {
-        {SMALL("heads = 2; kv_heads = 1; head_dim = 64", "300, 170", "mask = causal"), true},
-        {SMALL("heads = 1; kv_heads = 1; head_dim = 64", "290, 100", "mask = full; score = softcap"), true},
-        {SMALL("heads = 1; kv_heads = 1; head_dim = 128", "290, 100", "mask = full"), true},
-        {SMALL("heads = 4; kv_heads = 2; head_dim = 64", "1:600, 5:300, 130", "mask = causal"), true},
-        {SMALL("heads = 4; kv_heads = 2; head_dim = 16", "1:600, 5:300, 130", "mask = causal"), false},
+        {SMALL("heads = 2; kv_heads = 1; head_dim = 64", "270, 140", "mask = causal"), true},
+        {SMALL("heads = 1; kv_heads = 1; head_dim = 64", "270, 60", "mask = full; score = softcap"), true},
+        {SMALL("heads = 1; kv_heads = 1; head_dim = 128", "270, 60", "mask = full"), true},
+        {SMALL("heads = 4; kv_heads = 2; head_dim = 64", "1:400, 5:300, 130", "mask = causal"), true},
+        {SMALL("heads = 4; kv_heads = 2; head_dim = 16", "1:400, 5:300, 130", "mask = causal"), false},
         {"mask by_head = causal and (q - k < 40 or h == 1)\n"
-         SMALL("heads = 2; kv_heads = 2; head_dim = 32", "400, 90", "mask = by_head"), false},
+         SMALL("heads = 2; kv_heads = 2; head_dim = 32", "300, 60", "mask = by_head"), false},
         {"mask by_head = causal and (q - k < 40 or h == 1)\n"
-         SMALL("heads = 4; kv_heads = 1; head_dim = 64", "400, 90", "mask = by_head"), true},
-        {SMALL("heads = 8; kv_heads = 1; head_dim = 32", "400, 90", "mask = full"), false},
-        {SMALL("heads = 8; kv_heads = 1; head_dim = 64", "400, 90", "mask = causal"), true},
-        {SMALL("heads = 4; kv_heads = 1; head_dim = 64", "290, 100", "mask = causal; deterministic = false"), true},
-        {SMALL("heads = 4; kv_heads = 1; head_dim = 32", "290, 100", "mask = full; deterministic = false"), false},
-        {SMALL("heads = 2; kv_heads = 1; head_dim = 64", "400, 90", "mask = causal; wire = bf16; margin = 1"), true},
-        {SMALL("heads = 2; kv_heads = 1; head_dim = 32", "400, 90",
+         SMALL("heads = 4; kv_heads = 1; head_dim = 64", "300, 60", "mask = by_head"), true},
+        {SMALL("heads = 8; kv_heads = 1; head_dim = 32", "300, 60", "mask = full"), false},
+        {SMALL("heads = 8; kv_heads = 1; head_dim = 64", "300, 60", "mask = causal"), true},
+        {SMALL("heads = 4; kv_heads = 1; head_dim = 64", "270, 60", "mask = causal; deterministic = false"), true},
+        {SMALL("heads = 4; kv_heads = 1; head_dim = 32", "270, 60", "mask = full; deterministic = false"), false},
+        {SMALL("heads = 2; kv_heads = 1; head_dim = 64", "300, 60", "mask = causal; wire = bf16; margin = 1"), true},
+        {SMALL("heads = 2; kv_heads = 1; head_dim = 32", "300, 60",
                "mask = causal; sink = [0.5, -1.0]; layout = zigzag"), false}};
     unsigned long waited = 0;
     standin *x = stand();

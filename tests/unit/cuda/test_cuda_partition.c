@@ -51,7 +51,7 @@ static bool same(const fcp_plan *plan, const fcp_packed *a, const fcp_packed *b)
 static fcp_plan *with_margin(unsigned ranks, unsigned margin) {
     char more[40];
     snprintf(more, sizeof more, "; margin = %u", margin);
-    return make_plan("causal", ranks, 1, more);
+    return make_longer_plan("causal", ranks, 1, more);
 }
 
 /* The margin says how many multiprocessors are left, never less than one. All give the same bits, by whatever means

@@ -152,25 +152,25 @@ static void judge(const struct bench *b) {
 static const char alibi[] = "s - slope[h] * (q - k) / 30.0", relative[] = "s + bias[min(q - k, 120) + 3]",
                   capped[] = "cap[0] * tanh((s * slope[q % 4] + near[h, k % 3]) / cap[0])";
 
-Test(cuda_tables, slopes) { judge(&(struct bench){alibi, "", 16, 1, 200}); }
-Test(cuda_tables, relative_positions) { judge(&(struct bench){relative, "", 32, 1, 170, .fp16 = true}); }
-Test(cuda_tables, capped_on_several_ranks) { judge(&(struct bench){capped, "; layout = zigzag", 16, 3, 200}); }
+Test(cuda_tables, slopes) { judge(&(struct bench){alibi, "", 16, 1, 140}); }
+Test(cuda_tables, relative_positions) { judge(&(struct bench){relative, "", 32, 1, 140, .fp16 = true}); }
+Test(cuda_tables, capped_on_several_ranks) { judge(&(struct bench){capped, "; layout = zigzag", 16, 3, 150}); }
 Test(cuda_tables, ranges_of_heads) { judge(&(struct bench){capped, "; strategy = ulysses", 16, 2, 90}); }
-Test(cuda_tables, moved_work) { judge(&(struct bench){relative, "", 16, 3, 300, .scatter = 5}); }
+Test(cuda_tables, moved_work) { judge(&(struct bench){relative, "", 16, 3, 200, .scatter = 5}); }
 Test(cuda_tables, beside_atomics) { judge(&(struct bench){capped, "; deterministic = false", 16, 2, 140}); }
-Test(cuda_tables, heads_apart) { judge(&(struct bench){capped, "", 16, 2, 200, .mask = "by_head"}); }
-Test(cuda_tables, sm90) { judge(&(struct bench){capped, "", 64, 2, 150, .sm90 = true}); }
+Test(cuda_tables, heads_apart) { judge(&(struct bench){capped, "", 16, 2, 140, .mask = "by_head"}); }
+Test(cuda_tables, sm90) { judge(&(struct bench){capped, "", 64, 2, 140, .sm90 = true}); }
 Test(cuda_tables, sm90_of_head_dim_128) {
     judge(&(struct bench){relative, "", 128, 1, 140, .fp16 = true, .sm90 = true});
 }
 
 /* The kernel that makes these gradients waits for nothing, behind one that has waited. */
 Test(cuda_tables, fused) {
-    judge(&(struct bench){capped, "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)", 16, 3, 200,
+    judge(&(struct bench){capped, "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)", 16, 3, 150,
                           .fused = true});
 }
 Test(cuda_tables, fused_heads_apart) {
-    judge(&(struct bench){relative, "; margin = 1; strategy = cad(buffers = 2)", 64, 3, 200, .mask = "by_head",
+    judge(&(struct bench){relative, "; margin = 1; strategy = cad(buffers = 2)", 64, 3, 150, .mask = "by_head",
                           .sm90 = true, .fused = true});
 }
 
@@ -299,7 +299,7 @@ Test(cuda_tables, of_a_score_that_is_too_large) {
 /* A session that goes on with another batch gives what a new one gives, and a run that wants no gradients launches no
  * kernel for them. */
 Test(cuda_tables, of_the_next_batch) {
-    const struct bench both[] = {{capped, "", 16, 2, 90}, {capped, "", 16, 2, 230}};
+    const struct bench both[] = {{capped, "", 16, 2, 90}, {capped, "", 16, 2, 150}};
     fcp_plan *plans[] = {plan_of_bench(&both[0]), plan_of_bench(&both[1])};
     standin *x = stand_for(&both[0], plans[0]);
     struct run *run = run_open(plans[0]), *again = run_open(plans[1]), *anew = run_open(plans[1]);

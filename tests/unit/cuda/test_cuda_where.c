@@ -57,7 +57,7 @@ static void expect(const standin *x, const fcp_plan *plan, fcp_pass pass, const 
 /* Every `step`-th node of a pass hangs, in a session of its own; in make check half of these. */
 static void hang_each(standin *x, const char *mask, unsigned ranks, uint32_t graph_from, fcp_pass pass, unsigned step,
                       unsigned seen[FCP_OP_COUNT]) {
-    fcp_plan *plan = make_plan(mask, ranks, ranks > 3 ? 2 : 1, "");
+    fcp_plan *plan = make_longer_plan(mask, ranks, ranks > 3 ? 2 : 1, "");
     fcp_session_options options = {
         .size = sizeof options, .backend = "cuda", .timeout_s = 20, .graph_from = graph_from, .stage_bytes = 4096};
     fcp_session *session;
@@ -114,7 +114,7 @@ Test(cuda_where, every_node) {
 /* A kernel, and a transfer of a graph, that do not end: an error within the timeout, which names them. */
 Test(cuda_where, hangs) {
     standin *x = stand();
-    fcp_plan *plan = make_plan("causal", 2, 1, "");
+    fcp_plan *plan = make_longer_plan("causal", 2, 1, "");
     fcp_shape shape;
     fcp_session *session;
     fcp_packed packed = {0};
@@ -174,7 +174,7 @@ Test(cuda_where, hangs) {
 /* A driver that does not fill host memory, or not in a graph: results are right, and a warning says what is missing. */
 Test(cuda_where, without_marks) {
     standin *x = stand();
-    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_plan *plan = make_longer_plan("causal", 3, 1, "");
     fcp_shape shape;
     x->plan = plan;
     x->devices = 2;
@@ -207,7 +207,7 @@ Test(cuda_where, without_marks) {
 static void hang_marks(standin *x, uint32_t graph_from) {
     const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 20,
                                          .graph_from = graph_from, .partition = FCP_PARTITION_GRID};
-    fcp_plan *plan = make_plan("causal", 3, 1, "");
+    fcp_plan *plan = make_longer_plan("causal", 3, 1, "");
     fcp_session *session;
     fcp_shape shape;
     fcp_packed packed = {0};

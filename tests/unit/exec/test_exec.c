@@ -65,12 +65,12 @@ static void run(const char *dtype, int nodes, int gpus, const char *lengths, con
 
 Test(exec, layouts) {
     static const char *const layouts[] = {"planned", "contiguous", "zigzag"};
-    for (int i = 0; i < 3; i++) run("fp32", 2, 2, "1000, 400, 70, 30, 5", "causal", "fcp", layouts[i]);
+    for (int i = 0; i < 3; i++) run("fp32", 2, 2, "600, 300, 70, 30, 5", "causal", "fcp", layouts[i]);
 }
 
 Test(exec, strategies) {
     static const char *const strategies[] = {"ring", "zigzag", "fcp"};
-    for (int i = 0; i < 3; i++) run("bf16", 1, 3, "800, 300, 64", "causal", strategies[i], "contiguous");
+    for (int i = 0; i < 3; i++) run("bf16", 1, 3, "500, 300, 64", "causal", strategies[i], "contiguous");
 }
 
 /* A last, small batch: some ranks own nothing, and wait for nobody. */
@@ -85,19 +85,19 @@ Test(exec, buffers_and_coalescing) {
     static const char *const strategies[] = {"fcp(coalesce = 1, buffers = 1)", "fcp(coalesce = 1, buffers = 2)",
                                              "fcp(coalesce = 4, buffers = 1)", "fcp(coalesce = 2, buffers = 8)",
                                              "fcp(coalesce = 64, buffers = 3)"};
-    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "700, 256", "causal", strategies[i], "contiguous");
+    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "520, 256", "causal", strategies[i], "contiguous");
 }
 
 Test(exec, clusters) {
     static const int shapes[][2] = {{1, 1}, {1, 5}, {5, 1}, {3, 2}, {2, 4}};
     for (int i = 0; i < 5; i++)
-        run("fp16", shapes[i][0], shapes[i][1], "400, 333, 200, 40 x 4", "full", "fcp", "zigzag");
+        run("fp16", shapes[i][0], shapes[i][1], "300, 233, 140, 40 x 4", "full", "fcp", "zigzag");
 }
 
 Test(exec, masks) {
     static const char *const all[] = {"window(w = 200)", "lambda(sink = 10, window = 150)", "shared_question",
                                       "global_window(g = 20, w = 60)", "dilated(w = 300, d = 3)"};
-    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "600, 300, 40", all[i], "fcp", "contiguous");
+    for (int i = 0; i < 5; i++) run("fp32", 2, 2, "450, 260, 40", all[i], "fcp", "contiguous");
 }
 
 Test(exec, many_ranks) {

@@ -72,6 +72,16 @@ static void end(scene *x) {
     fcp_session_free(x->session);
 }
 
+/* How many partial results of the forward pass are merged. */
+static unsigned merges_of(const fcp_plan *plan) {
+    unsigned count = 0;
+    for (uint32_t r = 0; r < plan->problem->ranks; r++) {
+        const fcp_stream *s = fcp_stream_of(plan, FCP_FORWARD, r, FCP_COMPUTE);
+        for (uint32_t i = 0; i < s->count; i++) count += plan->instrs[s->first + i].op == FCP_OP_MERGE;
+    }
+    return count;
+}
+
 static void on_every_pair(void (*body)(process *)) {
     static const char model[] =
         "model { heads = 2; kv_heads = 1; head_dim = %d; dtype = bf16 }\ncluster { nodes = 2; gpus = 2 }\n"
@@ -79,11 +89,12 @@ static void on_every_pair(void (*body)(process *)) {
     static given g; /* not on the stack: a process that ends is asked what it still refers to */
     for (int i = 0; i < PLANS; i++) {
         char text[500];
-        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "560, 40" : "300, 130, 60",
-                 i == WINDOW ? "window(w = 200)" : "causal",
+        snprintf(text, sizeof text, model, i == OTHER ? 32 : 16, i == WINDOW ? "400, 40" : "200, 130, 60",
+                 i == WINDOW ? "window(w = 140)" : "causal",
                  i == WINDOW ? "; strategy = dcp(divisions = 4); layout = contiguous; wire = bf16" : "");
         g.plans[i] = plan_named("pair.fcp", text);
     }
+    cr_assert_gt(merges_of(g.plans[WINDOW]), 0);
     for (int i = 0; i < PAIRS; i++) {
         char what[80];
         process_shared *s = process_shared_make();

@@ -5,6 +5,7 @@
 #include "compiler/sema/program.h"
 #include "compiler/box/rows.h"
 #include "compiler/expr/bands.h"
+#include "tests/support/amount.h"
 #include "tests/support/plan_of.h"
 #include "tests/support/temporary.h"
 
@@ -140,7 +141,7 @@ static void check_form(const mc_bands *b, int64_t n, int seed) {
 Test(slices, union_of_random_sets) {
     static set s;
     unsigned overlapping = 0, apart = 0, empty = 0;
-    for (uint64_t seed = 1; seed <= 3000; seed++) {
+    for (uint64_t seed = 1; seed <= amount(1000, 3000); seed++) {
         int64_t n = 1 + (int64_t)(seed * 7919 % 90);
         random_set(&s, seed, n);
         unite(&s);
@@ -182,7 +183,7 @@ Test(slices, union_of_random_sets) {
         overlapping += want.pairs > 0;
         apart += want.pairs == 0;
     }
-    cr_assert(overlapping > 500 && apart > 300 && empty > 3, "%u %u %u", overlapping, apart, empty);
+    cr_assert(overlapping > amount(150, 500) && apart > 300 && empty > amount(2, 3), "%u %u %u", overlapping, apart, empty);
     arena_free(&s.memory);
 }
 
@@ -292,7 +293,7 @@ static void check_grid(cells *c, const mc_env *env, set *s, int seed) {
 Test(slices, cells_of_random_sets) {
     static set s, t;
     uint64_t full = 0, partial = 0, none = 0;
-    for (uint64_t seed = 1; seed <= 700; seed++) {
+    for (uint64_t seed = 1; seed <= amount(250, 700); seed++) {
         int64_t n = seed % 10 == 0 ? 400 + (int64_t)(seed * 31 % 300) : 1 + (int64_t)(seed * 7919 % 200);
         random_set(&s, seed / 3, n);
         random_set(&t, seed / 3 + 1000, n);
@@ -337,7 +338,7 @@ Test(slices, cells_of_random_sets) {
 Test(slices, boxes_of_random_sets) {
     static set s, t;
     unsigned linear = 0, decided = 0;
-    for (uint64_t seed = 1; seed <= 2000; seed++) {
+    for (uint64_t seed = 1; seed <= amount(700, 2000); seed++) {
         int64_t n = 1 + (int64_t)(seed * 7919 % 300);
         random_set(&s, seed, n);
         random_set(&t, seed + 1000, n);

@@ -11,7 +11,7 @@ Test(nccl, ranks) {
     for (unsigned ranks = 1; ranks <= 8; ranks++) {
         if (amount(ranks == 4 || ranks == 6 || ranks == 7, false)) continue;
         char what[80], lengths[40];
-        snprintf(lengths, sizeof lengths, ranks > 6 ? "60:%u, 130, 60" : "%u, 130, 60", 200 + 50 * ranks);
+        snprintf(lengths, sizeof lengths, ranks > 6 ? "60:%u, 130, 60" : "%u, 130, 60", 120 + 50 * ranks);
         const char *layout = ranks == 5 || ranks == 7 ? "; layout = zigzag" : ranks % 2 ? ""
                              : ranks > 4              ? "; layout = zigzag(group = 2)" : "; layout = contiguous";
         fcp_plan *plan = make_plan(masks[ranks % 4], ranks, ranks % 2 ? 1 : 2, lengths, layout);
@@ -34,7 +34,7 @@ Test(nccl, graphs) {
 
 /* Ranks that have no tokens, or nobody to talk to in most rounds. The last batch has two blocks for seven ranks. */
 Test(nccl, uneven) {
-    static const char *const lengths[] = {"320, 60", "400, 20, 20", "450, 65", "200"};
+    static const char *const lengths[] = {"240, 60", "270, 20, 20", "300, 65", "200"};
     for (unsigned i = 0; i < 4; i++) {
         fcp_plan *plan = make_plan("causal", 4 + i, 1, lengths[i], i == 1 ? "; strategy = ring" : "");
         unsigned long least = ULONG_MAX, most = 0;

@@ -33,11 +33,8 @@ static void agree_on(const small_example *x, unsigned i) {
     fcp_plan_free(plan);
 }
 
-/* One example in nine, or all; under a sanitizer, which takes several times as long, one in five. */
-static unsigned step(void) {
-    const char *sanitizer = getenv("SAN");
-    return sanitizer && *sanitizer ? 5 : amount(9, 1);
-}
+/* One example in nine, or all. */
+static unsigned step(void) { return amount(9, 1); }
 
 Test(nccl_examples, small) {
     for (unsigned i = 0; i < SMALL; i += step()) agree_on(&small_examples[i], i);

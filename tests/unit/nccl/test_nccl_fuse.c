@@ -11,7 +11,7 @@ Test(nccl_fuse, ranks) {
     unsigned long during = 0;
     for (unsigned ranks = 2; ranks <= amount(4, 8); ranks += 1 + ranks / 4) {
         char what[80], lengths[40];
-        snprintf(lengths, sizeof lengths, "%u, 130", 200 + 90 * ranks);
+        snprintf(lengths, sizeof lengths, "%u, 130", 150 + 70 * ranks);
         snprintf(what, sizeof what, "%s on %u ranks", masks[ranks % 3], ranks);
         fcp_plan *plan = make_plan(masks[ranks % 3], ranks, ranks % 2 ? 1 : 2, lengths,
                                    "; margin = 1; strategy = fcp(coalesce = 1, buffers = 8)");

@@ -99,7 +99,7 @@ static void journey_end(journey *j) {
 
 /* Batches of fewer and more tokens, other masks; from a plan in which nobody talks to one in which all do. */
 Test(nccl_rebind, batches) {
-    static const char *const lengths[2][BATCHES] = {{"200, 130, 60", "450, 65", "140", "300, 20, 20"},
+    static const char *const lengths[2][BATCHES] = {{"200, 130, 60", "330, 65", "140", "260, 20, 20"},
                                                     {"128, 128, 128", "384", "128, 200", "300, 200"}};
     static const char *const masks[2][BATCHES] = {{"causal", "full", "causal", "window(w = 200)"},
                                                   {"causal", "full", "causal", "full"}};
@@ -139,7 +139,7 @@ static void take_turns(process *p) {
     fcp_session_free(session);
 }
 Test(nccl_rebind, several_plans) {
-    static const char *const lengths[BATCHES] = {"200, 130, 60", "450, 65", "140", "300, 20, 20"},
+    static const char *const lengths[BATCHES] = {"200, 130, 60", "330, 65", "140", "260, 20, 20"},
                       *const masks[BATCHES] = {"causal", "full", "causal", "window(w = 200)"};
     for (unsigned ranks = amount(3, 2); ranks <= 3; ranks++) {
         journey j = journey_of(lengths, masks, ranks);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compiler/place/dcp/dcp.h"
+#include "tests/support/amount.h"
 #include "tests/support/planned.h"
 
 static uint64_t draw(uint64_t *state, uint64_t bound) {
@@ -274,7 +275,7 @@ Test(dcp, small_batches_with_given_homes) {
 Test(dcp, caps_are_kept_and_nothing_is_drawn) {
     uint64_t state = 5;
     static batch b;
-    for (int i = 0; i < 300; i++) {
+    for (unsigned i = 0; i < amount(100, 300); i++) {
         uint32_t lengths[16] = {0}, left = 8 + (uint32_t)draw(&state, 150), count_of_sequences = 0;
         for (; left && count_of_sequences < 15; count_of_sequences++) {
             uint32_t n = 1 + (uint32_t)draw(&state, draw(&state, 3) ? 8 : left);

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "compiler/fcpc.h"
+#include "tests/support/amount.h"
 #include "tests/support/moved_tables.h"
 #include "tests/support/plan_damage.h"
 #include "tests/support/plan_of.h"
@@ -161,7 +162,7 @@ Test(verify, every_damage_is_caught_by_name) {
         subject(number, &whole);
         for (int k = 0; k < KINDS; k++) {
             uint32_t before = done[k];
-            for (int try = 0; try < TRIES; try++) {
+            for (int try = 0; try < (int)amount(9, TRIES); try++) {
                 tables t;
                 fcp_error err = {0};
                 draw d = {(uint64_t)(number + 1) * 1000003 + (uint64_t)k * 1009 + (uint64_t)try, 0};

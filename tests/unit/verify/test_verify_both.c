@@ -3,6 +3,7 @@
  * The two pieces of work are done in every order (support/orders.h). A plan that is right is right in each, and each
  * damage to it is reported by the same words.
  */
+#include "tests/support/amount.h"
 #include "tests/support/orders.h"
 #include "tests/support/plan_damage.h"
 #include "tests/support/plan_of.h"
@@ -42,6 +43,7 @@ Test(verify_both, the_same_is_said_in_every_order) {
         /* the check has two pieces of work, and the proof twice two, or once where there is one pass */
         cr_expect_eq(asked, (plan->problem->passes & 1u << FCP_BACKWARD ? 3 : 2) * ORDERS);
         for (int k = 0; k < KINDS; k++) {
+            if (amount((size_t)k % 3 != n, false)) continue; /* quickly: each damage to one of the plans */
             tables t;
             draw d = {n * 1000 + (uint64_t)k, 0};
             tables_copy(&t, &whole.plan);
