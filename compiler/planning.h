@@ -64,8 +64,8 @@ typedef struct planning {
     fcp_plan *plan;
 } planning;
 
-/* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except the
- * plan, which is the caller's. */
+/* A planning of the batch, by nobody's strategy but the program's. What passes make lives until planning_end, except
+ * the plan, which is the caller's. */
 void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_batch *batch, const volatile int *stop,
                     diags *d);
 /* Gives back what only passes need: none will run on x, but what they made of it is still read. */

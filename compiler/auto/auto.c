@@ -240,8 +240,8 @@ static uint32_t weigh(const auto_job *j, uint32_t effort) {
 }
 
 /* Of settings in ascending order, is the one of candidate n too large? In a large batch it is if the one before it was
- * no better than the one before that. In every batch it is if ranks wait little: of 106 tries of cad with a tolerance of
- * 0.5, 13 were better, in batches that took 1.69 times their bound at least. */
+ * no better than the one before that. In every batch it is if ranks wait little: of 106 tries of cad with a tolerance
+ * of 0.5, 13 were better, in batches that took 1.69 times their bound at least. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)

@@ -122,8 +122,8 @@ auto_resource auto_keeps(const sim_rank *r);
 /* search.c. Tries neighbours of the best candidate, no more than `budget`; up to `most` as long as they gain much. */
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most);
 
-/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to `most`
- * as long as they gain. */
+/* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to
+ * `most` as long as they gain. */
 fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most);
 
 /* bounds.c. What no plan with the placement and the routes of x can beat; *out_memory: bytes that its fullest rank

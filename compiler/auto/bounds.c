@@ -1,7 +1,7 @@
 /* bounds.c: times that no plan of a candidate can beat, found before its schedule.
  *
- * Requires: a placement with its routes; or, for candidates that cut sequences evenly and for groups, only what the mask
- *     allows.
+ * Requires: a placement with its routes; or, for candidates that cut sequences evenly and for groups, only what the
+ *     mask allows.
  * Gives: for each pass the busiest rank's computing, the busiest port of each fabric, in one direction, and their
  *     largest. The simulator's kernels and wires are used, so it can predict no less: every cell that is attended to
  *     takes its time, and every transfer its port.

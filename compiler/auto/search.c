@@ -13,9 +13,9 @@
  * finer blocks. One that waits wants its rounds in other stages, then other blocks, then less traffic. What the program
  * states is no axis.
  *
- * Effort 1 leaves out steps that seldom gain. Of 180 batches on 64 and 256 ranks, twice the `coalesce` of cad was better
- * in 62 of 137 tries, and half of it in 3 of 117; of fcp in 1 of 69, and in 20 of 100. Where dcp chooses homes, twice the
- * tolerance was better in none of 35. Larger efforts try both ways.
+ * Effort 1 leaves out steps that seldom gain. Of 180 batches on 64 and 256 ranks, twice the `coalesce` of cad was
+ * better in 62 of 137 tries, and half of it in 3 of 117; of fcp in 1 of 69, and in 20 of 100. Where dcp chooses homes,
+ * twice the tolerance was better in none of 35. Larger efforts try both ways.
  *
  * Finer blocks take long to plan. So effort 1 tries none but a quarter of the usual size, and that only where the best
  * takes half as long again as its bound and the batch is small. There one long sequence is at home on few ranks: all of
@@ -27,8 +27,8 @@
 
 #include "compiler/auto/auto.h"
 
-/* Settings that are changed by doubling and halving, or by one. BLOCK and RELAY are no parameters of a strategy. The ways
- * are those of effort 1: where tokens stay in place, and where the strategy chooses homes. */
+/* Settings that are changed by doubling and halving, or by one. BLOCK and RELAY are no parameters of a strategy. The
+ * ways are those of effort 1: where tokens stay in place, and where the strategy chooses homes. */
 typedef enum axis { TOLERANCE, BLOCK, COALESCE, BUFFERS, RELAY, EPSILON, DIVISIONS, TOKENS, PINGPONG, AXES } axis;
 typedef enum ways { NEITHER, DOWN, UP, BOTH } ways;
 static const struct {
@@ -181,9 +181,9 @@ static uint32_t next_centre(const auto_report *r, uint32_t best) {
     return found;
 }
 
-/* Of another strategy that is nearly as fast as the best one, two neighbours are tried before all others. If one of them
- * is better than the best, the search goes on from there. For example, dcp is 4 % slower than cad, and 12 % faster with
- * twice the divisions. */
+/* Of another strategy that is nearly as fast as the best one, two neighbours are tried before all others. If one of
+ * them is better than the best, the search goes on from there. For example, dcp is 4 % slower than cad, and 12 % faster
+ * with twice the divisions. */
 static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
     if (!j->rival || !auto_is_rival(j, j->rival->made)) return FCP_OK;
     uint32_t pair[2];
@@ -206,12 +206,12 @@ fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t mos
         r->at[centre].spread = true;
         while (!code && j->best == best && (count = pick(j, centre, effort, lead, false, &budget, pair, on))) {
             code = auto_try(j, pair, count);
-            for (uint32_t i = 0; i < count; i++) /* a setting that changes nothing: its neighbours are these once more */
+            for (uint32_t i = 0; i < count; i++) /* a setting that changes nothing has the same neighbours once more */
                 r->at[pair[i]].spread |= r->at[pair[i]].makespan == r->at[centre].makespan;
             for (uint32_t i = 0; i < count; i++)
                 if (j->best == pair[i]) lead = on[i];
         }
-        if (auto_best_time(j) <= before - before / MUCH_PART) { /* such a pair costs nothing, as long as there is more */
+        if (auto_best_time(j) <= before - before / MUCH_PART) { /* such a pair costs nothing while there is more */
             const uint32_t back = had - budget < more ? had - budget : more;
             budget += back, more -= back;
         }

@@ -205,7 +205,8 @@ static bool asks_again(const struct fcpc_program *settings) {
     return settings->equal && !strategy_keeps_homes(settings);
 }
 
-/* Of strategies that are judged by what the mask allows in each sequence: may it take less than what is to be beaten? */
+/* Of strategies that are judged by what the mask allows in each sequence: may it take less than what is to be
+ * beaten? */
 static bool may_win(const auto_job *j, auto_trial *t) {
     auto_candidate *made = t->made;
     if (made->even) auto_bound_even(&t->settings, &j->profile, &j->pairs, made->even, &made->bound);

@@ -42,8 +42,8 @@ enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22 };
  * memory about to find whole huge pages, which costs more than the faults: with huge pages throughout, a first plan of
  * 90 MB took 1.0 s instead of 0.7 s. The address sanitizer maps each huge page anew and marks all of it as not to be
  * touched, so under it no arena has any.
- * Arenas with a supply cut smaller chunks, because what one leaves of a huge page is the next one's. From the first huge
- * page on, they cut small chunks from it, too. A plan for 256 ranks touches 6 huge pages so, and 8 without. */
+ * Arenas with a supply cut smaller chunks, because what one leaves of a huge page is the next one's. From the first
+ * huge page on, they cut small chunks from it, too. A plan for 256 ranks touches 6 huge pages so, and 8 without. */
 enum { HUGE_FROM = 1 << 18, HUGE_NEED = 3 << 15, HUGE_UNTIL = 1 << 25, HUGE_PAGE = 1 << 21,
        HUGE_CHUNK = 4 * HUGE_PAGE, SUPPLY = 1 << 25 };
 

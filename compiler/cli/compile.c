@@ -40,8 +40,8 @@ static fcp_code homes_of(const fcp_plan *plan, char out[2 * FCP_DIGEST_BYTES + 1
     return code;
 }
 
-/* How far work is balanced under the masks: the busiest rank's over the mean, under the mask where that is most, and with
- * all layers together, each as long as its busiest rank takes. */
+/* How far work is balanced under the masks: the busiest rank's over the mean, under the mask where that is most, and
+ * with all layers together, each as long as its busiest rank takes. */
 typedef struct layers_balance {
     double most, layers;
 } layers_balance;

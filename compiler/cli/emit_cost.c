@@ -72,8 +72,8 @@ static void print_kernel(FILE *f, const cost_kernel *k, const fcp_cubin *cubin) 
 /* What a pass does for its launches. */
 typedef struct pass_cost {
     uint64_t launches;    /* of the rank that has most */
-    uint64_t state_bytes; /* forward, of running state that launches write and later ones read, on all ranks, at most: rows that
-                           * meet no key in a launch are left out there */
+    uint64_t state_bytes; /* forward, of running state that launches write and later ones read, on all ranks, at most:
+                           * rows that meet no key in a launch are left out there */
 } pass_cost;
 
 /* Bytes of the running state of a token. */

@@ -107,8 +107,8 @@ static void tell_needs(const fcp_plan *plan, const fcp_stream *stream, sim_task 
     }
 }
 
-/* What tasks of one fabric wait for over the other one, `after` by instruction of the queue. It touches the same slot, so
- * it is of the same class and phase; and all tasks of earlier phases come first. */
+/* What tasks of one fabric wait for over the other one, `after` by instruction of the queue. It touches the same slot,
+ * so it is of the same class and phase; and all tasks of earlier phases come first. */
 static void tell_after(uint32_t first, const uint32_t (*after)[FCP_FABRICS], sim_task *own, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (own[i].fabrics == SIM_BOTH_FABRICS) continue;

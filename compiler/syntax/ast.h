@@ -126,8 +126,8 @@ typedef struct ast {
     span end; /* of the source */
 } ast;
 
-/* Adds the program in canonical form to *out, which is empty. If `batch` is not NULL: without the bytes from batch[0] to
- * batch[1], that is the program without its section batch. */
+/* Adds the program in canonical form to *out, which is empty. If `batch` is not NULL: without the bytes from batch[0]
+ * to batch[1], that is the program without its section batch. */
 void ast_print(const ast *program, text *out, size_t batch[2]);
 void ast_print_expr(const expr *e, text *out);
 

@@ -211,8 +211,8 @@ static uint32_t keys_of(const maker *m, const stretch *s, size_t out_keys[ENDS])
     return n;
 }
 
-/* Adds a stretch to the bundle whose runs are runs[first] to runs[*end - 1]: to its last run, if it lies next to that at
- * both ends. */
+/* Adds a stretch to the bundle whose runs are runs[first] to runs[*end - 1]: to its last run, if it lies next to that
+ * at both ends. */
 static void add_stretch(const maker *m, const stretch *s, uint64_t first, uint64_t *end) {
     const fcp_piece *p = &m->plan->pieces[s->piece];
     const uint32_t offset = p->offset + s->from;

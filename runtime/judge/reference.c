@@ -225,7 +225,8 @@ static void add_floors(struct task *t, bool after_backward) {
             for (size_t j = tile.key; j < tile.key + tile.count; j++) {
                 const size_t at = i * s->n + j;
                 if ((after_backward ? b->ds[at] : b->p[at]) == 0) continue;
-                const double ulps = ulps_of_row + ulps_of_key * t->k_typical[j], slope = b->slope ? fabs(b->slope[at]) : 1;
+                const double ulps = ulps_of_row + ulps_of_key * t->k_typical[j];
+                const double slope = b->slope ? fabs(b->slope[at]) : 1;
                 double ds = fabs(b->ds[at]);
                 if (!after_backward) {
                     add_value(&t->floor_o[i], b->p[at] * t->v_most[j], ulps);

@@ -28,8 +28,8 @@ typedef struct fcp_fusion_run {
     uint32_t needs;       /* so many instructions of the communication queue bring what it reads */
     uint32_t holds;       /* so many of them must be complete before it begins; for others it waits by flags */
 } fcp_fusion_run;
-/* Finds the runs of a rank in a pass, in order; the caller frees *out_runs. FCP_E_NO_MEMORY. FCP_E_BACKEND: an ATTEND waits for
- * itself, or rounds are out of order, which no verified plan has. */
+/* Finds the runs of a rank in a pass, in order; the caller frees *out_runs. FCP_E_NO_MEMORY. FCP_E_BACKEND: an ATTEND
+ * waits for itself, or rounds are out of order, which no verified plan has. */
 fcp_code fcp_fusion_runs(const fcp_plan *plan, fcp_pass pass, uint32_t rank, fcp_fusion_run **out_runs,
                          uint32_t *out_count, fcp_error *err);
 /* The last round that a run waits for, by its number in the pass; FCP_NONE: it waits for none. */

@@ -355,7 +355,8 @@ static bool try_cut(struct columns *x, struct contest *c, const struct cut *cut)
 }
 
 /* Tries pieces of `subs` query heads: with whole items, with parts of fifteen sixteenths of the longest item, of
- * fourteen and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very short. */
+ * fourteen and so on. It ends where a device has four pieces for each of its multiprocessors, or pieces are very
+ * short. */
 static bool try_parts(struct columns *x, struct contest *c, uint32_t subs, uint32_t longest) {
     const fcp_problem *p = x->a->plan->problem;
     const uint64_t most = 4 * (uint64_t)x->a->plan->cluster->multiprocessors;
@@ -385,8 +386,9 @@ static bool is_little(const struct columns *x, uint64_t cells) {
 /* Where there is little work, no rule is right: more pieces share the work better, but those of the same keys add to
  * dK and dV in turn, and which rows they meet decides how long they wait. An example, causal, 16 columns and 8 heads of
  * a group: pieces of one head and all rows take 311 units of the model, of four heads and two rows 240, and of one head
- * and ten rows, with what is left before them, 221. So if the usual cut leaves more than a tenth of the time unused, others are
- * compared with it, for all heads of a group, half of them, a quarter and so on. Of equal ones the first is kept. */
+ * and ten rows, with what is left before them, 221. So if the usual cut leaves more than a tenth of the time unused,
+ * others are compared with it, for all heads of a group, half of them, a quarter and so on. Of equal ones the first is
+ * kept. */
 static bool compare_cuts(struct columns *x, struct contest *c) {
     const uint32_t longest = longest_of(x->w);
     if (!try_cut(x, c, &c->best)) return false;
@@ -595,7 +597,8 @@ static fcp_code list_by_head(struct columns *x, uint32_t first, uint32_t count, 
     fcp_code code = list_heads(x, first, count, NULL, err);
     if (code || !user.blocks) return code; /* a processor: items are not cut for it */
     if (!fcp_list_time_of(x->w, &user, &c.time)) return fcp_list_no_memory(err);
-    if (!wants_better(&c.time, user.blocks) || !is_little(x, c.time.work / FCP_LIST_STEP / FK_TURNS_OF_RUN / blocks_of_item(x))) return FCP_OK;
+    const uint64_t cells = c.time.work / FCP_LIST_STEP / FK_TURNS_OF_RUN / blocks_of_item(x);
+    if (!wants_better(&c.time, user.blocks) || !is_little(x, cells)) return FCP_OK;
     code = try_head_parts(x, &c, p->range_sub, false, err);
     for (uint32_t subs = p->range_sub; !code; subs = (subs + 1) / 2) {
         code = try_head_parts(x, &c, subs, true, err);

@@ -37,8 +37,8 @@ uint32_t fcp_list_cells(const fcp_kernel_work *w, const fk_row_item *item);
 /* Lists the keys of cells [from, to) of an item again, as runs of its own. */
 fcp_code fcp_list_copy_runs(fcp_kernel_work *w, const fcp_arena *a, fk_row_item *item, uint32_t from, uint32_t to,
                             fcp_error *err);
-/* Puts a list of rows of the forward pass, longest first, into the order in which blocks end earliest, and cuts the keys
- * of some rows if blocks end earlier then (deal.c). */
+/* Puts a list of rows of the forward pass, longest first, into the order in which blocks end earliest, and cuts the
+ * keys of some rows if blocks end earlier then (deal.c). */
 fcp_code fcp_list_deal(fcp_kernel_work *w, const fcp_arena *a, fcp_error *err);
 
 /* A list of keys that is kept while others are made. */

@@ -9,8 +9,8 @@
 
 #include "runtime/kernels/list.h"
 
-/* Units of time: of a step (FCP_LIST_STEP); of passing a turn on; of adding dK and dV, 128 KB at 64 bytes a clock, where
- * a step is 2560 clocks of products. If an item is one block's, dK and dV have turns of their own. */
+/* Units of time: of a step (FCP_LIST_STEP); of passing a turn on; of adding dK and dV, 128 KB at 64 bytes a clock,
+ * where a step is 2560 clocks of products. If an item is one block's, dK and dV have turns of their own. */
 enum { PASS = 1, SUMS = 6, APART = 2 };
 
 /* When somebody has added who begins to add at `now` at the earliest, after the one before; `passed`: when that one had
@@ -20,7 +20,8 @@ static uint64_t take_turn(uint64_t now, uint64_t *passed, uint64_t takes) {
     return *passed = now + takes;
 }
 
-/* The query heads [first, end) of a KV head that run `r` is of, one after the other: the next from `head` on, or end. */
+/* The query heads [first, end) of a KV head that run `r` is of, one after the other: the next from `head` on, or
+ * end. */
 static uint32_t next_head(const fk_row_run *run, const fcp_list_user *user, uint32_t kv, uint32_t head, uint32_t end) {
     if (!user->by_head) return head;
     const uint32_t base = kv * user->group + (run->cls >> FK_SET_BASE_SHIFT) * FK_SET_HEADS;

@@ -4,8 +4,8 @@
  * Each block takes pieces of work in the order of the list: an item, a KV head, some query heads, and where an item is
  * several blocks' one of its parts. 64 rows of a run and a query head are a step. In an ordered list a step adds to dQ
  * when the piece before it has added to the same rows. At its end a piece adds to dK, then to dV. If others have the
- * same keys they take turns at each, unless sums are added by atomics. The model leaves out other copies, shared memory,
- * and what steps really cost. */
+ * same keys they take turns at each, unless sums are added by atomics. The model leaves out other copies, shared
+ * memory, and what steps really cost. */
 #ifndef FCP_KERNELS_TURNS_H
 #define FCP_KERNELS_TURNS_H
 #include "runtime/kernels/work.h"

@@ -3,8 +3,8 @@
  * The forward pass and dQ want rows of queries, each with the runs of keys that it meets; dK and dV want it the other
  * way round. An item is one row or one column of cells, 128 positions, and one thread block works on it. Items stand
  * in the list longest first, and items of one length in the order of the plan: blocks take items from the front, so
- * the long ones do not start last. Where each block has few pieces, those of the forward pass may stand in another order
- * (deal.c), in which the last block ends earlier.
+ * the long ones do not start last. Where each block has few pieces, those of the forward pass may stand in another
+ * order (deal.c), in which the last block ends earlier.
  *
  * The bits of a result do not depend on which block runs when. Either a sum belongs to a single item of the launch,
  * which adds to it in the order of its runs; or several items add to the same sum and take turns, in the order of the
@@ -71,8 +71,8 @@ fcp_kernel_order fcp_kernel_order_of(unsigned backward);
 fcp_code fcp_kernel_keys(fcp_kernel_work *work, const fcp_arena *arena, uint32_t first, uint32_t count,
                          fcp_kernel_order order, fcp_error *err);
 
-/* Lists the keys of a run of backward ATTENDs, as work->fusion says: the lists of its ATTENDs one behind the other, with
- * what each item waits for. Not for FCP_KEYS_ALONE. */
+/* Lists the keys of a run of backward ATTENDs, as work->fusion says: the lists of its ATTENDs one behind the other,
+ * with what each item waits for. Not for FCP_KEYS_ALONE. */
 fcp_code fcp_kernel_keys_fused(fcp_kernel_work *work, const fcp_arena *arena, fcp_kernel_order order, fcp_error *err);
 /* The bytes of work->keys. */
 static inline size_t fcp_kernel_key_bytes(const fcp_kernel_work *work) {

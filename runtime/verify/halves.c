@@ -1,8 +1,8 @@
 /* halves.c: where a plan says that its work moves in two halves, does it?
  *
  * Requires: both passes are verified.
- * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND. It is the same
- *             in both passes.
+ * Proves:   - There is a stage S from which on all DEPENDENT rounds, and no others, have the flag SECOND. It is the
+ *             same in both passes.
  *           - Keys or queries come in stage S, and in the stage before it. What comes before S is of the first half.
  *           - All units of a block that come to a rank are of one half.
  *           - At each rank the tiles that need something of the second half have at most half of the work that waits

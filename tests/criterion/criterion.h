@@ -1,13 +1,13 @@
 /* criterion.h: what tests get for <criterion/criterion.h>: Criterion's own header, with its assertions made short.
- * Criterion writes the whole report of a failure into each assertion, so that compiling 3,500 reports took half the time
- * of the unit tests. Here a failure calls one function, which makes the same report. */
+ * Criterion writes the whole report of a failure into each assertion, so that compiling 3,500 reports took half the
+ * time of the unit tests. Here a failure calls one function, which makes the same report. */
 #ifndef TESTS_CRITERION_H
 #define TESTS_CRITERION_H
 #include_next <criterion/criterion.h>
 #include <stdarg.h>
 
-/* Reports an assertion that failed: with the test's own message, if it has one, else with Criterion's. Formats begin with
- * an x, since none may be empty. */
+/* Reports an assertion that failed: with the test's own message, if it has one, else with Criterion's. Formats begin
+ * with an x, since none may be empty. */
 __attribute__((unused, noinline, cold, format(printf, 4, 5))) static void
 criterion_failed(const char *of_file, int of_line, char *of_criterion, const char *own_format, ...) {
     char *own = NULL;

@@ -1,9 +1,9 @@
 /* amount.h: how much a test draws: little in `make check`, which everybody waits for, and all of it in `make
  * check-long`.
  *
- * check-long sets CHECK_LONG, and runs the tests whose sources call amount(). How many random cases are drawn depends on
- * it, and how often a case is repeated in another setting. A case that was written down by hand may be left out only if
- * another one shows its features.
+ * check-long sets CHECK_LONG, and runs the tests whose sources call amount(). How many random cases are drawn depends
+ * on it, and how often a case is repeated in another setting. A case that was written down by hand may be left out only
+ * if another one shows its features.
  */
 #ifndef AMOUNT_H
 #define AMOUNT_H

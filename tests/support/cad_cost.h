@@ -1,9 +1,9 @@
 /* cad_cost.h: what a division of work costs, counted by itself, for causal masks: for tests and benchmarks of cad.
  *
  * K and V of a token go to every rank, other than its home, that has a share with the token as a key below one of its
- * rows. A row goes to every rank, other than its home, that computes some of it, and results come back in parts. If home
- * computes nothing of the row, one of the others merges them, and its own comes back whole. On net each goes once to a
- * node. */
+ * rows. A row goes to every rank, other than its home, that computes some of it, and results come back in parts. If
+ * home computes nothing of the row, one of the others merges them, and its own comes back whole. On net each goes once
+ * to a node. */
 #ifndef CAD_COST_H
 #define CAD_COST_H
 #include <stdlib.h>

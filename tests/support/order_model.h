@@ -23,8 +23,8 @@ static inline uint64_t *order_model_arena(const fcp_plan *plan, uint32_t rank, f
     return first;
 }
 
-/* What an item of the forward pass takes: a cell of keys two units, to begin and end it `ends`, and to leave the running
- * state of a part three. *out_cells: what its cells alone take. */
+/* What an item of the forward pass takes: a cell of keys two units, to begin and end it `ends`, and to leave the
+ * running state of a part three. *out_cells: what its cells alone take. */
 static inline uint64_t order_model_item(const fcp_kernel_work *w, const fk_row_item *item, uint32_t ends,
                                         uint64_t *out_cells) {
     *out_cells = 0;
@@ -33,9 +33,9 @@ static inline uint64_t order_model_item(const fcp_kernel_work *w, const fk_row_i
     return *out_cells + ends + (item->parts > 1 ? 3 : 0);
 }
 
-/* When the last block has done its pieces, each of which has `each` to an item. Blocks take pieces as fk_piece says. The
- * last part of a row takes three more for each of the others. at, next: room for a number for each block; came: for each
- * part. */
+/* When the last block has done its pieces, each of which has `each` to an item. Blocks take pieces as fk_piece says.
+ * The last part of a row takes three more for each of the others. at, next: room for a number for each block; came: for
+ * each part. */
 static inline uint64_t order_model_run(const fcp_kernel_work *w, uint64_t pieces, uint32_t blocks, uint32_t ends,
                                        uint64_t *at, uint64_t *next, uint32_t *came, uint64_t *out_work) {
     const uint64_t each = w->row_count ? pieces / w->row_count : 1;

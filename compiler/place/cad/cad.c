@@ -9,10 +9,10 @@
  * In order:
  *   1. Tails. If the last rows of a sequence lie on a rank of their own, and bringing them the keys before them costs
  *      more than sending the rows to those keys, they are computed where the keys are.
- *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it. A rank likes to keep part of each row:
- *      its own keys come for nothing. But Q of such a row leaves the node all the same, because others compute the rest.
- *      So where a node would send more than its wires carry beside the computing, some of its ranks keep whole rows
- *      alone. They get room for the rows of their node that see fewest keys, and Q of those stays in the node.
+ *   2. Keep. Every rank keeps what is within its cap (keep.c); the rest leaves it. A rank likes to keep part of each
+ *      row: its own keys come for nothing. But Q of such a row leaves the node all the same, because others compute the
+ *      rest. So where a node would send more than its wires carry beside the computing, some of its ranks keep whole
+ *      rows alone. They get room for the rows of their node that see fewest keys, and Q of those stays in the node.
  *   3. Nodes. What leaves a rank stays in its node as far as its ranks have room. The rest goes to other nodes
  *      (sweep.c).
  *   4. Ranks. In every node, what is left is given to its ranks, in the cheapest of several ways (tries.c).
@@ -217,8 +217,8 @@ static fcp_code keep_in_node(dividing *d, const pieces *p, uint32_t first, uint3
     return FCP_OK;
 }
 
-/* About what the node of ranks first to end - 1 sends over net in the forward pass: Q of each row that its ranks have no
- * room for, once, and K and V of all that it holds of these rows' sequences. */
+/* About what the node of ranks first to end - 1 sends over net in the forward pass: Q of each row that its ranks have
+ * no room for, once, and K and V of all that it holds of these rows' sequences. */
 static fcp_code sent_by_node(const dividing *d, arena *a, uint32_t first, uint32_t end, uint64_t *out) {
     const cad_input *in = d->in;
     const cad_runs *away = &d->away[first / in->gpus];
@@ -252,8 +252,9 @@ static uint32_t heaviest(const dividing *d, const pieces *p, uint32_t first, uin
     return best;
 }
 
-/* While a node would send too much, one rank more of it keeps no parts of rows. A node with less than twice its share of
- * the work gives little away; under a sparse mask, where all computing is short, that would still look like too much. */
+/* While a node would send too much, one rank more of it keeps no parts of rows. A node with less than twice its share
+ * of the work gives little away; under a sparse mask, where all computing is short, that would still look like too
+ * much. */
 static fcp_code relieve_wires(dividing *d, const pieces *p, uint32_t first, uint32_t end, arena *scratch) {
     const uint64_t most = scaled(scaled(d->mean, d->in->wire.bytes), SENT) * (end - first);
     uint64_t before = UINT64_MAX, sent = 0, load = 0;

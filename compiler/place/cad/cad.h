@@ -163,8 +163,8 @@ typedef struct cad_node {
     const cad_share *kept; /* what these ranks compute of their own rows */
     size_t kept_count;
 } cad_node;
-/* tries.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how many tries
- * in a row may fail; half as many before the first success. */
+/* tries.c. As cad_sweep, but with the best decisions that it finds. now: the memory of one try. patience: how many
+ * tries in a row may fail; half as many before the first success. */
 fcp_code cad_try(const cad_input *in, arena *a, arena *now, const cad_runs *runs, const cad_node *node, uint64_t crumb,
                  uint32_t patience, cad_shares *out);
 

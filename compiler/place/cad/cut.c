@@ -8,8 +8,9 @@
  *
  * A block ends at multiples of the block size, where another rank's tokens begin, and where a share begins or ends. So
  * every tile lies in one share. Pieces shorter than a block share one if they have the same home, if the same rank
- * computes all rows of each, and if the same ranks read their keys. Then nothing travels that is not needed. Ring and zigzag as bases cut short sequences into a few tokens for each rank; of those, pieces with the same
- * number go to the same ranks, and are packed.
+ * computes all rows of each, and if the same ranks read their keys. Then nothing travels that is not needed. Ring and
+ * zigzag as bases cut short sequences into a few tokens for each rank; of those, pieces with the same number go to the
+ * same ranks, and are packed.
  */
 
 #include <string.h>
@@ -441,8 +442,8 @@ static fcp_code sort_shares(arena *memory, const cad_shares *found, division *d)
     return FCP_OK;
 }
 
-/* Fills shares and `first` of d. How the work is divided does not depend on the size of blocks, nor on what is scheduled
- * later. So plannings of one batch that keep answers divide it once for each tolerance. */
+/* Fills shares and `first` of d. How the work is divided does not depend on the size of blocks, nor on what is
+ * scheduled later. So plannings of one batch that keep answers divide it once for each tolerance. */
 static fcp_code divide(planning *x, division *d) {
     problem_kept *kept = (cad_base)x->program->base == CAD_BASE_CALLER ? x->kept : NULL;
     cad_shares found;

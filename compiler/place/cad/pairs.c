@@ -140,8 +140,8 @@ static uint64_t work_at(const question *q, uint32_t i) {
 }
 
 /* The cut farthest from `in` on the way to `out` at which the work is at most `most`; at `in` it is 0. Work grows about
- * evenly from cut to cut, so the next cut to look at is where `most` would then be: 4 sums in place of 10. Where it does
- * not, the middle is looked at every third time. Which cuts are looked at does not change the answer. */
+ * evenly from cut to cut, so the next cut to look at is where `most` would then be: 4 sums in place of 10. Where it
+ * does not, the middle is looked at every third time. Which cuts are looked at does not change the answer. */
 static uint64_t farthest(const question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
     uint64_t at_in = 0, at_out = work_at(q, out);
     if (at_out <= most) in = out, at_in = at_out;

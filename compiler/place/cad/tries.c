@@ -58,7 +58,8 @@ static uint32_t draw(trying *t, uint32_t below) {
 
 /* --- the price of shares ------------------------------------------------------------------------------------------ */
 
-/* The first of the runs of keys `low` to `high` - 1 that is of this sequence and ends behind key k, or of a later one. */
+/* The first of the runs of keys `low` to `high` - 1 that is of this sequence and ends behind key k, or of a later
+ * one. */
 static uint32_t run_at(const cad_input *in, uint32_t low, uint32_t high, uint32_t sequence, uint64_t k) {
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;

@@ -335,8 +335,8 @@ static uint64_t least_of(uint64_t share, uint64_t cap) {
     return (uint64_t)(((unsigned __int128)share * (cap ? cap : 1) + DCP_ONE - 1) / DCP_ONE);
 }
 
-/* The rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind. A better one than the best
- * so far has no more than so many pairs and tokens, which is said without dividing for every rank. */
+/* The rank from `first` to `end` - 1 where this fits and leaves most room of the scarcer kind. A better one than the
+ * best so far has no more than so many pairs and tokens, which is said without dividing for every rank. */
 static uint32_t choose_loosely(const building *b, uint64_t work, uint64_t tokens, uint32_t first, uint32_t end) {
     const dcp_input *in = b->in;
     const uint64_t *load = b->out->load, *held = b->out->held;
@@ -573,8 +573,8 @@ static fcp_code place_left(building *b, bool loose, bool *out_done) {
     return FCP_OK;
 }
 
-/* Copies the whole strips, to go back to them: the ranks of blocks and tiles, what ranks have, and which keys have users
- * without a home. */
+/* Copies the whole strips, to go back to them: the ranks of blocks and tiles, what ranks have, and which keys have
+ * users without a home. */
 static void copy_strips(building *to, const building *from) {
     const dcp_input *in = from->in;
     memcpy(to->out->home, from->out->home, in->blocks * sizeof *from->out->home);

@@ -5,8 +5,8 @@
  *     those with fewest tokens before them first.
  * Cost: sorting the runs.
  *
- * Why these? All ranks of a group compute as much, so what a token weighs matters between groups alone. Under most masks
- * the first tokens of a sequence see fewest keys. They go to ranks of their own group as far as these have room.
+ * Why these? All ranks of a group compute as much, so what a token weighs matters between groups alone. Under most
+ * masks the first tokens of a sequence see fewest keys. They go to ranks of their own group as far as these have room.
  */
 #include <string.h>
 

@@ -28,8 +28,8 @@ heads_shape heads_shape_of(uint32_t heads, uint32_t kv_heads, uint32_t each);
  * phase, where `parts` of KV heads and `subs` of each one's query heads are divided among `group` ranks. */
 void heads_divide(uint32_t parts, uint32_t subs, uint32_t group, uint32_t kv, uint32_t sub, uint32_t *out_lane,
                   uint32_t *out_phase);
-/* even.c. For tokens = equal: replaces runs of all ranks' tokens of a side by runs of which every rank has floor or ceil
- * of the mean. Groups are of `group` ranks; the runs are in x->work. Cost: sorting the runs. */
+/* even.c. For tokens = equal: replaces runs of all ranks' tokens of a side by runs of which every rank has floor or
+ * ceil of the mean. Groups are of `group` ranks; the runs are in x->work. Cost: sorting the runs. */
 fcp_code heads_even_out(planning *x, uint32_t group, problem_run **runs, uint32_t *count);
 /* The ways around a ring of groups: keys go to their lanes in their own group, and from there on. */
 uint32_t heads_route(const planning *x, const need *n, leg *legs);

@@ -357,8 +357,9 @@ static void begin_block(machine *m, block *b, uint32_t number) {
     machine_drop(m, nothing);
 }
 
-/* Lays a page between stacks that cannot be touched, so that a stack overflow faults: before those that a launch uses, and
- * that no launch has used. For all stacks it would be a thousand system calls in each process. False: there are none. */
+/* Lays a page between stacks that cannot be touched, so that a stack overflow faults: before those that a launch uses,
+ * and that no launch has used. For all stacks it would be a thousand system calls in each process. False: there are
+ * none. */
 static bool guard_stacks(machine *m, block *b) {
     const bool any = b->guarded < m->launch->threads;
     for (; b->guarded < m->launch->threads; b->guarded++)
@@ -379,7 +380,8 @@ static bool reserve_shared(block *b, uint32_t bytes) {
     return true;
 }
 
-/* Fills the fibers' stacks with what they hold before they are used. These are megabytes, and many launches are short. */
+/* Fills the fibers' stacks with what they hold before they are used. These are megabytes, and many launches are
+ * short. */
 static void poison_stacks(machine *m, block *b) {
     for (uint32_t i = 0; i < m->launch->threads; i++) {
         const thread *t = &b->threads[i];

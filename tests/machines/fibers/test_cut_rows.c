@@ -1,6 +1,6 @@
-/* test_cut_rows.c: rows whose keys are cut, because there are fewer rows than multiprocessors. Each part leaves a running
- * state, and the one that comes last joins them. The results are right, and their bits the same in every run, whichever
- * part that is. */
+/* test_cut_rows.c: rows whose keys are cut, because there are fewer rows than multiprocessors. Each part leaves a
+ * running state, and the one that comes last joins them. The results are right, and their bits the same in every run,
+ * whichever part that is. */
 #include <stdio.h>
 
 #include "tests/machines/fibers/fibers.h"

@@ -32,7 +32,8 @@ Test(kernels, dealt) {
         char text[300];
         snprintf(text, sizeof text,
                  "model { heads = 55; kv_heads = 1; head_dim = %d }\ncluster { gpu = a100 }\n"
-                 "batch { lengths = [200, 100, 60] }\nplan { mask = causal; score = alibi; block = 1K; passes = forward }\n",
+                 "batch { lengths = [200, 100, 60] }\n"
+                 "plan { mask = causal; score = alibi; block = 1K; passes = forward }\n",
                  i ? 64 : 16);
         fcp_plan *plan = plan_named("dealt.fcp", text);
         judge_plan(plan, all[i], 11, i == 0, text);

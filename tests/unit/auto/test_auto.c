@@ -300,8 +300,8 @@ Test(auto, groups_by_their_lengths) {
     }
 }
 
-/* Effort 1 tries half of the smallest blocks of the list where ranks wait and the bound is far, and nowhere else: in two
- * halves, and with twice as many units in a stage, unless the program says how many. */
+/* Effort 1 tries half of the smallest blocks of the list where ranks wait and the bound is far, and nowhere else: in
+ * two halves, and with twice as many units in a stage, unless the program says how many. */
 Test(auto, finer_blocks) {
     static const struct {
         const char *mask, *block, *strategy;
@@ -375,8 +375,8 @@ Test(auto, larger_blocks) {
     }
 }
 
-/* The last one of three settings is left out if ranks wait little with the others; in a batch that takes long to cut also
- * if the second was no better than the first. Of a plan with many tiles, fewer changes are tried. */
+/* The last one of three settings is left out if ranks wait little with the others; in a batch that takes long to cut
+ * also if the second was no better than the first. Of a plan with many tiles, fewer changes are tried. */
 Test(auto, less_of_what_takes_long, .timeout = 120) {
     static const struct {
         const char *lengths, *mask;
@@ -419,8 +419,8 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
     cr_expect(left_out && tried, "the cases show what they should: %" PRIu32 ", %" PRIu32, left_out, tried);
 }
 
-/* Many short sequences take less time where they are than to be brought elsewhere and back. So with effort 1 no strategy
- * that would do that is tried; one long sequence is. */
+/* Many short sequences take less time where they are than to be brought elsewhere and back. So with effort 1 no
+ * strategy that would do that is tried; one long sequence is. */
 Test(auto, tokens_that_stay) {
     static const struct {
         const char *lengths, *layout;

@@ -1,4 +1,5 @@
-/* test_arena.c: tests arenas that share a supply: what they give out does not overlap, and outlives the supply's maker. */
+/* test_arena.c: tests arenas that share a supply: what they give out does not overlap, and outlives the supply's
+ * maker. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>

@@ -158,8 +158,8 @@ Test(stop, at_any_question) {
     }
 }
 
-/* Of long sequences: an answer that takes long asks again and again, and so ends at the 4000th question. A list for more
- * than 2^30 tokens is not made: pieces are not that large. */
+/* Of long sequences: an answer that takes long asks again and again, and so ends at the 4000th question. A list for
+ * more than 2^30 tokens is not made: pieces are not that large. */
 Test(stop, long_sequences) {
     const volatile int stop = 0;
     for (int i = 0; i < CASE_COUNT; i++)

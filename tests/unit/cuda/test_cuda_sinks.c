@@ -69,7 +69,8 @@ static void judge(const char *strategy, unsigned ranks, const char *layout, unsi
     cr_assert(fcp_session_create(plan, NULL, &host, &err) == FCP_OK, "%s", err.message);
     const fcp_session_options options = {.size = sizeof options, .backend = "cuda", .timeout_s = 100};
     cr_assert(fcp_session_create(plan, &options, &cuda, &err) == FCP_OK, "%s", err.message);
-    for (int time = 0; time < (int)amount(TIMES - 1, TIMES); time++) { /* from the third on by graphs; every other time on the plan's sinks */
+    /* from the third on by graphs; every other time on the plan's sinks */
+    for (int time = 0; time < (int)amount(TIMES - 1, TIMES); time++) {
         const bool own = time % 2 == 0;
         passes(&ours, cuda, own);
         passes(&theirs, host, own);

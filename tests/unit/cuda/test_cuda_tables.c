@@ -118,8 +118,8 @@ static fcp_session *session_of(const fcp_plan *plan, const char *backend) {
     return session_as(plan, backend, FCP_FUSE_STAGES);
 }
 
-/* From the third run on a pass by stages is a graph; every other run has tables of its own. Blocks begin in another order each
- * time, and the bits stay. */
+/* From the third run on a pass by stages is a graph; every other run has tables of its own. Blocks begin in another
+ * order each time, and the bits stay. */
 static void judge(const struct bench *b) {
     fcp_plan *plan = plan_of_bench(b);
     standin *x = stand_for(b, plan);

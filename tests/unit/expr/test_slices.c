@@ -183,7 +183,8 @@ Test(slices, union_of_random_sets) {
         overlapping += want.pairs > 0;
         apart += want.pairs == 0;
     }
-    cr_assert(overlapping > amount(150, 500) && apart > 300 && empty > amount(2, 3), "%u %u %u", overlapping, apart, empty);
+    cr_assert(overlapping > amount(150, 500) && apart > 300 && empty > amount(2, 3), "%u %u %u", overlapping, apart,
+              empty);
     arena_free(&s.memory);
 }
 

@@ -200,8 +200,8 @@ static void check_merges(const fcp_kernel_work *w, uint32_t head_dim) {
     cr_assert(at == w->split_bytes && parts == split && parts);
 }
 
-/* The parts of rows whose keys are cut: items of the same rows and head, each of which has a number of its own, and only
- * the first of which may go on from an earlier state. */
+/* The parts of rows whose keys are cut: items of the same rows and head, each of which has a number of its own, and
+ * only the first of which may go on from an earlier state. */
 static void check_parts(const fcp_kernel_work *w, uint32_t head_dim) {
     uint64_t parts = 0;
     cr_assert_eq(w->split_bytes, (uint64_t)w->cut_parts * FK_PART_BYTES(head_dim));

@@ -344,7 +344,8 @@ Test(cad, slow_wires_keep_rows_in_their_node) {
             cad_cost_of(&b.in, &shares, &cost);
             load[0] = cost.work;
             cr_assert_eq(cad_caps(&b.in, load, &scratch, cap), FCP_OK);
-            /* now a mean rank computes as long as a rank of this node sends its part of all its keys and of these rows */
+            /* now a mean rank computes as long as a rank of this node sends its part of all its keys and of these
+             * rows */
             bytes = (leaving * 16384 + 4096 * 4096) / 4 * 1000000 / (cost.work / 32);
             most_leave = leaving;
         } else {

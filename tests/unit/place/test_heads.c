@@ -238,8 +238,8 @@ Test(heads, keys_go_round_the_ring) {
     }
 }
 
-/* Where all see all: inside a group every token's Q, O, K and V go to the ranks that have the heads, and K and V of every
- * head cross once to each other node. Backward the same, and gradients by the same ways. */
+/* Where all see all: inside a group every token's Q, O, K and V go to the ranks that have the heads, and K and V of
+ * every head cross once to each other node. Backward the same, and gradients by the same ways. */
 Test(heads, bytes_of_a_ring_are_the_closed_form) {
     static const struct {
         uint32_t heads, kv, gpus, nodes;

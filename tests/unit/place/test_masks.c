@@ -116,8 +116,8 @@ Test(masks, layers_share_balanced_homes) {
     cr_expect_eq(each[1], again[0]);
 }
 
-/* Homes that follow from a mask are those of all layers: tokens = equal chooses them by work, whoever chose them before,
- * and base = fcp whatever the layout. */
+/* Homes that follow from a mask are those of all layers: tokens = equal chooses them by work, whoever chose them
+ * before, and base = fcp whatever the layout. */
 Test(masks, homes_of_one_mask_are_those_of_all_layers) {
     static const char *const settings[] = {
         "strategy = zigzag; layout = planned; tokens = equal",

@@ -264,7 +264,8 @@ static void check_units(const planned *x, fcp_pass pass) {
                 continue;
             }
             cr_assert_eq(m->first, s->tokens, "units out of order");
-            cr_assert_eq(m->tokens, (uint32_t)sooner(p->unit_of[m->fabric][m->cls], p->blocks[m->block].tokens - m->first));
+            cr_assert_eq(m->tokens,
+                         (uint32_t)sooner(p->unit_of[m->fabric][m->cls], p->blocks[m->block].tokens - m->first));
             cr_assert(!s->tokens || m->round > s->round);
             if (!s->tokens) s->first = r->stage;
             s->last = r->stage;
