@@ -10,8 +10,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "compiler/fcpc.h"
-
 /* In this order: planning is first, while this process is small, because its memory is measured in children of it. */
 #define GROUPS(X)                                                                                                      \
     X(plan) X(cells) X(fields) X(slices) X(place) X(groups) X(move) X(drawn) X(dcp) X(auto) X(colour) X(order) X(sass) \
@@ -40,11 +38,16 @@ double bench_median(double *times, int count) {
 }
 
 fcp_plan *bench_plan_of(const char *source, const uint64_t *lengths, size_t count) {
+    return bench_plan_watched(source, lengths, count, NULL);
+}
+
+fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t count, const compile_watch *watch) {
+    const fcpc_batch batch = {.size = sizeof batch, .lengths = count ? lengths : NULL, .count = count};
     fcpc_diagnostics *d = fcpc_diagnostics_new();
     fcpc_program *program = NULL;
     fcp_plan *plan = NULL;
     if (d && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, d, &program))
-        fcpc_plan(program, count ? lengths : NULL, count, NULL, d, NULL, &plan);
+        compile_batch(program, &batch, NULL, d, watch, NULL, &plan);
     char *said = plan || !d ? NULL : fcpc_diagnostics_render(d, false);
     if (!plan) fprintf(stderr, "%s", said ? said : "out of memory\n");
     free(said);

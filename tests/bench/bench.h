@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compiler/compile.h"
+
 /* One row: a figure, its unit, the goal as text ("<= 10 ms"; "" when there is none), whether it was met, and a note. */
 void bench_row(const char *name, double value, const char *unit, const char *goal, bool met, const char *note);
 bool bench_wants(const char *name); /* will a row of that name be printed? */
@@ -13,7 +15,9 @@ double bench_now(void);       /* seconds, monotonic */
 double bench_processor(void); /* seconds of processor time of this process */
 double bench_median(double *times, int count); /* puts them in order */
 /* The plan of a program's text, for these lengths or, where count is 0, its own. NULL: what is wrong is on stderr. */
-struct fcp_plan *bench_plan_of(const char *source, const uint64_t *lengths, size_t count);
+fcp_plan *bench_plan_of(const char *source, const uint64_t *lengths, size_t count);
+/* The same, while somebody watches; NULL: nobody does. */
+fcp_plan *bench_plan_watched(const char *source, const uint64_t *lengths, size_t count, const compile_watch *watch);
 
 /* The groups, called by bench.c. */
 void bench_plan(void);

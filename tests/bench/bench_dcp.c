@@ -42,21 +42,7 @@ static fcp_plan *plan_of(const char *mask, const char *by, uint32_t ranks, const
              "cluster { nodes = %u; gpus = %d; intra = 450 GB/s; inter = 50 GB/s; memory = 100 TB }\n"
              "plan { mask = %s; block = %s; passes = forward; strategy = %s }\n",
              ranks / GPUS, GPUS, mask, strcmp(mask, "causal") ? "1K" : "2K", by);
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    const compile_watch watch = {time_place, out_seconds};
-    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
-    if (d && !fcpc_parse_text("bench_dcp.fcp", source, strlen(source), NULL, d, &program))
-        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
-    if (!plan) {
-        char *text = fcpc_diagnostics_render(d, false);
-        fputs(text ? text : "dcp: no memory", stderr);
-        free(text);
-    }
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
+    return bench_plan_watched(source, lengths, count, &(compile_watch){time_place, out_seconds});
 }
 
 static double over(uint64_t most, uint64_t sum, uint32_t ranks) { return (double)most * ranks / (double)sum; }

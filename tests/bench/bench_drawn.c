@@ -1,9 +1,10 @@
 /* bench_drawn.c: the goals of group `move` on batches that nobody chose.
  *
- * A batch is drawn from the list that the shared batches of that name are from, sequence by sequence, each as likely as
- * any other and as often as it comes, until its ranks have 32,768 tokens each; the last sequence is cut. There are ten
- * batches for each list and number of ranks (three for 1,024 ranks), the same ones everywhere. A row shows the worst of
- * them, and its note says which miss the goal.
+ * Requires: the lists that the shared batches are from; where they are missing, lists with the same kind of tail.
+ * Gives: a row for each goal, list and number of ranks. It has the worst of ten batches (of three for 1,024 ranks); its
+ *     note says which of them miss the goal.
+ * Cost: about as many plans as there are batches, 129.
+ * Source: our own. A batch is drawn sequence by sequence (workload_sample) until its ranks have 32,768 tokens each.
  *
  * The shared batches meet all of these goals. Drawn ones miss some, for two reasons:
  *
@@ -20,7 +21,6 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/bench_move.h"
 #include "tests/bench/workload.h"
-#include "tests/support/splitmix.h"
 
 enum { BATCHES = 10, FEW = 3 /* of many ranks */ };
 
@@ -50,18 +50,6 @@ static void print(const tally *t, const char *of) {
     bench_row(row, t->worst, "x", goal, !t->missed, note);
 }
 
-/* malloc'd; NULL: no memory. */
-static uint64_t *draw(const uint64_t *pool, size_t pool_count, uint64_t tokens, uint64_t seed, size_t *out_count) {
-    uint64_t state = seed, total = 0;
-    size_t count = 0;
-    for (uint64_t s = seed; total < tokens; count++) total += pool[splitmix(&s) % pool_count];
-    uint64_t *lengths = malloc((count + 1) * sizeof *lengths);
-    for (size_t i = 0; lengths && i < count; i++) lengths[i] = pool[splitmix(&state) % pool_count];
-    if (lengths) lengths[count - 1] -= total - tokens;
-    *out_count = count;
-    return lengths;
-}
-
 static void list_rows(const char *list, uint32_t ranks, uint32_t heads) {
     size_t pool_count;
     bool synthetic;
@@ -77,8 +65,8 @@ static void list_rows(const char *list, uint32_t ranks, uint32_t heads) {
         bench_moved s;
         sim_pass pass;
         fcp_error err;
-        uint64_t *lengths = draw(pool, pool_count, tokens, (uint64_t)i, &count);
-        fcp_plan *plan = lengths ? bench_cad(lengths, count, ranks, heads, "0.005", &s) : NULL;
+        uint64_t *lengths = workload_sample(pool, pool_count, tokens, (uint64_t)i, &count);
+        fcp_plan *plan = lengths ? bench_cad(lengths, count, ranks, heads, "0.005", false, &s) : NULL;
         free(lengths);
         if (!plan) continue; /* said on stderr */
         double compute;

@@ -50,11 +50,9 @@ static const figures table[] = {
 };
 static const char *const tolerances[3] = {"0.005", "0.02", "0.1"}; /* the last: as DistCA is run */
 
-/* Looks at what the passes made; what they make of it later does not matter here. */
-static void look(void *context, const planning *x) {
-    bench_moved *s = context;
+/* How long placing takes: the median of some times. */
+static fcp_code time_placing(const cad_input *in, double *out) {
     double times[RUNS];
-    if (!x->placement || !x->division) return;
     arena keep = {0};
     fcp_code code = FCP_OK;
     for (int i = 0; i < RUNS && !code; i++) {
@@ -62,20 +60,30 @@ static void look(void *context, const planning *x) {
         cad_shares shares;
         arena_reset(&keep);
         double start = bench_processor();
-        code = cad_divide(&x->division->in, &keep, &scratch, &shares);
+        code = cad_divide(in, &keep, &scratch, &shares);
         times[i] = bench_processor() - start;
         arena_free(&scratch);
     }
+    arena_free(&keep);
+    *out = bench_median(times, RUNS);
+    return code;
+}
+
+/* Looks at what the passes made; what they make of it later does not matter here. */
+static void look(void *context, const planning *x) {
+    bench_moved *s = context;
+    if (!x->placement || !x->division) return;
+    arena scratch = {0};
     cad_input in = x->division->in;
     in.price = cad_price_of(x->program, false);
-    if (!code) code = cad_bound(&in, &keep, &s->bound);
-    arena_free(&keep);
-    s->place = bench_median(times, RUNS);
-    s->good = !code && moved_of(x, true, &s->relayed) && moved_of(x, false, &s->direct);
+    fcp_code code = cad_bound(&in, &scratch, &s->bound);
+    arena_free(&scratch);
+    if (!code && s->all) code = time_placing(&x->division->in, &s->place);
+    s->good = !code && moved_of(x, true, &s->relayed) && (!s->all || moved_of(x, false, &s->direct));
 }
 
 fcp_plan *bench_cad(const uint64_t *lengths, size_t count, uint32_t ranks, uint32_t heads, const char *tolerance,
-                    bench_moved *out) {
+                    bool all, bench_moved *out) {
     char source[512];
     snprintf(source, sizeof source,
              "model { heads = %u; kv_heads = 8; head_dim = 128 }\n"
@@ -83,24 +91,12 @@ fcp_plan *bench_cad(const uint64_t *lengths, size_t count, uint32_t ranks, uint3
              "plan { mask = causal; block = 2K; layout = contiguous; passes = forward; strategy = cad(tolerance = %s) "
              "}\n",
              heads, ranks / BENCH_GPUS, BENCH_GPUS, tolerance);
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    const compile_watch watch = {look, out};
-    fcp_plan *plan = NULL;
-    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
-    *out = (bench_moved){0};
-    if (d && !fcpc_parse_text("bench.fcp", source, strlen(source), NULL, d, &program))
-        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
-    if (!out->good || !plan) {
-        char *text = fcpc_diagnostics_render(d, false);
-        fputs(text ? text : "no memory\n", stderr);
-        free(text);
-        fcp_plan_free(plan);
-        plan = NULL;
-    }
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
-    return plan;
+    *out = (bench_moved){.all = all};
+    fcp_plan *plan = bench_plan_watched(source, lengths, count, &(compile_watch){look, out});
+    if (out->good || !plan) return plan;
+    fputs("out of memory\n", stderr);
+    fcp_plan_free(plan);
+    return NULL;
 }
 
 double bench_sent(const bench_moved *s, uint32_t ranks, uint32_t heads, double *out_compute) {
@@ -195,7 +191,7 @@ static void plan_rows(const figures *f, int which, const fcp_plan *plan, const m
 
 static void batch_rows(const figures *f, int which, const uint64_t *lengths, size_t count) {
     bench_moved s;
-    fcp_plan *plan = bench_cad(lengths, count, f->ranks, f->heads, tolerances[which], &s);
+    fcp_plan *plan = bench_cad(lengths, count, f->ranks, f->heads, tolerances[which], true, &s);
     if (plan) print_rows(f, which, &s);
     if (plan && f->ranks == 256 && f->heads == 64 && !which) plan_rows(f, which, plan, &s.relayed);
     fcp_plan_free(plan);
@@ -223,17 +219,9 @@ static void split_row(const char *list) {
                                  "plan { mask = causal; block = 2K; passes = forward; strategy = fcp }\n";
     double over = 0;
     const compile_watch watch = {.see = look_at_split, .context = &over};
-    fcpc_diagnostics *d = fcpc_diagnostics_new();
-    fcpc_program *program = NULL;
-    fcp_plan *plan = NULL;
-    const fcpc_batch batch = {.size = sizeof batch, .lengths = lengths, .count = count};
-    if (d && lengths && !fcpc_parse_text("bench_move.fcp", source, sizeof source - 1, NULL, d, &program))
-        compile_batch(program, &batch, NULL, d, &watch, NULL, &plan);
+    fcp_plan_free(lengths ? bench_plan_watched(source, lengths, count, &watch) : NULL);
     snprintf(row, sizeof row, "move: balance %s-1024, fcp, blocks of 2K", list);
     bench_row(row, over, "x", "<= 1.005", over >= 1 && over <= 1.005 + 1e-6, "");
-    fcp_plan_free(plan);
-    fcpc_program_free(program);
-    fcpc_diagnostics_free(d);
     free(lengths);
 }
 

@@ -1,4 +1,10 @@
-/* bench_move.h: batches that cad places, in place, over a contiguous layout; the groups `move` and `drawn` share it. */
+/* bench_move.h: batches that cad places, in place, over a contiguous layout; the groups `move` and `drawn` share it.
+ *
+ * Requires: lengths, at 32,768 tokens a rank, in nodes of 8.
+ * Gives: what has to travel, by tests/support/moved.h; the bound of its bytes; the plan, and what is predicted of it.
+ * Cost: a planning; if asked for, 15 more placements to measure how long one takes.
+ * Source: our own; bench_move.c says what goals are made of.
+ */
 #ifndef FCPC_BENCH_MOVE_H
 #define FCPC_BENCH_MOVE_H
 #include "compiler/simulate/simulate.h"
@@ -7,16 +13,18 @@
 enum { BENCH_GPUS = 8 /* of a node */, BENCH_TOKENS = 32768 /* of a rank */ };
 
 typedef struct bench_moved {
-    moved relayed, direct; /* with relays, and without */
-    uint64_t bound;        /* bytes that any placement moves at least */
-    double place;          /* seconds of processor time */
+    bool all;        /* `direct` and `place` are asked for, too */
     bool good;
+    moved relayed;
+    moved direct;    /* without relays */
+    uint64_t bound;  /* bytes that any placement moves at least */
+    double place;    /* seconds of processor time */
 } bench_moved;
 
 /* Plans the forward pass of a causal batch with blocks of 2K; heads: of Q, beside 8 of K and V. The caller frees the
  * plan. NULL: what is wrong is on stderr. */
 fcp_plan *bench_cad(const uint64_t *lengths, size_t count, uint32_t ranks, uint32_t heads, const char *tolerance,
-                    bench_moved *out);
+                    bool all, bench_moved *out);
 /* How long the rank that sends most over net sends, over how long the mean rank computes (*out_compute, seconds). */
 double bench_sent(const bench_moved *s, uint32_t ranks, uint32_t heads, double *out_compute);
 /* K and V over net: what the busiest sender sends, over the larger of what the busiest receiver gets and one copy of

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/support/splitmix.h"
+
 static uint64_t *append(uint64_t *list, size_t *count, size_t *capacity, uint64_t value) {
     if (*count == *capacity) {
         *capacity = *capacity ? *capacity * 2 : 1024;
@@ -61,4 +63,17 @@ uint64_t *workload_lengths(const char *name, uint64_t tokens, size_t *out_count,
     uint64_t *list = read_file(path, out_count);
     *out_drawn = list == NULL;
     return list ? list : draw(tokens, out_count);
+}
+
+uint64_t *workload_sample(const uint64_t *list, size_t list_count, uint64_t tokens, uint64_t seed, size_t *out_count) {
+    uint64_t *lengths = NULL, left = tokens;
+    size_t count = 0, capacity = 0;
+    while (left) {
+        uint64_t n = list[splitmix(&seed) % list_count];
+        if (n > left) n = left;
+        if (!(lengths = append(lengths, &count, &capacity, n))) return NULL;
+        left -= n;
+    }
+    *out_count = count;
+    return lengths;
 }
