@@ -70,7 +70,7 @@ TEST_SRC = $(sort $(wildcard tests/unit/*/*.c tests/oracle/*.c tests/machines/fi
 BENCH_SRC = $(wildcard tests/bench/*.c)
 FUZZ_SRC = $(wildcard fuzz/fuzz_*.c)
 EXAMPLE_SRC = $(wildcard examples/*.c)
-C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c tests/criterion/git2.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
+C_SRC = $(FCP_SRC) $(FCPC_SRC) $(CMD_SRC) $(TEST_SRC) $(PTX_TEST_SRC) $(FIBER_SRC) $(PTX_SRC) $(STANDIN_SRC) $(NCCL_SRC) tests/machines/standin/nvrtc.c tests/machines/standin/nvml.c tests/machines/standin/mpi.c tests/machines/standin/git2.c $(BENCH_SRC) $(wildcard fuzz/*.c) $(EXAMPLE_SRC) $(wildcard tests/gpu/*.c) grammar/editors/generate.c
 GEN_OBJ = $(B)/gen/fcp.tab.o $(B)/gen/fcp.lex.o $(B)/gen/prelude.o $(B)/gen/profiles.o $(B)/gen/page.o
 FCP_OBJ = $(FCP_SRC:%.c=$(B)/%.o) $(B)/gen/kernels.o
 # what a kernel's source is made of
@@ -188,32 +188,34 @@ $(foreach room,$(WARM),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))): OPT :=
 $(B)/codegen/mask/row.o: OPT := $(OPT:-O3=-O2 -ftree-vectorize -fvect-cost-model=dynamic)
 
 # --- building tests: tests/README.md says what each folder is for --------------------------------------------------------
-# Unit tests take longer to optimise than to run (UNIT_OPT); those that look at every pair themselves are optimised (TEST_OPT).
-# The machine of fibers runs long, and keeps $(OPT). Its kernels have FIBER_OPT: they run as fast with it, since the machine
-# takes the time, and 30 kernels are compiled in half the time. Only the stacks of a sanitizer need lines (LINES), which take a fifth
-# of the time: UNIT_OPT='-O0 -g' is for a debugger.
-$(B)/tests/%.o: CFLAGS += -Itests
+# Unit tests take longer to optimise than to run (UNIT_OPT); those that run long are optimised (TEST_OPT). The machine of
+# fibers runs long, and keeps $(OPT). Its kernels have FIBER_OPT: they run as fast with it, since the machine takes the
+# time, and 30 kernels are compiled in half the time. Only the stacks of a sanitizer need lines (LINES), which take a fifth
+# of the time: UNIT_OPT='-O0 -g' is for a debugger. Criterion's header is found in tests/support first.
+$(B)/tests/%.o: CFLAGS += -Itests/support
 $(B)/tests/oracle/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o: CFLAGS += $(FIBER_OPT)
-EVERY_PAIR = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/% place/test_dcp.o compile/test_property.o sema/test_lengths.o)
-$(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(EVERY_PAIR),$@),$(TEST_OPT),$(UNIT_OPT))
+RUN_LONG = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/% place/test_dcp.o compile/test_property.o sema/test_lengths.o)
+$(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(RUN_LONG),$@),$(TEST_OPT),$(UNIT_OPT))
 $(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += $(LINES)
 $(B)/tests/machines/fibers/test_%.o: CFLAGS += $(TEST_OPT)
-# Tests share one library of all that they test, since linking the archives into each of them takes four times as long, and
-# use a libgit2 that does nothing (tests/criterion/git2.c). Calls between files of the library can be replaced: some tests do.
+# Tests share one library of all that they test, because linking the archives into each of them takes longer. Some tests
+# replace functions of it; that works between its files, too.
 $(B)/libtested.so: $(FCP_OBJ) $(FCPC_OBJ)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^ $(RT_LIBS)
+# Criterion gets a stand-in for the libgit2 that it would load (tests/machines/standin/git2.c).
 GIT2 := $(shell ldd `$(CC) -print-file-name=libcriterion.so` 2> /dev/null | sed -n 's/^[[:space:]]*\(libgit2[^ ]*\) .*/\1/p')
-STILL_GIT2 = $(GIT2:%=$(B)/tests/criterion/%)
-$(STILL_GIT2): $(B)/tests/criterion/git2.o
+STANDIN_GIT2 = $(GIT2:%=$(B)/standin/git2/%)
+$(STANDIN_GIT2): $(B)/tests/machines/standin/git2.o
+	@mkdir -p $(@D)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $<
 # Libraries look in the folders of this RPATH for what they need themselves; in those of a RUNPATH they would not.
-$(B)/tests/%: $(B)/tests/%.o $(B)/libtested.so | $(STILL_GIT2)
+$(B)/tests/%: $(B)/tests/%.o $(B)/libtested.so | $(STANDIN_GIT2)
 	@echo '  link  $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so,$^) -lcriterion -Wl,--as-needed -lcrypto $(RT_LIBS) \
-	  -Wl,--disable-new-dtags,-rpath,$(abspath $(B)):$(abspath $(B)/tests/criterion)
+	  -Wl,--disable-new-dtags,-rpath,$(abspath $(B)):$(abspath $(B)/standin/git2)
 fiber_flags = $(FIBER_OPT) -DFK_HEAD_DIM=$(word 1,$(subst -, ,$1)) -DFK_BF16=$(word 2,$(subst -, ,$1)) \
   -DFK_HAS_SCORE=$(word 3,$(subst -, ,$1)) -DFK_RANGES=1 -DFK_TABLE=fibers_kernels_$(subst -,_,$1)
 $(FIBER_KERNELS:%=$(B)/tests/machines/fibers/kernel-%.o): $(B)/tests/machines/fibers/kernel-%.o: tests/machines/fibers/kernel.c

@@ -1,6 +1,11 @@
 /* criterion.h: what tests get for <criterion/criterion.h>: Criterion's own header, with its assertions made short.
- * Criterion writes the whole report of a failure into each assertion, so that compiling 3,500 reports took half the
- * time of the unit tests. Here a failure calls one function, which makes the same report. */
+ *
+ * Requires: Criterion 2.4, whose cr_assert_impl this replaces.
+ * Gives: the same assertions, and the same reports of failures.
+ * Cost: a call where an assertion fails. Criterion writes the whole report into each assertion instead, and unit tests
+ *     take half as long again to compile.
+ * Source: Criterion's own header, which is included here.
+ */
 #ifndef TESTS_CRITERION_H
 #define TESTS_CRITERION_H
 #include_next <criterion/criterion.h>
