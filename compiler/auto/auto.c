@@ -175,9 +175,8 @@ static bool is_long(const auto_pairs *pairs, uint32_t ranks) {
 
 /* With a layout, strategies that choose homes bring all tokens there and back. If one is too slow or far behind for
  * that, so are the others. Without a layout, a strategy that leaves tokens in place moves more than one that chooses
- * homes. Of 29 batches whose best plan was no farther than twice from its bound, cad was 13 % slower at least. Where
- * tokens stay and a sequence is long, dcp saves bytes on the way to neighbours, and the work must go farther: in 70
- * batches it was 12 % slower than cad at least. */
+ * homes. That can only gain if the best plan takes more than twice its bound. Where tokens stay and a sequence is long,
+ * dcp saves bytes on the way to neighbours, but the work must go farther. */
 static bool moves_too_much(const auto_job *j, uint32_t n) {
     const auto_report *r = j->report;
     const fcp_strategy of = r->at[n].strategy;
@@ -240,8 +239,8 @@ static uint32_t weigh(const auto_job *j, uint32_t effort) {
 }
 
 /* Of settings in ascending order, is the one of candidate n too large? In a large batch it is if the one before it was
- * no better than the one before that. In every batch it is if ranks wait little: of 106 tries of cad with a tolerance
- * of 0.5, 13 were better, in batches that took 1.69 times their bound at least. */
+ * no better than the one before that. In every batch it is if ranks wait little: half again the work at one rank pays
+ * only if that shortens long waits. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)

@@ -14,8 +14,8 @@
  * states is no axis.
  *
  * Effort 1 leaves out steps that seldom gain. Of 180 batches on 64 and 256 ranks, twice the `coalesce` of cad was
- * better in 62 of 137 tries, and half of it in 3 of 117; of fcp in 1 of 69, and in 20 of 100. Where dcp chooses homes,
- * twice the tolerance was better in none of 35. Larger efforts try both ways.
+ * better in 62 of 137 tries, and half of it in 3 of 117; of fcp in 1 of 69, and in 20 of 100. Nor did twice the
+ * tolerance gain where dcp chooses homes. Larger efforts try both ways.
  *
  * Finer blocks take long to plan. So effort 1 tries none but a quarter of the usual size, and that only where the best
  * takes half as long again as its bound and the batch is small. There one long sequence is at home on few ranks: all of
@@ -182,8 +182,7 @@ static uint32_t next_centre(const auto_report *r, uint32_t best) {
 }
 
 /* Of another strategy that is nearly as fast as the best one, two neighbours are tried before all others. If one of
- * them is better than the best, the search goes on from there. For example, dcp is 4 % slower than cad, and 12 % faster
- * with twice the divisions. */
+ * them is better than the best, the search goes on from there. */
 static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
     if (!j->rival || !auto_is_rival(j, j->rival->made)) return FCP_OK;
     uint32_t pair[2];

@@ -9,7 +9,7 @@
  * there, a drawn batch of `tokens` tokens with the same kind of tail (*out_drawn). malloc'd, the caller frees; NULL: no
  * memory. */
 uint64_t *workload_lengths(const char *name, uint64_t tokens, size_t *out_count, bool *out_drawn);
-/* A batch of `tokens` tokens: sequences of the list, each as likely as any other and as often as it comes; the last one is
- * cut. The same seed gives the same batch everywhere. malloc'd, the caller frees; NULL: no memory. */
+/* A batch of `tokens` tokens: sequences of the list, each as likely as any other and as often as it comes; the last one
+ * is cut. The same seed gives the same batch everywhere. malloc'd, the caller frees; NULL: no memory. */
 uint64_t *workload_sample(const uint64_t *list, size_t list_count, uint64_t tokens, uint64_t seed, size_t *out_count);
 #endif

@@ -319,7 +319,7 @@ static fcp_code fill(sweep *s) {
     uint64_t work, over, to[PARTS_MOST];
     uint32_t steps = 0;
     if (!copy(s, &s->saved, s->stack.runs, s->stack.work, s->stack.count)) return FCP_E_NO_MEMORY;
-    for (;;) { /* keys are cut too, so bins get a little less than their room; if the last one gets more: a smaller strip */
+    for (;;) { /* keys are cut too: bins get a little less than their room; if the last gets more, a smaller strip */
         if ((work = cut_strip(s, all)) == UINT64_MAX) return FCP_E_NO_MEMORY;
         uint64_t from = k0, last = work, part;
         for (uint32_t i = 0; i + 1 < count; i++, last -= part)
