@@ -77,9 +77,10 @@ uint64_t cad_span(const cad_pairs *p, const cad_run *r) {
     uint32_t x = row_index(t, r->x), y = row_index(t, r->y);
     uint32_t from = key_index(t, r->k0), to = key_index(t, r->k1);
     const uint64_t *low = t->sum + (size_t)x * t->key_cuts, *high = t->sum + (size_t)y * t->key_cuts;
+    const uint64_t *cut = t->key_cut;
     uint64_t seen = 0;
-    for (uint32_t j = from; j < to; j++)
-        if (high[j + 1] - low[j + 1] != high[j] - low[j]) seen += t->key_cut[j + 1] - t->key_cut[j];
+    for (uint32_t j = from; j < to; j++) /* without a branch, which nothing could foresee */
+        seen += (cut[j + 1] - cut[j]) & -(uint64_t)(high[j + 1] - low[j + 1] != high[j] - low[j]);
     return seen;
 }
 
@@ -114,6 +115,14 @@ static uint64_t cut_at(const cuts *c, uint32_t i) {
     return i == 0 ? c->low : i >= c->last ? c->high : (c->first + i - 1) * c->shard;
 }
 
+/* Where a table has a run: the line of sums before its rows, and that with them; its first key cut, and its last. */
+typedef struct lines {
+    const uint64_t *above, *under;
+    uint32_t from, to;
+} lines;
+
+enum { FEW_RUNS = 8 };
+
 /* What is asked of a cut: the work of `runs` before it or from it on. */
 typedef struct question {
     const cad_pairs *pairs;
@@ -121,9 +130,42 @@ typedef struct question {
     const cad_run *runs;
     size_t count;
     enum { ROWS_FROM, KEYS_FROM, KEYS_BEFORE } part;
+    const cad_table *table; /* if there is one, and the runs are few: where they are in it */
+    uint32_t low;           /* the number of the cut `at.low` */
+    lines lines[FEW_RUNS];
 } question;
 
+/* Looks up once what each cut is asked about. */
+static void find_lines(question *q) {
+    if (!q->pairs->tables || q->count > FEW_RUNS) return;
+    const cad_table *t = q->table = &q->pairs->tables[q->runs[0].sequence];
+    q->low = q->part == ROWS_FROM ? row_index(t, q->at.low) : key_index(t, q->at.low);
+    for (size_t k = 0; k < q->count; k++) {
+        const cad_run *r = &q->runs[k];
+        q->lines[k] = (lines){t->sum + (size_t)row_index(t, r->x) * t->key_cuts,
+                              t->sum + (size_t)row_index(t, r->y) * t->key_cuts, key_index(t, r->k0),
+                              key_index(t, r->k1)};
+    }
+}
+
+static uint64_t lines_work(const question *q, uint32_t i) {
+    const uint32_t cut = q->low + i, low = q->low, high = q->low + q->at.last;
+    uint64_t work = 0;
+    for (size_t k = 0; k < q->count; k++) {
+        lines l = q->lines[k];
+        if (q->part == ROWS_FROM) l.above = q->table->sum + (size_t)cut * q->table->key_cuts;
+        else {
+            const uint32_t from = q->part == KEYS_FROM ? cut : low, to = q->part == KEYS_FROM ? high : cut;
+            if (l.from < from) l.from = from;
+            if (l.to > to) l.to = to;
+        }
+        if (l.from < l.to) work += l.under[l.to] - l.above[l.to] - l.under[l.from] + l.above[l.from];
+    }
+    return work;
+}
+
 static uint64_t work_at(const question *q, uint32_t i) {
+    if (q->table) return lines_work(q, i);
     uint64_t cut = cut_at(&q->at, i), work = 0;
     for (size_t k = 0; k < q->count; k++) {
         const cad_run *r = &q->runs[k];
@@ -142,7 +184,8 @@ static uint64_t work_at(const question *q, uint32_t i) {
 /* The cut farthest from `in` on the way to `out` at which the work is at most `most`; at `in` it is 0. Work grows about
  * evenly from cut to cut, so the next cut to look at is where `most` would then be: 4 sums in place of 10. Where it
  * does not, the middle is looked at every third time. Which cuts are looked at does not change the answer. */
-static uint64_t farthest(const question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
+static uint64_t farthest(question *q, uint32_t in, uint32_t out, uint64_t most, uint64_t *out_work) {
+    find_lines(q);
     uint64_t at_in = 0, at_out = work_at(q, out);
     if (at_out <= most) in = out, at_in = at_out;
     for (uint32_t step = 1, gap; (gap = out > in ? out - in : in - out) > 1; step++) {

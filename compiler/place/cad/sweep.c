@@ -306,8 +306,9 @@ static fcp_code fill(sweep *s) {
     bin[count++] = take_first(s, &beside);
     uint64_t room = s->room[bin[0]] < s->rest ? s->room[bin[0]] : s->rest;
     const cad_run *rows = top; /* the top may be the rest of one shard: then what follows counts */
-    if (s->stack.count > 1 && cad_span(s->pairs, top - 1) > cad_span(s->pairs, top)) rows--;
-    cad_cost(&s->in->price, cad_span(s->pairs, rows), room / s->pairs->weight, cad_whole(s->pairs, rows), &parts);
+    uint64_t keys = cad_span(s->pairs, top), below = s->stack.count > 1 ? cad_span(s->pairs, top - 1) : 0;
+    if (below > keys) rows--, keys = below;
+    cad_cost(&s->in->price, keys, room / s->pairs->weight, cad_whole(s->pairs, rows), &parts);
     all = s->room[bin[0]];
     parts = decide_parts(s, parts, all >= s->rest ? 1 : s->count < PARTS_MOST ? s->count + 1 : PARTS_MOST);
     const bool alike = decide_alike(s, parts > 1 && beside);
