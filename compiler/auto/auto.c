@@ -17,9 +17,9 @@
  *      does. Larger efforts then try the rest.
  *   3. With effort 1 what takes long is tried less. In a large batch no larger size is tried: of 39 such tries for 256
  *      ranks 6 gained something, 2.8 % at most. Of three settings in ascending order the last one is left out if the
- *      second was no better than the first, or if ranks wait little. And the search has a smaller budget where a plan
- *      has many tiles. It gets the rest of it step by step, as long as its steps gain: so the time is spent on batches
- *      where much is left to be gained.
+ *      second was hardly better than the first, or if ranks wait little. And the search has a smaller budget where a
+ *      plan has many tiles. It gets the rest of it step by step, as long as its steps gain: so the time is spent on
+ *      batches where much is left to be gained.
  *   4. The planner itself: too little memory, too many blocks.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.
@@ -36,7 +36,7 @@ enum {
     ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
-    EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy */
+    EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy; and what is hardly better is less so */
     WAITS_PERCENT = 165, /* of its bound: who takes longer may win with half again the work at one rank */
     LONG_SEQUENCE = 20, /* times the mean rank's pairs: what computes it in place is far from home */
     MANY_BLOCKS = 4096, /* take long to cut */
@@ -109,7 +109,7 @@ static bool keeps_homes(const auto_job *j, fcp_strategy of) {
 
 static fcp_code list(auto_job *j, const uint32_t *size, uint32_t sizes) {
     auto_report *r = j->report;
-    uint32_t room = LINES * SIZES;
+    uint32_t room = 2 * LINES * SIZES; /* a partner for each */
     for (uint32_t effort = 1; effort <= j->program->effort; effort++) room += searched[effort];
     r->at = ARENA_ZNEW(&r->memory, auto_candidate, room);
     if (!r->at) return FCP_E_NO_MEMORY;
@@ -202,14 +202,14 @@ static bool same_setting(const auto_candidate *a, const auto_candidate *b) {
            !memcmp(a->set, b->set, a->settings * sizeof *a->set);
 }
 
-/* The candidate whose setting is tried with other sizes of blocks; FCP_NONE: there is none. */
+/* The candidate of the list whose setting is tried with other sizes of blocks; FCP_NONE: there is none. */
 static uint32_t to_resize(const auto_job *j) {
     const auto_report *r = j->report;
     uint32_t found = FCP_NONE;
-    if (j->best == FCP_NONE || r->at[j->best].block) return j->best;
+    if (j->best == FCP_NONE || (r->at[j->best].block && !r->at[j->best].found)) return j->best;
     for (uint32_t n = 0; n < r->count; n++) {
         const auto_candidate *c = &r->at[n];
-        if (!c->block || !c->makespan || c->makespan / CLOSE_PERCENT * 100 > auto_best_time(j)) continue;
+        if (!c->block || c->found || !c->makespan || c->makespan / CLOSE_PERCENT * 100 > auto_best_time(j)) continue;
         if (found == FCP_NONE || c->makespan < r->at[found].makespan) found = n;
     }
     return found;
@@ -220,7 +220,9 @@ static uint32_t to_resize(const auto_job *j) {
 static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle) {
     const auto_report *r = j->report;
     uint64_t own = 0, least = UINT64_MAX;
-    if (c->strategy != r->at[j->best].strategy && j->base->x.problem->tile_count >= MANY_TILES) return false;
+    const uint32_t block = j->base->settings.block; /* 0: blocks have no size */
+    const uint32_t times = block && block < middle ? middle / block : 1; /* so many more tiles does it have */
+    if (c->strategy != r->at[j->best].strategy && j->base->x.problem->tile_count / times >= MANY_TILES) return false;
     for (const auto_candidate *i = r->at; i < r->at + r->count; i++) {
         if (i->block != middle || i->found || !i->makespan) continue;
         if (i->makespan < least) least = i->makespan;
@@ -239,8 +241,8 @@ static uint32_t weigh(const auto_job *j, uint32_t effort) {
 }
 
 /* Of settings in ascending order, is the one of candidate n too large? In a large batch it is if the one before it was
- * no better than the one before that. In every batch it is if ranks wait little: half again the work at one rank pays
- * only if that shortens long waits. */
+ * hardly better than the one before that. In every batch it is if ranks wait little: half again the work at one rank
+ * pays only if that shortens long waits. */
 static bool goes_too_far(const auto_job *j, uint32_t n) {
     const auto_candidate *c = &j->report->at[n], *before[2] = {NULL};
     for (const auto_candidate *i = j->report->at; i < c; i++)
@@ -252,7 +254,8 @@ static bool goes_too_far(const auto_job *j, uint32_t n) {
                    less = second && second < first ? second : first;
     if (less / WAITS_PERCENT * 100 <= before[0]->bound.all) return true;
     if (j->base->x.problem->tile_count < MANY_TILES) return false;
-    return before[1]->end == AUTO_FAR || before[1]->end == AUTO_BOUND || before[1]->makespan >= before[0]->makespan;
+    return before[1]->end == AUTO_FAR || before[1]->end == AUTO_BOUND ||
+           before[1]->makespan > before[0]->makespan / EQUAL_PERCENT * 100;
 }
 
 /* Which candidates are tried in a step. */
@@ -276,24 +279,44 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     }
 }
 
-/* A candidate that is tried together with n. Two that are planned to the end make good use of two threads. So where
- * tokens stay, the first one of all comes with its next setting: of cad the second is better in every other batch. dcp
- * comes with the third, if that is tried. Else it is the next one of this step, or another size of the best one so far.
- * FCP_NONE: there is none. */
-static uint32_t find_partner(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
+/* Is it planned before it is judged? Others cannot be planned, or are judged by what the mask allows in each sequence,
+ * once that is known; they seldom win. */
+static bool is_planned(const auto_job *j, const auto_candidate *c) {
+    struct fcpc_program settings;
+    return auto_apply(j->program, c, &settings) &&
+           (!j->pairs.of || (!c->even && c->strategy != FCP_STRATEGY_GROUPS));
+}
+
+/* Of the candidates of a step, the first one but n that is planned; FCP_NONE: there is none. *count: how many there
+ * are. */
+static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint32_t n, uint32_t *count) {
+    uint32_t found = FCP_NONE;
+    *count = 0;
+    for (uint32_t i = 0; i < j->report->count; i++) {
+        if (i == n || !is_planned(j, &j->report->at[i]) || !is_wanted(j, all, s, middle, i)) continue;
+        if (!(*count)++) found = i;
+    }
+    return found;
+}
+
+/* A candidate that is tried together with n. Two that are planned to the end make good use of two threads, most of all
+ * if both take as long. So where tokens stay, the first one of all comes with its next setting: of cad the second is
+ * better in every other batch. dcp comes with the third, if that is tried. Else it is the next one of this step; or one
+ * of an odd number of sizes, of which the others are tried in pairs; or a neighbour of the best one so far, which the
+ * search would try later. FCP_NONE: there is none. */
+static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
     const auto_report *r = j->report;
-    const bool placed = !r->at[n].even && r->at[n].strategy != FCP_STRATEGY_GROUPS &&
-                        !strategy_shares_heads(r->at[n].strategy);
-    if (s == FIRST && placed && keeps_homes(j, r->at[n].strategy))
+    uint32_t count, found;
+    if (!is_planned(j, &r->at[n])) return FCP_NONE;
+    if (s == FIRST && !strategy_shares_heads(r->at[n].strategy) && keeps_homes(j, r->at[n].strategy))
         for (uint32_t i = 0; i < r->count; i++) {
             const bool next = j->best != FCP_NONE || r->at[i].strategy == r->at[n].strategy;
-            if (next && i != n && r->at[i].block && is_wanted(j, all, SETTINGS, middle, i)) return i;
+            if (next && i != n && r->at[i].block && is_planned(j, &r->at[i]) && is_wanted(j, all, SETTINGS, middle, i))
+                return i;
         }
-    for (uint32_t i = n + 1; i < r->count; i++)
-        if (is_wanted(j, all, s, middle, i)) return i;
-    for (uint32_t i = 0; s == SETTINGS && i < r->count; i++)
-        if (i != n && is_wanted(j, all, SIZE, middle, i)) return i;
-    return FCP_NONE;
+    if ((found = find_wanted(j, all, s, middle, n, &count)) != FCP_NONE) return found;
+    if (s < SIZE && (found = find_wanted(j, all, SIZE, middle, n, &count)) != FCP_NONE && count % 2) return found;
+    return j->best == FCP_NONE ? FCP_NONE : auto_neighbour(j, all ? EFFORTS : 1);
 }
 
 /* Those of the list that are worth it; `all`: all that have not been tried. */

@@ -122,6 +122,9 @@ auto_resource auto_keeps(const sim_rank *r);
 /* search.c. Tries neighbours of the best candidate, no more than `budget`; up to `most` as long as they gain much. */
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most);
 
+/* A neighbour that the search would try among the first, with a placement that is known; FCP_NONE: there is none. */
+uint32_t auto_neighbour(auto_job *j, uint32_t effort);
+
 /* moves.c. Moves rows and blocks of the best candidate; report->moves. `budget`: placements that are tried; up to
  * `most` as long as they gain. */
 fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most);

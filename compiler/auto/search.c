@@ -182,14 +182,24 @@ static uint32_t next_centre(const auto_report *r, uint32_t best) {
 }
 
 /* Of another strategy that is nearly as fast as the best one, two neighbours are tried before all others. If one of
- * them is better than the best, the search goes on from there. */
+ * them is better than the best, the search goes on from there. FCP_NONE: no other strategy is. */
+static uint32_t find_rival(const auto_job *j) {
+    return j->rival && auto_is_rival(j, j->rival->made) ? (uint32_t)(j->rival->made - j->report->at) : FCP_NONE;
+}
+
 static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
-    if (!j->rival || !auto_is_rival(j, j->rival->made)) return FCP_OK;
-    uint32_t pair[2];
+    const uint32_t centre = find_rival(j);
+    uint32_t pair[2], count;
     axis on[2];
-    const uint32_t count =
-        pick(j, (uint32_t)(j->rival->made - j->report->at), effort, AXES, true, budget, pair, on);
-    return count ? auto_try(j, pair, count) : FCP_OK;
+    if (centre == FCP_NONE || !(count = pick(j, centre, effort, AXES, true, budget, pair, on))) return FCP_OK;
+    return auto_try(j, pair, count);
+}
+
+uint32_t auto_neighbour(auto_job *j, uint32_t effort) {
+    const uint32_t rival = find_rival(j);
+    uint32_t budget = 1, pair[2];
+    axis on[2];
+    return pick(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on) ? pair[0] : FCP_NONE;
 }
 
 fcp_code auto_search(auto_job *j, uint32_t effort, uint32_t budget, uint32_t most) {
