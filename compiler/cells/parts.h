@@ -138,6 +138,7 @@ struct cells {
     size_t row_run_count, row_run_room;
     size_t row_run_open; /* runs from here on may stand for open cells */
     uint64_t shape_pairs;
+    uint32_t regions_found, regions_failed; /* piece pairs that fell into few regions, and that did not */
 
     fcp_shape_rec *shapes;
     size_t shape_count, shape_room;
@@ -210,16 +211,20 @@ fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
                            uint32_t k_pieces);
 /* Makes the runs and the pairs of a box under program p, in c->row_runs and c->shape_pairs. */
 fcp_code cells_walk_cells(cells *c, const box *b, const box_program *p);
+/* Forgets the runs of the shape before. */
+void cells_begin_runs(cells *c);
 /* Adds `count` cells of one class to c->row_runs. Together they have `area` elements, of which `pairs`, at least one,
  * are allowed. */
 fcp_code cells_add_cells(cells *c, uint32_t row, uint32_t col, uint32_t count, uint64_t pairs, uint64_t area);
 /* Adds `count` entries of one shape, from column col on. */
 fcp_code cells_add_entries(cells *c, uint32_t row, uint32_t col, uint32_t count, uint32_t shape);
 
-/* --- pairs.c: pairs without cells ------------------------------------------------------------------------- */
+/* --- regions.c: boxes with one bound each ----------------------------------------------------------------- */
 
-/* The pairs of a MIXED piece pair, if its mask falls into few boxes with one bound each; *out_known says whether. */
+/* The pairs of a MIXED piece pair, if its mask falls into few regions with one bound each; *out_known says whether. */
 fcp_code cells_box_pairs(cells *c, const box *b, const box_program *p, uint64_t *out, bool *out_known);
+/* Makes what cells_walk_cells makes, if the mask falls into few such regions; *out_known says whether. */
+fcp_code cells_region_cells(cells *c, const box *b, const box_program *p, bool *out_known);
 
 /* --- diagonal.c: stretches that depend on q - k ----------------------------------------------------------- */
 

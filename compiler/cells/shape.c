@@ -120,7 +120,9 @@ fcp_code cells_pair_shape(cells *c, const box *b, const box_program *p, uint32_t
     if (!key) return FCP_E_NO_MEMORY;
     uint64_t area; /* if it fits 64 bits, so does every sum of pairs */
     fcp_code code = cells_box_area(b, &area);
-    if (code == FCP_OK) code = cells_walk_cells(c, b, p);
+    bool found = false;
+    if (code == FCP_OK) code = cells_region_cells(c, b, p, &found);
+    if (code == FCP_OK && !found) code = cells_walk_cells(c, b, p);
     *out = FCP_NONE;
     if (code == FCP_OK && c->row_run_count)
         code = intern_shape(c, (uint32_t)box_side(b, BOX_Q), (uint32_t)box_side(b, BOX_K), out);

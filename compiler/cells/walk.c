@@ -308,11 +308,15 @@ fcp_code cells_walk_pieces(cells *c, const uint64_t *q_cuts, uint32_t q_pieces, 
     return walk_all(&w, c->base);
 }
 
+void cells_begin_runs(cells *c) {
+    c->row_run_count = c->row_run_open = 0;
+    c->shape_pairs = 0;
+}
+
 fcp_code cells_walk_cells(cells *c, const box *b, const box_program *p) {
     walk w = {.c = c, .rows = cell_units(b->lo[BOX_Q], b->hi[BOX_Q]),
               .cols = cell_units(b->lo[BOX_K], b->hi[BOX_K]), .unit = FCP_CELL};
-    c->row_run_count = c->row_run_open = 0;
-    c->shape_pairs = 0;
+    cells_begin_runs(c);
     cells_close_open(c); /* of a walk that was interrupted */
     fcp_code code = walk_all(&w, p);
     return code == FCP_OK && c->open_count ? settle_open(c) : code;
