@@ -7,7 +7,8 @@
  *      `k <= q and k < 600` the keys before 600 are under k <= q, and the others are NONE. A cell on a boundary is
  *      often in several regions, and its pairs are the sum of what each has there. So no cell is solved by itself.
  *      A piece pair for which that takes many cuts is walked (walk.c).
- * Cost: O(boxes * nodes) for each unlike piece pair; for its cells also O(cells, once for each region that they are in).
+ * Cost: O(boxes * nodes) for each unlike piece pair; for its cells also O(cells), each once for every region that it is
+ *      in.
  */
 #include "compiler/cells/parts.h"
 
@@ -157,7 +158,8 @@ fcp_code cells_region_cells(cells *c, const box *b, const box_program *p, bool *
         const uint64_t height = (uint64_t)least(FCP_CELL, b->hi[BOX_Q] - b->lo[BOX_Q] - (int64_t)row * FCP_CELL);
         for (uint32_t col = 0; col < g.across && code == FCP_OK; col++, i++) {
             const int64_t width = least(FCP_CELL, b->hi[BOX_K] - b->lo[BOX_K] - (int64_t)col * FCP_CELL);
-            if (pairs[i]) code = cells_add_cells(c, row, col, 1, pairs[i], height * (uint64_t)width * box_side(b, BOX_H));
+            const uint64_t area = height * (uint64_t)width * box_side(b, BOX_H);
+            if (pairs[i]) code = cells_add_cells(c, row, col, 1, pairs[i], area);
         }
     }
     return code;
