@@ -109,13 +109,13 @@ static bool is_better(const offer *a, const offer *b) {
     return !b->pairs || x < y || (x == y && a->pairs > b->pairs);
 }
 
-/* The row that costs least for each pair, of ranks of `node`, or of all (FCP_NONE). pairs = 0: there is none. */
-static offer find_offer(const giving *g, uint32_t to, uint32_t node, uint64_t room) {
+/* The row that costs least for each pair. pairs = 0: there is none. */
+static offer find_offer(const giving *g, uint32_t to, uint64_t room) {
     const dcp_input *in = g->in;
     offer best = {0};
     for (uint32_t i = 0; i < g->rows; i++) {
         const uint32_t q = g->row[i], from = in->fixed[q];
-        if (from == to || !g->excess[from] || !g->left[q] || (node != FCP_NONE && node_of(g, from) != node)) continue;
+        if (from == to || !g->excess[from] || !g->left[q]) continue;
         const uint64_t far = node_of(g, from) == node_of(g, to) ? 1 : in->net;
         const bool whole = g->left[q] <= room && g->left[q] <= 2 * g->excess[from];
         offer all = {q, false, 0, whole ? g->left[q] : least_of(room, g->excess[from])};
@@ -168,35 +168,36 @@ static uint64_t take(giving *g, const offer *o, uint32_t to, uint64_t room) {
 }
 
 /* A rank takes rows until it is full, or nobody has too much. */
-static void fill(giving *g, uint32_t to, uint32_t node) {
+static void fill(giving *g, uint32_t to) {
     const uint64_t cap = g->in->pair_cap;
     look_at_rank(g, to);
     while (g->out->load[to] < cap) {
         const uint64_t room = cap - g->out->load[to];
-        const offer best = find_offer(g, to, node, room);
+        const offer best = find_offer(g, to, room);
         if (!best.pairs || !take(g, &best, to, room)) return;
     }
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-/* Lists the rows that may be given: those of ranks over the cap. */
-static void list_rows(giving *g) {
+/* Lists the rows that may be given: those of ranks over the cap, in one node, or in all (FCP_NONE). */
+static void list_rows(giving *g, uint32_t node) {
     const dcp_input *in = g->in;
     g->rows = 0;
     for (uint32_t q = 0; q < in->blocks; q++)
-        if (g->excess[in->fixed[q]] && g->left[q]) g->row[g->rows++] = q;
+        if (g->excess[in->fixed[q]] && g->left[q] && (node == FCP_NONE || node_of(g, in->fixed[q]) == node))
+            g->row[g->rows++] = q;
 }
 
 static fcp_code take_turns(giving *g, bool own_node) {
     const dcp_input *in = g->in;
     for (uint32_t first = 0; first < in->ranks; first += in->gpus) {
         if (fcp_stop_asked(in->stop)) return FCP_E_INTERRUPTED;
-        list_rows(g);
-        if (!g->rows) break;
+        list_rows(g, own_node ? first / in->gpus : FCP_NONE);
+        if (!g->rows) continue;
         look_at_node(g, first / in->gpus);
         for (uint32_t r = first; r < first + in->gpus && r < in->ranks; r++)
-            if (g->out->load[r] < in->pair_cap) fill(g, r, own_node ? first / in->gpus : FCP_NONE);
+            if (g->out->load[r] < in->pair_cap) fill(g, r);
     }
     return FCP_OK;
 }
