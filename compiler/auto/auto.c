@@ -15,11 +15,10 @@
  *      If its blocks have no size, as where ranks share heads, they are tried of a setting that is close to it and has
  *      sizes. Tokens of a stated layout are not brought to homes elsewhere if that alone takes as long as the best
  *      does. Larger efforts then try the rest.
- *   3. With effort 1 what takes long is tried less. In a large batch no larger size is tried: of 39 such tries for 256
- *      ranks 6 gained something, 2.8 % at most. Of three settings in ascending order the last one is left out if the
- *      second was hardly better than the first, or if ranks wait little. And the search has a smaller budget where a
- *      plan has many tiles. It gets the rest of it step by step, as long as its steps gain: so the time is spent on
- *      batches where much is left to be gained.
+ *   3. With effort 1 what takes long is tried less. In a large batch no larger size is tried, because it seldom gains.
+ *      Of three settings in ascending order the last one is left out if the second was hardly better than the first, or
+ *      if ranks wait little. And the search has a smaller budget where a plan has many tiles. It gets the rest of it
+ *      step by step, as long as its steps gain: so the time is spent on batches where much is left to be gained.
  *   4. The planner itself: too little memory, too many blocks.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.

@@ -13,9 +13,9 @@
  * finer blocks. One that waits wants its rounds in other stages, then other blocks, then less traffic. What the program
  * states is no axis.
  *
- * Effort 1 leaves out steps that seldom gain. Of 180 batches on 64 and 256 ranks, twice the `coalesce` of cad was
- * better in 62 of 137 tries, and half of it in 3 of 117; of fcp in 1 of 69, and in 20 of 100. Nor did twice the
- * tolerance gain where dcp chooses homes. Larger efforts try both ways.
+ * Effort 1 leaves out steps that seldom gain. Twice the `coalesce` of cad is often better, and half of it hardly ever;
+ * of fcp it is the other way round. Nor does twice the tolerance gain where dcp chooses homes. Larger efforts try both
+ * ways.
  *
  * Finer blocks take long to plan. So effort 1 tries none but a quarter of the usual size, and that only where the best
  * takes half as long again as its bound and the batch is small. There one long sequence is at home on few ranks: all of

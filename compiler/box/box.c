@@ -603,9 +603,32 @@ static void note_leaf(box_program *p, const box_node *bands) {
     p->diagonal = false;
 }
 
+/* Appends a node that is known without its operands. */
+static void add_leaf(box_program *out, const box_node *x, const box_value *v) {
+    box_node *y = &out->nodes[out->count++];
+    *y = (box_node){.op = BOX_LINEAR, .flags = BOX_SAFE | BOX_QUIET, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE,
+                    .guard = MC_NONE, .f = v->f};
+    if (box_is_bool(x->op)) {
+        const bool decided = v->lo == v->hi;
+        y->flags = v->flags;
+        y->op = decided ? MC_CONST_B : (uint8_t)(x->op < BOX_GE && v->step ? BOX_GE : form_op(x->op));
+        y->f = decided ? (form){.c = v->lo} : x->op >= BOX_GE ? x->f : v->f;
+        if (decided) return;
+    }
+    note_form(out, &y->f);
+}
+
 void box_specialise(const box_program *program, const box_value *values, uint32_t *numbers, box_program *out) {
+    const uint32_t root = values[program->root].same;
+    *out = (box_program){.root = MC_NONE, .diagonal = true, .arrays = program->arrays, .bands = program->bands,
+                         .index = program->index};
+    if (!program->loose && is_leaf(&program->nodes[root], &values[root])) { /* nothing can fault: this is all of it */
+        add_leaf(out, &program->nodes[root], &values[root]);
+        out->root = 0;
+        return;
+    }
     memset(numbers, 0, program->count * sizeof *numbers);
-    numbers[values[program->root].same] = 1;
+    numbers[root] = 1;
     for (uint32_t i = program->count; i-- > 0;) { /* what is needed: the root, and what may fault */
         const box_node *x = &program->nodes[i];
         const box_value *v = &values[i];
@@ -617,46 +640,33 @@ void box_specialise(const box_program *program, const box_value *values, uint32_
         if (x->c != MC_NONE) numbers[values[x->c].same] = 1;
         if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) numbers[values[x->guard].same] = 1;
     }
-    *out = (box_program){.root = MC_NONE, .diagonal = true, .arrays = program->arrays, .bands = program->bands,
-                         .index = program->index};
     for (uint32_t i = 0; i < program->count; i++) {
         const box_node *x = &program->nodes[i];
         const box_value *v = &values[i];
         if (!numbers[i]) continue;
-        box_node *y = &out->nodes[out->count];
+        numbers[i] = out->count;
         bool loose = !(v->flags & BOX_QUIET);
-        *y = (box_node){.op = x->op, .flags = v->flags, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
         if (!loose && is_leaf(x, v)) {
-            if (box_is_bool(x->op)) {
-                bool decided = v->lo == v->hi;
-                y->op = decided ? MC_CONST_B : (uint8_t)(x->op < BOX_GE && v->step ? BOX_GE : form_op(x->op));
-                y->f = decided ? (form){.c = v->lo} : x->op >= BOX_GE ? x->f : v->f;
-                if (!decided) note_form(out, &y->f);
-            } else {
-                y->op = BOX_LINEAR;
-                y->flags = BOX_SAFE | BOX_QUIET;
-                y->f = v->f;
-                note_form(out, &y->f);
-            }
-        } else {
-            if (x->op == MC_BANDS) {
-                y->f = x->f;
-                if (box_bands_leaf(x)) note_leaf(out, x);
-            }
-            if (x->a != MC_NONE) y->a = numbers[values[x->a].same];
-            if (x->b != MC_NONE) y->b = numbers[values[x->b].same];
-            if (x->c != MC_NONE) y->c = numbers[values[x->c].same];
-            if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
-            if (x->op == MC_LOAD || x->op == MC_LOAD2) {
-                y->f.c = x->f.c;
-                out->placed |=
-                    moves_with_box(&out->nodes[y->a]) || (y->b != MC_NONE && moves_with_box(&out->nodes[y->b]));
-            }
-            out->loose |= loose;
+            add_leaf(out, x, v);
+            continue;
         }
-        numbers[i] = out->count++;
+        box_node *y = &out->nodes[out->count++];
+        *y = (box_node){.op = x->op, .flags = v->flags, .a = MC_NONE, .b = MC_NONE, .c = MC_NONE, .guard = MC_NONE};
+        if (x->op == MC_BANDS) {
+            y->f = x->f;
+            if (box_bands_leaf(x)) note_leaf(out, x);
+        }
+        if (x->a != MC_NONE) y->a = numbers[values[x->a].same];
+        if (x->b != MC_NONE) y->b = numbers[values[x->b].same];
+        if (x->c != MC_NONE) y->c = numbers[values[x->c].same];
+        if (loose && x->guard != MC_NONE && !is_true(&values[x->guard])) y->guard = numbers[values[x->guard].same];
+        if (x->op == MC_LOAD || x->op == MC_LOAD2) {
+            y->f.c = x->f.c;
+            out->placed |= moves_with_box(&out->nodes[y->a]) || (y->b != MC_NONE && moves_with_box(&out->nodes[y->b]));
+        }
+        out->loose |= loose;
     }
-    out->root = numbers[values[program->root].same];
+    out->root = numbers[root];
 }
 
 void box_part(const box_program *program, uint32_t node, uint32_t *numbers, box_program *out) {
