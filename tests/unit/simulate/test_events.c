@@ -51,7 +51,7 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         glob_t files;
         cr_assert_eq(glob(patterns[i], 0, NULL, &files), 0, "%s", patterns[i]);
-        for (size_t f = 0; f < files.gl_pathc; f += amount(6, 1)) {
+        for (size_t f = 0; f < files.gl_pathc; f += amount(11, 1)) {
             fcp_plan *plan = plan_with(files.gl_pathv[f], NULL, NULL, 0);
             each(plan, files.gl_pathv[f]);
             fcp_plan_free(plan);
@@ -60,7 +60,7 @@ static void with_plans(void (*each)(fcp_plan *plan, const char *name)) {
     }
     random_program *p = malloc(sizeof *p);
     unsigned good = 0;
-    for (unsigned seed = 1; good < amount(4, 60); seed++) {
+    for (unsigned seed = 1; good < amount(3, 60); seed++) {
         dice d = {.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 88172645463325252u};
         memset(p, 0, sizeof *p);
         draw_program(p, &d, 1 << 18);
