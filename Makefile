@@ -182,7 +182,7 @@ $(FCPC_SRC:%.c=$(B)/%.o): | $(B)/gen/fcp.lex.h $(B)/gen/fcp.tab.h
 COLD = $(addprefix compiler/,cli explain page sema show syntax trace) codegen codegen/cost runtime/libraries runtime/rendezvous
 $(foreach room,$(COLD),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))) $(B)/runtime/plan/dump.o $(B)/gen/%.o: OPT := $(OPT:-O3=-O1)
 # What waits for a driver, and what lets other rooms work, runs as fast at -O2, which compiles in three quarters of the time.
-WARM = runtime/cuda runtime/exec compiler/auto
+WARM = runtime/cuda runtime/exec runtime/kernels compiler/auto
 $(foreach room,$(WARM),$(patsubst %.c,$(B)/%.o,$(wildcard $(room)/*.c))): OPT := $(OPT:-O3=-O2)
 # Its loops are compiled for three instruction sets. -O3 takes twice as long for that, and makes none of them faster.
 $(B)/codegen/mask/row.o: OPT := $(OPT:-O3=-O2 -ftree-vectorize -fvect-cost-model=dynamic)

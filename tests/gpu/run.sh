@@ -63,6 +63,9 @@ says "it does the rest" "^gpu-check: .* 0 failed, .* 0 left" "$folder/out"
 holds "a line that was cut off is gone" sh -c '! grep -q "cut off" "$1"' sh "$folder/gpu/state"
 says "two devices are asked about" "copies between devices, and inside one: as it must be" "$folder/gpu/GPU.md"
 says "a compiler without definitions measures no builds" "7 measured, 12 skipped" "$folder/gpu/GPU.md"
+holds "all plans of the examples are right" [ "$(grep -c "^plan	examples/.*	right" "$folder/gpu/state")" = 5 ]
+says "margins are in the page" \
+    "examples/lambda.fcp: right, 0.[0-9]* of what is allowed, in d*[oqkv]" "$folder/gpu/GPU.md"
 says "NCCL is among it" "| nccl | .* | ok |" "$folder/gpu/GPU.md"
 says "its answers are there" "NCCL: a group becomes part of a graph, launched again and again: as it must be" \
     "$folder/gpu/GPU.md"
@@ -101,15 +104,9 @@ run 1 "a step that ends its process" --again --only random --inject die:random
 says "the signal is said" "ended by signal 9" "$folder/out"
 run 0 "beginning anew" --again --only conformance
 
-# one process a plan: one that hangs, dies or ends the machine ends itself, and the others are judged
-# (gpu_run_apart). Examples take a second and tiles none, so all but one way to go wrong are shown by tiles.
-run 1 "a plan that is stuck" --again --only examples --inject stuck:examples/documents.fcp
-says "is ended, and said" "WRONG documents.fcp .*: .* did not end within 1 s" "$folder/out"
-holds "and the others are right" [ "$(grep -c "^plan	examples/.*	right" "$folder/gpu/state")" = 4 ]
-says "margins are in the page" \
-    "examples/lambda.fcp: right, 0.[0-9]* of what is allowed, in d*[oqkv]" "$folder/gpu/GPU.md"
-
-# one tile a kernel, and a map of what is wrong in it
+# one process a plan: one that is stuck, hangs, dies or ends the machine ends itself, and the others are judged
+# (gpu_run_apart). Examples take a second and tiles none, so tiles show what can go wrong.
+# A tile is one kernel, and has a map of what is wrong in it.
 run 1 "a tile that is wrong" --again --only smoke --inject spoil:smoke/unordered
 says "is named with its place" "unordered: dq differs .* (token [0-9]*, head 0" "$folder/gpu/GPU.md"
 map=$(sed -n '/^unordered, dq/,/^$/p' "$folder/gpu/smoke.txt" | sed 1d | tr -d '\n')
@@ -121,6 +118,7 @@ tile() { # tile INJECTION WHAT-THE-STEP-SAYS
     says "a tile: $1: $2" "WRONG head_dim-128: $2" "$folder/out"
     says "a tile: $1: does not stop the next" "^plan	smoke/unordered	right" "$folder/gpu/state"
 }
+tile stuck ".* did not end within 1 s"
 tile hang "did not end within .* s, and was ended"
 if [ -n "$everything" ]; then
     tile die "its process was ended by signal 9"

@@ -33,14 +33,14 @@ static void sweep(unsigned first, unsigned count, uint64_t budget, bool execute)
 }
 
 Test(oracle, plans) { sweep(first_seed(1), count_from_environment("ORACLE_PLANS", amount(30, 400)), 300000, false); }
-Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(9, 120)), 120000, true); }
+Test(oracle, runs) { sweep(first_seed(100001), count_from_environment("ORACLE_RUNS", amount(5, 120)), 120000, true); }
 
 /* Programs with everything at once: a score, a mask or score of fields, queries that are not as many as keys, and
  * gradients; as many of each strategy. */
 Test(oracle, all_together) {
     enum { STRATEGIES = FCP_STRATEGY_COUNT };
     random_program *p = zeros(1, sizeof *p);
-    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(2, 8)), done[STRATEGIES] = {0}, all = 0, drawn = 0;
+    unsigned each = count_from_environment("ORACLE_TOGETHER", amount(1, 8)), done[STRATEGIES] = {0}, all = 0, drawn = 0;
     for (unsigned seed = first_seed(200001); all < STRATEGIES * each; seed++) {
         dice d;
         draw_seed(p, &d, seed, 60000);

@@ -182,7 +182,7 @@ Test(cuda_fuse, drawn) {
 }
 
 Test(cuda_fuse, examples) {
-    const size_t step = amount(7, 1);
+    const size_t step = amount(13, 1);
     standin *x = stand();
     x->devices = 3;
     for (size_t i = 0; i < FUSED_EXAMPLES; i += step)
