@@ -49,8 +49,8 @@ struct parse {
     _Alignas(16) char pool[POOL]; /* the scanner's */
     size_t pool_used;
 
-    token ahead[AHEAD]; /* read from the scanner, not yet delivered */
-    unsigned ahead_count;
+    token ahead[AHEAD]; /* read from the scanner, not yet delivered: ahead_count of them, in a ring */
+    unsigned ahead_first, ahead_count;
     int start;          /* first token to deliver; 0 once done */
     int last;           /* kind of the last token delivered */
     span last_at, before_at; /* of the last token, and of the one before it */
@@ -62,7 +62,7 @@ struct parse {
     bool stopped;       /* nested too deep: the rest is not read */
     bracket brackets[NEST_MAX];
     unsigned depth;
-    bracket inner;      /* the innermost open bracket when the last token came; open is 0 if there was none */
+    unsigned inner;     /* how many brackets were open when the last token came; the last of them is still there */
 
     token_list *tokens; /* keeps the tokens, unless NULL */
 };
@@ -134,8 +134,9 @@ int64_t parse_integer(parse *p, span at, const char *digits, size_t size, unsign
 /* The token `index` places ahead of the parser. Newlines become a flag of the token after them. */
 static token *peek(parse *p, unsigned index) {
     while (p->ahead_count <= index) {
-        token *t = &p->ahead[p->ahead_count];
-        *t = (token){0};
+        token *t = &p->ahead[(p->ahead_first + p->ahead_count) % AHEAD];
+        t->kind = 0;
+        t->newline = false;
         size_t errors = diag_errors(p->tree.d);
         do {
             t->newline |= t->kind == '\n';
@@ -144,11 +145,11 @@ static token *peek(parse *p, unsigned index) {
         t->bad = diag_errors(p->tree.d) > errors;
         p->ahead_count++;
     }
-    return &p->ahead[index];
+    return &p->ahead[(p->ahead_first + index) % AHEAD];
 }
 
 static void drop(parse *p) {
-    for (unsigned i = 1; i < p->ahead_count; i++) p->ahead[i - 1] = p->ahead[i];
+    p->ahead_first = (p->ahead_first + 1) % AHEAD;
     p->ahead_count--;
 }
 
@@ -258,7 +259,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
     bool inside = p->depth && p->brackets[p->depth - 1].open != '{';
     if (p->depth && (t->kind == T_END || begins_item(p, t))) {
         bracket b = p->brackets[p->depth - 1];
-        p->inner = b;
+        p->inner = p->depth;
         if (p->start == 0 && !p->closing) {
             diag_error(p->tree.d, FCP_E_SYNTAX, b.at, "this '%c' is never closed", b.open);
             if (t->kind != T_END) diag_also(p->tree.d, t->at, "a new section begins here");
@@ -266,7 +267,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
         }
         return close_bracket(p, value, at);
     }
-    p->inner = p->depth ? p->brackets[p->depth - 1] : (bracket){0};
+    p->inner = p->depth;
     if (!inside) {
         bool semicolon = false, newline = t->newline;
         span where = {p->last_at.source, p->last_at.end, p->last_at.end + 1};
@@ -362,7 +363,7 @@ static bool comes_after(const parse *p, const char *word) {
 /* Adds what a writer of this error may have meant. `here`: the token that was not expected, of `length` bytes, with
  * `left` to the end of the text. */
 static void hint(parse *p, const char *here, uint32_t length, uint32_t left, const parse_expected *expected) {
-    const char open = p->inner.open;
+    const char open = p->inner ? p->brackets[p->inner - 1].open : 0;
     const bool operators = is_among(expected, '*'), name = words_names(p->last), key = is_among(expected, '=');
     const bool statements = open == '{' && is_among(expected, T_SEP);
     const char *say = NULL;
@@ -461,11 +462,11 @@ void parse_syntax_error(parse *p, span at, int got, const parse_expected *expect
     diag_error(p->tree.d, FCP_E_SYNTAX, at, "%s", line);
     free(line);
 
-    char open = p->inner.open;
+    const char open = p->inner ? p->brackets[p->inner - 1].open : 0;
     if (open) {
         bool misfit = (p->last == ')' || p->last == ']' || p->last == '}') && p->last != closer_of(open);
         if ((open != '{' || misfit) && is_among(expected, closer_of(open)))
-            diag_also(p->tree.d, p->inner.at, "to close this '%c'", open);
+            diag_also(p->tree.d, p->brackets[p->inner - 1].at, "to close this '%c'", open);
     }
     hint(p, here, length, left, expected);
 }

@@ -387,7 +387,7 @@ Test(cells, prelude) {
         mc_code code = lower_mask(&e, root, &nodes);
         cells *c = cells_new(code, 1);
         if (i % 2) cells_keep_grids(c); /* then counts are made of grids of one piece */
-        for (size_t j = i % amount(3, 1); j < sizeof lengths / sizeof *lengths; j += amount(3, 1)) {
+        for (size_t j = i % amount(2, 1); j < sizeof lengths / sizeof *lengths; j += amount(2, 1)) {
             const uint64_t whole[2] = {0, (uint64_t)lengths[j]};
             const cell_entry *entries;
             size_t count;

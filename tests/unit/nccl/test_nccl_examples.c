@@ -33,7 +33,7 @@ static void agree_on(const small_example *x, unsigned i) {
     fcp_plan_free(plan);
 }
 
-/* One example in nine, or all. */
+/* One example in seventeen, or all. */
 static unsigned step(void) { return amount(17, 1); }
 
 Test(nccl_examples, small) {
