@@ -4,28 +4,42 @@
 # cannot make one (no Python, no way to PyPI), it says so and ends well: these tests are then skipped, and everything
 # else is tested.
 #
-# uv does in seconds what pip would do in minutes: it keeps what it has unpacked, and links it into each environment. So
-# a second clone takes no disk for its 5 GB.
+# The environment is in the user's cache, one for each list of versions, and build/python is a link to it. So a second
+# clone takes neither time nor disk for its 5 GB. PyTorch's bytecode is kept there, too (tests/python/run.sh): compiling
+# it takes longer than the tests. uv installs in seconds what pip would install in minutes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 wanted=tests/python/requirements.txt
 cmp -s $wanted build/python/made-of && exit 0
-echo "installing: PyTorch into build/python"
 mkdir -p build
+number=$(cksum < $wanted)
+made=${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}/fcpc/python-${number%% *}
 
 as_root=
 [ "$(id -u)" = 0 ] || as_root="sudo -n"
 make_environment() {
-    rm -rf build/python
-    python3 -m venv build/python
+    rm -rf "$made"
+    python3 -m venv "$made"
 }
-{
-    make_environment || { $as_root apt-get install -y -qq python3-venv && make_environment; }
-} > build/python.log 2>&1 &&
-    build/python/bin/pip install -q --disable-pip-version-check uv==0.13.9 >> build/python.log 2>&1 &&
-    build/python/bin/uv pip install -q --python build/python/bin/python -r $wanted >> build/python.log 2>&1 &&
-    cp $wanted build/python/made-of && exit 0
-tail -n 3 build/python.log
-echo "no PyTorch from PyPI, or no environment for it (build/python.log): the tests of the Python package are skipped"
+fill_environment() {
+    { make_environment || { $as_root apt-get install -y -qq python3-venv && make_environment; }; } &&
+        "$made/bin/pip" install -q --disable-pip-version-check uv==0.13.9 &&
+        "$made/bin/uv" pip install -q --python "$made/bin/python" -r $wanted &&
+        cp $wanted "$made/made-of"
+}
+# of two clones one makes it, and the other waits
+if ! { mkdir -p "${made%/*}" && touch "$made.lock" && exec 9> "$made.lock" && flock 9; } 2> build/python.log; then
+    echo "no environment in ${made%/*} (build/python.log): the tests of the Python package are skipped"
+    exit 0
+fi
+if ! cmp -s $wanted "$made/made-of"; then
+    echo "installing: PyTorch into $made"
+    if ! fill_environment > build/python.log 2>&1; then
+        tail -n 3 build/python.log
+        echo "no PyTorch from PyPI, or no environment for it (build/python.log): the tests of the Python package are skipped"
+        rm -rf "$made"
+        exit 0
+    fi
+fi
 rm -rf build/python
-exit 0
+ln -s "$made" build/python
