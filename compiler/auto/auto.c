@@ -301,8 +301,8 @@ static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle
 /* A candidate that is tried together with n. Two that are planned to the end make good use of two threads, most of all
  * if both take as long. So where tokens stay, the first one of all comes with its next setting: of cad the second is
  * better in every other batch. dcp comes with the third, if that is tried. Else it is the next one of this step; or one
- * of an odd number of sizes, of which the others are tried in pairs; or a neighbour of the best one so far, which the
- * search would try later. FCP_NONE: there is none. */
+ * of an odd number of sizes, of which the others are tried in pairs; or, once all settings have been tried, a neighbour
+ * of the best one, which the search would try later. FCP_NONE: there is none. */
 static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
     const auto_report *r = j->report;
     uint32_t count, found;
@@ -315,7 +315,7 @@ static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uin
         }
     if ((found = find_wanted(j, all, s, middle, n, &count)) != FCP_NONE) return found;
     if (s < SIZE && (found = find_wanted(j, all, SIZE, middle, n, &count)) != FCP_NONE && count % 2) return found;
-    return j->best == FCP_NONE ? FCP_NONE : auto_neighbour(j, all ? EFFORTS : 1);
+    return s < SIZE || j->best == FCP_NONE ? FCP_NONE : auto_neighbour(j, all ? EFFORTS : 1);
 }
 
 /* Those of the list that are worth it; `all`: all that have not been tried. */
