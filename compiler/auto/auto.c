@@ -35,7 +35,7 @@ enum {
     ROOM = 8,           /* blocks of the largest size that a rank has at least */
     NEAR_PERCENT = 125, /* of the best time: who takes longer is far */
     CLOSE_PERCENT = 110, /* of the best time: who takes no longer may win with other blocks */
-    EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy; and what is hardly better is less so */
+    EQUAL_PERCENT = 103, /* ... with smaller ones, of the same strategy. What gains less is hardly better */
     WAITS_PERCENT = 165, /* of its bound: who takes longer may win with half again the work at one rank */
     LONG_SEQUENCE = 20, /* times the mean rank's pairs: what computes it in place is far from home */
     MANY_BLOCKS = 4096, /* take long to cut */
@@ -220,7 +220,7 @@ static bool is_close(const auto_job *j, const auto_candidate *c, uint32_t middle
     const auto_report *r = j->report;
     uint64_t own = 0, least = UINT64_MAX;
     const uint32_t block = j->base->settings.block; /* 0: blocks have no size */
-    const uint32_t times = block && block < middle ? middle / block : 1; /* so many more tiles does it have */
+    const uint32_t times = block && block < middle ? middle / block : 1; /* smaller blocks make more tiles */
     if (c->strategy != r->at[j->best].strategy && j->base->x.problem->tile_count / times >= MANY_TILES) return false;
     for (const auto_candidate *i = r->at; i < r->at + r->count; i++) {
         if (i->block != middle || i->found || !i->makespan) continue;

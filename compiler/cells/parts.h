@@ -160,6 +160,13 @@ static inline box make_box(const cells *c, int64_t q0, int64_t q1, int64_t k0, i
     return (box){{q0, k0, 0}, {q1, k1, c->heads}};
 }
 static inline uint64_t box_side(const box *b, int d) { return (uint64_t)(b->hi[d] - b->lo[d]); }
+/* What of a box lies before position `at` of dimension d, or from there on (beyond). */
+static inline box cells_side(const box *b, int d, int64_t at, bool beyond) {
+    box part = *b;
+    if (beyond) part.lo[d] = at;
+    else part.hi[d] = at;
+    return part;
+}
 
 static inline bool cells_stopped(const cells *c) { return fcp_stop_asked(c->stop); }
 

@@ -85,9 +85,7 @@ static fcp_code add_regions(cells *c, const box *b, const box_program *p, region
     }
     g->spent |= (g->cells && p->diagonal) || !choose_cut(b, p, g, &d, &at); /* diagonal.c lists the cells of these */
     for (int i = 0; i < 2 && !g->spent; i++) {
-        box part = *b;
-        if (i) part.lo[d] = at;
-        else part.hi[d] = at;
+        const box part = cells_side(b, d, at, i);
         stack_mark mark = stack_here(&c->stack);
         const box_program *special = p;
         box_class cls;

@@ -94,9 +94,7 @@ static fcp_code solve_box(cells *c, const box *b, const box_program *p, unsigned
 static fcp_code solve_parts(cells *c, const box *b, const box_program *p, int d, int64_t at, unsigned depth,
                             uint64_t *pairs) {
     for (int i = 0; i < 2; i++) {
-        box part = *b;
-        if (i) part.lo[d] = at;
-        else part.hi[d] = at;
+        const box part = cells_side(b, d, at, i);
         stack_mark mark = stack_here(&c->stack);
         const box_program *special = p;
         box_class cls;

@@ -70,9 +70,7 @@ static fcp_code count_strip(cells *c, const box *b, int d, const box_program *p,
     } else if (code == FCP_OK && cls == BOX_MIXED) {
         const int64_t middle = b->lo[d] + (int64_t)(cells_split(b, p, d) * FCP_CELL);
         for (int i = 0; i < 2 && code == FCP_OK; i++) {
-            box part = *b;
-            if (i) part.lo[d] = middle;
-            else part.hi[d] = middle;
+            const box part = cells_side(b, d, middle, i);
             code = count_strip(c, &part, d, p, out);
         }
     }
