@@ -21,7 +21,7 @@ static bool is_too_heavy(const planning *x, const problem *p) {
 static fcp_code try_size(planning *x, uint32_t block, bool *out_heavy) {
     planning other = *x; /* with cells of its own: a plan keeps the shapes of its own size only */
     other.block = block;
-    other.memory = other.work = (arena){0};
+    other.memory = other.work = (arena){.pool = x->work.pool};
     other.cells = NULL;
     fcp_code code = problem_open(&other);
     if (!code) code = strategy_cut(&other);

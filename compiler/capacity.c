@@ -33,7 +33,7 @@ static fcp_code peak_with(planning *x, planning *other, int from, uint64_t *out_
     fcpc_diagnostics *unheard = fcpc_diagnostics_new();
     if (!unheard) return FCP_E_NO_MEMORY;
     other->d = unheard;
-    other->memory = other->work = (arena){0};
+    other->memory = other->work = (arena){.pool = x->work.pool};
     if (from == FROM_CUT) other->cells = NULL;
     fcp_code code = FCP_OK;
     for (int i = from; i < STEPS && !code; i++) {

@@ -16,12 +16,9 @@ void planning_begin(planning *x, const struct fcpc_program *program, const fcpc_
     x->memory = workspace_take(program->workspace, WORKSPACE_PLAN);
     x->work = workspace_take(program->workspace, WORKSPACE_WORK);
     x->scratch = workspace_take(program->workspace, WORKSPACE_SCRATCH);
-    if (!x->work.spare) x->supply = arena_supply_new();
-    x->memory.supply = x->work.supply = x->scratch.supply = x->supply;
     if (!(x->aside = calloc(1, sizeof *x->aside))) return;
     x->aside->work = workspace_take(program->workspace, WORKSPACE_ASIDE_WORK);
     x->aside->scratch = workspace_take(program->workspace, WORKSPACE_ASIDE_SCRATCH);
-    x->aside->work.supply = x->aside->scratch.supply = x->supply;
 }
 
 void planning_rest(planning *x) {
@@ -36,7 +33,6 @@ void planning_end(planning *x) {
     workspace_give(x->program->workspace, WORKSPACE_WORK, &x->work);
     if (x->aside) workspace_give(x->program->workspace, WORKSPACE_ASIDE_WORK, &x->aside->work);
     free(x->aside);
-    arena_supply_release(x->supply);
 }
 
 fcp_code planning_own(planning *x) {

@@ -33,7 +33,6 @@ typedef struct planning {
     diags *d;
     uint32_t shift;   /* of the program's sources in d */
     fcpc_times times;
-    arena_supply *supply; /* which the arenas share in a program's first planning; later ones use what that has left */
     arena memory, work, scratch;
     aside *aside; /* copies of a planning share it; NULL: there is no second thread */
 

@@ -8,6 +8,7 @@ enum { PLACES = 2 }; /* of each use: whoever plans the next batch while the last
 
 struct workspace {
     atomic_uint holders;
+    arena_pool *pool;
     arena *_Atomic place[WORKSPACE_USES][PLACES];
 };
 
@@ -18,7 +19,9 @@ typedef struct owner {
 
 workspace *workspace_new(void) {
     workspace *w = calloc(1, sizeof *w);
-    if (w) atomic_init(&w->holders, 1);
+    if (!w) return NULL;
+    atomic_init(&w->holders, 1);
+    w->pool = arena_pool_new();
     return w;
 }
 
@@ -30,11 +33,12 @@ void workspace_release(workspace *w) {
             if (a) arena_free(a);
             free(a);
         }
+    arena_pool_free(w->pool);
     free(w);
 }
 
 arena workspace_take(workspace *w, workspace_use use) {
-    arena taken = {0};
+    arena taken = {.pool = w ? w->pool : NULL};
     for (int i = 0; w && i < PLACES; i++) {
         arena *a = atomic_exchange(&w->place[use][i], NULL);
         if (!a) continue;
@@ -46,10 +50,9 @@ arena workspace_take(workspace *w, workspace_use use) {
 }
 
 void workspace_give(workspace *w, workspace_use use, arena *a) {
-    arena *kept = w && (a->chunk || a->spare) ? malloc(sizeof *kept) : NULL;
+    arena_reset(a);
+    arena *kept = w && a->spare ? malloc(sizeof *kept) : NULL;
     if (kept) {
-        arena_reset(a);
-        a->supply = NULL;
         *kept = *a;
         *a = (arena){0};
         for (int i = 0; i < PLACES; i++) {
@@ -73,7 +76,6 @@ bool workspace_own(workspace *w, arena *a, fcp_plan *plan) {
     owner *o = malloc(sizeof *o);
     if (!o) return false;
     *o = (owner){*a, w};
-    o->tables.supply = NULL;
     *a = (arena){0};
     if (w) atomic_fetch_add(&w->holders, 1);
     plan->owner = o;

@@ -1,5 +1,5 @@
-/* workspace.h: arenas that are kept from one batch to the next, so that planning need not ask the system for memory
- * again.
+/* workspace.h: memory that is kept from one batch to the next, so that planning need not ask the system for it again:
+ * a pool, whose pieces all arenas share, and small arenas.
  *
  * A program owns a workspace. Each plan made from the program holds it as well, because the plan's tables lie in one of
  * its arenas, which goes back to the workspace when the plan is freed. The workspace ends with its last holder.

@@ -388,8 +388,9 @@ static fcp_code begin(mover *m, const attempt *best, arena *memory) {
 fcp_code auto_move(auto_job *j, uint32_t budget, uint32_t most) {
     auto_moves *known = &j->report->moves, made = {.of = j->best};
     mover m = {.job = j, .made = &made, .best = UINT64_MAX};
-    arena memory = {0};
     if (!is_movable(j, &m.homes)) return FCP_OK;
+    arena memory = {.pool = j->base->x.work.pool};
+    m.memory = m.scratch = memory;
     if (known->kept && known->of == j->best) made = *known;
     made.tried = 0;
     m.p = j->base->x.problem;

@@ -140,6 +140,9 @@ static bool start(auto_job *j, auto_trial *t) {
         return false;
     }
     j->passes->begin(&t->x, &t->settings, j->batch, j->stop, t->d);
+    arena_pool *pool = t->x.work.pool;
+    t->memory.pool = t->own.memory.pool = t->room->scratch.pool = t->room->walks.pool = pool;
+    j->kept.memory.pool = j->kept.memory_second.pool = pool;
     t->x.trial = true;
     t->x.kept = &j->kept;
     t->counts = &t->own;
@@ -154,7 +157,7 @@ void auto_derive(auto_job *j, auto_trial *t, const auto_trial *of) {
     *x = *from;
     t->counts = of->counts;
     x->program = own.program, x->d = own.d, x->times = own.times, x->coalesce = own.coalesce;
-    x->memory = own.memory, x->work = own.work, x->scratch = own.scratch, x->aside = own.aside, x->supply = own.supply;
+    x->memory = own.memory, x->work = own.work, x->scratch = own.scratch, x->aside = own.aside;
     x->cells = NULL; /* that planning has them; and what it made after its placement is not this one's */
     x->traffic = NULL, x->reshuffle = NULL, x->schedule = NULL, x->slots = NULL, x->plan = NULL;
     t->problem = *from->problem;

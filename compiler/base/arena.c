@@ -2,7 +2,7 @@
  * that is larger still gets a chunk of its own. */
 #include "compiler/base/arena.h"
 
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,87 +23,138 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)0)
 #endif
 
-struct arena_supply {
-    atomic_size_t holders, used;
-    char *bytes; /* SUPPLY of them */
-};
-
 struct arena_chunk {
     struct arena_chunk *next;
-    arena_supply *from; /* NULL: malloc's */
+    arena_pool *from; /* NULL: malloc's */
     size_t size;
     _Alignas(16) char bytes[];
 };
 
-enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22 };
-/* An arena of 256 KB to 32 MB, or one that is asked for 96 KB at once, lies on huge pages: the first touch of 2 MB is
- * then one page fault and not 512. A chunk is as large as all before it, from 2 MB on and up to 8 MB: few pages are
- * half empty, and an arena takes at most about twice what it needs, and 2 MB. Beyond 32 MB the kernel has to move other
- * memory about to find whole huge pages, which costs more than the faults: with huge pages throughout, a first plan of
- * 90 MB took 1.0 s instead of 0.7 s. The address sanitizer maps each huge page anew and marks all of it as not to be
- * touched, so under it no arena has any.
- * Arenas with a supply cut smaller chunks, because what one leaves of a huge page is the next one's. From the first
- * huge page on, they cut small chunks from it, too. A plan for 256 ranks touches 6 huge pages so, and 8 without. */
-enum { HUGE_FROM = 1 << 18, HUGE_NEED = 3 << 15, HUGE_UNTIL = 1 << 25, HUGE_PAGE = 1 << 21,
-       HUGE_CHUNK = 4 * HUGE_PAGE, SUPPLY = 1 << 25 };
+/* Memory of a pool that nobody has. */
+typedef struct gap {
+    struct gap *next; /* by address, of one region */
+    size_t size;
+} gap;
 
-/* Address space on huge pages. Of it nothing is memory yet: a page becomes that when it is first touched. */
-static void *huge_pages(size_t size) {
-    void *p = aligned_alloc(HUGE_PAGE, size);
-    if (p) madvise(p, size, MADV_HUGEPAGE); /* a wish: where it is not granted, pages are small */
-    return p;
-}
+/* Address space on huge pages. A page of it becomes memory when it is first touched. */
+typedef struct region {
+    char *bytes;
+    size_t size, used; /* nothing from `used` on has been given out */
+    gap *gaps;
+} region;
 
-arena_supply *arena_supply_new(void) {
-    arena_supply *s = ARENA_REDZONE ? NULL : malloc(sizeof *s);
-    if (!s) return NULL;
-    if (!(s->bytes = huge_pages(SUPPLY))) {
-        free(s);
+enum { REGIONS = 24, GRAIN = 64 };
+struct arena_pool {
+    pthread_mutex_t lock;
+    uint32_t count;
+    size_t size; /* of all regions */
+    region at[REGIONS];
+};
+
+/* Why a pool? Memory is dear when it is first touched: the kernel clears the page, and where the machine is a virtual
+ * one, its host may have to find that page first, which takes some ten times as long. So what a pass no longer needs
+ * is the next one's, on whatever thread. The first place that is large enough is taken, so that the same addresses are
+ * used again and again. `strategy = auto` over 256 ranks touches three fifths of what it would if every arena kept its
+ * own.
+ *
+ * Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
+ * 512. Beyond that the kernel has to move other memory about to find whole huge pages, which costs more than the
+ * faults: with huge pages throughout, a first plan of 90 MB took 1.0 s instead of 0.7 s. A small plan does not touch a
+ * huge page: as long as a pool has none, an arena takes its first chunks from malloc. Under the address sanitizer
+ * there are no pools, because they would hide from it who uses what has been given back. */
+enum { FIRST_CHUNK = 1 << 14, LAST_CHUNK = 1 << 22, SMALL_UNTIL = 1 << 18, SMALL_NEED = 3 << 15, HUGE_PAGE = 1 << 21,
+       REGION = 1 << 25, HUGE_UNTIL = 1 << 27 };
+
+arena_pool *arena_pool_new(void) {
+    arena_pool *pool = ARENA_REDZONE ? NULL : calloc(1, sizeof *pool);
+    if (pool && pthread_mutex_init(&pool->lock, NULL)) {
+        free(pool);
         return NULL;
     }
-    atomic_init(&s->holders, 1);
-    atomic_init(&s->used, 0);
-    return s;
+    return pool;
 }
 
-void arena_supply_release(arena_supply *s) {
-    if (!s || atomic_fetch_sub(&s->holders, 1) != 1) return;
-    free(s->bytes);
-    free(s);
+void arena_pool_free(arena_pool *pool) {
+    if (!pool) return;
+    for (uint32_t i = 0; i < pool->count; i++) free(pool->at[i].bytes);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
 }
 
-/* A chunk of at least `bytes` bytes; NULL: so much is not left. */
-static struct arena_chunk *cut_chunk(arena_supply *s, size_t bytes) {
-    struct arena_chunk *c;
-    if (bytes > SUPPLY - sizeof *c) return NULL;
-    const size_t size = (sizeof *c + bytes + 15) / 16 * 16;
-    size_t at = atomic_load(&s->used);
-    do {
-        if (size > SUPPLY - at) return NULL;
-    } while (!atomic_compare_exchange_weak(&s->used, &at, at + size));
-    atomic_fetch_add(&s->holders, 1);
-    c = (struct arena_chunk *)(s->bytes + at);
-    *c = (struct arena_chunk){.from = s, .size = size - sizeof *c};
-    return c;
-}
-
-/* Memory for a chunk of at least `bytes` bytes, of which `need` are asked for now; *bytes becomes what it has.
- * NULL: out of memory. */
-static struct arena_chunk *new_chunk(const arena *a, size_t need, size_t *bytes) {
-    struct arena_chunk *c;
-    const size_t total = a->total;
-    const bool small = total < HUGE_FROM && need < HUGE_NEED, large = total > HUGE_UNTIL || need > HUGE_UNTIL;
-    if (a->supply && (!small || atomic_load(&a->supply->used)) && (c = cut_chunk(a->supply, *bytes))) return c;
-    if (small || large || ARENA_REDZONE > 0) {
-        if ((c = malloc(sizeof *c + *bytes))) *c = (struct arena_chunk){.size = *bytes};
-        return c;
+/* The first gap of at least `size` bytes, without what is more. NULL: there is none. */
+static void *fill_gap(region *r, size_t size) {
+    for (gap **link = &r->gaps; *link; link = &(*link)->next) {
+        gap *g = *link;
+        if (g->size < size) continue;
+        if (g->size == size) {
+            *link = g->next;
+        } else {
+            gap *rest = (gap *)((char *)g + size);
+            *rest = (gap){g->next, g->size - size};
+            *link = rest;
+        }
+        return g;
     }
-    size_t size = total < HUGE_CHUNK ? total : HUGE_CHUNK - sizeof *c;
-    if (size < *bytes) size = *bytes;
-    size = (sizeof *c + size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    if (!(c = huge_pages(size))) return NULL;
-    *bytes = size - sizeof *c;
-    *c = (struct arena_chunk){.size = *bytes};
+    return NULL;
+}
+
+/* Each region is as large as all before it. NULL: there is no such region. */
+static region *add_region(arena_pool *pool, size_t need) {
+    region *r = &pool->at[pool->count];
+    size_t size = pool->size > REGION ? pool->size : REGION;
+    if (size < need) size = need;
+    size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    if (pool->count == REGIONS || !(r->bytes = aligned_alloc(HUGE_PAGE, size))) return NULL;
+    if (pool->size + size <= HUGE_UNTIL) madvise(r->bytes, size, MADV_HUGEPAGE); /* a wish, which need not be granted */
+    r->size = size;
+    pool->size += size;
+    pool->count++;
+    return r;
+}
+
+/* `size` bytes, a multiple of GRAIN. NULL: the system is to be asked. */
+static void *take(arena_pool *pool, size_t size, bool small) {
+    void *found = NULL;
+    pthread_mutex_lock(&pool->lock);
+    for (uint32_t i = 0; i < pool->count && !found; i++) found = fill_gap(&pool->at[i], size);
+    if (!found && (pool->count || !small)) {
+        region *r = pool->at;
+        while (r < pool->at + pool->count && r->size - r->used < size) r++;
+        if (r < pool->at + pool->count || (r = add_region(pool, size))) {
+            found = r->bytes + r->used;
+            r->used += size;
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return found;
+}
+
+static void give_back(arena_pool *pool, void *at, size_t size) {
+    gap *g = at, *before = NULL;
+    pthread_mutex_lock(&pool->lock);
+    region *r = pool->at;
+    while ((char *)at < r->bytes || (char *)at >= r->bytes + r->size) r++;
+    gap **link = &r->gaps;
+    while (*link && *link < g) before = *link, link = &before->next;
+    *g = (gap){*link, size};
+    *link = g;
+    if (g->next && (char *)g + g->size == (char *)g->next) {
+        g->size += g->next->size;
+        g->next = g->next->next;
+    }
+    if (before && (char *)before + before->size == (char *)g) {
+        before->size += g->size;
+        before->next = g->next;
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* A chunk of at least `bytes` bytes, of which `need` are asked for now. NULL: out of memory. */
+static struct arena_chunk *new_chunk(const arena *a, size_t need, size_t bytes) {
+    const size_t size = (sizeof(struct arena_chunk) + bytes + GRAIN - 1) / GRAIN * GRAIN;
+    struct arena_chunk *c = a->pool ? take(a->pool, size, a->total < SMALL_UNTIL && need < SMALL_NEED) : NULL;
+    arena_pool *from = c ? a->pool : NULL;
+    if (c || (c = malloc(size))) *c = (struct arena_chunk){.from = from, .size = size - sizeof *c};
     return c;
 }
 
@@ -112,7 +163,7 @@ void *arena_alloc(arena *a, size_t count, size_t size, size_t align) {
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2) return NULL;
     size_t at = (a->used + align - 1) & ~(align - 1);
     if (!a->chunk || at > a->size || bytes + ARENA_REDZONE > a->size - at) {
-        size_t grow = a->total / (a->supply ? 8 : 2);
+        size_t grow = a->total / (a->pool ? 8 : 2);
         if (grow < FIRST_CHUNK) grow = FIRST_CHUNK;
         if (grow > LAST_CHUNK) grow = LAST_CHUNK;
         size_t need = bytes + ARENA_REDZONE;
@@ -122,8 +173,8 @@ void *arena_alloc(arena *a, size_t count, size_t size, size_t align) {
         if ((c = *link)) {
             *link = c->next;
         } else {
-            if (!(c = new_chunk(a, need, &grow))) return NULL;
-            a->total += grow;
+            if (!(c = new_chunk(a, need, grow))) return NULL;
+            a->total += c->size;
         }
         c->next = a->chunk;
         ASAN_POISON_MEMORY_REGION(c->bytes, c->size);
@@ -170,6 +221,11 @@ void arena_reset(arena *a) {
     while (a->chunk) {
         struct arena_chunk *c = a->chunk, **link = &a->spare;
         a->chunk = c->next;
+        if (c->from) {
+            a->total -= c->size;
+            give_back(c->from, c, sizeof *c + c->size);
+            continue;
+        }
         while (*link && (*link)->size < c->size) link = &(*link)->next; /* by size: the smallest that fits is taken */
         c->next = *link;
         *link = c;
@@ -184,8 +240,7 @@ void arena_free(arena *a) {
         struct arena_chunk *c = a->chunk;
         a->chunk = c->next;
         ASAN_UNPOISON_MEMORY_REGION(c->bytes, c->size);
-        if (c->from) arena_supply_release(c->from);
-        else free(c);
+        free(c);
     }
-    *a = (arena){0};
+    *a = (arena){.pool = a->pool};
 }

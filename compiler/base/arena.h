@@ -4,16 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory from which several arenas cut their chunks, so that they share a huge page that one alone would leave half
- * empty. Two threads may use it at the same time, each with arenas of its own. */
-typedef struct arena_supply arena_supply;
+/* Memory that several arenas have in common: what one gives back is the next one's. So it takes no more than all of
+ * them need at the same time. Threads may share it, each with arenas of its own. */
+typedef struct arena_pool arena_pool;
 
 typedef struct arena {
     struct arena_chunk *chunk; /* newest first */
     struct arena_chunk *spare; /* kept by arena_reset */
     size_t used, size;         /* of the newest chunk */
-    size_t total;              /* bytes taken from the system */
-    arena_supply *supply;      /* borrowed; NULL: every chunk is asked of the system */
+    size_t total;              /* bytes that it has */
+    arena_pool *pool;          /* borrowed, and outlives what the arena has; NULL: every chunk is the system's */
 } arena;
 
 /* An arena is zero-initialised: `arena a = {0};` */
@@ -22,17 +22,16 @@ void *arena_zalloc(arena *a, size_t count, size_t size, size_t align);
 /* Gives back all but the first `bytes` of an allocation of `size` bytes, if it is the newest one. */
 void arena_trim(arena *a, const void *p, size_t size, size_t bytes);
 char *arena_copy(arena *a, const char *text, size_t length); /* NUL-terminated copy */
-void arena_reset(arena *a);                                  /* frees its contents, keeps the memory for new ones */
+/* Frees its contents, and keeps the memory for new ones; but what is the pool's goes back there. */
+void arena_reset(arena *a);
 void arena_free(arena *a);                                   /* everything; the arena may be used again */
 
 /* Makes room for one more element in an array of `count` elements of `size` bytes: if they fill *room, moves them to a
  * new place with twice the room. Returns where the array is then; NULL: no memory, and the array is where it was. */
 void *arena_grow(arena *a, void *array, size_t count, size_t *room, size_t size);
 
-/* It lasts until the caller and every chunk that was cut from it have let it go. NULL: none could be made, and arenas
- * work without. */
-arena_supply *arena_supply_new(void);
-void arena_supply_release(arena_supply *s); /* gives up the caller's hold; NULL is accepted */
+arena_pool *arena_pool_new(void);      /* NULL: none could be made, and arenas do without */
+void arena_pool_free(arena_pool *pool); /* no arena has memory of it any more; NULL is accepted */
 
 #define ARENA_NEW(a, type, count) ((type *)arena_alloc((a), (count), sizeof(type), _Alignof(type)))
 #define ARENA_ZNEW(a, type, count) ((type *)arena_zalloc((a), (count), sizeof(type), _Alignof(type)))

@@ -255,6 +255,8 @@ void cells_free(cells *c) {
     free(c);
 }
 
+void cells_set_pool(cells *c, arena_pool *pool) { c->keys.pool = pool; }
+
 void cells_set_stop(cells *c, const volatile int *stop) {
     c->stop = stop;
     rows_set_stop(c->rows, stop);

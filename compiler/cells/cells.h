@@ -9,6 +9,7 @@
  */
 #ifndef FCPC_CELLS_CELLS_H
 #define FCPC_CELLS_CELLS_H
+#include "compiler/base/arena.h"
 #include "runtime/plan/plan.h"
 
 typedef struct cells cells;
@@ -17,6 +18,9 @@ typedef struct cells cells;
  * cell is FULL, or NONE, if it is so for every head. NULL when out of memory. */
 cells *cells_new(mc_code mask, uint32_t heads);
 void cells_free(cells *c);
+
+/* What it remembers lies in memory of `pool`, which outlives it; NULL: in the system's. */
+void cells_set_pool(cells *c, arena_pool *pool);
 
 /* If `stop` is not NULL, calls look at it many times a second and end with FCP_E_INTERRUPTED once it is not 0. */
 void cells_set_stop(cells *c, const volatile int *stop);

@@ -414,6 +414,7 @@ static fcp_code open_kept(const planning *x, cells **kept, cells **out) {
     *out = kept && *kept ? *kept : cells_new(x->program->mask, x->program->heads);
     if (!*out) return FCP_E_NO_MEMORY;
     if (kept) cells_keep_grids(*kept = *out);
+    cells_set_pool(*out, x->work.pool);
     cells_set_stop(*out, x->stop);
     return FCP_OK;
 }
@@ -453,6 +454,7 @@ static fcp_code open_class(planning *x, uint32_t cls, cells **out) {
         if (!*out) return FCP_E_NO_MEMORY;
     }
     if (kept) cells_keep_grids(kept->of_class[cls] = *out);
+    cells_set_pool(*out, x->work.pool);
     cells_set_stop(*out, x->stop);
     return FCP_OK;
 }

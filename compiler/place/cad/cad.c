@@ -409,7 +409,7 @@ static void give_half(void *given) {
     uint32_t nodes = (in->ranks + in->gpus - 1) / in->gpus, patience = TRIES / nodes;
     if (patience < PATIENCE_LEAST) patience = PATIENCE_LEAST;
     if (patience > PATIENCE_MOST) patience = PATIENCE_MOST;
-    arena now = {0};
+    arena now = {.pool = d->a->pool};
     for (uint32_t v = h->first; v < h->end && !h->code; v++) {
         uint32_t first = v * in->gpus, ranks = first + in->gpus > in->ranks ? in->ranks - first : in->gpus;
         cad_shares shares;

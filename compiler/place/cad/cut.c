@@ -62,7 +62,7 @@ static fcp_code chunk_homes(planning *x, fcp_side side, uint32_t per_rank, run_l
 /* The homes that fcp would choose for the blocks that it would cut. */
 static fcp_code fcp_homes(planning *x, run_list out[FCP_SIDES]) {
     planning other = *x;
-    other.memory = (arena){0};
+    other.memory = (arena){.pool = x->memory.pool};
     other.cells = NULL;
     problem p = *x->problem;
     other.problem = &p;

@@ -200,7 +200,7 @@ fcp_code dcp_divide(const dcp_input *in, arena *scratch, uint32_t *out_home, uin
     dcp_parts p;
     dcp_columns c;
     dcp_joined j = {.in = *in};
-    arena stage = {0}, step = {0}; /* each stage takes the memory of the one before; so does each step of one */
+    arena stage = {.pool = scratch->pool}, step = stage; /* each stage, and each step of one, begins with them empty */
     if (!dcp_open_parts(in, scratch, &p)) return FCP_E_NO_MEMORY;
     fcp_code code = columns_of(in, scratch, &c);
     if (!code && !in->fixed) code = dcp_join(in, &c, scratch, &j);

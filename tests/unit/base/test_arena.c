@@ -1,5 +1,5 @@
-/* test_arena.c: tests arenas that share a supply: what they give out does not overlap, and outlives the supply's
- * maker. */
+/* test_arena.c: tests arenas that share a pool: what they give out does not overlap, and what one has given back is the
+ * next one's. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct user {
     unsigned char mark;
 } user;
 
-/* Takes pieces of sizes from 1 byte to MOST, together more than a supply has, and fills them. */
+/* Takes pieces of sizes from 1 byte to MOST, together more than a region of a pool has, and fills them. */
 static void *take(void *given) {
     user *u = given;
     uint64_t state = u->mark;
@@ -36,21 +36,48 @@ static void check(const user *u) {
     }
 }
 
-Test(arena, two_threads_share_a_supply) {
-    arena_supply *supply = arena_supply_new(); /* NULL under the address sanitizer: arenas do without */
-    user a = {.memory = {.supply = supply}, .mark = 1}, b = {.memory = {.supply = supply}, .mark = 2};
+Test(arena, two_threads_share_a_pool) {
+    arena_pool *pool = arena_pool_new(); /* NULL under the address sanitizer: arenas do without */
+    user a = {.memory = {.pool = pool}, .mark = 1}, b = {.memory = {.pool = pool}, .mark = 2};
     pthread_t thread;
-    cr_assert_eq(pthread_create(&thread, NULL, take, &b), 0);
-    take(&a);
-    pthread_join(thread, NULL);
-    arena_supply_release(supply); /* the chunks hold it now */
-    check(&a);
-    check(&b);
+    for (int turn = 0; turn < 3; turn++) {
+        cr_assert_eq(pthread_create(&thread, NULL, take, &b), 0);
+        take(&a);
+        pthread_join(thread, NULL);
+        check(&a);
+        check(&b);
+        if (turn == 1) arena_free(&a.memory);
+        else arena_reset(&a.memory);
+        check(&b);
+        take(&a); /* beside what b has */
+        check(&a);
+        check(&b);
+        arena_reset(&a.memory);
+        arena_reset(&b.memory);
+        cr_assert(!pool || (a.memory.total < 1 << 20 && b.memory.total < 1 << 20), "the pool has it");
+    }
     arena_free(&a.memory);
-    check(&b);
-    arena_reset(&b.memory);
-    b.memory.supply = NULL;
-    take(&b); /* in the same chunks */
-    check(&b);
     arena_free(&b.memory);
+    arena_pool_free(pool);
+}
+
+Test(arena, what_is_given_back_is_used_again) {
+    enum { PARTS = 4, PART = 1 << 20 };
+    static const int orders[][PARTS] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {2, 0, 3, 1}};
+    arena_pool *pool = arena_pool_new();
+    if (!pool) return;
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        arena part[PARTS], whole = {.pool = pool};
+        char *first = NULL, *at;
+        for (int n = 0; n < PARTS; n++) {
+            part[n] = (arena){.pool = pool};
+            cr_assert_not_null(at = arena_alloc(&part[n], PART, 1, 16));
+            if (!n) first = at;
+            else cr_assert_gt(at, first, "parts lie one after the other");
+        }
+        for (int n = 0; n < PARTS; n++) arena_free(&part[orders[i][n]]);
+        cr_assert_eq(arena_alloc(&whole, PARTS * (size_t)PART, 1, 16), first, "four gaps became one");
+        arena_free(&whole);
+    }
+    arena_pool_free(pool);
 }
