@@ -19,6 +19,7 @@
  *      Of three settings in ascending order the last one is left out if the second was hardly better than the first, or
  *      if ranks wait little. And the search has a smaller budget where a plan has many tiles. It gets the rest of it
  *      step by step, as long as its steps gain: so the time is spent on batches where much is left to be gained.
+ *      Where a plan takes longest (AUTO_HEAVY), moves and neighbours that seldom gain there are left out.
  *   4. The planner itself: too little memory, too many blocks.
  *
  * Nothing looks at a clock: the same program and batch try the same candidates in the same order.
@@ -257,6 +258,17 @@ static bool goes_too_far(const auto_job *j, uint32_t n) {
            before[1]->makespan > before[0]->makespan / EQUAL_PERCENT * 100;
 }
 
+/* Is its setting one that is tried with smaller blocks: the best one, or one that is close to it? */
+static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
+    return same_setting(c, &j->report->at[best]) || is_close(j, c, middle);
+}
+
+/* In a large batch with many tiles, of a strategy's settings only the first that may win with smaller blocks is tried
+ * so. Smaller blocks fill ranks more evenly, and that is what a small tolerance, which comes first, asks for. */
+static bool is_large(const auto_job *j, const auto_candidate *c) {
+    return takes_long(j, c) && j->base->x.problem->tile_count >= MANY_TILES;
+}
+
 /* Which candidates are tried in a step. */
 typedef enum step { FIRST, SETTINGS, SIZE, REST, STEPS } step;
 
@@ -271,8 +283,11 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     case SIZE: {
         const uint32_t of = to_resize(j);
         if (of == FCP_NONE) return false;
-        if (!same_setting(c, &j->report->at[of])) return c->block < middle && is_close(j, c, middle);
-        return all || c->block < middle || !takes_long(j, c);
+        if (!all && c->block < middle && is_large(j, c))
+            for (const auto_candidate *i = j->report->at; i < c; i++)
+                if (i->strategy == c->strategy && i->block == c->block && may_shrink(j, i, of, middle)) return false;
+        return c->block < middle ? may_shrink(j, c, of, middle)
+                                 : same_setting(c, &j->report->at[of]) && (all || !takes_long(j, c));
     }
     default: return all || j->best == FCP_NONE;
     }
@@ -301,20 +316,25 @@ static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle
 /* A candidate that is tried together with n. Two that are planned to the end make good use of two threads, most of all
  * if both take as long. So where tokens stay, the first one of all comes with its next setting: of cad the second is
  * better in every other batch. dcp comes with the third, if that is tried. Else it is the next one of this step; or one
- * of an odd number of sizes, of which the others are tried in pairs; or, once all settings have been tried, a neighbour
- * of the best one, which the search would try later. FCP_NONE: there is none. */
+ * of an odd number of sizes, of which the others are tried in pairs, and which in a large batch comes before the next
+ * one of this step; or, once all settings have been tried, a neighbour of the best one, which the search would try
+ * later. FCP_NONE: there is none. */
 static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
     const auto_report *r = j->report;
     uint32_t count, found;
     if (!is_planned(j, &r->at[n])) return FCP_NONE;
     if (s == FIRST && !strategy_shares_heads(r->at[n].strategy) && keeps_homes(j, r->at[n].strategy))
         for (uint32_t i = 0; i < r->count; i++) {
-            const bool next = j->best != FCP_NONE || r->at[i].strategy == r->at[n].strategy;
-            if (next && i != n && r->at[i].block && is_planned(j, &r->at[i]) && is_wanted(j, all, SETTINGS, middle, i))
+            const fcp_strategy of = r->at[j->best == FCP_NONE ? n : j->best].strategy;
+            if (i != n && r->at[i].strategy == of && r->at[i].block && is_planned(j, &r->at[i]) &&
+                is_wanted(j, all, SETTINGS, middle, i))
                 return i;
         }
+    const uint32_t size = s < SIZE ? find_wanted(j, all, SIZE, middle, n, &count) : FCP_NONE;
+    const bool odd = size != FCP_NONE && count % 2;
+    if (odd && takes_long(j, &r->at[n])) return size;
     if ((found = find_wanted(j, all, s, middle, n, &count)) != FCP_NONE) return found;
-    if (s < SIZE && (found = find_wanted(j, all, SIZE, middle, n, &count)) != FCP_NONE && count % 2) return found;
+    if (odd) return size;
     return s < SIZE || j->best == FCP_NONE ? FCP_NONE : auto_neighbour(j, all ? EFFORTS : 1);
 }
 
@@ -336,9 +356,11 @@ static uint32_t search_budget(const auto_job *j, uint32_t effort) {
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
 }
 
-/* The moves' budget shrinks faster than the search's, because moves gain less. */
+/* The moves' budget shrinks faster than the search's, because moves gain less. Of rows that stay at home in a heavy
+ * batch they gain next to nothing. */
 static uint32_t move_budget(const auto_job *j, uint32_t effort) {
     const uint32_t weight = weigh(j, effort), part = moved[effort] / (weight * weight);
+    if (auto_is_hasty(j, effort) && keeps_homes(j, j->report->at[j->best].strategy)) return 0;
     return part > MOVED_LEAST ? part : MOVED_LEAST;
 }
 

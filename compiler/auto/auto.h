@@ -86,6 +86,7 @@ struct auto_trial {
 };
 
 enum {
+    AUTO_HEAVY = 48 << 10,   /* tiles: with so many, effort 1 leaves out what takes long and gains little */
     AUTO_BLOCK_LEAST = 128,  /* tokens; smaller ones are not tried */
     AUTO_RIVAL_PERCENT = 105 /* of the best time: so close is another strategy whose neighbours may be better */
 };
@@ -96,6 +97,8 @@ bool auto_apply(const struct fcpc_program *g, const auto_candidate *c, struct fc
 uint32_t auto_value(const struct fcpc_program *g, const auto_candidate *c, uint32_t param);
 const strategy *auto_strategy(fcp_strategy of);
 uint64_t auto_best_time(const auto_job *j);
+/* Is it effort 1, and does the best candidate take long to plan? */
+bool auto_is_hasty(const auto_job *j, uint32_t effort);
 /* Is it another strategy's than the best one's, and nearly as fast as that? */
 bool auto_is_rival(const auto_job *j, const auto_candidate *c);
 /* Plans and predicts candidates n[0] to n[count - 1], at most two, unless their bounds rule them out; both are compared

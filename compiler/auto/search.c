@@ -156,6 +156,7 @@ static uint32_t pick(auto_job *j, uint32_t centre, uint32_t effort, axis lead, b
     for (uint32_t i = 0; i < AXES; i++) {
         const axis a = order[(first + i) % AXES];
         const uint32_t cost = axes[a].placed ? PLACED : 1;
+        if (a == PINGPONG && !count && auto_is_hasty(j, effort)) continue; /* beside another one it costs no time */
         if (axes[a].placed && (kept || (effort == 1 && centre != j->best))) continue; /* it seldom gains so much */
         for (int up = 0; up < 2 && count < 2 && cost <= *budget; up++) {
             auto_candidate next;
@@ -182,13 +183,15 @@ static uint32_t next_centre(const auto_report *r, uint32_t best) {
 }
 
 /* Of another strategy that is nearly as fast as the best one, two neighbours are tried before all others. If one of
- * them is better than the best, the search goes on from there. FCP_NONE: no other strategy is. */
-static uint32_t find_rival(const auto_job *j) {
-    return j->rival && auto_is_rival(j, j->rival->made) ? (uint32_t)(j->rival->made - j->report->at) : FCP_NONE;
+ * them is better than the best, the search goes on from there. FCP_NONE: no other strategy is, or planning takes too
+ * long. */
+static uint32_t find_rival(const auto_job *j, uint32_t effort) {
+    if (!j->rival || !auto_is_rival(j, j->rival->made) || auto_is_hasty(j, effort)) return FCP_NONE;
+    return (uint32_t)(j->rival->made - j->report->at);
 }
 
 static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
-    const uint32_t centre = find_rival(j);
+    const uint32_t centre = find_rival(j, effort);
     uint32_t pair[2], count;
     axis on[2];
     if (centre == FCP_NONE || !(count = pick(j, centre, effort, AXES, true, budget, pair, on))) return FCP_OK;
@@ -196,7 +199,7 @@ static fcp_code try_rival(auto_job *j, uint32_t effort, uint32_t *budget) {
 }
 
 uint32_t auto_neighbour(auto_job *j, uint32_t effort) {
-    const uint32_t rival = find_rival(j);
+    const uint32_t rival = find_rival(j, effort);
     uint32_t budget = 1, pair[2];
     axis on[2];
     return pick(j, rival == FCP_NONE ? j->best : rival, effort, AXES, true, &budget, pair, on) ? pair[0] : FCP_NONE;

@@ -58,6 +58,10 @@ uint64_t auto_best_time(const auto_job *j) {
     return j->best == FCP_NONE ? UINT64_MAX : j->report->at[j->best].makespan;
 }
 
+bool auto_is_hasty(const auto_job *j, uint32_t effort) {
+    return effort == 1 && j->base->x.problem->tile_count >= AUTO_HEAVY;
+}
+
 /* --- what ends last ----------------------------------------------------------------------------------------------- */
 
 auto_resource auto_keeps(const sim_rank *r) {

@@ -376,15 +376,17 @@ Test(auto, larger_blocks) {
 }
 
 /* The last one of three settings is left out if ranks wait little with the others; in a batch that takes long to cut
- * also if the second was hardly better than the first. Of a plan with many tiles, fewer changes are tried. */
+ * also if the second was hardly better than the first. Of a plan with many tiles, fewer changes are tried, and one
+ * setting alone with smaller blocks. With most tiles nothing is moved. */
 Test(auto, less_of_what_takes_long, .timeout = 120) {
     static const struct {
         const char *lengths, *mask;
         int nodes;
         bool large; /* it takes long to cut, and its plan has many tiles */
-    } cases[] = {{"1000 x 6000, 50000 x 50", "causal", 32, true}, {"3000 x 2500, 60000 x 15", "causal", 32, true},
-                 {"1000 x 400, 50000 x 4", "causal", 2, false}, {"1000 x 400, 60000", "shared_question", 4, false}};
-    uint32_t left_out = 0, tried = 0;
+    } cases[] = {{"1000 x 6000, 50000 x 50", "causal", 32, true}, {"2000 x 3400, 80000 x 20", "causal", 32, true},
+                 {"3000 x 2400, 100000 x 12", "causal", 32, true}, {"1000 x 400, 50000 x 4", "causal", 2, false},
+                 {"1000 x 400, 60000", "shared_question", 4, false}};
+    uint32_t left_out = 0, tried = 0, heavy = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[512];
         auto_report r = {.count = 0};
@@ -395,12 +397,13 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
                  "strategy = auto(among = [cad]) }\n",
                  cases[i].nodes, cases[i].lengths, cases[i].mask);
         cr_assert_eq(plan_it(source, &r, &plan), FCP_OK, "%s", source);
-        uint32_t found = 0;
+        uint32_t found = 0, smaller = 0;
         uint64_t second = 0;
         bool far = false;
         for (uint32_t n = 0; n < r.count; n++) {
             const auto_candidate *c = &r.at[n];
             found += c->found && c->end != AUTO_FAR;
+            smaller += !c->found && c->block < r.at[0].block && c->makespan;
             if (c->found || c->block != r.at[0].block) continue;
             if (given(&r, n, "tolerance") == 100000) second = c->makespan;
             if (given(&r, n, "tolerance") == 500000) far = c->end == AUTO_FAR;
@@ -410,13 +413,18 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
         const bool waits = least / 165 * 100 > r.at[0].bound.all;
         cr_expect_eq(far, !waits || (cases[i].large && !better), "%s", source);
         left_out += far, tried += !far;
-        cr_expect_eq(plan->tiles_count > 32768, cases[i].large, "%" PRIu64 " tiles", (uint64_t)plan->tiles_count);
-        cr_expect(found && found <= (cases[i].large ? 5 : 10), "%" PRIu32, found);
-        cr_expect_leq(r.moves.tried, cases[i].large ? 2 : 8);
+        const uint64_t tiles = plan->tiles_count;
+        cr_expect_eq(tiles > 32768, cases[i].large, "%" PRIu64 " tiles", tiles);
+        cr_expect(smaller && (smaller == 1 || !cases[i].large), "%" PRIu32 " settings with smaller blocks", smaller);
+        cr_expect(found && found <= (cases[i].large ? 6 : 10), "%" PRIu32, found);
+        cr_expect_leq(r.moves.tried, tiles >= AUTO_HEAVY ? 0 : cases[i].large ? 2 : 8);
+        cr_expect(tiles >= AUTO_HEAVY || r.moves.tried, "something is moved");
+        heavy += tiles >= AUTO_HEAVY;
         fcp_plan_free(plan);
         auto_report_free(&r);
     }
-    cr_expect(left_out && tried, "the cases show what they should: %" PRIu32 ", %" PRIu32, left_out, tried);
+    cr_expect(left_out && tried && heavy, "the cases show what they should: %" PRIu32 ", %" PRIu32 ", %" PRIu32,
+              left_out, tried, heavy);
 }
 
 /* Many short sequences take less time where they are than to be brought elsewhere and back. So with effort 1 no
