@@ -52,10 +52,9 @@ struct arena_pool {
 };
 
 /* Why a pool? Memory is dear when it is first touched: the kernel clears the page, and where the machine is a virtual
- * one, its host may have to find that page first, which takes some ten times as long. So what a pass no longer needs
- * is the next one's, on whatever thread. The first place that is large enough is taken, so that the same addresses are
- * used again and again. `strategy = auto` over 256 ranks touches three fifths of what it would if every arena kept its
- * own.
+ * one, its host may have to find that page first, which takes much longer. So what a pass no longer needs is the next
+ * one's, on whatever thread. The first place that is large enough is taken, so that the same addresses are used again
+ * and again.
  *
  * Regions of a pool lie on huge pages up to HUGE_UNTIL bytes: the first touch of 2 MB is then one page fault and not
  * 512. Beyond that the kernel has to move other memory about to find whole huge pages, which costs more than the
@@ -129,22 +128,29 @@ static void *take(arena_pool *pool, size_t size, bool small) {
     return found;
 }
 
-static void give_back(arena_pool *pool, void *at, size_t size) {
-    gap *g = at, *before = NULL;
+static char *end_of(gap *g) { return (char *)g + g->size; }
+
+static void give_back(arena_pool *pool, char *at, size_t size) {
     pthread_mutex_lock(&pool->lock);
     region *r = pool->at;
-    while ((char *)at < r->bytes || (char *)at >= r->bytes + r->size) r++;
-    gap **link = &r->gaps;
-    while (*link && *link < g) before = *link, link = &before->next;
-    *g = (gap){*link, size};
-    *link = g;
-    if (g->next && (char *)g + g->size == (char *)g->next) {
+    while (at < r->bytes || at >= r->bytes + r->size) r++;
+    gap **link = &r->gaps, *g;
+    while (*link && end_of(*link) < at) link = &(*link)->next;
+    if (*link && end_of(*link) == at) {
+        g = *link;
+        g->size += size;
+    } else {
+        g = (gap *)at;
+        *g = (gap){*link, size};
+        *link = g;
+    }
+    if (g->next && end_of(g) == (char *)g->next) {
         g->size += g->next->size;
         g->next = g->next->next;
     }
-    if (before && (char *)before + before->size == (char *)g) {
-        before->size += g->size;
-        before->next = g->next;
+    if (end_of(g) == r->bytes + r->used) { /* the last one: it is as if it had not been given out */
+        r->used -= g->size;
+        *link = NULL;
     }
     pthread_mutex_unlock(&pool->lock);
 }
@@ -223,7 +229,7 @@ void arena_reset(arena *a) {
         a->chunk = c->next;
         if (c->from) {
             a->total -= c->size;
-            give_back(c->from, c, sizeof *c + c->size);
+            give_back(c->from, (char *)c, sizeof *c + c->size);
             continue;
         }
         while (*link && (*link)->size < c->size) link = &(*link)->next; /* by size: the smallest that fits is taken */
