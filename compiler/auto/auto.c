@@ -356,8 +356,8 @@ static uint32_t search_budget(const auto_job *j, uint32_t effort) {
     return part > SEARCHED_LEAST ? part : SEARCHED_LEAST;
 }
 
-/* The moves' budget shrinks faster than the search's, because moves gain less. Of rows that stay at home in a heavy
- * batch they gain next to nothing. */
+/* The moves' budget shrinks faster than the search's, because moves gain less. Where tokens stay, in a heavy batch,
+ * they gain next to nothing. */
 static uint32_t move_budget(const auto_job *j, uint32_t effort) {
     const uint32_t weight = weigh(j, effort), part = moved[effort] / (weight * weight);
     if (auto_is_hasty(j, effort) && keeps_homes(j, j->report->at[j->best].strategy)) return 0;
