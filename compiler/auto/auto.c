@@ -258,15 +258,19 @@ static bool goes_too_far(const auto_job *j, uint32_t n) {
            before[1]->makespan > before[0]->makespan / EQUAL_PERCENT * 100;
 }
 
-/* Is its setting one that is tried with smaller blocks: the best one, or one that is close to it? */
+/* Has it blocks below the middle size, and the best setting or one that is close to it? */
 static bool may_shrink(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
-    return same_setting(c, &j->report->at[best]) || is_close(j, c, middle);
+    return c->block < middle && (same_setting(c, &j->report->at[best]) || is_close(j, c, middle));
 }
 
-/* In a large batch with many tiles, of a strategy's settings only the first that may win with smaller blocks is tried
- * so. Smaller blocks fill ranks more evenly, and that is what a small tolerance, which comes first, asks for. */
-static bool is_large(const auto_job *j, const auto_candidate *c) {
-    return takes_long(j, c) && j->base->x.problem->tile_count >= MANY_TILES;
+/* In a large batch with many tiles, one setting of a strategy is tried with smaller blocks: the first that may. Smaller
+ * blocks fill ranks more evenly, which is what a small tolerance asks for, and small ones come first. Is another one
+ * tried in its place? */
+static bool comes_later(const auto_job *j, const auto_candidate *c, uint32_t best, uint32_t middle) {
+    if (!takes_long(j, c) || j->base->x.problem->tile_count < MANY_TILES) return false;
+    for (const auto_candidate *i = j->report->at; i < c; i++)
+        if (i->strategy == c->strategy && i->block == c->block && may_shrink(j, i, best, middle)) return true;
+    return false;
 }
 
 /* Which candidates are tried in a step. */
@@ -283,11 +287,8 @@ static bool is_wanted(const auto_job *j, bool all, step s, uint32_t middle, uint
     case SIZE: {
         const uint32_t of = to_resize(j);
         if (of == FCP_NONE) return false;
-        if (!all && c->block < middle && is_large(j, c))
-            for (const auto_candidate *i = j->report->at; i < c; i++)
-                if (i->strategy == c->strategy && i->block == c->block && may_shrink(j, i, of, middle)) return false;
-        return c->block < middle ? may_shrink(j, c, of, middle)
-                                 : same_setting(c, &j->report->at[of]) && (all || !takes_long(j, c));
+        if (c->block < middle) return may_shrink(j, c, of, middle) && (all || !comes_later(j, c, of, middle));
+        return same_setting(c, &j->report->at[of]) && (all || !takes_long(j, c));
     }
     default: return all || j->best == FCP_NONE;
     }
@@ -313,12 +314,19 @@ static uint32_t find_wanted(const auto_job *j, bool all, step s, uint32_t middle
     return found;
 }
 
+/* One of an odd number of sizes, of which the others are tried in pairs. FCP_NONE: their number is even. */
+static uint32_t find_odd_size(const auto_job *j, bool all, uint32_t middle, uint32_t n) {
+    uint32_t count;
+    const uint32_t found = find_wanted(j, all, SIZE, middle, n, &count);
+    return count % 2 ? found : FCP_NONE;
+}
+
 /* A candidate that is tried together with n. Two that are planned to the end make good use of two threads, most of all
  * if both take as long. So where tokens stay, the first one of all comes with its next setting: of cad the second is
- * better in every other batch. dcp comes with the third, if that is tried. Else it is the next one of this step; or one
- * of an odd number of sizes, of which the others are tried in pairs, and which in a large batch comes before the next
- * one of this step; or, once all settings have been tried, a neighbour of the best one, which the search would try
- * later. FCP_NONE: there is none. */
+ * better in every other batch. dcp comes with the third, if that is tried. Else it is the next one of this step, or a
+ * size that would be tried alone. In a large batch the size comes first, because the next one is often ruled out by its
+ * bound. Once all settings have been tried, it is a neighbour of the best one, which the search would try later.
+ * FCP_NONE: there is none. */
 static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uint32_t n) {
     const auto_report *r = j->report;
     uint32_t count, found;
@@ -330,12 +338,11 @@ static uint32_t find_partner(auto_job *j, bool all, step s, uint32_t middle, uin
                 is_wanted(j, all, SETTINGS, middle, i))
                 return i;
         }
-    const uint32_t size = s < SIZE ? find_wanted(j, all, SIZE, middle, n, &count) : FCP_NONE;
-    const bool odd = size != FCP_NONE && count % 2;
-    if (odd && takes_long(j, &r->at[n])) return size;
+    const bool size_first = s < SIZE && takes_long(j, &r->at[n]);
+    if (size_first && (found = find_odd_size(j, all, middle, n)) != FCP_NONE) return found;
     if ((found = find_wanted(j, all, s, middle, n, &count)) != FCP_NONE) return found;
-    if (odd) return size;
-    return s < SIZE || j->best == FCP_NONE ? FCP_NONE : auto_neighbour(j, all ? EFFORTS : 1);
+    if (s < SIZE) return size_first ? FCP_NONE : find_odd_size(j, all, middle, n);
+    return j->best == FCP_NONE ? FCP_NONE : auto_neighbour(j, all ? EFFORTS : 1);
 }
 
 /* Those of the list that are worth it; `all`: all that have not been tried. */

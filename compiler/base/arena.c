@@ -36,7 +36,7 @@ typedef struct gap {
     size_t size;
 } gap;
 
-/* Address space on huge pages. A page of it becomes memory when it is first touched. */
+/* A stretch of addresses. A page of it becomes memory when it is first touched. */
 typedef struct region {
     char *bytes;
     size_t size, used; /* nothing from `used` on has been given out */

@@ -383,9 +383,8 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
         const char *lengths, *mask;
         int nodes;
         bool large; /* it takes long to cut, and its plan has many tiles */
-    } cases[] = {{"1000 x 6000, 50000 x 50", "causal", 32, true}, {"2000 x 3400, 80000 x 20", "causal", 32, true},
-                 {"3000 x 2400, 100000 x 12", "causal", 32, true}, {"1000 x 400, 50000 x 4", "causal", 2, false},
-                 {"1000 x 400, 60000", "shared_question", 4, false}};
+    } cases[] = {{"1000 x 6000, 50000 x 50", "causal", 32, true}, {"3000 x 2400, 100000 x 12", "causal", 32, true},
+                 {"1000 x 400, 50000 x 4", "causal", 2, false}, {"1000 x 400, 60000", "shared_question", 4, false}};
     uint32_t left_out = 0, tried = 0, heavy = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char source[512];
@@ -416,7 +415,7 @@ Test(auto, less_of_what_takes_long, .timeout = 120) {
         const uint64_t tiles = plan->tiles_count;
         cr_expect_eq(tiles > 32768, cases[i].large, "%" PRIu64 " tiles", tiles);
         cr_expect(smaller && (smaller == 1 || !cases[i].large), "%" PRIu32 " settings with smaller blocks", smaller);
-        cr_expect(found && found <= (cases[i].large ? 6 : 10), "%" PRIu32, found);
+        cr_expect(found && found <= (cases[i].large ? 5 : 10), "%" PRIu32, found);
         cr_expect_leq(r.moves.tried, tiles >= AUTO_HEAVY ? 0 : cases[i].large ? 2 : 8);
         cr_expect(tiles >= AUTO_HEAVY || r.moves.tried, "something is moved");
         heavy += tiles >= AUTO_HEAVY;
