@@ -341,4 +341,9 @@ bool mc_extract(const mc_builder *b, uint32_t root, mc_node **nodes, uint32_t **
  * builder. False: node *out_bad, a floor of what depends on `by`, has none (with `flat` it counts as constant); or the
  * builder failed, and *out_bad is MC_NONE. Cost: O(nodes). */
 bool mc_derive(mc_builder *b, uint32_t root, uint32_t by, bool flat, uint32_t *out_slope, uint32_t *out_bad);
+/* The derivative of a score by s, as code of its own, in malloc'd nodes. The same score always gives the same code, so
+ * that a plan's slope can be compared with its score. MC_NO_DERIVATIVE: node *out_bad of the score has none, as above;
+ * MC_TOO_LONG: the derivative has more than MC_MAX_NODES nodes. */
+typedef enum mc_derived { MC_DERIVED, MC_NO_DERIVATIVE, MC_TOO_LONG, MC_NO_MEMORY } mc_derived;
+mc_derived mc_slope(mc_code score, bool flat, mc_node **out_nodes, uint32_t *out_count, uint32_t *out_bad);
 #endif

@@ -72,14 +72,18 @@ static value parameter(sema *s, const arg *p, expr *e, const figure *n) {
 
 /* --- code to code ------------------------------------------------------------------------------------------------- */
 
+static bool too_long(sema *s, span at) {
+    diag_error(s->d, FCP_E_TOO_LARGE, at, "this score needs more than %u operations when expanded", MC_MAX_NODES);
+    s->failed = true;
+    return false;
+}
+
 static bool failed(sema *s, const mc_builder *b, span at) {
     if (!mc_builder_failed(b)) return s->failed;
     uint32_t count;
     mc_builder_nodes(b, &count);
-    if (!s->failed && count >= MC_MAX_NODES - 1) {
-        diag_error(s->d, FCP_E_TOO_LARGE, at, "this score needs more than %u operations when expanded", MC_MAX_NODES);
-        s->failed = true;
-    } else sema_no_memory(s);
+    if (!s->failed && count >= MC_MAX_NODES - 1) too_long(s, at);
+    else sema_no_memory(s);
     return true;
 }
 
@@ -233,6 +237,28 @@ static bool make_check(sema *s, mc_builder *b, uint32_t mask_root, uint32_t root
 
 /* --- the plan's score --------------------------------------------------------------------------------------------- */
 
+/* Makes the slope of the program's score. */
+static bool derive(sema *s, span at) {
+    struct fcpc_program *p = s->out;
+    mc_node *nodes = NULL;
+    uint32_t count = 0, bad;
+    const mc_derived what = mc_slope(p->score, !p->passes[FCP_BACKWARD], &nodes, &count, &bad);
+    mc_node *own = what == MC_DERIVED ? ARENA_NEW(&p->arena, mc_node, count) : NULL;
+    if (own) {
+        memcpy(own, nodes, count * sizeof *own);
+        p->slope = (mc_code){own, count};
+    }
+    free(nodes);
+    if (own) return true;
+    if (what == MC_TOO_LONG) return too_long(s, at);
+    if (what != MC_NO_DERIVATIVE) return sema_no_memory(s);
+    diag_error(s->d, FCP_E_SCORE, bad < p->score.count ? p->score_spans[bad] : at,
+               "floor of what depends on s cannot be differentiated");
+    diag_hint(s->d, "the backward pass needs the derivative; with passes = forward it does not");
+    s->failed = true;
+    return false;
+}
+
 /* Makes of the lowered score what the program keeps. `plain` is an empty builder. */
 static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, span at) {
     struct fcpc_program *p = s->out;
@@ -241,19 +267,7 @@ static bool keep(sema *s, mc_builder *plain, uint32_t mask_root, uint32_t root, 
     if (own == MC_NONE || failed(s, plain, at)) return failed(s, plain, at), false;
     own = without_zero(plain, own);
     if (mc_builder_nodes(plain, &count)[own].op == MC_S) return true;
-    const span *ignored;
-    uint32_t slope, bad = MC_NONE;
-    if (!expr_extract(s, plain, own, &p->score, &p->score_spans)) return false;
-    const uint32_t s_node = mc_emit(plain, MC_S, MC_NONE, MC_NONE, MC_NONE, 0, MC_NONE, 0);
-    if (s_node == MC_NONE || !mc_derive(plain, own, s_node, !p->passes[FCP_BACKWARD], &slope, &bad)) {
-        if (bad == MC_NONE) return failed(s, plain, at) ? false : sema_no_memory(s);
-        diag_error(s->d, FCP_E_SCORE, place_at(s, mc_builder_place(plain, bad), at),
-                   "floor of what depends on s cannot be differentiated");
-        diag_hint(s->d, "the backward pass needs the derivative; with passes = forward it does not");
-        s->failed = true;
-        return false;
-    }
-    if (!expr_extract(s, plain, slope, &p->slope, &ignored)) return false;
+    if (!expr_extract(s, plain, own, &p->score, &p->score_spans) || !derive(s, at)) return false;
     return check_constants(s, p->score, p->score_spans, at) && check_constants(s, p->slope, NULL, at) &&
            check_tables(s, p->score);
 }

@@ -214,7 +214,8 @@ static void open_state(const struct view *x) {
 static void close_state(const struct view *x) {
     fcp_host_worker *w = x->w;
     if (x->visit->flags & FCP_VISIT_LAST) {
-        if (x->plan->sink_count) fcp_host_sink(fcp_arena_sink(x->arena, x->head), x->rows, w->m, w->l, w->lse);
+        if (x->plan->sink_count)
+            fcp_host_sink(fcp_arena_sink(x->arena, x->head), x->rows, x->d, w->o, w->m, w->l, w->lse);
         else
             for (uint32_t r = 0; r < x->rows; r++)
                 w->lse[r] = w->l[r] == 0 ? -INFINITY : FCP_LN2 * (double)w->m[r] + log((double)w->l[r]);

@@ -1,8 +1,8 @@
 /* score.c: scores, their slopes and sinks on the host.
  *
  * Requires: a checked plan, and an environment bound to the tile's sequence.
- * Cost:     one evaluation of the score's code a tile; one of the slope's in the backward pass. A sink takes an
- *           exponential and two logarithms a row.
+ * Cost:     one evaluation of the score's code a tile; one of the slope's in the backward pass. A sink takes two
+ *           exponentials and a logarithm a row.
  */
 #include "runtime/host/score.h"
 
@@ -58,15 +58,23 @@ void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t k
     for (uint32_t r = 0; r < rows; r++) chain_row(p + r * ld, score->slopes + r * ld, ds + r * ld, keys);
 }
 
-void fcp_host_sink(double z, uint32_t rows, const float *m, float *l, double *out_lse) {
+/* In double, because a factor of 1e-40 has few bits in float, and numbers times that may be 1e-37. */
+FCP_CLONES static void scale_row(float *restrict o, size_t width, double factor) {
+    for (size_t i = 0; i < width; i++) o[i] = (float)((double)o[i] * factor);
+}
+
+/* The sink is one more key, whose value is 0. So the state gets the larger of m and the sink as its m: nothing is
+ * subtracted that was added before, and nothing overflows. */
+void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, double *out_lse) {
     for (uint32_t r = 0; r < rows; r++) {
         if (l[r] == 0) {
             out_lse[r] = z;
             continue;
         }
-        double lse = FCP_LN2 * (double)m[r] + log((double)l[r]), gap = z - lse;
-        double more = gap > 0 ? gap + log1p(exp(-gap)) : log1p(exp(gap)); /* log(1 + e^gap) */
-        out_lse[r] = lse + more;
-        l[r] = (float)((double)l[r] * exp(more));
+        const double own = FCP_LN2 * (double)m[r], most = own > z ? own : z, factor = exp(own - most);
+        const double sum = (double)l[r] * factor + exp(z - most);
+        if (factor != 1) scale_row(o + r * width, width, factor);
+        out_lse[r] = most + log(sum);
+        l[r] = (float)sum;
     }
 }

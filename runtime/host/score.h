@@ -32,8 +32,8 @@ void fcp_host_score_slopes(const fcp_host_score *score, const mc_env *env, const
  * p is 0 it becomes 0, even if the slope is not finite. */
 void fcp_host_score_chain(const fcp_host_score *score, uint32_t rows, uint32_t keys, const float *p, float *ds,
                           size_t ld);
-/* Adds a sink with logit z to rows that have seen all their keys. From m (in log2 units) and l it makes the LSE in
- * natural units, with the sink in it; and l becomes what o is to be divided by. A row that saw no key has LSE z, and
- * its l stays 0. */
-void fcp_host_sink(double z, uint32_t rows, const float *m, float *l, double *out_lse);
+/* Adds a sink with logit z to rows that have seen all their keys; `o` is [rows][width], m is in log2 units. Makes the
+ * LSE in natural units, with the sink in it; l becomes what o is to be divided by, and o is scaled to that. A row that
+ * saw no key has LSE z, and its l stays 0. */
+void fcp_host_sink(double z, uint32_t rows, size_t width, float *o, const float *m, float *l, double *out_lse);
 #endif

@@ -20,6 +20,7 @@
 #include "runtime/judge/hops.h"
 #include "runtime/judge/parts.h"
 #include "runtime/judge/sample.h"
+#include "runtime/judge/slope.h"
 
 enum { STRIP = 32, TILE = 128, MAX_THREADS = 256 };
 
@@ -103,6 +104,7 @@ struct run {
     const uint8_t *rows[FCP_SIDES]; /* a bit per packed token: whether its rows are judged; NULL: all are */
     fcp_reference *out;       /* where to put the reference itself; NULL: nowhere */
     const check_sample *sample; /* NULL: all rows */
+    mc_code slope;            /* of the score, derived by the judge */
     bool backward;
     const volatile int *stop;
     uint32_t *order;          /* sequences, longest first */
@@ -337,10 +339,9 @@ static void run_task(struct task *t) {
     if (s->wants_keys) put_keys(t);
 }
 
-static int64_t *new_scratch(const fcp_plan *plan) {
+static int64_t *new_scratch(const fcp_plan *plan, mc_code slope) {
     const mc_code codes[] = {{plan->mask, (uint32_t)plan->mask_count},
-                             {plan->score, (uint32_t)plan->score_count},
-                             {plan->slope, (uint32_t)plan->slope_count}};
+                             {plan->score, (uint32_t)plan->score_count}, slope};
     size_t most = 0;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         size_t words = mc_row_scratch(codes[i]) + 1;
@@ -377,12 +378,12 @@ static bool open_task(struct task *t, struct run *run, uint64_t index) {
                               .scale = run->shape.scale,
                               .dtype = run->shape.dtype,
                               .score = {plan->score, (uint32_t)plan->score_count},
-                              .slope = {plan->slope, (uint32_t)plan->slope_count},
+                              .slope = run->slope,
                               .env = &t->env};
     if (n > SIZE_MAX / 64 / (8 * d + 8 * STRIP)) return false;
     t->strip.allow = calloc(n + 1, STRIP);
     t->strip.live = calloc(n / TILE + 1, sizeof *t->strip.live);
-    t->scratch = t->strip.scratch = new_scratch(plan);
+    t->scratch = t->strip.scratch = new_scratch(plan, run->slope);
     t->arrays = calloc(plan->arrays_count + 1, sizeof *t->arrays);
     t->bands = calloc(plan->slices_count + 1, sizeof *t->bands);
     double *per_key = t->k_typical = calloc(n + 1, 4 * sizeof *per_key);
@@ -474,6 +475,10 @@ static fcp_code run_all(struct run *run, unsigned threads, fcp_error *err) {
     return run->code == FCP_OK ? FCP_OK : fcp_fail(err, run->code, "out of memory for the reference");
 }
 
+static bool derive_score(struct run *run) {
+    return check_slope((mc_code){run->plan->score, (uint32_t)run->plan->score_count}, &run->slope);
+}
+
 /* The tensors that are read, `needed` (a bit per fcp_tensor), must be there. */
 static fcp_code check_inputs(const fcp_packed *in, unsigned needed, fcp_error *err) {
     for (int t = 0; t < FCP_TENSORS; t++)
@@ -518,7 +523,6 @@ static bool allow_wire(struct run *run) {
 }
 
 static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_check_report *report, fcp_error *err) {
-    const fcp_plan *plan = run->plan;
     fcp_packed judged = {0};
     for (int pass = 0; pass < FCP_PASSES; pass++)
         for (int t = 0; t < FCP_TENSORS; t++)
@@ -530,7 +534,7 @@ static fcp_code judge(struct run *run, const fcp_check_options *options, fcp_che
     if (code == FCP_OK) code = run_all(run, options->threads, err);
     if (code != FCP_OK) return code;
     /* a score whose slope depends on s is not linear in s */
-    double factor = mc_uses((mc_code){plan->slope, (uint32_t)plan->slope_count}) & MC_USES_S ? 3 : 2;
+    double factor = mc_uses(run->slope) & MC_USES_S ? 3 : 2;
     for (int t = 0; t < FCP_TENSORS; t++) {
         if (!judged.t[t]) continue;
         fcp_dtype dtype = fcp_tensor_dtype(&run->shape, (fcp_tensor)t);
@@ -559,7 +563,9 @@ fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, c
         for (uint32_t r = options->first; !code && r < options->first + options->count; r++)
             mark_rows(plan, r, (fcp_side)side, rows[side]);
     }
+    if (!code && !derive_score(&run)) code = FCP_E_NO_MEMORY;
     code = code ? fcp_fail(err, code, "out of memory for the rows to check") : judge(&run, options, report, err);
+    free((mc_node *)(uintptr_t)run.slope.nodes);
     for (int side = 0; side < FCP_SIDES; side++) free(rows[side]);
     free(sample.units);
     return code;
@@ -581,5 +587,8 @@ fcp_code fcp_reference_compute(const fcp_plan *plan, const fcp_packed *in, unsig
     struct run run = {.plan = plan, .in = in, .out = out, .backward = in->t[FCP_TENSOR_DO] != NULL, .stop = stop};
     fcp_plan_shape(plan, &run.shape);
     fcp_code code = check_inputs(in, inputs_of(run.backward, false), err);
-    return code == FCP_OK ? run_all(&run, threads, err) : code;
+    if (!code && !derive_score(&run)) code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for the score's derivative");
+    if (!code) code = run_all(&run, threads, err);
+    free((mc_node *)(uintptr_t)run.slope.nodes);
+    return code;
 }

@@ -3,9 +3,10 @@
  * The reference evaluates the mask's code for every (q, k) of every sequence (and head, if the mask names h), and
  * computes O, LSE, dQ, dK and dV in float64 from the formulas, pair by pair. It shares nothing with the kernels and
  * never looks at the plan's tiles. A score and its slope are evaluated in float64 for every allowed pair, and a sink is
- * one more term of the sum. Beside it the same is computed naively, as a simple program would: scores and sums in fp32,
- * and P and dS rounded to the dtype. How far the naive computation is from the reference shows how exact a result can
- * be expected to be.
+ * one more term of the sum. The slope is derived from the score anew (slope.h): the plan's own is what the result was
+ * made with, so it is not asked. Beside it all the same is computed naively, as a simple program would: scores and sums
+ * in fp32, and P and dS rounded to the dtype. How far the naive computation is from the reference shows how exact a
+ * result can be expected to be.
  *
  * A tensor is right if each of its numbers is:
  *     |result - reference| <= c max |naive - reference| + ulp + 2^-20 floor + wire weight + absolute, where

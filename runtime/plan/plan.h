@@ -475,7 +475,7 @@ typedef struct fcp_slices {
     X(TRANSFERS, fcp_transfer, transfers)                                                                              \
     X(MASK, mc_node, mask)                                                                                             \
     X(SCORE, mc_node, score)           /* empty: the score is s */                                                     \
-    X(SLOPE, mc_node, slope)           /* the score's derivative by s */                                               \
+    X(SLOPE, mc_node, slope)           /* its derivative by s; follows from it: mc_slope in codegen/mask/code.h */     \
     X(SINK, double, sink)              /* per query head: a logit in the denominator; empty: none */                   \
     X(NAMES, char, names)                                                                                              \
     X(ARRAYS, fcp_array, arrays)                                                                                       \

@@ -155,6 +155,9 @@ typedef struct rank_buffers rank_buffers;
 fcp_code fcp_verify_buffers(const verifier *v, rank_buffers *out);
 fcp_code fcp_verify_rank(verifier *v, rank_buffers *b, uint32_t rank);
 
+/* score.c: the slope is the derivative of the score. */
+fcp_code fcp_verify_score(const verifier *v);
+
 /* halves.c: where rounds say that work moves in two halves, it does. The passes are right. */
 fcp_code fcp_verify_halves(const verifier *v, bool *out_halves);
 

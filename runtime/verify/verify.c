@@ -36,16 +36,18 @@
  *      from the tables (E609).
  *   9. Where rounds say that work moves in two halves, the second begins at one stage, with arrivals, and at each rank
  *      at most half of the work that waits for others needs it (E613).
+ *  10. The slope of a score is its derivative (E614).
  * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
  * Not proven: that tiles have the pairs of the mask. The compiler's analysis decides that; `fcpc run` tests it.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
- * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the halves, and the summary.
+ * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the halves, the score, and the
+ * summary.
  *
  * Files: passes.c goes through both passes, in two threads if the plan is large; what is reported is the same.
  *        computed.c proves that each tile is computed once (1); match.c 2 and 6; rank.c 5, with held.h (1, 3, 7),
- *        partial.h (3, 4a) and work.c (1, 4); layout.c what the reshuffle does; halves.c 9; fail.c words
- *        errors.
+ *        partial.h (3, 4a) and work.c (1, 4); layout.c what the reshuffle does; halves.c 9; score.c 10;
+ *        fail.c words errors.
  * Cost:  linear in the plan (where something may have to be sorted, the file says so): one pass over the tiles, and for
  *        each pass of the plan two over the transfers. Memory is linear in blocks, visits and transfers.
  */
@@ -264,6 +266,7 @@ fcp_code fcp_plan_verify(const fcp_plan *plan, const volatile int *stop, fcp_ver
     if (!code) code = check_named(&v, of);
     bool halves = false;
     if (!code) code = fcp_verify_halves(&v, &halves);
+    if (!code) code = fcp_verify_score(&v);
     if (!code) code = check_summary(&v, &found);
     if (!code && out_report) {
         report(&v, &found, out_report);

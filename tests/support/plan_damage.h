@@ -131,6 +131,7 @@ static const damage kinds[] = {
     D(lose_score, FCP_E_PLAN_FORMAT),
     D(wrong_real, FCP_E_PLAN_FORMAT),
     D(wrong_sink, FCP_E_PLAN_FORMAT),
+    D(other_slope, E(SLOPE)),
     D(other_class, FCP_E_PLAN_FORMAT),
     D(lose_classes, FCP_E_PLAN_FORMAT),
     D(shapes_of_no_class, FCP_E_PLAN_FORMAT),

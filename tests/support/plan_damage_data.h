@@ -127,6 +127,20 @@ static bool wrong_real(tables *t, draw *d) {
     return chosen;
 }
 
+/* Code that is sound, and is not the derivative of the score. */
+static bool other_slope(tables *t, draw *d) {
+    mc_node *chosen = NULL;
+    for (uint64_t i = 0; i < t->slope_count; i++) {
+        const uint32_t op = t->slope[i].op;
+        if ((op == MC_CONST_F || op == MC_SUB_F || op == MC_DIV_F || op == MC_ADD_F || op == MC_MUL_F) && pick(d))
+            chosen = &t->slope[i];
+    }
+    if (!chosen) return false;
+    if (chosen->op == MC_CONST_F) chosen->imm = mc_real_bits(mc_real(chosen->imm) + 1);
+    else chosen->op = chosen->op == MC_SUB_F ? MC_ADD_F : MC_SUB_F;
+    return true;
+}
+
 static bool wrong_sink(tables *t, draw *d) {
     const double odd[] = {NAN, INFINITY, -INFINITY};
     if (!t->sink_count) return false;

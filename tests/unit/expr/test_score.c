@@ -4,6 +4,7 @@
 
 #include "compiler/explain/explain.h"
 #include "compiler/sema/program.h"
+#include "runtime/judge/slope.h"
 #include "tests/support/random_score.h"
 #include "tests/support/temporary.h"
 
@@ -282,9 +283,11 @@ static void differentiate(uint64_t seeds, bool smooth, double kept) {
         cr_assert(code == FCP_OK || code == FCP_E_SCORE, "%s\n%s", text.text, said);
         free(said);
         if (code != FCP_OK) continue;
+        mc_code judges;
+        cr_assert(check_slope(p->score, &judges));
         for (int i = 0; i < 10 && p->score.count; i++) {
             point at = somewhere(&m);
-            double step = 1e-3 * (1 + fabs(at.s)), got = value_of(p->slope, &at);
+            double step = 1e-3 * (1 + fabs(at.s)), got = value_of(p->slope, &at), other = value_of(judges, &at);
             double d1 = difference(p->score, at, step), d2 = difference(p->score, at, step / 2),
                    d3 = difference(p->score, at, step / 4);
             /* two extrapolations that agree: there is no kink nearby, and no higher derivative is too large */
@@ -299,9 +302,13 @@ static void differentiate(uint64_t seeds, bool smooth, double kept) {
             }
             cr_assert(fabs(got - e2) <= 1e-5 * fabs(e2) + 1e-8 + 100 * noise,
                       "seed %d: slope %.15g, differences %.15g, s %g\n%s", (int)seed, got, e2, at.s, text.text);
+            cr_assert(fabs(other - e2) <= 1e-5 * fabs(e2) + 1e-8 + 100 * noise,
+                      "seed %d: the judge's slope %.15g, differences %.15g, s %g\n%s", (int)seed, other, e2, at.s,
+                      text.text);
             compared++;
             moving += got != 0 && got != 1;
         }
+        free((mc_node *)(uintptr_t)judges.nodes);
         fcpc_program_free(p);
     }
     cr_log_info("%u compared, %u of them with a slope that is not 0 or 1, %u skipped", compared, moving, skipped);
@@ -323,6 +330,10 @@ Test(score, flat_stretches) {
         fcpc_program *p = program(source);
         point at = {.n = 5, .s = -2};
         cr_expect_eq(value_of(p->slope, &at), i == 1, "%s: %g", flat[i], value_of(p->slope, &at));
+        mc_code judges;
+        cr_assert(check_slope(p->score, &judges));
+        cr_expect_eq(value_of(judges, &at), i == 1, "%s: %g by the judge", flat[i], value_of(judges, &at));
+        free((mc_node *)(uintptr_t)judges.nodes);
         fcpc_program_free(p);
     }
 }

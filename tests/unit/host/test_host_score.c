@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/numeric.h"
+#include "runtime/host/score.h"
 #include "runtime/judge/packed.h"
 #include "runtime/judge/reference.h"
 #include "tests/support/amount.h"
@@ -299,6 +300,64 @@ Test(score, extreme_sinks_and_scores) {
     close(&b);
 }
 
+/* A sink joins rows whose m is anywhere, as in float64. l and O are drawn; m is in log2 units. */
+Test(score, a_sink_joins_any_row) {
+    static const float most[] = {-3e38f, -1.5e30f, -1.5e17f, -4e9f, -1e5f, -300, -127, -60, -1, 0, 0.5f, 60, 300, 1e5f,
+                                 4e9f, 1.5e17f, 1.5e30f, 3e38f};
+    static const double sinks[] = {-1.7e308, -1e30, -700, -90, -1, 0, 0.5, 50, 80, 88, 700, 1e9, 1e30, 1.7e308};
+    enum { MOST = sizeof most / sizeof *most, SINKS = sizeof sinks / sizeof *sinks, WIDTH = 3 };
+    for (int i = 0; i < MOST * SINKS * 3; i++) {
+        const double z = sinks[i % SINKS];
+        const float m = most[i / SINKS % MOST], sums[] = {1, 1.75f, 900}, numbers[WIDTH] = {0.75f, -0.001f, 1};
+        float l = sums[i / SINKS / MOST], o[WIDTH];
+        for (int d = 0; d < WIDTH; d++) o[d] = numbers[d] * l;
+        const double own = FCP_LN2 * (double)m, top = own > z ? own : z, weight = (double)l * exp(own - top);
+        const double all = weight + exp(z - top);
+        double lse;
+        fcp_host_sink(z, 1, WIDTH, o, &m, &l, &lse);
+        cr_assert(fabs(lse - (top + log(all))) <= 1e-6 * fabs(top + log(all)) + 1e-12, "m %g, sink %g: LSE %g, not %g",
+                  (double)m, z, lse, top + log(all));
+        for (int d = 0; d < WIDTH; d++) {
+            const double is = (double)(o[d] / l), right = weight / all * (double)numbers[d];
+            cr_assert(fabs(is - right) <= 1e-6 * fabs(right) + 0x1p-149, "m %g, sink %g: O %g, not %g", (double)m, z,
+                      is, right);
+        }
+    }
+    double lse;
+    float none = -INFINITY, l = 0, o[WIDTH] = {0};
+    fcp_host_sink(-700, 1, WIDTH, o, &none, &l, &lse);
+    cr_assert(lse == -700 && l == 0);
+}
+
+/* Scores so far below the sink that the sum of both is the sink, and one that is in reach of it. */
+Test(score, a_sink_far_above_the_scores) {
+    static const double lows[] = {-1e4, -1e9, -1e17, -1e30};
+    for (int i = 0; i < 4; i++) {
+        struct bench b = open(hand_make(2, 4, 2, 16, FCP_FP32, 128, "gap", mixed, 6), "same", true, 2);
+        hand_code score = {b.store->score, 0}, slope = {b.store->slope, 0};
+        for (int j = 0; j < 2; j++) { /* if k < q - 160 then s else lows[i] */
+            hand_code *c = j ? &slope : &score;
+            uint32_t s = hs0(c, MC_S), back = hs2(c, MC_SUB, hs0(c, MC_Q), hs0(c, MC_K));
+            uint32_t far = hs2(c, MC_LT, hs_int(c, 160), back), low = hs_real(c, j ? 0 : lows[i]), one = hs_real(c, 1);
+            hs3(c, MC_IF_F, far, j ? one : s, low);
+        }
+        b.h->plan.score_count = score.count;
+        b.h->plan.slope_count = slope.count;
+        for (uint32_t h = 0; h < 4; h++) b.store->sink[h] = 50.0 - 20 * h;
+        fcp_session_free(b.session);
+        cr_assert(fcp_session_create(&b.h->plan, NULL, &b.session, NULL) == FCP_OK);
+        run(&b, FCP_FORWARD);
+        const float *lse = b.packed.t[FCP_TENSOR_LSE];
+        for (uint64_t t = 0; t < 160; t++)
+            for (uint32_t h = 0; h < 4; h++)
+                cr_assert((double)lse[t * 4 + h] == b.store->sink[h], "%g: row %lu has %g", lows[i], (unsigned long)t,
+                          (double)lse[t * 4 + h]);
+        run(&b, FCP_BACKWARD);
+        check(&b, "far below the sink");
+        close(&b);
+    }
+}
+
 /* --- what must not spread ----------------------------------------------------------------------------------------- */
 
 static bool token_is_finite(const struct bench *b, fcp_tensor t, uint64_t token) {
@@ -339,36 +398,54 @@ Test(score, nan_spreads_only_where_it_is_seen) {
 
 /* --- the judge ---------------------------------------------------------------------------------------------------- */
 
-/* A slope of 1. */
-static uint64_t hand_one(mc_node *nodes) {
-    hand_code c = {nodes, 0};
-    hs_real(&c, 1);
-    return c.count;
+static fcp_check_report judged(const struct bench *b) {
+    fcp_check_report report = FCP_CHECK_START;
+    cr_assert(fcp_check_run(&b->h->plan, &(fcp_check_options){.passes = 3, .threads = 2}, &b->packed, &report, NULL) ==
+              FCP_OK);
+    return report;
 }
 
-/* A result of another score, slope or sink is called wrong. */
+/* A result of another score or sink is called wrong. */
 Test(score, the_judge_sees_the_difference) {
     struct bench b = open(hand_make(1, 2, 1, 16, FCP_FP32, 256, "causal", mixed, 6), "softcap", true, 2);
     run(&b, FCP_FORWARD);
     run(&b, FCP_BACKWARD);
     fcp_plan *p = &b.h->plan;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         fcp_plan kept = *p;
         double z = b.store->sink[1];
         if (i == 0) hand_score_put(b.h, b.store, "same", true);
-        if (i == 1) p->slope_count = hand_one(b.store->slope);
-        if (i == 2) b.store->sink[1] = z + 0.01;
-        if (i == 3) p->sink_count = 0;
-        fcp_check_report report = FCP_CHECK_START;
-        cr_assert(fcp_check_run(p,
-                          &(fcp_check_options){.passes = 3, .threads = 2}, &b.packed, &report, NULL) == FCP_OK);
-        cr_assert(!report.ok, "difference %d", i);
-        cr_assert(i != 1 || (report.tensor[FCP_TENSOR_O].ok && !report.tensor[FCP_TENSOR_DQ].ok));
+        if (i == 1) b.store->sink[1] = z + 0.01;
+        if (i == 2) p->sink_count = 0;
+        cr_assert(!judged(&b).ok, "difference %d", i);
         *p = kept;
         hand_score_put(b.h, b.store, "softcap", true);
     }
     check(&b, "as it was");
     close(&b);
+}
+
+/* The backward pass runs with the slope of softcap, 1 - t t; then with wrong ones: 2 - t t, 1 + t t, 1 - t, t t, 1. */
+Test(score, the_judge_does_not_believe_the_slope) {
+    for (int i = 0; i < 6; i++) {
+        struct bench b = open(hand_make(1, 2, 1, 16, FCP_FP32, 256, "causal", mixed, 6), "softcap", true, 2);
+        mc_node *const slope = b.store->slope, *const last = slope + b.h->plan.slope_count - 1;
+        const uint32_t one = last->a, t = slope[last->b].a;
+        if (i == 1) slope[one].imm = mc_real_bits(2);
+        if (i == 2) last->op = MC_ADD_F;
+        if (i == 3) last->b = t;
+        if (i == 4) *last = slope[last->b];
+        if (i == 5) *last = slope[one];
+        fcp_session_free(b.session);
+        cr_assert(fcp_session_create(&b.h->plan, NULL, &b.session, NULL) == FCP_OK);
+        run(&b, FCP_FORWARD);
+        run(&b, FCP_BACKWARD);
+        const fcp_check_report report = judged(&b);
+        cr_assert(report.ok == (i == 0), "slope %d", i);
+        cr_assert(report.tensor[FCP_TENSOR_O].ok && report.tensor[FCP_TENSOR_DV].ok, "slope %d", i);
+        cr_assert(report.tensor[FCP_TENSOR_DQ].ok == (i == 0) && report.tensor[FCP_TENSOR_DK].ok == (i == 0));
+        close(&b);
+    }
 }
 
 Test(score, two_runs_and_any_number_of_threads_give_the_same_bits) {

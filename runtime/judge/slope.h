@@ -1,0 +1,9 @@
+/* slope.h: the derivative of a score, as the judge derives it. Private to runtime/judge. */
+#ifndef FCP_JUDGE_SLOPE_H
+#define FCP_JUDGE_SLOPE_H
+#include "codegen/mask/code.h"
+
+/* The derivative of a score by s, as code that mc_eval_score and mc_eval_score_row evaluate; of no nodes if the score
+ * has none. out->nodes is malloc'd. False: out of memory. */
+bool check_slope(mc_code score, mc_code *out);
+#endif
