@@ -195,7 +195,7 @@ $(B)/codegen/mask/row.o: OPT := $(OPT:-O3=-O2 -ftree-vectorize -fvect-cost-model
 $(B)/tests/%.o: CFLAGS += -Itests/support
 $(B)/tests/oracle/%.o $(B)/fuzz/%.o: CFLAGS += $(TEST_OPT)
 $(B)/tests/gpu/%.o $(B)/tests/machines/standin/%.o: CFLAGS += $(FIBER_OPT)
-RUN_LONG = $(addprefix $(B)/tests/unit/,cells/% expr/% problem/% place/test_dcp.o compile/test_property.o sema/test_lengths.o)
+RUN_LONG = $(addprefix $(B)/tests/unit/,cells/% pairs/% expr/% problem/% place/test_dcp.o compile/test_property.o sema/test_lengths.o)
 $(B)/tests/unit/%.o: CFLAGS += $(if $(filter $(RUN_LONG),$@),$(TEST_OPT),$(UNIT_OPT))
 $(B)/tests/machines/fibers/%.o $(B)/tests/machines/ptx/%.o: CFLAGS += $(LINES)
 $(B)/tests/machines/fibers/test_%.o: CFLAGS += $(TEST_OPT)

@@ -1,4 +1,4 @@
-/* verify.c: the verifier: is a plan right?
+/* verify.c: the verifier: does a plan compute each tile once, on data that is there?
  *
  * It looks at nothing but the tables and instruction streams, and shares no code with what builds plans.
  *
@@ -38,7 +38,7 @@
  *      at most half of the work that waits for others needs it (E613).
  *  10. The slope of a score is its derivative (E614).
  * That every (token, head) has one home, and that a tile's Q is of the heads of its KV, is for fcp_plan_check.
- * Not proven: that tiles have the pairs of the mask. The compiler's analysis decides that; `fcpc run` tests it.
+ * Not proven: that tiles have the pairs of the mask. The compiler's analysis decides that; runtime/pairs proves it.
  *
  * The first error found is reported. The order is: tiles and visits; for each pass the launches, then each rank's
  * queues and reshuffle, then Delta and memory, which other damage disturbs, too; then the halves, the score, and the

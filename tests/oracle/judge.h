@@ -1,6 +1,7 @@
 /* judge.h: compares one drawn program, from its text to its gradients, with brute force.
  *
- * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h). A program
+ * The program is compiled. Its tiles must have exactly the pairs that come from evaluating every (q, k, h), and its
+ * cells must be what its mask says (fcp_plan_verify_pairs). A program
  * with a fault that evaluation reaches must be refused for that fault, and so must one whose layout asks for groups
  * into which the ranks with tokens do not divide; no other program may be. The plan is saved, loaded, verified, and
  * run on the host backend. O, LSE, dQ, dK and dV are compared with naive attention in float64, under FlashAttention's
@@ -444,6 +445,9 @@ static void check_pairs(unsigned seed, const random_program *p, const fcp_plan *
         }
         JUDGE(sum == tile->pairs * alike, "seed %u: tile %llu\n%s", seed, (unsigned long long)i, p->text);
     }
+    fcp_error err;
+    fcp_code code = fcp_plan_verify_pairs(plan, NULL, NULL, &err);
+    JUDGE(code == FCP_OK, "seed %u: %s %s\n%s", seed, fcp_code_name(code), err.message, p->text);
 }
 
 static bool is_causal(const int64_t *params, int64_t q, int64_t k, int64_t n) {
