@@ -23,7 +23,7 @@
       "compile a program to a plan (the default command)")                                                             \
     X(SHOW, "show", cmd_show, "FILE.fcp|PLAN [--svg F] [--html F] [--png F] [--rows a..b] [--cols a..b] [--seq N]",    \
       "draw the mask, the placement and the pipeline; or a part of one sequence's mask, down to single pairs")         \
-    X(VERIFY, "verify", cmd_verify, "FILE.fcp|PLAN", "prove a plan right and say what was proven")                     \
+    X(VERIFY, "verify", cmd_verify, "FILE.fcp|PLAN [--pairs]", "prove what a plan does, and say what was proven")      \
     X(RUN, "run", cmd_run, "FILE.fcp|PLAN [--q F --k F --v F] [--out F] ...",                                          \
       "execute a plan; without input files, draw random inputs and check the result")                                  \
     X(EMIT, "emit", cmd_emit_kernels,                                                                                  \
@@ -74,6 +74,8 @@ typedef enum cmd_kind {
       "print as text what these passes made: problem, placement, traffic, reshuffle, schedule, slots, rounds")         \
     X(EXPLAIN, "explain", 0, CMD_FLAG, NULL, CMD_BIT(COMPILE),                                                         \
       "print what strategy = auto tried, and why each candidate lost")                                                 \
+    X(PAIRS, "pairs", 0, CMD_FLAG, NULL, CMD_BIT(VERIFY),                                                              \
+      "also ask the mask which pairs it allows, and prove that the tiles have these and no others")                    \
     X(ARCH, "arch", 0, CMD_WORD, "ARCH", CMD_BIT(EMIT),                                                                \
       "compile for this architecture: sm_80, sm_90a, sm_100, ...; this needs NVRTC and no GPU")                        \
     X(BACKWARD, "backward", 0, CMD_WORD, "ordered|unordered|split", CMD_BIT(EMIT),                                     \
@@ -112,9 +114,10 @@ typedef enum cmd_kind {
     X(SEQ, "seq", 0, CMD_WORD, "N", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                                  \
       "choose this sequence of the batch, counted from 0; the default is the longest")                                 \
     X(LAYER, "layer", 0, CMD_WORD, "N",                                                                                \
-      CMD_BIT(EXPLAIN) | CMD_BIT(SHOW) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) | CMD_BIT(DUMP),                  \
-      "of a program with layers, take this mask alone, counted from 1; the default of show, run and sim is all of "    \
-      "them, that of explain the first")                                                                               \
+      CMD_BIT(EXPLAIN) | CMD_BIT(SHOW) | CMD_BIT(VERIFY) | CMD_BIT(RUN) | CMD_BIT(SIM) | CMD_BIT(EMIT) |               \
+      CMD_BIT(DUMP),                                                                                                   \
+      "of a program with layers, take this mask alone, counted from 1; the default of show, verify, run and sim is "   \
+      "all of them, that of explain the first")                                                                        \
     X(WIDTH, "width", 0, CMD_WORD, "COLUMNS", CMD_BIT(SHOW) | CMD_BIT(EXPLAIN),                                        \
       "print this many columns; the default is the terminal's width, or 80")                                           \
     X(ASCII, "ascii", 0, CMD_FLAG, NULL, CMD_BIT(SHOW), "draw with ASCII characters only")                             \

@@ -200,7 +200,7 @@ fcp_code cmd_protect_layers(const cmd_line *line, const fcpc_program *program, f
 }
 
 fcp_code cmd_choose_layer(const cmd_line *line, const fcpc_program *program, uint32_t *out, fcp_error *err) {
-    static const cmd_command all[] = {CMD_COMPILE, CMD_EXPLAIN, CMD_SHOW, CMD_RUN, CMD_SIM};
+    static const cmd_command all[] = {CMD_COMPILE, CMD_EXPLAIN, CMD_SHOW, CMD_VERIFY, CMD_RUN, CMD_SIM};
     const uint32_t count = fcpc_program_layers(program, 0, NULL);
     const char *command = cmd_commands[line->command].name;
     uint64_t chosen = 0;

@@ -352,8 +352,35 @@ holds "with q, k and n" \
 # --- the other commands ----------------------------------------------------------------------------------------------
 ok "verify" "$fcpc" verify a.plan
 holds "verify says what was proven" grep -q "each computed once" stdout
+holds "and what was not" grep -q "not proven: that tiles have the pairs of the mask; --pairs evaluates it" stdout
+ok "verify with the mask" "$fcpc" verify a.plan --pairs
+holds "verify says that it was evaluated" grep -q "pairs: tiles have those that the mask's code allows" stdout
+holds "and what was not proven" grep -q "not proven: that the mask's code is what the source says" stdout
 ok "verify with JSON" "$fcpc" verify a.plan --json
 holds "verify's JSON" json '.ok and .ranks == 4 and .tiles > 0 and .forward.rounds >= 0'
+holds "what was proven" json '(.proven | index("tiles")) and (.not_proven | index("pairs")) and .pairs == null'
+ok "verify with the mask, with JSON" "$fcpc" verify a.plan --json --pairs
+holds "its JSON" json '(.proven | index("pairs")) and .not_proven == ["source"] and .pairs.pairs > 0 and .pairs.boxes > 0'
+ok "verify all masks of a model" "$fcpc" verify layers.fcp --pairs
+holds "a line for each" [ "$(grep -c '^layers.fcp, mask [12] of 2, .*: proven for' stdout)" = 2 ]
+ok "with JSON" "$fcpc" verify layers.fcp --pairs --json
+holds "an element for each" json '.layers | length == 2 and all(.proven | index("pairs"))'
+ok "verify one of them" "$fcpc" verify layers.fcp --layer 2
+holds "and no other" [ "$(grep -c 'proven for' stdout)" = 1 ]
+if command -v python3 > /dev/null; then
+    program band.fcp 'batch { lengths = [1000, 300] }; cluster { gpus = 2 }; plan { mask = window(w = 400); block = 128 }'
+    ok "a window" "$fcpc" band.fcp -q -o band.plan
+    python3 "$top/tests/cli/other_mask.py" band.plan other.plan 400 200
+    ok "the mask is another, and tiles are as they were" "$fcpc" verify other.plan
+    bad "unless the mask is evaluated" 1 E615 verify other.plan --pairs
+    holds "with sequence, query and key" grep -q "sequence 0: the mask does not let query [0-9]* see key [0-9]*" stderr
+    holds "and cell and tile" grep -q "cell ([0-9]*, [0-9]*) of part [0-9]* of tile [0-9]*" stderr
+    python3 "$top/tests/cli/other_mask.py" band.plan other.plan 400 700
+    bad "a mask that allows more" 1 E615 verify other.plan --pairs
+    holds "by counts" grep -q "queries [0-9]* to [0-9]* and keys [0-9]* to [0-9]* the mask allows [0-9]* pairs" stderr
+else
+    echo "skipped: a plan of another mask: python3 is not there"
+fi
 ok "verify a program" "$fcpc" verify a.fcp
 ok "dump" "$fcpc" dump a.plan
 holds "dump has lines" [ "$(wc -l < stdout)" -gt 100 ]
