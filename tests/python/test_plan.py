@@ -145,6 +145,13 @@ class Plans(unittest.TestCase):
                 with self.assertRaisesRegex(ValueError, "null byte"):
                     call(os.path.join(folder, "a.plan\0b"))
 
+    def test_pairs_of_the_mask(self):
+        plan = a_program().plan([300, 200], {"doc": DOCUMENTS})
+        self.assertEqual(plan.verify_pairs(), plan.summary()["pairs"])
+        with self.assertRaises(fcpc.Error) as caught:
+            plan.verify_pairs(stop=ctypes.c_int(1))
+        self.assertEqual(caught.exception.code, "E013")
+
     def test_save_and_load(self):
         plan = a_program().plan([300, 200], {"doc": DOCUMENTS})
         with tempfile.TemporaryDirectory() as folder:

@@ -40,6 +40,10 @@ class fcp_table(ctypes.Structure):
     _fields_ = [("name", _text), ("rows", _u64), ("columns", _u64), ("first", _u64), ("values", _pointer)]
 
 
+class fcp_pairs_proof(ctypes.Structure):
+    _fields_ = [("pairs", _u64), ("boxes", _u64), ("elements", _u64)]
+
+
 class fcp_start(ctypes.Structure):
     _fields_ = [("size", _size), ("ranks", _u32), ("rank", _u32), ("device", _u32), ("id", _pointer),
                 ("id_file", _text)]
@@ -98,8 +102,8 @@ class fcpc_question(ctypes.Structure):
                 ("colour", _bool)]
 
 
-STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_start, fcp_allocator, fcp_session_options,
-              fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options, fcpc_question]
+STRUCTURES = [fcp_where, fcp_error, fcp_shape, fcp_tensors, fcp_table, fcp_pairs_proof, fcp_start, fcp_allocator,
+              fcp_session_options, fcpc_diagnostic, fcpc_options, fcpc_field, fcpc_batch, fcpc_times, fcpc_show_options, fcpc_question]
 
 FUNCTIONS = """
 const char *fcp_version(void);
@@ -111,6 +115,8 @@ fcp_code fcp_plan_save(const fcp_plan *plan, const char *path, fcp_error *err);
 void fcp_plan_free(fcp_plan *plan);
 fcp_code fcp_plan_digest(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
 fcp_code fcp_plan_homes(const fcp_plan *plan, uint8_t *out_digest, fcp_error *err);
+fcp_code fcp_plan_verify_pairs(const fcp_plan *plan, const volatile int *stop, fcp_pairs_proof *out_proof,
+                               fcp_error *err);
 void fcp_plan_shape(const fcp_plan *plan, fcp_shape *out_shape);
 fcp_code fcp_start_id(void *out_id, fcp_error *err);
 uint64_t fcp_plan_table_numbers(const fcp_plan *plan);

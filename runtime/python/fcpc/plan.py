@@ -3,8 +3,8 @@ import ctypes
 import html
 import json
 
-from ._c import (C, Owner, call_text, check, fcp_error, fcp_shape, fcp_table, fcpc_question, fcpc_show_options, fcpc_times,
-                 path_bytes, take_text)
+from ._c import (C, Owner, call_text, check, fcp_error, fcp_pairs_proof, fcp_shape, fcp_table, fcpc_question,
+                 fcpc_show_options, fcpc_times, path_bytes, take_text)
 from .errors import Diagnostics, Error
 
 DTYPES = ("fp32", "fp16", "bf16")  # in the order of fcp_dtype
@@ -160,6 +160,22 @@ class Plan(Owner):
         err = fcp_error()
         check(C["fcp_plan_save"](self._handle, path_bytes(path), ctypes.byref(err)), err)
 
+    def verify_pairs(self, stop=None):
+        """Proves that the plan computes exactly the pairs that its mask allows, and returns how many it has.
+
+        Planning and loading prove that each tile is computed once, on data that is there; they do not ask the mask
+        which pairs a tile has. This does, and takes time where the boundary of the mask does not repeat itself. With
+        layers it is about this plan alone.
+
+        stop   a ctypes.c_int that another thread may set to end it (E013)
+
+        Errors: E615 (the plan computes other pairs, or counts them wrongly)
+        """
+        proof, err = fcp_pairs_proof(), fcp_error()
+        check(C["fcp_plan_verify_pairs"](self._handle, None if stop is None else ctypes.byref(stop),
+                                         ctypes.byref(proof), ctypes.byref(err)), err)
+        return proof.pairs
+
     def summary(self):
         """The figures of the plan, as a dict; README.md explains them. Units: bytes, seconds, FLOP."""
         return json.loads(call_text("fcpc_summary_json", self._handle, ctypes.byref(self._times)))
@@ -272,8 +288,11 @@ def _array(numbers, like=None, numpy=False):
 
 
 def load(path, here=None, program=None):
-    """Reads a plan from a file, and proves it right. `here`: the ranks of this process; None: all. `program`: the one
-    that has made it, if it is known."""
+    """Reads a plan from a file, and proves that each tile is computed once, on data that is there.
+
+    here      the ranks of this process; None: all
+    program   the one that has made it, if it is known
+    """
     handle, err = ctypes.c_void_p(), fcp_error()
     check(C["fcp_plan_load"](path_bytes(path), ctypes.byref(handle), ctypes.byref(err)), err)
     return Plan(handle.value, here, program=program)

@@ -105,7 +105,9 @@ class Program(Owner):
         return take_text(C["fcpc_program_print"](self._handle))
 
     def plan(self, lengths=None, fields=None, queries=None, here=None, stop=None):
-        """Plans a batch, and proves the plan right. With `layers`, plans each mask: see Plan.layers.
+        """Plans a batch, and proves that each tile is computed once, on data that is there.
+
+        With `layers`, plans each mask: see Plan.layers.
 
         lengths   tokens of each sequence: numbers in a list, an array or a tensor; None: the program's own batch
         fields    {name: values}, whole numbers, one for each token, sequences end to end

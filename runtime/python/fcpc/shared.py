@@ -13,7 +13,7 @@ next one finds no plan, and makes it. The last who uses a plan removes its files
 are removed by the next process that begins.
 
 Whoever can write into the folder can give others a plan. It must belong to the user, and nobody else may enter it. What
-is in it is treated as every file from outside: the loader proves it right, or it is removed and planned anew.
+is in it is treated as every file from outside: the loader verifies it, or it is removed and planned anew.
 """
 import ctypes
 import fcntl

@@ -9,7 +9,7 @@ process plans. All others get the plan's bytes through the store by which the pr
     KEY/7/taken       how many processes have the plan: the last removes all of these
     KEY/left/4        rank 4 has left its loop
 
-A plan that comes from elsewhere is treated as every file from outside: the loader proves it right. Then it must have
+A plan that comes from elsewhere is treated as every file from outside: the loader verifies it. Then it must have
 the digest of the planner's, and be of the batch that this process has: what decides about a plan has a digest of its
 own, see shared.key_of.
 """
