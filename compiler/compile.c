@@ -53,7 +53,7 @@ static const pass passes[] = {
     /* The plan. */
     {lower, TIME(schedule)},        /* -> plan: tables, instructions, summary */
     {planning_own, TIME(schedule)}, /* the plan owns the memory of its tables */
-    {verify, TIME(verify)},         /* and is proven right from the tables    */
+    {verify, TIME(verify)},         /* ranks do what they must: it is proven  */
 };
 enum { PASSES = sizeof passes / sizeof *passes };
 
