@@ -347,8 +347,15 @@ typedef struct fcp_session_options {
     const fcp_start *start;   /* mpi, tcp and nccl; NULL: all of it from the environment */
     uint32_t compute_threads; /* host: how many threads may compute at once, at most 32; 0: one for each processor,
                                * with "mpi" or "tcp" this process's share of them */
-    uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Time in which this
-                               * process is stopped (by a debugger, say) does not count */
+    uint32_t timeout_s;       /* how many seconds a wait may last in which nothing goes on; 0: 120. Something goes on
+                               * while any rank computes, or bytes move. With "mpi" and "tcp" that is so of a process
+                               * that uses a tenth of a processor or more, whatever for (a pass, a check, planning, the
+                               * caller's own work): the processes tell each other. One that has said nothing for so
+                               * long (it is stopped, or its machine is not reached) ends all waits. With "nccl", and
+                               * with an MPI that was begun without MPI_THREAD_MULTIPLE, a process that is busy outside
+                               * of its calls is not heard, so the limit must be longer than that. While a session is
+                               * made, it is how long a rank waits for the others to come. Time in which this process
+                               * is stopped (by a debugger, say) does not count */
     bool host_tensors;        /* nccl: tensors will lie in host memory, and so they need room on the device, too. With
                                * this option the session takes that room when it is made, and all ranks learn if one has
                                * too little. Without it, the first run with host memory takes it */
@@ -379,11 +386,13 @@ typedef struct fcp_session_options {
  * "cuda" with "nccl" runs one rank, on one device, and "host" with "mpi" or "tcp" one rank on the processors; each
  * other rank is another process, here or on another machine. "mpi" needs mpirun or srun. It loads MPI, and begins it
  * unless the caller has done so; then it also ends it when the process exits. MPI must be able to serve threads
- * (MPI_THREAD_SERIALIZED). "tcp" works under any launcher, and has a connection for each pair of ranks.
+ * (MPI_THREAD_SERIALIZED; MPI_THREAD_MULTIPLE is better, see timeout_s). "tcp" works under any launcher, and has two
+ * connections for each pair of ranks. Ranks listen at the addresses by which they reach each other, and only while the
+ * session is made. Both ends of a connection prove that they know the id's secret; nothing is encrypted.
  *
  * All processes create their sessions at the same time, from the same plan and with the same options (this is
  * compared), run the same passes in the same order, and free their sessions. If one process does not do its part, the
- * others wait for it, at most timeout_s.
+ * others wait for it, as long as timeout_s allows.
  *
  * Errors: FCP_E_BACKEND: no such backend or transport, a library or device that it needs is missing, or it cannot run
  * such plans; FCP_E_NO_MEMORY: the message says how much is needed and how much there is; FCP_E_START: the processes do

@@ -162,7 +162,7 @@ typedef enum cmd_kind {
       "cuda: compute a pass in a launch for each stage (the default), or in one launch for all stages, or as many as " \
       "can be, which wait within for what they read")                                                                  \
     X(TIMEOUT, "timeout", 0, CMD_WORD, "SECONDS", CMD_BIT(RUN),                                                        \
-      "fail when a rank has waited this long for another; default 120")                                                \
+      "fail when a rank has waited this long for another, and no rank has computed or moved bytes; default 120")       \
     X(STRATEGY, "strategy", 0, CMD_WORD, "A,B|all", CMD_BIT(SIM),                                                      \
       "plan and predict each of these strategies: fcp,zigzag; all: every strategy there is")                           \
     X(SWEEP, "sweep", 0, CMD_WORD, "NAME=V,V,..", CMD_BIT(SIM),                                                        \

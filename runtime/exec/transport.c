@@ -51,6 +51,10 @@ fcp_code fcp_net_watch(fcp_net *net, const char *what, fcp_error *err) {
     return net->transport->watch ? net->transport->watch(net, what, err) : FCP_OK;
 }
 
+uint64_t fcp_net_progress(const fcp_net *net) {
+    return net->transport->progress ? net->transport->progress(net) : 0;
+}
+
 fcp_code fcp_net_pace(fcp_net *net, uint32_t instructions, fcp_error *err) {
     return net->transport->pace ? net->transport->pace(net, instructions, err) : FCP_OK;
 }

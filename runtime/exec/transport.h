@@ -78,6 +78,9 @@ typedef struct fcp_transport {
     /* Whether a peer has failed meanwhile; asked again and again while the session waits for `what`. NULL: it cannot.
      */
     fcp_code (*watch)(fcp_net *net, const char *what, fcp_error *err);
+    /* A number that grows whenever another process gets on: it computes, or bytes have come. The time limit of a wait
+     * starts anew then. NULL: it is not known. */
+    uint64_t (*progress)(const fcp_net *net);
     /* `instructions` more are about to be put into this process's streams: waits until there is room for them. NULL:
      * there always is. */
     fcp_code (*pace)(fcp_net *net, uint32_t instructions, fcp_error *err);
@@ -127,6 +130,7 @@ fcp_wait fcp_net_wait(fcp_net *net, uint32_t rank, uint32_t milliseconds, uint32
 void fcp_net_reset(fcp_net *net);
 void fcp_net_abort(fcp_net *net);
 fcp_code fcp_net_watch(fcp_net *net, const char *what, fcp_error *err);
+uint64_t fcp_net_progress(const fcp_net *net);
 fcp_code fcp_net_pace(fcp_net *net, uint32_t instructions, fcp_error *err);
 void fcp_net_need(const fcp_net *net, size_t *out_bytes, size_t *out_held);
 fcp_code fcp_net_reserve(fcp_net *net, fcp_error *err);

@@ -163,7 +163,8 @@ static fcp_code make_own(fcp_exec *s, const fcp_backend *backend, fcp_error *err
     return code;
 }
 
-/* Processes join even if one of them has failed already, so that all others learn of it. */
+/* Processes join first: from then on the others know that this one lives, however long it takes to get ready. If one
+ * of them fails, all learn of it when they agree. */
 fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, const fcp_transport *transport,
                              const fcp_session_options *options, fcp_session *lender, fcp_session **out_session,
                              fcp_error *err) {
@@ -182,12 +183,11 @@ fcp_code fcp_executor_create(const fcp_plan *plan, const fcp_backend *backend, c
     s->base.first_rank = s->base.net->first_rank;
     s->base.rank_count = s->base.net->rank_count;
     choose_workers(s, options ? options->compute_threads : 0);
-    fcp_promise mine = {.plan = plan, .made = make_own(s, backend, err)};
-    fcp_error why = {0};
-    code = fcp_net_connect(s->base.net, &s->base, start, &why);
-    if (code == FCP_OK) code = fcp_agree(s->base.net, &mine, &why);
-    if (mine.made) code = mine.made;
-    else if (code && err) *err = why;
+    code = fcp_net_connect(s->base.net, &s->base, start, err);
+    if (code == FCP_OK) {
+        const fcp_promise mine = {.plan = plan, .made = make_own(s, backend, err)};
+        code = fcp_agree(s->base.net, &mine, err);
+    }
     if (code != FCP_OK) {
         exec_free(&s->base);
         return code;

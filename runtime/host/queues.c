@@ -7,7 +7,8 @@
  *           everything that the bits of a result depend on. Helpers of a rank share out its KV heads as they come
  *           free; that changes no bit, because different heads are different numbers.
  * Failure:  the first error is kept with its place, and everybody is woken to leave. A wait fails if for timeout_s
- *           seconds nobody in the session completes an instruction and nobody computes.
+ *           seconds nobody in the session completes an instruction and nobody computes; where ranks are processes, as
+ *           far as the transport knows of the others (fcp_net_progress).
  * Cost:     beside what the instructions cost, a lock for each of them and one for each head that is given out.
  */
 #include "runtime/host/queues.h"
@@ -53,8 +54,9 @@ static void fail_at(fcp_rank *rank, fcp_queue queue, uint32_t index, fcp_code co
 }
 
 /* How long a wait may still last. A wait is cut into slices, and after each of them it asks. The limit starts anew
- * whenever somebody in the session gets on or computes. If many ranks wait for one another, the one that waits in the
- * earliest round is nearest to the cause; the others let it speak first, for a few slices. */
+ * whenever somebody in the session gets on or computes, in this process or in another. If many ranks wait for one
+ * another, the one that waits in the earliest round is nearest to the cause; the others let it speak first, for a few
+ * slices. */
 struct patience {
     uint64_t progress;
     fcp_patience left;
@@ -64,12 +66,15 @@ struct patience {
 /* Milliseconds of one slice of a wait. */
 static uint32_t slice(const fcp_exec *s) { return s->base.timeout_s < 4 ? s->base.timeout_s * 250 : 1000; }
 
+/* How far all have come. */
+static uint64_t progress_of(const fcp_exec *s) { return s->progress + fcp_net_progress(s->base.net); }
+
 static struct patience patience_begin(const fcp_exec *s) {
-    return (struct patience){s->progress, fcp_patience_of(s->base.timeout_s, 1.2e-3 * slice(s)), 3};
+    return (struct patience){progress_of(s), fcp_patience_of(s->base.timeout_s, 1.2e-3 * slice(s)), 3};
 }
 
 static bool patience_ends(const fcp_exec *s, struct patience *p, uint32_t round) {
-    if (s->progress != p->progress || s->computing) *p = patience_begin(s);
+    if (progress_of(s) != p->progress || s->computing) *p = patience_begin(s);
     if (!fcp_patience_ends(&p->left)) return false;
     bool earlier = false;
     for (uint32_t r = 0; r < s->base.rank_count; r++) earlier |= s->ranks[r].waiting < round;

@@ -7,9 +7,11 @@
  *           segments end to end. Its tag is the fabric. Two ranks launch their rounds in the same order, and MPI keeps
  *           the order of messages with one tag between two ranks. So a receive gets the message that is meant for it;
  *           the header proves it. Nothing here blocks inside MPI: what is under way is asked about again and again.
- * Failure:  a rank whose session fails tells all others, who listen while they wait, and their sessions fail too. A
- *           rank that stalls exceeds the time limit of those that wait for it. If a process dies, mpirun ends the
- *           others.
+ * Failure:  a rank whose session fails tells all others, who listen while they wait, and their sessions fail too. One
+ *           that is stopped sends no beats (heartbeat.h), so all who wait give up once the time limit is over. The
+ *           limit also ends a wait in which no rank gets on. If a process dies, mpirun ends the others. Where MPI was
+ *           begun without MPI_THREAD_MULTIPLE there are no beats: a rank that is busy for longer than the time limit
+ *           then seems to stall.
  * Cost:     two copies of the data, beside those of MPI; while a rank waits, a processor now and then.
  */
 #include "runtime/host/transport_mpi.h"
@@ -22,6 +24,7 @@
 #include "runtime/exec/session.h"
 #include "runtime/exec/where.h"
 #include "runtime/host/group.h"
+#include "runtime/host/heartbeat.h"
 #include "runtime/libraries/mpi.h"
 #include "runtime/rendezvous/rendezvous.h"
 
@@ -61,6 +64,11 @@ typedef struct mpi_net {
     uint32_t heard;           /* the rank that failed, as it says */
     _Atomic uint32_t failed;  /* the same once it has come; FCP_NONE: none has failed */
     fcp_mpi_kept kept;
+    fcp_heartbeat heartbeat;
+    bool beats;               /* this process sends some */
+    struct seen {
+        uint64_t beats, got_on;
+    } *seen;                  /* of each rank: how many beats have come so far */
 } mpi_net;
 
 static fcp_code broken(fcp_error *err) { return fcp_fail(err, FCP_E_RUN, "MPI has failed"); }
@@ -89,19 +97,38 @@ static void mpi_abort(fcp_net *base) {
     n->tells = tells;
 }
 
-/* Waits until MPI has done what was asked, or another rank fails, or the time limit is over. */
+/* Tells all others that this process lives, and reads what has come of them. */
+static void beat(void *context, bool got_on) {
+    mpi_net *n = context;
+    fcp_mpi_beat(got_on);
+    for (uint32_t r = 0; r < n->base.ranks; r++) {
+        struct seen now;
+        const bool goes_on = fcp_mpi_beats_of(r, &now.beats, &now.got_on);
+        if (now.beats != n->seen[r].beats) fcp_heartbeat_heard(&n->heartbeat, r, now.got_on != n->seen[r].got_on);
+        if (!goes_on) fcp_heartbeat_ended(&n->heartbeat, r);
+        n->seen[r] = now;
+    }
+}
+
+/* Waits until MPI has done what was asked, or another rank fails, or the time limit is over, which starts anew whenever
+ * some rank gets on. */
 static fcp_code settle(mpi_net *n, fcp_mpi_handle *request, const char *what, fcp_error *err) {
-    fcp_patience patience = fcp_patience_of(n->timeout_s, 0.1);
+    fcp_heartbeat_wait wait = fcp_heartbeat_wait_begin(&n->heartbeat);
+    uint64_t idle = 0;
     bool done = false;
     for (long pause = 1000;; fcp_pause(&pause, LONGEST_PAUSE)) {
         if (!fcp_mpi_test(request, &done)) return broken(err);
-        if (done) return FCP_OK;
+        if (done) break;
         fcp_code code = listen(n, err);
+        if (!code) code = fcp_heartbeat_check(&n->heartbeat, err);
         if (code) return code;
-        if (fcp_patience_ends(&patience))
+        fcp_heartbeat_idle(&n->heartbeat, &idle);
+        if (fcp_heartbeat_wait_ends(&n->heartbeat, &wait))
             return fcp_fail(err, FCP_E_RUN, "%s did not end within %u s: another rank has not come so far", what,
                             n->timeout_s);
     }
+    fcp_heartbeat_moved(&n->heartbeat);
+    return FCP_OK;
 }
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
@@ -123,11 +150,27 @@ static fcp_code mpi_open(uint32_t ranks, uint32_t gpus, const fcp_start *start, 
     return FCP_OK;
 }
 
+/* All processes do this, also one that will send no beats. */
+static fcp_code begin_beats(mpi_net *n, fcp_error *err) {
+    fcp_mpi_handle request;
+    bool new;
+    if (!fcp_mpi_beats(&request, &new)) return broken(err);
+    fcp_code code = new ? settle(n, &request, "joining the other ranks", err) : FCP_OK;
+    if (code) fcp_mpi_forsake(NULL);
+    n->seen = calloc(n->base.ranks, sizeof *n->seen);
+    if (!code && !n->seen)
+        code = fcp_fail(err, FCP_E_NO_MEMORY, "out of memory for what is known of %u ranks", n->base.ranks);
+    if (code || !fcp_mpi_beats_enter(n->place.rank, n->base.ranks)) return code;
+    for (uint32_t r = 0; r < n->base.ranks; r++) fcp_mpi_beats_of(r, &n->seen[r].beats, &n->seen[r].got_on);
+    n->beats = true;
+    return fcp_heartbeat_begin(&n->heartbeat, n->base.ranks, n->timeout_s, beat, n, err);
+}
+
 static fcp_code mpi_connect(fcp_net *base, fcp_session *session, const fcp_start *start, fcp_error *err) {
     mpi_net *n = (mpi_net *)base;
     fcp_mpi_handle request;
     (void)start; /* the launcher has brought the processes together */
-    n->timeout_s = session->timeout_s;
+    n->timeout_s = n->heartbeat.timeout_s = session->timeout_s;
     if (!fcp_mpi_communicator(&n->comm, &request)) return broken(err);
     fcp_code code = settle(n, &request, "joining the other ranks", err);
     if (code) {
@@ -137,12 +180,15 @@ static fcp_code mpi_connect(fcp_net *base, fcp_session *session, const fcp_start
     n->joined = true;
     n->listening = fcp_mpi_communicator_ready(n->comm) &&
                    fcp_mpi_receive(n->comm, &n->heard, sizeof n->heard, FCP_MPI_ANYBODY, TAG_FAILED, &n->listens);
-    return n->listening ? FCP_OK : broken(err);
+    if (!n->listening) return broken(err);
+    return begin_beats(n, err);
 }
 
 static void mpi_close(fcp_net *base) {
     mpi_net *n = (mpi_net *)base;
     bool failed = n->aborted || n->failed != FCP_NONE;
+    fcp_heartbeat_end(&n->heartbeat);
+    if (n->beats) fcp_mpi_beats_leave();
     if (n->joined && failed && !n->base.apart) {
         fcp_mpi_forsake(&n->kept);
         return;
@@ -153,6 +199,7 @@ static void mpi_close(fcp_net *base) {
     free(n->pieces_left);
     free(n->pieces);
     free(n->tells);
+    free(n->seen);
     free(n);
 }
 
@@ -241,18 +288,23 @@ static fcp_code progress(mpi_net *n, uint32_t *out_wire, fcp_error *err) {
         if (p->done) continue;
         *out_wire = p->wire;
         if (!fcp_mpi_test(&p->request, &p->done)) return broken(err);
+        if (p->done) fcp_heartbeat_moved(&n->heartbeat);
         if (!p->done || --n->pieces_left[p->wire]) continue;
         fcp_code code = finish_wire(n, p->wire, err);
         if (code) return code;
     }
-    return n->group.left ? listen(n, err) : FCP_OK;
+    if (!n->group.left) return FCP_OK;
+    fcp_code code = listen(n, err);
+    return code ? code : fcp_heartbeat_check(&n->heartbeat, err);
 }
 
 static fcp_wait mpi_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, uint32_t *out_wire, fcp_error *err) {
     mpi_net *n = (mpi_net *)base;
     const uint64_t until = fcp_clock_ns() + milliseconds * UINT64_C(1000000);
+    uint64_t idle = 0;
     (void)rank; /* this process's */
     for (long pause = 1000;; fcp_pause(&pause, LONGEST_PAUSE)) {
+        fcp_heartbeat_idle(&n->heartbeat, &idle);
         if (n->aborted) return FCP_WAIT_ABORTED;
         if (progress(n, out_wire, err)) return FCP_WAIT_FAILED;
         if (!n->group.left) return FCP_WAIT_DONE;
@@ -260,6 +312,10 @@ static fcp_wait mpi_wait(fcp_net *base, uint32_t rank, uint32_t milliseconds, ui
     }
     *out_wire = fcp_group_late(&n->group);
     return FCP_WAIT_PENDING;
+}
+
+static uint64_t mpi_progress(const fcp_net *base) {
+    return fcp_heartbeat_progress(&((const mpi_net *)base)->heartbeat);
 }
 
 /* --- between processes -------------------------------------------------------------------------------------------- */
@@ -295,6 +351,7 @@ const fcp_transport fcp_transport_mpi = {
     .launch = mpi_launch,
     .wait = mpi_wait,
     .abort = mpi_abort,
+    .progress = mpi_progress,
     .gather = mpi_gather,
     .collect = mpi_collect,
 };

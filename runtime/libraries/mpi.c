@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/libraries/mpi_symbols.h"
 #include "runtime/libraries/shared_library.h"
 
@@ -31,15 +32,35 @@ _Static_assert(sizeof(fcp_open_mpi) == SYMBOL_COUNT * sizeof(void (*)(void)) &&
                    sizeof(fcp_mpich) == sizeof(fcp_open_mpi),
                "the tables hold pointers and nothing else");
 
+/* What a beat says. */
+typedef struct beat {
+    uint32_t rank, got_on, left; /* left: it is the last one for now */
+} beat;
+/* The beats between this process and another one. */
+typedef struct beats {
+    uint64_t came, got_on;
+    fcp_mpi_handle sent;
+    bool sending; /* `sent` is under way */
+    bool left;    /* as the last beat said */
+    beat says;
+} beats;
+
 /* The MPI of this process. */
 static struct {
     pthread_mutex_t lock; /* held around every call */
-    bool begun, forsaken;
+    bool begun, forsaken, any_time; /* any_time: it serves threads whenever they call */
     fcp_mpi_kept *kept; /* reachable, so that it counts as no leak */
     fcp_open_mpi open;
     fcp_mpich mpich;
     void *world, *byte, *errors_return; /* Open MPI's handles; NULL: it is MPICH, whose handles are integers */
-} mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    /* beats, under their own lock, which is taken before the other */
+    pthread_mutex_t beats_lock;
+    fcp_mpi_handle beats_comm, hears;
+    bool beats_made, hearing; /* hearing: `hears` is under way */
+    beat heard;
+    beats *beats; /* of each rank; NULL: this process has none */
+    uint32_t rank, ranks, beating; /* ranks: 0 before the first session and after the end; beating: sessions */
+} mpi = {.lock = PTHREAD_MUTEX_INITIALIZER, .beats_lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Calls `name` of the MPI that is there, with the arguments for Open MPI or those for MPICH. True: it succeeded. */
 #define CALL(name, open_arguments, mpich_arguments)                                                                    \
@@ -87,6 +108,11 @@ static fcp_code load(const char *from, fcp_error *err) {
 
 static void end(void) {
     if (mpi.forsaken) return;
+    pthread_mutex_lock(&mpi.beats_lock);
+    if (mpi.hearing) fcp_mpi_cancel(&mpi.hears);
+    mpi.hearing = false;
+    mpi.ranks = 0; /* a session that was not freed may still beat */
+    pthread_mutex_unlock(&mpi.beats_lock);
     pthread_mutex_lock(&mpi.lock);
     int ended = 0;
     mpi.open.finalized(&ended);
@@ -104,13 +130,14 @@ static int ask_flag(int (*call)(int *)) {
 static fcp_code begin(fcp_error *err) {
     int threads = 0;
     bool ours = !ask_flag(mpi.open.initialized);
-    if (ours && mpi.open.init(NULL, NULL, MPI_SERIALIZED, &threads))
+    if (ours && mpi.open.init(NULL, NULL, MPI_MULTIPLE, &threads))
         return fcp_fail(err, FCP_E_START, "MPI does not begin");
     if (!ours && mpi.open.query_thread(&threads)) threads = 0;
     if (ours) atexit(end);
     if (threads < MPI_SERIALIZED)
         return fcp_fail(err, FCP_E_START,
                         "MPI was begun for one thread: MPI_Init_thread must ask for MPI_THREAD_SERIALIZED or more");
+    mpi.any_time = threads >= MPI_MULTIPLE;
     mpi.begun = true;
     return FCP_OK;
 }
@@ -139,6 +166,9 @@ fcp_code fcp_mpi_begin(uint32_t rank, uint32_t ranks, const char *from, fcp_erro
 }
 
 void fcp_mpi_forsake(fcp_mpi_kept *kept) {
+    pthread_mutex_lock(&mpi.beats_lock);
+    mpi.any_time = false; /* the communicator of beats, if it is not made yet, may never be */
+    pthread_mutex_unlock(&mpi.beats_lock);
     pthread_mutex_lock(&mpi.lock);
     mpi.forsaken = true;
     if (kept) {
@@ -215,4 +245,82 @@ void fcp_mpi_cancel(fcp_mpi_handle *request) {
     UNDER_LOCK(done, CALL(cancel, (&request->pointer), (&request->number)) &&
                          CALL(wait, (&request->pointer, status), (&request->number, status)));
     (void)done; /* it is given up in any case */
+}
+
+/* --- beats -------------------------------------------------------------------------------------------------------- */
+
+enum { TAG_BEAT = 1 };
+
+bool fcp_mpi_beats(fcp_mpi_handle *request, bool *out_new) {
+    pthread_mutex_lock(&mpi.beats_lock);
+    *out_new = !mpi.beats_made;
+    bool good = mpi.beats_made || fcp_mpi_communicator(&mpi.beats_comm, request);
+    mpi.beats_made = good;
+    pthread_mutex_unlock(&mpi.beats_lock);
+    return good;
+}
+
+bool fcp_mpi_beats_enter(uint32_t rank, uint32_t ranks) {
+    pthread_mutex_lock(&mpi.beats_lock);
+    if (mpi.any_time && !mpi.beats && fcp_mpi_communicator_ready(mpi.beats_comm)) {
+        mpi.beats = calloc(ranks, sizeof *mpi.beats);
+        mpi.rank = rank;
+        mpi.ranks = mpi.beats ? ranks : 0;
+    }
+    const bool good = mpi.beats != NULL;
+    mpi.beating += good;
+    pthread_mutex_unlock(&mpi.beats_lock);
+    return good;
+}
+
+/* True: it has been sent, or cannot be. False: the other process has not taken the last one. */
+static bool send_beat(uint32_t rank, beat says) {
+    beats *to = &mpi.beats[rank];
+    bool done = false;
+    if (to->sending && fcp_mpi_test(&to->sent, &done) && !done) return false;
+    to->says = says;
+    to->sending = fcp_mpi_send(mpi.beats_comm, &to->says, sizeof to->says, rank, TAG_BEAT, &to->sent);
+    return true;
+}
+
+/* A beat is so small that MPI takes it at once, unless there are many that a process has not looked at. */
+void fcp_mpi_beats_leave(void) {
+    fcp_patience patience = fcp_patience_of(0.5, 0.1);
+    pthread_mutex_lock(&mpi.beats_lock);
+    bool last = --mpi.beating == 0;
+    for (uint32_t r = 0; last && r < mpi.ranks; r++)
+        for (long pause = 1000; r != mpi.rank && !send_beat(r, (beat){.rank = mpi.rank, .left = true});
+             fcp_pause(&pause, 1000000))
+            if (fcp_patience_ends(&patience)) break;
+    pthread_mutex_unlock(&mpi.beats_lock);
+}
+
+void fcp_mpi_beat(bool got_on) {
+    pthread_mutex_lock(&mpi.beats_lock);
+    for (uint32_t r = 0; r < mpi.ranks; r++)
+        if (r != mpi.rank) send_beat(r, (beat){.rank = mpi.rank, .got_on = got_on});
+    while (mpi.ranks) {
+        bool came = false;
+        if (!mpi.hearing)
+            mpi.hearing = fcp_mpi_receive(mpi.beats_comm, &mpi.heard, sizeof mpi.heard, FCP_MPI_ANYBODY, TAG_BEAT,
+                                          &mpi.hears);
+        if (!mpi.hearing || !fcp_mpi_test(&mpi.hears, &came) || !came) break;
+        mpi.hearing = false;
+        if (mpi.heard.rank >= mpi.ranks) continue;
+        beats *from = &mpi.beats[mpi.heard.rank];
+        from->came++;
+        from->got_on += mpi.heard.got_on;
+        from->left = mpi.heard.left;
+    }
+    pthread_mutex_unlock(&mpi.beats_lock);
+}
+
+bool fcp_mpi_beats_of(uint32_t rank, uint64_t *came, uint64_t *got_on) {
+    static const beats none = {.left = true};
+    pthread_mutex_lock(&mpi.beats_lock);
+    const beats from = rank < mpi.ranks ? mpi.beats[rank] : none;
+    pthread_mutex_unlock(&mpi.beats_lock);
+    *came = from.came;
+    *got_on = from.got_on;
+    return !from.left;
 }

@@ -8,7 +8,7 @@
  * the process exits, never earlier. A caller who has begun it ends it, after the last session.
  *
  * Only one thread at a time is inside MPI through these functions. MPI must be begun with MPI_THREAD_SERIALIZED or
- * more; a caller with MPI calls in other threads at the same time needs MPI_THREAD_MULTIPLE.
+ * more. Beats need MPI_THREAD_MULTIPLE, and so does a caller with MPI calls in other threads at the same time.
  */
 #ifndef FCP_LIBRARIES_MPI_H
 #define FCP_LIBRARIES_MPI_H
@@ -51,4 +51,22 @@ bool fcp_mpi_gather(fcp_mpi_handle comm, const void *mine, int bytes, void *out_
 bool fcp_mpi_test(fcp_mpi_handle *request, bool *out_done);
 /* Gives up a receive that nothing has come for. */
 void fcp_mpi_cancel(fcp_mpi_handle *request);
+
+/* Beats: what processes tell each other about themselves while others wait (runtime/host/heartbeat.h). They have a
+ * communicator that stays until the process exits: a beat may still be on its way when the session ends for which it
+ * was sent. They are sent at any time, so this needs MPI_THREAD_MULTIPLE, which is asked for where MPI is begun here.
+ *
+ * Begins to make the communicator; all processes do this at the same point. *out_request: needs to be done if *out_new;
+ * else the communicator is there already. */
+bool fcp_mpi_beats(fcp_mpi_handle *out_request, bool *out_new);
+/* It is done, and a session begins to beat. False: this MPI does not serve threads at any time, or there is no memory:
+ * this process sends no beats. */
+bool fcp_mpi_beats_enter(uint32_t rank, uint32_t ranks);
+/* A session beats no more. If it is the last one, all others learn that no beat will come. */
+void fcp_mpi_beats_leave(void);
+/* Sends a beat to each other process that has taken the last one, and reads those that have come. From any thread. */
+void fcp_mpi_beat(bool got_on);
+/* How many beats have come from a rank, and how many of them said that it has got on. Returns whether more are to come:
+ * the last one was not its farewell. */
+bool fcp_mpi_beats_of(uint32_t rank, uint64_t *out_beats, uint64_t *out_got_on);
 #endif

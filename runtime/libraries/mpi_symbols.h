@@ -36,7 +36,7 @@ typedef struct fcp_mpich {
 } fcp_mpich;
 #undef X
 
-enum { MPI_DONE = 0, MPI_SERIALIZED = 2, FCP_MPI_STATUS = 64 };
+enum { MPI_DONE = 0, MPI_SERIALIZED = 2, MPI_MULTIPLE = 3, FCP_MPI_STATUS = 64 };
 /* What MPI_ANY_SOURCE is, and handles that are there from the start. */
 enum { OPEN_MPI_ANY = -1 };
 enum { MPICH_ANY = -2, MPICH_WORLD = 0x44000000, MPICH_BYTE = 0x4c00010d, MPICH_ERRORS_RETURN = 0x54000001 };

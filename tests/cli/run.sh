@@ -1378,6 +1378,17 @@ holds "rank 1 is silent" [ ! -s one.out ]
 holds "and makes no complaint" [ ! -s one.err ]
 holds "two processes compute the same bits" cmp -s threads.npy tcp.npy
 holds "and the same gradients" cmp -s threads-dq.npy tcp-dq.npy
+# rank 0 judges for longer than the time limit, and rank 1 waits for it
+program long.fcp 'model { heads = 4; kv_heads = 4; head_dim = 64; dtype = fp32 }
+cluster { gpus = 2 }
+batch { lengths = [4000] }
+plan { mask = full; block = 1K; passes = forward }'
+plan long.fcp long.plan
+set -- run long.plan --transport tcp --id-file out/id --timeout 1 --check-work 3000000000
+RANK=1 "$fcpc" "$@" > one.out 2> one.err &
+other=$!
+ok "a check that takes longer than the time limit" "$fcpc" "$@"
+ok "the other rank waits for it" wait $other
 bad "a rank that does not come" 1 E706 run two.plan --transport tcp --id-file out/id --timeout 1
 bad "no way for the id" 1 E706 run two.plan --transport tcp
 unset RANK WORLD_SIZE

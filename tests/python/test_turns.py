@@ -2,6 +2,7 @@
 import os
 import signal
 import tempfile
+import time
 import unittest
 
 import torch
@@ -10,6 +11,7 @@ import torch.distributed as dist
 import fcpc
 from agent import four_ranks
 from fcpc.torch import Attention
+from fcpc.turns import Turns
 
 BATCHES = [([300, 200 + i], list(range(500 + i))) for i in range(9)]
 
@@ -51,7 +53,18 @@ def loops(shares):
     return said
 
 
-def fails(case):
+def is_slow(_):
+    """As `fails`: rank 1 takes longer to plan its first batch than the others' time limit."""
+    give = Turns.give
+    Turns.give = lambda self, batch, what, make: give(
+        self, batch, what, lambda: (time.sleep(2.5 if batch == 1 else 0), make())[1])
+    try:
+        return fails("slow", timeout=1)
+    finally:
+        Turns.give = give
+
+
+def fails(case, **more):
     """(batches that came, code, message) of a loop that an error ends."""
     dist.init_process_group("gloo")
     rank, batches, came = dist.get_rank(), list(BATCHES), 0
@@ -60,7 +73,7 @@ def fails(case):
     if case == "another batch" and rank == 1:
         batches[1] = ([300, 201], [0] * 501)
     try:
-        for _ in ahead(a_program(4, rank), batches, depth=1):
+        for _ in ahead(a_program(4, rank), batches, depth=1, **more):
             came += 1
             if case == "left early" and rank == 2:
                 break
@@ -72,7 +85,7 @@ def fails(case):
     return came, error and error.code, str(error)
 
 
-class Turns(unittest.TestCase):
+class InTurn(unittest.TestCase):
     def test_each_batch_is_planned_once(self):
         """By the first rank of the node whose turn it is. All have its plan, bit for bit, and no key stays."""
         want = [(p.digest, p.layers[1].digest) for p in
@@ -112,6 +125,11 @@ class Turns(unittest.TestCase):
             came, code, message = said[rank]
             self.assertEqual((came, code), (2, "E703"), message)
             self.assertIn("rank 2 plans batch 2 and has left its loop", message)
+
+    def test_a_rank_that_is_slow(self):
+        """It says that it is planning, and the others wait for longer than the time limit."""
+        for came, code, message in four_ranks(is_slow, None):
+            self.assertEqual((came, code), (len(BATCHES), None), message)
 
     def test_a_killed_rank(self):
         """Who waits for its plan gets an error when the time is over."""

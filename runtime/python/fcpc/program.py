@@ -171,7 +171,8 @@ class Program(Owner):
         group     None: each process plans every batch. The group of torch.distributed whose processes are the ranks:
                   its nodes plan in turn, and the others get the plan through the group's store. A node plans one of as
                   many batches as there are nodes, so that `depth` should be as large
-        timeout   with a group: seconds after which a plan that has not come is an error (E703)
+        timeout   with a group: seconds after which a plan that has not come is an error (E703), unless the rank that
+                  plans it says that it is still planning
 
         Batches come in the loader's order. An error of planning is raised where its batch would have come. When the
         loop ends early, planning that is under way is stopped. Threads that plan have a lower priority (nice 10).

@@ -78,5 +78,5 @@ def _new_id():
         s.connect((master, 1))  # sends nothing: it asks which of this machine's addresses would be used
         host = s.getsockname()[0]
     with socket.socket() as s:
-        s.bind(("", 0))
+        s.bind((host, 0))
         return f"{host}:{s.getsockname()[1]}:{secrets.token_hex(16)}"

@@ -8,6 +8,7 @@ process plans. All others get the plan's bytes through the store by which the pr
     KEY/7/0, 1, ...   the bytes, in pieces that every store takes
     KEY/7/taken       how many processes have the plan: the last removes all of these
     KEY/left/4        rank 4 has left its loop
+    KEY/busy/4        rank 4 is planning, and has been for a while: a number that it counts up
 
 A plan that comes from elsewhere is treated as every file from outside: the loader verifies it. Then it must have
 the digest of the planner's, and be of the batch that this process has: what decides about a plan has a digest of its
@@ -15,14 +16,16 @@ own, see shared.key_of.
 """
 import json
 import os
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 from .errors import Error
 from .ranks import meet
 
 _PIECE = 4 << 20    # the store of torch.distributed takes 8 MiB at a time
 _SLOWEST = 0.05     # seconds between two questions to the store
+_BEATS = 4          # how often within the time limit a rank says that it is busy
 
 
 class Turns:
@@ -30,7 +33,7 @@ class Turns:
 
     group     of torch.distributed: each of its processes is a rank of the plans, in its order
     node      how many ranks a node has
-    timeout   seconds after which a plan that has not come is an error
+    timeout   seconds after which a plan that has not come is an error, unless its planner says that it is planning
     """
 
     def __init__(self, group, node, timeout):
@@ -46,7 +49,8 @@ class Turns:
     def give(self, batch, what, make):
         """Plans a batch, for all: `make()`. `what`: the digest of what decides about its plans."""
         try:
-            plans = make()
+            with self._busy():
+                plans = make()
             data, sizes = _bytes_of(plans)
         except BaseException as error:
             self._say_error(batch, error)
@@ -94,6 +98,25 @@ class Turns:
     def _name(self, batch, *more):
         return "/".join(map(str, (self._key, batch, *more)))
 
+    @contextmanager
+    def _busy(self):
+        """While this lasts, the others are told again and again that this process plans. One that is stopped or dies
+        tells them no more."""
+        over, name = threading.Event(), f"{self._key}/busy/{self.rank}"
+
+        def beat():
+            with suppress(RuntimeError):  # the store may be gone
+                while not over.wait(self._timeout / _BEATS):
+                    self._store.add(name, 1)
+                self._store.delete_key(name)
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
     def _say(self, batch, what):
         self._store.set(self._name(batch), json.dumps(what))
 
@@ -110,10 +133,16 @@ class Turns:
         """What the planner says of a batch. The store is asked now and then: to wait in it would keep it from the other
         threads of this process."""
         name, left = self._name(batch), f"{self._key}/left/{self.planner(batch)}"
+        busy, heard, look = f"{self._key}/busy/{self.planner(batch)}", None, 0
         end, pause = time.monotonic() + self._timeout, 0.001
         while not self._store.check([name]):
             if stop is not None and stop.value:
                 raise Error("E013", "interrupted")
+            if time.monotonic() > look:
+                look = time.monotonic() + self._timeout / _BEATS / 2
+                said = self._count(busy)
+                if said not in (None, heard):
+                    heard, end = said, time.monotonic() + self._timeout
             why = "has left its loop" if self._store.check([left]) and not self._store.check([name]) else \
                 f"has not sent it for {self._timeout} s" if time.monotonic() > end else None
             if why:
@@ -123,6 +152,10 @@ class Turns:
             time.sleep(pause)
             pause = min(2 * pause, _SLOWEST)
         return self._store.get(name)
+
+    def _count(self, name):
+        """A number in the store; None: there is none. It may be removed at any time, so it is not waited for."""
+        return self._store.add(name, 0) if self._store.check([name]) else None
 
 
 def _bytes_of(plans):

@@ -241,7 +241,7 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given) {
     const char *path = getenv("STANDIN_MPI");
     rank = number("STANDIN_MPI_RANK", 0);
     ranks = number("STANDIN_MPI_SIZE", 1);
-    if (argc || argv || begun || wanted != MPI_SERIALIZED || !path || ranks > BOX_RANKS) return 1;
+    if (argc || argv || begun || wanted != MPI_MULTIPLE || !path || ranks > BOX_RANKS) return 1;
     size_t bytes = (size_t)ranks * (size_t)ranks * sizeof *pairs;
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     bool good = file >= 0 && !ftruncate(file, (off_t)bytes);

@@ -1,7 +1,8 @@
-/* test_processes.c: tests the transports "mpi" and "tcp" where something goes wrong: ranks that stall, fail or have
- * another plan, an MPI that cannot be used, strangers at a port. A small library stands in for MPI. What every
- * transport does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the command line
- * (tests/cli). */
+/* test_processes.c: tests the transports "mpi" and "tcp" where something goes wrong: ranks that stall, fail, are
+ * stopped, come late or have another plan, an MPI that cannot be used, strangers at a port. A small library stands in
+ * for MPI. What every transport does is tested with the sessions (unit/exec/test_sessions.c), and a real MPI from the
+ * command line (tests/cli). */
+#define _GNU_SOURCE /* memmem */
 #include "runtime/exec/session.h"
 #include "runtime/host/transport_mpi.h"
 #include "runtime/host/transport_tcp.h"
@@ -17,7 +18,8 @@ static const char text[] =
 static const fcp_plan *plan, *other;
 static const fcp_transport *transport; /* the one that is tested */
 
-static void on(const fcp_transport *t, void (*body)(process *)) {
+/* lost: the ranks that do not get to their end, a bit each. */
+static void on_but(const fcp_transport *t, unsigned lost, void (*body)(process *)) {
     char own[300];
     transport = t;
     snprintf(own, sizeof own, text, 768);
@@ -26,11 +28,12 @@ static void on(const fcp_transport *t, void (*body)(process *)) {
     other = plan_named("mpi.fcp", own);
     process_shared *s = process_shared_make();
     process_run(s, RANKS, body, NULL);
-    process_all_well(s, RANKS, 0, t->name);
-    process_shared_end(s, false);
+    process_all_well(s, RANKS, lost, t->name);
+    process_shared_end(s, lost);
     fcp_plan_free((fcp_plan *)(uintptr_t)plan);
     fcp_plan_free((fcp_plan *)(uintptr_t)other);
 }
+static void on(const fcp_transport *t, void (*body)(process *)) { on_but(t, 0, body); }
 
 static void on_both(void (*body)(process *)) {
     on(&fcp_transport_mpi, body);
@@ -94,6 +97,84 @@ static void one_stalls(process *p) {
     fcp_session_free(session);
 }
 Test(processes, a_rank_that_stalls) { on_both(one_stalls); }
+
+/* Uses a third of a processor for a moment. */
+static void compute(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    const double begun = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    for (double now = begun; now < begun + 3e-3; now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec)
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    nanosleep(&(struct timespec){.tv_nsec = 6000000}, NULL);
+}
+static void compute_for(double seconds) {
+    for (double end = fcp_clock() + seconds; fcp_clock() < end;) compute();
+}
+
+/* Ranks are busy for longer than the time limit, and whoever waits for them waits on. Rank 2 comes late to a run: rank
+ * 0 waits for it, or for rank 1, which does so. Then rank 0 comes late to a gather, and rank 1 to a collection. */
+static void some_are_busy(process *p) {
+    enum { LIMIT = 1, BYTES = 100000 };
+    static char bytes[BYTES];
+    const fcp_start start = begin(p, 1);
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    uint32_t all[RANKS] = {0};
+    fcp_code code = open_session(&start, plan, LIMIT, &session, &err);
+    CHECK(p, code == FCP_OK, "%s", err.message);
+    met(p, 1);
+    if (code) return;
+    if (p->rank == 2) compute_for(1.3 * LIMIT);
+    CHECK(p, run(session, &err) == FCP_OK, "%s", err.message);
+    if (p->rank == 0) compute_for(1.3 * LIMIT);
+    CHECK(p, fcp_session_gather(session, &p->rank, sizeof p->rank, all, &err) == FCP_OK && all[2] == 2, "%s",
+          err.message);
+    memset(bytes, (int)p->rank, BYTES);
+    if (p->rank == 1) compute_for(1.3 * LIMIT);
+    if (p->rank < 2) {
+        CHECK(p, fcp_net_collect(session->net, 1, bytes, BYTES, &err) == FCP_OK, "%s", err.message);
+        CHECK(p, bytes[BYTES - 1] == 1);
+    }
+    fcp_session_free(session);
+}
+Test(processes, ranks_that_are_busy) { on_both(some_are_busy); }
+
+/* Rank 2 is stopped: it says nothing more, and within the time limit the others say so, though rank 1 is busy all the
+ * time. In a run, and in a gather. */
+static void one_is_stopped(process *p, bool runs) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    const fcp_start start = begin(p, 1);
+    CHECK(p, open_session(&start, plan, 1, &session, &err) == FCP_OK, "%s", err.message);
+    met(p, 1);
+    nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL); /* it has been heard of */
+    if (p->rank == 2) {
+        p->word->stops = 1;
+        raise(SIGSTOP);
+    }
+    char all[RANKS];
+    const double begun = fcp_clock();
+    if (p->rank == 1) {
+        while (atomic_load(&p->shared->counter[0]) == 0 && fcp_clock() < begun + 60) compute();
+        CHECK(p, fcp_clock() < begun + 60, "the other has not waited for this one");
+    } else {
+        fcp_code code = runs ? run(session, &err) : fcp_session_gather(session, "", 1, all, &err);
+        CHECK(p, code == FCP_E_RUN && strstr(err.message, "rank 2 has not been heard of for 1 s"), "%s", err.message);
+        CHECK(p, strstr(err.message, "instruction") || (!runs && err.where.rank == 2), "%s", err.message);
+        atomic_fetch_add(&p->shared->counter[0], 1);
+    }
+    fcp_session_free(session);
+}
+static void stopped_in_a_run(process *p) { one_is_stopped(p, true); }
+static void stopped_in_a_gather(process *p) { one_is_stopped(p, false); }
+Test(processes, a_rank_that_is_stopped_in_a_run) {
+    on_but(&fcp_transport_mpi, 1 << 2, stopped_in_a_run);
+    on_but(&fcp_transport_tcp, 1 << 2, stopped_in_a_run);
+}
+Test(processes, a_rank_that_is_stopped_in_a_gather) {
+    on_but(&fcp_transport_mpi, 1 << 2, stopped_in_a_gather);
+    on_but(&fcp_transport_tcp, 1 << 2, stopped_in_a_gather);
+}
 
 /* Rank 1 lacks a tensor. It says so before anything has begun, and can run again, as with any transport. */
 static void one_lacks_a_tensor(process *p) {
@@ -195,45 +276,161 @@ Test(mpi, that_is_not_there) { on(&fcp_transport_mpi, not_there); }
 
 /* --- connections -------------------------------------------------------------------------------------------------- */
 
-/* A stranger connects to rank 0 and says nothing that it should; the ranks find each other all the same. */
-static void a_stranger_comes(process *p) {
+/* What a rank says first, as tcp_join.c has it. */
+typedef struct hello {
+    char magic[8], number[16];
+    uint32_t rank, line, port;
+} hello;
+
+/* A connection to where rank 0 listens, or will listen. */
+static int come(process *p) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    unsigned port = 0;
+    bool read = sscanf(p->shared->id.bytes, "127.0.0.1:%5u:", &port) == 1;
+    CHECK(p, read);
+    at.sin_port = htons((uint16_t)port);
+    for (;;) {
+        int s = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(s, (struct sockaddr *)&at, sizeof at) == 0) return s;
+        close(s);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+/* Says what rank 2 would say, without the secret: that is answered and then refused. `pretends`: the connection. */
+static void pretend(process *p, int pretends, uint32_t line) {
+    const hello h = {"fcptcp2", "", 2, line, 7};
+    const char proof[32] = "";
+    char welcome[48];
+    CHECK(p, send(pretends, &h, sizeof h, MSG_NOSIGNAL) == sizeof h);
+    CHECK(p, recv(pretends, welcome, sizeof welcome, MSG_WAITALL) == sizeof welcome);
+    CHECK(p, !memmem(welcome, sizeof welcome, strrchr(p->shared->id.bytes, ':') + 1, 8), "the secret is not said");
+    CHECK(p, send(pretends, proof, sizeof proof, MSG_NOSIGNAL) == sizeof proof);
+    CHECK(p, recv(pretends, welcome, 1, 0) <= 0, "it is dropped");
+}
+
+/* Strangers connect to rank 0: more than it listens to at once that say nothing, one that says what no rank says, one
+ * that speaks slowly, and some that pretend to be rank 2. The ranks find each other all the same, and soon. */
+static void strangers_come(process *p) {
+    enum { SILENT = 150 };
+    int silent[SILENT], slow = -1;
     fcp_session *session = NULL;
     fcp_error err = {0};
     const fcp_start start = begin(p, 1);
+    char noise[100];
+    memset(noise, 'x', sizeof noise);
+    for (int i = 0; p->rank == 1 && i < SILENT; i++) silent[i] = come(p);
     if (p->rank == 1) {
-        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-        unsigned port = 0;
-        int s = socket(AF_INET, SOCK_STREAM, 0);
-        bool read = sscanf(p->shared->id.bytes, "127.0.0.1:%5u:", &port) == 1;
-        CHECK(p, read);
-        at.sin_port = htons((uint16_t)port);
-        while (connect(s, (struct sockaddr *)&at, sizeof at)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        char noise[100];
-        memset(noise, 'x', sizeof noise);
-        CHECK(p, write(s, noise, sizeof noise) == sizeof noise);
-        close(s);
+        int loud = come(p), pretends[2] = {come(p), come(p)};
+        slow = come(p);
+        CHECK(p, write(loud, noise, sizeof noise) == sizeof noise && write(slow, "fcp", 3) == 3);
+        for (uint32_t line = 0; line < 2; line++) pretend(p, pretends[line], line);
+        CHECK(p, write(slow, "t", 1) == 1, "it may go on");
+        CHECK(p, recv(loud, noise, 1, 0) <= 0, "it is dropped");
+        close(loud);
+        for (uint32_t line = 0; line < 2; line++) close(pretends[line]);
     }
-    CHECK(p, open_session(&start, plan, 100, &session, &err) == FCP_OK, "%s", err.message);
+    if (p->rank == 1) atomic_fetch_add(&p->shared->counter[0], 1);
+    while (p->rank == 2 && !atomic_load(&p->shared->counter[0]))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    CHECK(p, open_session(&start, plan, 20, &session, &err) == FCP_OK, "%s", err.message);
     if (session) CHECK(p, run(session, &err) == FCP_OK, "%s", err.message);
     fcp_session_free(session);
+    for (int i = 0; p->rank == 1 && i < SILENT; i++) close(silent[i]);
+    if (slow >= 0) close(slow);
 }
-Test(tcp, a_stranger_at_the_port) { on(&fcp_transport_tcp, a_stranger_comes); }
+Test(tcp, strangers_at_the_port) { on(&fcp_transport_tcp, strangers_come); }
 
-/* Rank 2 dies in the middle of a run: the others learn of it at once, long before the time limit. */
+/* A stranger listens where rank 0 should. The others do not take it for rank 0, though it answers, and it does not
+ * learn the secret. */
+static void one_listens(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    const fcp_start start = begin(p, 1);
+    const char *secret = strrchr(p->shared->id.bytes, ':') + 1;
+    if (p->rank) {
+        CHECK(p, open_session(&start, plan, 1, &session, &err) == FCP_E_START && err.where.rank == 0);
+        CHECK(p, strstr(err.message, "who listens there does not know the id's secret"), "%s", err.message);
+        process_meet(p, 0, 1);
+        return;
+    }
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const struct timeval most = {.tv_usec = 100000};
+    unsigned port = 0;
+    int yes = 1, s = socket(AF_INET, SOCK_STREAM, 0);
+    bool read = sscanf(p->shared->id.bytes, "127.0.0.1:%5u:", &port) == 1;
+    CHECK(p, read);
+    at.sin_port = htons((uint16_t)port);
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+    CHECK(p, !bind(s, (struct sockaddr *)&at, sizeof at) && !listen(s, 9));
+    while (atomic_load(&p->shared->counter[0]) < 2) {
+        char said[sizeof(hello)];
+        int come = accept(s, NULL, NULL);
+        if (come < 0) continue;
+        setsockopt(come, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof most);
+        CHECK(p, recv(come, said, sizeof said, MSG_WAITALL) == sizeof said);
+        CHECK(p, !memmem(said, sizeof said, secret, 8), "the secret is not said");
+        CHECK(p, send(come, (char[48]){0}, 48, MSG_NOSIGNAL) == 48);
+        close(come);
+    }
+    close(s);
+    process_meet(p, 0, 1);
+}
+Test(tcp, a_stranger_in_the_place_of_rank_0) { on(&fcp_transport_tcp, one_listens); }
+
+/* Does a process listen, and at which address? An entry of /proc/net/tcp belongs to the process that has its inode. */
+static bool listens(pid_t which, uint32_t *out_address) {
+    char line[400], path[80], link[80], wanted[80];
+    FILE *all = fopen("/proc/net/tcp", "r");
+    bool found = false;
+    while (all && !found && fgets(line, sizeof line, all)) {
+        unsigned address = 0, state = 0;
+        unsigned long inode = 0;
+        if (sscanf(line, "%*s %x:%*x %*x:%*x %x %*s %*s %*s %*s %*s %lu", &address, &state, &inode) != 3) continue;
+        snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+        for (int fd = 0; state == 10 && !found && fd < 200; fd++) {
+            snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)which, fd);
+            ssize_t length = readlink(path, link, sizeof link - 1);
+            if (length <= 0) continue;
+            link[length] = 0;
+            found = strcmp(link, wanted) == 0;
+        }
+        *out_address = address;
+    }
+    if (all) fclose(all);
+    return found;
+}
+
+/* Each rank listens at the address that the others use, and at no other. Rank 2 looks before it comes, so that the
+ * others have to wait for it. */
+static void one_looks(process *p) {
+    fcp_session *session = NULL;
+    fcp_error err = {0};
+    const fcp_start start = begin(p, 1);
+    for (unsigned r = 0; p->rank == 2 && r < 2; r++) {
+        uint32_t address = 0;
+        while (!listens(p->shared->children[r], &address)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        CHECK(p, address == htonl(INADDR_LOOPBACK), "rank %u listens at %08x", r, address);
+    }
+    CHECK(p, open_session(&start, plan, 100, &session, &err) == FCP_OK, "%s", err.message);
+    fcp_session_free(session);
+}
+Test(tcp, listens_where_ranks_come) { on(&fcp_transport_tcp, one_looks); }
+
+/* Rank 2 is killed in the middle of a run: the others learn of it at once, long before the time limit. */
 static void one_dies(process *p) {
     fcp_session *session = NULL;
     fcp_error err = {0};
     const fcp_start start = begin(p, 1);
     CHECK(p, open_session(&start, plan, 250, &session, &err) == FCP_OK, "%s", err.message);
-    if (p->rank == 2) {
-        p->word->ended = true;
-        _exit(0);
-    }
+    if (p->rank == 2) raise(SIGKILL);
     CHECK(p, run(session, &err) == FCP_E_RUN && strstr(err.message, "has failed, or its process has ended"), "%s",
           err.message);
+    CHECK(p, strstr(err.message, "instruction"), "%s", err.message);
     fcp_session_free(session);
 }
-Test(tcp, a_process_that_dies) { on(&fcp_transport_tcp, one_dies); }
+Test(tcp, a_process_that_dies) { on_but(&fcp_transport_tcp, 1 << 2, one_dies); }
 
 static void ids_are_wrong(process *p) {
     static const char *const wrong[] = {"", "host", "host:0:0123456789abcdef0123456789abcdef",
