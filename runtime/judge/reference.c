@@ -349,7 +349,7 @@ static void move_scores(struct task *t, uint32_t i, const double *dots, bool up)
  * logits that are as far off as they may be. Called when p holds the arguments in both computations. */
 static void bound_scores(struct task *t) {
     struct strip *s = &t->strip;
-    const bool kinks = has_kinks(s->score);
+    const bool kinks = has_kinks(s->score), gpus = s->dtype != FCP_FP32; /* the dtypes of kernels */
     exact_dots(s, &t->exact, t->exact.q, t->exact.k, t->weight);
     memset(t->logit_off, 0, s->rows * s->n * sizeof *t->logit_off);
     memset(t->slope_off, 0, s->rows * s->n * sizeof *t->slope_off);
@@ -360,10 +360,10 @@ static void bound_scores(struct task *t) {
         if (kinks) move_scores(t, i, t->weight, false);
         for (struct tile tile = first_tile(s); tile.count; tile = next_tile(s, tile))
             for (size_t at = i * s->n + tile.key; at < i * s->n + tile.key + tile.count; at++) {
-                const double is = fabs(t->exact.p[at]), kernel = s->dtype == FCP_FP32 ? 0 : 256 * fmax(1, is);
+                const double is = fabs(t->exact.p[at]), kernel = gpus ? 256 * fmax(1, is) : 0;
                 t->logit_off[at] += 2 * naive_logit + UNIT * (8 * (is + fabs(t->weight[at] * s->scale)) + kernel);
                 if (t->exact.slope)
-                    t->slope_off[at] += 2 * naive_slope + UNIT * 16 * (1 + fabs(t->exact.slope[at]));
+                    t->slope_off[at] += 2 * naive_slope + UNIT * (gpus ? 64 : 16) * (1 + fabs(t->exact.slope[at]));
             }
     }
 }
