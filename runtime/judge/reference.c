@@ -4,7 +4,8 @@
  * Method:   A task is one KV head of one sequence, with the query heads that share it; in a sample it is one run of
  *           rows. Threads take tasks, the longest sequences first. STRIP queries are computed at a time, so that a tile
  *           of keys, once loaded, serves many. The mask is evaluated for every pair of a strip. Scores and slopes are
- *           evaluated pair by pair in float64; for the naive computation in rows of float32, as kernels do.
+ *           evaluated pair by pair in float64; for the naive computation in rows of float32, as kernels do. What
+ *           rounding may do is bounded between the steps of the exact computation, from what they have just made.
  */
 #include "runtime/judge/reference.h"
 
