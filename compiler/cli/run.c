@@ -294,11 +294,14 @@ static fcp_code share_report(job *work, uint32_t *out_wrong, fcp_error *err) {
         if (!c->checked) continue; /* the same in all processes */
         code = fcp_session_gather(work->session, c, sizeof *c, all, err);
         if (code != FCP_OK) break;
+        double share = 0;
         *c = all[0]; /* if one is wrong, the first of those; else the one with the largest error */
         for (uint32_t r = 0; r < processes; r++) {
             bool worse = all[r].max_abs_error > c->max_abs_error;
             if (all[r].ok ? c->ok && worse : c->ok) *c = all[r];
+            if (all[r].share > share) share = all[r].share;
         }
+        c->share = share;
         for (uint32_t r = processes; r-- > 0;)
             if (!all[r].ok) *out_wrong = r;
         work->report.ok &= c->ok;

@@ -7,30 +7,26 @@
 /* A number of the result beside the reference. */
 typedef struct place {
     uint64_t at;             /* the element */
-    double error, allowance; /* how far it is off, and how far it may be by itself */
+    double error, allowance; /* how far it is off, and how far it may be */
     double result, expected;
 } place;
 
 /* How far a tensor is from the reference. Only maxima and first places, so that the order of tasks does not matter. */
 typedef struct measure {
     double naive;            /* largest error of the naive computation */
-    double most;             /* largest |reference| */
-    double floor;            /* largest sum of absolute values, see reference.h */
+    double share;            /* the largest part that an error is of what its number may be off */
     bool seen, compared;     /* a number was judged; one of them against a finite number, or in an empty row */
-    place largest, furthest; /* the largest error; the largest beyond what its number may be off by itself */
+    place largest, furthest; /* the largest error; the largest beyond what its number may be off */
     fcp_verdict odd;         /* FCP_NOT_FINITE or FCP_NOT_EMPTY: an element is not merely inexact; else FCP_RIGHT */
     uint64_t odd_at;         /* the first such, and what stands there */
     double odd_result, odd_expected;
 } measure;
 
-/* One number of the result beside what it should be. `result` is NULL where it is not to be judged: then only what is
- * allowed follows from it. allowance: how far it may be off by itself, beside what is allowed to all. `empty`: it is of
- * a row that sees no keys. */
+/* One number of the result beside what it should be. `result` is NULL where it is not to be judged: then only the
+ * naive computation's error counts. allowance: how far it may be off. `empty`: it is of a row that sees no keys. */
 void measure_number(measure *m, fcp_dtype dtype, uint64_t at, const double *result, double naive, double exact,
                     double allowance, bool empty);
-void measure_floor(measure *m, double floor);
 void measure_merge(measure *into, const measure *m);
-/* The verdict on a tensor; adds it to the report. `factor`, `absolute`: see reference.h. */
-void measure_report(const measure *m, fcp_tensor t, fcp_dtype dtype, double factor, double absolute,
-                    fcp_check_report *report);
+/* The verdict on a tensor; adds it to the report. */
+void measure_report(const measure *m, fcp_tensor t, fcp_check_report *report);
 #endif

@@ -5,27 +5,61 @@
  * never looks at the plan's tiles. A score and its slope are evaluated in float64 for every allowed pair, and a sink is
  * one more term of the sum. The slope is derived from the score anew (slope.h): the plan's own is what the result was
  * made with, so it is not asked. Beside it all the same is computed naively, as a simple program would: scores and sums
- * in fp32, and P and dS rounded to the dtype. How far the naive computation is from the reference shows how exact a
- * result can be expected to be.
+ * in fp32, and P and dS rounded to the dtype. Its error is reported, so that a user can tell a large error from a usual
+ * one. In the rule below it decides only what a score is off by, and where results may overflow.
  *
- * A tensor is right if each of its numbers is:
- *     |result - reference| <= c max |naive - reference| + ulp + 2^-20 floor + wire weight + absolute, where
- *   c         is 2, or 3 with a score whose slope depends on s (a soft-cap)
- *   ulp       is that of the dtype at max |reference|
- *   floor     is the largest sum of the absolute values that make up a number of the tensor, and 2^-20 is eight ulps of
- *             fp32: what is added in another order may be off by rounding where the naive computation happens to be
- *             exact. The floor of dK of a key, for example, is the sum over queries of
- *               (P |slope| scale |dO| (|v| + |O|) / root + |dS| r) max |q|
- *             where |x| is a vector's length, max |q| its largest number and root the square root of head_dim. r is how
- *             many ulps P is off because its exponent is: 1 + |LSE| + scale |q| |k| / root
- *   weight    is, for the number's own row, the sum of absolute values that the floor counts, without r
- *   wire      is 0, or if partial results are rounded as they travel (`wire = bf16`) the part of that sum by which
- *             rounding may move it: (1 + 2^-8)^h - 1, where h is the most hops of a partial of the tensor's class
- *             (hops.h derives it). dQ and dK are made of O, too, so there the hops of states count as well
- *   absolute  is 3e-4 for gradients of fp16 and bf16, and 1e-5 max(1, |reference|), number by number, for LSE; else 0
- * and if where the definition has no keys, O is exactly 0 and LSE exactly -inf (or the head's sink). A NaN or an
- * infinity is right only where the reference, or the naive computation, has the same: scores may overflow. A tensor
- * without a single finite number to compare is not right.
+ * A number is right if it is as near to the reference as rounding leaves the results of any program that computes
+ * attention in the usual way: products of the dtype's numbers are added up in fp32; exponentials are taken in fp32; P
+ * and dS may be rounded to the dtype before they enter a product; O and the gradients are rounded to it when they are
+ * stored; and delta = rowsum(dO O) is made of O as it was stored. What each of these roundings does is followed through
+ * the formulas to first order, for each number by itself:
+ *    |result - reference| <= sqrt(squares) + common + relative |reference| + flat + half an ulp of the dtype
+ * `squares` adds up, over pairs, the squares of errors that are independent of each other, and as likely up as down. In
+ * what follows u is 2^-24, half an ulp of fp32 at 1; w is the part of a number that rounding to the dtype takes (0 in
+ * fp32, 2^-11 in fp16, 2^-8 in bf16); |x| is a vector's length; s is scale q . k; d is head_dim.
+ *
+ *   exponent  d products are added up one by one, and each addition rounds what there is so far. That is a random
+ *             walk, and on the way to a large sum it grows as the sum does. The two have standard deviations of 0.3 u
+ *             |q| |k| and of 0.24 sqrt(d) u |q . k|; seven times as much is 2 u |q| |k| + 1.7 sqrt(d) u |q . k|. Where
+ *             the dtype is not fp32 a matrix unit may cut what it adds, 16 terms at a time: d / 16 units more. Scaling
+ *             s and making log2 of it rounds it three times. LSE is rounded when it is stored, converted and
+ *             subtracted, and an exponential is off by 8 u at most. So P is off, as a part of itself, by
+ *                e = |scale| (2 + d / 16) u |q| |k| + (3 + 1.7 sqrt(d)) u |s| + 4 u |LSE| + 8 u
+ *             A score, and its slope, is evaluated again for a logit that is as far off, and the other way, too, if it
+ *             has kinks. It may be off by how far it moves, by twice what the naive computation is off by in that row,
+ *             and by what elementary functions are: 8 u of a logit and 16 u of a slope, and on GPUs as much as 2^-16 and
+ *             2^-18.
+ *   sums      A sum of n terms is off by a = 3 u sqrt(n) of each term, which is ten times the random walk. n counts
+ *             as 256 at most, since longer sums are made of parts. A matrix unit that cuts adds n / 16 u.
+ *   dtype     Rounding n terms to the dtype moves their sum by b = min(4, sqrt(n)) w of each. By Hoeffding's
+ *             inequality for uniform errors, a sum exceeds four times the root of their squares once in 10^10.
+ *   O         sum over keys of P^2 (e^2 + a^2 + b^2) v^2
+ *   LSE       sqrt(sum over keys of P^2 e^2) + (8 + 3 |LSE|) u + a: an error of an exponent moves LSE by P times that.
+ *             The backward pass uses LSE as it is, so there e is larger by this.
+ *   dV        sum over queries of P^2 (e^2 + a^2 + b^2) dO^2
+ *   delta     is off by what O is off by, times dO. An error of an exponent moves O by P (v - O), and so delta by P e
+ *             (dP - delta). Rounding P moves it by w P dP, and rounding O by half an ulp of O times dO; both are added
+ *             up whole, or as four times the root of their squares if that is less. delta's error is that of all pairs
+ *             of a row, so in dQ it is `common`: it counts |sum over keys of P slope scale k| times.
+ *   dQ, dK    with dS = P (dP - delta) slope scale: the sum over keys of E^2 k^2, and over queries of E^2 q^2, where
+ *             E^2 adds up the squares of dS e, dS a and dS b, of P slope scale times what dP and delta are off by (dP
+ *             as q . k above), and of P (dP - delta) scale times what the slope is off by
+ *   relative  is what all P of a row are off by together: 4 u (1 + |LSE|) + a; with a sink 4 u |sink| times its part
+ *             of the sum more, and for dQ what LSE is off by
+ *   flat      is what may be lost because it is small. Below 2^-126, the smallest normal number of fp32, processors
+ *             and GPUs may give 0 for any result. So where P, dS or a product is as small as that, the whole of it
+ *             counts. fp16 loses half its smallest number, 2^-25, of P and dS: of larger ones by rounding, which is
+ *             one more square; of smaller ones the whole. With `wire = bf16` partial results are rounded as they
+ *             travel. That may move a number by (1 + 2^-8)^h - 1 times the sum of absolute values that it is made of,
+ *             where h is the most hops of a partial of the tensor's class (hops.h derives it). dQ and dK are made of
+ *             O, too, so there the hops of states count as well.
+ *
+ * tests/oracle/peaked.c draws programs and measures how near results come to what is allowed, and how that compares
+ * with the naive computation's error. tests/oracle/seeded.c says which errors are found.
+ *
+ * Where the definition has no keys, O is exactly 0 and LSE exactly -inf (or the head's sink). A NaN or an infinity is
+ * right only where the reference, or the naive computation, has the same: scores may overflow. A tensor without a
+ * single finite number to compare is not right.
  *
  * SAMPLES. Checking all rows takes time quadratic in lengths. Above a stated amount of work only some rows are checked,
  * always the same ones of a plan: runs of up to 32 neighbouring rows of one head, spread evenly. A row of queries (O,
@@ -49,7 +83,8 @@ typedef struct fcp_check {
     uint8_t verdict;         /* an fcp_verdict; ok says whether it is FCP_RIGHT */
     double max_abs_error;    /* of the result's finite numbers, against float64 */
     double reference_error;  /* of the naive computation, against float64 */
-    double tolerance;        /* what the error may be at `worst` */
+    double tolerance;        /* what the error may be at `worst`: each number has its own */
+    double share;            /* the largest part that a number's error is of what it may be */
     /* the element of the packed tensor where the error is largest; where the tensor differs, furthest above what it may
      * be there; or the first odd one */
     uint64_t worst;
@@ -80,8 +115,9 @@ typedef struct fcp_check_options {
 /* Judges what passes wrote. `packed` has their inputs and outputs; outputs that are NULL are not judged. For the
  * backward pass O and LSE are recomputed and not trusted (but see SAMPLES). Adds to *report, which starts as
  * FCP_CHECK_START. FCP_OK means that the judgement was made: look at report->ok. Cost: fcp_check_work multiplications
- * in float64 and as many in float32; each thread takes 8 n (4 head_dim + 64) bytes and half as much again, n being the
- * longest sequence's keys; with a score 8 n (4 head_dim + 96). */
+ * in float64, as many in float32, and for what is allowed half as many more in float64, or in the backward pass five
+ * sixths; each thread takes 8 n (8 head_dim + 192) bytes, n being the longest sequence's keys; with a score 8 n (8
+ * head_dim + 240), and a score is evaluated twice in float64. */
 fcp_code fcp_check_run(const fcp_plan *plan, const fcp_check_options *options, const fcp_packed *packed,
                        fcp_check_report *report, fcp_error *err);
 

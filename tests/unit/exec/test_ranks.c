@@ -86,7 +86,6 @@ Test(ranks, judge_their_rows) {
         cr_assert(part.ok);
         for (int t = 0; t < FCP_TENSORS; t++) {
             const fcp_check *x = &part.tensor[t];
-            cr_assert(t == FCP_TENSOR_LSE || x->tolerance == whole.tensor[t].tolerance);
             if (r && x->max_abs_error <= most[t]) continue;
             most[t] = x->max_abs_error;
             allowed[t] = x->tolerance;

@@ -1,0 +1,109 @@
+/* peaked.c: the judge calls right what is right, in programs whose softmax is flat or peaked, and whose sinks are small
+ * or large: the host computes them, and its rounding must be within what the judge allows.
+ *
+ * PEAKED_SEED, PEAKED_RUNS: other programs, and how many. With PEAKED_REPORT set it prints how much is allowed: the
+ * quantiles of what a number may be off by, as a multiple of the naive computation's largest error in its tensor; and
+ * of the largest error there is, as a part of what is allowed there.
+ */
+#include <criterion/criterion.h>
+
+#include "tests/oracle/peaked.h"
+#include "tests/support/amount.h"
+
+static uint64_t number_from_environment(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* --- how much is allowed ------------------------------------------------------------------------------------------ */
+
+enum { DTYPES = 3 };
+typedef struct ratios {
+    double *of;
+    size_t count, room;
+} ratios;
+
+static void add_ratio(ratios *r, double x) {
+    if (r->count == r->room) {
+        r->room = 2 * r->room + 1024;
+        r->of = realloc(r->of, r->room * sizeof *r->of);
+        cr_assert_not_null(r->of);
+    }
+    r->of[r->count++] = x;
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void print_ratios(const char *what, ratios *r) {
+    static const double at[] = {0.01, 0.1, 0.5, 0.9, 0.99, 1};
+    if (!r->count) return;
+    qsort(r->of, r->count, sizeof *r->of, by_size);
+    fprintf(stderr, "%s", what);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+        fprintf(stderr, " %9.3g", r->of[(size_t)(at[i] * (double)(r->count - 1))]);
+    fprintf(stderr, "   (%zu)\n", r->count);
+    free(r->of);
+}
+
+/* What a number may be off by: a number far away is put there, of which the report then speaks. */
+static void note_allowed(peaked_run *r, uint64_t *state, ratios allowed[DTYPES][FCP_TENSORS]) {
+    const fcp_check_report before = r->report;
+    for (int t = 0; t < FCP_TENSORS; t++) {
+        const fcp_dtype dtype = fcp_tensor_dtype(&r->shape, (fcp_tensor)t);
+        const size_t e = fcp_dtype_size(dtype), count = fcp_packed_bytes(&r->shape, (fcp_tensor)t) / e;
+        if (!before.tensor[t].checked || !(before.tensor[t].reference_error > 0)) continue;
+        char *place = (char *)r->packed.t[t] + e * (splitmix(state) % count), kept[sizeof(float)];
+        const float far = 3e4f;
+        memcpy(kept, place, e);
+        fcp_from_float(dtype, &far, place, 1);
+        peaked_judge(r);
+        if (r->report.tensor[t].verdict == FCP_DIFFERS)
+            add_ratio(&allowed[r->shape.dtype][t], r->report.tensor[t].tolerance / before.tensor[t].reference_error);
+        memcpy(place, kept, e);
+    }
+    r->report = before;
+}
+
+/* --- the test ----------------------------------------------------------------------------------------------------- */
+
+Test(oracle_peaked, right_is_right) {
+    static ratios allowed[DTYPES][FCP_TENSORS], used[DTYPES][FCP_TENSORS];
+    const uint64_t first = number_from_environment("PEAKED_SEED", 1);
+    const uint64_t count = number_from_environment("PEAKED_RUNS", amount(400, 10000));
+    const bool report = getenv("PEAKED_REPORT") != NULL;
+    uint64_t alarms = 0, backward = 0;
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        peaked_text text;
+        uint64_t state = seed;
+        peaked_program(seed, &text);
+        peaked_run r = peaked_compute(text.at, seed);
+        peaked_judge(&r);
+        backward += r.shape.has_pass[FCP_BACKWARD];
+        for (int t = 0; t < FCP_TENSORS; t++) {
+            const fcp_check *c = &r.report.tensor[t];
+            if (c->checked && !c->ok)
+                fprintf(stderr, "seed %llu: %s, of the naive computation %g\n%s", (unsigned long long)seed,
+                        peaked_said(&r, (fcp_tensor)t), c->reference_error, text.at);
+            if (report && c->checked) add_ratio(&used[r.shape.dtype][t], c->share);
+        }
+        alarms += !r.report.ok;
+        if (report) note_allowed(&r, &state, allowed);
+        peaked_close(&r);
+    }
+    fprintf(stderr, "peaked: %llu runs, %llu of them backward, %llu alarms\n", (unsigned long long)count,
+            (unsigned long long)backward, (unsigned long long)alarms);
+    for (int d = 0; report && d < DTYPES; d++)
+        for (int t = 0; t < FCP_TENSORS; t++) {
+            char what[60];
+            snprintf(what, sizeof what, "%-4s %-3s allowed/naive", fcp_dtype_name((fcp_dtype)d),
+                     fcp_tensor_name((fcp_tensor)t));
+            print_ratios(what, &allowed[d][t]);
+            snprintf(what, sizeof what, "%-4s %-3s error/allowed", fcp_dtype_name((fcp_dtype)d),
+                     fcp_tensor_name((fcp_tensor)t));
+            print_ratios(what, &used[d][t]);
+        }
+    cr_assert_eq(alarms, 0);
+}

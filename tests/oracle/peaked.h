@@ -1,0 +1,162 @@
+/* peaked.h: small programs whose softmax is anything between flat and peaked, drawn from a seed, and their results on
+ * the host. Scales are of both signs, sinks from far below the logits to far above them. */
+#ifndef PEAKED_H
+#define PEAKED_H
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/numeric.h"
+#include "runtime/judge/packed.h"
+#include "runtime/judge/reference.h"
+#include "tests/support/plan_of.h"
+#include "tests/support/splitmix.h"
+
+enum { PEAKED_TEXT = 1200, PEAKED_TENSORS = (1 << FCP_TENSORS) - 1 };
+
+/* A text that is put together. */
+typedef struct peaked_text {
+    char at[PEAKED_TEXT];
+    size_t size;
+} peaked_text;
+
+static inline void peaked_put(peaked_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline void peaked_put(peaked_text *t, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(t->at + t->size, sizeof t->at - t->size, format, args);
+    va_end(args);
+    cr_assert(n >= 0 && (size_t)n < sizeof t->at - t->size, "a program is too long");
+    t->size += (size_t)n;
+}
+
+static inline uint32_t peaked_roll(uint64_t *state, uint32_t n) { return (uint32_t)(splitmix(state) >> 33) % n; }
+static inline double peaked_between(uint64_t *state, double low, double high) {
+    return low + (high - low) * (double)peaked_roll(state, 1 << 20) / (1 << 20);
+}
+
+/* A score of the logit, which may be steep where the logit is large. */
+static inline void peaked_score(peaked_text *t, uint64_t *state) {
+    const double a = peaked_between(state, 0.3, 2), b = peaked_between(state, -3, 3);
+    switch (peaked_roll(state, 10)) {
+    case 0: peaked_put(t, "softcap(c = %.4f)", 10 * a); return;
+    case 1: peaked_put(t, "alibi"); return;
+    case 2: peaked_put(t, "drawn\nscore drawn = s * (%.4f) + (%.4f)", b, 10 * b); return;
+    case 3: peaked_put(t, "drawn\nscore drawn = s + %.4f * tanh(s / %.4f)", 4 * a, a); return;
+    case 4: peaked_put(t, "drawn\nscore drawn = sqrt(%.4f + s * s) * (%.4f)", a, b); return;
+    case 5: peaked_put(t, "drawn\nscore drawn = log(%.4f + s * s) * (%.4f)", a, 3 * b); return;
+    case 6: peaked_put(t, "drawn\nscore drawn = min(max(s, %.4f), %.4f)", 10 * b - 4, 10 * b + 9); return;
+    case 7: peaked_put(t, "drawn\nscore drawn = if q - k < %u then s - %.4f else exp(tanh(s)) * (%.4f)",
+                       peaked_roll(state, 20), a, 3 * b); return;
+    case 8: peaked_put(t, "drawn\nscore drawn = abs(s) * (%.4f)", b); return;
+    default: peaked_put(t, "drawn\nscore drawn = s + abs(q - k) * (%.4f)", 7 * b); return;
+    }
+}
+
+/* A program of its own for each seed. */
+static inline void peaked_program(uint64_t seed, peaked_text *out) {
+    static const char *const masks[] = {
+        "causal", "full", "window(w = 1)", "window(w = 2)", "window(w = 7)", "window_both(l = 3, r = 2)",
+        "prefix(p = 5)", "some\nmask some = k % 3 == 0 or q == k", "none\nmask none = k < q - 2",
+        "one\nmask one = k == q / 2"};
+    static const char *const strategies[] = {"fcp", "ring", "zigzag", "cad", "dcp"};
+    static const char *const dtypes[] = {"fp32", "fp16", "bf16"};
+    static const uint32_t dims[] = {8, 16, 32, 128};
+    uint64_t state = seed;
+    peaked_text mask = {.size = 0}, score = {.size = 0};
+    const uint32_t kv_heads = 1 + peaked_roll(&state, 2), heads = kv_heads * (1 + peaked_roll(&state, 2));
+    const uint32_t dtype = peaked_roll(&state, 3), sequences = 1 + peaked_roll(&state, 3);
+    const char *strategy = strategies[peaked_roll(&state, 5)];
+    const double scale = 0.1 * pow(160, peaked_between(&state, 0, 1)) * (peaked_roll(&state, 2) ? 1 : -1);
+    out->size = 0;
+    peaked_put(out, "model { heads = %u; kv_heads = %u; head_dim = %u; dtype = %s; scale = %.5f }\n", heads, kv_heads,
+               dims[peaked_roll(&state, 4)], dtypes[dtype], scale);
+    peaked_put(out, "cluster { gpus = %u }\nbatch { lengths = [", 1 + peaked_roll(&state, 4));
+    for (uint32_t i = 0; i < sequences; i++)
+        peaked_put(out, "%s%u", i ? ", " : "", 1 + peaked_roll(&state, peaked_roll(&state, 2) ? 6 : 60));
+    peaked_put(out, "] }\n");
+    peaked_put(&mask, "%s", masks[peaked_roll(&state, sizeof masks / sizeof *masks)]);
+    if (peaked_roll(&state, 3) == 0) peaked_score(&score, &state);
+    /* what is named is declared in lines of their own, behind the plan */
+    const char *more_mask = strchr(mask.at, '\n'), *more_score = score.size ? strchr(score.at, '\n') : NULL;
+    peaked_put(out, "plan {\n  mask = %.*s\n  strategy = %s\n  block = %u\n",
+               (int)(more_mask ? more_mask - mask.at : (long)mask.size), mask.at, strategy,
+               peaked_roll(&state, 2) ? 16 : 128);
+    if (score.size)
+        peaked_put(out, "  score = %.*s\n", (int)(more_score ? more_score - score.at : (long)score.size), score.at);
+    if (peaked_roll(&state, 2)) {
+        peaked_put(out, "  sink = [");
+        for (uint32_t h = 0; h < heads; h++)
+            peaked_put(out, "%s%.3f", h ? ", " : "",
+                       peaked_roll(&state, 2) ? peaked_between(&state, -90, 90) : peaked_between(&state, -4, 8));
+        peaked_put(out, "]\n");
+    }
+    if (dtype && peaked_roll(&state, 4) == 0) peaked_put(out, "  wire = bf16\n");
+    peaked_put(out, "  passes = forward%s\n}\n", peaked_roll(&state, 5) ? ", backward" : "");
+    if (more_mask) peaked_put(out, "%s\n", more_mask + 1);
+    if (more_score) peaked_put(out, "%s\n", more_score + 1);
+}
+
+/* A plan, inputs and what came of them. */
+typedef struct peaked_run {
+    fcp_plan *plan;
+    fcp_shape shape;
+    fcp_packed packed;
+    fcp_check_report report;
+} peaked_run;
+
+/* One pass of a plan on tensors that are there. */
+static inline void peaked_pass(const fcp_plan *plan, fcp_pass pass, fcp_packed *packed) {
+    fcp_session *session;
+    fcp_error err = {0};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100};
+    cr_assert(fcp_session_create(plan, &options, &session, &err) == FCP_OK, "%s", err.message);
+    cr_assert(fcp_session_run_packed(session, plan, pass, packed, NULL, &err) == FCP_OK, "%s", err.message);
+    fcp_session_free(session);
+}
+
+/* Room for a plan's tensors, and drawn inputs. */
+static inline peaked_run peaked_open(fcp_plan *plan, uint64_t seed) {
+    peaked_run r = {.plan = plan};
+    fcp_plan_shape(plan, &r.shape);
+    cr_assert(fcp_packed_alloc(&r.shape, PEAKED_TENSORS, &r.packed, NULL) == FCP_OK);
+    fcp_packed_draw(&r.shape, PEAKED_TENSORS, seed, &r.packed);
+    return r;
+}
+
+/* All passes of a program on drawn inputs. */
+static inline peaked_run peaked_compute(const char *text, uint64_t seed) {
+    fcp_session *session;
+    fcp_error err = {0};
+    fcp_session_options options = {.size = sizeof options, .compute_threads = 1, .timeout_s = 100};
+    peaked_run r = peaked_open(plan_of(text), seed);
+    cr_assert(fcp_session_create(r.plan, &options, &session, &err) == FCP_OK, "%s\n%s", err.message, text);
+    for (int pass = 0; pass < FCP_PASSES; pass++)
+        if (r.shape.has_pass[pass])
+            cr_assert(fcp_session_run_packed(session, r.plan, (fcp_pass)pass, &r.packed, NULL, &err) == FCP_OK,
+                      "%s\n%s", err.message, text);
+    fcp_session_free(session);
+    return r;
+}
+
+static inline void peaked_judge(peaked_run *r) {
+    const fcp_check_options options = {.passes = r->plan->problem->passes, .threads = 1};
+    fcp_error err = {0};
+    r->report = FCP_CHECK_START;
+    cr_assert(fcp_check_run(r->plan, &options, &r->packed, &r->report, &err) == FCP_OK, "%s", err.message);
+}
+
+static inline const char *peaked_said(const peaked_run *r, fcp_tensor t) {
+    static char text[400];
+    fcp_check_text(&r->shape, t, &r->report.tensor[t], text, sizeof text);
+    return text;
+}
+
+static inline void peaked_close(peaked_run *r) {
+    fcp_packed_free(&r->packed);
+    fcp_plan_free(r->plan);
+}
+#endif
