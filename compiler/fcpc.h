@@ -80,6 +80,9 @@ typedef struct fcpc_options {
      * A code other than FCP_OK is an error at that place of the program; `err` says what is wrong. NULL: nobody asks */
     fcp_code (*see_file)(void *context, const char *path, fcp_error *err);
     void *context;
+    bool regular_files;          /* true: what is read is a regular file, or refused at once with FCP_E_READ. For who
+                                  * parses what others wrote: a pipe may keep a caller waiting for ever, and a device
+                                  * may never end */
 } fcpc_options;
 #define FCPC_OPTIONS_INIT {sizeof(fcpc_options)}
 

@@ -295,7 +295,7 @@ fcp_code sim_profile_open(const char *asked, sim_profile *out, fcp_error *err) {
     enum { PROFILE_MAX = 1 << 20 };
     if (!strpbrk(asked, "./")) return sim_profile_find(asked, out, err);
     text bytes = {0};
-    int why = text_read(&bytes, asked, PROFILE_MAX);
+    int why = text_read(&bytes, asked, false, PROFILE_MAX);
     fcp_code code;
     if (why || bytes.failed || bytes.size > PROFILE_MAX)
         code = fcp_fail_in(err, bytes.failed ? FCP_E_NO_MEMORY : FCP_E_READ, asked, 0, 0, "cannot be read: %s",
