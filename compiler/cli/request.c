@@ -258,8 +258,8 @@ bool cmd_answer(const char *line, size_t size, const volatile int *stop, text *o
     json done = {0}, failed = {0};
     fcp_error err = {0};
     cmd_input made = {.diagnostics = fcpc_diagnostics_new()};
-    fcp_code code = made.diagnostics ? read_request(&q, line, size, &err)
-                                     : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
+    fcp_code code = made.diagnostics ? go_on(stop, &err) : fcp_fail(&err, FCP_E_NO_MEMORY, "out of memory");
+    if (!code) code = read_request(&q, line, size, &err);
     if (!code) code = go_on(stop, &err);
     if (!code) code = make_plans(&q, stop, &made, &err);
     begin_answer(&q, &done);

@@ -7,7 +7,8 @@
  *
  * Descriptors and memory are limited, and clients may want more of both than there is. So places for clients are
  * counted out at the start: each takes a descriptor, and what is planned meanwhile needs some, too. All requests that
- * are not whole yet have HELD_MOST bytes together; who holds most of that is refused when there is no more.
+ * are not whole yet have HELD_MOST bytes together; who holds most of that is refused when there is no more, because
+ * nobody knows when they go on. Where whole requests hold as much, long ones wait to be read: those come to an end.
  *
  * It ends in two ways. An interruption ends it at once and removes the socket. When somebody else removes the socket,
  * the clients that are connected are served to their end, and then it ends with status 0.
@@ -34,7 +35,8 @@ enum { CLIENTS = CMD_POOL_MOST, WAIT_MS = 500, CHUNK = 1 << 16 };
  * plan's temporary file, the lock on it and a file that is looked at. */
 enum { OWN_FILES = 3, THREAD_FILES = 4 };
 #define LINE_MOST ((size_t)64 << 20)  /* a field has a number for each token of the batch */
-#define HELD_MOST ((size_t)256 << 20) /* of all lines that have not come to their end */
+#define HELD_MOST ((size_t)256 << 20) /* of all lines that have not come to their end; of all others */
+#define SHORT_MOST (HELD_MOST / CLIENTS) /* a line that is read in any case */
 
 /* A place for a client. It is free if fd is -1 and it is not busy. */
 typedef struct client {
@@ -55,6 +57,7 @@ typedef struct server {
     cmd_pool pool;
     client clients[CLIENTS];
     size_t places, count; /* for clients: how many there are, and how many are taken */
+    size_t whole;         /* bytes of the requests that are with the pool */
     bool full;            /* no descriptor was to be had for a client: nobody is admitted until something happens */
     uint64_t requests, errors;
 } server;
@@ -240,7 +243,11 @@ static bool give(client *c) {
 
 /* What a client waits for. While a request is planned, that is only heard of which ends the connection. While there is
  * an answer to take, nothing is read: so neither requests nor answers pile up. */
-static short awaited(const client *c) { return c->busy ? 0 : c->out.size ? POLLOUT : POLLIN; }
+static short awaited(const server *s, const client *c) {
+    if (c->busy) return 0;
+    if (c->out.size) return POLLOUT;
+    return s->whole > HELD_MOST && c->in.room > SHORT_MOST ? 0 : POLLIN;
+}
 
 /* A client that is not busy has sent something, or has room for an answer, or neither any more. */
 static void serve_client(server *s, client *c) {
@@ -280,11 +287,13 @@ static int serve_once(server *s) {
     struct pollfd polled[CLIENTS + 2]; /* only what is open: a process with few descriptors may not ask for more */
     client *of[CLIENTS];
     nfds_t count = 0;
+    s->whole = 0;
+    for (size_t i = 0; i < CLIENTS; i++) s->whole += s->clients[i].busy ? s->clients[i].in.room : 0;
     for (size_t i = 0; i < CLIENTS; i++) {
         client *c = &s->clients[i];
         if (c->fd < 0) continue;
         of[count] = c;
-        polled[count++] = (struct pollfd){c->fd, awaited(c), 0};
+        polled[count++] = (struct pollfd){c->fd, awaited(s, c), 0};
     }
     const nfds_t clients = count;
     polled[count++] = (struct pollfd){s->pool.bell, POLLIN, 0};

@@ -360,11 +360,42 @@ def half_requests():
     check("who is beyond it is told", given_up and all(map(refused, given_up)), len(given_up))
     for s in crowd:
         s.close()
+    server.process.kill()
+    server.end()
+    server = Server("g.sock")  # one that has no memory of others
+    server.ask(GOOD)
     with open(f"/proc/{server.process.pid}/status") as f:
         size = int(next(line for line in f if line.startswith("VmSize")).split()[1]) << 10
     resource.prlimit(server.process.pid, resource.RLIMIT_AS, (size + (24 << 20), size + (24 << 20)))
     check("no memory for a request", all(refused(send_half(server)) for _ in range(3)))
     check("is no reason to end", "digest" in server.ask(GOOD)[0] and server.process.poll() is None)
+    server.process.kill()
+    server.end()
+
+
+def whole_requests():
+    """Requests that wait for a thread have a limit, too: who sends a long one beyond it waits, and is served then."""
+    server = Server("h.sock", "--threads", "1")
+    busy = keep_busy(server)
+    line = json.dumps({**GOOD, "program": "#" * (30 << 20)}).encode() + b"\n"
+    crowd = [server.connect() for _ in range(14)]
+    waiting = []
+    for s in crowd:
+        s.settimeout(0.3)
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[s.send(rest):]
+        except TimeoutError:
+            waiting.append((s, rest))
+    check("who has a long request waits", waiting, len(waiting))
+    check("and takes no memory", resident(server) < 500 << 10, resident(server))
+    busy.close()
+    for s in crowd:
+        s.settimeout(100)
+    for s, rest in waiting:
+        s.sendall(rest)
+    check("until there is room", all(b"E211" in s.makefile("rb").readline() for s in crowd))
     server.process.kill()
     server.end()
 
@@ -426,6 +457,7 @@ def main():
     if not os.environ.get("SAN"):  # sanitizers open files and map memory of their own
         few_files()
         half_requests()
+        whole_requests()
     ends()
 
 

@@ -197,10 +197,11 @@ Test(data_file, only_regular_files) {
         snprintf(field, sizeof field, "x=%s", paths[p]);
         const char *const defines[] = {define}, *const fields[] = {field};
         const fcpc_options plain = {.size = sizeof plain, .regular_files = true};
-        fcpc_options by[3] = {plain, plain, plain};
+        fcpc_options by[4] = {plain, plain, plain, plain};
         by[0].defines = defines, by[0].define_count = 1;
         by[1].lengths_file = paths[p];
         by[2].fields = fields, by[2].field_count = 1;
+        by[3].profile = paths[p];
         char source[1024];
         fcpc_program *program = NULL;
         for (size_t place = 0; place < PLACES; place++) {
@@ -208,7 +209,7 @@ Test(data_file, only_regular_files) {
             snprintf(source, sizeof source, places[place], paths[p]);
             refused(fcpc_parse_text("", source, strlen(source), &plain, d, &program), d, paths[p]);
         }
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             static const char text[] = "batch { lengths = [4]; field x = [0 x 4] }\nplan { mask = causal }";
             fcpc_diagnostics *d = fcpc_diagnostics_new();
             refused(fcpc_parse_text("", text, sizeof text - 1, &by[i], d, &program), d, paths[p]);
