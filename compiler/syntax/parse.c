@@ -20,6 +20,7 @@
 #include "compiler/syntax/parse.h"
 #include "compiler/syntax/tree.h"
 #include "fcp.tab.h"
+#include "runtime/base/stop.h"
 #define YYSTYPE LANG_STYPE
 #define YYLTYPE LANG_LTYPE
 #include "fcp.lex.h"
@@ -254,7 +255,7 @@ int lang_lex(LANG_STYPE *value, LANG_LTYPE *at, parse *p) {
         p->last_at = (span){p->scan.source, p->scan.shift, p->scan.shift};
         return deliver(p, kind, p->last_at, value, NULL, at);
     }
-    if (++p->delivered % 65536 == 0 && p->stop && *p->stop && !p->stopped) {
+    if (++p->delivered % 65536 == 0 && !p->stopped && fcp_stop_asked(p->stop)) {
         diag_error(p->tree.d, FCP_E_INTERRUPTED, SPAN_NONE, "interrupted");
         p->stopped = true;
     }
